@@ -1,0 +1,73 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The tools are pinned here and not in go.mod, so that users of the library never see them.
+GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
+STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod))
+CI_STEPS := test demo lint nested race
+FUZZTIME ?= 10s
+
+.PHONY: help demo fmt lint test race server fuzz soak bench cover readme nested ci
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## run the quick start; needs no server
+	go run ./examples/quickstart
+
+fmt: ## format all Go code
+	$(GOFUMPT) -w .
+	$(GOLANGCI_LINT) fmt
+
+lint: ## gofumpt, go mod tidy, go vet, staticcheck, golangci-lint
+	@unformatted="$$($(GOFUMPT) -l .)"; \
+	if [ -n "$$unformatted" ]; then printf 'not formatted, run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
+	@for dir in . $(NESTED); do \
+		echo "lint $$dir"; \
+		( cd "$$dir" && go mod tidy -diff && go vet ./... && $(STATICCHECK) ./... && $(GOLANGCI_LINT) run ./... ); \
+	done
+
+test: ## run all tests; those that need a missing redis-server are skipped
+	go test ./...
+
+race: ## run all tests under the race detector
+	go test -race ./...
+
+server: ## run the tests on real servers; a missing redis-server is a failure
+	REDLATCH_REQUIRE_REDIS=1 go test -count=1 -run 'Server|Cluster|Sentinel|TestF[0-9]' ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@{ grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . || true; } | sort | while IFS=: read -r file func; do \
+		echo "fuzz $${func#func } in $$(dirname "$$file")"; \
+		( cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) . ) < /dev/null; \
+	done
+
+soak: ## run the full counts of the failure tests; up to an hour
+	REDLATCH_SOAK=1 REDLATCH_REQUIRE_REDIS=1 go test -count=1 -timeout 60m ./...
+
+bench: ## run the benchmarks, the library beside its peers
+	cd benchmarks && go run .
+
+cover: ## measure test coverage of the library and print the total
+	go test -coverprofile=coverage.out -coverpkg=./... ./...
+	go tool cover -func=coverage.out | tail -n 1
+
+readme: ## cut the code in README.md anew from the examples
+	go run ./internal/doctest/cut README.md
+
+nested: ## build, vet and test the modules below this one
+	@for dir in $(NESTED); do \
+		echo "module $$dir"; \
+		( cd "$$dir" && go build ./... && go vet ./... && go test ./... ); \
+	done
+
+# The race step is the last one, so that a run ends in the summary of go test.
+ci: ## all that CI runs, step by step
+	@for step in $(CI_STEPS); do \
+		printf '\n=== %s\n' "$$step"; \
+		$(MAKE) --no-print-directory "$$step" || { printf '\n=== %s failed; repeat it with: make %s\n' "$$step" "$$step"; exit 1; }; \
+	done

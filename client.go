@@ -1,0 +1,184 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
+type Client struct {
+	engine *engine.Engine
+	locks  rlock.Spaces
+	close  func() error // closes what the client owns
+	once   sync.Once
+	err    error
+}
+
+// New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
+// go-redis client stays the caller's to close, after the Client. Anything else, nil in any form, and bad options are [ErrInvalid].
+func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
+	c, err := configure(opts)
+	if err == nil {
+		err = checkClient(rdb)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: new: %w", err)
+	}
+	e := engine.New(rdb, c)
+	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed}, nil
+}
+
+func checkClient(rdb redis.UniversalClient) error {
+	switch c := rdb.(type) {
+	case *redis.Client:
+		if c != nil {
+			return nil
+		}
+	case *redis.ClusterClient:
+		if c != nil {
+			return nil
+		}
+	case nil:
+	default:
+		return fmt.Errorf("%w: a %T is neither a *redis.Client nor a *redis.ClusterClient", errs.Invalid, rdb)
+	}
+	return fmt.Errorf("%w: the go-redis client is nil", errs.Invalid)
+}
+
+// Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
+// redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
+// option is [ErrInvalid].
+//
+// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error.
+func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
+	c, err := open(ctx, rawURL, opts)
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: open: %w", err)
+	}
+	return c, nil
+}
+
+func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
+	if _, err := configure(opts); err != nil {
+		return nil, err
+	}
+	rdb, err := dial(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := ping(ctx, rdb); err != nil {
+		return nil, fmt.Errorf("ping: %w", join(err, rdb.Close()))
+	}
+	c, err := New(rdb, opts...)
+	if err != nil {
+		return nil, join(err, rdb.Close())
+	}
+	after := c.close
+	c.close = func() error {
+		err := rdb.Close()
+		if after != nil {
+			err = join(err, after())
+		}
+		return err
+	}
+	return c, nil
+}
+
+// join returns the first error; what closing says after a failure adds nothing.
+func join(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// dial returns a go-redis client for a URL. Errors do not repeat the URL, which may hold a password.
+func dial(rawURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.Invalid)
+	}
+	switch q := u.Query(); {
+	case q.Has("master_name"):
+		o, err := redis.ParseFailoverURL(rawURL)
+		if err != nil {
+			return nil, badURL(u, err)
+		}
+		return redis.NewFailoverClient(o), nil
+	case q.Has("addr"):
+		o, err := redis.ParseClusterURL(rawURL)
+		if err != nil {
+			return nil, badURL(u, err)
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(rawURL)
+	if err != nil {
+		return nil, badURL(u, err)
+	}
+	return redis.NewClient(o), nil
+}
+
+func badURL(u *url.URL, err error) error {
+	text := err.Error()
+	if password, ok := u.User.Password(); ok && password != "" && strings.Contains(text, password) {
+		return fmt.Errorf("%w: the URL is not one of go-redis", errs.Invalid)
+	}
+	return fmt.Errorf("%w: %s", errs.Invalid, text)
+}
+
+// ping waits for an answer or for ctx, whatever the connection is doing.
+func ping(ctx context.Context, rdb redis.UniversalClient) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
+	go func() { answer <- rdb.Ping(ctx).Err() }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes
+// with the prefix, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
+func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c.locks.Plain, name) }
+
+// GetFencedLock returns the reentrant lock of that name, whose holds carry a fencing token. It excludes holders of GetLock's lock of
+// the same name, and is free to get like it.
+func (c *Client) GetFencedLock(name string) *rlock.Lock {
+	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
+// close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
+// released, or left to its lease with [WithAbandonOnClose].
+//
+// It returns at once when nothing is held, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
+// left. A second Close waits for the first and returns nil.
+func (c *Client) Close() error {
+	first := false
+	c.once.Do(func() {
+		first = true
+		c.engine.Close()
+		if c.close != nil {
+			c.err = c.close()
+		}
+	})
+	if first {
+		return c.err
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// Package embedded runs a Redis-compatible server inside the process: for demos, examples, and tests of programs that
+// use redlatch. It keeps nothing on disk and needs nothing installed.
+//
+//	client, err := embedded.Open()
+//
+// It is a stand-in with the features that redlatch uses, not a database: its clock is the process's, its data is gone
+// with it, and it is not made for speed. Programs in production use a real server.
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/engine"
+)
+
+// Server is a server in this process that listens on a loopback address. It is safe for concurrent use.
+type Server struct{ mini *miniredis.Miniredis }
+
+// Start starts a server on a free port of the loopback interface. It runs until Close.
+func Start() (*Server, error) {
+	m := newServer()
+	if err := m.Start(); err != nil {
+		return nil, fmt.Errorf("embedded: start: %w", err)
+	}
+	return &Server{mini: m}, nil
+}
+
+// Addr returns the server's address as host:port.
+func (s *Server) Addr() string { return s.mini.Addr() }
+
+// URL returns the server's address as redlatch.Open takes it.
+func (s *Server) URL() string { return "redis://" + s.mini.Addr() }
+
+// Close stops the server and drops its data. A second Close does nothing.
+func (s *Server) Close() { s.mini.Close() }
+
+// Open returns a client on a new server of its own, which ends with the client's Close. Nothing listens on the network. Bad
+// options are redlatch.ErrInvalid.
+func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
+	m := newServer()
+	rdb := redis.NewClient(&redis.Options{
+		Addr:   "embedded",
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
+	stop := func() error {
+		err := rdb.Close()
+		m.Close()
+		return err
+	}
+	all := append([]redlatch.Option{func(c *engine.Config) { c.OnClosed = stop }}, opts...)
+	client, err := redlatch.New(rdb, all...)
+	if err != nil {
+		_ = stop() //nolint:errcheck // the first error tells more
+		return nil, err
+	}
+	return client, nil
+}
+
+func newServer() *miniredis.Miniredis {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	return m
+}

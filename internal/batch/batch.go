@@ -1,0 +1,251 @@
+// Package batch sends script calls, many in one round trip when there are many.
+//
+// A lone call goes out at once. What arrives while earlier calls are under way is collected and sent as one pipeline
+// when one of them returns, so that batches grow with the load and nothing waits for a timer.
+//
+// Concurrency properties: a node has at most two flushes under way that are younger than [stall]; older ones are taken
+// for stuck and no longer hold others up. Urgent calls (renewals, releases) always leave the queue first.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	maxBatch    = 200                    // calls in one pipeline
+	maxFlushes  = 2                      // young flushes of a node at a time
+	maxStuck    = 8                      // flushes of a node at a time, stuck ones included
+	stall       = 100 * time.Millisecond // a flush older than this is taken for stuck
+	ioLimit     = 3 * time.Second        // bound on one flush where the connection allows one
+	parkedLimit = 4                      // workers kept for the next flush
+)
+
+// Class says how urgent a call is.
+type Class int
+
+const (
+	// Normal is the class of acquisitions and queries.
+	Normal Class = iota
+	// Urgent is the class of renewals and releases, which never queue behind acquisitions.
+	Urgent
+)
+
+// Ask says how a call is to be sent.
+type Ask struct {
+	Class Class
+	// Limit bounds the wait beside ctx; 0 for no bound.
+	Limit time.Duration
+	// Late, if set, is called with a call that finished after its caller had stopped waiting for it.
+	Late func(*script.Call)
+}
+
+// Batcher sends calls over one go-redis client. It is safe for concurrent use.
+type Batcher struct {
+	rdb      redis.UniversalClient
+	cluster  *redis.ClusterClient // nil unless rdb is one
+	plain    bool                 // no pipelining
+	life     context.Context      //nolint:containedctx // the batcher's own life, ended by Close
+	end      context.CancelFunc
+	bounded  atomic.Pointer[bound]
+	endBy    atomic.Pointer[time.Time] // of a client that closes
+	jobs     chan job                  // hands a flush to a parked worker
+	parked   atomic.Int32
+	workers  sync.WaitGroup // Close waits for all workers
+	known    atomic.Bool    // a cluster's layout has been loaded
+	flushes  atomic.Int64
+	mu       sync.Mutex // guards lanes
+	lanes    map[*redis.Client]*lane
+	loneLane *lane // of a client that is not a cluster
+}
+
+// bound is a context shared by the calls of half a second.
+type bound struct {
+	ctx  context.Context //nolint:containedctx // it is what is shared
+	made time.Time
+}
+
+// New returns a batcher over rdb. With plain set it never pipelines.
+func New(rdb redis.UniversalClient, plain bool) *Batcher {
+	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
+	b := &Batcher{rdb: rdb, plain: plain, life: life, end: end, jobs: make(chan job), lanes: map[*redis.Client]*lane{}}
+	b.cluster, _ = rdb.(*redis.ClusterClient)
+	if single, ok := rdb.(*redis.Client); ok {
+		b.rdb = boundedClient(single)
+	}
+	b.loneLane = &lane{batcher: b}
+	return b
+}
+
+// boundedClient returns a view of the user's client, on the same pool, whose reads and writes end with their context
+// and after [ioLimit] at the latest, whatever the user's settings are.
+func boundedClient(single *redis.Client) *redis.Client {
+	timeout := single.Options().ReadTimeout
+	if timeout <= 0 || timeout > ioLimit {
+		timeout = ioLimit
+	}
+	view := single.WithTimeout(timeout)
+	view.Options().ContextTimeoutEnabled = true
+	return view
+}
+
+// Flushes returns how many round trips were made.
+func (b *Batcher) Flushes() int64 { return b.flushes.Load() }
+
+// EndBy has everything that is sent from now on end by the given time, where the connection allows it.
+func (b *Batcher) EndBy(t time.Time) {
+	b.endBy.Store(&t)
+	b.bounded.Store(nil)
+}
+
+// Stop refuses calls from now on, and ends the waits for those under way.
+func (b *Batcher) Stop() { b.end() }
+
+// Close stops the batcher and waits for its workers, which end with the connections' read time-out if Redis is gone.
+func (b *Batcher) Close() {
+	b.end()
+	b.workers.Wait()
+}
+
+// Do sends a call and waits for its reply, for ctx or for the ask's limit. Its error is that of the call, or that of
+// the context; an error that wraps [script.ErrNotSent] says that the call will never run.
+//
+// The caller must not look at the call after an error that is not the call's own.
+func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
+	if b.life.Err() != nil {
+		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.Closed)
+	}
+	l := b.lane(call)
+	if ctx.Done() != nil {
+		return l.wait(ctx, call, ask)
+	}
+	if !l.enter() {
+		return l.wait(ctx, call, ask)
+	}
+	defer l.leave()
+	b.send(b.ioContext(ctx), call)
+	return call.Err()
+}
+
+// lane returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.
+func (b *Batcher) lane(call *script.Call) *lane {
+	if b.cluster == nil || !b.known.Load() {
+		return b.loneLane
+	}
+	node, err := b.cluster.MasterForKey(b.life, call.Key())
+	if err != nil {
+		return b.loneLane
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[node]
+	if l == nil {
+		if len(b.lanes) >= 1024 { // nodes that left the cluster
+			b.lanes = map[*redis.Client]*lane{}
+		}
+		l = &lane{batcher: b}
+		b.lanes[node] = l
+	}
+	return l
+}
+
+// ioContext returns the context for a call on its caller's own goroutine: the caller's values, and a bound.
+func (b *Batcher) ioContext(ctx context.Context) context.Context {
+	if ctx == context.Background() { //nolint:forbidigo // compared, not used
+		return b.bound()
+	}
+	return valuesOf{Context: b.bound(), values: ctx}
+}
+
+// bound returns a context that ends in [ioLimit], give or take half a second, or with the batcher. One serves many
+// calls: a timer each would cost more than the rest of this package.
+func (b *Batcher) bound() context.Context {
+	now := time.Now()
+	if s := b.bounded.Load(); s != nil && now.Sub(s.made) < 500*time.Millisecond {
+		return s.ctx
+	}
+	end := now.Add(ioLimit)
+	if t := b.endBy.Load(); t != nil && t.Before(end) {
+		end = *t
+	}
+	ctx, cancel := context.WithDeadline(b.life, end)
+	context.AfterFunc(ctx, cancel)
+	b.bounded.Store(&bound{ctx: ctx, made: now})
+	return ctx
+}
+
+// valuesOf is a context with the values of another one.
+type valuesOf struct {
+	context.Context //nolint:containedctx // a context made of two
+	values          context.Context
+}
+
+func (v valuesOf) Value(key any) any {
+	if found := v.values.Value(key); found != nil {
+		return found
+	}
+	return v.Context.Value(key)
+}
+
+// send runs one call, a second time with its full text if Redis does not know the script.
+func (b *Batcher) send(ctx context.Context, call *script.Call) {
+	b.flushes.Add(1)
+	_ = b.rdb.Process(ctx, call) //nolint:errcheck // the error stays in the call
+	if call.Missing() {
+		call.Resend()
+		_ = b.rdb.Process(ctx, call) //nolint:errcheck // as above
+	}
+	b.learn(call)
+}
+
+// sendAll runs calls in one pipeline, and those whose script Redis did not know in a second one.
+func (b *Batcher) sendAll(ctx context.Context, calls []*script.Call) {
+	b.pipeline(ctx, calls)
+	var missing []*script.Call
+	for _, call := range calls {
+		if call.Missing() {
+			call.Resend()
+			missing = append(missing, call)
+		}
+	}
+	if missing != nil {
+		b.pipeline(ctx, missing)
+	}
+	b.learn(calls[0])
+}
+
+func (b *Batcher) pipeline(ctx context.Context, calls []*script.Call) {
+	b.flushes.Add(1)
+	pipe := b.rdb.Pipeline()
+	for _, call := range calls {
+		_ = pipe.Process(ctx, call) //nolint:errcheck // it only queues
+	}
+	_, _ = pipe.Exec(ctx) //nolint:errcheck // each call keeps its own error
+}
+
+func (b *Batcher) learn(call *script.Call) {
+	if b.cluster != nil && !b.known.Load() && script.Judge(call.Err()) == script.Done {
+		b.known.Store(true)
+	}
+}
+
+// notSent is the error of a call that was given up while it stood in the queue.
+func notSent(ctx context.Context) error {
+	cause := ctx.Err()
+	if cause == nil {
+		cause = errLimit
+	}
+	return fmt.Errorf("%w: %w", script.ErrNotSent, cause)
+}
+
+// errLimit is the error of a call whose limit ran out.
+var errLimit = errors.New("no answer in time")

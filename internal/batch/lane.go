@@ -1,0 +1,334 @@
+package batch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// lane is the queue before one node.
+type lane struct {
+	batcher *Batcher
+
+	mu      sync.Mutex // guards all below
+	queues  [2]fifo    // by Class
+	started [maxStuck]time.Time
+	flying  int // flushes under way: the entries of started that are not zero
+	timer   *time.Timer
+}
+
+// pending is a call that somebody waits for on another goroutine.
+type pending struct {
+	call  *script.Call
+	late  func(*script.Call)
+	done  chan struct{} // 1: one token when the call has finished
+	state atomic.Int32
+
+	prev, next *pending // guarded by the lane's mu while queued
+	queued     bool
+}
+
+const (
+	waiting int32 = iota
+	finished
+	abandoned
+)
+
+// job is a flush for a worker.
+type job struct {
+	lane  *lane
+	slot  int
+	calls []*pending
+}
+
+//nolint:gochecknoglobals // a free list
+var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
+
+// enter takes a flush for a lone call on the caller's goroutine; leave gives it back.
+func (l *lane) enter() bool {
+	if l.batcher.plain {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || l.flying >= maxFlushes {
+		return false
+	}
+	l.flying++
+	return true
+}
+
+func (l *lane) leave() {
+	if l.batcher.plain {
+		return
+	}
+	l.mu.Lock()
+	l.flying--
+	var next job
+	ok := l.mayLocked()
+	if ok {
+		next, ok = l.takeLocked()
+	}
+	l.mu.Unlock()
+	if ok {
+		l.batcher.dispatch(next)
+	}
+}
+
+// mayLocked reports whether one more flush may start now.
+func (l *lane) mayLocked() bool {
+	if l.batcher.plain || l.flying < maxFlushes {
+		return true
+	}
+	return l.flying < maxStuck && l.youngLocked() < maxFlushes
+}
+
+// wait sends the call from another goroutine and waits for its end, for ctx or for the limit.
+func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
+	p, _ := pendings.Get().(*pending)
+	p.call, p.late = call, ask.Late
+	p.state.Store(waiting)
+	l.submit(p, ask.Class)
+
+	var limit <-chan time.Time
+	if ask.Limit > 0 {
+		timer := time.NewTimer(ask.Limit)
+		defer timer.Stop()
+		limit = timer.C
+	}
+	select {
+	case <-p.done:
+		return p.recycle()
+	case <-ctx.Done():
+	case <-limit:
+	case <-l.batcher.life.Done():
+	}
+	if l.withdraw(p, ask.Class) {
+		return notSent(ctx)
+	}
+	if !p.state.CompareAndSwap(waiting, abandoned) {
+		<-p.done
+		return p.recycle()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errLimit
+}
+
+func (p *pending) recycle() error {
+	err := p.call.Err()
+	p.call, p.late = nil, nil
+	pendings.Put(p)
+	return err
+}
+
+// finish tells the waiter, or the one who cares when nobody waits any more.
+func (p *pending) finish() {
+	call, late := p.call, p.late
+	if p.state.CompareAndSwap(waiting, finished) {
+		p.done <- struct{}{} // never blocks: one token a use
+		return
+	}
+	if late != nil {
+		late(call)
+	}
+}
+
+// submit queues p and starts a flush if one may start.
+func (l *lane) submit(p *pending, class Class) {
+	l.mu.Lock()
+	l.queues[class].push(p)
+	var next job
+	var ok bool
+	if l.batcher.plain || l.flying < maxFlushes {
+		next, ok = l.takeLocked()
+	} else {
+		l.watchLocked()
+	}
+	l.mu.Unlock()
+	if ok {
+		l.batcher.dispatch(next)
+	}
+}
+
+// withdraw takes p out of the queue and reports whether it was still there.
+func (l *lane) withdraw(p *pending, class Class) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.queued {
+		return false
+	}
+	l.queues[class].remove(p)
+	return true
+}
+
+// takeLocked takes the next flush from the queues, urgent calls first.
+func (l *lane) takeLocked() (job, bool) {
+	size := maxBatch
+	if l.batcher.plain {
+		size = 1
+	}
+	var calls []*pending
+	for _, class := range [2]Class{Urgent, Normal} {
+		for q := &l.queues[class]; !q.empty() && len(calls) < size; {
+			calls = append(calls, q.pop())
+		}
+	}
+	if calls == nil {
+		return job{}, false
+	}
+	l.flying++
+	return job{lane: l, calls: calls, slot: l.markLocked()}, true
+}
+
+// markLocked notes when a worker's flush started. Flushes on callers' own goroutines are not noted: they count as
+// young for as long as they take, which their bound limits.
+func (l *lane) markLocked() int {
+	for i := range l.started {
+		if l.started[i].IsZero() {
+			l.started[i] = time.Now()
+			return i
+		}
+	}
+	return -1
+}
+
+// watchLocked sees to it that the queue moves on although the flushes under way are stuck.
+func (l *lane) watchLocked() {
+	if l.timer != nil {
+		return
+	}
+	l.timer = time.AfterFunc(stall, l.unstick)
+}
+
+// unstick starts a flush beyond those that are stuck.
+func (l *lane) unstick() {
+	l.mu.Lock()
+	l.timer = nil
+	if l.queues[Normal].empty() && l.queues[Urgent].empty() || l.batcher.life.Err() != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.watchLocked()
+	var next job
+	var ok bool
+	if l.mayLocked() {
+		next, ok = l.takeLocked()
+	}
+	l.mu.Unlock()
+	if ok {
+		l.batcher.dispatch(next)
+	}
+}
+
+func (l *lane) youngLocked() int {
+	young := 0
+	for _, at := range l.started {
+		if !at.IsZero() && time.Since(at) < stall {
+			young++
+		}
+	}
+	return young
+}
+
+// next ends a worker's flush and takes the following one.
+func (l *lane) next(slot int) (job, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flying--
+	if slot >= 0 {
+		l.started[slot] = time.Time{}
+	}
+	if !l.mayLocked() {
+		return job{}, false
+	}
+	return l.takeLocked()
+}
+
+// dispatch hands a flush to a parked worker, or to a new one.
+func (b *Batcher) dispatch(j job) {
+	select {
+	case b.jobs <- j:
+	default:
+		b.workers.Add(1)
+		go b.work(j) // Close waits for it
+	}
+}
+
+// work flushes until there is nothing more to do, then waits a while for the next flush.
+func (b *Batcher) work(j job) {
+	defer b.workers.Done()
+	for {
+		for ok := true; ok; {
+			j.flush()
+			j, ok = j.lane.next(j.slot)
+		}
+		if b.parked.Add(1) > parkedLimit {
+			b.parked.Add(-1)
+			return
+		}
+		select {
+		case j = <-b.jobs:
+			b.parked.Add(-1)
+		case <-b.life.Done():
+			b.parked.Add(-1)
+			return
+		}
+	}
+}
+
+func (j job) flush() {
+	b := j.lane.batcher
+	if len(j.calls) == 1 {
+		b.send(b.bound(), j.calls[0].call)
+		j.calls[0].finish()
+		return
+	}
+	calls := make([]*script.Call, len(j.calls))
+	for i, p := range j.calls {
+		calls[i] = p.call
+	}
+	b.sendAll(b.bound(), calls)
+	for _, p := range j.calls {
+		p.finish()
+	}
+}
+
+// fifo is a queue of pending calls from whose middle one can be taken.
+type fifo struct{ head, tail *pending }
+
+func (q *fifo) empty() bool { return q.head == nil }
+
+func (q *fifo) push(p *pending) {
+	p.queued, p.prev, p.next = true, q.tail, nil
+	if q.tail == nil {
+		q.head = p
+	} else {
+		q.tail.next = p
+	}
+	q.tail = p
+}
+
+func (q *fifo) pop() *pending {
+	p := q.head
+	q.remove(p)
+	return p
+}
+
+func (q *fifo) remove(p *pending) {
+	if p.prev == nil {
+		q.head = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		q.tail = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	p.queued, p.prev, p.next = false, nil, nil
+}

@@ -1,0 +1,204 @@
+package doctest_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// maxLuaBody is the number of lines that a script may have below its header.
+const maxLuaBody = 60
+
+var (
+	luaListed  = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[([^\]]+)\] +\S`)
+	luaReturns = regexp.MustCompile(`(?m)^-- Returns\b`)
+	luaIndexed = regexp.MustCompile(`\b(KEYS|ARGV)(?:\[([^\]]*)\])?`)
+	luaLocal   = regexp.MustCompile(`^local [^=]*=`)
+	luaNumber  = regexp.MustCompile(`^\d+$`)
+)
+
+func TestLuaScriptsKeepTheirForm(t *testing.T) {
+	for _, name := range files(t, func(name string) bool { return path.Ext(name) == ".lua" }) {
+		for _, complaint := range checkLua(path.Base(name), read(t, name)) {
+			assert.Fail(t, "the script breaks a rule of Lua files", "%s: %s", name, complaint)
+		}
+	}
+}
+
+// checkLua returns what is wrong with a script: with its header, with the header against the body, with the body.
+func checkLua(name, src string) []string {
+	lines := strings.Split(strings.TrimRight(src, "\n"), "\n")
+	end := slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "--") })
+	if end < 0 {
+		return []string{"no body"}
+	}
+	header, body := strings.Join(lines[:end], "\n"), lines[end:]
+
+	var found []string
+	if !strings.HasPrefix(header, "-- "+name+": ") {
+		found = append(found, fmt.Sprintf("the header does not begin with %q", "-- "+name+": "))
+	}
+	if !luaReturns.MatchString(header) {
+		found = append(found, "the header does not say what it Returns")
+	}
+	if len(body) > maxLuaBody {
+		found = append(found, fmt.Sprintf("%d lines of body, more than %d", len(body), maxLuaBody))
+	}
+	code, complaints := stripLua(body)
+	found = append(found, complaints...)
+	for _, table := range []string{"KEYS", "ARGV"} {
+		found = append(found, compareLua(table, header, strings.Join(code, "\n"))...)
+	}
+	return append(found, lateLua(code)...)
+}
+
+// compareLua holds what the header lists of one table against what the body uses. An index that is no number, in the
+// header a list such as KEYS[2..n], stands for elements whose count the script learns as it runs.
+func compareLua(table, header, code string) []string {
+	listed, listedMany := luaIndices(table, luaListed.FindAllStringSubmatch(header, -1))
+	used, usedMany := luaIndices(table, luaIndexed.FindAllStringSubmatch(code, -1))
+	var found []string
+	for _, i := range slices.Sorted(maps.Keys(used)) {
+		if !listed[i] && !listedMany {
+			found = append(found, fmt.Sprintf("the header does not list %s[%d]", table, i))
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(listed)) {
+		if !used[i] && !usedMany {
+			found = append(found, fmt.Sprintf("the body does not use %s[%d]", table, i))
+		}
+		if i > 1 && !listed[i-1] && !listedMany {
+			found = append(found, fmt.Sprintf("the header lists %s[%d] but not %s[%d]", table, i, table, i-1))
+		}
+	}
+	if listedMany != usedMany {
+		found = append(found, fmt.Sprintf("a list of %s stands in the header: %t, in the body: %t", table, listedMany, usedMany))
+	}
+	return found
+}
+
+// luaIndices returns the numbers among the indices of one table, and whether there are others or bare uses of it.
+func luaIndices(table string, matches [][]string) (numbers map[int]bool, many bool) {
+	numbers = map[int]bool{}
+	for _, match := range matches {
+		if match[1] != table {
+			continue
+		}
+		if i, err := strconv.Atoi(match[2]); err == nil {
+			numbers[i] = true
+		} else {
+			many = true
+		}
+	}
+	return numbers, many
+}
+
+// lateLua returns the numbered keys and arguments that occur below the assignments that name them.
+func lateLua(code []string) []string {
+	var found []string
+	naming := true
+	for _, line := range code {
+		blank, continued := strings.TrimSpace(line) == "", strings.HasPrefix(line, " ")
+		naming = naming && (blank || continued || luaLocal.MatchString(line) && !strings.Contains(line, "function"))
+		if naming {
+			continue
+		}
+		for _, match := range luaIndexed.FindAllStringSubmatch(line, -1) {
+			if luaNumber.MatchString(match[2]) {
+				found = append(found, match[0]+" occurs below the names at the top")
+			}
+		}
+	}
+	return found
+}
+
+// stripLua returns the lines without comments and without what stands in quotes, and what is wrong with their form.
+func stripLua(lines []string) (code, found []string) {
+	for n, line := range lines {
+		indent := len(line) - len(strings.TrimLeft(line, " \t"))
+		if strings.Contains(line, "\t") || indent%2 != 0 {
+			found = append(found, fmt.Sprintf("line %d of the body: not indented by two spaces", n+1))
+		}
+		stripped, double := stripLuaLine(line)
+		if double {
+			found = append(found, fmt.Sprintf("line %d of the body: double quotes", n+1))
+		}
+		code = append(code, stripped)
+	}
+	return code, found
+}
+
+func stripLuaLine(line string) (code string, double bool) {
+	var out strings.Builder
+	quote := byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+				out.WriteByte(c)
+			}
+		case strings.HasPrefix(line[i:], "--"):
+			return out.String(), double
+		default:
+			if c == '"' || c == '\'' {
+				quote = c
+				double = double || c == '"'
+			}
+			out.WriteByte(c)
+		}
+	}
+	return out.String(), double
+}
+
+func TestLuaRulesAreEnforced(t *testing.T) {
+	const header = "-- a.lua: do it.\n--\n-- KEYS[1]  the lock\n-- ARGV[1]  owner\n-- ARGV[2]  lease, ms\n--\n-- Returns  1\n"
+	const names = "local lock = KEYS[1]\nlocal owner, lease = ARGV[1],\n  tonumber(ARGV[2])\n"
+	const many = "-- a.lua: do it.\n-- KEYS[1..n]  locks\n-- ARGV[1]  lease\n-- ARGV[2..n+1]  owners\n-- Returns  n\n"
+	for name, tc := range map[string]struct {
+		src  string
+		want []string
+	}{
+		"fine":      {header + names + "\n-- Why \"so\": KEYS[9].\nif lock then\n  return 'KEYS[3] \"x\" -- \\' ARGV[4]'\nend\n", nil},
+		"fine list": {many + "local lease = ARGV[1]\nfor i = 1, #KEYS do\n  redis.call('hget', KEYS[i], ARGV[i + 1])\nend\n", nil},
+		"no body":   {header, []string{"no body"}},
+		"other name": {
+			strings.Replace(header, "a.lua", "b.lua", 1) + names,
+			[]string{`the header does not begin with "-- a.lua: "`},
+		},
+		"no reply": {strings.Replace(header, "Returns", "Gives", 1) + names, []string{"the header does not say what it Returns"}},
+		"unlisted": {header + names + "local x = ARGV[3]\n", []string{"the header does not list ARGV[3]"}},
+		"unused":   {header + "local lock, owner = KEYS[1], ARGV[1]\n", []string{"the body does not use ARGV[2]"}},
+		"gap": {
+			"-- a.lua: x.\n-- KEYS[2]  y\n-- Returns  1\nlocal y = KEYS[2]\n",
+			[]string{"the header lists KEYS[2] but not KEYS[1]"},
+		},
+		"unlisted list": {header + names + "return #KEYS\n", []string{"a list of KEYS stands in the header: false, in the body: true"}},
+		"unused list": {
+			strings.Replace(header, "KEYS[1]", "KEYS[1..n]", 1) + names,
+			[]string{"a list of KEYS stands in the header: true, in the body: false"},
+		},
+		"late": {header + names + "redis.call('del', KEYS[1])\n", []string{"KEYS[1] occurs below the names at the top"}},
+		"late in a function": {
+			header + names + "local f = function()\n  return ARGV[1]\nend\n",
+			[]string{"ARGV[1] occurs below the names at the top"},
+		},
+		"double quotes": {header + names + "return \"x\"\n", []string{"line 4 of the body: double quotes"}},
+		"tab":           {header + names + "if x then\n\ty()\nend\n", []string{"line 5 of the body: not indented by two spaces"}},
+		"long":          {header + names + strings.Repeat("x()\n", 58), []string{"61 lines of body, more than 60"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, checkLua("a.lua", tc.src))
+		})
+	}
+}

@@ -1,0 +1,157 @@
+// Package engine is what a client's objects share: one identity, one clock, one way to run scripts, one router of
+// wake-ups, one watchdog and one place where unsettled operations end.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/clock"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
+	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// Config is what the client's options settle.
+type Config struct {
+	Lease         time.Duration
+	Prefix        string
+	Logger        *slog.Logger
+	Plain         bool // no pipelining
+	FairWait      time.Duration
+	HandoffBudget time.Duration
+	TokenTTL      time.Duration
+	CloseGrace    time.Duration
+	Abandon       bool
+	Hooks         Hooks
+	OnClosed      func() error // closes what belongs to the client; may be nil
+}
+
+// Hooks are told of what happens. Each may be nil.
+type Hooks struct {
+	Acquired    func(kind, name string, waited time.Duration)
+	Released    func(kind, name string, held time.Duration)
+	Lost        func(kind, name string, cause error)
+	Renewed     func(renewed, lost int, err error)
+	Woken       func(kind, name string)
+	Reconnected func()
+}
+
+// Engine is shared by all objects of one client. It is safe for concurrent use.
+type Engine struct {
+	Config
+	ID       string // the client's UUID, which begins its owner ids
+	Clock    *clock.Clock
+	Batch    *batch.Batcher
+	Router   *pubsub.Router
+	Watchdog *watchdog.Watchdog
+	Settler  *settle.Settler
+	Cluster  bool
+
+	Waiting atomic.Int64 // waiters that re-check by themselves, to share the budget of re-checks
+
+	sequence atomic.Uint64
+	closing  chan struct{} // closed when Close begins
+	freed    chan struct{} // 1: something was released while Close waits
+	closed   atomic.Bool
+	holders  []Holder
+}
+
+// Holder is a kind of object whose holds Close has to end.
+type Holder interface {
+	// Closing ends the contexts of all holds.
+	Closing()
+	// Open returns the number of holds that are not released yet.
+	Open() int
+	// Drain releases what is still held, until the limit is over.
+	Drain(limit time.Duration)
+}
+
+// New returns an engine over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
+func New(rdb redis.UniversalClient, c Config) *Engine {
+	e := &Engine{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+	_, e.Cluster = rdb.(*redis.ClusterClient)
+	e.Batch = batch.New(rdb, c.Plain)
+	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
+	e.Watchdog = watchdog.New(e.Clock)
+	e.Settler = settle.New(e.Watchdog, e.Clock, c.Logger)
+	return e
+}
+
+// Register adds a kind of object to those that Close asks. It is called while the client is made.
+func (e *Engine) Register(h Holder) { e.holders = append(e.holders, h) }
+
+// NextOwner returns an owner id that nobody has had before.
+func (e *Engine) NextOwner() string {
+	var digits [20]byte
+	n := strconv.AppendUint(digits[:0], e.sequence.Add(1), 10)
+	var b strings.Builder
+	b.Grow(len(e.ID) + 1 + len(n))
+	b.WriteString(e.ID)
+	b.WriteByte(':')
+	b.Write(n)
+	return b.String()
+}
+
+// Closing is closed when the client begins to close: waits end, new calls are refused.
+func (e *Engine) Closing() <-chan struct{} { return e.closing }
+
+// Closed reports whether the client has begun to close.
+func (e *Engine) Closed() bool { return e.closed.Load() }
+
+// Run sends a call as [batch.Batcher.Do] does, and again while Redis says that it is not able to run it just now.
+func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.Ask) (*script.Call, error) {
+	for try := 0; ; try++ {
+		c := call()
+		err := e.Batch.Do(ctx, c, ask)
+		if err == nil || try == runTries || script.Refused(err) || !script.Transient(err) || e.Closed() {
+			return c, err
+		}
+		if err := Sleep(ctx, Jitter(backoff(try))); err != nil {
+			return c, fmt.Errorf("%w: %w", script.ErrNotSent, err)
+		}
+	}
+}
+
+// runTries is how often a call is repeated that Redis refused for a reason that passes, over about half a second.
+const runTries = 5
+
+func backoff(try int) time.Duration { return min(10*time.Millisecond<<try, 200*time.Millisecond) }
+
+// Query runs a script that changes nothing until it gets an answer, ctx is done or a few tries have failed.
+func (e *Engine) Query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if e.Closed() {
+		return nil, errs.Closed
+	}
+	for try := 0; ; try++ {
+		c, err := e.Run(ctx, call, batch.Ask{})
+		if err == nil || script.Judge(err) != script.Unknown || ctx.Err() != nil || try == 2 {
+			return c, Explain(err)
+		}
+		if Sleep(ctx, Jitter(backoff(try))) != nil {
+			return c, err
+		}
+	}
+}
+
+// Explain adds what redlatch knows of a Redis error.
+func Explain(err error) error {
+	if err != nil && script.WrongType(err) {
+		return fmt.Errorf("%w: %w", errs.WrongType, err)
+	}
+	return err
+}

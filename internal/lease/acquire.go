@@ -1,0 +1,440 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// Name is a lock's name in a space. It is the key under which a context is searched for a lineage. It is safe for
+// concurrent use.
+type Name struct {
+	space *Space
+	key   any // the name in Redis, prefix included, boxed once
+	err   error
+}
+
+// Name returns the named lock of the space; calls on it fail if the name is not a good one.
+func (s *Space) Name(name string) Name {
+	n := Name{space: s, key: s.engine.Prefix + name}
+	if name == "" {
+		n.err = engine.CheckName("")
+	} else {
+		n.err = engine.CheckName(n.text())
+	}
+	return n
+}
+
+func (n *Name) text() string { s, _ := n.key.(string); return s }
+
+// User returns the name as the user gave it.
+func (n *Name) User() string { return strings.TrimPrefix(n.text(), n.space.engine.Prefix) }
+
+// Space returns where the name belongs.
+func (n *Name) Space() *Space { return n.space }
+
+// Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options
+// say; without a limit there for ever, or not at all if single is set.
+func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, error) {
+	if err := n.check(ctx, o); err != nil {
+		return nil, err
+	}
+	if o.Owner == nil {
+		if outer, ok := ctx.Value(n).(*Hold); ok {
+			if o.NoNest {
+				return nil, errs.Held
+			}
+			return outer.nest(ctx, o)
+		}
+	}
+	if o.Wait != nil {
+		single = *o.Wait == 0
+	}
+	if single {
+		return n.once(ctx, o)
+	}
+	return n.wait(ctx, o)
+}
+
+// check judges a call before any I/O. A done ctx wins over everything but bad arguments.
+func (n *Name) check(ctx context.Context, o *Options) error {
+	if n.err != nil {
+		return n.err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n.space.engine.Closed() {
+		return errs.Closed
+	}
+	return nil
+}
+
+// once asks Redis one time, without standing in the line.
+func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	holder := sh.held[n.text()]
+	mine := holder != nil && !holder.freed
+	sh.mu.Unlock()
+	if mine {
+		return nil, errs.NotAcquired
+	}
+	for retry := 0; ; retry++ {
+		t := n.try(ctx, nil, o, attempt{verify: true})
+		switch {
+		case t.hold != nil:
+			return t.hold, nil
+		case t.err == nil:
+			return nil, errs.NotAcquired
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !t.passing || script.Judge(t.err) != script.NotDone || retry == onceTries || pause(ctx, retry) != nil:
+			return nil, unknown(t.err)
+		}
+	}
+}
+
+// onceTries is how often a single try is repeated while Redis says that it cannot run it just now.
+const onceTries = 5
+
+// wait stands in the line until the lock is acquired, ctx is done, the wait is over or the client closes.
+func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	w := n.joinLocked(ctx, sh, o)
+	sh.mu.Unlock()
+	c := call{name: n, waiter: w, started: n.space.engine.Clock.Now()}
+	if o.Wait != nil {
+		c.limit = c.started + *o.Wait
+	}
+	hold, err := c.run(ctx, o)
+	if hold == nil {
+		if handed := w.leave(); handed != nil { // handed on while this call gave up
+			handed.pass()
+		}
+		return nil, err
+	}
+	return hold, nil
+}
+
+// call is an acquiring call that may wait.
+type call struct {
+	name    *Name
+	waiter  *waiter
+	started time.Duration
+	limit   time.Duration // when the wait is over, on the client's clock; 0 for no limit
+	tries   int
+	failed  int           // tries in a row that got no answer
+	since   time.Duration // of the first of them
+	lastErr error
+	timer   *time.Timer
+}
+
+func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
+	defer func() {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}()
+	for {
+		next, left := c.waiter.nextStep()
+		switch next {
+		case stepHeld:
+			return c.handed(ctx)
+		case stepTry:
+			hold, err := c.try(ctx, o)
+			if hold != nil || err != nil {
+				return hold, err
+			}
+			continue
+		}
+		if err := c.sleep(ctx, left); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// handed takes a hold that another goroutine of this client handed on.
+func (c *call) handed(ctx context.Context) (*Hold, error) {
+	w := c.waiter
+	if err := ctx.Err(); err != nil {
+		return nil, err // the hold goes on to the next one
+	}
+	w.line.shard.mu.Lock()
+	hold := w.hold
+	w.hold = nil // taken: leave must not pass it on
+	w.line.shard.mu.Unlock()
+	c.acquired()
+	return hold, nil
+}
+
+func (c *call) acquired() {
+	if f := c.name.space.engine.Hooks.Acquired; f != nil {
+		f(c.name.space.kind.Title(), c.name.User(), c.name.space.engine.Clock.Now()-c.started)
+	}
+}
+
+// try asks Redis as the head of the line. Without a hold and an error it is to be tried again.
+func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
+	w, l := c.waiter, c.waiter.line
+	l.shard.mu.Lock()
+	wakes := l.wakes
+	l.tryAt = never
+	l.shard.mu.Unlock()
+
+	left := time.Duration(0)
+	if c.limit != 0 {
+		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
+	}
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1})
+	c.tries++
+	if t.hold != nil {
+		c.acquired()
+		return t.hold, nil
+	}
+	if err := c.giveUp(ctx); err != nil {
+		return nil, err
+	}
+	if t.err != nil {
+		return nil, c.failure(t)
+	}
+	c.failed, c.lastErr = 0, nil
+	w.busy(wakes, t.ttl)
+	return nil, nil
+}
+
+// busy sets when to ask again. A wake-up that came during the try may be younger than its answer, and stays.
+func (w *waiter) busy(wakes uint64, ttl time.Duration) {
+	l := w.line
+	now := l.space.engine.Clock.Now()
+	l.shard.mu.Lock()
+	join := l.member == nil
+	if l.wakes == wakes {
+		l.busyLocked(now, ttl)
+	}
+	l.shard.mu.Unlock()
+	if !join {
+		return
+	}
+	member, confirmed := l.space.engine.Router.Join(l.space.kind.Channel(l.key), l)
+	l.space.engine.Waiting.Add(1)
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	l.member = member
+	if confirmed {
+		l.confirmed = true
+		l.resumeLocked(now)
+	}
+}
+
+// failure decides what a try without an answer means for the wait. Errors that cannot pass are returned, and on the
+// first try all that are certain; the others are waited out for at most one lease.
+func (c *call) failure(t tried) error {
+	now := c.name.space.engine.Clock.Now()
+	certain := script.Judge(t.err) == script.NotDone
+	if certain && (!t.passing || c.tries == 1 && script.Refused(t.err)) {
+		return t.err
+	}
+	if c.failed == 0 {
+		c.since = now
+	}
+	c.failed++
+	c.lastErr = t.err
+	if now-c.since >= c.name.space.engine.Lease {
+		return unknown(t.err)
+	}
+	l := c.waiter.line
+	l.shard.mu.Lock()
+	l.tryAt = min(l.tryAt, now+engine.Jitter(min(10*time.Millisecond<<min(c.failed, 10), time.Second)))
+	l.shard.mu.Unlock()
+	return nil
+}
+
+// giveUp returns why the call is to end, if it is.
+func (c *call) giveUp(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return c.with(err)
+	}
+	if c.name.space.engine.Closed() {
+		return errs.Closed
+	}
+	if c.limit != 0 && c.name.space.engine.Clock.Now() >= c.limit {
+		return c.with(errs.NotAcquired)
+	}
+	return nil
+}
+
+// with adds the last error of Redis to why the call ended.
+func (c *call) with(err error) error {
+	if c.lastErr == nil {
+		return err
+	}
+	return fmt.Errorf("%w (last error: %w)", err, c.lastErr)
+}
+
+// sleep waits for a wake-up, for ctx, for Close, or until the time is over.
+func (c *call) sleep(ctx context.Context, left time.Duration) error {
+	if c.limit != 0 {
+		left = min(left, c.limit-c.name.space.engine.Clock.Now())
+	}
+	var timer <-chan time.Time
+	if left < never {
+		if c.timer == nil {
+			c.timer = time.NewTimer(left)
+		} else {
+			c.timer.Reset(left)
+		}
+		timer = c.timer.C
+	}
+	select {
+	case <-c.waiter.wake:
+	case <-timer:
+	case <-ctx.Done():
+	case <-c.name.space.engine.Closing():
+	}
+	if c.waiter.handedOn() {
+		return nil
+	}
+	return c.giveUp(ctx)
+}
+
+func (w *waiter) handedOn() bool {
+	w.line.shard.mu.Lock()
+	defer w.line.shard.mu.Unlock()
+	return w.hold != nil
+}
+
+// tried is what a try came to: a hold, an error, or the time that the lock stays taken.
+type tried struct {
+	hold    *Hold
+	ttl     time.Duration
+	err     error
+	passing bool // the error may pass by itself
+}
+
+// attempt says how one try differs from the others of its call.
+type attempt struct {
+	limit  time.Duration // bound on the wait for the answer; 0 for none
+	verify bool          // look at the type of a busy key
+}
+
+// try asks Redis once. What it leaves unknown is being settled when it returns.
+func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
+	s := n.space
+	owner, ok := s.reserve(n.key, o)
+	if !ok {
+		return tried{ttl: s.engine.Lease / 100}
+	}
+	length := s.engine.Lease
+	switch {
+	case o.Lease != nil:
+		length = *o.Lease
+	case o.MaxHold != nil:
+		length = min(length, *o.MaxHold)
+	}
+	l := s.newLease(n.key, owner)
+	l.named = o.Owner != nil
+	sent := s.engine.Clock.Now()
+	l.register(ctx, o, sent, length)
+
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify})
+	ghost := &phantom{space: s, key: n.key, owner: owner, length: length}
+	err := s.engine.Batch.Do(ctx, call, batch.Ask{Limit: a.limit, Late: ghost.late})
+	if err != nil {
+		l.unregister()
+		return ghost.failed(err)
+	}
+	reply, err := s.kind.Acquired(call)
+	if err != nil {
+		l.unregister()
+		return ghost.failed(err)
+	}
+	if !reply.Granted {
+		l.unregister()
+		s.unreserve(n.key, owner)
+		return tried{ttl: reply.TTL}
+	}
+	return n.granted(ctx, w, l, sent, reply)
+}
+
+// granted makes a lease of what Redis granted, unless it came too late to be of use.
+func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Duration, reply Reply) tried {
+	s := n.space
+	l.token, l.since = reply.Token, s.engine.Clock.Now()
+	l.mu.Lock()
+	hold := l.levels
+	late := l.since >= hold.deadlineLocked()
+	refused := late || ctx.Err() != nil || s.engine.Closed()
+	if refused {
+		l.state = over
+	} else {
+		l.state = holding
+		l.armLocked()
+	}
+	l.mu.Unlock()
+	if !refused {
+		n.enter(l, w)
+		return tried{hold: hold}
+	}
+	l.unregister()
+	s.settleRelease(n.key, l.owner, sent+2*s.engine.Lease, true)
+	if late {
+		return tried{err: errLate, passing: true}
+	}
+	return tried{err: errs.Closed}
+}
+
+// errLate is the error of a try that was granted when its lease was over already.
+var errLate = errors.New("the answer came after the lease had ended")
+
+// enter makes the lease known, and takes its call out of the line.
+func (n *Name) enter(l *Lease, w *waiter) {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	n.space.addLocked(sh, l)
+	if w == nil {
+		sh.mu.Unlock()
+		return
+	}
+	handed := w.hold // only if the lease that was handed on has been lost since
+	w.hold = nil
+	var left *pubsub.Membership
+	if handed == nil {
+		w.line.rivals, w.line.missed = w.line.missed, 0
+		left = w.leaveLocked()
+	}
+	sh.mu.Unlock()
+	w.line.left(left)
+	if handed != nil {
+		handed.pass()
+	}
+}
+
+// pause waits before the next attempt, longer each time.
+func pause(ctx context.Context, try int) error {
+	return engine.Sleep(ctx, engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second)))
+}
+
+// Check returns the error of a name that is not a good one.
+func (n *Name) Check() error { return n.err }
+
+// Key returns the lock's name in Redis.
+func (n *Name) Key() string { return n.text() }
+
+// HoldOf returns the live hold that ctx descends from; nil if there is none.
+func (n *Name) HoldOf(ctx context.Context) *Hold {
+	hold, _ := ctx.Value(n).(*Hold)
+	return hold
+}

@@ -1,0 +1,148 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// holdContext is a hold seen as a context. Its Done channel, which takes memory, is made when it is first asked for.
+type holdContext Hold
+
+// Context returns the context of the hold.
+func (h *Hold) Context() context.Context { return (*holdContext)(h) }
+
+func (c *holdContext) hold() *Hold { return (*Hold)(c) }
+
+// Deadline returns the deadline of the context that the hold was given. The end of a lease is none: it may move.
+func (c *holdContext) Deadline() (time.Time, bool) { return c.hold().given.Deadline() }
+
+// Done returns a channel that is closed when the context ends.
+func (c *holdContext) Done() <-chan struct{} { return c.hold().materialize().Done() }
+
+// Err returns context.Canceled or context.DeadlineExceeded once the context has ended. It looks at the clock, so that
+// a process that was stopped learns of a lease that ended meanwhile, whether or not its timers have run.
+func (c *holdContext) Err() error {
+	h := c.hold()
+	h.lease.mu.Lock()
+	ended, inner := h.over || h.cause != nil, h.inner
+	late := !ended && h.lease.state == holding && h.lease.now() >= h.deadlineLocked()
+	h.lease.mu.Unlock()
+	switch {
+	case late:
+		h.lease.Due(h.lease.now())
+		return context.Canceled
+	case ended:
+		return context.Canceled
+	case inner != nil:
+		return inner.Err()
+	}
+	return h.given.Err()
+}
+
+// Value answers the search for a lineage, and otherwise has the values of the context that the hold was given.
+func (c *holdContext) Value(key any) any {
+	h := c.hold()
+	if n, ok := key.(*Name); ok {
+		if n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live() && h.lineage() {
+			return h
+		}
+		return h.given.Value(key)
+	}
+	// The cause of an ended context is found by a value of package context's own.
+	h.lease.mu.Lock()
+	ended, inner := h.over || h.cause != nil, h.inner
+	h.lease.mu.Unlock()
+	switch {
+	case inner != nil:
+		return inner.Value(key)
+	case ended:
+		return h.materialize().Value(key)
+	}
+	return h.given.Value(key)
+}
+
+// lineage reports whether a context may re-enter through the hold. An id of the caller's own belongs to a process, not
+// to a context.
+func (h *Hold) lineage() bool { return h.outer != nil || !h.lease.named }
+
+// materialize returns the context that the hold's context is made of.
+func (h *Hold) materialize() context.Context {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	if h.inner == nil {
+		h.inner, h.cancel = context.WithCancelCause(h.given)
+		if h.over && h.cause == nil {
+			h.cause = h.unlockedCause()
+		}
+		if h.cause != nil {
+			h.cancel(h.cause)
+		}
+	}
+	return h.inner
+}
+
+// unlockedCause is the cause of a context whose hold was unlocked.
+func (h *Hold) unlockedCause() error {
+	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.Unlocked, hold: h}
+}
+
+// endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.
+func (h *Hold) endContextLocked(cause error) func() {
+	if h.cause != nil {
+		return nil
+	}
+	h.cause = cause
+	if h.cancel == nil {
+		return nil
+	}
+	cancel := h.cancel
+	return func() { cancel(cause) }
+}
+
+// follow ends the context of a nested level with the context that it was given, unless that one ended only because an
+// outer level was released: then with the context which that level was given.
+func (h *Hold) follow(given context.Context) {
+	stop := context.AfterFunc(given, func() { h.givenEnded(given) })
+	context.AfterFunc(h.inner, func() { stop() })
+}
+
+func (h *Hold) givenEnded(given context.Context) {
+	cause := context.Cause(given)
+	var e *ended
+	if !errors.As(cause, &e) || e.err != errs.Unlocked || !h.within(e.hold) { //nolint:errorlint // the sentinel itself
+		h.cancel(cause)
+		return
+	}
+	next := e.hold.given
+	if deadline, ok := given.Deadline(); ok {
+		limited, cancel := context.WithDeadline(next, deadline)
+		context.AfterFunc(h.inner, cancel)
+		next = limited
+	}
+	h.follow(next)
+}
+
+// within reports whether other is an outer level of h.
+func (h *Hold) within(other *Hold) bool {
+	for o := h.outer; o != nil; o = o.outer {
+		if o == other {
+			return true
+		}
+	}
+	return false
+}
+
+// Detach returns a context like ctx through which no lock is re-entered.
+func Detach(ctx context.Context) context.Context { return detached{ctx} }
+
+type detached struct{ context.Context }
+
+func (d detached) Value(key any) any {
+	if _, ok := key.(*Name); ok {
+		return nil
+	}
+	return d.Context.Value(key)
+}

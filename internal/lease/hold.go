@@ -1,0 +1,206 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Hold is one level of a lease. It is safe for concurrent use.
+type Hold struct {
+	lease *Lease
+	given context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
+	outer *Hold           // the level that this one is nested in; nil for the outermost
+
+	// The rest is guarded by the lease's mu.
+
+	next   *Hold           // the next live level of the lease
+	fixed  time.Duration   // when a level of fixed lease ends, on the client's clock; 0 for one that is renewed
+	length time.Duration   // the fixed lease
+	limit  time.Duration   // when renewal ends for good; 0 for never
+	inner  context.Context //nolint:containedctx // made when first asked for
+	cancel context.CancelCauseFunc
+	cause  error // why the context ended; nil while it has not ended by this hold's doing
+	over   bool  // unlocked or lost
+}
+
+// newHoldLocked adds a level to a lease.
+func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Duration) *Hold {
+	h := &Hold{lease: l, given: given, next: l.levels}
+	if o.Lease != nil {
+		h.fixed, h.length = sent+*o.Lease, *o.Lease
+	}
+	if o.MaxHold != nil {
+		h.limit = sent + *o.MaxHold
+	}
+	l.levels = h
+	return h
+}
+
+func (h *Hold) renewedLocked() bool { return h.fixed == 0 }
+
+// growsLocked reports whether a renewal would make the level last longer.
+func (h *Hold) growsLocked() bool {
+	return h.fixed == 0 && (h.limit == 0 || h.limit > h.lease.end)
+}
+
+// deadlineLocked returns until when exclusion is promised, on the client's clock.
+func (h *Hold) deadlineLocked() time.Duration {
+	if h.fixed != 0 {
+		return h.fixed - margin(h.length)
+	}
+	end := h.lease.end
+	if h.limit != 0 {
+		end = min(end, h.limit)
+	}
+	return end - margin(h.lease.space.engine.Lease)
+}
+
+// Owner returns the id under which Redis knows the holder.
+func (h *Hold) Owner() string { return h.lease.ownerID() }
+
+// Token returns the fencing token; 0 if there is none.
+func (h *Hold) Token() int64 { return h.lease.token }
+
+// Name returns the lock's name as the user gave it.
+func (h *Hold) Name() string { return h.lease.user() }
+
+// Deadline returns until when exclusion is promised as of now; the time of its end if the hold is over.
+func (h *Hold) Deadline() time.Time {
+	h.lease.mu.Lock()
+	at := h.deadlineLocked()
+	h.lease.mu.Unlock()
+	return h.lease.space.engine.Clock.Time(at)
+}
+
+// lostCause is the cause of a context whose lock was lost.
+func (h *Hold) lostCause(detail string) error {
+	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.Lost, detail: detail}
+}
+
+// endLocked ends the level. The result is to be called without the mutex.
+func (h *Hold) endLocked(cause error) func() {
+	h.over = true
+	return h.endContextLocked(cause)
+}
+
+// live reports whether the level holds the lock as far as this side knows.
+func (h *Hold) live() bool {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return !h.over
+}
+
+// Extend sets the lease anew, to d from now, and ends the renewal of this level.
+func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
+	if err := CheckLease(d); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l := h.lease
+	if err := l.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer l.giveTurn()
+	l.mu.Lock()
+	if err := h.overLocked(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	sent := l.now()
+	h.fixed, h.length, h.limit = l.end, l.space.engine.Lease, 0 // no renewal from here on
+	levels, length := l.countLocked(), d
+	for other := l.levels; other != nil; other = other.next {
+		if other != h {
+			length = max(length, other.endLocal()-sent)
+		}
+	}
+	l.armLocked()
+	wait := l.renewalLocked()
+	l.mu.Unlock()
+	if err := await(ctx, wait); err != nil {
+		return err
+	}
+	kept, sent, err := l.keep(ctx, levels, length)
+	if err != nil {
+		return err
+	}
+	if !kept {
+		l.gone()
+		return errs.Lost
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.over {
+		return h.overLocked()
+	}
+	h.fixed, h.length = sent+d, d
+	l.end = sent + length
+	l.armLocked()
+	return nil
+}
+
+// endLocal returns when the level ends if nothing more is done for it.
+func (h *Hold) endLocal() time.Duration {
+	if h.fixed != 0 {
+		return h.fixed
+	}
+	return h.lease.end
+}
+
+// overLocked returns the error for a call on a hold that has ended; nil for one that has not.
+func (h *Hold) overLocked() error {
+	if !h.over {
+		return nil
+	}
+	if e, ok := h.cause.(*ended); ok && e.err == errs.Lost { //nolint:errorlint // the hold's own cause, never wrapped
+		return errs.Lost
+	}
+	return errs.NotHeld
+}
+
+func (l *Lease) countLocked() int {
+	n := 0
+	for h := l.levels; h != nil; h = h.next {
+		n++
+	}
+	return n
+}
+
+// keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
+// returns false if the owner does not hold the lock, and when the call that answered was sent.
+func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
+	s := l.space
+	deadline := l.now() + s.engine.Lease
+	for try := 0; ; try++ {
+		sent = l.now()
+		call := s.kind.Keep(l.key, l.owner, levels, length)
+		err = s.engine.Batch.Do(ctx, call, urgent(s.renewalLimit()))
+		if err == nil {
+			n, err := call.Int()
+			return n > 0, sent, err
+		}
+		if ctx.Err() != nil {
+			return false, sent, ctx.Err()
+		}
+		if l.now() > deadline || script.Judge(err) == script.NotDone && !script.Transient(err) {
+			return false, sent, unknown(err)
+		}
+		if err := pause(ctx, try); err != nil {
+			return false, sent, err
+		}
+	}
+}
+
+// unknown marks an error after which nobody knows what Redis did.
+func unknown(err error) error {
+	if script.Judge(err) == script.Unknown {
+		return fmt.Errorf("%w: %w", errs.Unknown, err)
+	}
+	return err
+}

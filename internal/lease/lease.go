@@ -1,0 +1,324 @@
+package lease
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/wheel"
+)
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
+// state is where a lease is in its life.
+type state uint8
+
+const (
+	asking    state = iota // the acquisition is under way
+	holding                // granted
+	releasing              // its last level was unlocked; Redis may not know yet
+	over                   // released or lost
+)
+
+// Lease is what Redis has granted to this client under one owner id. All its levels share one TTL there.
+type Lease struct {
+	timer wheel.Timer
+	space *Space
+	key   any // the lock's name in Redis, a string
+	owner any // the owner id, a string
+	token int64
+	since time.Duration // when Redis granted it, for the hand-off budget
+	named bool          // the owner id is the caller's own
+	freed bool          // its release has begun; guarded by the shard's mu
+
+	mu      sync.Mutex // guards all below
+	end     time.Duration
+	renewAt time.Duration
+	levels  *Hold         // the live ones, innermost first
+	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
+	turn    chan struct{} // 1: holds a token while an operation of a level is under way; made at the first nesting
+	state   state
+	renews  bool // a renewal is under way
+	failed  bool // the last renewal failed
+}
+
+func (s *Space) newLease(key any, owner any) *Lease {
+	l := &Lease{space: s, key: key, owner: owner}
+	l.timer.Owner = l
+	return l
+}
+
+func (l *Lease) name() string    { s, _ := l.key.(string); return s }
+func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
+
+// user returns the name that the user gave.
+func (l *Lease) user() string { return l.name()[len(l.space.engine.Prefix):] }
+
+func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
+
+// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. The first renewal is
+// due at a random moment of the second half of its period, so that leases taken in one burst spread out.
+func (l *Lease) register(ctx context.Context, o *Options, sent, length time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newHoldLocked(ctx, o, sent)
+	period := l.space.engine.Lease / 3
+	l.end = sent + length
+	l.renewAt = sent + period/2 + rand.N(period/2)
+	l.space.engine.Watchdog.Set(&l.timer, l.nextLocked())
+}
+
+// unregister takes back register after a try that was not granted.
+func (l *Lease) unregister() {
+	l.space.engine.Watchdog.Stop(&l.timer)
+}
+
+// quantum rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
+func quantum(at, period time.Duration) time.Duration {
+	return at.Truncate(max(period/32, time.Millisecond))
+}
+
+// nextLocked returns when the watchdog has to look at the lease.
+func (l *Lease) nextLocked() time.Duration {
+	next := never
+	renewed := false
+	for h := l.levels; h != nil; h = h.next {
+		next = min(next, h.deadlineLocked())
+		renewed = renewed || h.growsLocked()
+	}
+	if renewed && !l.renews {
+		next = min(next, max(l.renewAt, l.end-l.space.engine.Lease*2/3))
+	}
+	return next
+}
+
+// armLocked sets the timer for what comes next.
+func (l *Lease) armLocked() {
+	if next := l.nextLocked(); next != never {
+		l.space.engine.Watchdog.Set(&l.timer, next)
+	}
+}
+
+// Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
+func (l *Lease) Due(now time.Duration) watchdog.Renewer {
+	l.mu.Lock()
+	if l.state == asking {
+		l.space.engine.Watchdog.Set(&l.timer, now+l.space.engine.Lease/3)
+	}
+	if l.state != holding {
+		l.mu.Unlock()
+		return nil
+	}
+	cancels := l.expireLocked(now)
+	if l.levels == nil {
+		l.state = over
+		l.mu.Unlock()
+		cancels.run()
+		l.lost(true)
+		return nil
+	}
+	renew := !l.renews && l.wantsRenewalLocked(now)
+	l.renews = l.renews || renew
+	l.armLocked()
+	l.mu.Unlock()
+	cancels.run()
+	if renew {
+		return l.space
+	}
+	return nil
+}
+
+func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
+	if now+time.Millisecond < max(l.renewAt, l.end-l.space.engine.Lease*2/3) {
+		return false
+	}
+	for h := l.levels; h != nil; h = h.next {
+		if h.growsLocked() {
+			return true
+		}
+	}
+	return false
+}
+
+// lengthLocked is the lease that a renewal asks for.
+func (l *Lease) lengthLocked(now time.Duration) time.Duration {
+	length := time.Duration(0)
+	for h := l.levels; h != nil; h = h.next {
+		switch {
+		case !h.renewedLocked():
+		case h.limit == 0:
+			return l.space.engine.Lease
+		default:
+			length = max(length, min(l.space.engine.Lease, h.limit-now))
+		}
+	}
+	return length
+}
+
+// expireLocked ends the levels whose deadline has passed.
+func (l *Lease) expireLocked(now time.Duration) cancels {
+	var c cancels
+	for at := &l.levels; *at != nil; {
+		h := *at
+		// The wheel may be up to a tick early, which is as good as a longer margin.
+		if now+time.Millisecond < h.deadlineLocked() {
+			at = &h.next
+			continue
+		}
+		detail := lostByRedis
+		if h.fixed != 0 || h.limit != 0 {
+			detail = lostByTime
+		}
+		*at = h.next
+		c = append(c, h.endLocked(h.lostCause(detail)))
+	}
+	return c
+}
+
+// renewed takes a renewal's answer. sent is when it was sent.
+func (l *Lease) renewed(sent, length time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endRenewalLocked()
+	if l.state != holding {
+		return
+	}
+	l.failed = false
+	period := l.space.engine.Lease / 3
+	l.end = max(l.end, sent+length)
+	l.renewAt = quantum(sent+period, period)
+	l.armLocked()
+}
+
+// renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease.
+func (l *Lease) renewalFailed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endRenewalLocked()
+	if l.state != holding {
+		return
+	}
+	l.failed = true
+	pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
+	l.renewAt = l.now() + pause*3/4 + rand.N(pause/2)
+	l.armLocked()
+}
+
+// renewalRefused ends a lease that Redis does not have any more.
+func (l *Lease) renewalRefused() {
+	l.mu.Lock()
+	l.endRenewalLocked()
+	l.mu.Unlock()
+	l.gone()
+}
+
+func (l *Lease) endRenewalLocked() {
+	l.renews = false
+	if l.settled != nil {
+		close(l.settled)
+		l.settled = nil
+	}
+}
+
+// gone ends all levels after Redis said that the owner does not hold the lock.
+func (l *Lease) gone() {
+	l.mu.Lock()
+	if l.state != holding {
+		l.mu.Unlock()
+		return
+	}
+	l.state = over
+	l.space.engine.Watchdog.Stop(&l.timer)
+	cancels := l.endAllLocked(func(h *Hold) error { return h.lostCause(lostInRedis) })
+	l.mu.Unlock()
+	cancels.run()
+	l.lost(false)
+}
+
+// lost forgets a lease that is over although nobody released it. If Redis may still have it, because renewals were
+// sent whose answers are missing, it is released there.
+func (l *Lease) lost(uncertain bool) {
+	s := l.space
+	sh := s.shard(l.name())
+	sh.mu.Lock()
+	s.removeLocked(sh, l)
+	sh.lines[l.name()].resumeLocked(s.engine.Clock.Now())
+	sh.mu.Unlock()
+	if f := s.engine.Hooks.Lost; f != nil {
+		f(s.kind.Title(), l.user(), errs.Lost)
+	}
+	if uncertain {
+		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+		return
+	}
+	s.unreserve(l.key, l.owner)
+}
+
+// endAllLocked ends every level with the cause that why gives.
+func (l *Lease) endAllLocked(why func(*Hold) error) cancels {
+	var c cancels
+	for h := l.levels; h != nil; h = h.next {
+		c = append(c, h.endLocked(why(h)))
+	}
+	l.levels = nil
+	return c
+}
+
+// closing ends the contexts of all levels, which stay held and renewed until they are unlocked.
+func (l *Lease) closing() {
+	l.mu.Lock()
+	var c cancels
+	for h := l.levels; h != nil; h = h.next {
+		cause := &ended{title: l.space.kind.Title(), name: l.user(), err: errs.Closed}
+		c = append(c, h.endContextLocked(cause))
+	}
+	l.mu.Unlock()
+	c.run()
+}
+
+// cancels are functions to be called once no mutex is held.
+type cancels []func()
+
+func (c cancels) run() {
+	for _, cancel := range c {
+		if cancel != nil {
+			cancel()
+		}
+	}
+}
+
+// drain releases a lease that Close found still held.
+func (l *Lease) drain(limit time.Duration) {
+	l.mu.Lock()
+	if l.state != holding {
+		l.mu.Unlock()
+		return
+	}
+	l.state = releasing
+	l.space.engine.Watchdog.Stop(&l.timer)
+	cancels := l.endAllLocked(func(h *Hold) error {
+		return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.Closed}
+	})
+	l.mu.Unlock()
+	cancels.run()
+	_, _ = l.space.release(context.Background(), l.key, l.owner, limit) //nolint:errcheck,forbidigo // what is not released now is left to its lease; bounded by limit
+	l.finish()
+}
+
+// finish forgets a released lease and lets the line go on.
+func (l *Lease) finish() {
+	l.mu.Lock()
+	l.state = over
+	l.mu.Unlock()
+	s := l.space
+	sh := s.shard(l.name())
+	sh.mu.Lock()
+	s.removeLocked(sh, l)
+	sh.lines[l.name()].releasedLocked(s.engine.Clock.Now())
+	sh.mu.Unlock()
+}

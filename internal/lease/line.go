@@ -1,0 +1,226 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	recheck      = time.Second // a head waiter asks again at least this often, jittered
+	recheckRate  = 500         // re-checks a second of one client, above which they become rarer
+	echoPatience = 5 * time.Millisecond
+	minStep      = 100 * time.Microsecond
+	maxStep      = 2 * time.Millisecond
+)
+
+// line is where the waiters of one client for one name stand. Its head alone asks Redis. It is guarded by its shard's
+// mu, and exists while somebody stands in it.
+type line struct {
+	space  *Space
+	shard  *shard
+	key    string
+	head   *waiter
+	tail   *waiter
+	member *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
+
+	confirmed bool          // the subscription stands: releases will be heard
+	tryAt     time.Duration // when the head is to ask Redis
+	wakes     uint64        // wake-ups so far
+	missed    int           // releases heard since this client last had the lock
+	rivals    int           // how many it heard before it had it: about the number of clients that contend
+	wokenAt   time.Duration
+	gap       time.Duration // between two releases, smoothed
+}
+
+// waiter is a call that stands in a line.
+type waiter struct {
+	line       *line
+	prev, next *waiter
+	space      *Space
+	ctx        context.Context //nolint:containedctx // of the call that waits
+	options    *Options
+	wake       chan struct{} // 1: something has changed
+	hold       *Hold         // handed on by the hold before
+}
+
+// joinLocked puts a call at the end of the line of its name.
+func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
+	l := sh.lines[n.text()]
+	if l == nil {
+		l = &line{space: n.space, shard: sh, key: n.text()}
+		sh.lines[n.text()] = l
+	}
+	w := &waiter{line: l, space: n.space, ctx: ctx, options: o, wake: make(chan struct{}, 1), prev: l.tail}
+	if l.tail == nil {
+		l.head = w
+	} else {
+		l.tail.next = w
+	}
+	l.tail = w
+	return w
+}
+
+// leaveLocked takes a call out of its line and lets the next one be the head. The result is to be left, without the
+// mutex, if it is not nil.
+func (w *waiter) leaveLocked() *pubsub.Membership {
+	l := w.line
+	first := l.head == w
+	if w.prev == nil {
+		l.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		l.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next = nil, nil
+	if l.head == nil {
+		delete(l.shard.lines, l.key)
+		return l.member
+	}
+	if first {
+		l.head.signal()
+	}
+	return nil
+}
+
+// leave takes a call out of its line. A wake-up that it had not used is the next one's: it belongs to the line.
+func (w *waiter) leave() *Hold {
+	w.line.shard.mu.Lock()
+	hold := w.hold
+	var member *pubsub.Membership
+	if hold == nil {
+		member = w.leaveLocked()
+	}
+	w.line.shard.mu.Unlock()
+	w.line.left(member)
+	return hold
+}
+
+// left gives up the subscription of a line that is empty.
+func (l *line) left(member *pubsub.Membership) {
+	if member != nil {
+		member.Leave()
+		l.space.engine.Waiting.Add(-1)
+	}
+}
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// Subscribed has the head ask again: what was announced before the subscription stood has not been heard.
+func (l *line) Subscribed() {
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	l.confirmed = true
+	l.resumeLocked(l.space.engine.Clock.Now())
+}
+
+// Message has the head ask again after a release.
+func (l *line) Message(payload string) {
+	if payload != "0" && payload != "1" {
+		return
+	}
+	if f := l.space.engine.Hooks.Woken; f != nil {
+		f(l.space.kind.Title(), l.key[len(l.space.engine.Prefix):])
+	}
+	now := l.space.engine.Clock.Now()
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	if l.head == nil {
+		return
+	}
+	if since := now - l.wokenAt; l.wokenAt != 0 {
+		l.gap += (since - l.gap) / 8
+	}
+	l.wokenAt = now
+	l.wakes++
+	l.missed++
+	l.tryAt = min(l.tryAt, now+l.delayLocked())
+	l.head.signal()
+}
+
+// delayLocked spreads the clients that heard one release: who has heard the most since it last had the lock asks at
+// once, the others later, and not at all if the next release comes first. So they take turns, and a release is
+// answered by few failing tries however many clients wait.
+func (l *line) delayLocked() time.Duration {
+	turns := l.rivals - l.missed
+	if turns <= 0 {
+		return 0
+	}
+	step := min(max(l.gap*5/4, minStep), maxStep)
+	return time.Duration(turns)*step + rand.N(step/2)
+}
+
+// resumeLocked has the head ask Redis now. A nil line is one without waiters.
+func (l *line) resumeLocked(now time.Duration) {
+	if l == nil || l.head == nil {
+		return
+	}
+	l.wakes++
+	l.tryAt = now
+	l.head.signal()
+}
+
+// releasedLocked lets the line go on after a release by this client. Where the announcement will be heard, the line
+// waits for it like everyone else, but not long.
+func (l *line) releasedLocked(now time.Duration) {
+	if l == nil || l.head == nil {
+		return
+	}
+	if !l.confirmed {
+		l.resumeLocked(now)
+		return
+	}
+	l.tryAt = min(l.tryAt, now+echoPatience)
+	l.head.signal()
+}
+
+// busyLocked sets when to ask again after a try found the lock taken.
+func (l *line) busyLocked(now, ttl time.Duration) {
+	spread := max(1, float64(l.space.engine.Waiting.Load())/recheckRate)
+	next := now + engine.Jitter(time.Duration(float64(recheck)*spread))
+	if ttl >= 0 {
+		next = min(next, now+ttl+time.Millisecond)
+	}
+	l.tryAt = next
+}
+
+// step is what a waiter is to do next.
+type step uint8
+
+const (
+	stepWait step = iota
+	stepTry
+	stepHeld // the hold was handed on
+)
+
+// nextStep tells a waiter what to do, and how long to wait at most.
+func (w *waiter) nextStep() (step, time.Duration) {
+	l := w.line
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	switch {
+	case w.hold != nil:
+		return stepHeld, 0
+	case l.head != w:
+		return stepWait, never
+	}
+	if holder := l.shard.held[l.key]; holder != nil && !holder.freed {
+		return stepWait, never // it will hand on, release, or be lost: the line hears of each
+	}
+	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {
+		return stepWait, left
+	}
+	return stepTry, 0
+}

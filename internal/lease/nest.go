@@ -1,0 +1,84 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// nest adds a level to the lease of a live hold.
+func (h *Hold) nest(ctx context.Context, o *Options) (*Hold, error) {
+	l := h.lease
+	if err := l.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer l.giveTurn()
+
+	sent := l.now()
+	l.mu.Lock()
+	if h.over {
+		err := h.overLocked()
+		l.mu.Unlock()
+		return nil, err
+	}
+	inner := l.newHoldLocked(ctx, o, sent)
+	inner.outer = h
+	inner.inner, inner.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	levels, length := l.countLocked(), l.longestLocked(sent)
+	l.mu.Unlock()
+
+	kept, sent, err := l.keep(ctx, levels, length)
+	if err == nil && !kept {
+		l.gone()
+		err = errs.Lost
+	}
+	if err != nil {
+		l.abandon(inner, err)
+		return nil, err
+	}
+	l.mu.Lock()
+	l.end = sent + length
+	l.armLocked()
+	l.mu.Unlock()
+	inner.follow(ctx)
+	return inner, nil
+}
+
+// abandon takes back a level that could not be entered.
+func (l *Lease) abandon(h *Hold, cause error) {
+	l.mu.Lock()
+	l.unlinkLocked(h)
+	cancel := h.endLocked(cause)
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+func (l *Lease) unlinkLocked(h *Hold) {
+	for at := &l.levels; *at != nil; at = &(*at).next {
+		if *at == h {
+			*at = h.next
+			return
+		}
+	}
+}
+
+// takeTurn waits until no other operation of a level of this lease is under way: under one owner id they are sent one
+// at a time.
+func (l *Lease) takeTurn(ctx context.Context) error {
+	l.mu.Lock()
+	if l.turn == nil {
+		l.turn = make(chan struct{}, 1)
+	}
+	turn := l.turn
+	l.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Lease) giveTurn() { <-l.turn }

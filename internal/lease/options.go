@@ -1,0 +1,62 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+const (
+	minLease = 10 * time.Millisecond
+	maxLease = 24 * time.Hour
+	maxWait  = 10 * 365 * 24 * time.Hour
+)
+
+// Options are the settings of one acquiring call. Public packages export functions that set them.
+type Options struct {
+	Lease   *time.Duration // fixed lease; nil for the watchdog
+	Wait    *time.Duration // limit of the wait; nil for the call's own default
+	MaxHold *time.Duration // limit of renewal; nil for none
+	Owner   *string        // id of the caller's own; nil for a fresh one
+	NoNest  bool           // ErrHeld where the call would nest
+}
+
+// validate judges all options before any I/O.
+func (o *Options) validate() error {
+	if o.Lease != nil {
+		if err := CheckLease(*o.Lease); err != nil {
+			return err
+		}
+	}
+	if o.Wait != nil && (*o.Wait < 0 || *o.Wait > maxWait) {
+		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.Invalid, *o.Wait)
+	}
+	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
+		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.Invalid, *o.MaxHold, minLease)
+	}
+	if o.Owner != nil {
+		return engine.CheckOwner(*o.Owner)
+	}
+	return nil
+}
+
+// plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.
+func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil && o.Owner == nil }
+
+// CheckLease returns an error that wraps [errs.Invalid] unless d can be a lease.
+func CheckLease(d time.Duration) error {
+	if d < minLease {
+		return fmt.Errorf("%w: lease %v is below %v", errs.Invalid, d, minLease)
+	}
+	if d > maxLease {
+		return fmt.Errorf("%w: lease %v is above %v", errs.Invalid, d, maxLease)
+	}
+	return nil
+}
+
+// margin is how long before the end of a lease its contexts end.
+func margin(lease time.Duration) time.Duration {
+	return max(lease/100, 2*time.Millisecond)
+}

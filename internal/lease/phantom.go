@@ -1,0 +1,119 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
+)
+
+// settleLimit bounds one attempt to settle something.
+const settleLimit = 2 * time.Second
+
+// phantom is a try that nobody waits for any more. It may have been granted, or may be granted yet: a request that was
+// given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
+// "not held" does not, until the lease asked for has passed.
+type phantom struct {
+	space      *Space
+	key, owner any
+	length     time.Duration
+
+	mu   sync.Mutex // guards the rest
+	job  *settle.Job
+	call *script.Call // finished, before the job was made
+}
+
+// failed turns a try's error into what it came to, and begins to settle what is not known.
+func (p *phantom) failed(err error) tried {
+	if script.Judge(err) == script.NotDone {
+		p.space.unreserve(p.key, p.owner)
+		return tried{err: engine.Explain(err), passing: script.Transient(err)}
+	}
+	// The try can have left until now; go-redis may take some seconds more before it gives up a connection.
+	until := p.space.engine.Clock.Now() + p.length + 2*settleLimit
+	job := p.space.settleRelease(p.key, p.owner, until, false)
+	p.mu.Lock()
+	p.job = job
+	call := p.call
+	p.mu.Unlock()
+	if call != nil {
+		p.judge(job, call)
+	}
+	return tried{err: err, passing: true}
+}
+
+// late hears of the answer to a try that was given up.
+func (p *phantom) late(call *script.Call) {
+	p.mu.Lock()
+	p.call = call
+	job := p.job
+	p.mu.Unlock()
+	if job != nil {
+		p.judge(job, call)
+	}
+}
+
+func (p *phantom) judge(job *settle.Job, call *script.Call) {
+	switch script.Judge(call.Err()) {
+	case script.Unknown:
+	case script.NotDone:
+		job.Settled()
+	case script.Done:
+		if reply, err := p.space.kind.Acquired(call); err == nil && reply.Granted {
+			job.Now()
+			return
+		}
+		job.Settled()
+	}
+}
+
+// settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
+func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
+	attempt := func() bool {
+		call := s.kind.Release(key, owner)
+		err := s.engine.Batch.Do(context.Background(), call, urgent(settleLimit)) //nolint:forbidigo // bounded by the limit
+		if err != nil {
+			return script.Judge(err) == script.NotDone && !script.Transient(err)
+		}
+		n, err := call.Int()
+		return n > 0 || err != nil || final
+	}
+	return s.engine.Settler.Add(attempt, func() { s.unreserve(key, owner) }, until)
+}
+
+// reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.
+func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
+	if o.Owner == nil {
+		return s.engine.NextOwner(), true
+	}
+	name, _ := key.(string)
+	sh := s.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	id := ownedID(name, *o.Owner)
+	if _, used := sh.owned[id]; used {
+		return nil, false
+	}
+	if sh.owned == nil {
+		sh.owned = map[string]struct{}{}
+	}
+	sh.owned[id] = struct{}{}
+	return *o.Owner, true
+}
+
+// unreserve lets an owner id of a caller's own be used again.
+func (s *Space) unreserve(key, owner any) {
+	name, _ := key.(string)
+	id, _ := owner.(string)
+	sh := s.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.owned != nil {
+		delete(sh.owned, ownedID(name, id))
+	}
+}
+
+func ownedID(name, owner string) string { return owner + " " + name }

@@ -1,0 +1,245 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	unlockLimit = 3 * time.Second        // an Unlock takes no longer
+	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
+)
+
+// Unlock ends the level. With the last one the lock is handed to the next goroutine of this client if it may be, and
+// otherwise released in Redis.
+func (h *Hold) Unlock(ctx context.Context) error {
+	l, s := h.lease, h.lease.space
+	sh := s.shard(l.name())
+	sh.mu.Lock()
+	l.mu.Lock()
+	if h.over {
+		l.mu.Unlock()
+		sh.mu.Unlock()
+		return errs.NotHeld
+	}
+	l.unlinkLocked(h)
+	if l.levels != nil {
+		sh.mu.Unlock()
+		return l.unlockNested(ctx, h) // unlocks l.mu
+	}
+	next, left := l.handOffLocked(sh, h)
+	cancel := h.endUnlockedLocked()
+	if next == nil {
+		l.beginReleaseLocked(sh)
+	}
+	wait := l.renewalLocked()
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	if next != nil {
+		next.signal()
+		next.line.left(left)
+		return nil
+	}
+	return l.release(ctx, wait)
+}
+
+// endUnlockedLocked ends a level that its user unlocked. The cause is made only if somebody looks at the context.
+func (h *Hold) endUnlockedLocked() func() {
+	h.over = true
+	if h.cancel == nil {
+		return nil
+	}
+	return h.endContextLocked(h.unlockedCause())
+}
+
+// beginReleaseLocked stops renewal, before the release is sent.
+func (l *Lease) beginReleaseLocked(sh *shard) {
+	l.state = releasing
+	l.space.engine.Watchdog.Stop(&l.timer)
+	l.freed = true
+	if line := sh.lines[l.name()]; line != nil {
+		line.tryAt = l.now() + recheck // or the announcement, or the answer to the release
+	}
+}
+
+// renewalLocked returns a channel that is closed when the renewal under way has ended; nil if there is none.
+func (l *Lease) renewalLocked() <-chan struct{} {
+	if !l.renews {
+		return nil
+	}
+	if l.settled == nil {
+		l.settled = make(chan struct{})
+	}
+	return l.settled
+}
+
+// await waits for a channel that may be nil.
+func await(ctx context.Context, c <-chan struct{}) error {
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
+// for longer than the budget, and the lease is fresh.
+func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) {
+	e := l.space.engine
+	line := sh.lines[l.name()]
+	if line == nil || l.state != holding || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+		return nil, nil
+	}
+	now := l.now()
+	if now-l.since >= e.HandoffBudget || l.end-now <= e.Lease/3 || e.Closed() {
+		return nil, nil
+	}
+	w := line.head
+	for w != nil && w.ctx.Err() != nil { // it is about to leave by itself
+		w = w.next
+	}
+	if w == nil || w.space != l.space || !w.options.plain() {
+		return nil, nil
+	}
+	w.hold = l.newHoldLocked(w.ctx, w.options, now)
+	return w, w.leaveLocked()
+}
+
+// bound returns how long an Unlock may take.
+func (l *Lease) bound(ctx context.Context) time.Duration {
+	limit := unlockLimit
+	if rest := l.end - l.now(); rest < limit {
+		limit = max(rest, 10*time.Millisecond)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := time.Until(deadline); left > 0 {
+			limit = min(limit, max(left, unlockFloor))
+		}
+	}
+	return limit
+}
+
+// release releases the lock in Redis after its last level has ended.
+func (l *Lease) release(ctx context.Context, renewal <-chan struct{}) error {
+	s := l.space
+	limit := l.bound(ctx)
+	if renewal != nil {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select { // nothing is renewed after the release has begun
+		case <-renewal:
+		case <-timer.C:
+		}
+	}
+	freed, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
+	if err != nil && script.Judge(err) != script.NotDone || err != nil && script.Transient(err) {
+		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+		err = fmt.Errorf("%w: %w", errs.Unknown, err)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+	} else {
+		s.unreserve(l.key, l.owner)
+	}
+	l.finish()
+	if f := s.engine.Hooks.Released; f != nil {
+		f(s.kind.Title(), l.user(), l.now()-l.since)
+	}
+	if err == nil && !freed {
+		return errs.NotHeld
+	}
+	return err
+}
+
+// release sends a release until it is answered or the limit is over. A repeated one that finds nothing counts as done:
+// the one before did it.
+func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (freed bool, err error) {
+	deadline := s.engine.Clock.Now() + limit
+	repeated := false
+	for try := 0; ; try++ {
+		ask := urgent(0)
+		if limit < unlockLimit || try > 0 { // the first try of an unhurried release is bounded by the batcher
+			ask.Limit = max(deadline-s.engine.Clock.Now(), time.Millisecond)
+		}
+		call := s.kind.Release(key, owner)
+		err := s.engine.Batch.Do(ctx, call, ask)
+		if err == nil {
+			n, err := call.Int()
+			return n > 0 || repeated, err
+		}
+		judged := script.Judge(err)
+		if judged == script.NotDone && !script.Transient(err) {
+			return false, err
+		}
+		repeated = repeated || judged == script.Unknown
+		if s.engine.Clock.Now() >= deadline || pause(ctx, try) != nil {
+			return false, err
+		}
+	}
+}
+
+// unlockNested ends a level that has others around it. The caller holds l.mu, which it unlocks.
+func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
+	cancel := h.endUnlockedLocked()
+	limit := l.bound(ctx)
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer stop()
+	if err := l.takeTurn(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errs.Unknown, err)
+	}
+	defer l.giveTurn()
+	l.mu.Lock()
+	levels, length := l.countLocked(), l.longestLocked(l.now())
+	open := l.state == holding && levels > 0
+	l.mu.Unlock()
+	if !open {
+		return nil // released, or lost, with the levels around it
+	}
+	kept, sent, err := l.keep(ctx, levels, length)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errs.Unknown, err)
+	}
+	if !kept {
+		l.gone()
+		return errs.NotHeld
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end = sent + length
+	l.armLocked()
+	return nil
+}
+
+// longestLocked returns the lease that covers every level.
+func (l *Lease) longestLocked(now time.Duration) time.Duration {
+	length := l.lengthLocked(now)
+	for h := l.levels; h != nil; h = h.next {
+		if h.fixed != 0 {
+			length = max(length, h.fixed-now)
+		}
+	}
+	return max(length, time.Millisecond)
+}
+
+// pass releases a hold that was handed to a call which has given up, or hands it on.
+func (h *Hold) pass() {
+	h.lease.space.engine.Watchdog.Go(func() {
+		_ = h.Unlock(context.Background()) //nolint:errcheck,forbidigo // bounded; what cannot be released is settled
+	})
+}

@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/watchdog"
+)
+
+// Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
+func (s *Space) Slot(subject watchdog.Subject) string {
+	l, _ := subject.(*Lease)
+	slot := ""
+	if s.engine.Cluster {
+		slot = engine.Tag(l.name())
+	}
+	l.mu.Lock()
+	length := l.lengthLocked(l.now())
+	l.mu.Unlock()
+	if length != s.engine.Lease {
+		slot += "|" + strconv.FormatInt(length.Milliseconds(), 10)
+	}
+	return slot
+}
+
+// Renew renews leases that share a slot in one call, and tells each what came of it.
+func (s *Space) Renew(batch []watchdog.Subject) {
+	keys, owners := make([]any, 0, len(batch)), make([]any, 0, len(batch))
+	leases := make([]*Lease, 0, len(batch))
+	sent := s.engine.Clock.Now()
+	length := time.Duration(0)
+	for _, subject := range batch {
+		l, _ := subject.(*Lease)
+		l.mu.Lock()
+		ask := l.lengthLocked(sent)
+		if l.state != holding || ask < time.Millisecond {
+			l.endRenewalLocked() // unlocked meanwhile: nothing is renewed after its release began
+			l.mu.Unlock()
+			continue
+		}
+		l.mu.Unlock()
+		length = ask
+		leases, keys, owners = append(leases, l), append(keys, l.key), append(owners, l.owner)
+	}
+	if len(leases) == 0 {
+		return
+	}
+	answer := func(c *script.Call, err error) { s.answer(leases, c, err, sent, length) }
+	call := s.kind.Renew(keys, owners, length)
+	ask := urgent(s.renewalLimit())
+	ask.Late = func(c *script.Call) {
+		if c.Err() == nil {
+			answer(c, nil)
+		}
+	}
+	err := s.engine.Batch.Do(context.Background(), call, ask) //nolint:forbidigo // bounded by the ask's limit
+	answer(call, err)
+}
+
+// renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
+func (s *Space) renewalLimit() time.Duration {
+	return min(max(s.engine.Lease/6, 20*time.Millisecond), 2*time.Second)
+}
+
+// answer tells each lease of a renewal what came of it.
+func (s *Space) answer(leases []*Lease, c *script.Call, err error, sent, length time.Duration) {
+	var gone []int64
+	if err == nil {
+		gone, err = c.Ints()
+	}
+	if f := s.engine.Hooks.Renewed; f != nil {
+		f(len(leases)-len(gone), len(gone), err)
+	}
+	if err != nil {
+		for _, l := range leases {
+			l.renewalFailed()
+		}
+		return
+	}
+	next := 0
+	for i, l := range leases {
+		if next < len(gone) && gone[next] == int64(i+1) {
+			next++
+			l.renewalRefused()
+			continue
+		}
+		l.renewed(sent, length)
+	}
+}

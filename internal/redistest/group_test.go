@@ -1,0 +1,81 @@
+package redistest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestClusterServesEverySlot(t *testing.T) {
+	c := redistest.SharedCluster(t)
+	require.Len(t, c.Addrs(), 3)
+	rdb := c.Client(t)
+	for i := range 30 {
+		key := fmt.Sprint("redistest:", i)
+		require.NoError(t, rdb.Set(t.Context(), key, i, 0).Err())
+		require.NoError(t, rdb.Del(t.Context(), key).Err())
+	}
+	for _, node := range c.Nodes() {
+		info := node.Client(t).ClusterInfo(t.Context()).Val()
+		assert.Contains(t, info, "cluster_state:ok")
+		assert.Contains(t, info, "cluster_known_nodes:3")
+	}
+}
+
+func TestRestartedClusterNodeComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster of its own takes seconds")
+	}
+	c := redistest.StartCluster(t, 3)
+	node := c.Nodes()[1]
+	node.Restart()
+	rdb := node.Client(t)
+	assert.Contains(t, rdb.ClusterInfo(t.Context()).Val(), "cluster_known_nodes:3")
+}
+
+func TestReplicaHasWhatTheMasterHas(t *testing.T) {
+	master := redistest.Start(t)
+	require.NoError(t, master.Client(t).Set(t.Context(), "key", "value", 0).Err())
+	replica := redistest.StartReplica(t, master)
+	assert.Equal(t, "value", replica.Client(t).Get(t.Context(), "key").Val())
+}
+
+func TestReplicaOfServerWithPassword(t *testing.T) {
+	master := redistest.Start(t, "--requirepass", "secret")
+	replica := redistest.StartReplica(t, master)
+	require.NoError(t, replica.Client(t).Ping(t.Context()).Err())
+}
+
+func TestFailoverMakesTheReplicaMaster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a failover takes seconds")
+	}
+	master := redistest.Start(t)
+	require.NoError(t, master.Client(t).Set(t.Context(), "key", "value", 0).Err())
+	replica := redistest.StartReplica(t, master)
+	group := redistest.StartSentinel(t, master, "main", 2, 3)
+	require.Len(t, group.Addrs(), 3)
+	require.Equal(t, master.Addr(), group.Master())
+	rdb := group.Client(t)
+	require.Equal(t, "value", rdb.Get(t.Context(), "key").Val())
+
+	group.Failover()
+	assert.Equal(t, replica.Addr(), group.Master())
+	assert.Equal(t, "value", replica.Client(t).Get(t.Context(), "key").Val())
+}
+
+func TestSentinelReplacesDeadMaster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a failover takes seconds")
+	}
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master)
+	group := redistest.StartSentinel(t, master, "main", 2, 3)
+	master.Kill()
+	group.AwaitMaster(master.Addr())
+	assert.Equal(t, replica.Addr(), group.Master())
+}

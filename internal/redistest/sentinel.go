@@ -1,0 +1,186 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sentinel is a group of Sentinel processes that watch one master.
+type Sentinel struct {
+	tb       testing.TB
+	name     string
+	password string
+	nodes    []*Server
+}
+
+// StartSentinel starts n Sentinel processes that watch master under a name, with the quorum given. It returns once they
+// know the master, its replicas and each other. They take the master for dead after 500 ms without an answer. Start the
+// replicas before them.
+func StartSentinel(tb testing.TB, master *Server, name string, quorum, n int) *Sentinel {
+	tb.Helper()
+	g := &Sentinel{tb: tb, name: name, password: master.password}
+	for range n {
+		node := launchSentinel(tb, master, name, quorum)
+		tb.Cleanup(node.Kill)
+		g.nodes = append(g.nodes, node)
+	}
+	client := redis.NewClient(master.options())
+	defer closeClient(tb, client)
+	fields, err := replication(tb.Context(), client)
+	if err != nil {
+		tb.Fatalf("redistest: sentinel: %v", err)
+	}
+	g.tune(100 * time.Millisecond)
+	for _, node := range g.nodes {
+		Eventually(tb, readyLimit, "sentinel", func() error {
+			return g.knows(tb.Context(), node, fields["connected_slaves"])
+		})
+	}
+	g.tune(500 * time.Millisecond)
+	return g
+}
+
+// tune has the nodes talk about the master every publish, and ping more often than they do by default; from Redis 7 on
+// they can be told. A new master that another node has not heard of for four times as long is made a replica again, so
+// that the shortest time suits discovery only.
+func (g *Sentinel) tune(publish time.Duration) {
+	g.tb.Helper()
+	ctx := g.tb.Context()
+	for _, node := range g.nodes {
+		rdb := redis.NewClient(node.options())
+		err := rdb.Do(ctx, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", publish.Milliseconds(), "PING-PERIOD", 100).Err()
+		closeClient(g.tb, rdb)
+		if _, answered := errors.AsType[redis.Error](err); err != nil && !answered {
+			g.tb.Fatalf("redistest: sentinel: %v", err)
+		}
+	}
+}
+
+func launchSentinel(tb testing.TB, master *Server, name string, quorum int) *Server {
+	tb.Helper()
+	dir := tb.TempDir()
+	return launch(tb, dir, "", func(port int) []string {
+		conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n", port, dir) +
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\n", name, master.port, quorum) +
+			fmt.Sprintf("sentinel down-after-milliseconds %s 500\n", name) +
+			fmt.Sprintf("sentinel failover-timeout %s 3000\n", name)
+		if master.password != "" {
+			conf += fmt.Sprintf("sentinel auth-pass %s %s\n", name, master.password)
+		}
+		file := filepath.Join(dir, "sentinel.conf")
+		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+		return []string{file, "--sentinel"}
+	})
+}
+
+// knows returns nil once the node sees a healthy master, so many replicas of it, and all other nodes.
+func (g *Sentinel) knows(ctx context.Context, node *Server, replicas string) error {
+	rdb := redis.NewSentinelClient(node.options())
+	defer rdb.Close()
+	state, err := rdb.Master(ctx, g.name).Result()
+	if err != nil {
+		return err
+	}
+	others := strconv.Itoa(len(g.nodes) - 1)
+	if state["flags"] != "master" || state["num-slaves"] != replicas || state["num-other-sentinels"] != others {
+		return fmt.Errorf("%s sees %v, not %s replicas and %s others", node.Addr(), state, replicas, others)
+	}
+	return nil
+}
+
+// Nodes are the Sentinel processes.
+func (g *Sentinel) Nodes() []*Server { return g.nodes }
+
+// Addrs are the addresses of the Sentinel processes.
+func (g *Sentinel) Addrs() []string { return addrs(g.nodes) }
+
+// Master is the address that the first running node gives for the master.
+func (g *Sentinel) Master() string {
+	g.tb.Helper()
+	var err error
+	for _, node := range g.nodes {
+		var addr string
+		if addr, err = g.masterOf(node); err == nil {
+			return addr
+		}
+	}
+	g.tb.Fatalf("redistest: sentinel: master of %s: %v", g.name, err)
+	return ""
+}
+
+func (g *Sentinel) masterOf(node *Server) (string, error) {
+	rdb := redis.NewSentinelClient(node.options())
+	defer rdb.Close()
+	pair, err := rdb.GetMasterAddrByName(context.WithoutCancel(g.tb.Context()), g.name).Result()
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(pair[0], pair[1]), nil
+}
+
+// Failover makes a replica the master, and returns once all running nodes name the same new one and it says so itself.
+// The old master, if it runs, learns of it within some seconds.
+func (g *Sentinel) Failover() {
+	g.tb.Helper()
+	ctx := context.WithoutCancel(g.tb.Context())
+	old := g.Master()
+	rdb := redis.NewSentinelClient(g.nodes[0].options())
+	defer rdb.Close()
+	Eventually(g.tb, readyLimit, "failover accepted", func() error { return rdb.Failover(ctx, g.name).Err() })
+	Eventually(g.tb, readyLimit, "new master", func() error { return g.moved(old) })
+}
+
+// AwaitMaster waits until all running nodes name one master that is not old, and it says so itself.
+func (g *Sentinel) AwaitMaster(old string) {
+	g.tb.Helper()
+	Eventually(g.tb, readyLimit, "new master", func() error { return g.moved(old) })
+}
+
+func (g *Sentinel) moved(old string) error {
+	current := ""
+	for _, node := range g.nodes {
+		if node.proc.pid() == 0 {
+			continue
+		}
+		addr, err := g.masterOf(node)
+		if err != nil {
+			return err
+		}
+		if addr == old || current != "" && addr != current {
+			return fmt.Errorf("%s names %s, others %s", node.Addr(), addr, current)
+		}
+		current = addr
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: current, Password: g.password, MaxRetries: -1, DialerRetries: 1})
+	defer rdb.Close()
+	fields, err := replication(context.WithoutCancel(g.tb.Context()), rdb)
+	if err == nil && fields["role"] != "master" {
+		err = fmt.Errorf("%s is a %s", current, fields["role"])
+	}
+	return err
+}
+
+// Client returns a client of whichever server is the master. It is closed when the test ends.
+func (g *Sentinel) Client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName:      g.name,
+		SentinelAddrs:   g.Addrs(),
+		Password:        g.password,
+		MaxRetries:      -1,
+		DisableIdentity: true,
+	})
+	tb.Cleanup(func() { closeClient(tb, rdb) })
+	return rdb
+}

@@ -1,0 +1,85 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// noContext is what go-redis keeps in a command for its own formatting; no call waits on it.
+//
+//nolint:gochecknoglobals // a constant in all but name
+var noContext = context.Background() //nolint:forbidigo // as above
+
+// Outcome is what is known of a call after it returned.
+type Outcome int
+
+const (
+	// Done: the script ran and answered.
+	Done Outcome = iota
+	// NotDone: the script did not take effect, and never will.
+	NotDone
+	// Unknown: the script may have run, or may still run.
+	Unknown
+)
+
+// ErrNotSent is wrapped by the error of a call that was given up before it was sent.
+var ErrNotSent = errors.New("not sent")
+
+// Judge tells what an error says about the call that returned it.
+//
+// An error reply means that the script did not run or stopped at the failing command; our scripts check before they
+// write, so that neither leaves anything behind. A broken or silent connection means nothing at all.
+func Judge(err error) Outcome {
+	switch {
+	case err == nil, errors.Is(err, redis.Nil):
+		return Done
+	case isReply(err), errors.Is(err, ErrNotSent), isDial(err):
+		return NotDone
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return NotDone
+	}
+	return Unknown
+}
+
+// Transient reports whether an error that means NotDone may go away by itself: the server is loading, failing over,
+// moving a slot, or the pool is busy.
+func Transient(err error) bool {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDial(err) {
+		return true
+	}
+	for _, prefix := range transient {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+//nolint:gochecknoglobals // a constant list
+var transient = []string{
+	"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
+	"ERR max number of clients reached",
+}
+
+// Refused reports whether no connection could be made.
+func Refused(err error) bool { return isDial(err) }
+
+// WrongType reports whether a script met a key of another kind. Redis 6 wraps the reply of an inner command into a
+// text of its own, so the word may stand anywhere.
+func WrongType(err error) bool {
+	return isReply(err) && strings.Contains(err.Error(), "WRONGTYPE")
+}
+
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

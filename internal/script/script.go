@@ -1,0 +1,85 @@
+// Package script runs Lua scripts by EVALSHA, each exactly once or with a clear word that the outcome is not known.
+package script
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Script is a Lua script and its digest. It is safe for concurrent use.
+type Script struct {
+	source any // the Lua text, boxed once: it is an argument of EVAL
+	digest any // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
+}
+
+// New returns the script with the given Lua text.
+func New(source string) *Script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return &Script{source: source, digest: hex.EncodeToString(sum[:])}
+}
+
+// Call is one run of a script: a go-redis command that go-redis never sends twice.
+//
+// Go-redis repeats EVALSHA after a read time-out or a closed connection, which may run a script twice unnoticed.
+// It honours NoRetry on single, cluster and pipelined clients, also on those that the user configured.
+type Call struct {
+	*redis.Cmd
+	script *Script
+	key    string
+}
+
+// Call prepares a run. Of args, the first `keys` are the script's KEYS, the rest its ARGV; the first key is a string.
+func (s *Script) Call(keys int, args ...any) *Call {
+	c := &Call{script: s}
+	c.key, _ = args[0].(string)
+	list := make([]any, 3+len(args))
+	list[0], list[1], list[2] = "evalsha", s.digest, keys
+	copy(list[3:], args)
+	c.Cmd = redis.NewCmd(noContext, list...)
+	c.SetFirstKeyPos(3)
+	return c
+}
+
+// Key returns the first key of the call, which decides its slot.
+func (c *Call) Key() string { return c.key }
+
+// NoRetry tells go-redis that the call must not be sent again.
+func (c *Call) NoRetry() bool { return true }
+
+// Clone returns a copy of the call.
+func (c *Call) Clone() redis.Cmder {
+	clone := *c
+	clone.Cmd, _ = c.Cmd.Clone().(*redis.Cmd)
+	return &clone
+}
+
+// Missing reports whether Redis did not know the script: after a restart, a failover, SCRIPT FLUSH, on a new node.
+func (c *Call) Missing() bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") }
+
+// Resend turns the call into an EVAL with the full text, to be sent after Missing.
+func (c *Call) Resend() {
+	args := c.Args()
+	list := make([]any, len(args))
+	copy(list, args)
+	list[0], list[1] = "eval", c.script.source
+	c.Cmd = redis.NewCmd(noContext, list...)
+	c.SetFirstKeyPos(3)
+}
+
+// Int returns the reply of a script that answers an integer.
+func (c *Call) Int() (int64, error) {
+	if err := c.Err(); err != nil {
+		return 0, err
+	}
+	return c.Cmd.Int64()
+}
+
+// Ints returns the reply of a script that answers an array of integers.
+func (c *Call) Ints() ([]int64, error) {
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	return c.Int64Slice()
+}

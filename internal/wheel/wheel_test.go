@@ -1,0 +1,324 @@
+package wheel_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/wheel"
+)
+
+func TestFiresInTheMillisecondOfItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		firedAt := map[*wheel.Timer]time.Duration{}
+		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+			for _, d := range due {
+				firedAt[d] = b.now()
+			}
+		})
+		var timers []*wheel.Timer
+		var times []time.Duration
+		for at := time.Millisecond; at <= 24*time.Hour; at = at*9/8 + 137*time.Microsecond {
+			timers, times = append(timers, new(wheel.Timer)), append(times, at)
+		}
+		timers, times = append(timers, new(wheel.Timer)), append(times, 24*time.Hour)
+		for i, at := range times {
+			b.Set(timers[i], at)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		for i, at := range times {
+			assert.Equal(t, at.Truncate(time.Millisecond), firedAt[timers[i]], "set for %v", at)
+		}
+	})
+}
+
+func TestPastTimeFiresAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fired := 0
+		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired += len(due) })
+		time.Sleep(time.Hour)
+		for i, at := range []time.Duration{time.Hour, time.Minute, 0, -time.Hour} {
+			b.Set(new(wheel.Timer), at)
+			synctest.Wait()
+			assert.Equal(t, i+1, fired, "set for %v", at)
+		}
+	})
+}
+
+func TestEarlierSetWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type firing struct {
+			name string
+			at   time.Duration
+		}
+		var fired []firing
+		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+			for _, d := range due {
+				fired = append(fired, firing{d.Owner.(string), b.now()})
+			}
+		})
+		late, early, moved := wheel.Timer{Owner: "late"}, wheel.Timer{Owner: "early"}, wheel.Timer{Owner: "moved"}
+		b.Set(&late, 900*time.Millisecond)
+		b.Set(&moved, time.Hour)
+		synctest.Wait()
+		b.Set(&early, 5*time.Millisecond)
+		b.Set(&moved, 7*time.Millisecond)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []firing{
+			{"early", 5 * time.Millisecond}, {"moved", 7 * time.Millisecond}, {"late", 900 * time.Millisecond},
+		}, fired)
+	})
+}
+
+func TestEmptyWheelSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(*bed, []*wheel.Timer) {})
+		time.Sleep(time.Hour)
+		assert.EqualValues(t, 1, b.reads.Load(), "nothing runs before the first Set")
+
+		var timer wheel.Timer
+		b.Set(&timer, b.now()+time.Second)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		afterFire := b.reads.Load()
+		assert.Less(t, afterFire, int64(20), "clock readings to fire one timer a second away")
+		time.Sleep(time.Hour)
+		assert.Equal(t, afterFire, b.reads.Load(), "clock readings of an empty wheel")
+
+		b.Set(&timer, b.now()+10*time.Second)
+		synctest.Wait()
+		require.True(t, b.Stop(&timer))
+		time.Sleep(time.Minute)
+		afterStop := b.reads.Load()
+		time.Sleep(time.Hour)
+		assert.Equal(t, afterStop, b.reads.Load())
+	})
+}
+
+func TestLongSleepLooksAtTheClockOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fired := 0
+		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired += len(due) })
+		b.Set(new(wheel.Timer), 40*24*time.Hour)
+		synctest.Wait()
+		before := b.reads.Load()
+		time.Sleep(1000 * time.Second)
+		synctest.Wait()
+		assert.InDelta(t, 2000, b.reads.Load()-before, 20, "two readings for each wake-up")
+
+		b.jumps.Add(int64(41 * 24 * time.Hour))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, fired, "a jump of the clock is seen within a second")
+	})
+}
+
+func TestFireMaySetAndStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const period = 10 * time.Millisecond
+		var periodic, victim wheel.Timer
+		fired := map[*wheel.Timer]int{}
+		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+			for _, d := range due {
+				fired[d]++
+				assert.False(t, b.Stop(d), "a timer in a batch is not stopped any more")
+				if d == &periodic {
+					b.Set(d, b.now()+period)
+					b.Stop(&victim)
+				}
+			}
+		})
+		b.Set(&periodic, period)
+		b.Set(&victim, period+time.Millisecond)
+		time.Sleep(100 * period)
+		synctest.Wait()
+		assert.Equal(t, map[*wheel.Timer]int{&periodic: 100}, fired)
+	})
+}
+
+func TestTimerAlwaysSetInThePastHoldsUpNobody(t *testing.T) {
+	var clock atomic.Int64
+	var w *wheel.Wheel
+	var greedy, modest wheel.Timer
+	rounds, done := 0, make(chan struct{})
+	w = wheel.New(func() time.Duration { return time.Duration(clock.Load()) }, func(due []*wheel.Timer) {
+		for _, d := range due {
+			if d == &modest {
+				close(done)
+				return
+			}
+		}
+		rounds++
+		clock.Add(int64(time.Millisecond))
+		w.Set(&greedy, 0)
+	})
+	defer w.Close()
+	w.Set(&modest, 300*time.Millisecond)
+	w.Set(&greedy, 0)
+	<-done
+	assert.LessOrEqual(t, rounds, 301)
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5000
+		fired, largest := 0, 0
+		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired, largest = fired+len(due), max(largest, len(due)) })
+		timers := make([]wheel.Timer, n)
+		for i := range timers {
+			b.Set(&timers[i], 3*time.Second)
+		}
+		assert.Equal(t, n, b.Len())
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, n, fired)
+		assert.Equal(t, 512, largest)
+		assert.Zero(t, b.Len())
+	})
+}
+
+// Every timer ends in exactly one of: stopped, or fired. Stops and the wheel meet in the same instant of the bubble.
+func TestStopAgainstFire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, workers = 4000, 4
+		var fired, stopped [n]atomic.Int32
+		b := newBed(t, func(_ *bed, due []*wheel.Timer) {
+			for _, d := range due {
+				fired[d.Owner.(int)].Add(1)
+			}
+		})
+		timers := make([]wheel.Timer, n)
+		for i := range timers {
+			timers[i].Owner = i
+			b.Set(&timers[i], time.Duration(1+i%20)*time.Millisecond)
+		}
+		var group sync.WaitGroup
+		for k := range workers {
+			group.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(k), 3))
+				for range 20 {
+					time.Sleep(time.Millisecond)
+					for range n / 40 {
+						if i := rng.IntN(n); b.Stop(&timers[i]) {
+							stopped[i].Add(1)
+						}
+					}
+				}
+			})
+		}
+		group.Wait()
+		synctest.Wait()
+		for i := range timers {
+			require.EqualValues(t, 1, fired[i].Load()+stopped[i].Load(), "timer %d", i)
+		}
+		assert.Zero(t, b.Len())
+	})
+}
+
+func TestConcurrentSetsAndStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fired atomic.Int64
+		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired.Add(int64(len(due))) })
+		timers := make([]wheel.Timer, 64)
+		var group sync.WaitGroup
+		for k := range 4 {
+			group.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(k), 5))
+				for range 500 {
+					timer := &timers[rng.IntN(len(timers))]
+					b.Set(timer, b.now()+span(rng, time.Minute))
+					if rng.IntN(2) == 0 {
+						b.Stop(timer)
+					}
+					time.Sleep(span(rng, 10*time.Millisecond))
+				}
+			})
+		}
+		group.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Zero(t, b.Len())
+		assert.Positive(t, fired.Load())
+	})
+}
+
+func TestEachSeesWhatIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, func(*bed, []*wheel.Timer) {})
+		timers := make([]wheel.Timer, 10)
+		for i := range timers {
+			b.Set(&timers[i], time.Hour<<i)
+		}
+		b.Stop(&timers[3])
+		seen := map[*wheel.Timer]bool{}
+		b.Each(func(timer *wheel.Timer) bool {
+			seen[timer] = b.Stop(timer)
+			return true
+		})
+		assert.Len(t, seen, 9)
+		assert.NotContains(t, seen, &timers[3])
+		assert.Zero(t, b.Len())
+
+		b.Set(&timers[0], time.Hour)
+		b.Set(&timers[1], time.Hour)
+		calls := 0
+		b.Each(func(*wheel.Timer) bool { calls++; return false })
+		assert.Equal(t, 1, calls)
+	})
+}
+
+func TestCloseWaitsForFireAndKeepsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var over atomic.Bool
+		b := newBed(t, func(*bed, []*wheel.Timer) {
+			time.Sleep(time.Second)
+			over.Store(true)
+		})
+		var first, second, third wheel.Timer
+		b.Set(&first, time.Millisecond)
+		b.Set(&second, 2*time.Millisecond)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		b.Close()
+		assert.True(t, over.Load())
+
+		b.Set(&third, 0)
+		b.Set(&second, 0)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, b.Len())
+		assert.True(t, b.Stop(&second))
+		assert.False(t, b.Stop(&third))
+		b.Close()
+	})
+}
+
+func TestCloseOfAnUnusedWheel(t *testing.T) {
+	w := wheel.New(func() time.Duration { return 0 }, nil)
+	w.Close()
+	var timer wheel.Timer
+	w.Set(&timer, 0)
+	assert.Zero(t, w.Len())
+}
+
+func TestSetAndStopDoNotAllocate(t *testing.T) {
+	w := wheel.New(func() time.Duration { return 0 }, func([]*wheel.Timer) {})
+	defer w.Close()
+	timers := make([]wheel.Timer, 100)
+	w.Set(&timers[0], time.Hour)
+	rng, i := rand.New(rand.NewPCG(1, 1)), 0
+	assert.Zero(t, testing.AllocsPerRun(10_000, func() {
+		timer := &timers[i%len(timers)]
+		w.Set(timer, time.Second+time.Duration(rng.Int64N(int64(24*time.Hour))))
+		if i++; i%3 == 0 {
+			w.Stop(timer)
+		}
+	}))
+}

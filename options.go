@@ -1,0 +1,129 @@
+package redlatch
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// Option is a setting of a client.
+type Option func(*engine.Config)
+
+// javaFairWait is the time that Redisson gives a waiter of a fair lock.
+const javaFairWait = 300 * time.Second
+
+func defaults() engine.Config {
+	return engine.Config{
+		Lease:         30 * time.Second,
+		FairWait:      5 * time.Second,
+		HandoffBudget: 2 * time.Millisecond,
+		TokenTTL:      24 * time.Hour,
+		CloseGrace:    5 * time.Second,
+		Logger:        slog.Default(),
+	}
+}
+
+// WithLease sets the watchdog's lease: how long Redis keeps a hold after its process died. It is renewed every third of it.
+// From 10 ms to 24 h. Defaults to 30 s.
+func WithLease(d time.Duration) Option { return func(c *engine.Config) { c.Lease = d } }
+
+// WithNamePrefix puts s before the name of every object. Other clients, in Java by a NameMapper, must do the same to share them.
+// Defaults to none.
+func WithNamePrefix(s string) Option { return func(c *engine.Config) { c.Prefix = s } }
+
+// WithLogger sets where the client logs what no caller can receive. Defaults to [slog.Default].
+func WithLogger(l *slog.Logger) Option { return func(c *engine.Config) { c.Logger = l } }
+
+// WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are under way share one.
+func WithoutPipelining() Option { return func(c *engine.Config) { c.Plain = true } }
+
+// WithFairWaitTimeout sets how long a waiter of a fair lock that has died keeps its place: 100 ms to 60 s, or 300 s to share queues
+// with Redisson at its default. Defaults to 5 s.
+func WithFairWaitTimeout(d time.Duration) Option { return func(c *engine.Config) { c.FairWait = d } }
+
+// WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets others compete. A waiter
+// elsewhere waits at most that much longer for each client that contends. 0 to 1 s; 0 turns it off. Defaults to 2 ms.
+func WithHandoffBudget(d time.Duration) Option {
+	return func(c *engine.Config) { c.HandoffBudget = d }
+}
+
+// WithTokenTTL sets how long Redis keeps the last fencing token of a lock that is not used. Tokens rise also when it is gone, as
+// long as the server's clock does not step back. At least 1 s, at most ten years. Defaults to 24 h.
+func WithTokenTTL(d time.Duration) Option { return func(c *engine.Config) { c.TokenTTL = d } }
+
+// WithCloseGrace sets how long Close waits for holders to unlock. 0 to 10 min. Defaults to 5 s.
+func WithCloseGrace(d time.Duration) Option { return func(c *engine.Config) { c.CloseGrace = d } }
+
+// WithAbandonOnClose leaves what is still held when the close grace is over to its lease. By default Close releases it.
+func WithAbandonOnClose() Option { return func(c *engine.Config) { c.Abandon = true } }
+
+// WithObserver has the client tell o what happens, for metrics and traces. Defaults to none.
+func WithObserver(o Observer) Option { return func(c *engine.Config) { c.Hooks = engine.Hooks(o) } }
+
+// Observer is a set of functions that a client calls, each of which may be nil. They are called on the goroutine on which the thing
+// happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object.
+type Observer struct {
+	// Acquired: a call acquired a lock after it had waited for so long.
+	Acquired func(kind, name string, waited time.Duration)
+	// Released: the last level of a hold was unlocked, or Redis could not be told, after the client had it for so long.
+	Released func(kind, name string, held time.Duration)
+	// Lost: a hold ended although nobody unlocked it.
+	Lost func(kind, name string, cause error)
+	// Renewed: a batch of holds was renewed; lost of them were gone, or err was returned for all.
+	Renewed func(renewed, lost int, err error)
+	// Woken: a release was announced while somebody waited.
+	Woken func(kind, name string)
+	// Reconnected: the subscription connection was lost and is back; every waiter asks again.
+	Reconnected func()
+}
+
+func configure(opts []Option) (engine.Config, error) {
+	c := defaults()
+	for _, opt := range opts {
+		if opt == nil {
+			return c, fmt.Errorf("%w: an option is nil", errs.Invalid)
+		}
+		opt(&c)
+	}
+	return c, validate(&c)
+}
+
+func validate(c *engine.Config) error {
+	if err := lease.CheckLease(c.Lease); err != nil {
+		return err
+	}
+	if c.Prefix != "" {
+		if err := engine.CheckName(c.Prefix + "x"); err != nil {
+			return fmt.Errorf("name prefix: %w", err)
+		}
+	}
+	if c.Logger == nil {
+		return fmt.Errorf("%w: the logger is nil", errs.Invalid)
+	}
+	if c.FairWait != javaFairWait {
+		if err := between("fair wait timeout", c.FairWait, 100*time.Millisecond, time.Minute); err != nil {
+			return err
+		}
+	}
+	if err := between("hand-off budget", c.HandoffBudget, 0, time.Second); err != nil {
+		return err
+	}
+	if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
+		return err
+	}
+	return between("close grace", c.CloseGrace, 0, 10*time.Minute)
+}
+
+func between(what string, d, least, most time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%w: %s %v is below %v", errs.Invalid, what, d, least)
+	}
+	if d > most {
+		return fmt.Errorf("%w: %s %v is above %v", errs.Invalid, what, d, most)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package pubsub
+
+import (
+	"container/list"
+	"slices"
+	"time"
+)
+
+// state is how far the subscription of a channel has come on the present connection.
+type state uint8
+
+const (
+	unsent        state = iota // waits in the queue for its SUBSCRIBE
+	subscribing                // SUBSCRIBE is under way
+	subscribed                 // SUBSCRIBE is confirmed
+	unsubscribing              // UNSUBSCRIBE is under way
+	refused                    // Redis answered SUBSCRIBE with an error
+)
+
+// channel is one name with its listeners. It stands in at most one of the table's lists.
+type channel struct {
+	name    string
+	members []*Membership
+	state   state
+	list    *list.List
+	element *list.Element
+	lingers time.Time // when it lingers: until when
+	retryAt time.Time // when it was refused: not before
+}
+
+func (c *channel) add(m *Membership) {
+	m.channel, m.place = c, len(c.members)
+	c.members = append(c.members, m)
+}
+
+func (c *channel) remove(m *Membership) {
+	last := len(c.members) - 1
+	moved := c.members[last]
+	c.members[m.place], moved.place = moved, m.place
+	c.members[last] = nil
+	c.members = c.members[:last]
+	if cap(c.members) > 64 && len(c.members) < cap(c.members)/4 {
+		c.members = slices.Clone(c.members)
+	}
+	m.channel = nil
+}
+
+// enlist moves the channel to the end of l.
+func (c *channel) enlist(l *list.List) {
+	c.unlist()
+	c.list, c.element = l, l.PushBack(c)
+}
+
+// enlistFirst moves the channel to the front of l.
+func (c *channel) enlistFirst(l *list.List) {
+	c.unlist()
+	c.list, c.element = l, l.PushFront(c)
+}
+
+func (c *channel) unlist() {
+	if c.list != nil {
+		c.list.Remove(c.element)
+		c.list, c.element = nil, nil
+	}
+}
+
+// first returns the channel at the front of l, nil if there is none.
+func first(l *list.List) *channel {
+	if e := l.Front(); e != nil {
+		return e.Value.(*channel)
+	}
+	return nil
+}
+
+// verb is what a command asks for.
+type verb string
+
+const (
+	subscribe   verb = "subscribe"
+	unsubscribe verb = "unsubscribe"
+	ping        verb = "ping"
+)
+
+const (
+	maxBatch      = 500
+	maxBatchBytes = 32 << 10
+)
+
+// command is one command on the connection. Only one is under way at a time: a send into an empty socket buffer does
+// not block (the Redis client reads under the mutex that it writes under), a refusal belongs to a known command, and
+// what arrives in the meantime forms the next batch.
+type command struct {
+	verb     verb
+	channels []*channel
+	bytes    int
+	answered int // confirmations so far; they come in the order of channels
+	sent     time.Time
+}
+
+func (c *command) fits(ch *channel, limit int) bool {
+	return len(c.channels) == 0 || len(c.channels) < limit && c.bytes+len(ch.name) <= maxBatchBytes
+}
+
+func (c *command) add(ch *channel, s state) {
+	ch.unlist()
+	ch.state = s
+	c.channels = append(c.channels, ch)
+	c.bytes += len(ch.name)
+}
+
+func (c *command) names() []string {
+	names := make([]string, len(c.channels))
+	for i, ch := range c.channels {
+		names[i] = ch.name
+	}
+	return names
+}

@@ -1,0 +1,261 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	firstBackoff = 50 * time.Millisecond
+	maxBackoff   = time.Second
+	dialTimeout  = 10 * time.Second
+	writeTimeout = time.Second
+	maxScratch   = 1024 // listeners that the reader's buffer keeps room for
+)
+
+// run holds one connection after the other while channels are wanted.
+func (r *Router) run(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	lost, failures := false, 0
+	for r.needed() {
+		c := &connection{router: r, replaces: lost}
+		err := c.serve(ctx)
+		if errors.Is(err, errIdle) || errors.Is(err, errOversized) {
+			lost, failures = false, 0
+			continue
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		r.warn("redlatch: subscription connection lost", err)
+		if c.open() {
+			lost = true
+			if time.Since(c.opened) >= maxBackoff {
+				failures = 0
+			}
+		}
+		sleep(ctx, backoff(failures))
+		failures++
+	}
+}
+
+// needed returns whether the run goes on; if not, the next Join starts another.
+func (r *Router) needed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = !r.closed && len(r.table.channels) > 0
+	if !r.running {
+		r.stop()
+	}
+	return r.running
+}
+
+// backoff returns how long to wait after so many failures in a row: not at all at first, then 50 ms to 1 s, less up to
+// a half at random.
+func backoff(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	d := min(firstBackoff<<min(failures-1, 10), maxBackoff)
+	return d/2 + rand.N(d/2)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// connection is one subscription connection, from the dial to its end. The goroutine in serve sends, another one reads.
+// It never outlives an error: the Redis client would reconnect by itself, but the confirmations that follow would then
+// belong to no known command.
+//
+// Sharded channels will need one connection, with its table, for each node that owns slots, and SSUBSCRIBE in send;
+// nothing else depends on the kind of channel.
+type connection struct {
+	router   *Router
+	pubsub   *redis.PubSub
+	replaces bool          // a connection that was lost
+	opened   time.Time     // when the first command had been sent; zero before
+	ended    chan struct{} // closed by the reader when it has ended
+	cause    error         // why the reader ended; set before ended is closed
+	targets  []Listener    // the reader's buffer
+}
+
+func (c *connection) open() bool { return !c.opened.IsZero() }
+
+// serve sends what is due until the connection has failed, is not needed any more, or ctx is done. When it returns the
+// reader has ended.
+func (c *connection) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.pubsub = c.router.subscriber.Subscribe(ctx) // no I/O without channels
+	err := c.sendAll(ctx)
+	cancel()
+	_ = c.pubsub.Close() // a connection that does not close cannot be helped
+	if c.open() {
+		<-c.ended
+	}
+	c.router.mu.Lock()
+	defer c.router.mu.Unlock()
+	c.router.table.reset()
+	return err
+}
+
+func (c *connection) sendAll(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		cmd, wait, err := c.router.next(c.open())
+		if err != nil {
+			return err
+		}
+		if cmd != nil {
+			if err := c.send(ctx, cmd); err != nil {
+				return err
+			}
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.ended:
+			return c.cause
+		case <-c.router.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (r *Router) next(open bool) (*command, time.Duration, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.table.next(time.Now(), open)
+}
+
+// send writes one command. The first one dials.
+func (c *connection) send(ctx context.Context, cmd *command) error {
+	limit := writeTimeout
+	if !c.open() {
+		limit = dialTimeout
+	}
+	sendCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var err error
+	switch cmd.verb {
+	case subscribe:
+		err = c.pubsub.Subscribe(sendCtx, cmd.names()...)
+	case unsubscribe:
+		err = c.pubsub.Unsubscribe(sendCtx, cmd.names()...)
+	case ping:
+		err = c.pubsub.Ping(sendCtx)
+	}
+	if err == nil && !c.open() {
+		c.start(ctx)
+	}
+	return err
+}
+
+// start notes that the connection is open and starts its reader, for which serve waits. A reader started earlier would
+// dial by itself.
+func (c *connection) start(ctx context.Context) {
+	r := c.router
+	r.mu.Lock()
+	c.opened = time.Now()
+	r.table.received = c.opened
+	if c.replaces {
+		r.reconnects++
+	}
+	r.mu.Unlock()
+	c.ended = make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		if c.replaces {
+			r.opts.OnReconnect()
+		}
+		c.cause = c.read(ctx)
+	}()
+}
+
+// read takes replies until the connection fails or is closed. It sets no time limit, since one that strikes within a
+// message would cut it in two: that a connection has died is noticed in [table.next].
+func (c *connection) read(ctx context.Context) error {
+	for {
+		reply, err := c.pubsub.ReceiveTimeout(ctx, 0)
+		var answer redis.Error
+		if err != nil && !errors.As(err, &answer) {
+			return err
+		}
+		if m, ok := reply.(*redis.Message); ok {
+			c.deliver(m)
+		} else if err := c.settle(reply, err); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver hands a message to the listeners of its channel.
+func (c *connection) deliver(m *redis.Message) {
+	r := c.router
+	r.mu.Lock()
+	r.messages++
+	r.table.received = time.Now()
+	c.targets = r.table.listeners(c.targets, m.Channel)
+	r.mu.Unlock()
+	for _, l := range c.targets {
+		l.Message(m.Payload)
+	}
+	c.clearTargets()
+}
+
+// settle brings the reply to a command into the table, and tells the listeners whose subscription it confirms.
+func (c *connection) settle(reply any, refusal error) error {
+	if refusal != nil {
+		c.router.warn("redlatch: subscription refused", refusal)
+	}
+	err := c.record(reply)
+	for _, l := range c.targets {
+		l.Subscribed()
+	}
+	c.clearTargets()
+	return err
+}
+
+// record gathers in targets who is to be told.
+func (c *connection) record(reply any) (err error) {
+	r := c.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.table.received = now
+	switch reply := reply.(type) {
+	case *redis.Subscription:
+		c.targets, err = r.table.confirm(c.targets, verb(reply.Kind), reply.Channel)
+	case *redis.Pong:
+		r.table.pong()
+	default:
+		err = r.table.refuse(now)
+	}
+	r.pokeLocked()
+	return err
+}
+
+// clearTargets keeps no listener alive, nor much room after a crowd.
+func (c *connection) clearTargets() {
+	clear(c.targets)
+	c.targets = c.targets[:0]
+	if cap(c.targets) > maxScratch {
+		c.targets = nil
+	}
+}

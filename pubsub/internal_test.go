@@ -1,0 +1,136 @@
+package pubsub
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type deaf struct{}
+
+func (deaf) Subscribed()    {}
+func (deaf) Message(string) {}
+
+// confirmAll answers every command that is due.
+func confirmAll(t *testing.T, tab *table, now time.Time) {
+	t.Helper()
+	for {
+		cmd, _, err := tab.next(now, true)
+		require.NoError(t, err)
+		if cmd == nil {
+			return
+		}
+		for _, ch := range cmd.channels {
+			_, err := tab.confirm(nil, cmd.verb, ch.name)
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestF19_MapIsReplacedWhenMuchSmaller(t *testing.T) {
+	now := time.Now()
+	tab := newTable(time.Second, time.Minute)
+	tab.received = now
+	var members []*Membership
+	for i := range 50_000 {
+		m := &Membership{listener: deaf{}}
+		tab.join(fmt.Sprint(i), m, now)
+		members = append(members, m)
+	}
+	confirmAll(t, &tab, now)
+	for _, m := range members[5:] {
+		tab.leave(m, now)
+	}
+	confirmAll(t, &tab, now.Add(2*time.Second))
+	assert.Len(t, tab.channels, 5)
+	assert.LessOrEqual(t, tab.peak, smallMap)
+	assert.Zero(t, tab.lingering.Len()+tab.queue.Len()+tab.refusals.Len())
+}
+
+func TestForeignConfirmationEndsTheConnection(t *testing.T) {
+	now := time.Now()
+	tab := newTable(time.Second, time.Minute)
+	tab.received = now
+	tab.join("a", &Membership{listener: deaf{}}, now)
+	confirmAll(t, &tab, now)
+	_, err := tab.confirm(nil, subscribe, "a")
+	require.ErrorIs(t, err, errUnexpected, "the Redis client has reconnected by itself")
+	require.ErrorIs(t, tab.refuse(now), errUnexpected)
+
+	tab.reset()
+	cmd, _, err := tab.next(now, true)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, cmd.names())
+}
+
+func TestF20_RefusalsBackOffAndFindTheCulprit(t *testing.T) {
+	now := time.Now()
+	tab := newTable(time.Second, time.Hour)
+	tab.received = now
+	for i := range 1000 {
+		tab.join(fmt.Sprint(i), &Membership{listener: deaf{}}, now)
+	}
+	bad := map[string]bool{"3": true, "400": true, "999": true}
+	commands := 0
+	for start := now; now.Sub(start) < time.Minute; {
+		cmd, wait, err := tab.next(now, true)
+		require.NoError(t, err)
+		if cmd == nil {
+			now = now.Add(max(wait, time.Millisecond))
+			continue
+		}
+		commands++
+		if anyOf(cmd, bad) {
+			require.NoError(t, tab.refuse(now))
+			continue
+		}
+		for _, ch := range cmd.channels {
+			_, err := tab.confirm(nil, cmd.verb, ch.name)
+			require.NoError(t, err)
+		}
+	}
+	for name, ch := range tab.channels {
+		if !bad[name] {
+			assert.Equal(t, subscribed, ch.state, name)
+		}
+	}
+	assert.Equal(t, 3, tab.refusals.Len())
+	assert.Less(t, commands, 120)
+}
+
+func anyOf(cmd *command, bad map[string]bool) bool {
+	for _, ch := range cmd.channels {
+		if bad[ch.name] {
+			return true
+		}
+	}
+	return false
+}
+
+func BenchmarkDeliver(b *testing.B) {
+	r := New(nil, Options{})
+	for i := range 1000 {
+		r.table.join(fmt.Sprint("channel:", i), &Membership{router: r, listener: deaf{}}, time.Now())
+	}
+	c := &connection{router: r}
+	m := &redis.Message{Channel: "channel:7", Payload: "0"}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.deliver(m)
+	}
+}
+
+func BenchmarkJoinLeave(b *testing.B) {
+	r := New(nil, Options{})
+	r.running = true
+	r.table.join("hot", &Membership{router: r, listener: deaf{}}, time.Now())
+	b.ReportAllocs()
+	for b.Loop() {
+		m, _ := r.Join("hot", deaf{})
+		m.Leave()
+	}
+}

@@ -1,0 +1,204 @@
+package pubsub
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	defaultLinger      = time.Second
+	defaultHealthCheck = 15 * time.Second
+	maxReplyWait       = 5 * time.Second // until an unanswered command means a dead connection
+	closeWait          = 2 * time.Second // how long Close waits for a connection that does not end
+	logInterval        = time.Second
+)
+
+// Subscriber opens subscription connections. [*redis.Client] and [*redis.ClusterClient] do.
+type Subscriber interface {
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+}
+
+// Listener hears of one channel. A router calls its listeners from one goroutine, one call at a time and without a
+// lock held. The methods must return at once, and must not call into the router. A call that has begun when
+// [Membership.Leave] is called may still be running, or still be about to start, when Leave returns.
+type Listener interface {
+	// Subscribed says that the subscription is confirmed: the first time, and again after each reconnection, when
+	// messages may have been missed. It may be called before Join has returned.
+	Subscribed()
+
+	// Message brings the payload of one message.
+	Message(payload string)
+}
+
+// Options are the settings of a [Router]. The zero value has every default.
+type Options struct {
+	// Linger is how long a channel stays subscribed after its last listener has left. Defaults to 1 s.
+	Linger time.Duration
+
+	// HealthCheck is how long the connection may be silent before a PING is sent. Without an answer within another
+	// HealthCheck, or 5 s if that is less, the connection is replaced. Defaults to 15 s.
+	HealthCheck time.Duration
+
+	// Logger is told of lost connections and refused subscriptions, at most once a second. Defaults to none.
+	Logger *slog.Logger
+
+	// OnReconnect is called, under the rules for a [Listener], when a lost connection has been replaced. Defaults
+	// to none.
+	OnReconnect func()
+}
+
+func (o Options) withDefaults() Options {
+	if o.Linger <= 0 {
+		o.Linger = defaultLinger
+	}
+	if o.HealthCheck <= 0 {
+		o.HealthCheck = defaultHealthCheck
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnReconnect == nil {
+		o.OnReconnect = func() {}
+	}
+	return o
+}
+
+// Stats are counts of a [Router].
+type Stats struct {
+	Channels   int    // channels now wanted, or still subscribed
+	Messages   uint64 // messages received
+	Reconnects uint64 // lost connections that were replaced
+}
+
+// Router shares one subscription connection among all listeners. It is safe for concurrent use.
+type Router struct {
+	subscriber Subscriber
+	opts       Options
+	wake       chan struct{} // one element: the sender has something to look at; never closed
+
+	mu         sync.Mutex // guards what follows; no I/O and no listener is called under it
+	table      table
+	running    bool
+	closed     bool
+	stop       context.CancelFunc // ends the present run
+	done       chan struct{}      // closed by the present run when it has ended
+	messages   uint64
+	reconnects uint64
+	logged     time.Time
+}
+
+// New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does.
+func New(s Subscriber, o Options) *Router {
+	o = o.withDefaults()
+	return &Router{
+		subscriber: s,
+		opts:       o,
+		wake:       make(chan struct{}, 1),
+		table:      newTable(o.Linger, o.HealthCheck),
+	}
+}
+
+// Join makes l hear of channel until it leaves, and never waits. If confirmed is true the subscription stands already,
+// and Subscribed is called only after a reconnection. After Close nothing is ever confirmed.
+func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m = &Membership{router: r, listener: l}
+	if r.closed {
+		return m, false
+	}
+	confirmed = r.table.join(channel, m, time.Now())
+	if !confirmed {
+		r.pokeLocked()
+	}
+	r.startLocked()
+	return m, confirmed
+}
+
+// startLocked starts the goroutine that owns the connection; it ends when nothing is wanted any more, or at Close,
+// which waits for it.
+func (r *Router) startLocked() {
+	if r.running {
+		return
+	}
+	//nolint:forbidigo // Close cancels it: the connection outlives every single Join.
+	ctx, stop := context.WithCancel(context.Background())
+	r.running, r.stop, r.done = true, stop, make(chan struct{})
+	go r.run(ctx, r.done)
+}
+
+// pokeLocked makes the sender look at the table. While a command is under way its reply will do so anyway.
+func (r *Router) pokeLocked() {
+	if r.table.underWay != nil {
+		return
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns the counts as of now.
+func (r *Router) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Stats{Channels: len(r.table.channels), Messages: r.messages, Reconnects: r.reconnects}
+}
+
+// Close ends all subscriptions and closes the connection. It waits for the router's goroutines, for 2 s at most: a dial
+// that ignores its context ends by the Redis client's own time-outs. A listener must not call it. A second Close does
+// the same as the first.
+func (r *Router) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.table.clear()
+	stop, done := r.stop, r.done
+	r.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// warn logs what no caller can be told, at most once a second.
+func (r *Router) warn(msg string, err error) {
+	now := time.Now()
+	r.mu.Lock()
+	channels := len(r.table.channels)
+	quiet := r.closed || now.Sub(r.logged) < logInterval
+	if !quiet {
+		r.logged = now
+	}
+	r.mu.Unlock()
+	if !quiet {
+		r.opts.Logger.Warn(msg, "error", err, "channels", channels)
+	}
+}
+
+// Membership is one listener's place in a channel.
+type Membership struct {
+	router   *Router
+	listener Listener
+	channel  *channel // nil once left; guarded by router.mu, as is place
+	place    int      // index in channel.members
+}
+
+// Leave ends the membership and never waits. A second Leave does nothing.
+func (m *Membership) Leave() {
+	r := m.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table.leave(m, time.Now()) {
+		r.pokeLocked()
+	}
+}

@@ -1,0 +1,209 @@
+package pubsub_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// onServer returns a router on a real server and a client of the latter. The router's client has go-redis's defaults.
+func onServer(tb testing.TB, s *redistest.Server, o redis.Options) (*pubsub.Router, *redis.Client) {
+	tb.Helper()
+	o.Addr = s.Addr()
+	rdb := redis.NewClient(&o)
+	r := pubsub.New(rdb, pubsub.Options{})
+	tb.Cleanup(func() {
+		r.Close()
+		assert.NoError(tb, rdb.Close())
+	})
+	return r, s.Client(tb)
+}
+
+func joinAll(r *pubsub.Router, n int) []ear {
+	ears := make([]ear, n)
+	for i := range ears {
+		_, _ = r.Join(fmt.Sprint("channel:", i), &ears[i])
+	}
+	return ears
+}
+
+func requireConfirmations(tb testing.TB, ears []ear, atLeast int) {
+	tb.Helper()
+	redistest.Eventually(tb, 20*time.Second, "confirmations", func() error {
+		for i := range ears {
+			if n := ears[i].confirmations(); n < atLeast {
+				return fmt.Errorf("listener %d: %d of %d", i, n, atLeast)
+			}
+		}
+		return nil
+	})
+}
+
+func TestF10_FiveThousandChannelsShareOneConnection(t *testing.T) {
+	r, rdb := onServer(t, redistest.Start(t), redis.Options{})
+	ears := joinAll(r, 5000)
+	requireConfirmations(t, ears, 1)
+
+	list, err := rdb.Do(t.Context(), "client", "list", "type", "pubsub").Text()
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(list, "\n"), list)
+	assert.Contains(t, list, " sub=5000 ")
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	t.Log(line(stats, "cmdstat_subscribe"))
+}
+
+func TestF04_KilledConnectionTellsEveryListener(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			r, rdb := onServer(t, redistest.Start(t), redis.Options{Protocol: protocol})
+			ears := joinAll(r, 5000)
+			requireConfirmations(t, ears, 1)
+			for round := 2; round < 5; round++ {
+				start := time.Now()
+				require.NoError(t, rdb.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+				requireConfirmations(t, ears, round)
+				t.Log("all subscribed again after", time.Since(start))
+			}
+			require.NoError(t, rdb.Publish(t.Context(), "channel:7", "0").Err())
+			redistest.Eventually(t, 5*time.Second, "message", func() error {
+				if len(ears[7].heard()) == 0 {
+					return errors.New("none")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestF04_RestartedServerIsFoundAgain(t *testing.T) {
+	s := redistest.Start(t)
+	r, rdb := onServer(t, s, redis.Options{})
+	ears := joinAll(r, 100)
+	requireConfirmations(t, ears, 1)
+	s.Restart()
+	requireConfirmations(t, ears, 2)
+	count, err := rdb.PubSubNumSub(t.Context(), "channel:0").Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, count["channel:0"])
+}
+
+func TestF04_FrozenServerIsLeftAndFoundAgain(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 200 * time.Millisecond})
+	r := pubsub.New(rdb, pubsub.Options{HealthCheck: 300 * time.Millisecond})
+	t.Cleanup(func() {
+		r.Close()
+		assert.NoError(t, rdb.Close())
+	})
+	ears := joinAll(r, 10)
+	requireConfirmations(t, ears, 1)
+	s.Pause()
+	redistest.Eventually(t, 10*time.Second, "the silence is noticed", func() error {
+		if rdb.PoolStats().PubSubStats.Active > 0 {
+			return errors.New("still open")
+		}
+		return nil
+	})
+	s.Resume()
+	requireConfirmations(t, ears, 2)
+}
+
+func TestF20_RefusedChannelsDoNotDisturbOthers(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "on", ">p", "~*", "+@all",
+		"resetchannels", "&channel:*").Err())
+	r, rdb := onServer(t, s, redis.Options{Username: "u", Password: "p"})
+	var bad ear
+	ears := make([]ear, 1000)
+	for i := range ears {
+		_, _ = r.Join(fmt.Sprint("channel:", i), &ears[i])
+		if i%300 == 150 {
+			_, _ = r.Join(fmt.Sprint("forbidden:", i), &bad)
+		}
+	}
+	requireConfirmations(t, ears, 1)
+	redistest.Eventually(t, 5*time.Second, "refused four by one", func() error {
+		return rejectedAtLeast(t, rdb, 4)
+	})
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	t.Log(line(stats, "cmdstat_subscribe"))
+	assert.Zero(t, r.Stats().Reconnects)
+	assert.Zero(t, bad.confirmations())
+
+	// Another listener of a refused channel asks nothing: the channel waits for its next try.
+	for range 1000 {
+		m, confirmed := r.Join("forbidden:150", &bad)
+		require.False(t, confirmed)
+		m.Leave()
+	}
+	after, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	assert.Less(t, rejected(after), rejected(stats)+20)
+}
+
+func rejectedAtLeast(tb testing.TB, rdb *redis.Client, n int) error {
+	stats, err := rdb.Info(tb.Context(), "commandstats").Result()
+	if err == nil && rejected(stats) < n {
+		return fmt.Errorf("%d", rejected(stats))
+	}
+	return err
+}
+
+func rejected(stats string) int {
+	_, after, _ := strings.Cut(line(stats, "cmdstat_subscribe"), "rejected_calls=")
+	n := 0
+	_, _ = fmt.Sscanf(after, "%d", &n)
+	return n
+}
+
+func line(text, prefix string) string {
+	for l := range strings.Lines(text) {
+		if strings.HasPrefix(l, prefix) {
+			return strings.TrimSpace(l)
+		}
+	}
+	return ""
+}
+
+// counter is a listener that only counts.
+type counter struct {
+	confirmed chan struct{}
+	n         atomic.Int64
+	want      int64
+	done      chan struct{}
+}
+
+func (c *counter) Subscribed() { close(c.confirmed) }
+
+func (c *counter) Message(string) {
+	if c.n.Add(1) == c.want {
+		close(c.done)
+	}
+}
+
+func BenchmarkMessage(b *testing.B) {
+	r, rdb := onServer(b, redistest.Start(b), redis.Options{})
+	c := &counter{confirmed: make(chan struct{}), done: make(chan struct{}), want: int64(b.N)}
+	_, _ = r.Join("bench", c)
+	<-c.confirmed
+	const chunk = "for i = 1, ARGV[1] do redis.call('publish', 'bench', '0') end return 1"
+	b.ReportAllocs()
+	b.ResetTimer()
+	for left := b.N; left > 0; left -= 10_000 {
+		require.NoError(b, rdb.Eval(b.Context(), chunk, nil, min(left, 10_000)).Err())
+	}
+	<-c.done
+}

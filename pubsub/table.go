@@ -1,0 +1,347 @@
+package pubsub
+
+import (
+	"container/list"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	maxLingering  = 1000
+	idleTime      = 30 * time.Second       // how long a connection without channels stays open
+	retryRefused  = 30 * time.Second       // until a refused channel is tried again
+	maxRefusalGap = 250 * time.Millisecond // longest pause after refusals in a row
+	smallMap      = 1024                   // maps that never were larger are not worth replacing
+	largeSession  = 50_000                 // as smallMap, for the Redis client's own map of a connection
+)
+
+var (
+	errIdle       = errors.New("no channels")
+	errOversized  = errors.New("connection remembers too many channels")
+	errSilent     = errors.New("connection is silent")
+	errUnexpected = errors.New("unexpected reply")
+)
+
+// table holds the channels and decides which command is due. It does no I/O and is guarded by the router's mutex.
+type table struct {
+	linger    time.Duration
+	health    time.Duration
+	replyWait time.Duration
+
+	channels map[string]*channel
+	peak     int // most channels since the map was made
+	widest   int // most channels since the connection was opened
+
+	queue     list.List // unsent, in the order of sending
+	lingering list.List // without listeners, subscribed or refused, oldest first
+	refusals  list.List // refused, with listeners
+
+	underWay *command
+	last     verb      // of the last command under way
+	batch    int       // channels in the next SUBSCRIBE; halved by a refusal, to find the channel that is at fault
+	strikes  int       // refusals in a row
+	hold     time.Time // no SUBSCRIBE before
+	received time.Time // last sign of life
+	emptied  time.Time // when the table was first seen empty; zero when it is not
+	armed    time.Time // when the sender looks again by itself
+}
+
+func newTable(linger, health time.Duration) table {
+	return table{
+		linger:    linger,
+		health:    health,
+		replyWait: min(health, maxReplyWait),
+		channels:  make(map[string]*channel),
+		batch:     maxBatch,
+	}
+}
+
+// join adds m to the named channel, and returns whether that is subscribed.
+func (t *table) join(name string, m *Membership, now time.Time) bool {
+	ch := t.channels[name]
+	if ch == nil {
+		ch = &channel{name: name}
+		t.channels[name] = ch
+		t.peak = max(t.peak, len(t.channels))
+		t.widest = max(t.widest, len(t.channels))
+		ch.enlist(&t.queue)
+	}
+	ch.add(m)
+	if ch.list == &t.lingering {
+		ch.unlist()
+		if ch.state == refused {
+			t.requeueRefused(ch, now)
+		}
+	}
+	return ch.state == subscribed
+}
+
+// requeueRefused makes a refused channel that has listeners again wait for its next try.
+func (t *table) requeueRefused(ch *channel, now time.Time) {
+	if now.Before(ch.retryAt) {
+		ch.enlist(&t.refusals)
+		return
+	}
+	ch.state = unsent
+	ch.enlist(&t.queue)
+}
+
+// leave takes m out of its channel, and returns whether the sender must look earlier than it would.
+func (t *table) leave(m *Membership, now time.Time) bool {
+	ch := m.channel
+	if ch == nil {
+		return false
+	}
+	ch.remove(m)
+	if len(ch.members) > 0 || t.channels[ch.name] != ch {
+		return false
+	}
+	switch ch.state {
+	case unsent:
+		t.drop(ch)
+		return false
+	case unsubscribing: // dropped when that is confirmed
+		return false
+	}
+	// A refused channel lingers too, so that a hot one is not refused each time.
+	ch.lingers = now.Add(t.linger)
+	ch.enlist(&t.lingering)
+	return ch.lingers.Before(t.armed) || t.lingering.Len() > maxLingering
+}
+
+// drop forgets a channel without listeners. Go's maps do not shrink, so that a much smaller one is replaced.
+func (t *table) drop(ch *channel) {
+	ch.unlist()
+	delete(t.channels, ch.name)
+	if t.peak > smallMap && len(t.channels) < t.peak/8 {
+		m := make(map[string]*channel, len(t.channels))
+		maps.Copy(m, t.channels)
+		t.channels, t.peak = m, len(m)
+	}
+}
+
+// listeners appends the listeners of the named channel to to.
+func (t *table) listeners(to []Listener, name string) []Listener {
+	if ch := t.channels[name]; ch != nil {
+		for _, m := range ch.members {
+			to = append(to, m.listener)
+		}
+	}
+	return to
+}
+
+// next returns the command that is to be sent now; or else how long the sender may sleep; or why the connection is to
+// be closed.
+func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) {
+	if t.underWay != nil {
+		silence := min(now.Sub(t.underWay.sent), now.Sub(t.received))
+		if silence >= t.replyWait {
+			return nil, 0, errSilent
+		}
+		return nil, t.replyWait - silence, nil
+	}
+	if err := t.outlived(now, open); err != nil {
+		return nil, 0, err
+	}
+	cmd := t.pick(now)
+	if cmd == nil && open && now.Sub(t.received) >= t.health {
+		cmd = &command{verb: ping}
+	}
+	if cmd == nil {
+		t.armed = t.nextLook(now, open)
+		return nil, t.armed.Sub(now), nil
+	}
+	cmd.sent = now
+	t.underWay, t.last = cmd, cmd.verb
+	return cmd, 0, nil
+}
+
+// outlived returns why a healthy connection has served its time.
+func (t *table) outlived(now time.Time, open bool) error {
+	if len(t.channels) > 0 {
+		t.emptied = time.Time{}
+		// The Redis client keeps a map of the channels of a connection, which does not shrink either.
+		if open && t.widest > largeSession && len(t.channels) < t.widest/16 {
+			return errOversized
+		}
+		return nil
+	}
+	if t.emptied.IsZero() {
+		t.emptied = now
+	}
+	if !open || now.Sub(t.emptied) >= idleTime {
+		return errIdle
+	}
+	return nil
+}
+
+// pick alternates between what is to be subscribed and what is to be unsubscribed, so that neither starves.
+func (t *table) pick(now time.Time) *command {
+	one, other := t.pickSubscribe, t.pickUnsubscribe
+	if t.last == subscribe {
+		one, other = other, one
+	}
+	if cmd := one(now); cmd != nil {
+		return cmd
+	}
+	return other(now)
+}
+
+func (t *table) pickSubscribe(now time.Time) *command {
+	if now.Before(t.hold) {
+		return nil
+	}
+	cmd := &command{verb: subscribe}
+	for ch := first(&t.queue); ch != nil && cmd.fits(ch, t.batch); ch = first(&t.queue) {
+		cmd.add(ch, subscribing)
+	}
+	// What was refused is tried again on its own, so that it does not spoil the batch of others.
+	if ch := first(&t.refusals); len(cmd.channels) == 0 && ch != nil && !now.Before(ch.retryAt) {
+		cmd.add(ch, subscribing)
+	}
+	if len(cmd.channels) == 0 {
+		return nil
+	}
+	return cmd
+}
+
+func (t *table) pickUnsubscribe(now time.Time) *command {
+	cmd := &command{verb: unsubscribe}
+	for ch := first(&t.lingering); ch != nil && cmd.fits(ch, maxBatch); ch = first(&t.lingering) {
+		if now.Before(ch.lingers) && t.lingering.Len() <= maxLingering {
+			break
+		}
+		if ch.state != subscribed {
+			t.drop(ch)
+			continue
+		}
+		cmd.add(ch, unsubscribing)
+	}
+	if len(cmd.channels) == 0 {
+		return nil
+	}
+	return cmd
+}
+
+// nextLook returns when something will be due although nothing happens until then.
+func (t *table) nextLook(now time.Time, open bool) time.Time {
+	at := now.Add(t.health)
+	if open {
+		at = t.received.Add(t.health)
+	}
+	if !t.emptied.IsZero() {
+		at = earlier(at, t.emptied.Add(idleTime))
+	}
+	if t.queue.Len() > 0 {
+		at = earlier(at, t.hold)
+	}
+	if ch := first(&t.lingering); ch != nil {
+		at = earlier(at, ch.lingers)
+	}
+	if ch := first(&t.refusals); ch != nil {
+		at = earlier(at, later(ch.retryAt, t.hold))
+	}
+	return at
+}
+
+// confirm counts one confirmation. The channel's state follows, and the listeners to be told are appended to to.
+func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) {
+	cmd := t.underWay
+	if cmd == nil || cmd.verb != v || cmd.channels[cmd.answered].name != name {
+		// The Redis client has opened a connection of its own and subscribed anew: what was missed is unknown.
+		return to, errUnexpected
+	}
+	ch := cmd.channels[cmd.answered]
+	cmd.answered++
+	if cmd.answered == len(cmd.channels) {
+		t.underWay = nil
+	}
+	if v == subscribe {
+		ch.state = subscribed
+		t.strikes, t.batch = 0, max(t.batch, min(2*len(cmd.channels), maxBatch))
+		return t.listeners(to, name), nil
+	}
+	if len(ch.members) == 0 {
+		t.drop(ch)
+		return to, nil
+	}
+	ch.state = unsent // joined again in the meantime
+	ch.enlist(&t.queue)
+	return to, nil
+}
+
+// pong takes the answer to a PING.
+func (t *table) pong() {
+	if t.underWay != nil && t.underWay.verb == ping {
+		t.underWay = nil
+	}
+}
+
+// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a while.
+func (t *table) refuse(now time.Time) error {
+	cmd := t.underWay
+	if cmd == nil || cmd.verb == unsubscribe || cmd.answered > 0 {
+		return errUnexpected
+	}
+	t.underWay = nil
+	if cmd.verb == ping {
+		return nil // an answer all the same
+	}
+	t.strikes++
+	t.hold = now.Add(min(time.Millisecond<<min(t.strikes, 10), maxRefusalGap))
+	t.batch = max(1, len(cmd.channels)/2)
+	for _, ch := range slices.Backward(cmd.channels) {
+		switch {
+		case len(cmd.channels) == 1:
+			ch.state, ch.retryAt = refused, now.Add(retryRefused)
+			if len(ch.members) > 0 {
+				ch.enlist(&t.refusals)
+			}
+		case len(ch.members) == 0:
+			t.drop(ch)
+		default:
+			ch.state = unsent
+			ch.enlistFirst(&t.queue)
+		}
+	}
+	return nil
+}
+
+// reset forgets the connection: what has listeners is to be subscribed anew, the rest is dropped.
+func (t *table) reset() {
+	t.underWay, t.last = nil, ""
+	for _, ch := range t.channels {
+		switch {
+		case len(ch.members) == 0:
+			t.drop(ch)
+		case ch.state != refused && ch.list != &t.queue:
+			ch.state = unsent
+			ch.enlist(&t.queue)
+		}
+	}
+	t.widest = len(t.channels)
+}
+
+// clear forgets everything, for good.
+func (t *table) clear() {
+	t.channels = nil
+	t.queue.Init()
+	t.lingering.Init()
+	t.refusals.Init()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,28 @@
+-- acquire.lua: take a lock if it is free.
+--
+-- KEYS[1]  the lock: hash, owner -> levels
+-- ARGV[1]  owner
+-- ARGV[2]  lease, ms
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[4]  1 to look at the type of a busy key
+--
+-- Returns  -2  acquired; the owner holds one level
+--          -1  busy, and the key has no TTL
+--           n  busy for n ms at most, unless it is renewed
+local lock = KEYS[1]
+local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- PTTL answers both whether the lock is free and until when it is not: the busy path costs one command.
+local left = redis.call('pttl', lock)
+if left ~= -2 then
+  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
+    left = -2
+  elseif verify == '1' or left == -1 then
+    redis.call('hlen', lock) -- WRONGTYPE for what is no lock
+  end
+end
+if left == -2 then
+  redis.call('hset', lock, owner, 1)
+  redis.call('pexpire', lock, lease)
+end
+return left

@@ -1,0 +1,34 @@
+-- acquire_fenced.lua: take a lock if it is free, and draw a fencing token with it.
+--
+-- KEYS[1]  the lock: hash, owner -> levels
+-- KEYS[2]  the last token drawn: string
+-- ARGV[1]  owner
+-- ARGV[2]  lease, ms
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[4]  1 to look at the type of a busy key
+-- ARGV[5]  how long the last token is kept, ms
+--
+-- Returns  an array of two integers: as acquire.lua; the token, or 0
+local lock, last = KEYS[1], KEYS[2]
+local owner, lease, takeover, verify, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+local left = redis.call('pttl', lock)
+if left ~= -2 then
+  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
+    left = -2
+  elseif verify == '1' or left == -1 then
+    redis.call('hlen', lock) -- WRONGTYPE for what is no lock
+  end
+end
+if left ~= -2 then
+  return { left, 0 }
+end
+-- The clock keeps the token rising when the last one is gone, or older than what a lost master gave out.
+local time = redis.call('time')
+local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local stored = redis.call('get', last)
+token = math.max(token, (tonumber(stored or 0) or 0) + 1)
+redis.call('hset', lock, owner, 1)
+redis.call('pexpire', lock, lease)
+redis.call('set', last, string.format('%.0f', token), 'px', keep)
+return { left, token }

@@ -1,0 +1,180 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Locker is what the kinds of lock have in common.
+type Locker interface {
+	// Name returns the lock's name.
+	Name() string
+	// Lock blocks until the lock is acquired or ctx is done.
+	Lock(ctx context.Context, opts ...Option) (*Hold, error)
+	// TryLock tries once, or for as long as WithWait says.
+	TryLock(ctx context.Context, opts ...Option) (*Hold, error)
+	// Do runs fn while holding the lock.
+	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
+}
+
+// Lock is a reentrant lock. It holds no state: any number of goroutines may share one, and two of the same name from one
+// client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is safe for concurrent use.
+type Lock struct {
+	name   lease.Name
+	engine *engine.Engine
+}
+
+var _ Locker = (*Lock)(nil)
+
+// Spaces are where a client's reentrant and fenced locks live. Locks of one name exclude each other in both.
+type Spaces struct{ Plain, Fenced *lease.Space }
+
+// NewSpaces returns the spaces of a client. It is for the client.
+func NewSpaces(e *engine.Engine) Spaces {
+	r := lease.NewRegistry(e)
+	return Spaces{Plain: lease.NewSpace(r, kind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
+}
+
+// New returns the named lock of a space. It is for the client: users call GetLock or GetFencedLock there.
+func New(e *engine.Engine, s *lease.Space, name string) *Lock {
+	return &Lock{name: s.Name(name), engine: e}
+}
+
+// Name returns the lock's name as it was given to the client.
+func (l *Lock) Name() string { return l.name.User() }
+
+// Lock acquires the lock. Reentrancy follows ctx: where ctx descends from the context of a live hold of this very lock, the call
+// adds a level to that hold and does not wait; any other context is a stranger's. Goroutines that share a hold's context share
+// the hold: among them this lock does not exclude. Give one that has to compete [Detach] of that context, or use [WithoutReentry].
+//
+// It blocks until the lock is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
+// (redlatch.ErrClosed), or an error that cannot pass: on the first try everything that is certain, such as a wrong address or a missing
+// permission; while waiting, transport errors are retried for one lease. A name that another kind of object uses is redlatch.ErrWrongType.
+// After an error the lock is not held: what was left unknown is released in the background.
+//
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the hold's
+// context too: to bound only the wait use [WithWait].
+//
+// A free lock costs one round trip. A waiter costs one more each time that the lock was released, and one about every second.
+func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.acquire(ctx, "lock", false, opts)
+}
+
+// TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] when it is taken. It
+// nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown.
+//
+// Without a wait it costs one round trip, or none when this client itself holds the lock.
+func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.acquire(ctx, "try lock", true, opts)
+}
+
+// Do acquires the lock as Lock does, runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
+// error, joined with [ErrLost] if the lock was lost meanwhile, or with what Unlock returned.
+func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
+	if fn == nil {
+		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.Invalid))
+	}
+	hold, err := l.acquire(ctx, "do", false, opts)
+	if err != nil {
+		return err
+	}
+	return hold.during(ctx, fn)
+}
+
+// during runs fn while the hold lasts.
+func (h *Hold) during(ctx context.Context, fn func(context.Context) error) (err error) {
+	defer func() {
+		released := h.Unlock(ctx)
+		if cause := context.Cause(h.Context()); errors.Is(cause, ErrLost) {
+			released = cause
+		}
+		if released != nil {
+			err = errors.Join(err, released)
+		}
+	}()
+	return fn(h.Context())
+}
+
+// IsLocked reports whether anybody holds the lock. It costs one round trip.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	left, _, err := l.inspect(ctx, "")
+	return left != free, wrap("is locked", l.Name(), err)
+}
+
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
+// trip, or none.
+func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	hold := l.name.HoldOf(ctx)
+	if hold == nil {
+		return 0, wrap("hold count", l.Name(), l.name.Check())
+	}
+	_, levels, err := l.inspect(ctx, hold.Owner())
+	return levels, wrap("hold count", l.Name(), err)
+}
+
+// TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
+// lock of redlatch or Redisson leaves behind. It costs one round trip.
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	left, _, err := l.inspect(ctx, "")
+	if left == free {
+		left = 0
+	}
+	return left, wrap("ttl", l.Name(), err)
+}
+
+// ForceUnlock releases the lock whoever holds it, and reports whether anybody did. The holder hears of it at its next renewal. It is
+// for operators: exclusion is broken until then. It costs one round trip.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	if err := l.name.Check(); err != nil {
+		return false, wrap("force unlock", l.Name(), err)
+	}
+	c, err := l.engine.Query(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
+	if err != nil {
+		return false, wrap("force unlock", l.Name(), err)
+	}
+	n, err := c.Int()
+	return n > 0, wrap("force unlock", l.Name(), err)
+}
+
+// free is the lease left of a lock that nobody holds.
+const free = time.Duration(-2)
+
+func (l *Lock) inspect(ctx context.Context, owner string) (left time.Duration, levels int, err error) {
+	if err := l.name.Check(); err != nil {
+		return free, 0, err
+	}
+	c, err := l.engine.Query(ctx, func() *script.Call { return kind{}.inspect(l.name.Key(), owner) })
+	if err != nil {
+		return free, 0, err
+	}
+	return inspected(c)
+}
+
+func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Option) (*Hold, error) {
+	o, err := collect(opts)
+	if err != nil {
+		return nil, wrap(verb, l.Name(), err)
+	}
+	hold, err := l.name.Acquire(ctx, o, single)
+	if err != nil {
+		return nil, wrap(verb, l.Name(), err)
+	}
+	return NewHold(hold), nil
+}
+
+var errNilOption = fmt.Errorf("%w: an option is nil", errs.Invalid)
+
+// wrap says what was being done.
+func wrap(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("rlock: %s %q: %w", verb, name, err)
+}

@@ -1,0 +1,48 @@
+package rlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// Option is a setting of one acquiring call.
+type Option func(*lease.Options)
+
+// WithLease fixes the lease: the watchdog does not renew the hold, which is lost once d has passed. From 10 ms to 24 h.
+// Without WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
+func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease = &d } }
+
+// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once.
+// Without WithWait, Lock and Do wait without limit, and TryLock does not wait.
+func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
+
+// WithMaxHold bounds renewal: the hold is lost d after it was acquired, whatever the watchdog could do. At least 10 ms.
+// Without WithMaxHold there is no bound. It has no effect beside [WithLease] with a shorter lease.
+func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
+
+// WithOwner holds the lock under an id of the caller's own instead of a fresh one, so that a service which restarts
+// takes back at once what it held before: whoever held the lock under this id counts as gone. The id must belong to
+// one live process at a time. Within one client, holds under one id exclude each other like strangers, and no context
+// re-enters through them. 1 to 200 printable ASCII bytes without blanks and braces; "mode" and the suffix ":write" are reserved.
+func WithOwner(id string) Option { return func(o *lease.Options) { o.Owner = &id } }
+
+// WithoutReentry returns [ErrHeld] where the call would nest. Without it a call under the context of a live hold of the
+// same lock adds a level to that hold.
+func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true } }
+
+// Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered: for
+// a goroutine that got a hold's context but has to compete like a stranger.
+func Detach(ctx context.Context) context.Context { return lease.Detach(ctx) }
+
+func collect(opts []Option) (*lease.Options, error) {
+	o := &lease.Options{}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, errNilOption
+		}
+		opt(o)
+	}
+	return o, nil
+}

@@ -1,0 +1,17 @@
+-- release.lua: free a lock, whatever its levels, and wake who waits for it.
+--
+-- KEYS[1]  the lock: hash, owner -> levels
+-- KEYS[2]  channel of its waiters
+-- ARGV[1]  owner
+--
+-- Returns  1  released; one message sent to KEYS[2]
+--          0  the owner does not hold the lock; nothing was changed
+local lock, channel = KEYS[1], KEYS[2]
+local owner = ARGV[1]
+
+-- The owner's field is the only one, so that the key goes with it.
+if redis.call('hdel', lock, owner) == 0 then
+  return 0
+end
+redis.call('publish', channel, '0')
+return 1

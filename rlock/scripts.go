@@ -1,0 +1,135 @@
+package rlock
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed acquire.lua
+var acquireSource string
+
+//go:embed acquire_fenced.lua
+var acquireFencedSource string
+
+//go:embed keep.lua
+var keepSource string
+
+//go:embed release.lua
+var releaseSource string
+
+//go:embed renew.lua
+var renewSource string
+
+//go:embed force.lua
+var forceSource string
+
+//go:embed inspect.lua
+var inspectSource string
+
+var (
+	acquireScript       = script.New(acquireSource)
+	acquireFencedScript = script.New(acquireFencedSource)
+	keepScript          = script.New(keepSource)
+	releaseScript       = script.New(releaseSource)
+	renewScript         = script.New(renewSource)
+	forceScript         = script.New(forceSource)
+	inspectScript       = script.New(inspectSource)
+)
+
+// kind is the reentrant lock as package lease sees it.
+type kind struct{}
+
+func (kind) Title() string { return "rlock" }
+
+func (kind) Channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
+
+func (kind) Acquire(a lease.Ask) *script.Call {
+	return acquireScript.Call(1, a.Key, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify))
+}
+
+func (kind) Acquired(c *script.Call) (lease.Reply, error) {
+	left, err := c.Int()
+	return reply(left, 0), err
+}
+
+func (kind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
+	return keepScript.Call(1, key, owner, levels, millis(length))
+}
+
+func (k kind) Release(key, owner any) *script.Call {
+	return releaseScript.Call(2, key, k.channel(key), owner)
+}
+
+func (kind) Renew(keys, owners []any, length time.Duration) *script.Call {
+	args := make([]any, 0, 2*len(keys)+1)
+	args = append(args, keys...)
+	args = append(args, millis(length))
+	args = append(args, owners...)
+	return renewScript.Call(len(keys), args...)
+}
+
+func (k kind) channel(key any) string {
+	name, _ := key.(string)
+	return k.Channel(name)
+}
+
+func (k kind) force(key string) *script.Call { return forceScript.Call(2, key, k.Channel(key)) }
+
+func (kind) inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
+
+// inspected reads inspect's reply: the lease left, -2 when free and -1 without end, and the owner's levels.
+func inspected(c *script.Call) (left time.Duration, levels int, err error) {
+	pair, err := c.Ints()
+	if err != nil || len(pair) != 2 {
+		return 0, 0, err
+	}
+	left = time.Duration(pair[0])
+	if left > 0 {
+		left *= time.Millisecond
+	}
+	return left, int(pair[1]), nil
+}
+
+// fencedKind is the fenced lock: its acquisition draws a token, everything else is the reentrant lock's.
+type fencedKind struct {
+	kind
+	keep time.Duration // how long the last token is kept
+}
+
+func (f fencedKind) Acquire(a lease.Ask) *script.Call {
+	name, _ := a.Key.(string)
+	token := engine.Prefixed("redisson_lock_token", name)
+	return acquireFencedScript.Call(2, a.Key, token, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify), millis(f.keep))
+}
+
+func (fencedKind) Acquired(c *script.Call) (lease.Reply, error) {
+	pair, err := c.Ints()
+	if err != nil || len(pair) != 2 {
+		return lease.Reply{}, err
+	}
+	return reply(pair[0], pair[1]), nil
+}
+
+func reply(left, token int64) lease.Reply {
+	switch left {
+	case -2:
+		return lease.Reply{Granted: true, Token: token}
+	case -1:
+		return lease.Reply{TTL: -1}
+	}
+	return lease.Reply{TTL: time.Duration(left) * time.Millisecond}
+}
+
+// millis returns a time as scripts take it, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
