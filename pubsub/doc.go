@@ -2,8 +2,8 @@
 // listeners.
 //
 // A [Router] opens its connection when the first listener joins a channel, subscribes and unsubscribes in batches, and
-// closes the connection when no channel was wanted for half a minute. It runs two goroutines while the connection is
-// open and none otherwise, whatever the number of channels and listeners.
+// closes the connection when no channel was wanted for half a minute. It runs two goroutines at most, whatever the number
+// of channels and listeners, and none once the connection was closed for lack of channels.
 //
 // # What is promised
 //

@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,44 @@ func TestF04_FrozenServerIsLeftAndFoundAgain(t *testing.T) {
 	})
 	s.Resume()
 	requireConfirmations(t, ears, 2)
+}
+
+func TestClusterDeliversFromEveryNode(t *testing.T) {
+	cluster := redistest.SharedCluster(t)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	r := pubsub.New(rdb, pubsub.Options{})
+	t.Cleanup(func() {
+		r.Close()
+		assert.NoError(t, rdb.Close())
+	})
+	ears := joinAll(r, 100)
+	for round := range len(cluster.Nodes()) {
+		requireConfirmations(t, ears, round+1)
+		for i, node := range cluster.Nodes() {
+			payload := fmt.Sprint(round, i)
+			require.NoError(t, node.Client(t).Publish(t.Context(), "channel:1", payload).Err())
+			redistest.Eventually(t, 5*time.Second, "message", func() error {
+				if !slices.Contains(ears[1].heard(), payload) {
+					return errors.New("none")
+				}
+				return nil
+			})
+		}
+		require.Equal(t, 1, killOne(t, cluster), "connections killed")
+	}
+}
+
+// killOne kills the subscription connections of the first node that has any, and returns how many.
+func killOne(t *testing.T, cluster *redistest.Cluster) int {
+	t.Helper()
+	for _, node := range cluster.Nodes() {
+		n, err := node.Client(t).Do(t.Context(), "client", "kill", "type", "pubsub").Int()
+		require.NoError(t, err)
+		if n > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 func TestF20_RefusedChannelsDoNotDisturbOthers(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	maxBatch    = 200                    // calls in one pipeline
+	maxBatch    = 200                    // calls in one pipeline, by weight
+	urgentShare = 150                    // of it for urgent calls while others wait
 	maxFlushes  = 2                      // young flushes of a node at a time
 	maxStuck    = 8                      // flushes of a node at a time, stuck ones included
 	stall       = 100 * time.Millisecond // a flush older than this is taken for stuck
@@ -125,15 +126,23 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.Closed)
 	}
 	l := b.lane(call)
-	if ctx.Done() != nil {
-		return l.wait(ctx, call, ask)
-	}
-	if !l.enter() {
+	if ctx.Done() != nil || ask.Limit > 0 || !l.enter() {
 		return l.wait(ctx, call, ask)
 	}
 	defer l.leave()
 	b.send(b.ioContext(ctx), call)
 	return call.Err()
+}
+
+// Start sends a call and returns at once; done is called with it when it has finished, on a goroutine that it must not
+// hold up. After Stop it may never be called.
+func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call)) {
+	if b.life.Err() != nil {
+		return
+	}
+	p := &pending{call: call, late: done}
+	p.state.Store(abandoned) // nobody waits
+	b.lane(call).submit(p, class)
 }
 
 // lane returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.

@@ -166,18 +166,20 @@ func (l *lane) withdraw(p *pending, class Class) bool {
 	return true
 }
 
-// takeLocked takes the next flush from the queues, urgent calls first.
+// takeLocked takes the next flush from the queues: urgent calls first, which leave some room for the others.
 func (l *lane) takeLocked() (job, bool) {
-	size := maxBatch
+	room, share := maxBatch, urgentShare
 	if l.batcher.plain {
-		size = 1
+		room, share = 1, 1
 	}
-	var calls []*pending
-	for _, class := range [2]Class{Urgent, Normal} {
-		for q := &l.queues[class]; !q.empty() && len(calls) < size; {
-			calls = append(calls, q.pop())
-		}
+	urgent, normal := &l.queues[Urgent], &l.queues[Normal]
+	if normal.empty() {
+		share = room
 	}
+	left := share
+	calls := urgent.take(nil, &left)
+	room -= share - left
+	calls = normal.take(calls, &room)
 	if calls == nil {
 		return job{}, false
 	}
@@ -313,10 +315,15 @@ func (q *fifo) push(p *pending) {
 	q.tail = p
 }
 
-func (q *fifo) pop() *pending {
-	p := q.head
-	q.remove(p)
-	return p
+// take moves calls from the queue to the list while there is room, at least one if there is any.
+func (q *fifo) take(list []*pending, room *int) []*pending {
+	for q.head != nil && *room > 0 {
+		p := q.head
+		q.remove(p)
+		*room -= p.call.Weight()
+		list = append(list, p)
+	}
+	return list
 }
 
 func (q *fifo) remove(p *pending) {

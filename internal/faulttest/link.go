@@ -15,6 +15,7 @@ type link struct {
 	server *net.TCPConn // set before the goroutines start
 
 	muted   atomic.Bool // what the server sends is lost
+	hard    atomic.Bool // the link ended by a reset
 	severed atomic.Bool // a reply was dropped: nothing passes any more, but the server may finish
 	spoiled bool        // a blackhole took something; guarded by proxy.mu
 
@@ -50,7 +51,6 @@ func (l *link) run() {
 		return
 	}
 	l.server = server
-	defer reset(server)
 	up, down := newQueue(), newQueue()
 	var wg sync.WaitGroup
 	defer wg.Wait() // for the goroutines below, all of which end when done is closed and both connections are
@@ -59,17 +59,23 @@ func (l *link) run() {
 	wg.Go(func() { l.deliver(up, l.sendRequests) })
 	wg.Go(func() { l.deliver(down, l.sendReplies) })
 	<-l.done
-	reset(l.client)
-	reset(server)
+	if l.hard.Load() {
+		reset(server)
+	}
+	_, _ = l.client.Close(), server.Close() // They fail only when reset.
 }
 
-// reset ends the link at once.
+// reset ends the link at once; what is under way is lost.
 func (l *link) reset() {
 	l.once.Do(func() {
+		l.hard.Store(true)
+		reset(l.client) // before run, which closes it in order, hears of the end
 		close(l.done)
-		reset(l.client)
 	})
 }
+
+// finish ends the link once nothing is left to deliver.
+func (l *link) finish() { l.once.Do(func() { close(l.done) }) }
 
 func (l *link) ended() bool {
 	select {
@@ -87,7 +93,7 @@ func (l *link) endDirection() {
 	last := l.open == 0
 	l.mu.Unlock()
 	if last {
-		l.reset()
+		l.finish()
 	}
 }
 
@@ -198,8 +204,7 @@ func (l *link) endReplies() {
 		return
 	}
 	if l.proxy.awaitLight(l) {
-		_ = l.client.CloseWrite() // It fails only where the client has closed too.
-		l.reset()
+		l.finish()
 	}
 }
 

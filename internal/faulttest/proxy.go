@@ -1,7 +1,6 @@
 package faulttest
 
 import (
-	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -126,12 +125,12 @@ func (p *Proxy) Blackhole(on bool) {
 	}
 }
 
-// swallows reports whether the blackhole takes what l would now deliver.
+// swallows reports whether the blackhole takes what l would now deliver; it takes all from a link that lost something.
 func (p *Proxy) swallows(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.spoiled = l.spoiled || p.black
-	return p.black
+	return l.spoiled
 }
 
 // awaitLight waits until there is no blackhole, and reports false if l has ended by then.
@@ -261,9 +260,7 @@ func reset(conn net.Conn) {
 func (p *Proxy) dial(l *link) (*net.TCPConn, error) {
 	conn, err := net.DialTimeout("tcp", p.target, closeLimit)
 	if err != nil {
-		if !p.awaitLight(l) {
-			err = errors.Join(err, net.ErrClosed)
-		}
+		p.awaitLight(l)
 		return nil, err
 	}
 	return conn.(*net.TCPConn), nil

@@ -12,7 +12,7 @@ import (
 
 // Limits of a frame, so that a broken one cannot exhaust the memory.
 const (
-	maxLine  = 64 << 10
+	maxLine  = 1 << 20
 	maxBulk  = 512 << 20
 	maxItems = 1 << 20
 	maxDepth = 32

@@ -57,7 +57,7 @@ func TestRequestsAreSplitIntoArguments(t *testing.T) {
 func TestBrokenFramesAreErrors(t *testing.T) {
 	for _, raw := range []string{
 		"\r\n", "?\r\n", "$x\r\n", "$-2\r\n", "*99999999999\r\n", "$2\r\nabcd\r\n",
-		strings.Repeat("*1\r\n", 100), "+" + strings.Repeat("x", 200<<10),
+		strings.Repeat("*1\r\n", 100), "+" + strings.Repeat("x", 2<<20),
 	} {
 		_, err := newParser(strings.NewReader(raw)).reply()
 		require.ErrorIs(t, err, errFrame, "%.20q", raw)

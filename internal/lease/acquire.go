@@ -48,7 +48,8 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 		return nil, err
 	}
 	if o.Owner == nil {
-		if outer, ok := ctx.Value(n).(*Hold); ok {
+		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
+		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
 			if o.NoNest {
 				return nil, errs.Held
 			}
@@ -58,10 +59,16 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if o.Wait != nil {
 		single = *o.Wait == 0
 	}
+	started := n.space.engine.Clock.Now()
+	take := n.wait
 	if single {
-		return n.once(ctx, o)
+		take = n.once
 	}
-	return n.wait(ctx, o)
+	hold, err := take(ctx, o)
+	if f := n.space.engine.Hooks.Acquired; f != nil && err == nil {
+		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	}
+	return hold, err
 }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
@@ -115,9 +122,9 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	sh.mu.Lock()
 	w := n.joinLocked(ctx, sh, o)
 	sh.mu.Unlock()
-	c := call{name: n, waiter: w, started: n.space.engine.Clock.Now()}
+	c := call{name: n, waiter: w}
 	if o.Wait != nil {
-		c.limit = c.started + *o.Wait
+		c.limit = n.space.engine.Clock.Now() + *o.Wait
 	}
 	hold, err := c.run(ctx, o)
 	if hold == nil {
@@ -133,7 +140,6 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 type call struct {
 	name    *Name
 	waiter  *waiter
-	started time.Duration
 	limit   time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries   int
 	failed  int           // tries in a row that got no answer
@@ -176,14 +182,7 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
 	w.line.shard.mu.Unlock()
-	c.acquired()
 	return hold, nil
-}
-
-func (c *call) acquired() {
-	if f := c.name.space.engine.Hooks.Acquired; f != nil {
-		f(c.name.space.kind.Title(), c.name.User(), c.name.space.engine.Clock.Now()-c.started)
-	}
 }
 
 // try asks Redis as the head of the line. Without a hold and an error it is to be tried again.
@@ -201,7 +200,6 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1})
 	c.tries++
 	if t.hold != nil {
-		c.acquired()
 		return t.hold, nil
 	}
 	if err := c.giveUp(ctx); err != nil {
@@ -337,17 +335,10 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	if !ok {
 		return tried{ttl: s.engine.Lease / 100}
 	}
-	length := s.engine.Lease
-	switch {
-	case o.Lease != nil:
-		length = *o.Lease
-	case o.MaxHold != nil:
-		length = min(length, *o.MaxHold)
-	}
 	l := s.newLease(n.key, owner)
 	l.named = o.Owner != nil
 	sent := s.engine.Clock.Now()
-	l.register(ctx, o, sent, length)
+	length := l.register(ctx, o, sent)
 
 	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify})
 	ghost := &phantom{space: s, key: n.key, owner: owner, length: length}
@@ -377,15 +368,12 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Durat
 	hold := l.levels
 	late := l.since >= hold.deadlineLocked()
 	refused := late || ctx.Err() != nil || s.engine.Closed()
-	if refused {
-		l.state = over
-	} else {
+	if !refused {
 		l.state = holding
 		l.armLocked()
 	}
 	l.mu.Unlock()
-	if !refused {
-		n.enter(l, w)
+	if !refused && n.enter(l, w) {
 		return tried{hold: hold}
 	}
 	l.unregister()
@@ -399,14 +387,19 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Durat
 // errLate is the error of a try that was granted when its lease was over already.
 var errLate = errors.New("the answer came after the lease had ended")
 
-// enter makes the lease known, and takes its call out of the line.
-func (n *Name) enter(l *Lease, w *waiter) {
+// enter makes the lease known, and takes its call out of the line. It returns false if the client closes: Close looks
+// at all shards after that has been decided, so that no lease escapes it.
+func (n *Name) enter(l *Lease, w *waiter) bool {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
+	if n.space.engine.Closed() {
+		sh.mu.Unlock()
+		return false
+	}
 	n.space.addLocked(sh, l)
 	if w == nil {
 		sh.mu.Unlock()
-		return
+		return true
 	}
 	handed := w.hold // only if the lease that was handed on has been lost since
 	w.hold = nil
@@ -420,6 +413,7 @@ func (n *Name) enter(l *Lease, w *waiter) {
 	if handed != nil {
 		handed.pass()
 	}
+	return true
 }
 
 // pause waits before the next attempt, longer each time.

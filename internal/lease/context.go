@@ -46,7 +46,7 @@ func (c *holdContext) Err() error {
 func (c *holdContext) Value(key any) any {
 	h := c.hold()
 	if n, ok := key.(*Name); ok {
-		if n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live() && h.lineage() {
+		if n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live() {
 			return h
 		}
 		return h.given.Value(key)
@@ -63,10 +63,6 @@ func (c *holdContext) Value(key any) any {
 	}
 	return h.given.Value(key)
 }
-
-// lineage reports whether a context may re-enter through the hold. An id of the caller's own belongs to a process, not
-// to a context.
-func (h *Hold) lineage() bool { return h.outer != nil || !h.lease.named }
 
 // materialize returns the context that the hold's context is made of.
 func (h *Hold) materialize() context.Context {

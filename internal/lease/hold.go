@@ -19,7 +19,7 @@ type Hold struct {
 
 	next   *Hold           // the next live level of the lease
 	fixed  time.Duration   // when a level of fixed lease ends, on the client's clock; 0 for one that is renewed
-	length time.Duration   // the fixed lease
+	length time.Duration   // the lease, which decides the margin
 	limit  time.Duration   // when renewal ends for good; 0 for never
 	inner  context.Context //nolint:containedctx // made when first asked for
 	cancel context.CancelCauseFunc
@@ -30,11 +30,17 @@ type Hold struct {
 // newHoldLocked adds a level to a lease.
 func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Duration) *Hold {
 	h := &Hold{lease: l, given: given, next: l.levels}
-	if o.Lease != nil {
-		h.fixed, h.length = sent+*o.Lease, *o.Lease
-	}
-	if o.MaxHold != nil {
-		h.limit = sent + *o.MaxHold
+	switch {
+	case o.Lease != nil:
+		h.length = *o.Lease
+		if o.MaxHold != nil {
+			h.length = min(h.length, *o.MaxHold)
+		}
+		h.fixed = sent + h.length
+	case o.MaxHold != nil:
+		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.space.engine.Lease)
+	default:
+		h.length = l.space.engine.Lease
 	}
 	l.levels = h
 	return h
@@ -56,7 +62,7 @@ func (h *Hold) deadlineLocked() time.Duration {
 	if h.limit != 0 {
 		end = min(end, h.limit)
 	}
-	return end - margin(h.lease.space.engine.Lease)
+	return end - margin(h.length)
 }
 
 // Owner returns the id under which Redis knows the holder.

@@ -63,18 +63,23 @@ func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
 
 // register adds the first level, and puts the lease under the watchdog before its acquisition is sent. The first renewal is
 // due at a random moment of the second half of its period, so that leases taken in one burst spread out.
-func (l *Lease) register(ctx context.Context, o *Options, sent, length time.Duration) {
+// It returns the lease to ask for.
+func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.newHoldLocked(ctx, o, sent)
+	length := l.newHoldLocked(ctx, o, sent).length
 	period := l.space.engine.Lease / 3
 	l.end = sent + length
 	l.renewAt = sent + period/2 + rand.N(period/2)
 	l.space.engine.Watchdog.Set(&l.timer, l.nextLocked())
+	return length
 }
 
 // unregister takes back register after a try that was not granted.
 func (l *Lease) unregister() {
+	l.mu.Lock()
+	l.state = over
+	l.mu.Unlock()
 	l.space.engine.Watchdog.Stop(&l.timer)
 }
 
@@ -91,10 +96,18 @@ func (l *Lease) nextLocked() time.Duration {
 		next = min(next, h.deadlineLocked())
 		renewed = renewed || h.growsLocked()
 	}
-	if renewed && !l.renews {
-		next = min(next, max(l.renewAt, l.end-l.space.engine.Lease*2/3))
+	if renewed {
+		next = min(next, l.renewalDueLocked())
 	}
 	return next
+}
+
+// renewalDueLocked returns when to renew: not before a third of the lease has passed, and once an answer is overdue.
+func (l *Lease) renewalDueLocked() time.Duration {
+	if l.renews {
+		return l.renewAt
+	}
+	return max(l.renewAt, l.end-l.space.engine.Lease)
 }
 
 // armLocked sets the timer for what comes next.
@@ -122,8 +135,11 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 		l.lost(true)
 		return nil
 	}
-	renew := !l.renews && l.wantsRenewalLocked(now)
-	l.renews = l.renews || renew
+	renew := l.wantsRenewalLocked(now)
+	if renew { // and again if no answer comes within the limit
+		l.renews = true
+		l.renewAt = now + l.space.renewalLimit()
+	}
 	l.armLocked()
 	l.mu.Unlock()
 	cancels.run()
@@ -134,7 +150,7 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	if now+time.Millisecond < max(l.renewAt, l.end-l.space.engine.Lease*2/3) {
+	if now+time.Millisecond < l.renewalDueLocked() {
 		return false
 	}
 	for h := l.levels; h != nil; h = h.next {
@@ -306,7 +322,11 @@ func (l *Lease) drain(limit time.Duration) {
 	})
 	l.mu.Unlock()
 	cancels.run()
-	_, _ = l.space.release(context.Background(), l.key, l.owner, limit) //nolint:errcheck,forbidigo // what is not released now is left to its lease; bounded by limit
+	_, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	if err != nil {
+		l.space.engine.Logger.Warn("redlatch: close left a lock to its lease", "lock", l.user(), "error", err)
+	}
+	l.space.unreserve(l.key, l.owner)
 	l.finish()
 }
 

@@ -85,6 +85,9 @@ func (w *waiter) leaveLocked() *pubsub.Membership {
 		return l.member
 	}
 	if first {
+		if l.tryAt == never { // it left during a try: the next one has to make its own
+			l.tryAt = 0
+		}
 		l.head.signal()
 	}
 	return nil

@@ -1,17 +1,17 @@
 package lease
 
 import (
-	"context"
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
 
-// settleLimit bounds one attempt to settle something.
-const settleLimit = 2 * time.Second
+// straggler is how long after it was given up a try may still leave: go-redis waits for its connection meanwhile.
+const straggler = 4 * time.Second
 
 // phantom is a try that nobody waits for any more. It may have been granted, or may be granted yet: a request that was
 // given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
@@ -32,8 +32,7 @@ func (p *phantom) failed(err error) tried {
 		p.space.unreserve(p.key, p.owner)
 		return tried{err: engine.Explain(err), passing: script.Transient(err)}
 	}
-	// The try can have left until now; go-redis may take some seconds more before it gives up a connection.
-	until := p.space.engine.Clock.Now() + p.length + 2*settleLimit
+	until := p.space.engine.Clock.Now() + p.length + straggler
 	job := p.space.settleRelease(p.key, p.owner, until, false)
 	p.mu.Lock()
 	p.job = job
@@ -72,14 +71,15 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 
 // settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
 func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
-	attempt := func() bool {
-		call := s.kind.Release(key, owner)
-		err := s.engine.Batch.Do(context.Background(), call, urgent(settleLimit)) //nolint:forbidigo // bounded by the limit
-		if err != nil {
-			return script.Judge(err) == script.NotDone && !script.Transient(err)
-		}
-		n, err := call.Int()
-		return n > 0 || err != nil || final
+	attempt := func(report func(settled bool)) {
+		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
+			switch n, err := c.Int(); {
+			case err != nil:
+				report(script.Judge(err) == script.NotDone && !script.Transient(err))
+			default:
+				report(n > 0 || final)
+			}
+		})
 	}
 	return s.engine.Settler.Add(attempt, func() { s.unreserve(key, owner) }, until)
 }

@@ -1,10 +1,10 @@
 package lease
 
 import (
-	"context"
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -27,12 +27,12 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 }
 
 // Renew renews leases that share a slot in one call, and tells each what came of it.
-func (s *Space) Renew(batch []watchdog.Subject) {
-	keys, owners := make([]any, 0, len(batch)), make([]any, 0, len(batch))
-	leases := make([]*Lease, 0, len(batch))
+func (s *Space) Renew(subjects []watchdog.Subject) {
+	keys, owners := make([]any, 0, len(subjects)), make([]any, 0, len(subjects))
+	leases := make([]*Lease, 0, len(subjects))
 	sent := s.engine.Clock.Now()
 	length := time.Duration(0)
-	for _, subject := range batch {
+	for _, subject := range subjects {
 		l, _ := subject.(*Lease)
 		l.mu.Lock()
 		ask := l.lengthLocked(sent)
@@ -48,16 +48,8 @@ func (s *Space) Renew(batch []watchdog.Subject) {
 	if len(leases) == 0 {
 		return
 	}
-	answer := func(c *script.Call, err error) { s.answer(leases, c, err, sent, length) }
 	call := s.kind.Renew(keys, owners, length)
-	ask := urgent(s.renewalLimit())
-	ask.Late = func(c *script.Call) {
-		if c.Err() == nil {
-			answer(c, nil)
-		}
-	}
-	err := s.engine.Batch.Do(context.Background(), call, ask) //nolint:forbidigo // bounded by the ask's limit
-	answer(call, err)
+	s.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) { s.answer(leases, c, sent, length) })
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
@@ -66,11 +58,8 @@ func (s *Space) renewalLimit() time.Duration {
 }
 
 // answer tells each lease of a renewal what came of it.
-func (s *Space) answer(leases []*Lease, c *script.Call, err error, sent, length time.Duration) {
-	var gone []int64
-	if err == nil {
-		gone, err = c.Ints()
-	}
+func (s *Space) answer(leases []*Lease, c *script.Call, sent, length time.Duration) {
+	gone, err := c.Ints()
 	if f := s.engine.Hooks.Renewed; f != nil {
 		f(len(leases)-len(gone), len(gone), err)
 	}

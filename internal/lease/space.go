@@ -77,6 +77,7 @@ type Registry struct {
 type shard struct {
 	mu    sync.Mutex // guards all below, and every line in lines
 	held  map[string]*Lease
+	most  int // the most entries that held has had
 	lines map[string]*line
 	owned map[string]struct{} // owner ids of callers' own that are in use
 	all   map[*Lease]struct{} // leases that no name in held leads to: an older one of a name taken twice
@@ -146,14 +147,7 @@ func (r *Registry) Drain(limit time.Duration) {
 	workers.Wait()
 }
 
-// add makes a lease known.
-func (s *Space) add(l *Lease) {
-	sh := s.shard(l.name())
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	s.addLocked(sh, l)
-}
-
+// addLocked makes a lease known.
 func (s *Space) addLocked(sh *shard, l *Lease) {
 	if older := sh.held[l.name()]; older != nil {
 		if sh.all == nil {
@@ -162,6 +156,7 @@ func (s *Space) addLocked(sh *shard, l *Lease) {
 		sh.all[older] = struct{}{}
 	}
 	sh.held[l.name()] = l
+	sh.most = max(sh.most, len(sh.held))
 	s.leases.Add(1)
 }
 
@@ -175,8 +170,8 @@ func (s *Space) removeLocked(sh *shard, l *Lease) {
 		}
 		delete(sh.all, l)
 	}
-	if sh.owned != nil {
-		delete(sh.owned, l.name()+" "+l.ownerID())
+	if len(sh.held) == 0 && sh.most > 1024 { // a map does not shrink by itself
+		sh.held, sh.most = map[string]*Lease{}, 0
 	}
 	s.leases.Add(-1)
 	s.engine.Freed()

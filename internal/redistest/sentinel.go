@@ -87,7 +87,7 @@ func launchSentinel(tb testing.TB, master *Server, name string, quorum int) *Ser
 // knows returns nil once the node sees a healthy master, so many replicas of it, and all other nodes.
 func (g *Sentinel) knows(ctx context.Context, node *Server, replicas string) error {
 	rdb := redis.NewSentinelClient(node.options())
-	defer rdb.Close()
+	defer closeClient(g.tb, rdb)
 	state, err := rdb.Master(ctx, g.name).Result()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (g *Sentinel) Master() string {
 
 func (g *Sentinel) masterOf(node *Server) (string, error) {
 	rdb := redis.NewSentinelClient(node.options())
-	defer rdb.Close()
+	defer closeClient(g.tb, rdb)
 	pair, err := rdb.GetMasterAddrByName(context.WithoutCancel(g.tb.Context()), g.name).Result()
 	if err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func (g *Sentinel) Failover() {
 	ctx := context.WithoutCancel(g.tb.Context())
 	old := g.Master()
 	rdb := redis.NewSentinelClient(g.nodes[0].options())
-	defer rdb.Close()
+	defer closeClient(g.tb, rdb)
 	Eventually(g.tb, readyLimit, "failover accepted", func() error { return rdb.Failover(ctx, g.name).Err() })
 	Eventually(g.tb, readyLimit, "new master", func() error { return g.moved(old) })
 }
@@ -163,7 +163,7 @@ func (g *Sentinel) moved(old string) error {
 		current = addr
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: current, Password: g.password, MaxRetries: -1, DialerRetries: 1})
-	defer rdb.Close()
+	defer closeClient(g.tb, rdb)
 	fields, err := replication(context.WithoutCancel(g.tb.Context()), rdb)
 	if err == nil && fields["role"] != "master" {
 		err = fmt.Errorf("%s is a %s", current, fields["role"])

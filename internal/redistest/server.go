@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -194,7 +195,8 @@ func (s *Server) options() *redis.Options {
 	}
 }
 
-func closeClient(tb testing.TB, rdb redis.UniversalClient) {
+func closeClient(tb testing.TB, rdb io.Closer) {
+	tb.Helper()
 	if err := rdb.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 		tb.Errorf("redistest: close client: %v", err)
 	}

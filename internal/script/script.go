@@ -28,11 +28,12 @@ type Call struct {
 	*redis.Cmd
 	script *Script
 	key    string
+	keys   int
 }
 
 // Call prepares a run. Of args, the first `keys` are the script's KEYS, the rest its ARGV; the first key is a string.
 func (s *Script) Call(keys int, args ...any) *Call {
-	c := &Call{script: s}
+	c := &Call{script: s, keys: keys}
 	c.key, _ = args[0].(string)
 	list := make([]any, 3+len(args))
 	list[0], list[1], list[2] = "evalsha", s.digest, keys
@@ -44,6 +45,9 @@ func (s *Script) Call(keys int, args ...any) *Call {
 
 // Key returns the first key of the call, which decides its slot.
 func (c *Call) Key() string { return c.key }
+
+// Weight returns about how much work the call is, in units of one that touches a lock.
+func (c *Call) Weight() int { return 1 + c.keys/4 }
 
 // NoRetry tells go-redis that the call must not be sent again.
 func (c *Call) NoRetry() bool { return true }

@@ -34,25 +34,28 @@ type Settler struct {
 type Job struct {
 	settler *Settler
 	timer   wheel.Timer
-	attempt func() (settled bool)
+	attempt Attempt
 	done    func()
 	until   time.Duration
 	tries   int // guarded by the settler's mu
 }
 
-// New returns a settler that runs its jobs on the watchdog's workers.
+// Attempt sends what may settle a job and returns at once. It calls report when the answer has come, if one comes.
+type Attempt func(report func(settled bool))
+
+// New returns a settler that runs its jobs by the watchdog's timers.
 func New(w *watchdog.Watchdog, c *clock.Clock, logger *slog.Logger) *Settler {
 	return &Settler{watchdog: w, clock: c, logger: logger, jobs: map[*Job]struct{}{}}
 }
 
-// Add has attempt called, soon and then again and again, until it reports that the matter is settled or the client's
+// Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
 // clock shows until; then done is called.
-func (s *Settler) Add(attempt func() (settled bool), done func(), until time.Duration) *Job {
+func (s *Settler) Add(attempt Attempt, done func(), until time.Duration) *Job {
 	j := &Job{settler: s, attempt: attempt, done: done, until: until}
 	j.timer.Owner = j
 	s.mu.Lock()
-	full := len(s.jobs) >= maxJobs
-	if !full && !s.closed {
+	full, closed := len(s.jobs) >= maxJobs, s.closed
+	if !full && !closed {
 		s.jobs[j] = struct{}{}
 	}
 	s.mu.Unlock()
@@ -61,7 +64,11 @@ func (s *Settler) Add(attempt func() (settled bool), done func(), until time.Dur
 		done()
 		return j
 	}
-	s.watchdog.Go(j.run)
+	if closed {
+		attempt(func(bool) {}) // the last chance
+		return j
+	}
+	j.run()
 	return j
 }
 
@@ -86,32 +93,36 @@ func (j *Job) Settled() {
 }
 
 // Now has the next attempt made at once.
-func (j *Job) Now() { j.settler.watchdog.Go(j.run) }
+func (j *Job) Now() { j.run() }
 
 // Due has the job's next attempt made.
 func (j *Job) Due(time.Duration) watchdog.Renewer {
-	j.settler.watchdog.Go(j.run)
+	j.run()
 	return nil
 }
 
+// run makes an attempt and sets the time of the next one, whether or not this one is answered.
 func (j *Job) run() {
 	s := j.settler
-	s.mu.Lock()
-	_, open := s.jobs[j]
-	s.mu.Unlock()
-	if !open {
-		return
-	}
 	now := s.clock.Now()
-	if j.attempt() || now >= j.until {
-		j.Settled()
+	s.mu.Lock()
+	if _, open := s.jobs[j]; !open {
+		s.mu.Unlock()
 		return
 	}
-	s.mu.Lock()
 	pause := pauses[min(j.tries, len(pauses)-1)]
 	j.tries++
 	s.mu.Unlock()
-	s.watchdog.Set(&j.timer, min(now+pause, max(j.until, now)))
+	if now >= j.until {
+		j.Settled()
+		return
+	}
+	s.watchdog.Set(&j.timer, min(now+pause, j.until))
+	j.attempt(func(settled bool) {
+		if settled {
+			j.Settled()
+		}
+	})
 }
 
 // Close makes one last attempt at each job, in parallel, and takes no new ones. It returns when all attempts have
@@ -131,10 +142,7 @@ func (s *Settler) Close(limit time.Duration) {
 	ended := make(chan struct{}, len(open)) // room for all: nobody may wait for them
 	for _, j := range open {
 		s.watchdog.Stop(&j.timer)
-		s.watchdog.Go(func() {
-			j.attempt()
-			ended <- struct{}{}
-		})
+		j.attempt(func(bool) { ended <- struct{}{} })
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -1,7 +1,7 @@
 // Package watchdog keeps alive what is leased in Redis, and tells what could not be kept.
 //
-// One timer wheel holds everything that has a time of its own. What is due at the same moment is renewed in batches,
-// by a few workers; nothing here has a goroutine per lease.
+// One timer wheel holds everything that has a time of its own. What is due at the same moment is renewed in batches;
+// nothing here has a goroutine per lease, or waits for an answer.
 package watchdog
 
 import (
@@ -13,7 +13,7 @@ import (
 
 const (
 	batchSize  = 100 // leases in one script call: about a third of a millisecond of Redis's time
-	maxWorkers = 4   // renewals under way at a time
+	maxWorkers = 4   // functions under way at a time
 )
 
 // Subject is something whose time runs out: a lease, a permit, a claim, a job that has to be tried again.
@@ -25,7 +25,8 @@ type Subject interface {
 
 // Renewer renews subjects of its own kind.
 type Renewer interface {
-	// Renew sends the renewal of at most 100 subjects that share a slot, and tells each what came of it.
+	// Renew sends the renewal of at most 100 subjects that share a slot, and returns at once. Each subject is told later
+	// what came of it.
 	Renew(batch []Subject)
 	// Slot returns a string that is equal for subjects which one call may renew together.
 	Slot(Subject) string
@@ -51,7 +52,7 @@ func (w *Watchdog) Set(t *wheel.Timer, at time.Duration) { w.wheel.Set(t, at) }
 // Stop takes back Set, and reports whether the timer was still set.
 func (w *Watchdog) Stop(t *wheel.Timer) bool { return w.wheel.Stop(t) }
 
-// Go runs fn on one of the watchdog's workers, soon. Close waits for it.
+// Go runs fn on one of a few workers, soon. Close waits for it.
 func (w *Watchdog) Go(fn func()) { w.workers.Go(fn) }
 
 // Close ends the wheel and the workers, and waits for them. What is still set is forgotten.
@@ -84,20 +85,14 @@ func (w *Watchdog) fire(due []*wheel.Timer) {
 		g := group{renewer: renewer, slot: renewer.Slot(subject)}
 		batch := append(batches[g], subject)
 		if len(batch) == batchSize {
-			w.workers.Go(func() { renewer.Renew(batch) })
+			renewer.Renew(batch)
 			batch = nil
 		}
 		batches[g] = batch
 	}
-	w.rest(batches)
-}
-
-// rest hands what is left to the workers. On a cluster most groups are small, and those of one round go to a worker
-// together, so that the batcher can put them into one pipeline.
-func (w *Watchdog) rest(batches map[group][]Subject) {
 	for g, batch := range batches {
 		if len(batch) > 0 {
-			w.workers.Go(func() { g.renewer.Renew(batch) })
+			g.renewer.Renew(batch)
 		}
 	}
 }

@@ -1,0 +1,237 @@
+package locktest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// exclusion is who has to wait, and for how long.
+//
+//nolint:gochecknoglobals // a constant table
+var exclusion = []claim{
+	{"KnowsItsName", knowsItsName},
+	{"ExcludesOtherClients", excludesOtherClients},
+	{"ExcludesStrangersOfTheSameClient", excludesStrangers},
+	{"NeverLetsTwoIn", neverLetsTwoIn},
+	{"KeepsNamesApart", keepsNamesApart},
+	{"WaiterOfAnotherClientGetsIt", waiterOfAnotherClientGetsIt},
+	{"WaiterOfTheSameClientGetsIt", waiterOfTheSameClientGetsIt},
+	{"WaiterGetsItWhenTheLeaseEnds", waiterGetsItWhenTheLeaseEnds},
+	{"WaitsAreBounded", waitsAreBounded},
+	{"DoneContextWinsOverAFreeLock", doneContextWins},
+	{"CancelEndsTheWait", cancelEndsTheWait},
+	{"EveryHoldHasAnOwnerOfItsOwn", everyHoldHasAnOwner},
+	{"OwnerIDTakesOver", ownerIDTakesOver},
+	{"OwnerIDExcludesWithinAClient", ownerIDExcludesWithinAClient},
+}
+
+func knowsItsName(t *testing.T, r *rig) {
+	assert.Equal(t, r.name, r.lock(t).Name())
+}
+
+func excludesOtherClients(t *testing.T, r *rig) {
+	a, b := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), a)
+	refused(t, b)
+	unlock(t, h)
+	h = acquire(t, t.Context(), b)
+	refused(t, a)
+	unlock(t, h)
+	free(t, a)
+}
+
+func excludesStrangers(t *testing.T, r *rig) {
+	c := r.Client(t)
+	l, twin := r.env.New(c, r.name), r.env.New(c, r.name)
+	h := acquire(t, t.Context(), l)
+	refused(t, l)
+	refused(t, twin)
+	unlock(t, h)
+	free(t, twin)
+}
+
+func neverLetsTwoIn(t *testing.T, r *rig) {
+	const clients, goroutines, rounds = 3, 4, 5
+	var inside atomic.Int32
+	sections := 0 // guarded by the lock under test
+	var wg sync.WaitGroup
+	for range clients {
+		l := r.lock(t)
+		for range goroutines {
+			wg.Go(func() {
+				for range rounds {
+					err := l.Do(t.Context(), func(context.Context) error {
+						assert.EqualValues(t, 1, inside.Add(1), "holders at a time")
+						sections++
+						inside.Add(-1)
+						return nil
+					})
+					assert.NoError(t, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.Equal(t, clients*goroutines*rounds, sections)
+}
+
+func keepsNamesApart(t *testing.T, r *rig) {
+	c := r.Client(t)
+	a, b := r.env.New(c, r.name+":a"), r.env.New(c, r.name+":b")
+	ha, hb := acquire(t, t.Context(), a), acquire(t, t.Context(), b)
+	unlock(t, ha)
+	refused(t, b)
+	unlock(t, hb)
+}
+
+func waiterOfAnotherClientGetsIt(t *testing.T, r *rig) {
+	a, b := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), a)
+	waiting := begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
+	unlock(t, h)
+	h, err := fetch(t, waiting)
+	require.NoError(t, err)
+	refused(t, a)
+	unlock(t, h)
+}
+
+func waiterOfTheSameClientGetsIt(t *testing.T, r *rig) {
+	l, other := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), l)
+	waiting := begin(func() (*rlock.Hold, error) { return l.TryLock(t.Context(), rlock.WithWait(limit)) })
+	unlock(t, h)
+	next, err := fetch(t, waiting)
+	require.NoError(t, err)
+	live(t, next.Context())
+	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld, "each hold answers for itself")
+	refused(t, other)
+	unlock(t, next)
+	free(t, other)
+}
+
+func waiterGetsItWhenTheLeaseEnds(t *testing.T, r *rig) {
+	a, b := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), a, rlock.WithLease(150*time.Millisecond))
+	next := acquire(t, t.Context(), b)
+	ended(t, h.Context(), rlock.ErrLost)
+	unlock(t, next)
+}
+
+func waitsAreBounded(t *testing.T, r *rig) {
+	const wait = 50 * time.Millisecond
+	a, b := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), a)
+	for _, l := range []rlock.Locker{a, b} {
+		for verb, call := range map[string]func() error{
+			"Lock":    func() error { _, err := l.Lock(t.Context(), rlock.WithWait(wait)); return err },
+			"TryLock": func() error { _, err := l.TryLock(t.Context(), rlock.WithWait(wait)); return err },
+			"Do": func() error {
+				return l.Do(t.Context(), func(context.Context) error { return assert.AnError }, rlock.WithWait(wait))
+			},
+		} {
+			start := time.Now()
+			require.ErrorIs(t, call(), rlock.ErrNotAcquired, verb)
+			require.GreaterOrEqual(t, time.Since(start), wait, verb)
+		}
+		_, err := l.Lock(t.Context(), rlock.WithWait(0))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "a wait of 0 asks once")
+	}
+	unlock(t, h)
+	h, err := b.Lock(t.Context(), rlock.WithWait(wait))
+	require.NoError(t, err)
+	unlock(t, h)
+}
+
+func doneContextWins(t *testing.T, r *rig) {
+	l := r.lock(t)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for _, tc := range []struct {
+		ctx  context.Context //nolint:containedctx // the table's data
+		want error
+	}{{cancelled, context.Canceled}, {late, context.DeadlineExceeded}} {
+		_, err := l.Lock(tc.ctx)
+		require.ErrorIs(t, err, tc.want)
+		_, err = l.TryLock(tc.ctx)
+		require.ErrorIs(t, err, tc.want)
+		err = l.Do(tc.ctx, func(context.Context) error { return assert.AnError })
+		require.ErrorIs(t, err, tc.want)
+		require.NotErrorIs(t, err, assert.AnError, "fn has not run")
+	}
+	free(t, l)
+}
+
+func cancelEndsTheWait(t *testing.T, r *rig) {
+	a, b := r.lock(t), r.lock(t)
+	h := acquire(t, t.Context(), a)
+	for _, l := range []rlock.Locker{a, b} {
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
+		cancel()
+		_, err := fetch(t, waiting)
+		require.ErrorIs(t, err, context.Canceled)
+
+		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		_, err = l.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	live(t, h.Context())
+	unlock(t, h)
+	free(t, b)
+}
+
+func everyHoldHasAnOwner(t *testing.T, r *rig) {
+	l := r.lock(t)
+	seen := map[string]bool{}
+	for range 3 {
+		h := acquire(t, t.Context(), l)
+		assert.NotEmpty(t, h.Owner())
+		assert.False(t, seen[h.Owner()], "owner id used before")
+		seen[h.Owner()] = true
+		unlock(t, h)
+	}
+}
+
+func ownerIDTakesOver(t *testing.T, r *rig) {
+	a, b, c := r.lock(t), r.lock(t), r.lock(t)
+	before := acquire(t, t.Context(), a, rlock.WithOwner("billing-1"))
+	assert.Equal(t, "billing-1", before.Owner())
+	refused(t, b)
+	_, err := b.TryLock(t.Context(), rlock.WithOwner("billing-2"))
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	after, err := b.TryLock(t.Context(), rlock.WithOwner("billing-1"))
+	require.NoError(t, err, "a restarted service takes its own lock back at once")
+	refused(t, c)
+	unlock(t, after)
+	free(t, c)
+	require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
+}
+
+func ownerIDExcludesWithinAClient(t *testing.T, r *rig) {
+	l := r.lock(t)
+	h := acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
+	for _, ctx := range []context.Context{t.Context(), h.Context()} {
+		_, err := l.TryLock(ctx, rlock.WithOwner("billing-1"))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		_, err = l.Lock(ctx, rlock.WithOwner("billing-1"), rlock.WithWait(20*time.Millisecond))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	}
+	_, err := l.TryLock(h.Context())
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "lineage does not re-enter through an id of the caller's own")
+	waiting := begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithOwner("billing-1")) })
+	unlock(t, h)
+	h, err = fetch(t, waiting)
+	require.NoError(t, err)
+	unlock(t, h)
+}

@@ -1,0 +1,142 @@
+package locktest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// input is what locks refuse.
+//
+//nolint:gochecknoglobals // a constant table
+var input = []claim{
+	{"BadNamesAreErrInvalid", badNames},
+	{"GoodNamesWork", goodNames},
+	{"BadOptionsAreErrInvalid", badOptions},
+	{"OtherDataIsErrWrongType", otherData},
+}
+
+// BadNames are names that no lock may have.
+func BadNames() map[string]string {
+	return map[string]string{
+		"empty":             "",
+		"513 bytes":         strings.Repeat("x", 513),
+		"line feed":         "a\nb",
+		"NUL":               "\x00",
+		"DEL":               "a\x7f",
+		"C1 control":        "a\u0085b",
+		"not UTF-8":         "a\xff",
+		"closing brace":     "a}b",
+		"brace before tag":  "a}{b}",
+		"brace after tag":   "{a}b}",
+		"open brace":        "half{open",
+		"open brace at end": "a{",
+		"empty tag":         "{}a",
+		"empty tag inside":  "a{}b{c}",
+	}
+}
+
+// GoodNames are names at the edge of what is allowed.
+func GoodNames() map[string]string {
+	return map[string]string{
+		"512 bytes":         strings.Repeat("x", 512),
+		"tag":               "{shop}:orders",
+		"tag in the middle": "a{shop}b",
+		"nothing but a tag": "{shop}",
+		"brace in the tag":  "{a{b}c",
+		"blank":             "my lock",
+		"not ASCII":         "käse-锁",
+	}
+}
+
+// BadOptions are options that no acquiring call takes.
+func BadOptions() map[string]rlock.Option {
+	return map[string]rlock.Option{
+		"nil":                       nil,
+		"lease 0":                   rlock.WithLease(0),
+		"lease negative":            rlock.WithLease(-time.Second),
+		"lease 9ms":                 rlock.WithLease(9 * time.Millisecond),
+		"lease 25h":                 rlock.WithLease(25 * time.Hour),
+		"wait negative":             rlock.WithWait(-1),
+		"max hold 0":                rlock.WithMaxHold(0),
+		"max hold negative":         rlock.WithMaxHold(-time.Second),
+		"owner empty":               rlock.WithOwner(""),
+		"owner of 201 bytes":        rlock.WithOwner(strings.Repeat("x", 201)),
+		"owner with blank":          rlock.WithOwner("a b"),
+		"owner with line feed":      rlock.WithOwner("a\n"),
+		"owner with opening brace":  rlock.WithOwner("a{"),
+		"owner with closing brace":  rlock.WithOwner("a}"),
+		"owner not ASCII":           rlock.WithOwner("ä"),
+		"owner mode":                rlock.WithOwner("mode"),
+		"owner with suffix :write":  rlock.WithOwner("a:write"),
+		"owner is the suffix alone": rlock.WithOwner(":write"),
+	}
+}
+
+// Acquiring calls the three verbs of a lock, and returns their errors.
+func Acquiring(ctx context.Context, l rlock.Locker, opts ...rlock.Option) map[string]error {
+	errs := map[string]error{}
+	_, errs["Lock"] = l.Lock(ctx, opts...)
+	_, errs["TryLock"] = l.TryLock(ctx, opts...)
+	errs["Do"] = l.Do(ctx, func(context.Context) error { return assert.AnError }, opts...)
+	return errs
+}
+
+func badNames(t *testing.T, r *rig) {
+	c := r.Client(t)
+	for what, name := range BadNames() {
+		for verb, err := range Acquiring(t.Context(), r.env.New(c, name)) {
+			require.ErrorIs(t, err, redlatch.ErrInvalid, "%s: %s", verb, what)
+		}
+	}
+}
+
+func goodNames(t *testing.T, r *rig) {
+	c, other := r.Client(t), r.Client(t)
+	for what, name := range GoodNames() {
+		h, err := r.env.New(c, name).Lock(t.Context(), rlock.WithWait(limit))
+		require.NoError(t, err, what)
+		refused(t, r.env.New(other, name))
+		unlock(t, h)
+	}
+}
+
+func badOptions(t *testing.T, r *rig) {
+	l := r.lock(t)
+	h := acquire(t, t.Context(), l)
+	for what, opt := range BadOptions() {
+		for _, ctx := range []context.Context{t.Context(), h.Context()} {
+			for verb, err := range Acquiring(ctx, l, opt) {
+				require.ErrorIs(t, err, redlatch.ErrInvalid, "%s: %s", verb, what)
+			}
+		}
+	}
+	for _, d := range []time.Duration{0, -time.Second, 9 * time.Millisecond, 25 * time.Hour} {
+		require.ErrorIs(t, h.Extend(t.Context(), d), redlatch.ErrInvalid, "extend by %v", d)
+	}
+	live(t, h.Context())
+	unlock(t, h)
+}
+
+func otherData(t *testing.T, r *rig) {
+	l := r.lock(t)
+	for _, key := range r.env.Keys(r.name) {
+		for _, ttl := range []time.Duration{0, time.Minute} {
+			require.NoError(t, r.Redis.Set(t.Context(), key, "data", ttl).Err())
+			for verb, err := range Acquiring(t.Context(), l) {
+				require.ErrorIs(t, err, redlatch.ErrWrongType, "%s: TTL %v", verb, ttl)
+			}
+			data, err := r.Redis.Get(t.Context(), key).Result()
+			require.NoError(t, err)
+			require.Equal(t, "data", data)
+			require.NoError(t, r.Redis.Del(t.Context(), key).Err())
+		}
+	}
+}

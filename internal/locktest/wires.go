@@ -1,0 +1,159 @@
+package locktest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Wires are the connections of one client. They may be watched and broken from any goroutine.
+type Wires struct {
+	bubble *Bubble
+
+	mu     sync.Mutex // guards all below
+	open   []*wire
+	black  bool // nothing passes, in either direction
+	refuse bool // dials fail
+	lose   int  // so many scripts will run whose replies are lost
+	sent   []string
+}
+
+// Refuse has dials fail while it is on. Existing connections go on.
+func (w *Wires) Refuse(on bool) { w.set(func() { w.refuse = on }) }
+
+// Blackhole loses everything in both directions while it is on, on new connections too. Those that existed at any
+// time while it was on are cut when it goes off.
+func (w *Wires) Blackhole(on bool) {
+	w.set(func() { w.black = on })
+	if !on {
+		w.Cut()
+	}
+}
+
+// LoseReplies has the next n scripts run, and cuts their connections instead of delivering the replies.
+func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose = n }) }
+
+// Cut closes all connections.
+func (w *Wires) Cut() {
+	var open []*wire
+	w.set(func() { open, w.open = w.open, nil })
+	for _, c := range open {
+		_ = c.Conn.Close() // it may be closed already
+	}
+}
+
+// Sent returns the names of the commands sent so far, in lower case, those of handshakes excepted.
+func (w *Wires) Sent() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.sent)
+}
+
+// Count returns how many commands of these names were sent so far.
+func (w *Wires) Count(names ...string) int {
+	n := 0
+	for _, sent := range w.Sent() {
+		if slices.Contains(names, sent) {
+			n++
+		}
+	}
+	return n
+}
+
+// Scripts returns how many scripts were sent so far.
+func (w *Wires) Scripts() int { return w.Count("eval", "evalsha") }
+
+func (w *Wires) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+func (w *Wires) dial() (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refuse {
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
+	}
+	conn, err := w.bubble.Mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	c := &wire{Conn: conn, wires: w}
+	w.open = append(w.open, c)
+	return c, nil
+}
+
+// wire is one connection.
+type wire struct {
+	net.Conn
+	wires *Wires
+	lost  bool // the next reply is lost; guarded by the wires' mu
+}
+
+func (c *wire) Write(b []byte) (int, error) {
+	w := c.wires
+	w.mu.Lock()
+	for _, name := range commands(string(b)) {
+		if name == "hello" || name == "client" {
+			continue
+		}
+		w.sent = append(w.sent, name)
+		if w.lose > 0 && strings.HasPrefix(name, "eval") {
+			w.lose--
+			c.lost = true
+		}
+	}
+	black := w.black
+	w.mu.Unlock()
+	if black {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wire) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		var black, lost bool
+		c.wires.set(func() { black, lost = c.wires.black, c.lost })
+		switch {
+		case err != nil:
+			return n, err
+		case lost:
+			_ = c.Conn.Close() // the reply is lost with it
+			return 0, io.EOF
+		case !black:
+			return n, nil
+		}
+	}
+}
+
+// commands returns the names of the commands in one write: go-redis writes whole ones.
+func commands(b string) []string {
+	var names []string
+	for strings.HasPrefix(b, "*") {
+		head, rest, _ := strings.Cut(b, "\r\n")
+		args, err := strconv.Atoi(head[1:])
+		if err != nil {
+			return names
+		}
+		for i := range args {
+			size, body, _ := strings.Cut(rest, "\r\n")
+			n, err := strconv.Atoi(strings.TrimPrefix(size, "$"))
+			if err != nil || len(body) < n+2 {
+				return names
+			}
+			if i == 0 {
+				names = append(names, strings.ToLower(body[:n]))
+			}
+			rest = body[n+2:]
+		}
+		b = rest
+	}
+	return names
+}
