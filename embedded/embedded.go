@@ -14,9 +14,11 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/pipe"
 )
 
 // Server is a server in this process that listens on a loopback address. It is safe for concurrent use.
@@ -46,7 +48,9 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	m := newServer()
 	rdb := redis.NewClient(&redis.Options{
 		Addr:   "embedded",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial(m) },
+		// Not known to the server; and a look-up of the address would leave a user's synctest bubble.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	stop := func() error {
 		err := rdb.Close()
@@ -60,6 +64,14 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+func dial(m *miniredis.Miniredis) (net.Conn, error) {
+	conn, err := m.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return pipe.Buffer(conn), nil
 }
 
 func newServer() *miniredis.Miniredis {

@@ -64,6 +64,7 @@ type Batcher struct {
 	workers  sync.WaitGroup // Close waits for all workers
 	known    atomic.Bool    // a cluster's layout has been loaded
 	flushes  atomic.Int64
+	free     sync.Pool  // of *pending; the batcher's own, since channels belong to one synctest bubble
 	mu       sync.Mutex // guards lanes
 	lanes    map[*redis.Client]*lane
 	loneLane *lane // of a client that is not a cluster

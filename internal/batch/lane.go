@@ -44,9 +44,6 @@ type job struct {
 	calls []*pending
 }
 
-//nolint:gochecknoglobals // a free list
-var pendings = sync.Pool{New: func() any { return &pending{done: make(chan struct{}, 1)} }}
-
 // enter takes a flush for a lone call on the caller's goroutine; leave gives it back.
 func (l *lane) enter() bool {
 	if l.batcher.plain {
@@ -88,7 +85,10 @@ func (l *lane) mayLocked() bool {
 
 // wait sends the call from another goroutine and waits for its end, for ctx or for the limit.
 func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
-	p, _ := pendings.Get().(*pending)
+	p, _ := l.batcher.free.Get().(*pending)
+	if p == nil {
+		p = &pending{done: make(chan struct{}, 1)}
+	}
 	p.call, p.late = call, ask.Late
 	p.state.Store(waiting)
 	l.submit(p, ask.Class)
@@ -101,7 +101,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	select {
 	case <-p.done:
-		return p.recycle()
+		return l.recycle(p)
 	case <-ctx.Done():
 	case <-limit:
 	case <-l.batcher.life.Done():
@@ -111,7 +111,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
 		<-p.done
-		return p.recycle()
+		return l.recycle(p)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -119,10 +119,10 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	return errLimit
 }
 
-func (p *pending) recycle() error {
+func (l *lane) recycle(p *pending) error {
 	err := p.call.Err()
 	p.call, p.late = nil, nil
-	pendings.Put(p)
+	l.batcher.free.Put(p)
 	return err
 }
 

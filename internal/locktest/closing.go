@@ -27,65 +27,62 @@ var closing = []claim{
 func closeEndsWaitsAndContexts(t *testing.T, r *rig) {
 	c := r.Client(t)
 	l, other := r.env.New(c, r.name), r.lock(t)
-	h := acquire(t, t.Context(), l)
-	taken := acquire(t, t.Context(), r.env.New(r.Client(t), r.name+":2"))
-	local := begin(func() (*rlock.Hold, error) { return l.Lock(t.Context()) })
-	remote := begin(func() (*rlock.Hold, error) { return r.env.New(c, r.name+":2").Lock(t.Context()) })
-	closed := begin(func() (*rlock.Hold, error) { return nil, c.Close() })
-	for _, waiting := range []<-chan outcome{local, remote} {
-		_, err := fetch(t, waiting)
-		require.ErrorIs(t, err, redlatch.ErrClosed)
+	h := Acquire(t, t.Context(), l)
+	taken := Acquire(t, t.Context(), r.env.New(r.Client(t), r.name+":2"))
+	local := Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context()) })
+	remote := Begin(func() (*rlock.Hold, error) { return r.env.New(c, r.name+":2").Lock(t.Context()) })
+	closed := Begin(func() (*rlock.Hold, error) { return nil, c.Close() })
+	for _, waiting := range []<-chan Outcome{local, remote} {
+		Failed(t, waiting, redlatch.ErrClosed)
 	}
-	ended(t, h.Context(), redlatch.ErrClosed)
-	refused(t, other)
-	unlock(t, h)
-	_, err := fetch(t, closed)
-	require.NoError(t, err)
-	free(t, other)
-	unlock(t, taken)
+	Ended(t, h.Context(), redlatch.ErrClosed)
+	Refused(t, other)
+	Unlock(t, h)
+	require.NoError(t, Fetch(t, closed).Err)
+	Free(t, other)
+	Unlock(t, taken)
 }
 
 func closeWaitsForHolders(t *testing.T, r *rig) {
 	c := r.Client(t)
-	h := acquire(t, t.Context(), r.env.New(c, r.name))
-	inner := acquire(t, h.Context(), r.env.New(c, r.name))
-	closed := begin(func() (*rlock.Hold, error) { return nil, c.Close() })
-	ended(t, inner.Context(), redlatch.ErrClosed)
-	unlock(t, inner)
+	h := Acquire(t, t.Context(), r.env.New(c, r.name))
+	inner := Acquire(t, h.Context(), r.env.New(c, r.name))
+	closed := Begin(func() (*rlock.Hold, error) { return nil, c.Close() })
+	Ended(t, inner.Context(), redlatch.ErrClosed)
+	Unlock(t, inner)
 	select {
 	case <-closed:
 		require.Fail(t, "Close has not waited for the outer level")
 	default:
 	}
-	unlock(t, h)
-	_, err := fetch(t, closed)
-	require.NoError(t, err)
+	Unlock(t, h)
+	require.NoError(t, Fetch(t, closed).Err)
 }
 
 func closeReleasesWhatIsHeld(t *testing.T, r *rig) {
 	c := r.Client(t, redlatch.WithCloseGrace(20*time.Millisecond))
 	other := r.lock(t)
-	h := acquire(t, t.Context(), r.env.New(c, r.name))
+	h := Acquire(t, t.Context(), r.env.New(c, r.name))
 	require.NoError(t, c.Close())
-	ended(t, h.Context(), redlatch.ErrClosed)
-	free(t, other)
+	Ended(t, h.Context(), redlatch.ErrClosed)
+	Free(t, other)
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 }
 
 func closeAbandonsWhatIsHeld(t *testing.T, r *rig) {
 	c := r.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithLease(500*time.Millisecond))
 	other := r.lock(t)
-	acquire(t, t.Context(), r.env.New(c, r.name))
+	Acquire(t, t.Context(), r.env.New(c, r.name))
 	require.NoError(t, c.Close())
 	_, err := other.TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotAcquired, "it is left to its lease")
-	unlock(t, acquire(t, t.Context(), other))
+	Unlock(t, Acquire(t, t.Context(), other))
 }
 
 func closedClientRefuses(t *testing.T, r *rig) {
 	c := r.Client(t)
 	l := r.env.New(c, r.name)
-	free(t, l)
+	Free(t, l)
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close(), "a second Close")
 	_, err := l.Lock(t.Context())
@@ -99,17 +96,16 @@ func closedClientRefuses(t *testing.T, r *rig) {
 
 func leavesNoKeyBehind(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
-	waiting := begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
+	h := Acquire(t, t.Context(), a)
+	waiting := Begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
 	for _, key := range r.env.Keys(r.name) {
 		left, err := r.Redis.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)
 		require.Positive(t, left, "%s has a TTL", key)
 	}
-	unlock(t, h)
-	h, err := fetch(t, waiting)
-	require.NoError(t, err)
-	unlock(t, h)
+	Unlock(t, h)
+	h = Next(t, waiting)
+	Unlock(t, h)
 	for _, key := range r.env.Keys(r.name) {
 		n, err := r.Redis.Exists(t.Context(), key).Result()
 		require.NoError(t, err)

@@ -42,68 +42,68 @@ func contextDescends(t *testing.T, r *rig) {
 	type key struct{}
 	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Minute)
 	defer cancel()
-	h := acquire(t, ctx, l)
+	h := Acquire(t, ctx, l)
 	assert.Equal(t, "value", h.Context().Value(key{}))
 	assert.Nil(t, h.Context().Value("no such key"))
 	got, _ := h.Context().Deadline()
 	want, _ := ctx.Deadline()
 	assert.Equal(t, want, got)
 	assert.Greater(t, time.Until(h.Deadline()), time.Second, "exclusion is promised for most of the lease")
-	live(t, h.Context())
-	unlock(t, h)
+	Live(t, h.Context())
+	Unlock(t, h)
 }
 
 func unlockEndsTheContext(t *testing.T, r *rig) {
-	h := acquire(t, t.Context(), r.lock(t))
-	live(t, h.Context())
+	h := Acquire(t, t.Context(), r.lock(t))
+	Live(t, h.Context())
 	child, cancel := context.WithTimeout(h.Context(), time.Hour)
 	defer cancel()
-	unlock(t, h)
-	ended(t, h.Context(), rlock.ErrUnlocked)
-	ended(t, child, rlock.ErrUnlocked)
+	Unlock(t, h)
+	Ended(t, h.Context(), rlock.ErrUnlocked)
+	Ended(t, child, rlock.ErrUnlocked)
 	require.Equal(t, context.Canceled, h.Context().Err()) //nolint:testifylint // the very value, as package context has it
 }
 
 func unlockTwiceIsErrNotHeld(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
-	unlock(t, h)
+	h := Acquire(t, t.Context(), a)
+	Unlock(t, h)
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
-	other := acquire(t, t.Context(), b)
+	other := Acquire(t, t.Context(), b)
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
-	live(t, other.Context())
-	refused(t, a)
-	unlock(t, other)
+	Live(t, other.Context())
+	Refused(t, a)
+	Unlock(t, other)
 }
 
 func unlockWorksWithADoneContext(t *testing.T, r *rig) {
 	l := r.lock(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	h := acquire(t, ctx, l)
+	h := Acquire(t, ctx, l)
 	cancel()
 	require.NoError(t, h.Unlock(ctx))
-	free(t, l)
+	Free(t, l)
 }
 
 func parentEndsTheContext(t *testing.T, r *rig) {
 	l := r.lock(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	h := acquire(t, ctx, l)
+	h := Acquire(t, ctx, l)
 	cancel(assert.AnError)
-	ended(t, h.Context(), assert.AnError)
-	refused(t, l)
-	unlock(t, h)
-	free(t, l)
+	Ended(t, h.Context(), assert.AnError)
+	Refused(t, l)
+	Unlock(t, h)
+	Free(t, l)
 }
 
 func leaseEndsTheContext(t *testing.T, r *rig) {
 	const lease = 200 * time.Millisecond
 	a, b := r.lock(t), r.lock(t)
 	start := time.Now()
-	h := acquire(t, t.Context(), a, rlock.WithLease(lease))
+	h := Acquire(t, t.Context(), a, rlock.WithLease(lease))
 	assert.LessOrEqual(t, h.Deadline().Sub(start), time.Since(start)+lease-2*time.Millisecond, "the margin")
-	ended(t, h.Context(), rlock.ErrLost)
-	unlock(t, acquire(t, t.Context(), b))
+	Ended(t, h.Context(), rlock.ErrLost)
+	Unlock(t, Acquire(t, t.Context(), b))
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 }
 
@@ -119,74 +119,74 @@ func maxHoldEndsTheContext(t *testing.T, r *rig) {
 		case <-time.After(limit):
 			require.Fail(t, "the context has not ended")
 		}
-		unlock(t, acquire(t, t.Context(), b))
+		Unlock(t, Acquire(t, t.Context(), b))
 		require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 	}
 }
 
 func lossEndsTheContext(t *testing.T, r *rig) {
 	l := r.lock(t, shortLease)
-	h := acquire(t, t.Context(), l)
+	h := Acquire(t, t.Context(), l)
 	child, cancel := context.WithCancel(h.Context())
 	defer cancel()
 	r.wipe(t)
-	ended(t, h.Context(), rlock.ErrLost)
-	ended(t, child, rlock.ErrLost)
+	Ended(t, h.Context(), rlock.ErrLost)
+	Ended(t, child, rlock.ErrLost)
 	assert.Contains(t, context.Cause(h.Context()).Error(), r.name, "causes name their lock")
-	free(t, l)
+	Free(t, l)
 }
 
 func unlockAfterLossFreesNobody(t *testing.T, r *rig) {
 	a, b, c := r.lock(t), r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
+	h := Acquire(t, t.Context(), a)
 	r.wipe(t)
-	other := acquire(t, t.Context(), b)
+	other := Acquire(t, t.Context(), b)
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
-	refused(t, c)
-	live(t, other.Context())
-	unlock(t, other)
+	Refused(t, c)
+	Live(t, other.Context())
+	Unlock(t, other)
 }
 
 func extendSetsTheLease(t *testing.T, r *rig) {
 	l, other := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), l)
+	h := Acquire(t, t.Context(), l)
 	require.NoError(t, h.Extend(t.Context(), time.Hour))
 	assert.Greater(t, time.Until(h.Deadline()), 50*time.Minute)
 	require.NoError(t, h.Extend(t.Context(), 150*time.Millisecond), "it may end sooner too")
 	assert.Less(t, time.Until(h.Deadline()), 150*time.Millisecond)
-	unlock(t, acquire(t, t.Context(), other))
-	ended(t, h.Context(), rlock.ErrLost)
+	Unlock(t, Acquire(t, t.Context(), other))
+	Ended(t, h.Context(), rlock.ErrLost)
 }
 
 func extendAfterTheEndFails(t *testing.T, r *rig) {
 	l := r.lock(t)
-	h := acquire(t, t.Context(), l)
-	unlock(t, h)
+	h := Acquire(t, t.Context(), l)
+	Unlock(t, h)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrNotHeld)
-	h = acquire(t, t.Context(), l)
+	h = Acquire(t, t.Context(), l)
 	r.wipe(t)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
-	ended(t, h.Context(), rlock.ErrLost)
+	Ended(t, h.Context(), rlock.ErrLost)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
-	free(t, l)
+	Free(t, l)
 }
 
 func doReleases(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
 	require.NoError(t, a.Do(t.Context(), func(ctx context.Context) error {
-		live(t, ctx)
-		refused(t, b)
+		Live(t, ctx)
+		Refused(t, b)
 		return nil
 	}))
-	free(t, b)
+	Free(t, b)
 	require.ErrorIs(t, a.Do(t.Context(), func(context.Context) error { return assert.AnError }), assert.AnError)
-	free(t, b)
+	Free(t, b)
 	assert.PanicsWithValue(t, "boom", func() {
 		_ = a.Do(t.Context(), func(context.Context) error { panic("boom") }) // it does not return
 	})
-	free(t, b)
+	Free(t, b)
 	require.ErrorIs(t, a.Do(t.Context(), nil), redlatch.ErrInvalid)
-	free(t, b)
+	Free(t, b)
 }
 
 func doTellsOfALoss(t *testing.T, r *rig) {

@@ -39,23 +39,23 @@ func knowsItsName(t *testing.T, r *rig) {
 
 func excludesOtherClients(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
-	refused(t, b)
-	unlock(t, h)
-	h = acquire(t, t.Context(), b)
-	refused(t, a)
-	unlock(t, h)
-	free(t, a)
+	h := Acquire(t, t.Context(), a)
+	Refused(t, b)
+	Unlock(t, h)
+	h = Acquire(t, t.Context(), b)
+	Refused(t, a)
+	Unlock(t, h)
+	Free(t, a)
 }
 
 func excludesStrangers(t *testing.T, r *rig) {
 	c := r.Client(t)
 	l, twin := r.env.New(c, r.name), r.env.New(c, r.name)
-	h := acquire(t, t.Context(), l)
-	refused(t, l)
-	refused(t, twin)
-	unlock(t, h)
-	free(t, twin)
+	h := Acquire(t, t.Context(), l)
+	Refused(t, l)
+	Refused(t, twin)
+	Unlock(t, h)
+	Free(t, twin)
 }
 
 func neverLetsTwoIn(t *testing.T, r *rig) {
@@ -86,49 +86,47 @@ func neverLetsTwoIn(t *testing.T, r *rig) {
 func keepsNamesApart(t *testing.T, r *rig) {
 	c := r.Client(t)
 	a, b := r.env.New(c, r.name+":a"), r.env.New(c, r.name+":b")
-	ha, hb := acquire(t, t.Context(), a), acquire(t, t.Context(), b)
-	unlock(t, ha)
-	refused(t, b)
-	unlock(t, hb)
+	ha, hb := Acquire(t, t.Context(), a), Acquire(t, t.Context(), b)
+	Unlock(t, ha)
+	Refused(t, b)
+	Unlock(t, hb)
 }
 
 func waiterOfAnotherClientGetsIt(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
-	waiting := begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
-	unlock(t, h)
-	h, err := fetch(t, waiting)
-	require.NoError(t, err)
-	refused(t, a)
-	unlock(t, h)
+	h := Acquire(t, t.Context(), a)
+	waiting := Begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
+	Unlock(t, h)
+	h = Next(t, waiting)
+	Refused(t, a)
+	Unlock(t, h)
 }
 
 func waiterOfTheSameClientGetsIt(t *testing.T, r *rig) {
 	l, other := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), l)
-	waiting := begin(func() (*rlock.Hold, error) { return l.TryLock(t.Context(), rlock.WithWait(limit)) })
-	unlock(t, h)
-	next, err := fetch(t, waiting)
-	require.NoError(t, err)
-	live(t, next.Context())
+	h := Acquire(t, t.Context(), l)
+	waiting := Begin(func() (*rlock.Hold, error) { return l.TryLock(t.Context(), rlock.WithWait(limit)) })
+	Unlock(t, h)
+	next := Next(t, waiting)
+	Live(t, next.Context())
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld, "each hold answers for itself")
-	refused(t, other)
-	unlock(t, next)
-	free(t, other)
+	Refused(t, other)
+	Unlock(t, next)
+	Free(t, other)
 }
 
 func waiterGetsItWhenTheLeaseEnds(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a, rlock.WithLease(150*time.Millisecond))
-	next := acquire(t, t.Context(), b)
-	ended(t, h.Context(), rlock.ErrLost)
-	unlock(t, next)
+	h := Acquire(t, t.Context(), a, rlock.WithLease(150*time.Millisecond))
+	next := Acquire(t, t.Context(), b)
+	Ended(t, h.Context(), rlock.ErrLost)
+	Unlock(t, next)
 }
 
 func waitsAreBounded(t *testing.T, r *rig) {
 	const wait = 50 * time.Millisecond
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
+	h := Acquire(t, t.Context(), a)
 	for _, l := range []rlock.Locker{a, b} {
 		for verb, call := range map[string]func() error{
 			"Lock":    func() error { _, err := l.Lock(t.Context(), rlock.WithWait(wait)); return err },
@@ -144,10 +142,10 @@ func waitsAreBounded(t *testing.T, r *rig) {
 		_, err := l.Lock(t.Context(), rlock.WithWait(0))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired, "a wait of 0 asks once")
 	}
-	unlock(t, h)
+	Unlock(t, h)
 	h, err := b.Lock(t.Context(), rlock.WithWait(wait))
 	require.NoError(t, err)
-	unlock(t, h)
+	Unlock(t, h)
 }
 
 func doneContextWins(t *testing.T, r *rig) {
@@ -168,59 +166,58 @@ func doneContextWins(t *testing.T, r *rig) {
 		require.ErrorIs(t, err, tc.want)
 		require.NotErrorIs(t, err, assert.AnError, "fn has not run")
 	}
-	free(t, l)
+	Free(t, l)
 }
 
 func cancelEndsTheWait(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.lock(t)
-	h := acquire(t, t.Context(), a)
+	h := Acquire(t, t.Context(), a)
 	for _, l := range []rlock.Locker{a, b} {
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
+		waiting := Begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
 		cancel()
-		_, err := fetch(t, waiting)
-		require.ErrorIs(t, err, context.Canceled)
+		Failed(t, waiting, context.Canceled)
 
 		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
-		_, err = l.Lock(ctx)
+		_, err := l.Lock(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
-	live(t, h.Context())
-	unlock(t, h)
-	free(t, b)
+	Live(t, h.Context())
+	Unlock(t, h)
+	Free(t, b)
 }
 
 func everyHoldHasAnOwner(t *testing.T, r *rig) {
 	l := r.lock(t)
 	seen := map[string]bool{}
 	for range 3 {
-		h := acquire(t, t.Context(), l)
+		h := Acquire(t, t.Context(), l)
 		assert.NotEmpty(t, h.Owner())
 		assert.False(t, seen[h.Owner()], "owner id used before")
 		seen[h.Owner()] = true
-		unlock(t, h)
+		Unlock(t, h)
 	}
 }
 
 func ownerIDTakesOver(t *testing.T, r *rig) {
 	a, b, c := r.lock(t), r.lock(t), r.lock(t)
-	before := acquire(t, t.Context(), a, rlock.WithOwner("billing-1"))
+	before := Acquire(t, t.Context(), a, rlock.WithOwner("billing-1"))
 	assert.Equal(t, "billing-1", before.Owner())
-	refused(t, b)
+	Refused(t, b)
 	_, err := b.TryLock(t.Context(), rlock.WithOwner("billing-2"))
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	after, err := b.TryLock(t.Context(), rlock.WithOwner("billing-1"))
 	require.NoError(t, err, "a restarted service takes its own lock back at once")
-	refused(t, c)
-	unlock(t, after)
-	free(t, c)
+	Refused(t, c)
+	Unlock(t, after)
+	Free(t, c)
 	require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
 }
 
 func ownerIDExcludesWithinAClient(t *testing.T, r *rig) {
 	l := r.lock(t)
-	h := acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
+	h := Acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
 	for _, ctx := range []context.Context{t.Context(), h.Context()} {
 		_, err := l.TryLock(ctx, rlock.WithOwner("billing-1"))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
@@ -229,9 +226,8 @@ func ownerIDExcludesWithinAClient(t *testing.T, r *rig) {
 	}
 	_, err := l.TryLock(h.Context())
 	require.ErrorIs(t, err, rlock.ErrNotAcquired, "lineage does not re-enter through an id of the caller's own")
-	waiting := begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithOwner("billing-1")) })
-	unlock(t, h)
-	h, err = fetch(t, waiting)
-	require.NoError(t, err)
-	unlock(t, h)
+	waiting := Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithOwner("billing-1")) })
+	Unlock(t, h)
+	h = Next(t, waiting)
+	Unlock(t, h)
 }

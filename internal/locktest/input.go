@@ -103,14 +103,14 @@ func goodNames(t *testing.T, r *rig) {
 	for what, name := range GoodNames() {
 		h, err := r.env.New(c, name).Lock(t.Context(), rlock.WithWait(limit))
 		require.NoError(t, err, what)
-		refused(t, r.env.New(other, name))
-		unlock(t, h)
+		Refused(t, r.env.New(other, name))
+		Unlock(t, h)
 	}
 }
 
 func badOptions(t *testing.T, r *rig) {
 	l := r.lock(t)
-	h := acquire(t, t.Context(), l)
+	h := Acquire(t, t.Context(), l)
 	for what, opt := range BadOptions() {
 		for _, ctx := range []context.Context{t.Context(), h.Context()} {
 			for verb, err := range Acquiring(ctx, l, opt) {
@@ -121,8 +121,8 @@ func badOptions(t *testing.T, r *rig) {
 	for _, d := range []time.Duration{0, -time.Second, 9 * time.Millisecond, 25 * time.Hour} {
 		require.ErrorIs(t, h.Extend(t.Context(), d), redlatch.ErrInvalid, "extend by %v", d)
 	}
-	live(t, h.Context())
-	unlock(t, h)
+	Live(t, h.Context())
+	Unlock(t, h)
 }
 
 func otherData(t *testing.T, r *rig) {

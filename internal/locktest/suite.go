@@ -1,8 +1,6 @@
 package locktest
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -67,83 +65,5 @@ func (r *rig) wipe(t *testing.T) {
 	t.Helper()
 	for _, key := range r.env.Keys(r.name) {
 		require.NoError(t, r.Redis.Del(t.Context(), key).Err())
-	}
-}
-
-func acquire(t *testing.T, ctx context.Context, l rlock.Locker, opts ...rlock.Option) *rlock.Hold { //nolint:revive // t first, as everywhere in tests
-	t.Helper()
-	h, err := l.Lock(ctx, opts...)
-	require.NoError(t, err)
-	return h
-}
-
-func unlock(t *testing.T, h *rlock.Hold) {
-	t.Helper()
-	require.NoError(t, h.Unlock(t.Context()))
-}
-
-// refused requires that the lock is taken, as a stranger sees it.
-func refused(t *testing.T, l rlock.Locker) {
-	t.Helper()
-	_, err := l.TryLock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the lock is held")
-}
-
-// free requires that the lock is free.
-func free(t *testing.T, l rlock.Locker) {
-	t.Helper()
-	h, err := l.TryLock(t.Context())
-	require.NoError(t, err, "the lock is free")
-	unlock(t, h)
-}
-
-// ended waits until a context has ended, and requires the cause.
-func ended(t *testing.T, ctx context.Context, cause error) { //nolint:revive // t first, as everywhere in tests
-	t.Helper()
-	select {
-	case <-ctx.Done():
-		require.ErrorIs(t, context.Cause(ctx), cause)
-		require.Error(t, ctx.Err())
-	case <-time.After(limit):
-		require.Fail(t, "the context has not ended", "waiting for %v", cause)
-	}
-}
-
-// live requires that a context has not ended.
-func live(t *testing.T, ctx context.Context) { //nolint:revive // t first, as everywhere in tests
-	t.Helper()
-	require.NoError(t, ctx.Err())
-	select {
-	case <-ctx.Done():
-		require.Fail(t, "the context has ended", "%v", context.Cause(ctx))
-	default:
-	}
-}
-
-// outcome is what an acquiring call returned.
-type outcome struct {
-	hold *rlock.Hold
-	err  error
-}
-
-// begin calls fn on a goroutine of its own.
-func begin(fn func() (*rlock.Hold, error)) <-chan outcome {
-	done := make(chan outcome, 1) // room for the result, so that the goroutine ends whether or not it is fetched
-	go func() {
-		h, err := fn()
-		done <- outcome{h, err}
-	}()
-	return done
-}
-
-// fetch waits for what begin has begun.
-func fetch(t *testing.T, done <-chan outcome) (*rlock.Hold, error) {
-	t.Helper()
-	select {
-	case o := <-done:
-		return o.hold, o.err
-	case <-time.After(limit):
-		require.Fail(t, "the call has not returned")
-		return nil, errors.New("no result")
 	}
 }

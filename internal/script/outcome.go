@@ -59,10 +59,12 @@ func Transient(err error) bool {
 	return false
 }
 
+// transient are prefixes of replies, less the ERR that some have before them.
+//
 //nolint:gochecknoglobals // a constant list
 var transient = []string{
 	"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "NOREPLICAS",
-	"ERR max number of clients reached",
+	"max number of clients reached",
 }
 
 // Refused reports whether no connection could be made.

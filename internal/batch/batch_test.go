@@ -1,0 +1,289 @@
+package batch_test
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipe"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// add counts how often it ran.
+func add() *script.Script {
+	return script.New("return redis.call('incrby', KEYS[1], ARGV[1])")
+}
+
+type rig struct {
+	mini    *miniredis.Miniredis
+	rdb     *redis.Client
+	batcher *batch.Batcher
+
+	mu    sync.Mutex
+	stall bool // new writes of clients wait
+	open  chan struct{}
+}
+
+// setup returns a batcher on a server in process whose connections can be stalled.
+func setup(t *testing.T, plain bool) *rig {
+	t.Helper()
+	r := &rig{mini: miniredis.NewMiniRedis(), open: make(chan struct{})}
+	r.rdb = redis.NewClient(&redis.Options{
+		Addr: "rig", PoolSize: 20, Dialer: r.dial,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	r.batcher = batch.New(r.rdb, plain)
+	t.Cleanup(func() {
+		r.batcher.Close()
+		assert.NoError(t, r.rdb.Close())
+		r.mini.Close()
+	})
+	return r
+}
+
+func (r *rig) dial(context.Context, string, string) (net.Conn, error) {
+	conn, err := r.mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	return &stallable{Conn: pipe.Buffer(conn), rig: r}, nil
+}
+
+func (r *rig) setStall(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stall && !on {
+		close(r.open)
+		r.open = make(chan struct{})
+	}
+	r.stall = on
+}
+
+// stallable is a connection whose requests are held back while the rig is stalled.
+type stallable struct {
+	net.Conn
+	rig *rig
+}
+
+func (c *stallable) Write(b []byte) (int, error) {
+	c.rig.mu.Lock()
+	stall, open := c.rig.stall, c.rig.open
+	c.rig.mu.Unlock()
+	if stall {
+		<-open
+	}
+	return c.Conn.Write(b)
+}
+
+func (r *rig) value(t *testing.T, key string) string {
+	t.Helper()
+	v, err := r.mini.Get(key)
+	require.NoError(t, err)
+	return v
+}
+
+func TestLoneCallIsOneRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		for i := range 3 {
+			call := s.Call(1, "k", 1)
+			require.NoError(t, r.batcher.Do(context.Background(), call, batch.Ask{}))
+			n, err := call.Int()
+			require.NoError(t, err)
+			assert.EqualValues(t, i+1, n)
+		}
+		assert.EqualValues(t, 3, r.batcher.Flushes())
+	})
+}
+
+func TestCallsShareARoundTripUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		before := r.batcher.Flushes()
+		r.setStall(true)
+		var wg sync.WaitGroup
+		for range 102 {
+			wg.Go(func() {
+				assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+			})
+		}
+		synctest.Wait()
+		r.setStall(false)
+		wg.Wait()
+		assert.Equal(t, "103", r.value(t, "k"))
+		assert.LessOrEqual(t, r.batcher.Flushes()-before, int64(3), "two lone calls and one pipeline of the rest")
+	})
+}
+
+func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		known, fresh := add(), script.New("return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
+		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), batch.Ask{}))
+		r.setStall(true)
+		var wg sync.WaitGroup
+		for i := range 42 {
+			s := known
+			if i%2 == 1 {
+				s = fresh
+			}
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+		}
+		synctest.Wait()
+		r.setStall(false)
+		wg.Wait()
+		assert.Equal(t, strconv.Itoa(1+21+210), r.value(t, "k"), "each call ran once")
+	})
+}
+
+func TestCallGivenUpInTheQueueNeverRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		r.setStall(true)
+		var wg sync.WaitGroup
+		for range 2 { // take both places
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		err := r.batcher.Do(ctx, s.Call(1, "k", 100), batch.Ask{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, script.ErrNotSent)
+		assert.Equal(t, script.NotDone, script.Judge(err))
+		r.setStall(false)
+		wg.Wait()
+		assert.Equal(t, "3", r.value(t, "k"))
+	})
+}
+
+func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		for _, ask := range []batch.Ask{{}, {Limit: 5 * time.Millisecond}} {
+			r.setStall(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			late := make(chan *script.Call, 1)
+			ask.Late = func(c *script.Call) { late <- c }
+			err := r.batcher.Do(ctx, s.Call(1, "k", 1), ask)
+			assert.Equal(t, script.Unknown, script.Judge(err))
+			r.setStall(false)
+			_, err = (<-late).Int()
+			require.NoError(t, err)
+			cancel()
+		}
+		assert.Equal(t, "3", r.value(t, "k"))
+	})
+}
+
+func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		r.setStall(true)
+		var wg sync.WaitGroup
+		for range 2 {
+			r.batcher.Start(s.Call(1, "k", 1), batch.Normal, func(*script.Call) {})
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		r.stall = false // the two stay stuck; new connections work
+		r.mu.Unlock()
+		start := time.Now()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{Class: batch.Urgent}))
+		assert.LessOrEqual(t, time.Since(start), 150*time.Millisecond)
+		r.mu.Lock()
+		close(r.open)
+		r.mu.Unlock()
+		wg.Wait()
+	})
+}
+
+func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, true)
+		r.batcher.Close()
+		r.batcher = batch.New(r.rdb, false)
+		s := script.New("return redis.call('rpush', KEYS[1], ARGV[1])")
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), batch.Ask{}))
+		r.setStall(true)
+		var done sync.WaitGroup
+		start := func(what string, class batch.Class) {
+			done.Add(1)
+			r.batcher.Start(s.Call(1, "order", what), class, func(*script.Call) { done.Done() })
+		}
+		start("-", batch.Normal)
+		start("-", batch.Normal)
+		for range 5 {
+			start("normal", batch.Normal)
+		}
+		start("urgent", batch.Urgent)
+		synctest.Wait()
+		r.setStall(false)
+		done.Wait()
+		order, err := r.mini.List("order")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"first", "-", "-", "urgent", "normal", "normal", "normal", "normal", "normal"}, order)
+	})
+}
+
+func TestPlainSendsEachCallByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, true)
+		s := add()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+		}
+		wg.Wait()
+		assert.EqualValues(t, 10, r.batcher.Flushes())
+		assert.Equal(t, "10", r.value(t, "k"))
+	})
+}
+
+func TestClosedBatcherRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		r.batcher.Close()
+		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), batch.Ask{})
+		require.ErrorIs(t, err, script.ErrNotSent)
+		assert.False(t, r.mini.Exists("k"))
+	})
+}
+
+func BenchmarkDo(b *testing.B) {
+	m := miniredis.NewMiniRedis()
+	rdb := redis.NewClient(&redis.Options{Addr: "rig", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
+	batcher := batch.New(rdb, false)
+	b.Cleanup(func() {
+		batcher.Close()
+		_ = rdb.Close()
+		m.Close()
+	})
+	s := add()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := batcher.Do(context.Background(), s.Call(1, "k", 1), batch.Ask{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package script_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+func TestJudgeTellsWhatIsKnown(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		err       error
+		want      script.Outcome
+		transient bool
+	}{
+		{nil, script.Done, false},
+		{redis.Nil, script.Done, false},
+		{reply("NOSCRIPT No matching script."), script.NotDone, false},
+		{reply("WRONGTYPE Operation against a key"), script.NotDone, false},
+		{reply("NOAUTH Authentication required."), script.NotDone, false},
+		{reply("OOM command not allowed"), script.NotDone, false},
+		{reply("LOADING Redis is loading"), script.NotDone, true},
+		{reply("READONLY You can't write against a read only replica."), script.NotDone, true},
+		{reply("CLUSTERDOWN Hash slot not served"), script.NotDone, true},
+		{reply("TRYAGAIN Multiple keys request"), script.NotDone, true},
+		{reply("MASTERDOWN Link with MASTER is down"), script.NotDone, true},
+		{reply("ERR max number of clients reached"), script.NotDone, true},
+		{reply("MOVED 1 127.0.0.1:7000"), script.NotDone, true},
+		{dial, script.NotDone, true},
+		{fmt.Errorf("wrapped: %w", dial), script.NotDone, true},
+		{redis.ErrPoolTimeout, script.NotDone, true},
+		{redis.ErrClosed, script.NotDone, false},
+		{fmt.Errorf("%w: %w", script.ErrNotSent, context.Canceled), script.NotDone, false},
+		{io.EOF, script.Unknown, false},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, script.Unknown, false},
+		{context.DeadlineExceeded, script.Unknown, false},
+		{context.Canceled, script.Unknown, false},
+	} {
+		assert.Equal(t, c.want, script.Judge(c.err), "%v", c.err)
+		assert.Equal(t, c.transient, script.Transient(c.err), "%v", c.err)
+	}
+}
+
+func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
+	c := script.New("return 1").Call(1, "key", "arg")
+	assert.True(t, c.NoRetry())
+	assert.True(t, c.Clone().NoRetry(), "its clones too")
+	assert.Equal(t, []any{"evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 1, "key", "arg"}, c.Args())
+	c.Resend()
+	assert.Equal(t, []any{"eval", "return 1", 1, "key", "arg"}, c.Args())
+	assert.Equal(t, "key", c.Key())
+}
