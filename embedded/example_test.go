@@ -11,7 +11,7 @@ import (
 
 // A test of a program that uses redlatch gives it a client of its own.
 func Example() {
-	closeOrders := func(ctx context.Context, client *redlatch.Client) (err error) { // what is to be tested
+	closeOrders := func(ctx context.Context, client *redlatch.Client) error { // what is to be tested
 		return client.GetLock("orders").Do(ctx, func(context.Context) error {
 			fmt.Println("orders closed")
 			return nil

@@ -230,7 +230,7 @@ func ExampleHold_Extend() {
 	// Output: lease left: 1h0m0s
 }
 
-// A file that knows the highest token so far refuses a writer that has lost the lock without noticing.
+// A file that remembers the highest token refuses a writer that was stopped, lost its lock, and does not know it yet.
 func ExampleHold_Token() {
 	ctx := context.Background()
 	client, err := embedded.Open()
@@ -238,6 +238,7 @@ func ExampleHold_Token() {
 		log.Fatal(err)
 	}
 	defer client.Close()
+	lock := client.GetFencedLock("file")
 
 	highest := int64(0)
 	write := func(token int64, text string) {
@@ -249,29 +250,24 @@ func ExampleHold_Token() {
 		fmt.Println("written:", text)
 	}
 
-	lock := client.GetFencedLock("file")
-	old, err := lock.Lock(ctx)
+	stopped, err := lock.Lock(ctx, rlock.WithLease(100*time.Millisecond))
 	if err != nil {
 		log.Fatal(err)
 	}
-	write(old.Token(), "first version")
+	write(stopped.Token(), "one")
 
-	// The first holder is stopped for so long that its lock goes to somebody else.
-	if _, err := lock.ForceUnlock(ctx); err != nil {
-		log.Fatal(err)
-	}
-	next, err := lock.Lock(ctx)
+	next, err := lock.Lock(ctx) // gets the lock when that lease has ended
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer next.Unlock(ctx)
-	write(next.Token(), "second version")
+	write(next.Token(), "two")
 
-	write(old.Token(), "first version, mended")
+	write(stopped.Token(), "three")
 	// Output:
-	// written: first version
-	// written: second version
-	// refused: first version, mended
+	// written: one
+	// written: two
+	// refused: three
 }
 
 // A service that restarts takes its own lock back at once, instead of waiting for the lease of its former life to end.

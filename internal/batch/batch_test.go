@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -242,7 +243,8 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 		done.Wait()
 		order, err := r.mini.List("order")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"first", "-", "-", "urgent", "normal", "normal", "normal", "normal", "normal"}, order)
+		require.Len(t, order, 9)
+		assert.Less(t, slices.Index(order, "urgent"), slices.Index(order, "normal"), "%v", order)
 	})
 }
 
