@@ -36,7 +36,15 @@ func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true }
 // a goroutine that got a hold's context but has to compete like a stranger.
 func Detach(ctx context.Context) context.Context { return lease.Detach(ctx) }
 
+// none are the options of a call without any. Nobody writes to them.
+//
+//nolint:gochecknoglobals // a constant in all but name
+var none = &lease.Options{}
+
 func collect(opts []Option) (*lease.Options, error) {
+	if len(opts) == 0 {
+		return none, nil
+	}
 	o := &lease.Options{}
 	for _, opt := range opts {
 		if opt == nil {

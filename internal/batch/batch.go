@@ -46,9 +46,18 @@ type Ask struct {
 	Class Class
 	// Limit bounds the wait beside ctx; 0 for no bound.
 	Limit time.Duration
-	// Late, if set, is called with a call that finished after its caller had stopped waiting for it.
-	Late func(*script.Call)
+	// Late, if set, hears of a call that finished after its caller had stopped waiting for it.
+	Late Listener
 }
+
+// Listener hears of calls that finished while nobody waited. It must return at once.
+type Listener interface{ Late(*script.Call) }
+
+// Func is a function as a Listener.
+type Func func(*script.Call)
+
+// Late calls the function.
+func (f Func) Late(c *script.Call) { f(c) }
 
 // Batcher sends calls over one go-redis client. It is safe for concurrent use.
 type Batcher struct {
@@ -141,7 +150,7 @@ func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call))
 	if b.life.Err() != nil {
 		return
 	}
-	p := &pending{call: call, late: done}
+	p := &pending{call: call, late: Func(done)}
 	p.state.Store(abandoned) // nobody waits
 	b.lane(call).submit(p, class)
 }

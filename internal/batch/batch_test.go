@@ -183,7 +183,7 @@ func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 			r.setStall(true)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			late := make(chan *script.Call, 1)
-			ask.Late = func(c *script.Call) { late <- c }
+			ask.Late = batch.Func(func(c *script.Call) { late <- c })
 			err := r.batcher.Do(ctx, s.Call(1, "k", 1), ask)
 			assert.Equal(t, script.Unknown, script.Judge(err))
 			r.setStall(false)

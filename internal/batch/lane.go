@@ -23,7 +23,7 @@ type lane struct {
 // pending is a call that somebody waits for on another goroutine.
 type pending struct {
 	call  *script.Call
-	late  func(*script.Call)
+	late  Listener
 	done  chan struct{} // 1: one token when the call has finished
 	state atomic.Int32
 
@@ -134,7 +134,7 @@ func (p *pending) finish() {
 		return
 	}
 	if late != nil {
-		late(call)
+		late.Late(call)
 	}
 }
 

@@ -287,6 +287,10 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	if c.limit != 0 {
 		left = min(left, c.limit-c.name.space.engine.Clock.Now())
 	}
+	wake := c.waiter.awake()
+	if wake == nil {
+		return c.giveUpUnlessHanded(ctx)
+	}
 	var timer <-chan time.Time
 	if left < never {
 		if c.timer == nil {
@@ -297,11 +301,16 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 		timer = c.timer.C
 	}
 	select {
-	case <-c.waiter.wake:
+	case <-wake:
 	case <-timer:
 	case <-ctx.Done():
 	case <-c.name.space.engine.Closing():
 	}
+	return c.giveUpUnlessHanded(ctx)
+}
+
+// giveUpUnlessHanded returns why the call is to end, unless it has been given the lock.
+func (c *call) giveUpUnlessHanded(ctx context.Context) error {
 	if c.waiter.handedOn() {
 		return nil
 	}
@@ -341,15 +350,22 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	length := l.register(ctx, o, sent)
 
 	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify})
-	ghost := &phantom{space: s, key: n.key, owner: owner, length: length}
-	err := s.engine.Batch.Do(ctx, call, batch.Ask{Limit: a.limit, Late: ghost.late})
-	if err != nil {
-		l.unregister()
-		return ghost.failed(err)
+	ask := batch.Ask{Limit: a.limit}
+	var ghost *phantom
+	if a.limit > 0 || ctx.Done() != nil { // it may be given up while it is under way
+		ghost = &phantom{lease: l, length: length}
+		ask.Late = ghost
 	}
-	reply, err := s.kind.Acquired(call)
+	err := s.engine.Batch.Do(ctx, call, ask)
+	var reply Reply
+	if err == nil {
+		reply, err = s.kind.Acquired(call)
+	}
 	if err != nil {
 		l.unregister()
+		if ghost == nil {
+			ghost = &phantom{lease: l, length: length}
+		}
 		return ghost.failed(err)
 	}
 	if !reply.Granted {

@@ -25,6 +25,7 @@ type line struct {
 	key    string
 	head   *waiter
 	tail   *waiter
+	first  waiter             // room for the one who opens the line
 	member *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
 
 	confirmed bool          // the subscription stands: releases will be heard
@@ -43,18 +44,22 @@ type waiter struct {
 	space      *Space
 	ctx        context.Context //nolint:containedctx // of the call that waits
 	options    *Options
-	wake       chan struct{} // 1: something has changed
+	wake       chan struct{} // 1: something has changed; made when the call first sleeps
+	woken      bool          // something changed before wake was made
 	hold       *Hold         // handed on by the hold before
 }
 
 // joinLocked puts a call at the end of the line of its name.
 func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
-	l := sh.lines[n.text()]
+	l, w := sh.lines[n.text()], (*waiter)(nil)
 	if l == nil {
 		l = &line{space: n.space, shard: sh, key: n.text()}
 		sh.lines[n.text()] = l
+		w = &l.first
+	} else {
+		w = &waiter{}
 	}
-	w := &waiter{line: l, space: n.space, ctx: ctx, options: o, wake: make(chan struct{}, 1), prev: l.tail}
+	*w = waiter{line: l, space: n.space, ctx: ctx, options: o, prev: l.tail}
 	if l.tail == nil {
 		l.head = w
 	} else {
@@ -88,7 +93,7 @@ func (w *waiter) leaveLocked() *pubsub.Membership {
 		if l.tryAt == never { // it left during a try: the next one has to make its own
 			l.tryAt = 0
 		}
-		l.head.signal()
+		l.head.signalLocked()
 	}
 	return nil
 }
@@ -114,11 +119,30 @@ func (l *line) left(member *pubsub.Membership) {
 	}
 }
 
-func (w *waiter) signal() {
+// signalLocked has the call look again.
+func (w *waiter) signalLocked() {
+	if w.wake == nil {
+		w.woken = true
+		return
+	}
 	select {
 	case w.wake <- struct{}{}:
 	default: // a token is there already
 	}
+}
+
+// awake returns the channel by which a call is woken; nil if something has changed already.
+func (w *waiter) awake() <-chan struct{} {
+	w.line.shard.mu.Lock()
+	defer w.line.shard.mu.Unlock()
+	if w.woken || w.hold != nil {
+		w.woken = false
+		return nil
+	}
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	return w.wake
 }
 
 // Subscribed has the head ask again: what was announced before the subscription stood has not been heard.
@@ -150,7 +174,7 @@ func (l *line) Message(payload string) {
 	l.wakes++
 	l.missed++
 	l.tryAt = min(l.tryAt, now+l.delayLocked())
-	l.head.signal()
+	l.head.signalLocked()
 }
 
 // delayLocked spreads the clients that heard one release: who has heard the most since it last had the lock asks at
@@ -172,7 +196,7 @@ func (l *line) resumeLocked(now time.Duration) {
 	}
 	l.wakes++
 	l.tryAt = now
-	l.head.signal()
+	l.head.signalLocked()
 }
 
 // releasedLocked lets the line go on after a release by this client. Where the announcement will be heard, the line
@@ -186,7 +210,7 @@ func (l *line) releasedLocked(now time.Duration) {
 		return
 	}
 	l.tryAt = min(l.tryAt, now+echoPatience)
-	l.head.signal()
+	l.head.signalLocked()
 }
 
 // busyLocked sets when to ask again after a try found the lock taken.

@@ -17,9 +17,8 @@ const straggler = 4 * time.Second
 // given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
 // "not held" does not, until the lease asked for has passed.
 type phantom struct {
-	space      *Space
-	key, owner any
-	length     time.Duration
+	lease  *Lease // what it asked for
+	length time.Duration
 
 	mu   sync.Mutex // guards the rest
 	job  *settle.Job
@@ -28,12 +27,13 @@ type phantom struct {
 
 // failed turns a try's error into what it came to, and begins to settle what is not known.
 func (p *phantom) failed(err error) tried {
+	s, l := p.lease.space, p.lease
 	if script.Judge(err) == script.NotDone {
-		p.space.unreserve(p.key, p.owner)
+		s.unreserve(l.key, l.owner)
 		return tried{err: engine.Explain(err), passing: script.Transient(err)}
 	}
-	until := p.space.engine.Clock.Now() + p.length + straggler
-	job := p.space.settleRelease(p.key, p.owner, until, false)
+	until := s.engine.Clock.Now() + p.length + straggler
+	job := s.settleRelease(l.key, l.owner, until, false)
 	p.mu.Lock()
 	p.job = job
 	call := p.call
@@ -44,8 +44,8 @@ func (p *phantom) failed(err error) tried {
 	return tried{err: err, passing: true}
 }
 
-// late hears of the answer to a try that was given up.
-func (p *phantom) late(call *script.Call) {
+// Late hears of the answer to a try that was given up.
+func (p *phantom) Late(call *script.Call) {
 	p.mu.Lock()
 	p.call = call
 	job := p.job
@@ -61,7 +61,7 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 	case script.NotDone:
 		job.Settled()
 	case script.Done:
-		if reply, err := p.space.kind.Acquired(call); err == nil && reply.Granted {
+		if reply, err := p.lease.space.kind.Acquired(call); err == nil && reply.Granted {
 			job.Now()
 			return
 		}

@@ -44,7 +44,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		cancel()
 	}
 	if next != nil {
-		next.signal()
 		next.line.left(left)
 		return nil
 	}
@@ -114,6 +113,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) 
 		return nil, nil
 	}
 	w.hold = l.newHoldLocked(w.ctx, w.options, now)
+	w.signalLocked()
 	return w, w.leaveLocked()
 }
 

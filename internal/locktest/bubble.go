@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -45,7 +46,10 @@ func (b *Bubble) connect(t *testing.T, w *Wires) *redis.Client {
 		DialerRetries:            1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	t.Cleanup(func() { closeClient(t, rdb) })
+	t.Cleanup(func() {
+		closeClient(t, rdb)
+		time.Sleep(2 * time.Second) // after many refused dials go-redis goes on dialing for so long
+	})
 	return rdb
 }
 
@@ -62,7 +66,8 @@ func (b *Bubble) Peer(t *testing.T, opts ...redlatch.Option) *Peer {
 	t.Helper()
 	p := &Peer{Wires: &Wires{bubble: b}}
 	p.Redis = b.connect(t, p.Wires)
-	c, err := redlatch.New(p.Redis, opts...)
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	c, err := redlatch.New(p.Redis, append([]redlatch.Option{quiet}, opts...)...)
 	require.NoError(t, err)
 	p.Client = c
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })

@@ -1,0 +1,142 @@
+package rlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestRestartedServiceTakesItsLockOver(t *testing.T) {
+	for name, get := range kinds {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				before := b.Peer(t, redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+				outer := locktest.Acquire(t, t.Context(), get(before.Client, "orders"), rlock.WithOwner("billing-1"))
+				require.NoError(t, before.Close())
+				require.NoError(t, b.Redis.HSet(t.Context(), "orders", "billing-1", 3).Err())
+				time.Sleep(10 * time.Second)
+
+				after := b.Peer(t)
+				l := get(after.Client, "orders")
+				h, err := l.TryLock(t.Context(), rlock.WithOwner("billing-1"))
+				require.NoError(t, err)
+				assert.Equal(t, map[string]string{"billing-1": "1"}, b.Hash(t, "orders"), "levels are set to 1")
+				assert.Equal(t, lease, b.TTL(t, "orders"))
+				assert.Equal(t, "billing-1", h.Owner())
+				assert.ErrorIs(t, outer.Unlock(t.Context()), rlock.ErrNotHeld)
+				assert.NotEmpty(t, b.Keys(t))
+				if h.Token() != 0 {
+					assert.Greater(t, h.Token(), outer.Token(), "a take-over is an acquisition")
+				}
+				time.Sleep(2 * lease)
+				locktest.Live(t, h.Context())
+				locktest.Unlock(t, h)
+			})
+		})
+	}
+}
+
+func TestOwnerIDsOfOneClientExclude(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		h := locktest.Acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
+		waiting := queue(t, l, rlock.WithOwner("billing-1"))
+		time.Sleep(2 * lease)
+		require.Empty(t, waiting)
+		locktest.Unlock(t, h)
+		h = locktest.Next(t, waiting)
+		_, err := p.GetFencedLock("orders").TryLock(t.Context(), rlock.WithOwner("billing-1"))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		other := locktest.Acquire(t, t.Context(), p.GetLock("invoices"), rlock.WithOwner("billing-1"))
+		locktest.Unlock(t, other)
+		locktest.Unlock(t, h)
+	})
+}
+
+func TestOwnerIDIsFreeAgainAfterEveryEnd(t *testing.T) {
+	mine := rlock.WithOwner("billing-1")
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		locktest.Unlock(t, locktest.Acquire(t, t.Context(), l, mine))
+
+		h := locktest.Acquire(t, t.Context(), l, mine)
+		b.Delete(t, "orders")
+		<-h.Context().Done()
+
+		h = locktest.Acquire(t, t.Context(), l, mine, rlock.WithLease(time.Second))
+		<-h.Context().Done()
+		time.Sleep(time.Second)
+
+		b.Foreign(t, "orders", 0)
+		_, err := l.TryLock(t.Context(), mine)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		_, err = l.Lock(t.Context(), mine, rlock.WithWait(time.Second))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = l.Lock(ctx, mine)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		b.Delete(t, "orders")
+
+		p.LoseReplies(1)
+		h = locktest.Acquire(t, t.Context(), l, mine)
+		assert.Equal(t, map[string]string{"billing-1": "1"}, b.Hash(t, "orders"))
+		locktest.Unlock(t, h)
+		h, err = l.TryLock(t.Context(), mine)
+		require.NoError(t, err)
+		locktest.Unlock(t, h)
+	})
+}
+
+func TestOwnOwnerIDsDoNotReenter(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		h := locktest.Acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
+		_, err := l.TryLock(h.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		_, err = l.TryLock(h.Context(), rlock.WithoutReentry())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "nothing to nest in")
+		locktest.Unlock(t, h)
+
+		h = locktest.Acquire(t, t.Context(), l)
+		_, err = l.Lock(h.Context(), rlock.WithOwner("billing-1"), rlock.WithWait(time.Second))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "an owner id of its own is a stranger's")
+		locktest.Unlock(t, h)
+	})
+}
+
+func TestOwnerIDsNameTheClient(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		a, other := locktest.Acquire(t, t.Context(), p.GetLock("a")), locktest.Acquire(t, t.Context(), p.GetLock("b"))
+		id, sequence, ok := strings.Cut(a.Owner(), ":")
+		require.True(t, ok)
+		assert.Len(t, id, 36, "a UUID")
+		assert.Regexp(t, `^[0-9]+$`, sequence)
+		assert.True(t, strings.HasPrefix(other.Owner(), id+":"))
+		assert.NotEqual(t, a.Owner(), other.Owner())
+		locktest.Unlock(t, a)
+		locktest.Unlock(t, other)
+	})
+}
+
+func TestLongestOwnerIDWorks(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		for _, id := range []string{"a", "mode2", "write", ":write:", "!~", strings.Repeat("x", 200)} {
+			h := locktest.Acquire(t, t.Context(), l, rlock.WithOwner(id))
+			assert.Equal(t, map[string]string{id: "1"}, b.Hash(t, "orders"))
+			locktest.Unlock(t, h)
+		}
+	})
+}
