@@ -71,6 +71,9 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	if _, err := configure(opts); err != nil {
 		return nil, err
 	}
+	if ctx == nil {
+		return nil, engine.ErrNilContext
+	}
 	rdb, err := dial(rawURL)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,8 @@ func WithLease(d time.Duration) Option { return func(c *engine.Config) { c.Lease
 // Defaults to none.
 func WithNamePrefix(s string) Option { return func(c *engine.Config) { c.Prefix = s } }
 
-// WithLogger sets where the client logs what no caller can receive. Defaults to [slog.Default].
+// WithLogger sets where the client logs what no caller can receive. Go-redis has a logger of its own, see redis.SetLogger. Defaults
+// to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *engine.Config) { c.Logger = l } }
 
 // WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are under way share one.
@@ -67,7 +68,7 @@ func WithObserver(o Observer) Option { return func(c *engine.Config) { c.Hooks =
 // Observer is a set of functions that a client calls, each of which may be nil. They are called on the goroutine on which the thing
 // happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object.
 type Observer struct {
-	// Acquired: a call acquired a lock after it had waited for so long.
+	// Acquired: a call acquired a lock after it had waited for so long. Nested levels do not count.
 	Acquired func(kind, name string, waited time.Duration)
 	// Released: the last level of a hold was unlocked, or Redis could not be told, after the client had it for so long.
 	Released func(kind, name string, held time.Duration)

@@ -75,7 +75,7 @@ func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "try lock", true, opts)
 }
 
-// Do acquires the lock as Lock does, runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
+// Do acquires the lock as Lock does, or not at all with WithWait(0), runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
 // error, joined with [ErrLost] if the lock was lost meanwhile, or with what Unlock returned.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	if fn == nil {
@@ -92,8 +92,11 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 func (h *Hold) during(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
 		released := h.Unlock(ctx)
-		if cause := context.Cause(h.Context()); errors.Is(cause, ErrLost) {
+		switch cause := context.Cause(h.Context()); {
+		case errors.Is(cause, ErrLost):
 			released = cause
+		case errors.Is(released, ErrNotHeld): // nobody else can have unlocked it: Redis had lost it already
+			released = wrap("do", h.hold.Name(), ErrLost)
 		}
 		if released != nil {
 			err = errors.Join(err, released)
@@ -129,8 +132,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return left, wrap("ttl", l.Name(), err)
 }
 
-// ForceUnlock releases the lock whoever holds it, and reports whether anybody did. The holder hears of it at its next renewal. It is
-// for operators: exclusion is broken until then. It costs one round trip.
+// ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
+// one at its next renewal at the latest. It is for operators: exclusion is broken until then. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.name.Check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)
@@ -140,6 +143,9 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, wrap("force unlock", l.Name(), err)
 	}
 	n, err := c.Int()
+	if n > 0 {
+		l.name.Recheck()
+	}
 	return n > 0, wrap("force unlock", l.Name(), err)
 }
 

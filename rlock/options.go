@@ -14,7 +14,7 @@ type Option func(*lease.Options)
 // Without WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
 func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease = &d } }
 
-// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once.
+// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once: Do with WithWait(0) runs its function now or not at all.
 // Without WithWait, Lock and Do wait without limit, and TryLock does not wait.
 func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
 

@@ -4,8 +4,8 @@
 -- KEYS[2]  channel of its waiters
 -- ARGV[1]  owner
 --
--- Returns  1  released; one message sent to KEYS[2]
---          0  the owner does not hold the lock; nothing was changed
+-- Returns  0  the owner does not hold the lock; nothing was changed
+--          n  released; one message sent to KEYS[2], which n - 1 clients heard (on a cluster, those of this node)
 local lock, channel = KEYS[1], KEYS[2]
 local owner = ARGV[1]
 
@@ -13,5 +13,4 @@ local owner = ARGV[1]
 if redis.call('hdel', lock, owner) == 0 then
   return 0
 end
-redis.call('publish', channel, '0')
-return 1
+return 1 + redis.call('publish', channel, '0')

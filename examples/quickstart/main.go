@@ -27,9 +27,12 @@ import (
 )
 
 func main() {
-	url := flag.String("redis", os.Getenv("REDIS_URL"), "`URL` of a Redis; without one the demo brings its own server")
+	url := flag.String("redis", "", "`URL` of a Redis; default $REDIS_URL, and without that a server of its own")
 	process := flag.String("shift", "", "set by the program itself for its worker processes")
 	flag.Parse()
+	if *url == "" {
+		*url = os.Getenv("REDIS_URL")
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ctx, cancel := context.WithTimeout(ctx, 19*time.Second) // it takes 13 s

@@ -43,7 +43,7 @@ func outlive(ctx context.Context, a, b *worker) error {
 		}
 		_, err := b.client.GetLock("report").TryLock(ctx)
 		if !errors.Is(err, rlock.ErrNotAcquired) {
-			return fmt.Errorf("B was not turned away: %w", err)
+			return fmt.Errorf("worker B was not turned away: %w", err)
 		}
 		left, err := a.client.GetLock("report").TTL(ctx)
 		if err != nil {

@@ -131,6 +131,9 @@ func backoff(try int) time.Duration { return min(10*time.Millisecond<<try, 200*t
 
 // Query runs a script that changes nothing until it gets an answer, ctx is done or a few tries have failed.
 func (e *Engine) Query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	if ctx == nil {
+		return nil, ErrNilContext
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -147,6 +150,9 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (*script.C
 		}
 	}
 }
+
+// ErrNilContext is returned for a context that is nil.
+var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.Invalid)
 
 // Explain adds what redlatch knows of a Redis error.
 func Explain(err error) error {

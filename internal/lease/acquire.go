@@ -76,6 +76,9 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	if n.err != nil {
 		return n.err
 	}
+	if ctx == nil {
+		return engine.ErrNilContext
+	}
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -107,7 +110,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, errs.NotAcquired
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case !t.passing || script.Judge(t.err) != script.NotDone || retry == onceTries || pause(ctx, retry) != nil:
+		case !t.repeatable() || retry == onceTries || pause(ctx, retry) != nil:
 			return nil, unknown(t.err)
 		}
 	}
@@ -331,6 +334,11 @@ type tried struct {
 	passing bool // the error may pass by itself
 }
 
+// repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
+func (t tried) repeatable() bool {
+	return t.passing && script.Judge(t.err) == script.NotDone && !script.Refused(t.err)
+}
+
 // attempt says how one try differs from the others of its call.
 type attempt struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
@@ -421,7 +429,7 @@ func (n *Name) enter(l *Lease, w *waiter) bool {
 	w.hold = nil
 	var left *pubsub.Membership
 	if handed == nil {
-		w.line.rivals, w.line.missed = w.line.missed, 0
+		w.line.beginTurnLocked(l.since)
 		left = w.leaveLocked()
 	}
 	sh.mu.Unlock()
@@ -437,6 +445,17 @@ func pause(ctx context.Context, try int) error {
 	return engine.Sleep(ctx, engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second)))
 }
 
+// Recheck asks Redis whether this client's own lease of the name, if it has one, still stands.
+func (n *Name) Recheck() {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	holder := sh.held[n.text()]
+	sh.mu.Unlock()
+	if holder != nil {
+		holder.recheck()
+	}
+}
+
 // Check returns the error of a name that is not a good one.
 func (n *Name) Check() error { return n.err }
 
@@ -445,6 +464,9 @@ func (n *Name) Key() string { return n.text() }
 
 // HoldOf returns the live hold that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
+	if ctx == nil {
+		return nil
+	}
 	hold, _ := ctx.Value(n).(*Hold)
 	return hold
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -104,6 +105,9 @@ func (h *Hold) live() bool {
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if err := CheckLease(d); err != nil {
 		return err
+	}
+	if ctx == nil {
+		return engine.ErrNilContext
 	}
 	if err := ctx.Err(); err != nil {
 		return err

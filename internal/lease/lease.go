@@ -161,6 +161,16 @@ func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
 	return false
 }
 
+// recheck has the lease renewed at once, which shows whether Redis still has it.
+func (l *Lease) recheck() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == holding && !l.renews {
+		l.renewAt = l.now()
+		l.armLocked()
+	}
+}
+
 // lengthLocked is the lease that a renewal asks for.
 func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 	length := time.Duration(0)
@@ -327,11 +337,11 @@ func (l *Lease) drain(limit time.Duration) {
 		l.space.engine.Logger.Warn("redlatch: close left a lock to its lease", "lock", l.user(), "error", err)
 	}
 	l.space.unreserve(l.key, l.owner)
-	l.finish()
+	l.finish(0)
 }
 
-// finish forgets a released lease and lets the line go on.
-func (l *Lease) finish() {
+// finish forgets a released lease and lets the line go on. So many clients heard of the release.
+func (l *Lease) finish(heard int) {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
@@ -339,6 +349,6 @@ func (l *Lease) finish() {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	sh.lines[l.name()].releasedLocked(s.engine.Clock.Now())
+	sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
 	sh.mu.Unlock()
 }

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -10,11 +9,11 @@ import (
 )
 
 const (
-	recheck      = time.Second // a head waiter asks again at least this often, jittered
-	recheckRate  = 500         // re-checks a second of one client, above which they become rarer
-	echoPatience = 5 * time.Millisecond
-	minStep      = 100 * time.Microsecond
-	maxStep      = 2 * time.Millisecond
+	recheck      = time.Second            // a head waiter asks again at least this often, jittered
+	recheckRate  = 500                    // re-checks a second of one client, above which they become rarer
+	shortestTurn = time.Millisecond       // of a client whose waiters follow one another
+	staleEcho    = 100 * time.Millisecond // how late a release may be heard
+	longestRest  = 20 * time.Millisecond  // after a turn
 )
 
 // line is where the waiters of one client for one name stand. Its head alone asks Redis. It is guarded by its shard's
@@ -31,10 +30,10 @@ type line struct {
 	confirmed bool          // the subscription stands: releases will be heard
 	tryAt     time.Duration // when the head is to ask Redis
 	wakes     uint64        // wake-ups so far
-	missed    int           // releases heard since this client last had the lock
-	rivals    int           // how many it heard before it had it: about the number of clients that contend
 	wokenAt   time.Duration
 	gap       time.Duration // between two releases, smoothed
+	turnAt    time.Duration // when this client's turn began; 0 outside of one
+	restUntil time.Duration // until when it is the others' turn
 }
 
 // waiter is a call that stands in a line.
@@ -167,26 +166,16 @@ func (l *line) Message(payload string) {
 	if l.head == nil {
 		return
 	}
+	if holder := l.shard.held[l.key]; holder != nil && !holder.freed && now-holder.since > staleEcho {
+		holder.recheck() // a release although this client has the lock: it was taken away
+	}
 	if since := now - l.wokenAt; l.wokenAt != 0 {
 		l.gap += (since - l.gap) / 8
 	}
 	l.wokenAt = now
 	l.wakes++
-	l.missed++
-	l.tryAt = min(l.tryAt, now+l.delayLocked())
+	l.tryAt = min(l.tryAt, max(now, l.restUntil))
 	l.head.signalLocked()
-}
-
-// delayLocked spreads the clients that heard one release: who has heard the most since it last had the lock asks at
-// once, the others later, and not at all if the next release comes first. So they take turns, and a release is
-// answered by few failing tries however many clients wait.
-func (l *line) delayLocked() time.Duration {
-	turns := l.rivals - l.missed
-	if turns <= 0 {
-		return 0
-	}
-	step := min(max(l.gap*5/4, minStep), maxStep)
-	return time.Duration(turns)*step + rand.N(step/2)
 }
 
 // resumeLocked has the head ask Redis now. A nil line is one without waiters.
@@ -199,22 +188,36 @@ func (l *line) resumeLocked(now time.Duration) {
 	l.head.signalLocked()
 }
 
-// releasedLocked lets the line go on after a release by this client. Where the announcement will be heard, the line
-// waits for it like everyone else, but not long.
-func (l *line) releasedLocked(now time.Duration) {
+// releasedLocked lets the line go on after a release by this client, of which so many clients heard.
+//
+// Clients that contend take turns by time: one that had its turn leaves the lock to the others for about as long as
+// they need for theirs. So a release is answered by few failing tries, however many clients wait, and none is starved
+// by another that happens to be nearer to Redis.
+func (l *line) releasedLocked(now time.Duration, heard int) {
 	if l == nil || l.head == nil {
 		return
 	}
-	if !l.confirmed {
+	turn := max(l.space.engine.HandoffBudget, shortestTurn)
+	if heard <= 1 || now-l.turnAt < turn {
 		l.resumeLocked(now)
 		return
 	}
-	l.tryAt = min(l.tryAt, now+echoPatience)
+	l.turnAt = 0
+	l.restUntil = now + min(time.Duration(heard-1)*max(turn, l.gap), longestRest)
+	l.tryAt = min(l.tryAt, l.restUntil)
 	l.head.signalLocked()
+}
+
+// beginTurnLocked notes that this client has the lock.
+func (l *line) beginTurnLocked(now time.Duration) {
+	if l.turnAt == 0 {
+		l.turnAt = now
+	}
 }
 
 // busyLocked sets when to ask again after a try found the lock taken.
 func (l *line) busyLocked(now, ttl time.Duration) {
+	l.turnAt = 0
 	spread := max(1, float64(l.space.engine.Waiting.Load())/recheckRate)
 	next := now + engine.Jitter(time.Duration(float64(recheck)*spread))
 	if ttl >= 0 {

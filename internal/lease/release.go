@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -18,6 +19,9 @@ const (
 // Unlock ends the level. With the last one the lock is handed to the next goroutine of this client if it may be, and
 // otherwise released in Redis.
 func (h *Hold) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return engine.ErrNilContext
+	}
 	l, s := h.lease, h.lease.space
 	sh := s.shard(l.name())
 	sh.mu.Lock()
@@ -143,7 +147,7 @@ func (l *Lease) release(ctx context.Context, renewal <-chan struct{}) error {
 		case <-timer.C:
 		}
 	}
-	freed, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
+	heard, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
 	if err != nil && script.Judge(err) != script.NotDone || err != nil && script.Transient(err) {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		err = fmt.Errorf("%w: %w", errs.Unknown, err)
@@ -153,19 +157,19 @@ func (l *Lease) release(ctx context.Context, renewal <-chan struct{}) error {
 	} else {
 		s.unreserve(l.key, l.owner)
 	}
-	l.finish()
+	l.finish(int(heard) - 1)
 	if f := s.engine.Hooks.Released; f != nil {
 		f(s.kind.Title(), l.user(), l.now()-l.since)
 	}
-	if err == nil && !freed {
+	if err == nil && heard == 0 {
 		return errs.NotHeld
 	}
 	return err
 }
 
 // release sends a release until it is answered or the limit is over. A repeated one that finds nothing counts as done:
-// the one before did it.
-func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (freed bool, err error) {
+// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of it.
+func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, err error) {
 	deadline := s.engine.Clock.Now() + limit
 	repeated := false
 	for try := 0; ; try++ {
@@ -177,15 +181,18 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		err := s.engine.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := call.Int()
-			return n > 0 || repeated, err
+			if repeated {
+				n = max(n, 1)
+			}
+			return n, err
 		}
 		judged := script.Judge(err)
 		if judged == script.NotDone && !script.Transient(err) {
-			return false, err
+			return 0, err
 		}
 		repeated = repeated || judged == script.Unknown
 		if s.engine.Clock.Now() >= deadline || pause(ctx, try) != nil {
-			return false, err
+			return 0, err
 		}
 	}
 }

@@ -30,7 +30,8 @@ type Kind interface {
 	Acquired(*script.Call) (Reply, error)
 	// Keep sets the levels and the lease of a lock that the owner holds.
 	Keep(key, owner any, levels int, lease time.Duration) *script.Call
-	// Release frees the lock if the owner holds it, and wakes its waiters.
+	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
+	// more than the number of clients that heard of it.
 	Release(key, owner any) *script.Call
 	// Renew sets the lease of locks that share a slot, each if its owner holds it. Its reply lists those that are lost.
 	Renew(keys, owners []any, lease time.Duration) *script.Call

@@ -1,0 +1,120 @@
+package redlatch_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+func TestBadOptionsAreErrInvalid(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	for want, opt := range map[string]redlatch.Option{
+		"an option is nil":                         nil,
+		"lease 0s is below 10ms":                   redlatch.WithLease(0),
+		"lease -1s is below 10ms":                  redlatch.WithLease(-time.Second),
+		"lease 9ms is below 10ms":                  redlatch.WithLease(9 * time.Millisecond),
+		"lease 25h0m0s is above 24h0m0s":           redlatch.WithLease(25 * time.Hour),
+		"fair wait timeout 99ms is below 100ms":    redlatch.WithFairWaitTimeout(99 * time.Millisecond),
+		"fair wait timeout 1m1s is above 1m0s":     redlatch.WithFairWaitTimeout(61 * time.Second),
+		"hand-off budget -1ns is below 0s":         redlatch.WithHandoffBudget(-1),
+		"hand-off budget 1.1s is above 1s":         redlatch.WithHandoffBudget(1100 * time.Millisecond),
+		"token TTL 0s is below 1s":                 redlatch.WithTokenTTL(0),
+		"token TTL 87601h0m0s is above 87600h0m0s": redlatch.WithTokenTTL(87601 * time.Hour),
+		"close grace -1ns is below 0s":             redlatch.WithCloseGrace(-1),
+		"close grace 11m0s is above 10m0s":         redlatch.WithCloseGrace(11 * time.Minute),
+		"the logger is nil":                        redlatch.WithLogger(nil),
+		"name prefix: ":                            redlatch.WithNamePrefix("a}b"),
+		"the name has 513 bytes, more than 512":    redlatch.WithNamePrefix(strings.Repeat("x", 512)),
+		`the name "a\nx" has a control character`:  redlatch.WithNamePrefix("a\n"),
+		`the name "{x" has a { that is not closed`: redlatch.WithNamePrefix("{"),
+		`the name "{}x" has an empty hash tag`:     redlatch.WithNamePrefix("{}"),
+	} {
+		c, err := redlatch.New(rdb, redlatch.WithLease(time.Second), opt)
+		if assert.ErrorIs(t, err, redlatch.ErrInvalid, want) {
+			assert.ErrorContains(t, err, want)
+			assert.True(t, strings.HasPrefix(err.Error(), "redlatch: new: "), "%v", err)
+		}
+		assert.Nil(t, c)
+		_, err = redlatch.Open(t.Context(), "redis://127.0.0.1:1", opt)
+		assert.ErrorIs(t, err, redlatch.ErrInvalid, "Open judges before it dials")
+		_, err = embedded.Open(opt)
+		assert.ErrorIs(t, err, redlatch.ErrInvalid)
+	}
+}
+
+func TestGoodOptions(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		for _, opts := range [][]redlatch.Option{
+			nil,
+			{redlatch.WithLease(10 * time.Millisecond)},
+			{redlatch.WithLease(24 * time.Hour)},
+			{redlatch.WithFairWaitTimeout(100 * time.Millisecond), redlatch.WithHandoffBudget(0), redlatch.WithCloseGrace(0)},
+			{redlatch.WithFairWaitTimeout(time.Minute), redlatch.WithHandoffBudget(time.Second), redlatch.WithCloseGrace(10 * time.Minute)},
+			{redlatch.WithFairWaitTimeout(300 * time.Second), redlatch.WithTokenTTL(time.Second), redlatch.WithAbandonOnClose()},
+			{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithoutPipelining(), redlatch.WithObserver(redlatch.Observer{})},
+			{redlatch.WithNamePrefix("{app}:"), redlatch.WithTokenTTL(10 * 365 * 24 * time.Hour)},
+			{redlatch.WithNamePrefix(strings.Repeat("x", 100))},
+		} {
+			p := b.Peer(t, opts...)
+			locktest.Free(t, p.GetLock("orders"))
+			locktest.Free(t, p.GetFencedLock("orders"))
+			require.NoError(t, p.Close())
+		}
+	})
+}
+
+func TestObserverIsTold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		acquired, released, lost, woken := make(chan time.Duration, 9), make(chan time.Duration, 9), make(chan error, 9), make(chan string, 9)
+		renewed := 0
+		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
+			Acquired: func(kind, name string, waited time.Duration) {
+				assert.Equal(t, "rlock", kind)
+				assert.Equal(t, "orders", name)
+				acquired <- waited
+			},
+			Released: func(_, name string, held time.Duration) {
+				assert.Equal(t, "orders", name)
+				released <- held
+			},
+			Lost: func(_, name string, cause error) {
+				assert.Equal(t, "orders", name)
+				lost <- cause
+			},
+			Renewed: func(n, _ int, err error) {
+				assert.NoError(t, err)
+				renewed += n
+			},
+			Woken: func(_, name string) { woken <- name },
+		}))
+		l := p.GetLock("orders")
+		other := locktest.Acquire(t, t.Context(), b.Peer(t, redlatch.WithNamePrefix("app:")).GetLock("orders"))
+		go func() {
+			time.Sleep(7 * time.Second)
+			assert.NoError(t, other.Unlock(t.Context()))
+		}()
+		h := locktest.Acquire(t, t.Context(), l)
+		assert.InDelta(t, 7*time.Second, <-acquired, float64(10*time.Millisecond))
+		assert.Equal(t, "orders", <-woken)
+		time.Sleep(time.Minute)
+		assert.NotZero(t, renewed)
+		held := time.Minute
+		locktest.Unlock(t, h)
+		assert.InDelta(t, held, <-released, float64(10*time.Millisecond))
+		locktest.Acquire(t, t.Context(), l)
+		assert.InDelta(t, 0, <-acquired, float64(time.Millisecond), "a call that did not wait is told of too")
+		b.Delete(t, "app:orders")
+		assert.Error(t, <-lost)
+		assert.Empty(t, released, "a loss is no release")
+	})
+}
