@@ -25,6 +25,8 @@ type Client struct {
 
 // New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
 // go-redis client stays the caller's to close, after the Client. Anything else, nil in any form, and bad options are [ErrInvalid].
+//
+// A *redis.Client whose ReadTimeout is off or above 3 s is used with one of 3 s, and then without its hooks.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c, err := configure(opts)
 	if err == nil {

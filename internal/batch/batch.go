@@ -97,15 +97,14 @@ func New(rdb redis.UniversalClient, plain bool) *Batcher {
 	return b
 }
 
-// boundedClient returns a view of the user's client, on the same pool, whose reads and writes end with their context
-// and after [ioLimit] at the latest, whatever the user's settings are.
+// boundedClient returns the user's client if its reads end within [ioLimit], and else a view of it, on the same pool,
+// whose reads do. Such a view does without the client's hooks: go-redis has no way to take them along.
 func boundedClient(single *redis.Client) *redis.Client {
-	timeout := single.Options().ReadTimeout
-	if timeout <= 0 || timeout > ioLimit {
-		timeout = ioLimit
+	if timeout := single.Options().ReadTimeout; timeout > 0 && timeout <= ioLimit {
+		return single
 	}
-	view := single.WithTimeout(timeout)
-	view.Options().ContextTimeoutEnabled = true
+	view := single.WithTimeout(ioLimit)
+	view.Options().ContextTimeoutEnabled = true // the view's own copy
 	return view
 }
 
