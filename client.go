@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,15 +18,16 @@ import (
 type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
-	close  func() error // closes what the client owns
-	once   sync.Once
-	err    error
+	close  func() error  // closes what the client owns
+	first  atomic.Bool   // Close has been called
+	closed chan struct{} // closed when the first Close is done
 }
 
 // New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
 // go-redis client stays the caller's to close, after the Client. Anything else, nil in any form, and bad options are [ErrInvalid].
 //
-// A *redis.Client whose ReadTimeout is off or above 3 s is used with one of 3 s, and then without its hooks.
+// A *redis.Client is used by a view of its own on the same connection pool, whose reads end after 3 s at the latest. Go-redis offers no
+// way to give such a view the client's hooks: see [WithObserver] for metrics and traces. The hooks of a cluster client are called.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c, err := configure(opts)
 	if err == nil {
@@ -36,7 +37,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed}, nil
+	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed, closed: make(chan struct{})}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -172,18 +173,16 @@ func (c *Client) GetFencedLock(name string) *rlock.Lock {
 // released, or left to its lease with [WithAbandonOnClose].
 //
 // It returns at once when nothing is held, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
-// left. A second Close waits for the first and returns nil.
+// left, but for calls to a silent cluster: those end with the cluster client's own ReadTimeout. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
-	first := false
-	c.once.Do(func() {
-		first = true
-		c.engine.Close()
-		if c.close != nil {
-			c.err = c.close()
-		}
-	})
-	if first {
-		return c.err
+	if !c.first.CompareAndSwap(false, true) {
+		<-c.closed
+		return nil
 	}
-	return nil
+	defer close(c.closed)
+	c.engine.Close()
+	if c.close == nil {
+		return nil
+	}
+	return c.close()
 }

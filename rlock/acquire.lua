@@ -18,7 +18,10 @@ if left ~= -2 then
   if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
     left = -2
   elseif verify == '1' or left == -1 then
-    redis.call('hlen', lock) -- WRONGTYPE for what is no lock
+    -- An error for what is no hash.
+    if redis.call('hexists', lock, 'mode') == 1 then
+      return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+    end
   end
 end
 if left == -2 then

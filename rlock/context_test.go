@@ -69,7 +69,10 @@ func inEnd(t *testing.T, e end, test func(t *testing.T, h *rlock.Hold, end func(
 		parent, cancel := context.WithCancelCause(parent)
 		defer cancel(nil)
 		h := locktest.Acquire(t, parent, p.GetLock("orders"), e.opts...)
-		test(t, h, func() { e.do(t, b, p, h, cancel) })
+		test(t, h, func() {
+			e.do(t, b, p, h, cancel)
+			synctest.Wait()
+		})
 	})
 }
 

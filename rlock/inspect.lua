@@ -8,5 +8,8 @@
 local lock = KEYS[1]
 local owner = ARGV[1]
 
+if redis.call('hexists', lock, 'mode') == 1 then
+  return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+end
 local levels = tonumber(redis.call('hget', lock, owner) or 0) or 0
 return { redis.call('pttl', lock), levels }

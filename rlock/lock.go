@@ -133,20 +133,21 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
-// one at its next renewal at the latest. It is for operators: exclusion is broken until then. It costs one round trip.
+// one at its next renewal at the latest. It is for operators: exclusion is broken until then. When ctx ended first, and after redlatch.ErrUnknown, it may be released or be released
+// yet. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.name.Check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)
 	}
-	c, err := l.engine.Query(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
+	c, repeated, err := l.engine.Query(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
 	if err != nil {
 		return false, wrap("force unlock", l.Name(), err)
 	}
 	n, err := c.Int()
-	if n > 0 {
+	if n > 0 || repeated { // a repeated one that finds nothing: the one before did it
 		l.name.Recheck()
 	}
-	return n > 0, wrap("force unlock", l.Name(), err)
+	return n > 0 || repeated, wrap("force unlock", l.Name(), err)
 }
 
 // free is the lease left of a lock that nobody holds.
@@ -156,7 +157,7 @@ func (l *Lock) inspect(ctx context.Context, owner string) (left time.Duration, l
 	if err := l.name.Check(); err != nil {
 		return free, 0, err
 	}
-	c, err := l.engine.Query(ctx, func() *script.Call { return kind{}.inspect(l.name.Key(), owner) })
+	c, _, err := l.engine.Query(ctx, func() *script.Call { return kind{}.inspect(l.name.Key(), owner) })
 	if err != nil {
 		return free, 0, err
 	}

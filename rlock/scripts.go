@@ -2,6 +2,7 @@ package rlock
 
 import (
 	_ "embed"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -83,8 +84,8 @@ func (kind) inspect(key, owner string) *script.Call { return inspectScript.Call(
 
 // inspected reads inspect's reply: the lease left, -2 when free and -1 without end, and the owner's levels.
 func inspected(c *script.Call) (left time.Duration, levels int, err error) {
-	pair, err := c.Ints()
-	if err != nil || len(pair) != 2 {
+	pair, err := pairOf(c)
+	if err != nil {
 		return 0, 0, err
 	}
 	left = time.Duration(pair[0])
@@ -107,11 +108,20 @@ func (f fencedKind) Acquire(a lease.Ask) *script.Call {
 }
 
 func (fencedKind) Acquired(c *script.Call) (lease.Reply, error) {
-	pair, err := c.Ints()
-	if err != nil || len(pair) != 2 {
+	pair, err := pairOf(c)
+	if err != nil {
 		return lease.Reply{}, err
 	}
 	return reply(pair[0], pair[1]), nil
+}
+
+// pairOf reads a reply of two integers.
+func pairOf(c *script.Call) ([]int64, error) {
+	pair, err := c.Ints()
+	if err == nil && len(pair) != 2 {
+		err = fmt.Errorf("a script answered with %d integers, not 2", len(pair))
+	}
+	return pair, err
 }
 
 func reply(left, token int64) lease.Reply {

@@ -306,8 +306,8 @@ func TestCertainErrorsOfTheFirstTryAreReturnedAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, "NOPERM")
 		require.NotErrorIs(t, err, redlatch.ErrUnknown)
 		b.Mini.SetError("")
+		p = b.Peer(t)
 		p.Refuse(true)
-		p.Cut()
 		_, err = p.GetLock("orders").Lock(t.Context())
 		require.ErrorContains(t, err, "refused")
 		require.NotErrorIs(t, err, redlatch.ErrUnknown)
@@ -328,7 +328,7 @@ func TestCallsEndWithTheirContextWhenRedisIsSilent(t *testing.T) {
 			"Do":          func(ctx context.Context) error { return l.Do(ctx, func(context.Context) error { return nil }) },
 			"IsLocked":    func(ctx context.Context) error { _, err := l.IsLocked(ctx); return err },
 			"TTL":         func(ctx context.Context) error { _, err := l.TTL(ctx); return err },
-			"ForceUnlock": func(ctx context.Context) error { _, err := l.ForceUnlock(ctx); return err },
+			"ForceUnlock": func(ctx context.Context) error { _, err := p.GetLock("forced").ForceUnlock(ctx); return err },
 			"HoldCount": func(ctx context.Context) error {
 				within, stop := context.WithTimeout(held.Context(), patience)
 				defer stop()

@@ -9,7 +9,6 @@ package batch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -25,9 +24,11 @@ const (
 	maxBatch    = 200                    // calls in one pipeline, by weight
 	urgentShare = 150                    // of it for urgent calls while others wait
 	maxFlushes  = 2                      // young flushes of a node at a time
-	maxStuck    = 8                      // flushes of a node at a time, stuck ones included
+	maxStuck    = 16                     // flushes of a node at a time, stuck ones included
 	stall       = 100 * time.Millisecond // a flush older than this is taken for stuck
 	ioLimit     = 3 * time.Second        // bound on one flush where the connection allows one
+	ioFloor     = time.Second            // the least such bound, for clients of short leases
+	closeSlack  = 300 * time.Millisecond // how much longer than its bound a flush may take to end
 	parkedLimit = 4                      // workers kept for the next flush
 )
 
@@ -64,6 +65,7 @@ type Batcher struct {
 	rdb      redis.UniversalClient
 	cluster  *redis.ClusterClient // nil unless rdb is one
 	plain    bool                 // no pipelining
+	limit    time.Duration        // bound on one flush
 	life     context.Context      //nolint:containedctx // the batcher's own life, ended by Close
 	end      context.CancelFunc
 	bounded  atomic.Pointer[bound]
@@ -85,10 +87,11 @@ type bound struct {
 	made time.Time
 }
 
-// New returns a batcher over rdb. With plain set it never pipelines.
-func New(rdb redis.UniversalClient, plain bool) *Batcher {
+// New returns a batcher over rdb. With plain set it never pipelines. A call that is not answered within the lease is of
+// no use to anybody: its connection is given up.
+func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	b := &Batcher{rdb: rdb, plain: plain, life: life, end: end, jobs: make(chan job), lanes: map[*redis.Client]*lane{}}
+	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), lanes: map[*redis.Client]*lane{}}
 	b.cluster, _ = rdb.(*redis.ClusterClient)
 	if single, ok := rdb.(*redis.Client); ok {
 		b.rdb = boundedClient(single)
@@ -97,16 +100,17 @@ func New(rdb redis.UniversalClient, plain bool) *Batcher {
 	return b
 }
 
-// boundedClient returns the user's client if its reads end within [ioLimit], and else a view of it, on the same pool,
-// whose reads do. Such a view does without the client's hooks: go-redis has no way to take them along.
+// boundedClient returns a view of the user's client, on the same pool, whose reads and writes end with their context and
+// after [ioLimit] at the latest. It does without the client's hooks: go-redis has no way to take them along.
 func boundedClient(single *redis.Client) *redis.Client {
-	if timeout := single.Options().ReadTimeout; timeout > 0 && timeout <= ioLimit {
-		return single
-	}
 	view := single.WithTimeout(ioLimit)
 	view.Options().ContextTimeoutEnabled = true // the view's own copy
 	return view
 }
+
+// Bounded reports whether calls on their caller's own goroutine end within about [ioLimit] when Redis is silent. On a
+// cluster only the user's settings bound them.
+func (b *Batcher) Bounded() bool { return b.cluster == nil }
 
 // Flushes returns how many round trips were made.
 func (b *Batcher) Flushes() int64 { return b.flushes.Load() }
@@ -120,10 +124,25 @@ func (b *Batcher) EndBy(t time.Time) {
 // Stop refuses calls from now on, and ends the waits for those under way.
 func (b *Batcher) Stop() { b.end() }
 
-// Close stops the batcher and waits for its workers, which end with the connections' read time-out if Redis is gone.
+// Close stops the batcher and waits for its workers, but not much longer than EndBy said: on a cluster that is silent,
+// those that wait for a reply end only with the user's own read time-out.
 func (b *Batcher) Close() {
 	b.end()
-	b.workers.Wait()
+	ended := make(chan struct{})
+	go func() { // ends with the workers
+		b.workers.Wait()
+		close(ended)
+	}()
+	left := ioLimit
+	if t := b.endBy.Load(); t != nil {
+		left = time.Until(*t) + closeSlack
+	}
+	timer := time.NewTimer(max(left, closeSlack))
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 }
 
 // Do sends a call and waits for its reply, for ctx or for the ask's limit. Its error is that of the call, or that of
@@ -138,8 +157,8 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	if ctx.Done() != nil || ask.Limit > 0 || !l.enter() {
 		return l.wait(ctx, call, ask)
 	}
-	defer l.leave()
 	b.send(b.ioContext(ctx), call)
+	l.leave()
 	return call.Err()
 }
 
@@ -184,14 +203,14 @@ func (b *Batcher) ioContext(ctx context.Context) context.Context {
 	return valuesOf{Context: b.bound(), values: ctx}
 }
 
-// bound returns a context that ends in [ioLimit], give or take half a second, or with the batcher. One serves many
+// bound returns a context that ends in [ioLimit], or up to half a second sooner, or with the batcher. One serves many
 // calls: a timer each would cost more than the rest of this package.
 func (b *Batcher) bound() context.Context {
 	now := time.Now()
 	if s := b.bounded.Load(); s != nil && now.Sub(s.made) < 500*time.Millisecond {
 		return s.ctx
 	}
-	end := now.Add(ioLimit)
+	end := now.Add(b.limit)
 	if t := b.endBy.Load(); t != nil && t.Before(end) {
 		end = *t
 	}
@@ -260,10 +279,7 @@ func (b *Batcher) learn(call *script.Call) {
 func notSent(ctx context.Context) error {
 	cause := ctx.Err()
 	if cause == nil {
-		cause = errLimit
+		cause = script.ErrNoAnswer
 	}
 	return fmt.Errorf("%w: %w", script.ErrNotSent, cause)
 }
-
-// errLimit is the error of a call whose limit ran out.
-var errLimit = errors.New("no answer in time")

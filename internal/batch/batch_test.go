@@ -44,7 +44,7 @@ func setup(t *testing.T, plain bool) *rig {
 		Addr: "rig", PoolSize: 20, Dialer: r.dial,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	r.batcher = batch.New(r.rdb, plain)
+	r.batcher = batch.New(r.rdb, plain, time.Minute)
 	t.Cleanup(func() {
 		r.batcher.Close()
 		assert.NoError(t, r.rdb.Close())
@@ -223,7 +223,7 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, true)
 		r.batcher.Close()
-		r.batcher = batch.New(r.rdb, false)
+		r.batcher = batch.New(r.rdb, false, time.Minute)
 		s := script.New("return redis.call('rpush', KEYS[1], ARGV[1])")
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), batch.Ask{}))
 		r.setStall(true)
@@ -275,7 +275,7 @@ func TestClosedBatcherRefuses(t *testing.T) {
 func BenchmarkDo(b *testing.B) {
 	m := miniredis.NewMiniRedis()
 	rdb := redis.NewClient(&redis.Options{Addr: "rig", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
-	batcher := batch.New(rdb, false)
+	batcher := batch.New(rdb, false, time.Minute)
 	b.Cleanup(func() {
 		batcher.Close()
 		_ = rdb.Close()

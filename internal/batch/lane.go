@@ -16,7 +16,7 @@ type lane struct {
 	mu      sync.Mutex // guards all below
 	queues  [2]fifo    // by Class
 	started [maxStuck]time.Time
-	flying  int // flushes under way: the entries of started that are not zero
+	flying  int // flushes under way, those on callers' own goroutines included
 	timer   *time.Timer
 }
 
@@ -51,7 +51,7 @@ func (l *lane) enter() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || l.flying >= maxFlushes {
+	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || !l.mayLocked() {
 		return false
 	}
 	l.flying++
@@ -116,7 +116,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return errLimit
+	return script.ErrNoAnswer
 }
 
 func (l *lane) recycle(p *pending) error {
@@ -144,7 +144,7 @@ func (l *lane) submit(p *pending, class Class) {
 	l.queues[class].push(p)
 	var next job
 	var ok bool
-	if l.batcher.plain || l.flying < maxFlushes {
+	if l.mayLocked() {
 		next, ok = l.takeLocked()
 	} else {
 		l.watchLocked()
@@ -187,8 +187,8 @@ func (l *lane) takeLocked() (job, bool) {
 	return job{lane: l, calls: calls, slot: l.markLocked()}, true
 }
 
-// markLocked notes when a worker's flush started. Flushes on callers' own goroutines are not noted: they count as
-// young for as long as they take, which their bound limits.
+// markLocked notes when a worker's flush started. Flushes on callers' own goroutines are not noted: they hold up nobody
+// once others have waited for [stall].
 func (l *lane) markLocked() int {
 	for i := range l.started {
 		if l.started[i].IsZero() {

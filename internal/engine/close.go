@@ -20,6 +20,8 @@ func (e *Engine) Close() {
 	}
 	close(e.closing)
 	e.Batch.EndBy(time.Now().Add(e.CloseGrace + ioTail))
+	var router sync.WaitGroup
+	router.Go(e.Router.Close) // nobody waits for a message any more
 	for _, h := range e.holders {
 		h.Closing()
 	}
@@ -27,8 +29,8 @@ func (e *Engine) Close() {
 	e.drain()
 	e.Batch.Stop()
 	e.Watchdog.Close()
-	e.Router.Close()
 	e.Batch.Close()
+	router.Wait()
 }
 
 // drain releases what is still held and makes the last settlements, both at the same time: with Redis gone each takes

@@ -82,7 +82,7 @@ type Holder interface {
 func New(rdb redis.UniversalClient, c Config) *Engine {
 	e := &Engine{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	_, e.Cluster = rdb.(*redis.ClusterClient)
-	e.Batch = batch.New(rdb, c.Plain)
+	e.Batch = batch.New(rdb, c.Plain, c.Lease)
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
 	e.Watchdog = watchdog.New(e.Clock)
 	e.Settler = settle.New(e.Watchdog, e.Clock, c.Logger)
@@ -129,25 +129,35 @@ const runTries = 5
 
 func backoff(try int) time.Duration { return min(10*time.Millisecond<<try, 200*time.Millisecond) }
 
-// Query runs a script that changes nothing until it gets an answer, ctx is done or a few tries have failed.
-func (e *Engine) Query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+// Query runs a script, which may run twice, until it gets an answer, ctx is done or a lease has passed.
+//
+// The result says whether an earlier try got no answer, and may have run.
+func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
 	if ctx == nil {
-		return nil, ErrNilContext
+		return nil, false, ErrNilContext
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if e.Closed() {
-		return nil, errs.Closed
+		return nil, false, errs.Closed
 	}
+	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
 		c, err := e.Run(ctx, call, batch.Ask{})
-		if err == nil || script.Judge(err) != script.Unknown || ctx.Err() != nil || try == 2 {
-			return c, Explain(err)
+		switch {
+		case err == nil || script.Judge(err) != script.Unknown:
+			return c, repeated, Explain(err)
+		case ctx.Err() == nil && !e.Closed() && e.Clock.Now() < deadline:
+			repeated = true
+			if Sleep(ctx, Jitter(backoff(try))) == nil {
+				continue
+			}
 		}
-		if Sleep(ctx, Jitter(backoff(try))) != nil {
-			return c, err
+		if ctx.Err() != nil {
+			return c, repeated, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
 		}
+		return c, repeated, fmt.Errorf("%w: %w", errs.Unknown, err)
 	}
 }
 

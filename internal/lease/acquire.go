@@ -110,6 +110,8 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, errs.NotAcquired
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(t.err, errs.Closed):
+			return nil, errs.Closed
 		case !t.repeatable() || retry == onceTries || pause(ctx, retry) != nil:
 			return nil, unknown(t.err)
 		}
@@ -258,7 +260,7 @@ func (c *call) failure(t tried) error {
 	}
 	l := c.waiter.line
 	l.shard.mu.Lock()
-	l.tryAt = min(l.tryAt, now+engine.Jitter(min(10*time.Millisecond<<min(c.failed, 10), time.Second)))
+	l.tryAt = min(l.tryAt, now+pauseBefore(c.failed))
 	l.shard.mu.Unlock()
 	return nil
 }
@@ -388,10 +390,11 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Duration, reply Reply) tried {
 	s := n.space
 	l.token, l.since = reply.Token, s.engine.Clock.Now()
+	refused := ctx.Err() != nil || s.engine.Closed() // not under the mutex: ctx may be another hold's
 	l.mu.Lock()
 	hold := l.levels
 	late := l.since >= hold.deadlineLocked()
-	refused := late || ctx.Err() != nil || s.engine.Closed()
+	refused = refused || late
 	if !refused {
 		l.state = holding
 		l.armLocked()
@@ -441,8 +444,10 @@ func (n *Name) enter(l *Lease, w *waiter) bool {
 }
 
 // pause waits before the next attempt, longer each time.
-func pause(ctx context.Context, try int) error {
-	return engine.Sleep(ctx, engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second)))
+func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, pauseBefore(try)) }
+
+func pauseBefore(try int) time.Duration {
+	return engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))
 }
 
 // Recheck asks Redis whether this client's own lease of the name, if it has one, still stands.

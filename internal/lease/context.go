@@ -32,7 +32,7 @@ func (c *holdContext) Err() error {
 	h.lease.mu.Unlock()
 	switch {
 	case late:
-		h.lease.Due(h.lease.now())
+		h.lease.expire(h.lease.now())
 		return context.Canceled
 	case ended:
 		return context.Canceled
@@ -98,6 +98,18 @@ func (h *Hold) endContextLocked(cause error) func() {
 	return func() { cancel(cause) }
 }
 
+// separateLocked makes the context of a nested level, which does not end with the release of an outer one. A deadline of
+// the given context holds by itself, so that it ends as a deadline does.
+func (h *Hold) separateLocked() {
+	base := context.WithoutCancel(h.given)
+	stop := func() {}
+	if deadline, ok := h.given.Deadline(); ok {
+		base, stop = context.WithDeadline(base, deadline)
+	}
+	h.inner, h.cancel = context.WithCancelCause(base)
+	context.AfterFunc(h.inner, stop)
+}
+
 // follow ends the context of a nested level with the context that it was given, unless that one ended only because an
 // outer level was released: then with the context which that level was given.
 func (h *Hold) follow(given context.Context) {
@@ -106,19 +118,16 @@ func (h *Hold) follow(given context.Context) {
 }
 
 func (h *Hold) givenEnded(given context.Context) {
+	if _, ok := given.Deadline(); ok && errors.Is(given.Err(), context.DeadlineExceeded) {
+		return // the level's own context has the same deadline
+	}
 	cause := context.Cause(given)
 	var e *ended
 	if !errors.As(cause, &e) || e.err != errs.Unlocked || !h.within(e.hold) { //nolint:errorlint // the sentinel itself
 		h.cancel(cause)
 		return
 	}
-	next := e.hold.given
-	if deadline, ok := given.Deadline(); ok {
-		limited, cancel := context.WithDeadline(next, deadline)
-		context.AfterFunc(h.inner, cancel)
-		next = limited
-	}
-	h.follow(next)
+	h.follow(e.hold.given)
 }
 
 // within reports whether other is an outer level of h.

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -207,10 +208,10 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 	}
 }
 
-// unknown marks an error after which nobody knows what Redis did.
+// unknown marks an error after which nobody knows what Redis did, and explains the others.
 func unknown(err error) error {
-	if script.Judge(err) == script.Unknown {
+	if script.Judge(err) == script.Unknown && !errors.Is(err, errs.Closed) {
 		return fmt.Errorf("%w: %w", errs.Unknown, err)
 	}
-	return err
+	return engine.Explain(err)
 }

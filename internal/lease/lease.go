@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
 )
@@ -40,6 +42,7 @@ type Lease struct {
 	end     time.Duration
 	renewAt time.Duration
 	levels  *Hold         // the live ones, innermost first
+	asked   time.Duration // the lease that the renewal under way asks for
 	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
 	turn    chan struct{} // 1: holds a token while an operation of a level is under way; made at the first nesting
 	state   state
@@ -102,7 +105,7 @@ func (l *Lease) nextLocked() time.Duration {
 	return next
 }
 
-// renewalDueLocked returns when to renew: not before a third of the lease has passed, and once an answer is overdue.
+// renewalDueLocked returns when to renew: never before Redis has less than a lease left, and again once an answer is overdue.
 func (l *Lease) renewalDueLocked() time.Duration {
 	if l.renews {
 		return l.renewAt
@@ -123,30 +126,77 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	if l.state == asking {
 		l.space.engine.Watchdog.Set(&l.timer, now+l.space.engine.Lease/3)
 	}
+	l.mu.Unlock()
+	l.expire(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.state != holding {
-		l.mu.Unlock()
-		return nil
-	}
-	cancels := l.expireLocked(now)
-	if l.levels == nil {
-		l.state = over
-		l.mu.Unlock()
-		cancels.run()
-		l.lost(true)
 		return nil
 	}
 	renew := l.wantsRenewalLocked(now)
 	if renew { // and again if no answer comes within the limit
 		l.renews = true
 		l.renewAt = now + l.space.renewalLimit()
+		l.asked = l.lengthLocked(now)
 	}
 	l.armLocked()
-	l.mu.Unlock()
-	cancels.run()
 	if renew {
 		return l.space
 	}
 	return nil
+}
+
+// expire ends the levels whose time is over, and the lease with the last of them.
+func (l *Lease) expire(now time.Duration) {
+	l.mu.Lock()
+	if l.state != holding {
+		l.mu.Unlock()
+		return
+	}
+	cancels := l.expireLocked(now)
+	ended := l.levels == nil
+	if ended {
+		l.state = over
+		l.space.engine.Watchdog.Stop(&l.timer)
+	}
+	var recount func()
+	if !ended && cancels != nil {
+		recount = l.recountLocked()
+	}
+	l.mu.Unlock()
+	if recount != nil {
+		recount()
+	}
+	if ended {
+		l.lost(true)
+	}
+	cancels.run() // last: who hears of the loss finds the lock free here
+}
+
+// recountLocked returns a function that tells Redis of levels that have ended by themselves; nil if another operation
+// of this lease is under way, which will. What comes of it does not matter: the count is for who looks at it.
+func (l *Lease) recountLocked() func() {
+	if l.turn == nil {
+		return nil
+	}
+	select {
+	case l.turn <- struct{}{}:
+	default:
+		return nil
+	}
+	sent := l.now()
+	length := l.longestLocked(sent)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
+	return func() {
+		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
+			defer l.giveTurn()
+			if n, err := c.Int(); err == nil && n > 0 {
+				l.mu.Lock()
+				l.end = max(l.end, sent+length)
+				l.mu.Unlock()
+			}
+		})
+	}
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
@@ -262,12 +312,12 @@ func (l *Lease) gone() {
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error { return h.lostCause(lostInRedis) })
 	l.mu.Unlock()
-	cancels.run()
 	l.lost(false)
+	cancels.run() // last: who hears of the loss finds the lock free here
 }
 
-// lost forgets a lease that is over although nobody released it. If Redis may still have it, because renewals were
-// sent whose answers are missing, it is released there.
+// lost forgets a lease that is over although nobody released it. If Redis may still have it, be it for a moment or because
+// a renewal was sent whose answer is missing, it is released there.
 func (l *Lease) lost(uncertain bool) {
 	s := l.space
 	sh := s.shard(l.name())
@@ -275,14 +325,18 @@ func (l *Lease) lost(uncertain bool) {
 	s.removeLocked(sh, l)
 	sh.lines[l.name()].resumeLocked(s.engine.Clock.Now())
 	sh.mu.Unlock()
-	if f := s.engine.Hooks.Lost; f != nil {
-		f(s.kind.Title(), l.user(), errs.Lost)
-	}
+	l.tellLost()
 	if uncertain {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		return
 	}
 	s.unreserve(l.key, l.owner)
+}
+
+func (l *Lease) tellLost() {
+	if f := l.space.engine.Hooks.Lost; f != nil {
+		f(l.space.kind.Title(), l.user(), errs.Lost)
+	}
 }
 
 // endAllLocked ends every level with the cause that why gives.

@@ -23,7 +23,7 @@ func (h *Hold) nest(ctx context.Context, o *Options) (*Hold, error) {
 	}
 	inner := l.newHoldLocked(ctx, o, sent)
 	inner.outer = h
-	inner.inner, inner.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	inner.separateLocked()
 	levels, length := l.countLocked(), l.longestLocked(sent)
 	l.mu.Unlock()
 

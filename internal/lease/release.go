@@ -41,7 +41,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if next == nil {
 		l.beginReleaseLocked(sh)
 	}
-	wait := l.renewalLocked()
+	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(ctx)
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if cancel != nil {
@@ -49,9 +49,31 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	if next != nil {
 		next.line.left(left)
+		l.tellReleased()
 		return nil
 	}
-	return l.release(ctx, wait)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	if wait != nil {
+		select { // nothing is renewed after the release has begun
+		case <-wait:
+		case <-timer.C:
+		}
+	}
+	if turn != nil {
+		select { // nor do an operation of a nested level and the release overtake each other
+		case turn <- struct{}{}:
+			defer l.giveTurn()
+		case <-timer.C:
+		}
+	}
+	return l.release(ctx, limit)
+}
+
+func (l *Lease) tellReleased() {
+	if f := l.space.engine.Hooks.Released; f != nil {
+		f(l.space.kind.Title(), l.user(), l.now()-l.since)
+	}
 }
 
 // endUnlockedLocked ends a level that its user unlocked. The cause is made only if somebody looks at the context.
@@ -109,10 +131,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) 
 	if now-l.since >= e.HandoffBudget || l.end-now <= e.Lease/3 || e.Closed() {
 		return nil, nil
 	}
-	w := line.head
-	for w != nil && w.ctx.Err() != nil { // it is about to leave by itself
-		w = w.next
-	}
+	w := line.head // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
 	if w == nil || w.space != l.space || !w.options.plain() {
 		return nil, nil
 	}
@@ -121,8 +140,8 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) 
 	return w, w.leaveLocked()
 }
 
-// bound returns how long an Unlock may take.
-func (l *Lease) bound(ctx context.Context) time.Duration {
+// boundLocked returns how long an Unlock may take.
+func (l *Lease) boundLocked(ctx context.Context) time.Duration {
 	limit := unlockLimit
 	if rest := l.end - l.now(); rest < limit {
 		limit = max(rest, 10*time.Millisecond)
@@ -136,17 +155,8 @@ func (l *Lease) bound(ctx context.Context) time.Duration {
 }
 
 // release releases the lock in Redis after its last level has ended.
-func (l *Lease) release(ctx context.Context, renewal <-chan struct{}) error {
+func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	s := l.space
-	limit := l.bound(ctx)
-	if renewal != nil {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		select { // nothing is renewed after the release has begun
-		case <-renewal:
-		case <-timer.C:
-		}
-	}
 	heard, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
 	if err != nil && script.Judge(err) != script.NotDone || err != nil && script.Transient(err) {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
@@ -158,13 +168,12 @@ func (l *Lease) release(ctx context.Context, renewal <-chan struct{}) error {
 		s.unreserve(l.key, l.owner)
 	}
 	l.finish(int(heard) - 1)
-	if f := s.engine.Hooks.Released; f != nil {
-		f(s.kind.Title(), l.user(), l.now()-l.since)
-	}
 	if err == nil && heard == 0 {
+		l.tellLost()
 		return errs.NotHeld
 	}
-	return err
+	l.tellReleased()
+	return engine.Explain(err)
 }
 
 // release sends a release until it is answered or the limit is over. A repeated one that finds nothing counts as done:
@@ -174,7 +183,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 	repeated := false
 	for try := 0; ; try++ {
 		ask := urgent(0)
-		if limit < unlockLimit || try > 0 { // the first try of an unhurried release is bounded by the batcher
+		if limit < unlockLimit || try > 0 || !s.engine.Batch.Bounded() { // else the batcher's own bound is as good
 			ask.Limit = max(deadline-s.engine.Clock.Now(), time.Millisecond)
 		}
 		call := s.kind.Release(key, owner)
@@ -191,7 +200,8 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 			return 0, err
 		}
 		repeated = repeated || judged == script.Unknown
-		if s.engine.Clock.Now() >= deadline || pause(ctx, try) != nil {
+		left := deadline - s.engine.Clock.Now()
+		if left <= 0 || engine.Sleep(ctx, min(left, pauseBefore(try))) != nil {
 			return 0, err
 		}
 	}
@@ -200,15 +210,15 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 // unlockNested ends a level that has others around it. The caller holds l.mu, which it unlocks.
 func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	cancel := h.endUnlockedLocked()
-	limit := l.bound(ctx)
+	limit := l.boundLocked(ctx)
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer stop()
-	if err := l.takeTurn(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errs.Unknown, err)
+	if l.takeTurn(ctx) != nil {
+		return errNoAnswer
 	}
 	defer l.giveTurn()
 	l.mu.Lock()
@@ -219,8 +229,11 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 		return nil // released, or lost, with the levels around it
 	}
 	kept, sent, err := l.keep(ctx, levels, length)
+	if err != nil && ctx.Err() != nil {
+		return errNoAnswer
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errs.Unknown, err)
+		return unknown(err)
 	}
 	if !kept {
 		l.gone()
@@ -232,6 +245,9 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	l.armLocked()
 	return nil
 }
+
+// errNoAnswer is the error of an inner Unlock that was not answered within its own bound.
+var errNoAnswer = fmt.Errorf("%w: no answer in time", errs.Unknown)
 
 // longestLocked returns the lease that covers every level.
 func (l *Lease) longestLocked(now time.Duration) time.Duration {

@@ -17,11 +17,8 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 	if s.engine.Cluster {
 		slot = engine.Tag(l.name())
 	}
-	l.mu.Lock()
-	length := l.lengthLocked(l.now())
-	l.mu.Unlock()
-	if length != s.engine.Lease {
-		slot += "|" + strconv.FormatInt(length.Milliseconds(), 10)
+	if asked := l.asked; asked != s.engine.Lease {
+		slot += "|" + strconv.FormatInt(asked.Milliseconds(), 10)
 	}
 	return slot
 }
@@ -35,14 +32,13 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 	for _, subject := range subjects {
 		l, _ := subject.(*Lease)
 		l.mu.Lock()
-		ask := l.lengthLocked(sent)
-		if l.state != holding || ask < time.Millisecond {
+		if l.state != holding || l.asked < time.Millisecond {
 			l.endRenewalLocked() // unlocked meanwhile: nothing is renewed after its release began
 			l.mu.Unlock()
 			continue
 		}
+		length = l.asked
 		l.mu.Unlock()
-		length = ask
 		leases, keys, owners = append(leases, l), append(keys, l.key), append(owners, l.owner)
 	}
 	if len(leases) == 0 {

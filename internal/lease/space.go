@@ -4,7 +4,7 @@
 // A line is where the goroutines of this client stand that want a lock which somebody has; only its head asks Redis.
 // A kind of lock supplies its scripts and its channel, and nothing else.
 //
-// Lock order: a shard's mu before a lease's mu. Neither is held during I/O, a send that could block, or a callback.
+// Lock order: a shard's mu before a lease's mu. Neither is held during I/O, a send that could block, or a call of a user's context.
 package lease
 
 import (
@@ -161,7 +161,7 @@ func (s *Space) addLocked(sh *shard, l *Lease) {
 	s.leases.Add(1)
 }
 
-// removeLocked forgets a lease, and tells whether the line of its name may go on.
+// removeLocked forgets a lease.
 func (s *Space) removeLocked(sh *shard, l *Lease) {
 	if sh.held[l.name()] == l {
 		delete(sh.held, l.name())

@@ -42,7 +42,7 @@ func (w *Wires) Cut() {
 	var open []*wire
 	w.set(func() { open, w.open = w.open, nil })
 	for _, c := range open {
-		_ = c.Conn.Close() // it may be closed already
+		_ = c.Close() // it may be closed already
 	}
 }
 
@@ -83,16 +83,45 @@ func (w *Wires) dial() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &wire{Conn: conn, wires: w}
+	c := &wire{Conn: conn, wires: w, filled: make(chan struct{}, 1), closed: make(chan struct{})}
 	w.open = append(w.open, c)
+	go c.pump()
 	return c, nil
 }
 
-// wire is one connection.
+// wire is one connection. Its writes are buffered, as those of a socket: on a bare pipe a server that answers the first
+// of many commands, and a client that is still sending them, would wait for each other.
 type wire struct {
 	net.Conn
-	wires *Wires
-	lost  bool // the next reply is lost; guarded by the wires' mu
+	wires  *Wires
+	filled chan struct{} // 1: something is to be written
+	closed chan struct{} // closed by Close
+	end    sync.Once
+
+	lost    bool   // the next reply is lost; guarded by the wires' mu
+	written []byte // not yet sent; guarded by the wires' mu
+}
+
+// pump sends what was written until the connection is closed.
+func (c *wire) pump() {
+	for {
+		select {
+		case <-c.filled:
+		case <-c.closed:
+			return
+		}
+		var b []byte
+		c.wires.set(func() { b, c.written = c.written, nil })
+		if _, err := c.Conn.Write(b); err != nil {
+			_ = c.Close() // the reader hears of it
+			return
+		}
+	}
+}
+
+func (c *wire) Close() error {
+	c.end.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 func (c *wire) Write(b []byte) (int, error) {
@@ -108,12 +137,17 @@ func (c *wire) Write(b []byte) (int, error) {
 			c.lost = true
 		}
 	}
-	black := w.black
-	w.mu.Unlock()
-	if black {
-		return len(b), nil
+	if !w.black {
+		c.written = append(c.written, b...)
 	}
-	return c.Conn.Write(b)
+	w.mu.Unlock()
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	case c.filled <- struct{}{}:
+	default: // a token is there already
+	}
+	return len(b), nil
 }
 
 func (c *wire) Read(b []byte) (int, error) {
@@ -125,7 +159,7 @@ func (c *wire) Read(b []byte) (int, error) {
 		case err != nil:
 			return n, err
 		case lost:
-			_ = c.Conn.Close() // the reply is lost with it
+			_ = c.Close() // the reply is lost with it
 			return 0, io.EOF
 		case !black:
 			return n, nil

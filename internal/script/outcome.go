@@ -14,6 +14,9 @@ import (
 //nolint:gochecknoglobals // a constant in all but name
 var noContext = context.Background() //nolint:forbidigo // as above
 
+// ErrNoAnswer is the error of a call whose own limit ran out.
+var ErrNoAnswer = errors.New("no answer in time")
+
 // Outcome is what is known of a call after it returned.
 type Outcome int
 
@@ -46,9 +49,9 @@ func Judge(err error) Outcome {
 }
 
 // Transient reports whether an error that means NotDone may go away by itself: the server is loading, failing over,
-// moving a slot, or the pool is busy.
+// moving a slot, or the pool or the queue is busy.
 func Transient(err error) bool {
-	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDial(err) {
+	if errors.Is(err, ErrNoAnswer) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDial(err) {
 		return true
 	}
 	for _, prefix := range transient {

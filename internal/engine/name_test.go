@@ -1,0 +1,111 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// names are good and bad ones, and where fuzzing begins.
+var names = map[string]bool{
+	"order:42": true, "a b": true, "名前": true, "{a}": true, "x{a}y": true, "x{a}": true, "a{b{c}": true,
+	strings.Repeat("x", 512): true,
+	"":                       false, strings.Repeat("x", 513): false,
+	"a\nb": false, "a\x00": false, "\x7f": false, "\u0085": false, "\xff": false,
+	"a}": false, "}a{b}": false, "a{": false, "{": false, "{}": false, "a{}b": false, "{}{a}": false, "{a}}": false, "{a}{b}": false, "x{a}{": true,
+}
+
+func TestNamesAreJudged(t *testing.T) {
+	for name, good := range names {
+		err := engine.CheckName(name)
+		if good {
+			assert.NoError(t, err, "%q", name)
+			continue
+		}
+		assert.ErrorIs(t, err, errs.Invalid, "%q", name)
+	}
+}
+
+// hashTag is what Redis hashes of a key: the text between the first { and the first } after it, or the whole key.
+func hashTag(key string) string {
+	open := strings.IndexByte(key, '{')
+	if open < 0 {
+		return key
+	}
+	length := strings.IndexByte(key[open+1:], '}')
+	if length <= 0 {
+		return key
+	}
+	return key[open+1 : open+1+length]
+}
+
+// derived are keys and channels as objects make them of a name.
+func derived(name string) []string {
+	return []string{
+		name, engine.Prefixed("redisson_lock__channel", name), engine.Prefixed("redisson_lock_token", name), engine.Suffixed(name, "write"),
+	}
+}
+
+func FuzzCheckName(f *testing.F) {
+	for name := range names {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		tag := engine.Tag(name)
+		require.Equal(t, hashTag(name), tag)
+		if err := engine.CheckName(name); err != nil {
+			require.ErrorIs(t, err, errs.Invalid)
+			return
+		}
+		require.True(t, name != "" && len(name) <= 512 && utf8.ValidString(name))
+		seen := map[string]bool{}
+		for _, key := range derived(name) {
+			require.Equal(t, tag, hashTag(key), "%q falls into another slot than %q", key, name)
+			require.False(t, seen[key], "%q is made twice of %q", key, name)
+			seen[key] = true
+		}
+	})
+}
+
+func FuzzCheckOwner(f *testing.F) {
+	for _, id := range []string{
+		"", "billing-1", "a b", "mode", "x:write", ":write", "a{b", "a}b", "é", "a\tb", "modes", "~!", strings.Repeat("x", 200), strings.Repeat("x", 201),
+	} {
+		f.Add(id)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		good := len(id) >= 1 && len(id) <= 200 && id != "mode" && !strings.HasSuffix(id, ":write")
+		for i := range len(id) {
+			good = good && id[i] > ' ' && id[i] <= '~' && id[i] != '{' && id[i] != '}'
+		}
+		err := engine.CheckOwner(id)
+		if good {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, errs.Invalid)
+	})
+}
+
+func TestDerivedKeysShareASlot(t *testing.T) {
+	rdb := redistest.Start(t, "--cluster-enabled", "yes").Client(t)
+	for name, good := range names {
+		if !good {
+			continue
+		}
+		want, err := rdb.ClusterKeySlot(t.Context(), name).Result()
+		require.NoError(t, err)
+		for _, key := range derived(name) {
+			slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
+			require.NoError(t, err)
+			assert.Equal(t, want, slot, "%q of %q", key, name)
+		}
+	}
+}

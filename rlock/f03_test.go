@@ -1,0 +1,209 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const (
+	oneWay = 50 * time.Millisecond // from a client to the server, or back
+
+	// promised is how long after a call returned something of it may still be on the server: a try that was on its way,
+	// the way back of its answer, the way of the release that follows; and a tenth of a second for everything else.
+	// It holds where the client has a connection ready.
+	promised = 3*oneWay + 100*time.Millisecond
+)
+
+// far is a number of clients that are far away from the server, each with connections ready.
+func far(t *testing.T, r *rig, n int) []*redlatch.Client {
+	t.Helper()
+	r.proxy.Delay(oneWay)
+	t.Cleanup(func() { r.proxy.Delay(0) })
+	var clients []*redlatch.Client
+	var pools []*redis.Client
+	for range n {
+		rdb := redis.NewClient(&redis.Options{Addr: r.proxy.Addr()})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		clients, pools = append(clients, clientOf(t, rdb, redlatch.WithLease(lease))), append(pools, rdb)
+	}
+	redistest.Eventually(t, patience, "connections are ready", func() error { return ready(t.Context(), pools, 4) })
+	hold := locktest.Acquire(t, t.Context(), clients[0].GetLock("warm")) // Redis knows the scripts
+	locktest.Unlock(t, hold)
+	return clients
+}
+
+// ready has clients open so many connections, whose handshakes take several round trips: for single commands, and for
+// pipelines, which have a pool of their own. The proxy's delay has them used at the same time.
+func ready(ctx context.Context, pools []*redis.Client, n int) error {
+	var wg sync.WaitGroup
+	for _, rdb := range pools {
+		for range 2 * n {
+			wg.Go(func() { rdb.Ping(ctx) })
+			wg.Go(func() {
+				pipe := rdb.Pipeline()
+				pipe.Ping(ctx)
+				pipe.Ping(ctx)
+				_, _ = pipe.Exec(ctx) // What counts is the connection.
+			})
+		}
+	}
+	wg.Wait()
+	for _, rdb := range pools {
+		single, pipelines := rdb.PoolStats().IdleConns, rdb.PoolStats().PipelineStats.IdleConns
+		if min(single, pipelines) < uint32(n) {
+			return fmt.Errorf("%d and %d of %d", single, pipelines, n)
+		}
+	}
+	return nil
+}
+
+// cancelledAt returns a context that is cancelled after d.
+func cancelledAt(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	timer := time.AfterFunc(d, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// noneLeft requires that the lock is free from the promised time after since.
+func (r *rig) noneLeft(t *testing.T, name string, since time.Time) error {
+	t.Helper()
+	elapse(since.Add(promised))
+	return r.noKeys(t, name)
+}
+
+func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const lanes = 20
+	clients := far(t, r, lanes)
+	n := runs(60, 2000)
+	span := 3 * oneWay // an acquisition takes two
+	var acquired, cancelled int
+	var mu sync.Mutex // guards both
+	share(t, lanes, n, func(lane, run int) error {
+		name := fmt.Sprintf("acquire-%d", run)
+		ctx, cancel := cancelledAt(t.Context(), span*time.Duration(run)/time.Duration(n))
+		defer cancel()
+		hold, err := clients[lane].GetLock(name).Lock(ctx)
+		mu.Lock()
+		if err == nil {
+			acquired++
+		} else {
+			cancelled++
+		}
+		mu.Unlock()
+		if err != nil {
+			return errors.Join(expect("lock", err, context.Canceled), r.noneLeft(t, name, time.Now()))
+		}
+		<-ctx.Done()
+		return errors.Join(expect("deferred unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
+	})
+	t.Logf("%d acquired, %d cancelled", acquired, cancelled)
+	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
+}
+
+func TestF03_CancelledWaitLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const lanes = 20
+	holder := r.direct(t, redlatch.WithLease(lease))
+	clients := far(t, r, lanes)
+	n := runs(60, 2000)
+	// The first try takes 100 ms, the subscription some round trips more; the holder leaves in the middle of it all.
+	span := 14 * oneWay
+	share(t, lanes, n, func(lane, run int) error {
+		name := fmt.Sprintf("wait-%d", run)
+		other, err := holder.GetLock(name).Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		released := make(chan error, 1) // its timer sends once
+		time.AfterFunc(span/2, func() { released <- other.Unlock(t.Context()) })
+		ctx, cancel := cancelledAt(t.Context(), span*time.Duration(run)/time.Duration(n))
+		defer cancel()
+		hold, err := clients[lane].GetLock(name).Lock(ctx)
+		since := time.Now()
+		if err == nil {
+			<-ctx.Done()
+			return errors.Join(<-released, expect("deferred unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
+		}
+		if err := expect("lock", err, context.Canceled); err != nil {
+			return err
+		}
+		if err := <-released; err != nil {
+			return fmt.Errorf("the holder's unlock: %w", err)
+		}
+		return r.noneLeft(t, name, since)
+	})
+	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
+}
+
+func TestF03_UnlockWorksWhateverItsContextDoes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const lanes = 20
+	clients := far(t, r, lanes)
+	n := runs(60, 2000)
+	span := 3 * oneWay // an unlock takes two
+	share(t, lanes, n, func(lane, run int) error {
+		name := fmt.Sprintf("unlock-%d", run)
+		hold, err := clients[lane].GetLock(name).Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		ctx, cancel := cancelledAt(t.Context(), span*time.Duration(run)/time.Duration(n))
+		defer cancel()
+		return errors.Join(expect("unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
+	})
+}
+
+func TestF03_UnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const lanes = 20
+	clients := far(t, r, lanes)
+	n := runs(60, 1000)
+	span := 5 * oneWay
+	share(t, lanes, n, func(lane, run int) error {
+		name := fmt.Sprintf("deadline-%d", run)
+		hold, err := clients[lane].GetLock(name).Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), span*time.Duration(run)/time.Duration(n))
+		defer cancel()
+		err = hold.Unlock(ctx)
+		if err != nil {
+			err = expect("unlock", err, redlatch.ErrUnknown)
+		}
+		return errors.Join(err, r.noneLeft(t, name, time.Now()), expect("unlock again", hold.Unlock(ctx), rlock.ErrNotHeld))
+	})
+}
+
+func TestF03_DeadContextAcquiresNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.client(t).GetLock("dead")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := r.proxy.Total()
+	for range 50 {
+		_, err := l.Lock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = l.TryLock(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Equal(t, before, r.proxy.Total(), "nothing was sent")
+}

@@ -1,0 +1,218 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const (
+	briskLease = 300 * time.Millisecond // renewed every 100 ms
+	jolt       = 5 * time.Millisecond   // the longest delay of a direction
+
+	// underWay is how long after a release began a renewal may still be executed that was sent before it.
+	underWay = 2*jolt + 50*time.Millisecond
+)
+
+// releaseTimes are the times at which the releases of owners began, by the server's clock. It is safe for concurrent use.
+type releaseTimes struct {
+	mu sync.Mutex // guards at
+	at map[string]time.Time
+}
+
+func (e *releaseTimes) set(owner string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.at[owner] = at
+}
+
+func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.load(t, "acquire", "renew")
+	const lanes = 16
+	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
+	clients := []*redlatch.Client{
+		r.client(t, redlatch.WithLease(briskLease)),
+		r.client(t, redlatch.WithLease(briskLease)),
+	}
+	var monitors []*faulttest.Monitor
+	for lane := range lanes {
+		monitors = append(monitors, faulttest.MonitorWrites(t, r.server.Addr(), fmt.Sprintf("lane-%d", lane)))
+	}
+	released := &releaseTimes{at: map[string]time.Time{}}
+	share(t, lanes, runs(200, 5000), func(lane, run int) error {
+		r.proxy.Delay(rand.N(jolt))
+		l := clients[run%len(clients)].GetLock(fmt.Sprintf("lane-%d", lane))
+		return interleave(t.Context(), l, func(owner string) { released.set(owner, clock.Now()) })
+	})
+	r.proxy.Delay(0)
+	redistest.Eventually(t, 3*briskLease, "no key is left", func() error { return r.noKeys(t, "lane-*") })
+	renewals, acquisitions := calls(t, "renew"), calls(t, "acquire")
+	seen := 0
+	for _, m := range monitors {
+		commands := m.Commands()
+		for _, c := range commands {
+			if acquisitions(c.Args) {
+				seen += zombies(t, c.Args[4], released.at, renewalsOf(commands, renewals, c.Args[4]))
+			}
+		}
+	}
+	t.Logf("%d holds, %d renewals", len(released.at), seen)
+	require.Positive(t, seen)
+}
+
+// interleave acquires, at times gives up, nests, works for longer or shorter than a renewal takes, and releases. It says
+// when the last release begins.
+func interleave(ctx context.Context, l *rlock.Lock, release func(owner string)) error {
+	given, cancel := cancelledAt(ctx, rand.N(4*jolt))
+	defer cancel()
+	if rand.N(2) == 0 {
+		given = ctx
+	}
+	hold, err := l.Lock(given)
+	if err != nil {
+		return expect("lock", err, context.Canceled)
+	}
+	if rand.N(4) == 0 {
+		inner, err := l.Lock(hold.Context())
+		if err == nil {
+			err = inner.Unlock(given)
+		} else if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("nested: %w", err)
+		}
+	}
+	elapse(time.Now().Add(rand.N(briskLease * 2 / 3)))
+	release(hold.Owner())
+	return expect("unlock", hold.Unlock(given), nil)
+}
+
+func renewalsOf(commands []faulttest.Command, renewal func([]string) bool, owner string) []time.Time {
+	var at []time.Time
+	for _, c := range commands {
+		if renewal(c.Args) && slices.Contains(c.Args, owner) {
+			at = append(at, c.At)
+		}
+	}
+	return at
+}
+
+// zombies judges the renewals of an owner, and returns their number.
+func zombies(t *testing.T, owner string, released map[string]time.Time, renewed []time.Time) int {
+	t.Helper()
+	end, held := released[owner]
+	if !held {
+		assert.Empty(t, renewed, "who got no hold is never renewed")
+		return 0
+	}
+	after := 0
+	for _, at := range renewed {
+		if at.After(end) {
+			after++
+			assert.Less(t, at.Sub(end), underWay, "only what was under way is renewed")
+		}
+	}
+	assert.LessOrEqual(t, after, 1, "one renewal at most was under way")
+	return len(renewed)
+}
+
+func TestF05_ReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
+	c := r.client(t, redlatch.WithLease(briskLease))
+	release := calls(t, "release")
+	for run := range runs(2, 100) {
+		name := fmt.Sprintf("stuck-%d", run)
+		monitor := faulttest.MonitorWrites(t, r.server.Addr(), name)
+		hold := locktest.Acquire(t, t.Context(), c.GetLock(name))
+		elapse(time.Now().Add(rand.N(briskLease))) // somewhere between two renewals
+		r.proxy.OnCommand(func(cmd []string) {
+			if release(cmd) {
+				r.proxy.Cut()
+			}
+		})
+		began := clock.Now()
+		require.ErrorIs(t, hold.Unlock(t.Context()), redlatch.ErrUnknown)
+		redistest.Eventually(t, briskLease+underWay, "the lease ends", func() error { return r.noKeys(t, name) })
+		assert.Empty(t, monitor.Since(began.Add(underWay), "PEXPIRE"))
+		r.proxy.OnCommand(nil)
+	}
+}
+
+// farewells are the ways in which renewal ends without a release.
+var farewells = []struct {
+	name string
+	opts []rlock.Option
+	end  func(t *testing.T, r *rig, c *redlatch.Client, h *rlock.Hold)
+}{
+	{"deleted", nil, func(t *testing.T, r *rig, _ *redlatch.Client, h *rlock.Hold) {
+		require.NoError(t, r.redis.Del(t.Context(), "deleted").Err())
+		locktest.Ended(t, h.Context(), rlock.ErrLost)
+	}},
+	{"forced", nil, func(t *testing.T, _ *rig, c *redlatch.Client, h *rlock.Hold) {
+		forced, err := c.GetLock("forced").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.True(t, forced)
+		locktest.Ended(t, h.Context(), rlock.ErrLost)
+	}},
+	{"longest", []rlock.Option{rlock.WithMaxHold(2 * briskLease)}, func(t *testing.T, _ *rig, _ *redlatch.Client, h *rlock.Hold) {
+		locktest.Ended(t, h.Context(), rlock.ErrLost)
+	}},
+	{"extended", nil, func(t *testing.T, _ *rig, _ *redlatch.Client, h *rlock.Hold) {
+		require.NoError(t, h.Extend(t.Context(), briskLease))
+	}},
+	{"abandoned", nil, func(t *testing.T, _ *rig, c *redlatch.Client, h *rlock.Hold) {
+		require.NoError(t, c.Close())
+		locktest.Ended(t, h.Context(), redlatch.ErrClosed)
+	}},
+}
+
+func TestF05_RenewalEndsWithTheHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.load(t, "renew")
+	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
+	renewals := calls(t, "renew")
+	var verify []func()
+	for _, way := range farewells {
+		c := r.client(t, redlatch.WithLease(briskLease), redlatch.WithAbandonOnClose())
+		monitor := faulttest.MonitorWrites(t, r.server.Addr(), way.name)
+		hold := locktest.Acquire(t, t.Context(), c.GetLock(way.name), way.opts...)
+		redistest.Eventually(t, 2*briskLease, "it is renewed", func() error {
+			if len(renewalsOf(monitor.Commands(), renewals, hold.Owner())) == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		way.end(t, r, c, hold)
+		ended := clock.Now()
+		verify = append(verify, func() {
+			for _, at := range renewalsOf(monitor.Commands(), renewals, hold.Owner()) {
+				assert.Less(t, at.Sub(ended), underWay, "%s: renewed after its end", way.name)
+			}
+		})
+	}
+	r.empty(t, 2*briskLease)
+	elapse(time.Now().Add(3 * briskLease)) // a zombie would renew nine times
+	for _, v := range verify {
+		v()
+	}
+}
