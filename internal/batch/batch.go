@@ -25,6 +25,7 @@ const (
 	urgentShare = 150                    // of it for urgent calls while others wait
 	maxFlushes  = 2                      // young flushes of a node at a time
 	maxStuck    = 16                     // flushes of a node at a time, stuck ones included
+	crowd       = 3                      // calls in a flush from which on it pays to wait for more
 	stall       = 100 * time.Millisecond // a flush older than this is taken for stuck
 	ioLimit     = 3 * time.Second        // bound on one flush where the connection allows one
 	ioFloor     = time.Second            // the least such bound, for clients of short leases
@@ -108,8 +109,8 @@ func boundedClient(single *redis.Client) *redis.Client {
 	return view
 }
 
-// Bounded reports whether calls on their caller's own goroutine end within about [ioLimit] when Redis is silent. On a
-// cluster only the user's settings bound them.
+// Bounded reports whether calls on their caller's own goroutine end with their limit, and within about [ioLimit] in any
+// case, when Redis is silent. On a cluster only the user's settings bound them.
 func (b *Batcher) Bounded() bool { return b.cluster == nil }
 
 // Flushes returns how many round trips were made.
@@ -154,10 +155,16 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.Closed)
 	}
 	l := b.lane(call)
-	if ctx.Done() != nil || ask.Limit > 0 || !l.enter() {
+	// A limit can be a deadline of the connection's; a cancellation cannot, and needs somebody to hear of it.
+	if ctx.Done() != nil || ask.Limit > 0 && !b.Bounded() || !l.enter() {
 		return l.wait(ctx, call, ask)
 	}
-	b.send(b.ioContext(ctx), call)
+	io, cancel := b.ioContext(ctx), func() {}
+	if ask.Limit > 0 {
+		io, cancel = context.WithTimeout(io, ask.Limit)
+	}
+	b.send(io, call)
+	cancel()
 	l.leave()
 	return call.Err()
 }

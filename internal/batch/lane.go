@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ type lane struct {
 	mu      sync.Mutex // guards all below
 	queues  [2]fifo    // by Class
 	started [maxStuck]time.Time
+	load    int // of the latest flushes: eight times their average number of calls
+	waiting int // calls in the queues
 	flying  int // flushes under way, those on callers' own goroutines included
 	timer   *time.Timer
 }
@@ -51,10 +54,11 @@ func (l *lane) enter() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || !l.mayLocked() {
+	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || !l.mayLocked() || l.gathersLocked() {
 		return false
 	}
 	l.flying++
+	l.load -= l.load / 8
 	return true
 }
 
@@ -73,6 +77,13 @@ func (l *lane) leave() {
 	if ok {
 		l.batcher.dispatch(next)
 	}
+}
+
+// gathersLocked reports whether a call had better wait for company although a flush could start: another one is under
+// way, and lately flushes had several calls each.
+func (l *lane) gathersLocked() bool {
+	average := l.load / 8
+	return l.flying > 0 && average >= crowd && l.waiting < average/2
 }
 
 // mayLocked reports whether one more flush may start now.
@@ -142,9 +153,10 @@ func (p *pending) finish() {
 func (l *lane) submit(p *pending, class Class) {
 	l.mu.Lock()
 	l.queues[class].push(p)
+	l.waiting++
 	var next job
 	var ok bool
-	if l.mayLocked() {
+	if l.mayLocked() && !l.gathersLocked() {
 		next, ok = l.takeLocked()
 	} else {
 		l.watchLocked()
@@ -163,6 +175,7 @@ func (l *lane) withdraw(p *pending, class Class) bool {
 		return false
 	}
 	l.queues[class].remove(p)
+	l.waiting--
 	return true
 }
 
@@ -180,10 +193,12 @@ func (l *lane) takeLocked() (job, bool) {
 	calls := urgent.take(nil, &left)
 	room -= share - left
 	calls = normal.take(calls, &room)
+	l.waiting -= len(calls)
 	if calls == nil {
 		return job{}, false
 	}
 	l.flying++
+	l.load += len(calls) - l.load/8
 	return job{lane: l, calls: calls, slot: l.markLocked()}, true
 }
 
@@ -218,7 +233,7 @@ func (l *lane) unstick() {
 	l.watchLocked()
 	var next job
 	var ok bool
-	if l.mayLocked() {
+	if l.mayLocked() && !l.gathersLocked() {
 		next, ok = l.takeLocked()
 	}
 	l.mu.Unlock()
@@ -267,6 +282,9 @@ func (b *Batcher) work(j job) {
 	for {
 		for ok := true; ok; {
 			j.flush()
+			if len(j.calls) > 1 {
+				runtime.Gosched() // let those who were served ask for more: the next flush is the larger
+			}
 			j, ok = j.lane.next(j.slot)
 		}
 		if b.parked.Add(1) > parkedLimit {
