@@ -30,24 +30,25 @@ const (
 // Lease is what Redis has granted to this client under one owner id. All its levels share one TTL there.
 type Lease struct {
 	timer wheel.Timer
-	space *Space
-	key   any // the lock's name in Redis, a string
-	owner any // the owner id, a string
-	token int64
-	since time.Duration // when Redis granted it, for the hand-off budget
-	named bool          // the owner id is the caller's own
-	freed bool          // its release has begun; guarded by the shard's mu
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards what is not said to be otherwise; what a renewal needs comes first
+	levels  *Hold      // the live ones, innermost first
 	end     time.Duration
 	renewAt time.Duration
-	levels  *Hold         // the live ones, innermost first
 	asked   time.Duration // the lease that the renewal under way asks for
-	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
-	turn    chan struct{} // 1: holds a token while an operation of a level is under way; made at the first nesting
 	state   state
 	renews  bool // a renewal is under way
 	failed  bool // the last renewal failed
+	named   bool // the owner id is the caller's own; never changes
+	freed   bool // its release has begun; guarded by the shard's mu
+
+	space   *Space        // never changes, like key, owner, token and since once it is granted
+	key     any           // the lock's name in Redis, a string
+	owner   any           // the owner id, a string
+	token   int64         // the fencing token; 0 for none
+	since   time.Duration // when Redis granted it, for the hand-off budget
+	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
+	turn    chan struct{} // 1: holds a token while an operation of a level is under way; made at the first nesting
 }
 
 func (s *Space) newLease(key any, owner any) *Lease {
@@ -99,17 +100,14 @@ func (l *Lease) nextLocked() time.Duration {
 		next = min(next, h.deadlineLocked())
 		renewed = renewed || h.growsLocked()
 	}
-	if renewed {
+	if renewed && !l.renews {
 		next = min(next, l.renewalDueLocked())
 	}
 	return next
 }
 
-// renewalDueLocked returns when to renew: never before Redis has less than a lease left, and again once an answer is overdue.
+// renewalDueLocked returns when to renew: never before Redis has less than a lease left.
 func (l *Lease) renewalDueLocked() time.Duration {
-	if l.renews {
-		return l.renewAt
-	}
 	return max(l.renewAt, l.end-l.space.engine.Lease)
 }
 
@@ -126,24 +124,33 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	if l.state == asking {
 		l.space.engine.Watchdog.Set(&l.timer, now+l.space.engine.Lease/3)
 	}
-	l.mu.Unlock()
-	l.expire(now)
-	l.mu.Lock()
+	if l.overdueLocked(now) {
+		l.mu.Unlock()
+		l.expire(now)
+		l.mu.Lock()
+	}
 	defer l.mu.Unlock()
 	if l.state != holding {
 		return nil
 	}
-	renew := l.wantsRenewalLocked(now)
-	if renew { // and again if no answer comes within the limit
-		l.renews = true
-		l.renewAt = now + l.space.renewalLimit()
-		l.asked = l.lengthLocked(now)
+	if !l.wantsRenewalLocked(now) {
+		l.armLocked()
+		return nil
 	}
-	l.armLocked()
-	if renew {
-		return l.space
+	// The timer stays stopped until the renewal is answered, or has waited for too long: see the renewal's own timer.
+	l.renews = true
+	l.asked = l.lengthLocked(now)
+	return l.space
+}
+
+// overdueLocked reports whether a level's time is over.
+func (l *Lease) overdueLocked(now time.Duration) bool {
+	for h := l.levels; h != nil; h = h.next {
+		if now+time.Millisecond >= h.deadlineLocked() {
+			return true
+		}
 	}
-	return nil
+	return l.levels == nil
 }
 
 // expire ends the levels whose time is over, and the lease with the last of them.
@@ -200,7 +207,7 @@ func (l *Lease) recountLocked() func() {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	if now+time.Millisecond < l.renewalDueLocked() {
+	if l.renews || now+time.Millisecond < l.renewalDueLocked() {
 		return false
 	}
 	for h := l.levels; h != nil; h = h.next {
@@ -282,6 +289,20 @@ func (l *Lease) renewalFailed() {
 	l.failed = true
 	pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
 	l.renewAt = l.now() + pause*3/4 + rand.N(pause/2)
+	l.armLocked()
+}
+
+// renewalOverdue gives up waiting for a renewal's answer, which counts if it comes later.
+func (l *Lease) renewalOverdue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.renews || l.state != holding {
+		l.endRenewalLocked()
+		return
+	}
+	l.endRenewalLocked()
+	l.failed = true
+	l.renewAt = l.now()
 	l.armLocked()
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/wheel"
 )
 
 // Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
@@ -29,6 +30,7 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 	leases := make([]*Lease, 0, len(subjects))
 	sent := s.engine.Clock.Now()
 	length := time.Duration(0)
+	first := sent + s.renewalLimit() // when to look again: at the first deadline among them at the latest
 	for _, subject := range subjects {
 		l, _ := subject.(*Lease)
 		l.mu.Lock()
@@ -38,14 +40,34 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 			continue
 		}
 		length = l.asked
+		first = min(first, l.nextLocked())
 		l.mu.Unlock()
 		leases, keys, owners = append(leases, l), append(keys, l.key), append(owners, l.owner)
 	}
 	if len(leases) == 0 {
 		return
 	}
-	call := s.kind.Renew(keys, owners, length)
-	s.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) { s.answer(leases, c, sent, length) })
+	r := &renewal{space: s, leases: leases, sent: sent, length: length}
+	r.timer.Owner = r
+	s.engine.Watchdog.Set(&r.timer, first)
+	s.engine.Batch.Start(s.kind.Renew(keys, owners, length), batch.Urgent, r.answer)
+}
+
+// renewal is one call under way that renews several leases.
+type renewal struct {
+	timer  wheel.Timer
+	space  *Space
+	leases []*Lease
+	sent   time.Duration
+	length time.Duration
+}
+
+// Due has all leases of a renewal looked at, and tried again, that has not been answered in time.
+func (r *renewal) Due(time.Duration) watchdog.Renewer {
+	for _, l := range r.leases {
+		l.renewalOverdue()
+	}
+	return nil
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
@@ -54,7 +76,9 @@ func (s *Space) renewalLimit() time.Duration {
 }
 
 // answer tells each lease of a renewal what came of it.
-func (s *Space) answer(leases []*Lease, c *script.Call, sent, length time.Duration) {
+func (r *renewal) answer(c *script.Call) {
+	s, leases := r.space, r.leases
+	s.engine.Watchdog.Stop(&r.timer)
 	gone, err := c.Ints()
 	if f := s.engine.Hooks.Renewed; f != nil {
 		f(len(leases)-len(gone), len(gone), err)
@@ -72,6 +96,6 @@ func (s *Space) answer(leases []*Lease, c *script.Call, sent, length time.Durati
 			l.renewalRefused()
 			continue
 		}
-		l.renewed(sent, length)
+		l.renewed(r.sent, r.length)
 	}
 }
