@@ -52,9 +52,9 @@ func checkClient(rdb redis.UniversalClient) error {
 		}
 	case nil:
 	default:
-		return fmt.Errorf("%w: a %T is neither a *redis.Client nor a *redis.ClusterClient", errs.Invalid, rdb)
+		return fmt.Errorf("%w: a %T is neither a *redis.Client nor a *redis.ClusterClient", errs.ErrInvalid, rdb)
 	}
-	return fmt.Errorf("%w: the go-redis client is nil", errs.Invalid)
+	return fmt.Errorf("%w: the go-redis client is nil", errs.ErrInvalid)
 }
 
 // Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
@@ -111,7 +111,7 @@ func join(first, second error) error {
 func dial(rawURL string) (redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.Invalid)
+		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.ErrInvalid)
 	}
 	switch q := u.Query(); {
 	case q.Has("master_name"):
@@ -138,9 +138,9 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 func badURL(u *url.URL, err error) error {
 	text := err.Error()
 	if password, ok := u.User.Password(); ok && password != "" && strings.Contains(text, password) {
-		return fmt.Errorf("%w: the URL is not one of go-redis", errs.Invalid)
+		return fmt.Errorf("%w: the URL is not one of go-redis", errs.ErrInvalid)
 	}
-	return fmt.Errorf("%w: %s", errs.Invalid, text)
+	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
 }
 
 // ping waits for an answer or for ctx, whatever the connection is doing.

@@ -5,11 +5,11 @@ import "github.com/redlatch/redlatch/internal/errs"
 // The errors that objects of all kinds return. They come wrapped with what was being done; test them with errors.Is.
 var (
 	// ErrInvalid is returned for bad arguments and options, before any I/O.
-	ErrInvalid = errs.Invalid
+	ErrInvalid = errs.ErrInvalid
 	// ErrClosed is returned by calls on a closed client, and is the cause of the contexts that Close ended.
-	ErrClosed = errs.Closed
+	ErrClosed = errs.ErrClosed
 	// ErrUnknown is returned when Redis may or may not have done what was asked. It is being settled in the background.
-	ErrUnknown = errs.Unknown
+	ErrUnknown = errs.ErrUnknown
 	// ErrWrongType is returned when another kind of object, or foreign data, uses the name.
-	ErrWrongType = errs.WrongType
+	ErrWrongType = errs.ErrWrongType
 )

@@ -86,7 +86,7 @@ func configure(opts []Option) (engine.Config, error) {
 	c := defaults()
 	for _, opt := range opts {
 		if opt == nil {
-			return c, fmt.Errorf("%w: an option is nil", errs.Invalid)
+			return c, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 		}
 		opt(&c)
 	}
@@ -103,7 +103,7 @@ func validate(c *engine.Config) error {
 		}
 	}
 	if c.Logger == nil {
-		return fmt.Errorf("%w: the logger is nil", errs.Invalid)
+		return fmt.Errorf("%w: the logger is nil", errs.ErrInvalid)
 	}
 	if c.FairWait != javaFairWait {
 		if err := between("fair wait timeout", c.FairWait, 100*time.Millisecond, time.Minute); err != nil {
@@ -121,10 +121,10 @@ func validate(c *engine.Config) error {
 
 func between(what string, d, least, most time.Duration) error {
 	if d < least {
-		return fmt.Errorf("%w: %s %v is below %v", errs.Invalid, what, d, least)
+		return fmt.Errorf("%w: %s %v is below %v", errs.ErrInvalid, what, d, least)
 	}
 	if d > most {
-		return fmt.Errorf("%w: %s %v is above %v", errs.Invalid, what, d, most)
+		return fmt.Errorf("%w: %s %v is above %v", errs.ErrInvalid, what, d, most)
 	}
 	return nil
 }

@@ -31,8 +31,10 @@ func contests() []contest {
 		{label: "4 processes of 8", processes: 4, goroutines: 8, names: several, targets: func(f outcomes) []target {
 			return f.targets(8, 10)
 		}, zeroBudget: outcomes.zeroBudgetTargets},
-		{label: "4 processes of 8, 50 µs inside", processes: 4, goroutines: 8, section: 50 * time.Microsecond, names: several,
-			targets: outcomes.idealTargets, zeroBudget: outcomes.zeroBudgetTargets},
+		{
+			label: "4 processes of 8, 50 µs inside", processes: 4, goroutines: 8, section: 50 * time.Microsecond, names: several,
+			targets: outcomes.idealTargets, zeroBudget: outcomes.zeroBudgetTargets,
+		},
 	}
 }
 

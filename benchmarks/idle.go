@@ -190,8 +190,11 @@ func (l load) targets(f idleFigures) [7][]target {
 		// 1 % of the lease is what a hold keeps back as its margin.
 		renewed := atLeast("s, renewed within a third", l.lease.Seconds()*(2.0/3-0.01), f.shortest.Seconds())
 		return [7][]target{
-			bytes, goroutines, nil, {atMost("s", 1, f.CPU.Seconds())},
-			{atMost("ms", 2, f.slowest.Seconds()*1000)}, {renewed}, lost,
+			bytes, goroutines, nil,
+			{atMost("s", 1, f.CPU.Seconds())},
+			{atMost("ms", 2, f.slowest.Seconds()*1000)},
+			{renewed},
+			lost,
 		}
 	}
 	return [7][]target{1: goroutines, 6: lost}

@@ -60,7 +60,7 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	all := append([]redlatch.Option{func(c *engine.Config) { c.OnClosed = stop }}, opts...)
 	client, err := redlatch.New(rdb, all...)
 	if err != nil {
-		_ = stop() //nolint:errcheck // the first error tells more
+		_ = stop() // the first error tells more
 		return nil, err
 	}
 	return client, nil

@@ -25,37 +25,51 @@ type end struct {
 
 func ends() map[string]end {
 	return map[string]end{
-		"unlocked": {cause: rlock.ErrUnlocked, err: context.Canceled,
+		"unlocked": {
+			cause: rlock.ErrUnlocked, err: context.Canceled,
 			do: func(t *testing.T, _ *locktest.Bubble, _ *locktest.Peer, h *rlock.Hold, _ context.CancelCauseFunc) {
 				locktest.Unlock(t, h)
-			}},
-		"deleted": {cause: rlock.ErrLost, err: context.Canceled,
+			},
+		},
+		"deleted": {
+			cause: rlock.ErrLost, err: context.Canceled,
 			do: func(t *testing.T, b *locktest.Bubble, _ *locktest.Peer, _ *rlock.Hold, _ context.CancelCauseFunc) {
 				b.Delete(t, "orders")
 				time.Sleep(third)
-			}},
-		"lease over": {cause: rlock.ErrLost, err: context.Canceled, opts: []rlock.Option{rlock.WithLease(time.Second)},
+			},
+		},
+		"lease over": {
+			cause: rlock.ErrLost, err: context.Canceled, opts: []rlock.Option{rlock.WithLease(time.Second)},
 			do: func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold, context.CancelCauseFunc) {
 				time.Sleep(time.Second)
-			}},
-		"unreachable": {cause: rlock.ErrLost, err: context.Canceled,
+			},
+		},
+		"unreachable": {
+			cause: rlock.ErrLost, err: context.Canceled,
 			do: func(_ *testing.T, _ *locktest.Bubble, p *locktest.Peer, _ *rlock.Hold, _ context.CancelCauseFunc) {
 				p.Blackhole(true)
 				time.Sleep(lease)
-			}},
-		"closed": {cause: redlatch.ErrClosed, err: context.Canceled,
+			},
+		},
+		"closed": {
+			cause: redlatch.ErrClosed, err: context.Canceled,
 			do: func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, h *rlock.Hold, _ context.CancelCauseFunc) {
 				assert.NoError(t, p.Close())
 				assert.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
-			}},
-		"parent cancelled": {cause: assert.AnError, err: context.Canceled,
+			},
+		},
+		"parent cancelled": {
+			cause: assert.AnError, err: context.Canceled,
 			do: func(_ *testing.T, _ *locktest.Bubble, _ *locktest.Peer, _ *rlock.Hold, cancel context.CancelCauseFunc) {
 				cancel(assert.AnError)
-			}},
-		"parent late": {cause: context.DeadlineExceeded, err: context.DeadlineExceeded,
+			},
+		},
+		"parent late": {
+			cause: context.DeadlineExceeded, err: context.DeadlineExceeded,
 			do: func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold, context.CancelCauseFunc) {
 				time.Sleep(time.Hour)
-			}},
+			},
+		},
 	}
 }
 

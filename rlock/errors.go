@@ -5,14 +5,14 @@ import "github.com/redlatch/redlatch/internal/errs"
 // The errors of all kinds of lock. They come wrapped with what was being done; test them with errors.Is.
 var (
 	// ErrNotAcquired is returned by TryLock, and by Lock and Do with WithWait, when the lock was taken until the wait was over.
-	ErrNotAcquired = errs.NotAcquired
+	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrNotHeld is returned by Unlock and Extend when the hold has ended already.
-	ErrNotHeld = errs.NotHeld
+	ErrNotHeld = errs.ErrNotHeld
 	// ErrLost is returned by Extend and Do, and is the cause of a hold's context, when the lock was lost: its lease ended, it was
 	// taken away, or Redis could not be reached in time.
-	ErrLost = errs.Lost
+	ErrLost = errs.ErrLost
 	// ErrHeld is returned for a call with WithoutReentry under the context of a live hold of the same lock.
-	ErrHeld = errs.Held
+	ErrHeld = errs.ErrHeld
 	// ErrUnlocked is the cause of a hold's context after Unlock. No method returns it.
-	ErrUnlocked = errs.Unlocked
+	ErrUnlocked = errs.ErrUnlocked
 )

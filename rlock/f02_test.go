@@ -21,9 +21,9 @@ import (
 const settled = 1500 * time.Millisecond
 
 // acquirer is a way to get the lock that goes on after an outcome that is not known.
-type acquirer func(t *testing.T, r *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold //nolint:revive // t first
+type acquirer func(t *testing.T, r *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold
 
-func byLock(t *testing.T, _ *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold { //nolint:revive // t first
+func byLock(t *testing.T, _ *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold {
 	t.Helper()
 	h, err := l.Lock(ctx)
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func byLock(t *testing.T, _ *rig, ctx context.Context, l *rlock.Lock) *rlock.Hol
 }
 
 // byTryLock asks again after ErrUnknown, once what the try may have left is gone.
-func byTryLock(t *testing.T, r *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold { //nolint:revive // t first
+func byTryLock(t *testing.T, r *rig, ctx context.Context, l *rlock.Lock) *rlock.Hold {
 	t.Helper()
 	for {
 		h, err := l.TryLock(ctx)

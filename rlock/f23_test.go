@@ -37,7 +37,7 @@ func (p replyPrefix) Error() string { return string(p) }
 func classesOf(err error) []string {
 	var found []string
 	for name, class := range classes {
-		prefix, reply := class.(replyPrefix)
+		prefix, reply := class.(replyPrefix) //nolint:errorlint // the table's own value
 		if reply && redis.HasErrorPrefix(err, string(prefix)) || !reply && errors.Is(err, class) {
 			found = append(found, name)
 		}

@@ -209,7 +209,7 @@ func expect(what string, err, want error) error {
 	if errors.Is(err, want) {
 		return nil
 	}
-	return fmt.Errorf("%s: got %w, want %v", what, orNone(err), orNone(want))
+	return fmt.Errorf("%s: got %w, want %w", what, orNone(err), orNone(want))
 }
 
 var errNone = errors.New("no error")

@@ -79,7 +79,7 @@ func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 // error, joined with [ErrLost] if the lock was lost meanwhile, or with what Unlock returned.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	if fn == nil {
-		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.Invalid))
+		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
 	hold, err := l.acquire(ctx, "do", false, opts)
 	if err != nil {
@@ -176,7 +176,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Opt
 	return NewHold(hold), nil
 }
 
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.Invalid)
+var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 
 // wrap says what was being done.
 func wrap(verb, name string, err error) error {

@@ -152,7 +152,7 @@ func (b *Batcher) Close() {
 // The caller must not look at the call after an error that is not the call's own.
 func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	if b.life.Err() != nil {
-		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.Closed)
+		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.ErrClosed)
 	}
 	l := b.lane(call)
 	// A limit can be a deadline of the connection's; a cancellation cannot, and needs somebody to hear of it.
@@ -243,10 +243,10 @@ func (v valuesOf) Value(key any) any {
 // send runs one call, a second time with its full text if Redis does not know the script.
 func (b *Batcher) send(ctx context.Context, call *script.Call) {
 	b.flushes.Add(1)
-	_ = b.rdb.Process(ctx, call) //nolint:errcheck // the error stays in the call
+	_ = b.rdb.Process(ctx, call) // the error stays in the call
 	if call.Missing() {
 		call.Resend()
-		_ = b.rdb.Process(ctx, call) //nolint:errcheck // as above
+		_ = b.rdb.Process(ctx, call) // as above
 	}
 	b.learn(call)
 }
@@ -271,9 +271,9 @@ func (b *Batcher) pipeline(ctx context.Context, calls []*script.Call) {
 	b.flushes.Add(1)
 	pipe := b.rdb.Pipeline()
 	for _, call := range calls {
-		_ = pipe.Process(ctx, call) //nolint:errcheck // it only queues
+		_ = pipe.Process(ctx, call) // it only queues
 	}
-	_, _ = pipe.Exec(ctx) //nolint:errcheck // each call keeps its own error
+	_, _ = pipe.Exec(ctx) // each call keeps its own error
 }
 
 func (b *Batcher) learn(call *script.Call) {

@@ -140,7 +140,7 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 		return nil, false, err
 	}
 	if e.Closed() {
-		return nil, false, errs.Closed
+		return nil, false, errs.ErrClosed
 	}
 	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
@@ -157,17 +157,17 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 		if ctx.Err() != nil {
 			return c, repeated, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
 		}
-		return c, repeated, fmt.Errorf("%w: %w", errs.Unknown, err)
+		return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
 }
 
 // ErrNilContext is returned for a context that is nil.
-var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.Invalid)
+var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.ErrInvalid)
 
 // Explain adds what redlatch knows of a Redis error.
 func Explain(err error) error {
 	if err != nil && script.WrongType(err) {
-		return fmt.Errorf("%w: %w", errs.WrongType, err)
+		return fmt.Errorf("%w: %w", errs.ErrWrongType, err)
 	}
 	return err
 }

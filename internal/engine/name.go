@@ -11,7 +11,7 @@ import (
 // maxName is the longest name, in bytes, prefix included.
 const maxName = 512
 
-// CheckName returns an error that wraps [errs.Invalid] unless all keys and channels of an object of this name fall
+// CheckName returns an error that wraps [errs.ErrInvalid] unless all keys and channels of an object of this name fall
 // into one slot, on every topology.
 //
 // Redis takes the text between the first { and the first } after it as the hash tag, if it is not empty. A name with
@@ -19,17 +19,17 @@ const maxName = 512
 func CheckName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: the name is empty", errs.Invalid)
+		return fmt.Errorf("%w: the name is empty", errs.ErrInvalid)
 	case len(name) > maxName:
-		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.Invalid, len(name), maxName)
+		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.ErrInvalid, len(name), maxName)
 	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: the name is not valid UTF-8", errs.Invalid)
+		return fmt.Errorf("%w: the name is not valid UTF-8", errs.ErrInvalid)
 	case strings.ContainsFunc(name, isControl):
-		return fmt.Errorf("%w: the name %q has a control character", errs.Invalid, name)
+		return fmt.Errorf("%w: the name %q has a control character", errs.ErrInvalid, name)
 	}
 	before, tagged, opened := strings.Cut(name, "{")
 	if strings.Contains(before, "}") {
-		return fmt.Errorf("%w: the name %q has a } outside a hash tag", errs.Invalid, name)
+		return fmt.Errorf("%w: the name %q has a } outside a hash tag", errs.ErrInvalid, name)
 	}
 	if !opened {
 		return nil
@@ -37,11 +37,11 @@ func CheckName(name string) error {
 	tag, rest, closed := strings.Cut(tagged, "}")
 	switch {
 	case !closed:
-		return fmt.Errorf("%w: the name %q has a { that is not closed", errs.Invalid, name)
+		return fmt.Errorf("%w: the name %q has a { that is not closed", errs.ErrInvalid, name)
 	case tag == "":
-		return fmt.Errorf("%w: the name %q has an empty hash tag", errs.Invalid, name)
+		return fmt.Errorf("%w: the name %q has an empty hash tag", errs.ErrInvalid, name)
 	case strings.ContainsAny(rest, "}"):
-		return fmt.Errorf("%w: the name %q has a } outside a hash tag", errs.Invalid, name)
+		return fmt.Errorf("%w: the name %q has a } outside a hash tag", errs.ErrInvalid, name)
 	}
 	return nil
 }
@@ -73,15 +73,15 @@ func Tag(key string) string {
 	return key
 }
 
-// CheckOwner returns an error that wraps [errs.Invalid] unless id may be an owner id of the caller's own.
+// CheckOwner returns an error that wraps [errs.ErrInvalid] unless id may be an owner id of the caller's own.
 func CheckOwner(id string) error {
 	switch {
 	case id == "" || len(id) > 200:
-		return fmt.Errorf("%w: the owner id has %d bytes, not 1 to 200", errs.Invalid, len(id))
+		return fmt.Errorf("%w: the owner id has %d bytes, not 1 to 200", errs.ErrInvalid, len(id))
 	case strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }):
-		return fmt.Errorf("%w: the owner id %q is not printable ASCII without blanks and braces", errs.Invalid, id)
+		return fmt.Errorf("%w: the owner id %q is not printable ASCII without blanks and braces", errs.ErrInvalid, id)
 	case id == "mode" || strings.HasSuffix(id, ":write"):
-		return fmt.Errorf("%w: the owner id %q is reserved", errs.Invalid, id)
+		return fmt.Errorf("%w: the owner id %q is reserved", errs.ErrInvalid, id)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestNamesAreJudged(t *testing.T) {
 			assert.NoError(t, err, "%q", name)
 			continue
 		}
-		assert.ErrorIs(t, err, errs.Invalid, "%q", name)
+		assert.ErrorIs(t, err, errs.ErrInvalid, "%q", name)
 	}
 }
 
@@ -61,7 +61,7 @@ func FuzzCheckName(f *testing.F) {
 		tag := engine.Tag(name)
 		require.Equal(t, hashTag(name), tag)
 		if err := engine.CheckName(name); err != nil {
-			require.ErrorIs(t, err, errs.Invalid)
+			require.ErrorIs(t, err, errs.ErrInvalid)
 			return
 		}
 		require.True(t, name != "" && len(name) <= 512 && utf8.ValidString(name))
@@ -90,7 +90,7 @@ func FuzzCheckOwner(f *testing.F) {
 			require.NoError(t, err)
 			return
 		}
-		require.ErrorIs(t, err, errs.Invalid)
+		require.ErrorIs(t, err, errs.ErrInvalid)
 	})
 }
 

@@ -54,7 +54,7 @@ func NewWitness(tb testing.TB, addr, name string) *Witness {
 // OpenWitness joins a record that another process has begun. It is for the functions of a [Child]: an error ends the
 // process.
 func OpenWitness(addr, name string) *Witness {
-	w := openWitness(context.Background(), addr, name) //nolint:forbidigo // It ends with the process.
+	w := openWitness(context.Background(), addr, name) // It ends with the process.
 	w.fail = func(err error) {
 		fmt.Fprintf(os.Stderr, "faulttest: witness %s: %v\n", name, err)
 		os.Exit(3)

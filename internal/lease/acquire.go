@@ -51,7 +51,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
 		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
 			if o.NoNest {
-				return nil, errs.Held
+				return nil, errs.ErrHeld
 			}
 			return outer.nest(ctx, o)
 		}
@@ -86,7 +86,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 		return err
 	}
 	if n.space.engine.Closed() {
-		return errs.Closed
+		return errs.ErrClosed
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	mine := holder != nil && !holder.freed
 	sh.mu.Unlock()
 	if mine {
-		return nil, errs.NotAcquired
+		return nil, errs.ErrNotAcquired
 	}
 	for retry := 0; ; retry++ {
 		t := n.try(ctx, nil, o, attempt{verify: true})
@@ -107,11 +107,11 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 		case t.hold != nil:
 			return t.hold, nil
 		case t.err == nil:
-			return nil, errs.NotAcquired
+			return nil, errs.ErrNotAcquired
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(t.err, errs.Closed):
-			return nil, errs.Closed
+		case errors.Is(t.err, errs.ErrClosed):
+			return nil, errs.ErrClosed
 		case !t.repeatable() || retry == onceTries || pause(ctx, retry) != nil:
 			return nil, unknown(t.err)
 		}
@@ -271,10 +271,10 @@ func (c *call) giveUp(ctx context.Context) error {
 		return c.with(err)
 	}
 	if c.name.space.engine.Closed() {
-		return errs.Closed
+		return errs.ErrClosed
 	}
 	if c.limit != 0 && c.name.space.engine.Clock.Now() >= c.limit {
-		return c.with(errs.NotAcquired)
+		return c.with(errs.ErrNotAcquired)
 	}
 	return nil
 }
@@ -408,7 +408,7 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Durat
 	if late {
 		return tried{err: errLate, passing: true}
 	}
-	return tried{err: errs.Closed}
+	return tried{err: errs.ErrClosed}
 }
 
 // errLate is the error of a try that was granted when its lease was over already.

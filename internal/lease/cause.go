@@ -7,7 +7,7 @@ type ended struct {
 	title, name string
 	err         error  // the sentinel
 	detail      string // what happened; may be empty
-	hold        *Hold  // the hold that was unlocked, for errs.Unlocked
+	hold        *Hold  // the hold that was unlocked, for errs.ErrUnlocked
 }
 
 func (e *ended) Error() string {

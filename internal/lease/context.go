@@ -82,7 +82,7 @@ func (h *Hold) materialize() context.Context {
 
 // unlockedCause is the cause of a context whose hold was unlocked.
 func (h *Hold) unlockedCause() error {
-	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.Unlocked, hold: h}
+	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.ErrUnlocked, hold: h}
 }
 
 // endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.
@@ -123,7 +123,7 @@ func (h *Hold) givenEnded(given context.Context) {
 	}
 	cause := context.Cause(given)
 	var e *ended
-	if !errors.As(cause, &e) || e.err != errs.Unlocked || !h.within(e.hold) { //nolint:errorlint // the sentinel itself
+	if !errors.As(cause, &e) || e.err != errs.ErrUnlocked || !h.within(e.hold) { //nolint:errorlint // the sentinel itself
 		h.cancel(cause)
 		return
 	}
@@ -143,7 +143,9 @@ func (h *Hold) within(other *Hold) bool {
 // Detach returns a context like ctx through which no lock is re-entered.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 
-type detached struct{ context.Context }
+type detached struct {
+	context.Context //nolint:containedctx // a context made of another
+}
 
 func (d detached) Value(key any) any {
 	if _, ok := key.(*Name); ok {

@@ -86,7 +86,7 @@ func (h *Hold) Deadline() time.Time {
 
 // lostCause is the cause of a context whose lock was lost.
 func (h *Hold) lostCause(detail string) error {
-	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.Lost, detail: detail}
+	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.ErrLost, detail: detail}
 }
 
 // endLocked ends the level. The result is to be called without the mutex.
@@ -143,7 +143,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	if !kept {
 		l.gone()
-		return errs.Lost
+		return errs.ErrLost
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,10 +169,10 @@ func (h *Hold) overLocked() error {
 	if !h.over {
 		return nil
 	}
-	if e, ok := h.cause.(*ended); ok && e.err == errs.Lost { //nolint:errorlint // the hold's own cause, never wrapped
-		return errs.Lost
+	if e, ok := h.cause.(*ended); ok && e.err == errs.ErrLost { //nolint:errorlint // the hold's own cause, never wrapped
+		return errs.ErrLost
 	}
-	return errs.NotHeld
+	return errs.ErrNotHeld
 }
 
 func (l *Lease) countLocked() int {
@@ -210,8 +210,8 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 
 // unknown marks an error after which nobody knows what Redis did, and explains the others.
 func unknown(err error) error {
-	if script.Judge(err) == script.Unknown && !errors.Is(err, errs.Closed) {
-		return fmt.Errorf("%w: %w", errs.Unknown, err)
+	if script.Judge(err) == script.Unknown && !errors.Is(err, errs.ErrClosed) {
+		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
 	return engine.Explain(err)
 }

@@ -356,7 +356,7 @@ func (l *Lease) lost(uncertain bool) {
 
 func (l *Lease) tellLost() {
 	if f := l.space.engine.Hooks.Lost; f != nil {
-		f(l.space.kind.Title(), l.user(), errs.Lost)
+		f(l.space.kind.Title(), l.user(), errs.ErrLost)
 	}
 }
 
@@ -375,7 +375,7 @@ func (l *Lease) closing() {
 	l.mu.Lock()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
-		cause := &ended{title: l.space.kind.Title(), name: l.user(), err: errs.Closed}
+		cause := &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrClosed}
 		c = append(c, h.endContextLocked(cause))
 	}
 	l.mu.Unlock()
@@ -403,7 +403,7 @@ func (l *Lease) drain(limit time.Duration) {
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
-		return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.Closed}
+		return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrClosed}
 	})
 	l.mu.Unlock()
 	cancels.run()

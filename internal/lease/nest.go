@@ -30,7 +30,7 @@ func (h *Hold) nest(ctx context.Context, o *Options) (*Hold, error) {
 	kept, sent, err := l.keep(ctx, levels, length)
 	if err == nil && !kept {
 		l.gone()
-		err = errs.Lost
+		err = errs.ErrLost
 	}
 	if err != nil {
 		l.abandon(inner, err)

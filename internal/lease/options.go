@@ -31,10 +31,10 @@ func (o *Options) validate() error {
 		}
 	}
 	if o.Wait != nil && (*o.Wait < 0 || *o.Wait > maxWait) {
-		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.Invalid, *o.Wait)
+		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.ErrInvalid, *o.Wait)
 	}
 	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
-		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.Invalid, *o.MaxHold, minLease)
+		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
 	}
 	if o.Owner != nil {
 		return engine.CheckOwner(*o.Owner)
@@ -45,13 +45,13 @@ func (o *Options) validate() error {
 // plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.
 func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil && o.Owner == nil }
 
-// CheckLease returns an error that wraps [errs.Invalid] unless d can be a lease.
+// CheckLease returns an error that wraps [errs.ErrInvalid] unless d can be a lease.
 func CheckLease(d time.Duration) error {
 	if d < minLease {
-		return fmt.Errorf("%w: lease %v is below %v", errs.Invalid, d, minLease)
+		return fmt.Errorf("%w: lease %v is below %v", errs.ErrInvalid, d, minLease)
 	}
 	if d > maxLease {
-		return fmt.Errorf("%w: lease %v is above %v", errs.Invalid, d, maxLease)
+		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, maxLease)
 	}
 	return nil
 }

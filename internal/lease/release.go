@@ -29,7 +29,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if h.over {
 		l.mu.Unlock()
 		sh.mu.Unlock()
-		return errs.NotHeld
+		return errs.ErrNotHeld
 	}
 	l.unlinkLocked(h)
 	if l.levels != nil {
@@ -160,7 +160,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	heard, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
 	if err != nil && script.Judge(err) != script.NotDone || err != nil && script.Transient(err) {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
-		err = fmt.Errorf("%w: %w", errs.Unknown, err)
+		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
@@ -170,7 +170,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost()
-		return errs.NotHeld
+		return errs.ErrNotHeld
 	}
 	l.tellReleased()
 	return engine.Explain(err)
@@ -237,7 +237,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	}
 	if !kept {
 		l.gone()
-		return errs.NotHeld
+		return errs.ErrNotHeld
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +247,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 }
 
 // errNoAnswer is the error of an inner Unlock that was not answered within its own bound.
-var errNoAnswer = fmt.Errorf("%w: no answer in time", errs.Unknown)
+var errNoAnswer = fmt.Errorf("%w: no answer in time", errs.ErrUnknown)
 
 // longestLocked returns the lease that covers every level.
 func (l *Lease) longestLocked(now time.Duration) time.Duration {
@@ -263,6 +263,6 @@ func (l *Lease) longestLocked(now time.Duration) time.Duration {
 // pass releases a hold that was handed to a call which has given up, or hands it on.
 func (h *Hold) pass() {
 	h.lease.space.engine.Watchdog.Go(func() {
-		_ = h.Unlock(context.Background()) //nolint:errcheck,forbidigo // bounded; what cannot be released is settled
+		_ = h.Unlock(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
 	})
 }

@@ -21,11 +21,11 @@ var ErrNoAnswer = errors.New("no answer in time")
 type Outcome int
 
 const (
-	// Done: the script ran and answered.
+	// Done says that the script ran and answered.
 	Done Outcome = iota
-	// NotDone: the script did not take effect, and never will.
+	// NotDone says that the script did not take effect, and never will.
 	NotDone
-	// Unknown: the script may have run, or may still run.
+	// Unknown says that the script may have run, or may still run.
 	Unknown
 )
 

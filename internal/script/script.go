@@ -77,7 +77,7 @@ func (c *Call) Int() (int64, error) {
 	if err := c.Err(); err != nil {
 		return 0, err
 	}
-	return c.Cmd.Int64()
+	return c.Int64()
 }
 
 // Ints returns the reply of a script that answers an array of integers.
