@@ -25,7 +25,7 @@ const (
 func margin(lease time.Duration) time.Duration { return max(lease/100, 2*time.Millisecond) }
 
 // endsAt waits until a context has ended, and requires when and why. It may be a tick early, and never late.
-func endsAt(t *testing.T, ctx context.Context, at time.Time, cause error) { //nolint:revive // t first, as everywhere in tests
+func endsAt(t *testing.T, ctx context.Context, at time.Time, cause error) {
 	t.Helper()
 	<-ctx.Done()
 	assert.ErrorIs(t, context.Cause(ctx), cause)

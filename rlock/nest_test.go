@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func levels(t *testing.T, l *rlock.Lock, ctx context.Context) int { //nolint:revive // t first, as everywhere in tests
+func levels(t *testing.T, l *rlock.Lock, ctx context.Context) int {
 	t.Helper()
 	n, err := l.HoldCount(ctx)
 	require.NoError(t, err)
