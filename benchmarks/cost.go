@@ -128,7 +128,7 @@ func replayAllocations(ctx context.Context, b *bench, send func(call, context.Co
 		return 0, err
 	}
 	rdb := newGoRedis(setup{Addr: b.server.addr})
-	defer rdb.Close() //nolint:errcheck // nothing is written through it any more
+	defer rdb.Close() // nothing is written through it any more
 	return allocations(func() error {
 		for _, c := range calls {
 			if err := send(c, ctx, rdb); err != nil {

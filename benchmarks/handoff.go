@@ -71,7 +71,7 @@ func openDuelists(ctx context.Context, b *bench, names []string) ([]opened, erro
 // fight takes one sample after the other in turn, and returns the PINGs in µs.
 func fight(ctx context.Context, b *bench, duels []*duel, samplesEach int) (pings []float64, err error) {
 	rdb := newGoRedis(setup{Addr: b.server.addr})
-	defer rdb.Close() //nolint:errcheck // nothing is written through it
+	defer rdb.Close() // nothing is written through it
 	const warmUp = 10
 	for i := range warmUp + samplesEach {
 		for _, d := range rotated(duels, i) {

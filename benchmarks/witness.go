@@ -22,7 +22,7 @@ func newWitness() (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close() //nolint:errcheck // the file is read through another descriptor, and only while this program runs
+	defer file.Close() // the file is read through another descriptor, and only while this program runs
 	return file.Name(), file.Truncate(witnessSize)
 }
 
@@ -31,7 +31,7 @@ func openWitness(path string) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // a mapping outlives its descriptor
+	defer file.Close() // a mapping outlives its descriptor
 	memory, err := syscall.Mmap(int(file.Fd()), 0, witnessSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, err
