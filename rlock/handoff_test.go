@@ -31,7 +31,7 @@ func TestHandOffCostsNoCommand(t *testing.T) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
 		h := locktest.Acquire(t, t.Context(), l)
-		first := h
+		first, deadline := h, h.Deadline()
 		for range 10 {
 			waiting := queue(t, l)
 			sent := len(p.Sent())
@@ -39,7 +39,7 @@ func TestHandOffCostsNoCommand(t *testing.T) {
 			next := locktest.Next(t, waiting)
 			require.Len(t, p.Sent(), sent, "no round trip")
 			require.Equal(t, first.Owner(), next.Owner(), "the owner id goes with it")
-			require.Equal(t, first.Deadline(), next.Deadline(), "and so does the deadline")
+			require.Equal(t, deadline, next.Deadline(), "and so does the deadline")
 			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrUnlocked)
 			require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 			require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrNotHeld)

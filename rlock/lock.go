@@ -114,6 +114,9 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
 // trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	if ctx == nil {
+		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
+	}
 	hold := l.name.HoldOf(ctx)
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())

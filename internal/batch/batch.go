@@ -48,6 +48,8 @@ type Ask struct {
 	Class Class
 	// Limit bounds the wait beside ctx; 0 for no bound.
 	Limit time.Duration
+	// Usual says that Limit is what the batcher bounds a call by anyway, when it goes out at once.
+	Usual bool
 	// Late, if set, hears of a call that finished after its caller had stopped waiting for it.
 	Late Listener
 }
@@ -104,7 +106,11 @@ func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 // boundedClient returns a view of the user's client, on the same pool, whose reads and writes end with their context and
 // after [ioLimit] at the latest. It does without the client's hooks: go-redis has no way to take them along.
 func boundedClient(single *redis.Client) *redis.Client {
-	view := single.WithTimeout(ioLimit)
+	timeout := single.Options().ReadTimeout
+	if timeout <= 0 || timeout > ioLimit {
+		timeout = ioLimit
+	}
+	view := single.WithTimeout(timeout)
 	view.Options().ContextTimeoutEnabled = true // the view's own copy
 	return view
 }
@@ -156,16 +162,20 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	l := b.lane(call)
 	// A limit can be a deadline of the connection's; a cancellation cannot, and needs somebody to hear of it.
-	if ctx.Done() != nil || ask.Limit > 0 && !b.Bounded() || !l.enter() {
+	if ctx.Done() != nil || ask.Limit > 0 && !b.Bounded() {
+		return l.wait(ctx, call, ask)
+	}
+	slot, ok := l.enter()
+	if !ok {
 		return l.wait(ctx, call, ask)
 	}
 	io, cancel := b.ioContext(ctx), func() {}
-	if ask.Limit > 0 {
+	if ask.Limit > 0 && !ask.Usual {
 		io, cancel = context.WithTimeout(io, ask.Limit)
 	}
 	b.send(io, call)
 	cancel()
-	l.leave()
+	l.leave(slot)
 	return call.Err()
 }
 

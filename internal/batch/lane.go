@@ -48,26 +48,29 @@ type job struct {
 }
 
 // enter takes a flush for a lone call on the caller's goroutine; leave gives it back.
-func (l *lane) enter() bool {
+func (l *lane) enter() (slot int, ok bool) {
 	if l.batcher.plain {
-		return true
+		return 0, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || !l.mayLocked() || l.gathersLocked() {
-		return false
+		return 0, false
 	}
 	l.flying++
 	l.load -= l.load / 8
-	return true
+	return l.markLocked(), true
 }
 
-func (l *lane) leave() {
+func (l *lane) leave(slot int) {
 	if l.batcher.plain {
 		return
 	}
 	l.mu.Lock()
 	l.flying--
+	if slot >= 0 {
+		l.started[slot] = time.Time{}
+	}
 	var next job
 	ok := l.mayLocked()
 	if ok {
@@ -156,7 +159,7 @@ func (l *lane) submit(p *pending, class Class) {
 	l.waiting++
 	var next job
 	var ok bool
-	if l.mayLocked() && !l.gathersLocked() {
+	if l.mayLocked() && (class == Urgent || !l.gathersLocked()) {
 		next, ok = l.takeLocked()
 	} else {
 		l.watchLocked()
@@ -202,8 +205,7 @@ func (l *lane) takeLocked() (job, bool) {
 	return job{lane: l, calls: calls, slot: l.markLocked()}, true
 }
 
-// markLocked notes when a worker's flush started. Flushes on callers' own goroutines are not noted: they hold up nobody
-// once others have waited for [stall].
+// markLocked notes when a flush started.
 func (l *lane) markLocked() int {
 	for i := range l.started {
 		if l.started[i].IsZero() {
@@ -233,7 +235,7 @@ func (l *lane) unstick() {
 	l.watchLocked()
 	var next job
 	var ok bool
-	if l.mayLocked() && !l.gathersLocked() {
+	if l.mayLocked() {
 		next, ok = l.takeLocked()
 	}
 	l.mu.Unlock()

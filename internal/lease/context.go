@@ -34,10 +34,10 @@ func (c *holdContext) Err() error {
 	case late:
 		h.lease.expire(h.lease.now())
 		return context.Canceled
+	case inner != nil && (!ended || inner.Err() != nil):
+		return inner.Err()
 	case ended:
 		return context.Canceled
-	case inner != nil:
-		return inner.Err()
 	}
 	return h.given.Err()
 }
@@ -67,17 +67,29 @@ func (c *holdContext) Value(key any) any {
 // materialize returns the context that the hold's context is made of.
 func (h *Hold) materialize() context.Context {
 	h.lease.mu.Lock()
-	defer h.lease.mu.Unlock()
-	if h.inner == nil {
-		h.inner, h.cancel = context.WithCancelCause(h.given)
-		if h.over && h.cause == nil {
-			h.cause = h.unlockedCause()
-		}
-		if h.cause != nil {
-			h.cancel(h.cause)
-		}
+	made := h.inner
+	h.lease.mu.Unlock()
+	if made != nil {
+		return made
 	}
-	return h.inner
+	inner, cancel := context.WithCancelCause(h.given) // not under the mutex: the given context is the user's
+	h.lease.mu.Lock()
+	if h.inner != nil {
+		made = h.inner
+		h.lease.mu.Unlock()
+		cancel(nil)
+		return made
+	}
+	h.inner, h.cancel = inner, cancel
+	if h.over && h.cause == nil {
+		h.cause = h.unlockedCause()
+	}
+	cause := h.cause
+	h.lease.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+	return inner
 }
 
 // unlockedCause is the cause of a context whose hold was unlocked.
@@ -98,16 +110,17 @@ func (h *Hold) endContextLocked(cause error) func() {
 	return func() { cancel(cause) }
 }
 
-// separateLocked makes the context of a nested level, which does not end with the release of an outer one. A deadline of
+// separate makes the context of a nested level, which does not end with the release of an outer one. A deadline of
 // the given context holds by itself, so that it ends as a deadline does.
-func (h *Hold) separateLocked() {
-	base := context.WithoutCancel(h.given)
+func separate(given context.Context) (context.Context, context.CancelCauseFunc) {
+	base := context.WithoutCancel(given)
 	stop := func() {}
-	if deadline, ok := h.given.Deadline(); ok {
+	if deadline, ok := given.Deadline(); ok {
 		base, stop = context.WithDeadline(base, deadline)
 	}
-	h.inner, h.cancel = context.WithCancelCause(base)
-	context.AfterFunc(h.inner, stop)
+	inner, cancel := context.WithCancelCause(base)
+	context.AfterFunc(inner, stop)
+	return inner, cancel
 }
 
 // follow ends the context of a nested level with the context that it was given, unless that one ended only because an

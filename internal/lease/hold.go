@@ -22,7 +22,7 @@ type Hold struct {
 	next   *Hold           // the next live level of the lease
 	fixed  time.Duration   // when a level of fixed lease ends, on the client's clock; 0 for one that is renewed
 	length time.Duration   // the lease, which decides the margin
-	limit  time.Duration   // when renewal ends for good; 0 for never
+	limit  time.Duration   // when renewal ends for good, 0 for never; once it is over, when it ended
 	inner  context.Context //nolint:containedctx // made when first asked for
 	cancel context.CancelCauseFunc
 	cause  error // why the context ended; nil while it has not ended by this hold's doing
@@ -80,6 +80,9 @@ func (h *Hold) Name() string { return h.lease.user() }
 func (h *Hold) Deadline() time.Time {
 	h.lease.mu.Lock()
 	at := h.deadlineLocked()
+	if h.over {
+		at = h.limit
+	}
 	h.lease.mu.Unlock()
 	return h.lease.space.engine.Clock.Time(at)
 }
@@ -91,8 +94,13 @@ func (h *Hold) lostCause(detail string) error {
 
 // endLocked ends the level. The result is to be called without the mutex.
 func (h *Hold) endLocked(cause error) func() {
-	h.over = true
+	h.markOverLocked()
 	return h.endContextLocked(cause)
+}
+
+func (h *Hold) markOverLocked() {
+	h.limit = min(h.lease.now(), h.deadlineLocked())
+	h.over = true
 }
 
 // live reports whether the level holds the lock as far as this side knows.

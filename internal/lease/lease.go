@@ -175,13 +175,13 @@ func (l *Lease) expire(now time.Duration) {
 		recount()
 	}
 	if ended {
-		l.lost(true)
+		l.lost(lostByTime, true)
 	}
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
 
-// recountLocked returns a function that tells Redis of levels that have ended by themselves; nil if another operation
-// of this lease is under way, which will. What comes of it does not matter: the count is for who looks at it.
+// recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
+// nil if another operation of this lease is under way, which will.
 func (l *Lease) recountLocked() func() {
 	if l.turn == nil {
 		return nil
@@ -191,16 +191,13 @@ func (l *Lease) recountLocked() func() {
 	default:
 		return nil
 	}
-	sent := l.now()
-	length := l.longestLocked(sent)
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), l.longestLocked(l.now()))
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
-			defer l.giveTurn()
-			if n, err := c.Int(); err == nil && n > 0 {
-				l.mu.Lock()
-				l.end = max(l.end, sent+length)
-				l.mu.Unlock()
+			n, err := c.Int()
+			l.giveTurn()
+			if err == nil && n == 0 {
+				l.gone()
 			}
 		})
 	}
@@ -218,13 +215,28 @@ func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
 	return false
 }
 
-// recheck has the lease renewed at once, which shows whether Redis still has it.
+// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
 func (l *Lease) recheck() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.state == holding && !l.renews {
-		l.renewAt = l.now()
-		l.armLocked()
+	if l.state != holding || l.renews {
+		l.mu.Unlock()
+		return
+	}
+	for h := l.levels; h != nil; h = h.next {
+		if h.growsLocked() {
+			l.renewAt = l.now()
+			l.armLocked()
+			l.mu.Unlock()
+			return
+		}
+	}
+	if l.turn == nil {
+		l.turn = make(chan struct{}, 1)
+	}
+	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
+	l.mu.Unlock()
+	if ask != nil {
+		ask()
 	}
 }
 
@@ -263,65 +275,6 @@ func (l *Lease) expireLocked(now time.Duration) cancels {
 	return c
 }
 
-// renewed takes a renewal's answer. sent is when it was sent.
-func (l *Lease) renewed(sent, length time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endRenewalLocked()
-	if l.state != holding {
-		return
-	}
-	l.failed = false
-	period := l.space.engine.Lease / 3
-	l.end = max(l.end, sent+length)
-	l.renewAt = quantum(sent+period, period)
-	l.armLocked()
-}
-
-// renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease.
-func (l *Lease) renewalFailed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endRenewalLocked()
-	if l.state != holding {
-		return
-	}
-	l.failed = true
-	pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
-	l.renewAt = l.now() + pause*3/4 + rand.N(pause/2)
-	l.armLocked()
-}
-
-// renewalOverdue gives up waiting for a renewal's answer, which counts if it comes later.
-func (l *Lease) renewalOverdue() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.renews || l.state != holding {
-		l.endRenewalLocked()
-		return
-	}
-	l.endRenewalLocked()
-	l.failed = true
-	l.renewAt = l.now()
-	l.armLocked()
-}
-
-// renewalRefused ends a lease that Redis does not have any more.
-func (l *Lease) renewalRefused() {
-	l.mu.Lock()
-	l.endRenewalLocked()
-	l.mu.Unlock()
-	l.gone()
-}
-
-func (l *Lease) endRenewalLocked() {
-	l.renews = false
-	if l.settled != nil {
-		close(l.settled)
-		l.settled = nil
-	}
-}
-
 // gone ends all levels after Redis said that the owner does not hold the lock.
 func (l *Lease) gone() {
 	l.mu.Lock()
@@ -333,20 +286,20 @@ func (l *Lease) gone() {
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error { return h.lostCause(lostInRedis) })
 	l.mu.Unlock()
-	l.lost(false)
+	l.lost(lostInRedis, false)
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
 
 // lost forgets a lease that is over although nobody released it. If Redis may still have it, be it for a moment or because
 // a renewal was sent whose answer is missing, it is released there.
-func (l *Lease) lost(uncertain bool) {
+func (l *Lease) lost(detail string, uncertain bool) {
 	s := l.space
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
 	sh.lines[l.name()].resumeLocked(s.engine.Clock.Now())
 	sh.mu.Unlock()
-	l.tellLost()
+	l.tellLost(detail)
 	if uncertain {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		return
@@ -354,9 +307,9 @@ func (l *Lease) lost(uncertain bool) {
 	s.unreserve(l.key, l.owner)
 }
 
-func (l *Lease) tellLost() {
+func (l *Lease) tellLost(detail string) {
 	if f := l.space.engine.Hooks.Lost; f != nil {
-		f(l.space.kind.Title(), l.user(), errs.ErrLost)
+		f(l.space.kind.Title(), l.user(), &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrLost, detail: detail})
 	}
 }
 
@@ -413,6 +366,7 @@ func (l *Lease) drain(limit time.Duration) {
 	}
 	l.space.unreserve(l.key, l.owner)
 	l.finish(0)
+	l.tellReleased()
 }
 
 // finish forgets a released lease and lets the line go on. So many clients heard of the release.

@@ -32,6 +32,8 @@ type line struct {
 	wakes     uint64        // wake-ups so far
 	wokenAt   time.Duration
 	gap       time.Duration // between two releases, smoothed
+	watched   *Lease        // the holder in this client that the head waits for
+	watchAt   time.Duration // when to look whether it still holds
 	turnAt    time.Duration // when this client's turn began; 0 outside of one
 	restUntil time.Duration // until when it is the others' turn
 }
@@ -197,13 +199,17 @@ func (l *line) releasedLocked(now time.Duration, heard int) {
 	if l == nil || l.head == nil {
 		return
 	}
+	others := heard
+	if l.confirmed {
+		others--
+	}
 	turn := max(l.space.engine.HandoffBudget, shortestTurn)
-	if heard <= 1 || now-l.turnAt < turn {
+	if others <= 0 || now-l.turnAt < turn {
 		l.resumeLocked(now)
 		return
 	}
 	l.turnAt = 0
-	l.restUntil = now + min(time.Duration(heard-1)*max(turn, l.gap), longestRest)
+	l.restUntil = now + min(time.Duration(others)*max(turn, l.gap), longestRest)
 	l.tryAt = min(l.tryAt, l.restUntil)
 	l.head.signalLocked()
 }
@@ -224,6 +230,20 @@ func (l *line) busyLocked(now, ttl time.Duration) {
 		next = min(next, now+ttl+time.Millisecond)
 	}
 	l.tryAt = next
+}
+
+// watchLocked has a holder in this client looked at from time to time while somebody waits for it: its lock may have been
+// taken away in Redis. It returns when to look again.
+func (l *line) watchLocked(holder *Lease) time.Duration {
+	now := l.space.engine.Clock.Now()
+	if l.watched != holder {
+		l.watched, l.watchAt = holder, now+engine.Jitter(recheck)
+	}
+	if now >= l.watchAt {
+		l.watchAt = now + engine.Jitter(recheck)
+		holder.recheck()
+	}
+	return l.watchAt - now
 }
 
 // step is what a waiter is to do next.
@@ -247,7 +267,7 @@ func (w *waiter) nextStep() (step, time.Duration) {
 		return stepWait, never
 	}
 	if holder := l.shard.held[l.key]; holder != nil && !holder.freed {
-		return stepWait, never // it will hand on, release, or be lost: the line hears of each
+		return stepWait, l.watchLocked(holder) // it will hand on, release, or be lost: the line hears of each
 	}
 	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {
 		return stepWait, left

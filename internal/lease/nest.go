@@ -7,23 +7,45 @@ import (
 )
 
 // nest adds a level to the lease of a live hold.
-func (h *Hold) nest(ctx context.Context, o *Options) (*Hold, error) {
+func (h *Hold) nest(ctx context.Context, o *Options, single bool) (*Hold, error) {
+	wait, stop := ctx, context.CancelFunc(func() {})
+	switch {
+	case o.Wait != nil && *o.Wait > 0:
+		wait, stop = context.WithTimeout(ctx, *o.Wait)
+	case single || o.Wait != nil: // it does not wait for others, but has to hear from Redis
+		wait, stop = context.WithTimeout(ctx, unlockLimit)
+	}
+	defer stop()
+	hold, err := h.level(ctx, wait, o)
+	if err == nil || wait.Err() == nil || ctx.Err() != nil {
+		return hold, err
+	}
+	if o.Wait != nil && *o.Wait > 0 {
+		return nil, errs.ErrNotAcquired
+	}
+	return nil, errNoAnswer
+}
+
+// level adds a level whose context descends from given, and waits for Redis until ctx is done.
+func (h *Hold) level(given, ctx context.Context, o *Options) (*Hold, error) {
 	l := h.lease
 	if err := l.takeTurn(ctx); err != nil {
 		return nil, err
 	}
 	defer l.giveTurn()
 
+	own, cancel := separate(given)
 	sent := l.now()
 	l.mu.Lock()
 	if h.over {
 		err := h.overLocked()
 		l.mu.Unlock()
+		cancel(nil)
 		return nil, err
 	}
-	inner := l.newHoldLocked(ctx, o, sent)
+	inner := l.newHoldLocked(given, o, sent)
 	inner.outer = h
-	inner.separateLocked()
+	inner.inner, inner.cancel = own, cancel
 	levels, length := l.countLocked(), l.longestLocked(sent)
 	l.mu.Unlock()
 
@@ -40,7 +62,7 @@ func (h *Hold) nest(ctx context.Context, o *Options) (*Hold, error) {
 	l.end = sent + length
 	l.armLocked()
 	l.mu.Unlock()
-	inner.follow(ctx)
+	inner.follow(given)
 	return inner, nil
 }
 

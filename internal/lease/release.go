@@ -52,22 +52,34 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		l.tellReleased()
 		return nil
 	}
+	if wait == nil && turn == nil {
+		return l.release(ctx, limit)
+	}
+	until := l.now() + limit
+	defer l.settleDown(wait, turn, limit)()
+	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
+}
+
+// settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
+// after the release has begun, and no operation of a nested level overtakes it. The result gives the turn back.
+func (l *Lease) settleDown(renewal <-chan struct{}, turn chan struct{}, limit time.Duration) func() {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	if wait != nil {
-		select { // nothing is renewed after the release has begun
-		case <-wait:
+	if renewal != nil {
+		select {
+		case <-renewal:
 		case <-timer.C:
+			return func() {}
 		}
 	}
 	if turn != nil {
-		select { // nor do an operation of a nested level and the release overtake each other
+		select {
 		case turn <- struct{}{}:
-			defer l.giveTurn()
+			return l.giveTurn
 		case <-timer.C:
 		}
 	}
-	return l.release(ctx, limit)
+	return func() {}
 }
 
 func (l *Lease) tellReleased() {
@@ -78,7 +90,7 @@ func (l *Lease) tellReleased() {
 
 // endUnlockedLocked ends a level that its user unlocked. The cause is made only if somebody looks at the context.
 func (h *Hold) endUnlockedLocked() func() {
-	h.over = true
+	h.markOverLocked()
 	if h.cancel == nil {
 		return nil
 	}
@@ -124,7 +136,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) {
 	e := l.space.engine
 	line := sh.lines[l.name()]
-	if line == nil || l.state != holding || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+	if line == nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
 		return nil, nil
 	}
 	now := l.now()
@@ -169,7 +181,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
-		l.tellLost()
+		l.tellLost(lostInRedis)
 		return errs.ErrNotHeld
 	}
 	l.tellReleased()
@@ -182,10 +194,8 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 	deadline := s.engine.Clock.Now() + limit
 	repeated := false
 	for try := 0; ; try++ {
-		ask := urgent(0)
-		if limit < unlockLimit || try > 0 || !s.engine.Batch.Bounded() { // else the batcher's own bound is as good
-			ask.Limit = max(deadline-s.engine.Clock.Now(), time.Millisecond)
-		}
+		ask := urgent(max(deadline-s.engine.Clock.Now(), time.Millisecond))
+		ask.Usual = limit == unlockLimit && try == 0
 		call := s.kind.Release(key, owner)
 		err := s.engine.Batch.Do(ctx, call, ask)
 		if err == nil {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -97,5 +98,64 @@ func (r *renewal) answer(c *script.Call) {
 			continue
 		}
 		l.renewed(r.sent, r.length)
+	}
+}
+
+// renewed takes a renewal's answer. sent is when it was sent.
+func (l *Lease) renewed(sent, length time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endRenewalLocked()
+	if l.state != holding {
+		return
+	}
+	l.failed = false
+	period := l.space.engine.Lease / 3
+	l.end = max(l.end, sent+length)
+	l.renewAt = quantum(sent+period, period)
+	l.armLocked()
+}
+
+// renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease.
+func (l *Lease) renewalFailed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endRenewalLocked()
+	if l.state != holding {
+		return
+	}
+	l.failed = true
+	pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
+	l.renewAt = l.now() + pause*3/4 + rand.N(pause/2)
+	l.armLocked()
+}
+
+// renewalOverdue gives up waiting for a renewal's answer, which counts if it comes later.
+func (l *Lease) renewalOverdue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.renews || l.state != holding {
+		l.endRenewalLocked()
+		return
+	}
+	l.endRenewalLocked()
+	l.failed = true
+	l.renewAt = l.now()
+	l.armLocked()
+}
+
+// renewalRefused ends a lease that Redis does not have any more.
+func (l *Lease) renewalRefused() {
+	l.mu.Lock()
+	l.endRenewalLocked()
+	l.mu.Unlock()
+	l.gone()
+}
+
+func (l *Lease) endRenewalLocked() {
+	l.renews = false
+	if l.settled != nil {
+		close(l.settled)
+		l.settled = nil
 	}
 }

@@ -1,0 +1,58 @@
+package lease
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/engine"
+)
+
+// Name is a lock's name in a space. It is the key under which a context is searched for a lineage. It is safe for
+// concurrent use.
+type Name struct {
+	space *Space
+	key   any // the name in Redis, prefix included, boxed once
+	err   error
+}
+
+// Name returns the named lock of the space; calls on it fail if the name is not a good one.
+func (s *Space) Name(name string) Name {
+	n := Name{space: s, key: s.engine.Prefix + name}
+	if name == "" {
+		n.err = engine.CheckName("")
+	} else {
+		n.err = engine.CheckName(n.text())
+	}
+	return n
+}
+
+func (n *Name) text() string { s, _ := n.key.(string); return s }
+
+// User returns the name as the user gave it.
+func (n *Name) User() string { return strings.TrimPrefix(n.text(), n.space.engine.Prefix) }
+
+// Recheck asks Redis whether this client's own lease of the name, if it has one, still stands.
+func (n *Name) Recheck() {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	holder := sh.held[n.text()]
+	sh.mu.Unlock()
+	if holder != nil {
+		holder.recheck()
+	}
+}
+
+// Check returns the error of a name that is not a good one.
+func (n *Name) Check() error { return n.err }
+
+// Key returns the lock's name in Redis.
+func (n *Name) Key() string { return n.text() }
+
+// HoldOf returns the live hold that ctx descends from; nil if there is none.
+func (n *Name) HoldOf(ctx context.Context) *Hold {
+	if ctx == nil {
+		return nil
+	}
+	hold, _ := ctx.Value(n).(*Hold)
+	return hold
+}

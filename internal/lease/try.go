@@ -1,0 +1,130 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// tried is what a try came to: a hold, an error, or the time that the lock stays taken.
+type tried struct {
+	hold    *Hold
+	ttl     time.Duration
+	err     error
+	passing bool // the error may pass by itself
+}
+
+// repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
+func (t tried) repeatable() bool {
+	return t.passing && script.Judge(t.err) == script.NotDone && !script.Refused(t.err)
+}
+
+// attempt says how one try differs from the others of its call.
+type attempt struct {
+	limit  time.Duration // bound on the wait for the answer; 0 for none
+	verify bool          // look at the type of a busy key
+}
+
+// try asks Redis once. What it leaves unknown is being settled when it returns.
+func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
+	s := n.space
+	owner, ok := s.reserve(n.key, o)
+	if !ok {
+		return tried{ttl: s.engine.Lease / 100}
+	}
+	l := s.newLease(n.key, owner)
+	l.named = o.Owner != nil
+	sent := s.engine.Clock.Now()
+	length := l.register(ctx, o, sent)
+
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify})
+	ask := batch.Ask{Limit: a.limit}
+	var ghost *phantom
+	if a.limit > 0 || ctx.Done() != nil { // it may be given up while it is under way
+		ghost = &phantom{lease: l, length: length}
+		ask.Late = ghost
+	}
+	err := s.engine.Batch.Do(ctx, call, ask)
+	var reply Reply
+	if err == nil {
+		reply, err = s.kind.Acquired(call)
+	}
+	if err != nil {
+		l.unregister()
+		if ghost == nil {
+			ghost = &phantom{lease: l, length: length}
+		}
+		return ghost.failed(err)
+	}
+	if !reply.Granted {
+		l.unregister()
+		s.unreserve(n.key, owner)
+		return tried{ttl: reply.TTL}
+	}
+	return n.granted(ctx, w, l, sent, reply)
+}
+
+// granted makes a lease of what Redis granted, unless it came too late to be of use.
+func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Duration, reply Reply) tried {
+	s := n.space
+	l.token, l.since = reply.Token, s.engine.Clock.Now()
+	refused := ctx.Err() != nil || s.engine.Closed() // not under the mutex: ctx may be another hold's
+	l.mu.Lock()
+	hold := l.levels
+	late := l.since >= hold.deadlineLocked()
+	refused = refused || late
+	if !refused {
+		l.state = holding
+		l.armLocked()
+	}
+	l.mu.Unlock()
+	if !refused && n.enter(l, w) {
+		return tried{hold: hold}
+	}
+	l.unregister()
+	s.settleRelease(n.key, l.owner, sent+2*s.engine.Lease, true)
+	switch {
+	case late:
+		return tried{err: errLate, passing: true}
+	case ctx.Err() != nil:
+		return tried{err: ctx.Err()}
+	}
+	return tried{err: errs.ErrClosed}
+}
+
+// errLate is the error of a try that was granted when its lease was over already.
+var errLate = errors.New("the answer came after the lease had ended")
+
+// enter makes the lease known, and takes its call out of the line. It returns false if the client closes: Close looks
+// at all shards after that has been decided, so that no lease escapes it.
+func (n *Name) enter(l *Lease, w *waiter) bool {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	if n.space.engine.Closed() {
+		sh.mu.Unlock()
+		return false
+	}
+	n.space.addLocked(sh, l)
+	if w == nil {
+		sh.mu.Unlock()
+		return true
+	}
+	handed := w.hold // only if the lease that was handed on has been lost since
+	w.hold = nil
+	var left *pubsub.Membership
+	if handed == nil {
+		w.line.beginTurnLocked(l.since)
+		left = w.leaveLocked()
+	}
+	sh.mu.Unlock()
+	w.line.left(left)
+	if handed != nil {
+		handed.pass()
+	}
+	return true
+}
