@@ -18,7 +18,7 @@ func NewHold(h *lease.Hold) *Hold { return &Hold{hold: h} }
 //   - on Unlock, with the cause [ErrUnlocked];
 //   - when the lock is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this machine's clock,
 //     or when a renewal finds that Redis no longer has the hold (force-unlocked, deleted, evicted), at the latest a third of the lease
-//     later;
+//     later; a hold with [WithLease] is not renewed, and hears of that only while others in the client wait, or at its end;
 //   - when the client closes, with the cause redlatch.ErrClosed;
 //   - with the context that was given. The lock does not: it stays held and renewed until Unlock.
 //
