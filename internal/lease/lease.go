@@ -360,7 +360,7 @@ func (l *Lease) drain(limit time.Duration) {
 	})
 	l.mu.Unlock()
 	cancels.run()
-	_, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	_, _, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.space.engine.Logger.Warn("redlatch: close left a lock to its lease", "lock", l.user(), "error", err)
 	}

@@ -169,14 +169,18 @@ func (l *Lease) boundLocked(ctx context.Context) time.Duration {
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	s := l.space
-	heard, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
-	if err != nil && script.Judge(err) != script.NotDone || err != nil && script.Transient(err) {
+	heard, repeated, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
+	switch {
+	case err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)):
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	} else {
+	case l.named && repeated:
+		// The lost release may still arrive, and would free the next hold of this id.
+		s.engine.Settler.Add(func(report func(bool)) { report(false) }, func() { s.unreserve(l.key, l.owner) }, l.now()+straggler)
+	default:
 		s.unreserve(l.key, l.owner)
 	}
 	l.finish(int(heard) - 1)
@@ -189,10 +193,10 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 }
 
 // release sends a release until it is answered or the limit is over. A repeated one that finds nothing counts as done:
-// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of it.
-func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, err error) {
+// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of
+// it, and whether an earlier release may still arrive.
+func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
 	deadline := s.engine.Clock.Now() + limit
-	repeated := false
 	for try := 0; ; try++ {
 		ask := urgent(max(deadline-s.engine.Clock.Now(), time.Millisecond))
 		ask.Usual = limit == unlockLimit && try == 0
@@ -203,16 +207,16 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 			if repeated {
 				n = max(n, 1)
 			}
-			return n, err
+			return n, repeated, err
 		}
 		judged := script.Judge(err)
 		if judged == script.NotDone && !script.Transient(err) {
-			return 0, err
+			return 0, repeated, err
 		}
 		repeated = repeated || judged == script.Unknown
 		left := deadline - s.engine.Clock.Now()
 		if left <= 0 || engine.Sleep(ctx, min(left, pauseBefore(try))) != nil {
-			return 0, err
+			return 0, repeated, err
 		}
 	}
 }
