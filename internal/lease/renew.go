@@ -73,7 +73,7 @@ func (r *renewal) Due(time.Duration) watchdog.Renewer {
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
 func (s *Space) renewalLimit() time.Duration {
-	return min(max(s.engine.Lease/6, 20*time.Millisecond), 2*time.Second)
+	return min(max(s.engine.Lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
 // answer tells each lease of a renewal what came of it.
