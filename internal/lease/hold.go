@@ -87,11 +87,6 @@ func (h *Hold) Deadline() time.Time {
 	return h.lease.space.engine.Clock.Time(at)
 }
 
-// lostCause is the cause of a context whose lock was lost.
-func (h *Hold) lostCause(detail string) error {
-	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.ErrLost, detail: detail}
-}
-
 // endLocked ends the level. The result is to be called without the mutex.
 func (h *Hold) endLocked(cause error) func() {
 	h.markOverLocked()

@@ -95,12 +95,10 @@ func quantum(at, period time.Duration) time.Duration {
 // nextLocked returns when the watchdog has to look at the lease.
 func (l *Lease) nextLocked() time.Duration {
 	next := never
-	renewed := false
 	for h := l.levels; h != nil; h = h.next {
 		next = min(next, h.deadlineLocked())
-		renewed = renewed || h.growsLocked()
 	}
-	if renewed && !l.renews {
+	if !l.renews && l.growsLocked() {
 		next = min(next, l.renewalDueLocked())
 	}
 	return next
@@ -204,9 +202,11 @@ func (l *Lease) recountLocked() func() {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	if l.renews || now+time.Millisecond < l.renewalDueLocked() {
-		return false
-	}
+	return !l.renews && now+time.Millisecond >= l.renewalDueLocked() && l.growsLocked()
+}
+
+// growsLocked reports whether a renewal would make any level last longer.
+func (l *Lease) growsLocked() bool {
 	for h := l.levels; h != nil; h = h.next {
 		if h.growsLocked() {
 			return true
@@ -222,17 +222,13 @@ func (l *Lease) recheck() {
 		l.mu.Unlock()
 		return
 	}
-	for h := l.levels; h != nil; h = h.next {
-		if h.growsLocked() {
-			l.renewAt = l.now()
-			l.armLocked()
-			l.mu.Unlock()
-			return
-		}
+	if l.growsLocked() {
+		l.renewAt = l.now()
+		l.armLocked()
+		l.mu.Unlock()
+		return
 	}
-	if l.turn == nil {
-		l.turn = make(chan struct{}, 1)
-	}
+	l.turnLocked()
 	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
@@ -270,7 +266,7 @@ func (l *Lease) expireLocked(now time.Duration) cancels {
 			detail = lostByTime
 		}
 		*at = h.next
-		c = append(c, h.endLocked(h.lostCause(detail)))
+		c = append(c, h.endLocked(l.lostCause(detail)))
 	}
 	return c
 }
@@ -284,7 +280,7 @@ func (l *Lease) gone() {
 	}
 	l.state = over
 	l.space.engine.Watchdog.Stop(&l.timer)
-	cancels := l.endAllLocked(func(h *Hold) error { return h.lostCause(lostInRedis) })
+	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
 	l.mu.Unlock()
 	l.lost(lostInRedis, false)
 	cancels.run() // last: who hears of the loss finds the lock free here
@@ -307,9 +303,14 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	s.unreserve(l.key, l.owner)
 }
 
+// lostCause tells that the lock was lost, and how.
+func (l *Lease) lostCause(detail string) error {
+	return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrLost, detail: detail}
+}
+
 func (l *Lease) tellLost(detail string) {
 	if f := l.space.engine.Hooks.Lost; f != nil {
-		f(l.space.kind.Title(), l.user(), &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrLost, detail: detail})
+		f(l.space.kind.Title(), l.user(), l.lostCause(detail))
 	}
 }
 

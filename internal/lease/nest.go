@@ -90,10 +90,7 @@ func (l *Lease) unlinkLocked(h *Hold) {
 // at a time.
 func (l *Lease) takeTurn(ctx context.Context) error {
 	l.mu.Lock()
-	if l.turn == nil {
-		l.turn = make(chan struct{}, 1)
-	}
-	turn := l.turn
+	turn := l.turnLocked()
 	l.mu.Unlock()
 	select {
 	case turn <- struct{}{}:
@@ -101,6 +98,14 @@ func (l *Lease) takeTurn(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// turnLocked returns the channel that holds a token while an operation is under way.
+func (l *Lease) turnLocked() chan struct{} {
+	if l.turn == nil {
+		l.turn = make(chan struct{}, 1)
+	}
+	return l.turn
 }
 
 func (l *Lease) giveTurn() { <-l.turn }
