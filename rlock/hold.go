@@ -4,14 +4,29 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // Hold is a lock that is held, or one level of it. It may be passed between goroutines and used by several at once.
-type Hold struct{ hold *lease.Hold }
+type Hold struct {
+	hold  held
+	title string // of the package whose lock it is, for messages
+}
 
-// NewHold returns the public face of an internal hold. It is for this module's kinds of lock.
-func NewHold(h *lease.Hold) *Hold { return &Hold{hold: h} }
+// held is what a hold is made of: one lease, or those of several locks.
+type held interface {
+	Context() context.Context
+	Unlock(ctx context.Context) error
+	Extend(ctx context.Context, d time.Duration) error
+	Token() int64
+	Deadline() time.Time
+	Owner() string
+	Name() string
+}
+
+// NewHold returns the public face of an internal hold; title is the name of its kind's package. It is for this module's
+// kinds of lock.
+func NewHold(title string, h held) *Hold { return &Hold{hold: h, title: title} }
 
 // Context returns the hold's context. It descends from the one that was given to the acquiring call, and ends
 //
@@ -59,4 +74,6 @@ func (h *Hold) Deadline() time.Time { return h.hold.Deadline() }
 // Owner returns the id under which Redis knows the holder: the client's UUID and a number, or the id given by [WithOwner].
 func (h *Hold) Owner() string { return h.hold.Owner() }
 
-func (h *Hold) wrap(verb string, err error) error { return wrap(verb, h.hold.Name(), err) }
+func (h *Hold) wrap(verb string, err error) error {
+	return errs.Wrap(h.title, verb, h.hold.Name(), err)
+}

@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,24 +84,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if err != nil {
 		return err
 	}
-	return hold.during(ctx, fn)
-}
-
-// during runs fn while the hold lasts.
-func (h *Hold) during(ctx context.Context, fn func(context.Context) error) (err error) {
-	defer func() {
-		released := h.Unlock(ctx)
-		switch cause := context.Cause(h.Context()); {
-		case errors.Is(cause, ErrLost):
-			released = cause
-		case errors.Is(released, ErrNotHeld): // nobody else can have unlocked it: Redis had lost it already
-			released = wrap("do", h.hold.Name(), ErrLost)
-		}
-		if released != nil {
-			err = errors.Join(err, released)
-		}
-	}()
-	return fn(h.Context())
+	return lease.During(ctx, hold, fn, "rlock", l.Name())
 }
 
 // IsLocked reports whether anybody holds the lock. It costs one round trip.
@@ -168,7 +150,7 @@ func (l *Lock) inspect(ctx context.Context, owner string) (left time.Duration, l
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Option) (*Hold, error) {
-	o, err := collect(opts)
+	o, err := lease.Collect(opts)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
@@ -176,15 +158,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Opt
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	return NewHold(hold), nil
+	return NewHold("rlock", hold), nil
 }
 
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
-
-// wrap says what was being done.
-func wrap(verb, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("rlock: %s %q: %w", verb, name, err)
-}
+func wrap(verb, name string, err error) error { return errs.Wrap("rlock", verb, name, err) }

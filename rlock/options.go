@@ -35,22 +35,3 @@ func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true }
 // Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered: for
 // a goroutine that got a hold's context but has to compete like a stranger.
 func Detach(ctx context.Context) context.Context { return lease.Detach(ctx) }
-
-// none are the options of a call without any. Nobody writes to them.
-//
-//nolint:gochecknoglobals // a constant in all but name
-var none = &lease.Options{}
-
-func collect(opts []Option) (*lease.Options, error) {
-	if len(opts) == 0 {
-		return none, nil
-	}
-	o := &lease.Options{}
-	for _, opt := range opts {
-		if opt == nil {
-			return nil, errNilOption
-		}
-		opt(o)
-	}
-	return o, nil
-}

@@ -2,7 +2,10 @@
 // that errors.Is finds one value behind every door.
 package errs
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrInvalid marks bad arguments, found before any I/O.
@@ -24,3 +27,11 @@ var (
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
 )
+
+// Wrap says what was being done: by which package, and to the object of which name. A nil error stays nil.
+func Wrap(title, verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
+}

@@ -23,6 +23,28 @@ type Options struct {
 	NoNest  bool           // ErrHeld where the call would nest
 }
 
+// none are the options of a call without any. Nobody writes to them.
+//
+//nolint:gochecknoglobals // a constant in all but name
+var none = &Options{}
+
+// Collect returns what the options of a call set.
+func Collect[O ~func(*Options)](opts []O) (*Options, error) {
+	if len(opts) == 0 {
+		return none, nil
+	}
+	o := &Options{}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, errNilOption
+		}
+		opt(o)
+	}
+	return o, nil
+}
+
+var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+
 // validate judges all options before any I/O.
 func (o *Options) validate() error {
 	if o.Lease != nil {

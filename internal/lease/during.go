@@ -1,0 +1,32 @@
+package lease
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Unlocker is a hold as the public packages show it.
+type Unlocker interface {
+	Context() context.Context
+	Unlock(ctx context.Context) error
+}
+
+// During runs fn under a hold's context and unlocks, also when fn panics. It returns fn's error, joined with why the hold was
+// lost or could not be unlocked; title and name are those of the lock.
+func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string) (err error) {
+	defer func() {
+		released := h.Unlock(ctx)
+		switch cause := context.Cause(h.Context()); {
+		case errors.Is(cause, errs.ErrLost):
+			released = cause
+		case errors.Is(released, errs.ErrNotHeld): // nobody else can have unlocked it: Redis had lost it already
+			released = errs.Wrap(title, "do", name, errs.ErrLost)
+		}
+		if released != nil {
+			err = errors.Join(err, released)
+		}
+	}()
+	return fn(h.Context())
+}
