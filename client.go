@@ -9,8 +9,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/delayed"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -18,6 +20,7 @@ import (
 type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
+	queues *delayed.Registry
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -37,7 +40,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{engine: e, locks: rlock.NewSpaces(e), queues: delayed.NewRegistry(e), close: c.OnClosed, closed: make(chan struct{})}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -166,6 +169,12 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
+// bad name, and options that are bad or not for a queue, are reported by the queue's methods as [ErrInvalid].
+func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[T] {
+	return rdelayedqueue.New[T](c.queues, name, opts)
 }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the

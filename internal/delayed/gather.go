@@ -1,0 +1,135 @@
+package delayed
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+const (
+	maxBatch = 100     // messages in one script call
+	maxBytes = 1 << 20 // bytes of payloads in one script call, unless the first alone has more
+	flushers = 2       // calls of one kind under way at a time, for each queue
+)
+
+// gatherer sends the operations of many goroutines in few calls: a lone one goes out at once, those that come while calls
+// are under way form the next one. Its goroutines exist only while there is something to send; the registry waits for them.
+type gatherer[T any] struct {
+	crew   *crew
+	send   func(batch []*entry[T]) // sends, and fills in result and err of each
+	weight func(*T) int
+
+	mu      sync.Mutex // guards all below
+	queue   []*entry[T]
+	running int
+}
+
+// entry is one operation.
+type entry[T any] struct {
+	value  T
+	result int64
+	err    error
+	state  atomic.Int32
+	done   chan struct{} // closed when result and err are set
+}
+
+const (
+	queued int32 = iota
+	sent
+	givenUp
+)
+
+// add puts an operation into the queue, and returns it.
+func (g *gatherer[T]) add(value T) *entry[T] {
+	e := &entry[T]{value: value, done: make(chan struct{})}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue = append(g.queue, e)
+	if g.running < flushers {
+		g.running++
+		g.crew.Go(g.run) // ends when the queue is empty; the registry's Drain waits for it
+	}
+	return e
+}
+
+func (g *gatherer[T]) run() {
+	for {
+		batch := g.next()
+		if batch == nil {
+			return
+		}
+		g.send(batch)
+		for _, e := range batch {
+			close(e.done)
+		}
+	}
+}
+
+// next takes the next batch, nil if there is nothing to send: the goroutine then counts as ended.
+func (g *gatherer[T]) next() []*entry[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var batch []*entry[T]
+	weight, n := 0, 0
+	for _, e := range g.queue {
+		w := g.weight(&e.value)
+		if len(batch) == maxBatch || len(batch) > 0 && weight+w > maxBytes {
+			break
+		}
+		n++
+		if e.state.CompareAndSwap(queued, sent) {
+			batch = append(batch, e)
+			weight += w
+		}
+	}
+	clear(g.queue[:n])
+	g.queue = g.queue[n:]
+	if len(batch) == 0 {
+		g.queue = nil
+		g.running--
+	}
+	return batch
+}
+
+// wait waits until the operation is answered or ctx is done. What was not sent by then never is.
+func (e *entry[T]) wait(ctx context.Context) (int64, error) {
+	select {
+	case <-e.done:
+		return e.result, e.err
+	default:
+	}
+	select {
+	case <-e.done:
+		return e.result, e.err
+	case <-ctx.Done():
+		e.state.CompareAndSwap(queued, givenUp)
+		return 0, ctx.Err()
+	}
+}
+
+// settled waits until the operation is answered or ctx is done. It goes on even so.
+func (e *entry[T]) settled(ctx context.Context) (int64, error) {
+	select {
+	case <-e.done:
+		return e.result, e.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: no answer yet", errs.ErrUnknown)
+	}
+}
+
+// answer sets the results of a batch.
+func answer[T any](batch []*entry[T], results []int64, err error) {
+	for i, e := range batch {
+		switch {
+		case err != nil:
+			e.err = err
+		case i >= len(results):
+			e.err = errs.ErrUnknown
+		default:
+			e.result = results[i]
+		}
+	}
+}
