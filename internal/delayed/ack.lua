@@ -12,7 +12,8 @@
 -- ARGV[1..n]  for each message: member, claim, for how long to remember its id in ms
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 0 if the claim is not its latest
-local meta, due, flight, dead, bodies, claims, errors, done, receipts = unpack(KEYS)
+local meta, due, flight, dead, bodies, claims, errors, done, receipts =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
@@ -30,7 +31,7 @@ for i = 1, #ARGV, 3 do
     reply[#reply + 1] = redis.call('hget', receipts, id) == claim and 1 or 0
   end
 end
-local old = redis.call('zrangebyscore', done, '-inf', now, 'limit', 0, 10 + 2 * #ids)
+local old = redis.call('zrangebyscore', done, '-inf', string.format('%.0f', now), 'limit', 0, 10 + 2 * #ids)
 if #old > 0 then
   redis.call('zrem', done, unpack(old))
   redis.call('hdel', receipts, unpack(old))

@@ -13,7 +13,8 @@
 --           0  there is no message of this id
 --          -1  it is in flight
 --          -2  its work was done a while ago
-local meta, due, dead, bodies, claims, errors, done = unpack(KEYS)
+local meta, due, dead, bodies, claims, errors, done =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local id = ARGV[1]
 
 local body = redis.call('hget', bodies, id)

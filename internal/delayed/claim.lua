@@ -20,7 +20,8 @@
 -- Returns  an array: 0, 1 if more may be due than was looked at, -1 if the call was settled before, or -v for a layout of the
 --          higher version v; 1 if other clients wait for a wake-up, or 0; then for each message its member, claim, attempt,
 --          due time and body
-local meta, due, flight, dead, bodies, claims, errors, waiters, record = unpack(KEYS)
+local meta, due, flight, dead, bodies, claims, errors, waiters, record =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local layout, wanted, visibility, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local client, number, most = ARGV[5], ARGV[6], tonumber(ARGV[7])
 
@@ -33,14 +34,15 @@ if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(
 end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local expired = redis.call('zrangebyscore', flight, '-inf', now, 'withscores', 'limit', 0, 100)
+local stamp = string.format('%.0f', now)
+local expired = redis.call('zrangebyscore', flight, '-inf', stamp, 'withscores', 'limit', 0, 100)
 for i = 1, #expired, 2 do
   redis.call('zadd', due, expired[i + 1], expired[i])
   redis.call('zrem', flight, expired[i])
 end
 local ready = {}
 if wanted > 0 and not head[3] then
-  ready = redis.call('zrangebyscore', due, '-inf', now, 'withscores', 'limit', 0, wanted)
+  ready = redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
 end
 local reply, lines, size, last = {0, 0}, {number}, 0, math.max(tonumber(head[2] or 0), now)
 for i = 1, #ready, 2 do
@@ -54,12 +56,12 @@ for i = 1, #ready, 2 do
   end
   redis.call('zrem', due, member)
   if limit > 0 and attempt > limit then
-    redis.call('zadd', dead, now, member)
+    redis.call('zadd', dead, stamp, member)
     reply[1] = 1
     redis.call('hsetnx', errors, id, 'no attempt ended within the visibility')
   else
     last = last + 1
-    local claim = string.format('%.0f', last)
+    local claim = string.format('%016.0f', last)
     redis.call('zadd', flight, string.format('%.0f', now + visibility), member)
     redis.call('hset', claims, id, 'h' .. claim .. attempt)
     for _, part in ipairs({member, claim, attempt, ready[i + 1], body}) do reply[#reply + 1] = part end

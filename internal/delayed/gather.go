@@ -12,7 +12,7 @@ import (
 const (
 	maxBatch = 100     // messages in one script call
 	maxBytes = 1 << 20 // bytes of payloads in one script call, unless the first alone has more
-	flushers = 2       // calls of one kind under way at a time, for each queue
+	flushers = 1       // calls of one kind under way at a time, for each queue: messages keep the order of their offers
 )
 
 // gatherer sends the operations of many goroutines in few calls: a lone one goes out at once, those that come while calls

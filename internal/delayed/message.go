@@ -133,7 +133,7 @@ func (m *Message) Due(now time.Duration) watchdog.Renewer {
 		m.queue.registry.engine.Watchdog.Go(func() { m.lose("the visibility is over") })
 		return nil
 	case !m.renewed:
-		m.queue.registry.engine.Watchdog.Set(&m.timer, now+left)
+		m.queue.registry.engine.Watchdog.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
 		return nil
 	}
 	m.queue.registry.engine.Watchdog.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come

@@ -14,7 +14,7 @@
 local due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
 local time = redis.call('time')
-local now = time[1] * 1000000 + time[2] + 1
+local now = time[1] * 1000000 + time[2]
 local reply = {redis.call('exists', waiters)}
 for i = 1, #ARGV, 5 do
   local member, claim, delay, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
@@ -31,7 +31,7 @@ for i = 1, #ARGV, 5 do
         redis.call('zadd', dead, string.format('%.0f', now), member)
         redis.call('hsetnx', errors, id, 'no attempts are left')
       else
-        redis.call('zadd', due, string.format('%.0f', now + delay), member)
+        redis.call('zadd', due, string.format('%.0f', delay > 0 and now + delay + 1 or now), member)
       end
     end
     redis.call('hset', claims, id, 'n' .. claim .. attempt)

@@ -18,20 +18,21 @@ if tonumber(head[1] or 0) > layout then
   return {-tonumber(head[1])}
 end
 local time = redis.call('time')
-local now = time[1] * 1000000 + time[2] + 1
+local now = time[1] * 1000000 + time[2]
 local last = math.max(tonumber(head[2] or 0), now)
 local remembers = redis.call('exists', done) == 1
 local reply, scores, fields, new = {0}, {}, {}, {}
 local earliest
 for i = 2, #ARGV, 4 do
-  local id, stamp, at = ARGV[i], ARGV[i + 1], now + tonumber(ARGV[i + 2])
+  local id, stamp, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
   local old = new[id] or redis.call('hget', bodies, id)
   local added = 0
   if old then
     added = string.sub(old, 17, 25) == stamp and 1 or 0
   elseif not remembers or tonumber(redis.call('zscore', done, id) or 0) <= now then
     last, added = last + 1, 1
-    local sequence = string.format('%.0f', last)
+    local at = delay > 0 and now + delay + 1 or now
+    local sequence = string.format('%016.0f', last)
     new[id] = sequence .. stamp
     scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', at), sequence .. id
     fields[#fields + 1], fields[#fields + 2] = id, new[id] .. ARGV[i + 3]

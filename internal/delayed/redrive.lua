@@ -15,7 +15,7 @@ local due, dead, bodies, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KE
 local id, limit = ARGV[1], ARGV[2]
 
 local time = redis.call('time')
-local now = string.format('%.0f', time[1] * 1000000 + time[2] + 1)
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
 local members
 if limit == '0' then
   limit = now

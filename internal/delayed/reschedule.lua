@@ -15,5 +15,6 @@ if not redis.call('zscore', due, member) then
   return {0, 0}
 end
 local time = redis.call('time')
-redis.call('zadd', due, string.format('%.0f', time[1] * 1000000 + time[2] + 1 + delay), member)
+local now = time[1] * 1000000 + time[2]
+redis.call('zadd', due, string.format('%.0f', delay > 0 and now + delay + 1 or now), member)
 return {redis.call('exists', waiters), 1}

@@ -29,7 +29,7 @@ local who = listens and alarm
 -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
 -- that a few clients may be told in vain.
 for _ = 1, 3 do
-  who = who or redis.call('zrevrangebyscore', waiters, '+inf', now, 'limit', 0, 1)[1]
+  who = who or redis.call('zrevrangebyscore', waiters, '+inf', string.format('%.0f', now), 'limit', 0, 1)[1]
   if not who then
     return 0
   end
