@@ -9,9 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	registerChildren()
+	faulttest.RegisterChild("worker", worker)
+	faulttest.RegisterChild("producer", producer)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
-
-func registerChildren() {}
