@@ -166,7 +166,9 @@ func TestCloseStopsConsumersAndTakes(t *testing.T) {
 		offer(t, q, "taken", 0)
 		m := take(t, q)
 		ended, took := make(chan error, 1), make(chan error, 1)
-		go func() { ended <- q.Consume(t.Context(), func(context.Context, *rdelayedqueue.Message[job]) error { return nil }) }()
+		go func() {
+			ended <- q.Consume(t.Context(), func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
+		}()
 		go func() {
 			_, err := q.Take(t.Context())
 			took <- err

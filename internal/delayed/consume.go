@@ -54,6 +54,9 @@ type consumer struct {
 // Consume hands messages to handlers until ctx is done, which is no error, or the client closes.
 func (q *Queue) Consume(ctx context.Context, w Work) error {
 	if err := q.ready(ctx); err != nil {
+		if ctx != nil && ctx.Err() != nil && q.err == nil {
+			return nil // its end is no error, however early
+		}
 		return err
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
