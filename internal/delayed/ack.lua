@@ -17,11 +17,14 @@ local meta, due, flight, dead, bodies, claims, errors, done, receipts =
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, members, ids, forget, numbers, longest = {}, {}, {}, {}, {}, 0
+local reply, members, ids, forget, numbers, longest, asked = {}, {}, {}, {}, {}, 0, {}
 for i = 1, #ARGV, 3 do
-  local member, claim, keep = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-  local id = string.sub(member, 17)
-  if string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim then
+  asked[#asked + 1] = string.sub(ARGV[i], 17)
+end
+local states = redis.call('hmget', claims, unpack(asked))
+for n, id in ipairs(asked) do
+  local member, claim, keep = ARGV[3 * n - 2], ARGV[3 * n - 1], tonumber(ARGV[3 * n])
+  if string.sub(states[n] or '', 1, 17) == 'h' .. claim then
     members[#members + 1], ids[#ids + 1] = member, id
     forget[#forget + 1], forget[#forget + 2] = string.format('%.0f', now + keep * 1000), id
     numbers[#numbers + 1], numbers[#numbers + 2] = id, claim

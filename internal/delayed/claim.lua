@@ -26,12 +26,8 @@ local layout, wanted, visibility, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local client, number, most = ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 local head = redis.call('hmget', meta, 'layout', 'last', 'paused')
-if tonumber(head[1] or 0) > layout then
-  return {-tonumber(head[1]), 0}
-end
-if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(number) then
-  return {-1, 0}
-end
+if tonumber(head[1] or 0) > layout then return {-tonumber(head[1]), 0} end
+if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(number) then return {-1, 0} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
@@ -44,31 +40,40 @@ local ready = {}
 if wanted > 0 and not head[3] then
   ready = redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
 end
-local reply, lines, size, last = {0, 0}, {number}, 0, math.max(tonumber(head[2] or 0), now)
+local ids = {}
 for i = 1, #ready, 2 do
-  local member, id = ready[i], string.sub(ready[i], 17)
-  local attempt = 1 + (tonumber(string.sub(redis.call('hget', claims, id) or '', 18)) or 0)
-  local body = redis.call('hget', bodies, id) or ''
-  size = size + #body
-  if #lines > 1 and size > most then
-    reply[1] = 1
-    break
-  end
-  redis.call('zrem', due, member)
+  ids[#ids + 1] = string.sub(ready[i], 17)
+end
+local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
+local reply, lines, taken, flying, held = {0, 0}, {number}, {}, {}, {}
+local size, last, ends = 0, math.max(tonumber(head[2] or 0), now), string.format('%.0f', now + visibility)
+for n, id in ipairs(ids) do
+  local member, at, attempt = ready[2 * n - 1], ready[2 * n], 1 + (tonumber(string.sub(states[n] or '', 18)) or 0)
   if limit > 0 and attempt > limit then
+    redis.call('zrem', due, member)
     redis.call('zadd', dead, stamp, member)
-    reply[1] = 1
     redis.call('hsetnx', errors, id, 'no attempt ended within the visibility')
+    reply[1] = 1
   else
+    local body = redis.call('hget', bodies, id) or ''
+    size = size + #body
+    if #taken > 0 and size > most then
+      reply[1] = 1
+      break
+    end
     last = last + 1
-    local claim = string.format('%016.0f', last)
-    redis.call('zadd', flight, string.format('%.0f', now + visibility), member)
-    redis.call('hset', claims, id, 'h' .. claim .. attempt)
-    for _, part in ipairs({member, claim, attempt, ready[i + 1], body}) do reply[#reply + 1] = part end
-    for _, part in ipairs({member, claim, ready[i + 1]}) do lines[#lines + 1] = part end
+    local claim, r, l = string.format('%016.0f', last), #reply, #lines
+    taken[#taken + 1] = member
+    flying[#flying + 1], flying[#flying + 2] = ends, member
+    held[#held + 1], held[#held + 2] = id, 'h' .. claim .. attempt
+    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = member, claim, attempt, at, body
+    lines[l + 1], lines[l + 2], lines[l + 3] = member, claim, at
   end
 end
-if #lines > 1 then
+if #taken > 0 then
+  redis.call('zrem', due, unpack(taken))
+  redis.call('zadd', flight, unpack(flying))
+  redis.call('hset', claims, unpack(held))
   redis.call('hset', meta, 'layout', layout, 'last', string.format('%.0f', last))
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)
 end

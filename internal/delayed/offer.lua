@@ -20,22 +20,25 @@ end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local last = math.max(tonumber(head[2] or 0), now)
-local remembers = redis.call('exists', done) == 1
-local reply, scores, fields, new = {0}, {}, {}, {}
-local earliest
+local ids, reply, scores, fields, new = {}, {0}, {}, {}, {}
 for i = 2, #ARGV, 4 do
-  local id, stamp, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-  local old = new[id] or redis.call('hget', bodies, id)
-  local added = 0
+  ids[#ids + 1] = ARGV[i]
+end
+local bodied = redis.call('hmget', bodies, unpack(ids))
+local kept = redis.call('exists', done) == 1 and redis.call('zmscore', done, unpack(ids)) or {}
+local earliest
+for n, id in ipairs(ids) do
+  local stamp, delay, body = ARGV[4 * n - 1], tonumber(ARGV[4 * n]), ARGV[4 * n + 1]
+  local old, added = new[id] or bodied[n], 0
   if old then
     added = string.sub(old, 17, 25) == stamp and 1 or 0
-  elseif not remembers or tonumber(redis.call('zscore', done, id) or 0) <= now then
+  elseif tonumber(kept[n] or 0) <= now then
     last, added = last + 1, 1
     local at = delay > 0 and now + delay + 1 or now
     local sequence = string.format('%016.0f', last)
     new[id] = sequence .. stamp
     scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', at), sequence .. id
-    fields[#fields + 1], fields[#fields + 2] = id, new[id] .. ARGV[i + 3]
+    fields[#fields + 1], fields[#fields + 2] = id, new[id] .. body
     earliest = math.min(earliest or at, at)
   end
   reply[#reply + 1] = added
