@@ -2,6 +2,7 @@ package rrwlock_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -35,6 +37,18 @@ func begin(t *testing.T, ctx context.Context, l rlock.Locker, opts ...rlock.Opti
 	done := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(ctx, opts...) })
 	synctest.Wait()
 	return done
+}
+
+// clientAt returns a client of a real server. It is closed when the test ends.
+func clientAt(t *testing.T, addr string, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	opts = append([]redlatch.Option{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithCloseGrace(0)}, opts...)
+	c, err := redlatch.New(rdb, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
 }
 
 // listen returns what is published on a channel so far.
