@@ -35,7 +35,7 @@ func TestWithoutHandOffTheLockPassesInOneScriptDuringATurn(t *testing.T) {
 		sent := p.Scripts()
 		locktest.Unlock(t, first)
 		second := locktest.Next(t, waiting)
-		assert.Equal(t, sent+1, p.Scripts(), "one round trip for the release and the acquisition")
+		assert.Equal(t, sent+1, p.Scripts(), "one round trip for the release and the acquisition: %v", p.Sent())
 		assert.NotEqual(t, first.Owner(), second.Owner(), "Redis knows who holds it")
 		assert.Equal(t, map[string]string{second.Owner(): "1"}, b.Hash(t, "orders"))
 		require.ErrorIs(t, context.Cause(first.Context()), rlock.ErrUnlocked)

@@ -280,7 +280,7 @@ func (w *waiter) standsLocked() bool { return w.prev != nil || w.line.head == w 
 // beginTurnLocked notes that this client has the lock.
 func (l *line) beginTurnLocked(now time.Duration) {
 	if l.turnAt == 0 {
-		l.turnAt = now
+		l.turnAt = max(now, 1) // 0 is for no turn
 	}
 }
 
