@@ -102,7 +102,7 @@ func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	l.freed = true
-	if line := sh.lines[l.name()]; line != nil {
+	if line := sh.lines[l.name()]; line != nil && l.space.shared == nil {
 		line.tryAt = l.now() + recheck // or the announcement, or the answer to the release
 	}
 }
@@ -136,7 +136,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) {
 	e := l.space.engine
 	line := sh.lines[l.name()]
-	if line == nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+	if line == nil || l.space.shared != nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
 		return nil, nil
 	}
 	now := l.now()
