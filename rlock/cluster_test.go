@@ -1,0 +1,240 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// group is a cluster of three masters, of which the one that serves its locks has a replica. The locks share a slot.
+type group struct {
+	*redistest.Cluster
+	redis   *redis.ClusterClient
+	master  *redistest.Server
+	replica *redistest.Server
+	other   *redistest.Server // another master
+}
+
+func newGroup(t *testing.T) *group {
+	t.Helper()
+	c := redistest.StartCluster(t, 3)
+	g := &group{Cluster: c, redis: c.Client(t), master: c.Owner(t, g0(0))}
+	g.replica = c.AddReplica(t, g.master)
+	for _, node := range c.Nodes() {
+		if node != g.master {
+			g.other = node
+		}
+	}
+	return g
+}
+
+// groupSlack is for a busy machine, and far from the lease after which a waiter would look again in any case.
+const groupSlack = time.Second
+
+// g0 is the name of a lock in the slot of a group.
+func g0(i int) string { return fmt.Sprintf("{group}:%d", i) }
+
+// client returns a client of the library on the cluster.
+func (g *group) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	return clientOf(t, g.Client(t), opts...)
+}
+
+// failover makes the replica master and the master replica.
+func (g *group) failover(t *testing.T) {
+	t.Helper()
+	g.Failover(t, g.replica)
+	g.master, g.replica = g.replica, g.master
+}
+
+// waiting has waiters of one client for n locks that another one holds.
+func (g *group) waiting(t *testing.T, n int) (holds []*rlock.Hold, waiters []<-chan locktest.Outcome) {
+	t.Helper()
+	holder, c := g.client(t, redlatch.WithLease(lease)), g.client(t, redlatch.WithLease(lease))
+	for i := range n {
+		holds = append(holds, locktest.Acquire(t, t.Context(), holder.GetLock(g0(i))))
+		waiters = append(waiters, wait(t.Context(), c.GetLock(g0(i))))
+	}
+	redistest.Eventually(t, patience, "the waiters have subscribed", func() error { return g.listening(t.Context(), n) })
+	return holds, waiters
+}
+
+// listening returns nil if n channels of the cluster have subscribers.
+func (g *group) listening(ctx context.Context, n int) error {
+	var mu sync.Mutex // guards all
+	all := 0
+	err := g.redis.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		channels, err := node.PubSubChannels(ctx, "*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all += len(channels)
+		return err
+	})
+	if err == nil && all < n {
+		err = fmt.Errorf("%d of %d channels", all, n)
+	}
+	return err
+}
+
+func TestF04_ClusterFailoverLosesNoRelease(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	for range runs(2, 50) {
+		holds, waiters := g.waiting(t, 20)
+		var releases sync.WaitGroup
+		for i, hold := range holds {
+			releases.Go(func() {
+				if i%2 == 0 { // as if the master had been lost with the message
+					assert.NoError(t, g.redis.Del(t.Context(), g0(i)).Err())
+					return
+				}
+				assert.NoError(t, hold.Unlock(t.Context()))
+			})
+		}
+		began := time.Now()
+		g.failover(t)
+		releases.Wait()
+		outage := time.Since(began)
+		took := acquireAll(t, waiters)
+		t.Logf("failover %v", outage)
+		require.Less(t, took.quantile(1), outage+recheck+groupSlack)
+	}
+}
+
+func TestF04_SlotOnItsWayLosesNoRelease(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	from, to := g.master, g.other
+	for range runs(2, 50) {
+		holds, waiters := g.waiting(t, 20)
+		m := g.Migrate(t, g0(0), to)
+		for i := range 10 {
+			m.Move(t, g0(i))
+		}
+		for i, hold := range holds {
+			if i%2 == 0 {
+				require.NoError(t, g.redis.Del(t.Context(), g0(i)).Err())
+				continue
+			}
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+		took := acquireAll(t, waiters) // while the slot is still on its way
+		m.Finish(t)
+		require.Less(t, took.quantile(1), recheck+groupSlack)
+		from, to = to, from
+	}
+}
+
+// lowestOf samples the TTLs of locks until done is closed, and returns the least; negative if one of them was gone.
+func (g *group) lowestOf(ctx context.Context, names []string, done <-chan struct{}) (time.Duration, error) {
+	least := time.Duration(math.MaxInt64)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pipe := g.redis.Pipeline()
+		for _, name := range names {
+			pipe.PTTL(ctx, name)
+		}
+		replies, err := pipe.Exec(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, reply := range replies {
+			least = min(least, reply.(*redis.DurationCmd).Val())
+		}
+		if least < 0 {
+			return least, nil
+		}
+		select {
+		case <-done:
+			return least, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// groupLocks are so many that most renewals are of several of them.
+const groupLocks = 200
+
+// keeps holds locks, several of which one call renews, while something is done to the cluster, and returns the least
+// TTL that was seen.
+func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []string)) time.Duration {
+	t.Helper()
+	var names []string
+	var holds []*rlock.Hold
+	for i := range groupLocks {
+		l := c.GetLock(g0(i))
+		if i%10 == 0 {
+			l = c.GetFencedLock(g0(i))
+		}
+		names, holds = append(names, l.Name()), append(holds, locktest.Acquire(t, t.Context(), l))
+	}
+	done := make(chan struct{})
+	var least time.Duration
+	var err error
+	var sampler sync.WaitGroup
+	sampler.Go(func() { least, err = g.lowestOf(t.Context(), names, done) })
+	upheaval(names)
+	close(done)
+	sampler.Wait()
+	require.NoError(t, err)
+	for _, hold := range holds {
+		require.NoError(t, context.Cause(hold.Context()))
+		locktest.Unlock(t, hold)
+	}
+	t.Logf("least TTL %v", least)
+	return least
+}
+
+func TestF06_ClusterFailoverLosesNoHold(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	const kept = 3 * time.Second // a failover in order takes up to a second
+	c := g.client(t, redlatch.WithLease(kept))
+	for range runs(1, 50) {
+		var outage time.Duration
+		least := g.keeps(t, c, func([]string) {
+			began := time.Now()
+			g.failover(t)
+			outage = time.Since(began)
+			elapse(began.Add(kept))
+		})
+		t.Logf("failover %v", outage)
+		// What cannot be reached cannot be renewed.
+		require.GreaterOrEqual(t, least, min(kept/3, kept*2/3-outage))
+		require.Positive(t, least)
+	}
+}
+
+func TestF06_SlotOnItsWayLosesNoHold(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	c := g.client(t)
+	from, to := g.master, g.other
+	for range runs(1, 50) {
+		least := g.keeps(t, c, func(names []string) {
+			m := g.Migrate(t, names[0], to)
+			elapse(time.Now().Add(faultLease)) // nothing has moved
+			m.Move(t, names[:groupLocks/2]...)
+			elapse(time.Now().Add(2 * faultLease)) // some are here, the others are there
+			m.Move(t, names[groupLocks/2:]...)
+			elapse(time.Now().Add(faultLease)) // all have moved, and nobody has been told
+			m.Finish(t)
+			elapse(time.Now().Add(faultLease))
+		})
+		require.GreaterOrEqual(t, least, faultLease/3)
+		from, to = to, from
+	}
+}
