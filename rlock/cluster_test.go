@@ -88,10 +88,15 @@ func (g *group) listening(ctx context.Context, n int) error {
 	return err
 }
 
-func TestF04_ClusterFailoverLosesNoRelease(t *testing.T) {
+func TestF04_ReshapedClusterLosesNoRelease(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	for range runs(2, 50) {
+	t.Run("failover", func(t *testing.T) { releasedInFailover(t, g) })
+	t.Run("slot on its way", func(t *testing.T) { releasedOnTheWay(t, g) })
+}
+
+func releasedInFailover(t *testing.T, g *group) {
+	for range runs(1, 50) {
 		holds, waiters := g.waiting(t, 20)
 		var releases sync.WaitGroup
 		for i, hold := range holds {
@@ -113,9 +118,7 @@ func TestF04_ClusterFailoverLosesNoRelease(t *testing.T) {
 	}
 }
 
-func TestF04_SlotOnItsWayLosesNoRelease(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t)
+func releasedOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
 	for range runs(2, 50) {
 		holds, waiters := g.waiting(t, 20)
@@ -198,9 +201,14 @@ func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []st
 	return least
 }
 
-func TestF06_ClusterFailoverLosesNoHold(t *testing.T) {
+func TestF06_ReshapedClusterLosesNoHold(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
+	t.Run("failover", func(t *testing.T) { heldInFailover(t, g) })
+	t.Run("slot on its way", func(t *testing.T) { heldOnTheWay(t, g) })
+}
+
+func heldInFailover(t *testing.T, g *group) {
 	const kept = 3 * time.Second // a failover in order takes up to a second
 	c := g.client(t, redlatch.WithLease(kept))
 	for range runs(1, 50) {
@@ -218,9 +226,7 @@ func TestF06_ClusterFailoverLosesNoHold(t *testing.T) {
 	}
 }
 
-func TestF06_SlotOnItsWayLosesNoHold(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t)
+func heldOnTheWay(t *testing.T, g *group) {
 	c := g.client(t)
 	from, to := g.master, g.other
 	for range runs(1, 50) {

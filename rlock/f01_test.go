@@ -100,6 +100,7 @@ redis.call('set', KEYS[1], ARGV[1], 'px', 60000)
 return 1`)
 
 func TestF01_StoppedHolderIsFencedOff(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	rival := r.direct(t)
 	for range runs(1, 50) {

@@ -186,6 +186,7 @@ func highest(v *atomic.Int64, n int64) {
 }
 
 func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())
 	var failed atomic.Int64

@@ -345,6 +345,7 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 }
 
 func TestF16_CloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
+	t.Parallel()
 	const grace = 200 * time.Millisecond
 	var closing sync.WaitGroup
 	for title, options := range settings {
@@ -388,6 +389,7 @@ func closeInTime(t *testing.T, what string, client *redlatch.Client, grace time.
 }
 
 func TestF16_ClusterThatStopsAnswering(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	rdb := cluster.Client(t)
 	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
