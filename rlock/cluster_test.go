@@ -109,7 +109,9 @@ func releasedInFailover(t *testing.T, g *group) {
 					assert.NoError(t, g.redis.Del(t.Context(), g0(i)).Err())
 					return
 				}
-				assert.NoError(t, hold.Unlock(t.Context()))
+				if err := hold.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnknown) { // a failover may take longer
+					assert.NoError(t, err)
+				}
 			})
 		}
 		began := time.Now()
@@ -118,7 +120,7 @@ func releasedInFailover(t *testing.T, g *group) {
 		outage := time.Since(began)
 		took := acquireAll(t, waiters)
 		t.Logf("failover %v", outage)
-		require.Less(t, took.quantile(1), outage+recheck+groupSlack)
+		require.Less(t, took.quantile(1), outage+recheck+groupSlack+late(g.lag))
 	}
 }
 
@@ -139,7 +141,7 @@ func releasedOnTheWay(t *testing.T, g *group) {
 		}
 		took := acquireAll(t, waiters) // while the slot is still on its way
 		m.Finish(t)
-		require.Less(t, took.quantile(1), recheck+groupSlack)
+		require.Less(t, took.quantile(1), recheck+groupSlack+late(g.lag))
 		from, to = to, from
 	}
 }

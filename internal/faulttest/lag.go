@@ -17,14 +17,16 @@ const lagPace = 4 * time.Millisecond
 // has measured meanwhile: what the machine could not do is not the fault of what is tested.
 type Lag struct {
 	rdb   *redis.Client // nil without a server
-	worst atomic.Int64  // ns
+	since time.Time
+	worst atomic.Int64 // ns
+	due   atomic.Int64 // when the timer of the sample under way fires, in ns after since
 }
 
 // MeasureLag measures until the test ends. A sample is a timer, by which it fires late, and the way to the server at addr
 // and back; an empty addr leaves that out.
 func MeasureLag(tb testing.TB, addr string) *Lag {
 	tb.Helper()
-	l := &Lag{}
+	l := &Lag{since: time.Now()}
 	if addr != "" {
 		l.rdb = direct(addr)
 	}
@@ -41,14 +43,18 @@ func MeasureLag(tb testing.TB, addr string) *Lag {
 	return l
 }
 
-// Worst is the longest sample so far. Something that takes n steps may be late by n times as much.
-func (l *Lag) Worst() time.Duration { return time.Duration(l.worst.Load()) }
+// Worst is the longest sample so far, the one under way included. Something that takes n steps may be late by n times as
+// much.
+func (l *Lag) Worst() time.Duration {
+	return max(time.Duration(l.worst.Load()), time.Since(l.since)-time.Duration(l.due.Load()))
+}
 
 func (l *Lag) sample(ctx context.Context) {
 	timer := time.NewTimer(lagPace)
 	defer timer.Stop()
 	for {
 		due := time.Now().Add(lagPace)
+		l.due.Store(int64(due.Sub(l.since)))
 		timer.Reset(lagPace)
 		select {
 		case <-ctx.Done():
