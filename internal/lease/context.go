@@ -51,6 +51,12 @@ func (c *holdContext) Value(key any) any {
 		}
 		return h.given.Value(key)
 	}
+	if k, ok := key.(kindKey); ok {
+		if k.space == h.lease.space && k.key == h.lease.key && h.live() {
+			return h
+		}
+		return h.given.Value(key)
+	}
 	// The cause of an ended context is found by a value of package context's own.
 	h.lease.mu.Lock()
 	ended, inner := h.over || h.cause != nil, h.inner
@@ -161,7 +167,8 @@ type detached struct {
 }
 
 func (d detached) Value(key any) any {
-	if _, ok := key.(*Name); ok {
+	switch key.(type) {
+	case *Name, kindKey:
 		return nil
 	}
 	return d.Context.Value(key)

@@ -113,7 +113,7 @@ func (j *Job) run() {
 	pause := pauses[min(j.tries, len(pauses)-1)]
 	j.tries++
 	s.mu.Unlock()
-	if now >= j.until {
+	if now+time.Millisecond > j.until { // the wheel may be that early, and would be again and again
 		j.Settled()
 		return
 	}
