@@ -173,6 +173,9 @@ func (h *Hold) within(other Level) bool {
 	return false
 }
 
+// Lineage is the key under which a context is searched for a hold that is made of several.
+type Lineage struct{ Of any }
+
 // Detach returns a context like ctx through which no lock is re-entered.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
 
@@ -181,7 +184,8 @@ type detached struct {
 }
 
 func (d detached) Value(key any) any {
-	if _, ok := key.(*Name); ok {
+	switch key.(type) {
+	case *Name, Lineage:
 		return nil
 	}
 	return d.Context.Value(key)
