@@ -24,7 +24,8 @@ type call struct {
 	single  bool          // it does not wait
 	start   time.Time
 	limit   time.Time // when the wait is over; zero for no limit
-	lastErr error     // of the last round, if it was not that a lock was taken
+	lastErr error     // of the last round, if it was not that locks were taken
+	split   bool      // some locks were not taken in the last round
 }
 
 // all takes all locks, one after the other.

@@ -48,7 +48,7 @@ func (c *call) majority() (*hold, error) {
 			return nil, c.with(c.ctx.Err())
 		case !errors.Is(err, errs.ErrNotAcquired):
 			return nil, err
-		case c.single || c.expired():
+		case c.single && (!c.split || round == splitTries), c.expired():
 			return nil, err
 		}
 		switch {
@@ -64,6 +64,10 @@ func (c *call) majority() (*hold, error) {
 		}
 	}
 }
+
+// splitTries is how often a single try is repeated that was granted by some: nobody may have a majority, or what is left of a hold
+// is still being released.
+const splitTries = 2
 
 // with adds why the last round failed to why the call ended.
 func (c *call) with(err error) error {
@@ -108,6 +112,7 @@ func (c *call) round(k keeper, length time.Duration) (*hold, error) {
 		return h, nil
 	}
 	err := c.verdictLocked(h)
+	c.split = c.lastErr == nil && (h.live > 0 || h.waiting > 0)
 	h.mu.Unlock()
 	h.abandon(c.ctx)
 	return nil, err
