@@ -273,6 +273,9 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	if gone := h.overErrLocked(); gone != nil {
 		return gone
 	}
+	if errors.Is(err, errs.ErrNotHeld) { // the news of the loss is on its way
+		return errs.ErrLost
+	}
 	return err
 }
 

@@ -227,6 +227,7 @@ func TestCloseOfAMinorityEndsNoRedLock(t *testing.T) {
 		s := newServers(t, b, 3)
 		p := s.peers(t, redlatch.WithCloseGrace(0))
 		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		synctest.Wait() // all three have answered
 		require.NoError(t, p[0].Close())
 		time.Sleep(2 * lease)
 		locktest.Live(t, h.Context())
