@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// shortWait bounds the wait for a lock while others are held.
+// shortWait bounds the wait for a busy lock while others are held, beside the time of the answers.
 const shortWait = 20 * time.Millisecond
 
 // call is one acquiring call.
@@ -41,8 +41,14 @@ func (c *call) all() (*hold, error) {
 			err = errs.ErrNotAcquired
 		}
 		h.abandon(c.ctx)
-		if !errors.Is(err, errs.ErrNotAcquired) || c.single || c.expired() {
+		if ended := c.ctx.Err(); ended != nil {
+			return nil, ended
+		}
+		if c.single || c.expired() || isFinal(err) {
 			return nil, err
+		}
+		if busy == first && !errors.Is(err, errs.ErrNotAcquired) {
+			return nil, err // what the lock itself waited out for as long as it does
 		}
 		first = busy
 		if err := c.pause(round); err != nil {
@@ -58,19 +64,31 @@ func (c *call) takeAll(h *hold, first int) (busy int, err error) {
 	if err := c.takeOne(h, first, c.left()); err != nil {
 		return first, err
 	}
-	wait := shortWait
 	for i := range n {
 		if i == first {
 			continue
 		}
-		if left := c.left(); left != nil {
-			wait = min(shortWait, *left)
-		}
-		if err := c.takeOne(h, i, &wait); err != nil {
+		if err := c.takeSoon(h, i); err != nil {
 			return i, err
 		}
 	}
 	return 0, nil
+}
+
+// takeSoon takes one lock if it is free, or becomes free in a moment: the others are held meanwhile. The moment is longer
+// than it takes the server to answer, however far it is.
+func (c *call) takeSoon(h *hold, i int) error {
+	none := time.Duration(0)
+	asked := time.Now()
+	err := c.takeOne(h, i, &none)
+	if c.single || !errors.Is(err, errs.ErrNotAcquired) {
+		return err
+	}
+	wait := shortWait + 4*time.Since(asked)
+	if left := c.left(); left != nil {
+		wait = min(wait, *left)
+	}
+	return c.takeOne(h, i, &wait)
 }
 
 // takeOne takes one lock, and waits for so long; without a limit if wait is nil.
