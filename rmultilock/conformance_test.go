@@ -55,6 +55,7 @@ var envs = map[string]locktest.Env{
 		},
 		Keys: func(name string) []string { return three(name)[:2] },
 		Name: func(name string) string { return inOrder(three(name)[:2]) },
+		Some: true,
 	},
 	"RedLockOfForeignLocks": {
 		New: func(c *redlatch.Client, name string) rlock.Locker {

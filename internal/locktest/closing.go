@@ -121,6 +121,18 @@ func leavesNoKeyBehind(t *testing.T, r *rig) {
 	})
 }
 
+// free requires that the lock is free: at once, or soon where it is made of several.
+func (r *rig) free(t *testing.T, l rlock.Locker) {
+	t.Helper()
+	r.settles(t, func() error {
+		h, err := l.TryLock(t.Context())
+		if err == nil {
+			Unlock(t, h)
+		}
+		return err
+	})
+}
+
 // settles requires something of the keys: at once, or soon where some of them are enough for the lock.
 func (r *rig) settles(t *testing.T, cond func() error) {
 	t.Helper()

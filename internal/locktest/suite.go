@@ -23,8 +23,8 @@ type Env struct {
 	Rival func(c *redlatch.Client, name string) rlock.Locker
 	// Name returns what a lock of this name calls itself. Defaults to the name itself.
 	Name func(name string) string
-	// Some says that some of the keys are enough for the lock to be held, so that the last ones may be set and freed a moment
-	// after a call has returned.
+	// Some says that the lock is made of several which are not all waited for, so that the last keys may be set and freed a moment
+	// after a call has returned, or after a loss. All keys together are spoilt to spoil it.
 	Some bool
 }
 
