@@ -100,6 +100,7 @@ type Space struct {
 	apart  Apart
 	shared Shared
 	owners Owners
+	passer Passer
 }
 
 // NewSpace returns a space of the given kind.
@@ -109,6 +110,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.apart, _ = kind.(Apart)
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
+	s.passer, _ = kind.(Passer)
 	return s
 }
 
