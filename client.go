@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rmultilock"
 	"github.com/redlatch/redlatch/rrwlock"
 )
 
@@ -177,6 +178,19 @@ func (c *Client) GetFencedLock(name string) *rlock.Lock {
 // option likewise.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
 	return rrwlock.New(c.engine, c.rw, name, opts)
+}
+
+// GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
+// locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
+func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.New(c.engine, locks)
+}
+
+// GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
+// (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
+// and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
+func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.NewRed(c.engine, locks)
 }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the

@@ -78,15 +78,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 
 // once asks Redis one time, without standing in the line.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
-	sh := n.space.shard(n.text())
-	sh.mu.Lock()
-	holder, line := sh.held[n.text()], sh.shares[n.text()]
-	mine := holder != nil && !holder.freed
-	if n.space.shared != nil {
-		mine = line != nil && line.refused
-	}
-	sh.mu.Unlock()
-	if mine {
+	if n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
 	for retry := 0; ; retry++ {
@@ -104,6 +96,19 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, unknown(t.err)
 		}
 	}
+}
+
+// takenHere reports whether this client itself knows that the lock is taken.
+func (n *Name) takenHere() bool {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if n.space.shared != nil {
+		line := sh.shares[n.text()]
+		return line != nil && line.refused
+	}
+	holder := sh.held[n.text()]
+	return holder != nil && !holder.freed
 }
 
 // onceTries is how often a single try is repeated while Redis says that it cannot run it just now.

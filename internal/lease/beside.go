@@ -155,7 +155,7 @@ func (h *Hold) standBeside(outer *Hold, given context.Context) {
 		cancel(cause)
 		return
 	}
-	h.follow(given)
+	follow(given, follower{inner: own, cancel: cancel, within: h.within})
 }
 
 // share returns the lease that was last taken beside this one; nil if there was none.

@@ -39,6 +39,7 @@ type Lease struct {
 	state   state
 	renews  bool // a renewal is under way
 	failed  bool // the last renewal failed
+	parted  bool // because others of its slot had moved; the next one goes alone
 	named   bool // the owner id is the caller's own; never changes
 	freed   bool // its release has begun; guarded by the shard's mu
 

@@ -50,6 +50,11 @@ func (n *Name) Recheck() {
 	}
 }
 
+// Same reports whether locks of the two names exclude each other in one client.
+func (n *Name) Same(other *Name) bool {
+	return n.space.Registry == other.space.Registry && n.key == other.key
+}
+
 // Check returns the error of a name that is not a good one.
 func (n *Name) Check() error { return n.err }
 

@@ -69,7 +69,7 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 	l.end = sent + length
 	l.armLocked()
 	l.mu.Unlock()
-	inner.follow(given)
+	follow(given, follower{inner: own, cancel: cancel, within: inner.within})
 	return inner, nil
 }
 

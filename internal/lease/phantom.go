@@ -71,12 +71,20 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 
 // settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
 func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
+	return s.settleReleaseTold(key, owner, until, final, func() {})
+}
+
+// settleReleaseTold is settleRelease; told hears of an answer that settled it.
+func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final bool, told func()) *settle.Job {
 	attempt := func(report func(settled bool)) {
 		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
 			switch n, err := c.Int(); {
 			case err != nil:
 				report(script.Judge(err) == script.NotDone && !script.Transient(err))
 			default:
+				if n > 0 || final {
+					told()
+				}
 				report(n > 0 || final)
 			}
 		})

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -98,17 +100,45 @@ func leavesNoKeyBehind(t *testing.T, r *rig) {
 	a, b := r.lock(t), r.rival(t)
 	h := Acquire(t, t.Context(), a)
 	waiting := Begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
-	for _, key := range r.env.Keys(r.name) {
-		left, err := r.Redis.PTTL(t.Context(), key).Result()
-		require.NoError(t, err)
-		require.Positive(t, left, "%s has a TTL", key)
-	}
+	r.settles(t, func() error {
+		for _, key := range r.env.Keys(r.name) {
+			if left, err := r.Redis.PTTL(t.Context(), key).Result(); err != nil || left <= 0 {
+				return fmt.Errorf("the TTL of %s is %v (%w)", key, left, err)
+			}
+		}
+		return nil
+	})
 	Unlock(t, h)
 	h = Next(t, waiting)
 	Unlock(t, h)
-	for _, key := range r.env.Keys(r.name) {
-		n, err := r.Redis.Exists(t.Context(), key).Result()
-		require.NoError(t, err)
-		require.Zero(t, n, "%s is gone", key)
+	r.settles(t, func() error {
+		for _, key := range r.env.Keys(r.name) {
+			if n, err := r.Redis.Exists(t.Context(), key).Result(); err != nil || n > 0 {
+				return fmt.Errorf("%s is left (%w)", key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// free requires that the lock is free: at once, or soon where it is made of several.
+func (r *rig) free(t *testing.T, l rlock.Locker) {
+	t.Helper()
+	r.settles(t, func() error {
+		h, err := l.TryLock(t.Context())
+		if err == nil {
+			Unlock(t, h)
+		}
+		return err
+	})
+}
+
+// settles requires something of the keys: at once, or soon where some of them are enough for the lock.
+func (r *rig) settles(t *testing.T, cond func() error) {
+	t.Helper()
+	if r.env.Some {
+		redistest.Eventually(t, limit, "the keys settle", cond)
+		return
 	}
+	require.NoError(t, cond())
 }

@@ -133,7 +133,7 @@ func lossEndsTheContext(t *testing.T, r *rig) {
 	Ended(t, h.Context(), rlock.ErrLost)
 	Ended(t, child, rlock.ErrLost)
 	assert.Contains(t, context.Cause(h.Context()).Error(), r.name, "causes name their lock")
-	Free(t, l)
+	r.free(t, l)
 }
 
 func unlockAfterLossFreesNobody(t *testing.T, r *rig) {
@@ -168,7 +168,7 @@ func extendAfterTheEndFails(t *testing.T, r *rig) {
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
 	Ended(t, h.Context(), rlock.ErrLost)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
-	Free(t, l)
+	r.free(t, l)
 }
 
 func doReleases(t *testing.T, r *rig) {

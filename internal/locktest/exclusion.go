@@ -34,7 +34,7 @@ var exclusion = []claim{
 }
 
 func knowsItsName(t *testing.T, r *rig) {
-	assert.Equal(t, r.name, r.lock(t).Name())
+	assert.Equal(t, r.env.Name(r.name), r.lock(t).Name())
 }
 
 func excludesOtherClients(t *testing.T, r *rig) {

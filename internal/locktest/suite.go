@@ -21,6 +21,11 @@ type Env struct {
 	Keys func(name string) []string
 	// Rival gets the lock that excludes holders of this one, if holders of this one share it. Nil for a lock that one has alone.
 	Rival func(c *redlatch.Client, name string) rlock.Locker
+	// Name returns what a lock of this name calls itself. Defaults to the name itself.
+	Name func(name string) string
+	// Some says that the lock is made of several which are not all waited for, so that the last keys may be set and freed a moment
+	// after a call has returned, or after a loss. All keys together are spoilt to spoil it.
+	Some bool
 }
 
 // Run tests all that a lock of any kind promises.
@@ -28,6 +33,9 @@ func Run(t *testing.T, env Env) {
 	t.Helper()
 	if env.Keys == nil {
 		env.Keys = func(name string) []string { return []string{name} }
+	}
+	if env.Name == nil {
+		env.Name = func(name string) string { return name }
 	}
 	for _, claims := range [][]claim{exclusion, nesting, endings, closing, input} {
 		for _, c := range claims {
