@@ -13,12 +13,14 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rrwlock"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
 type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
+	rw     rrwlock.Spaces
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -38,7 +40,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{
+		engine: e, locks: rlock.NewSpaces(e), rw: rrwlock.NewSpaces(e),
+		close: c.OnClosed, closed: make(chan struct{}),
+	}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -167,6 +172,12 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
+// option likewise.
+func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
+	return rrwlock.New(c.engine, c.rw, name, opts)
 }
 
 // GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no

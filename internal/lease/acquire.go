@@ -17,14 +17,23 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.Owner == nil {
-		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
-		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
-			if o.NoNest {
-				return nil, errs.ErrHeld
-			}
-			return outer.nest(ctx, o, single)
+	outer := n.HoldOf(ctx)
+	return n.acquire(ctx, o, single, lineage{in: outer, outer: outer})
+}
+
+// lineage is what a call finds of its own lock in its context.
+type lineage struct {
+	in    *Hold // the hold in which it may nest; nil for none
+	outer *Hold // the innermost one
+}
+
+func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage) (*Hold, error) {
+	// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
+	if o.Owner == nil && of.in != nil && of.in.lease.reenters() {
+		if o.NoNest {
+			return nil, errs.ErrHeld
 		}
+		return of.nest(ctx, o, single)
 	}
 	if o.Wait != nil {
 		single = *o.Wait == 0
@@ -35,10 +44,16 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 		take = n.once
 	}
 	hold, err := take(ctx, o)
-	if f := n.space.engine.Hooks.Acquired; f != nil && err == nil {
-		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	if err == nil {
+		n.tellAcquired(started)
 	}
 	return hold, err
+}
+
+func (n *Name) tellAcquired(started time.Duration) {
+	if f := n.space.engine.Hooks.Acquired; f != nil {
+		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	}
 }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.

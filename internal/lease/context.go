@@ -49,6 +49,12 @@ func (c *holdContext) Value(key any) any {
 		}
 		return h.given.Value(key)
 	}
+	if k, ok := key.(kindKey); ok {
+		if k.space == h.lease.space && k.key == h.lease.key && h.live() {
+			return h
+		}
+		return h.given.Value(key)
+	}
 	// The cause of an ended context is found by a value of package context's own.
 	h.lease.mu.Lock()
 	ended, inner := h.over || h.cause != nil, h.inner
@@ -185,7 +191,7 @@ type detached struct {
 
 func (d detached) Value(key any) any {
 	switch key.(type) {
-	case *Name, Lineage:
+	case *Name, kindKey, Lineage:
 		return nil
 	}
 	return d.Context.Value(key)

@@ -244,7 +244,8 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 
 // unknown marks an error after which nobody knows what Redis did, and explains the others.
 func unknown(err error) error {
-	if script.Judge(err) == script.Unknown && !errors.Is(err, errs.ErrClosed) {
+	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)
+	if silent && !errors.Is(err, errs.ErrClosed) {
 		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
 	return engine.Explain(err)

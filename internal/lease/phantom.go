@@ -105,7 +105,7 @@ func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	sh := s.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	id := ownedID(name, *o.Owner)
+	id := s.ownedID(name, *o.Owner)
 	if _, used := sh.owned[id]; used {
 		return nil, false
 	}
@@ -124,7 +124,7 @@ func (s *Space) unreserve(key, owner any) {
 	var haunted *stand
 	sh.mu.Lock()
 	if sh.owned != nil {
-		haunted = sh.owned[ownedID(name, id)]
+		haunted = sh.owned[s.ownedID(name, id)]
 	}
 	sh.mu.Unlock()
 	if haunted.unsure() {
@@ -141,7 +141,7 @@ func (s *Space) free(key, owner any) {
 	sh := s.shard(name)
 	sh.mu.Lock()
 	if sh.owned != nil {
-		delete(sh.owned, ownedID(name, id))
+		delete(sh.owned, s.ownedID(name, id))
 	}
 	sh.mu.Unlock()
 	if s.owners != nil {
@@ -149,4 +149,10 @@ func (s *Space) free(key, owner any) {
 	}
 }
 
-func ownedID(name, owner string) string { return owner + " " + name }
+// ownedID names an owner id in use. A share that is taken beside a lease has the same one.
+func (s *Space) ownedID(name, owner string) string {
+	if s.beside {
+		return owner + " beside " + name
+	}
+	return owner + " " + name
+}

@@ -18,12 +18,12 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var closing = []claim{
-	{"CloseEndsWaitsAndContexts", closeEndsWaitsAndContexts},
-	{"CloseWaitsForHolders", closeWaitsForHolders},
-	{"CloseReleasesWhatIsHeld", closeReleasesWhatIsHeld},
-	{"CloseAbandonsWhatIsHeld", closeAbandonsWhatIsHeld},
-	{"ClosedClientRefuses", closedClientRefuses},
-	{"LeavesNoKeyBehind", leavesNoKeyBehind},
+	{name: "CloseEndsWaitsAndContexts", test: closeEndsWaitsAndContexts, alone: true},
+	{name: "CloseWaitsForHolders", test: closeWaitsForHolders},
+	{name: "CloseReleasesWhatIsHeld", test: closeReleasesWhatIsHeld},
+	{name: "CloseAbandonsWhatIsHeld", test: closeAbandonsWhatIsHeld},
+	{name: "ClosedClientRefuses", test: closedClientRefuses},
+	{name: "LeavesNoKeyBehind", test: leavesNoKeyBehind},
 }
 
 func closeEndsWaitsAndContexts(t *testing.T, r *rig) {
@@ -63,7 +63,7 @@ func closeWaitsForHolders(t *testing.T, r *rig) {
 
 func closeReleasesWhatIsHeld(t *testing.T, r *rig) {
 	c := r.Client(t, redlatch.WithCloseGrace(20*time.Millisecond))
-	other := r.lock(t)
+	other := r.rival(t)
 	h := Acquire(t, t.Context(), r.env.New(c, r.name))
 	require.NoError(t, c.Close())
 	Ended(t, h.Context(), redlatch.ErrClosed)
@@ -73,7 +73,7 @@ func closeReleasesWhatIsHeld(t *testing.T, r *rig) {
 
 func closeAbandonsWhatIsHeld(t *testing.T, r *rig) {
 	c := r.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithLease(500*time.Millisecond))
-	other := r.lock(t)
+	other := r.rival(t)
 	Acquire(t, t.Context(), r.env.New(c, r.name))
 	require.NoError(t, c.Close())
 	_, err := other.TryLock(t.Context())
@@ -97,7 +97,7 @@ func closedClientRefuses(t *testing.T, r *rig) {
 }
 
 func leavesNoKeyBehind(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.lock(t), r.rival(t)
 	h := Acquire(t, t.Context(), a)
 	waiting := Begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
 	r.settles(t, func() error {

@@ -17,10 +17,10 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var input = []claim{
-	{"BadNamesAreErrInvalid", badNames},
-	{"GoodNamesWork", goodNames},
-	{"BadOptionsAreErrInvalid", badOptions},
-	{"OtherDataIsErrWrongType", otherData},
+	{name: "BadNamesAreErrInvalid", test: badNames},
+	{name: "GoodNamesWork", test: goodNames},
+	{name: "BadOptionsAreErrInvalid", test: badOptions},
+	{name: "OtherDataIsErrWrongType", test: otherData},
 }
 
 // BadNames are names that no lock may have.
@@ -103,7 +103,7 @@ func goodNames(t *testing.T, r *rig) {
 	for what, name := range GoodNames() {
 		h, err := r.env.New(c, name).Lock(t.Context(), rlock.WithWait(limit))
 		require.NoError(t, err, what)
-		Refused(t, r.env.New(other, name))
+		Refused(t, r.rivalOf(other, name))
 		Unlock(t, h)
 	}
 }
