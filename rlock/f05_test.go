@@ -106,7 +106,8 @@ func interleave(ctx context.Context, l *rlock.Lock, release func(owner string)) 
 			err = nil
 		}
 		if err != nil {
-			return fmt.Errorf("nested: %w", err)
+			release(hold.Owner())
+			return errors.Join(fmt.Errorf("nested: %w", err), hold.Unlock(given))
 		}
 	}
 	elapse(time.Now().Add(rand.N(briskLease * 2 / 3)))

@@ -115,9 +115,9 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			c := r.client(t)
+			c := r.client(t, redlatch.WithLease(patchyLease))
 			hold := locktest.Acquire(t, t.Context(), c.GetLock("kept"))
-			end := time.Now().Add(time.Duration(runs(4, 200)) * faultLease)
+			end := time.Now().Add(time.Duration(runs(2, 100)) * patchyLease)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for time.Now().Before(end) {
@@ -130,7 +130,7 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 			require.NoError(t, err)
 			t.Logf("least TTL %v", least)
 			require.Positive(t, least)
-			require.GreaterOrEqual(t, least, faultLease/3-late(r.lag))
+			require.GreaterOrEqual(t, least, patchyLease/3-late(r.lag))
 			require.NoError(t, context.Cause(hold.Context()))
 			locktest.Unlock(t, hold)
 		})

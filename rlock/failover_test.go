@@ -22,7 +22,6 @@ import (
 const lastToken = "redisson_lock_token:{failover}"
 
 func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
-	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	sentinel := redistest.StartSentinel(t, master, "redlatch", 2, 3)

@@ -11,7 +11,7 @@ import (
 
 // atOnce is how many tests run in parallel, unless -parallel says otherwise: most of them wait most of the time, for leases
 // to end and for what has to come.
-const atOnce = "4"
+const atOnce = "6"
 
 func TestMain(m *testing.M) {
 	registerChildren()
