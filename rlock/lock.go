@@ -38,7 +38,7 @@ type Spaces struct{ Plain, Fenced *lease.Space }
 // NewSpaces returns the spaces of a client. It is for the client.
 func NewSpaces(e *engine.Engine) Spaces {
 	r := lease.NewRegistry(e)
-	return Spaces{Plain: lease.NewSpace(r, kind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
+	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetLock or GetFencedLock there.
