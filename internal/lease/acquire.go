@@ -65,8 +65,11 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
-	holder := sh.held[n.text()]
+	holder, line := sh.held[n.text()], sh.shares[n.text()]
 	mine := holder != nil && !holder.freed
+	if n.space.shared != nil {
+		mine = line != nil && line.refused
+	}
 	sh.mu.Unlock()
 	if mine {
 		return nil, errs.ErrNotAcquired
@@ -106,6 +109,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
 			handed.pass()
 		}
+		c.stand.leave()
 		return nil, err
 	}
 	return hold, nil
@@ -115,6 +119,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 type call struct {
 	name    *Name
 	waiter  *waiter
+	stand   *stand        // its place in Redis, for kinds that know their waiters there
 	limit   time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries   int
 	failed  int           // tries in a row that got no answer
@@ -157,6 +162,7 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
 	w.line.shard.mu.Unlock()
+	c.stand.leave() // the hold came with an owner id of its own
 	return hold, nil
 }
 
@@ -165,14 +171,26 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	w, l := c.waiter, c.waiter.line
 	l.shard.mu.Lock()
 	wakes := l.wakes
-	l.tryAt = never
+	if l.head == w {
+		l.tryAt = never
+	}
+	w.free = false
 	l.shard.mu.Unlock()
+	if c.stand == nil && l.space.queued != nil {
+		c.stand = c.name.stand(o)
+		if c.stand == nil { // another call of this client has the caller's own id
+			w.owner = *o.Owner
+			w.busy(wakes, l.space.engine.Lease/100)
+			return nil, c.giveUp(ctx)
+		}
+		w.owner = c.stand.owner
+	}
 
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1})
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1, stand: c.stand})
 	c.tries++
 	if t.hold != nil {
 		return t.hold, nil
@@ -193,15 +211,17 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 	l := w.line
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()
-	join := l.member == nil
-	if l.wakes == wakes {
+	l.refused = true
+	join := l.member == nil && !l.joining
+	l.joining = true
+	if l.wakes == wakes && l.head == w {
 		l.busyLocked(now, ttl)
 	}
 	l.shard.mu.Unlock()
 	if !join {
 		return
 	}
-	member, confirmed := l.space.engine.Router.Join(l.space.kind.Channel(l.key), l)
+	member, confirmed := l.space.engine.Router.Join(w.channel(), l)
 	l.space.engine.Waiting.Add(1)
 	l.shard.mu.Lock()
 	if l.head == nil { // handed on meanwhile to the last one in the line

@@ -293,7 +293,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	sh.lines[l.name()].resumeLocked(s.engine.Clock.Now())
+	s.linesOf(sh)[l.name()].resumeLocked(s.engine.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
 	if uncertain {
@@ -379,6 +379,8 @@ func (l *Lease) finish(heard int) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	if s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
+		sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	}
 	sh.mu.Unlock()
 }

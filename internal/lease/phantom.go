@@ -86,7 +86,11 @@ func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *
 
 // reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.
 func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
-	if o.Owner == nil {
+	switch {
+	case o.Owner != nil:
+	case s.owners != nil:
+		return s.owners.NewOwner(), true
+	default:
 		return s.engine.NextOwner(), true
 	}
 	name, _ := key.(string)
@@ -98,21 +102,42 @@ func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 		return nil, false
 	}
 	if sh.owned == nil {
-		sh.owned = map[string]struct{}{}
+		sh.owned = map[string]*stand{}
 	}
-	sh.owned[id] = struct{}{}
+	sh.owned[id] = nil
 	return *o.Owner, true
 }
 
-// unreserve lets an owner id of a caller's own be used again.
+// unreserve lets an owner id be used again, once nothing that was sent under it can have an effect any more.
 func (s *Space) unreserve(key, owner any) {
 	name, _ := key.(string)
 	id, _ := owner.(string)
 	sh := s.shard(name)
+	var haunted *stand
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	if sh.owned != nil {
+		haunted = sh.owned[ownedID(name, id)]
+	}
+	sh.mu.Unlock()
+	if haunted.unsure() {
+		haunted.leave()
+		return
+	}
+	s.free(key, owner)
+}
+
+// free lets an owner id be used again at once.
+func (s *Space) free(key, owner any) {
+	name, _ := key.(string)
+	id, _ := owner.(string)
+	sh := s.shard(name)
+	sh.mu.Lock()
 	if sh.owned != nil {
 		delete(sh.owned, ownedID(name, id))
+	}
+	sh.mu.Unlock()
+	if s.owners != nil {
+		s.owners.Free(owner)
 	}
 }
 
