@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -18,6 +19,7 @@ import (
 type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
+	fair   *rfairlock.Space
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -37,7 +39,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), close: c.OnClosed, closed: make(chan struct{})}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -167,6 +169,10 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
 }
+
+// GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
+// get like GetLock's, whose holders it excludes but does not queue with.
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
