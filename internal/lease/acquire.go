@@ -192,11 +192,12 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		w.listenFirst()
 	}
 
+	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1, stand: c.stand})
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, stand: c.stand})
 	c.tries++
 	if t.hold != nil {
 		return t.hold, nil
