@@ -231,7 +231,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		}
 		repeated = repeated || judged == script.Unknown
 		left := deadline - s.engine.Clock.Now()
-		if left <= 0 || engine.Sleep(ctx, min(left, pauseBefore(try))) != nil {
+		if left <= 0 || engine.Sleep(ctx, min(left, engine.Backoff(try))) != nil {
 			return 0, repeated, err
 		}
 	}
