@@ -61,7 +61,7 @@ var (
 )
 
 func newKind(e *engine.Engine) *kind {
-	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e}, good: e.FairWait}
+	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait}
 	if k.good == javaWait {
 		k.java = 1
 	}

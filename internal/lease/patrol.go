@@ -53,6 +53,7 @@ func (w *waiter) enrollLocked() {
 		l.space.engine.Waiting.Add(1)
 	}
 	w.patrol, w.place = p, p.waiters.PushBack(w)
+	p.space.apart.Waits(w.owner)
 }
 
 // removeLocked forgets a waiter that was granted the lock or gave up. A nil patrol is that of one that was never refused.
@@ -243,6 +244,6 @@ func (r *round) failedLocked(now time.Duration, err error) {
 		}
 	}
 	if p.waiters.Len() > 0 {
-		p.dueLocked(now + min(pauseBefore(p.failed), max(p.space.apart.Period()/2, 10*time.Millisecond)))
+		p.dueLocked(now + min(engine.Backoff(p.failed), max(p.space.apart.Period()/2, 10*time.Millisecond)))
 	}
 }
