@@ -9,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	faulttest.RegisterChild("rfairlock-waiter", fairWaiter)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
