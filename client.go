@@ -13,6 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rrwlock"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
@@ -20,6 +22,7 @@ type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
 	fair   *rfairlock.Space
+	rw     rrwlock.Spaces
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -39,7 +42,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{
+		engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), rw: rrwlock.NewSpaces(e),
+		close: c.OnClosed, closed: make(chan struct{}),
+	}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -173,6 +179,25 @@ func (c *Client) GetFencedLock(name string) *rlock.Lock {
 // GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
 // get like GetLock's, whose holders it excludes but does not queue with.
 func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
+
+// GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
+// option likewise.
+func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
+	return rrwlock.New(c.engine, c.rw, name, opts)
+}
+
+// GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
+// locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
+func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.New(c.engine, locks)
+}
+
+// GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
+// (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
+// and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
+func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.NewRed(c.engine, locks)
+}
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is

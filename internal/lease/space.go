@@ -113,6 +113,7 @@ type Space struct {
 	shared Shared
 	owners Owners
 	passer Passer
+	beside bool // of shares that are taken beside a lease of another kind
 }
 
 // NewSpace returns a space of the given kind.
