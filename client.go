@@ -13,7 +13,10 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rrwlock"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
@@ -21,6 +24,8 @@ type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
 	queues *delayed.Registry
+	fair   *rfairlock.Space
+	rw     rrwlock.Spaces
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -40,7 +45,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), queues: delayed.NewRegistry(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{
+		engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), rw: rrwlock.NewSpaces(e), queues: delayed.NewRegistry(e),
+		close: c.OnClosed, closed: make(chan struct{}),
+	}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -169,6 +177,29 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
+// get like GetLock's, whose holders it excludes but does not queue with.
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
+
+// GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
+// option likewise.
+func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
+	return rrwlock.New(c.engine, c.rw, name, opts)
+}
+
+// GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
+// locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
+func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.New(c.engine, locks)
+}
+
+// GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
+// (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
+// and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
+func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.NewRed(c.engine, locks)
 }
 
 // GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A

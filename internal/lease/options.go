@@ -45,6 +45,9 @@ func Collect[O ~func(*Options)](opts []O) (*Options, error) {
 
 var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 
+// Validate returns an error that wraps [errs.ErrInvalid] unless all options are good ones.
+func (o *Options) Validate() error { return o.validate() }
+
 // validate judges all options before any I/O.
 func (o *Options) validate() error {
 	if o.Lease != nil {
@@ -62,6 +65,14 @@ func (o *Options) validate() error {
 		return engine.CheckOwner(*o.Owner)
 	}
 	return nil
+}
+
+// waitLimit returns for how long the call may wait in all; 0 for no limit.
+func (o *Options) waitLimit() time.Duration {
+	if o.Wait == nil {
+		return 0
+	}
+	return *o.Wait
 }
 
 // plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.

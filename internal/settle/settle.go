@@ -113,7 +113,7 @@ func (j *Job) run() {
 	pause := pauses[min(j.tries, len(pauses)-1)]
 	j.tries++
 	s.mu.Unlock()
-	if now >= j.until {
+	if now+time.Millisecond >= j.until { // the wheel may be up to a tick early
 		j.Settled()
 		return
 	}
