@@ -123,7 +123,7 @@ func offers(ctx context.Context, b *bench) ([]row, error) {
 			}
 			single := func(ctx context.Context) (int, error) { return 1, j.offer(ctx, payload, time.Hour) }
 			for n, found := range map[int]samples{1: one, 64: many} {
-				perSecond, err := rate(ctx, n, b.window, single)
+				perSecond, err := rate(context.WithoutCancel(ctx), n, b.window, single)
 				if err != nil {
 					return nil, fmt.Errorf("%s: offer: %w", name, err)
 				}

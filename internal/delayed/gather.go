@@ -44,28 +44,57 @@ const (
 
 // add puts an operation into the queue, and returns it.
 func (g *gatherer[T]) add(value T) *entry[T] {
-	e := &entry[T]{value: value, done: make(chan struct{})}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.queue = append(g.queue, e)
-	if g.running < flushers {
-		g.running++
+	e, first := g.join(value)
+	if first {
 		g.crew.Go(g.run) // ends when the queue is empty; the registry's Drain waits for it
 	}
 	return e
 }
 
-func (g *gatherer[T]) run() {
-	for {
-		batch := g.next()
-		if batch == nil {
-			return
-		}
-		g.send(batch)
-		for _, e := range batch {
-			close(e.done)
-		}
+// do is add for a caller that cannot stop waiting: a lone operation is sent on its own goroutine, which saves two switches.
+func (g *gatherer[T]) do(value T) *entry[T] {
+	e, first := g.join(value)
+	if first && g.flush() {
+		g.crew.Go(g.run) // as above: others have come meanwhile
 	}
+	return e
+}
+
+// join puts an operation into the queue, and reports whether its caller has to see to the queue.
+func (g *gatherer[T]) join(value T) (e *entry[T], first bool) {
+	e = &entry[T]{value: value, done: make(chan struct{})}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue = append(g.queue, e)
+	if g.running < flushers {
+		g.running++
+		first = true
+	}
+	return e, first
+}
+
+func (g *gatherer[T]) run() {
+	for g.flush() {
+	}
+}
+
+// flush sends one batch, and reports whether there may be another one: without one the queue is nobody's any more.
+func (g *gatherer[T]) flush() bool {
+	batch := g.next()
+	if batch == nil {
+		return false
+	}
+	g.send(batch)
+	for _, e := range batch {
+		close(e.done)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queue) == 0 {
+		g.running--
+		return false
+	}
+	return true
 }
 
 // next takes the next batch, nil if there is nothing to send: the goroutine then counts as ended.

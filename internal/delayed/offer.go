@@ -63,8 +63,12 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 		}
 		ids[i] = offers[i].id
 	}
+	add := h.offers.add
+	if len(items) == 1 && ctx.Done() == nil && h.engine.Batch.Bounded() {
+		add = h.offers.do
+	}
 	for i := range offers {
-		entries[i] = h.offers.add(offers[i])
+		entries[i] = add(offers[i])
 	}
 	added = make([]bool, len(items))
 	for i, e := range entries {

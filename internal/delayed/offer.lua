@@ -25,7 +25,7 @@ for i = 2, #ARGV, 4 do
   ids[#ids + 1] = ARGV[i]
 end
 local bodied = redis.call('hmget', bodies, unpack(ids))
-local kept = redis.call('exists', done) == 1 and redis.call('zmscore', done, unpack(ids)) or {}
+local kept = redis.call('zmscore', done, unpack(ids))
 local earliest
 for n, id in ipairs(ids) do
   local stamp, delay, body = ARGV[4 * n - 1], tonumber(ARGV[4 * n]), ARGV[4 * n + 1]
