@@ -35,20 +35,21 @@ end
 local before = tonumber(text or 0)
 local now, exists, set, refused, touched, reply = before, text, false, false, false, {}
 for i = 4, #ARGV do
-  local op = string.sub(ARGV[i], 1, 1)
-  local n, done = tonumber(string.match(ARGV[i], '-?%d+')), 0
+  local op, digits, most = string.match(ARGV[i], '^(%a)(-?%d*) ?(%d*)$')
+  local n, done = tonumber(digits) or 0, 0
   if (op == 'a' or op == 't') and now >= n and not refused then
     now, done = now - n, 1
   elseif op == 'a' then
     refused = true
-  elseif op == 'r' or op == 'b' and now + n <= tonumber(string.match(ARGV[i], ' (%d+)')) then
+  elseif op == 'r' or op == 'b' and now + n <= tonumber(most) then
     now, done, set, exists = now + n, 1, set or not exists, true
   elseif op == 's' and not exists then
     now, done, set, exists = n, 1, true, true
   elseif op == 'p' then
     now, done, set, exists = now + n, 1, true, true
   elseif op == 'd' and now > 0 then
-    now, done, set = 0, now, true
+    done = now
+    now, set = 0, true
   end
   touched = touched or done ~= 0
   reply[#reply + 1] = done

@@ -175,7 +175,7 @@ func (l *line) restsLocked() bool {
 		l.restUntil = 0
 		return false
 	}
-	l.desk.engine.Watchdog.Set(&l.timer, l.restUntil)
+	l.desk.engine.Watchdog.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
 	return true
 }
 
