@@ -113,11 +113,12 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 
 // change carries out an operation that makes so many permits available, or less than 1.
 func (d *Desk) change(ctx context.Context, key, code string, permits int64, insists bool) (int64, error) {
-	if permits < 1 {
-		return d.book.Do(ctx, key, tally.Ask{Code: code, Insists: insists}, nil)
+	ask := tally.Ask{Code: code, Insists: insists}
+	if permits > 0 {
+		h := &handing{desk: d, key: key, permits: permits}
+		ask.Then, ask.Put = h, h.put
 	}
-	h := &handing{desk: d, key: key}
-	return d.book.Do(ctx, key, tally.Ask{Code: code, Insists: insists, Then: h}, func() { h.began(permits) })
+	return d.book.Do(ctx, key, ask)
 }
 
 // joinLocked puts a call at the end of the line.
