@@ -17,14 +17,23 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.Owner == nil {
-		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
-		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
-			if o.NoNest {
-				return nil, errs.ErrHeld
-			}
-			return outer.nest(ctx, o, single)
+	outer := n.HoldOf(ctx)
+	return n.acquire(ctx, o, single, lineage{in: outer, outer: outer})
+}
+
+// lineage is what a call finds of its own lock in its context.
+type lineage struct {
+	in    *Hold // the hold in which it may nest; nil for none
+	outer *Hold // the innermost one
+}
+
+func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage) (*Hold, error) {
+	// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
+	if o.Owner == nil && of.in != nil && of.in.lease.reenters() {
+		if o.NoNest {
+			return nil, errs.ErrHeld
 		}
+		return of.nest(ctx, o, single)
 	}
 	if o.Wait != nil {
 		single = *o.Wait == 0
@@ -35,10 +44,16 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 		take = n.once
 	}
 	hold, err := take(ctx, o)
-	if f := n.space.engine.Hooks.Acquired; f != nil && err == nil {
-		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	if err == nil {
+		n.tellAcquired(started)
 	}
 	return hold, err
+}
+
+func (n *Name) tellAcquired(started time.Duration) {
+	if f := n.space.engine.Hooks.Acquired; f != nil {
+		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	}
 }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
@@ -63,12 +78,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 
 // once asks Redis one time, without standing in the line.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
-	sh := n.space.shard(n.text())
-	sh.mu.Lock()
-	holder := sh.held[n.text()]
-	mine := holder != nil && !holder.freed
-	sh.mu.Unlock()
-	if mine {
+	if n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
 	for retry := 0; ; retry++ {
@@ -86,6 +96,19 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, unknown(t.err)
 		}
 	}
+}
+
+// takenHere reports whether this client itself knows that the lock is taken.
+func (n *Name) takenHere() bool {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if n.space.shared != nil {
+		line := sh.shares[n.text()]
+		return line != nil && line.refused
+	}
+	holder := sh.held[n.text()]
+	return holder != nil && !holder.freed
 }
 
 // onceTries is how often a single try is repeated while Redis says that it cannot run it just now.
@@ -106,6 +129,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
 			handed.pass()
 		}
+		c.stand.leave()
 		return nil, err
 	}
 	return hold, nil
@@ -115,6 +139,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 type call struct {
 	name    *Name
 	waiter  *waiter
+	stand   *stand        // its place in Redis, for kinds that know their waiters there
 	limit   time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries   int
 	failed  int           // tries in a row that got no answer
@@ -157,6 +182,7 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
 	w.line.shard.mu.Unlock()
+	c.stand.leave() // the hold came with an owner id of its own
 	return hold, nil
 }
 
@@ -165,14 +191,26 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	w, l := c.waiter, c.waiter.line
 	l.shard.mu.Lock()
 	wakes := l.wakes
-	l.tryAt = never
+	if l.head == w {
+		l.tryAt = never
+	}
+	w.free = false
 	l.shard.mu.Unlock()
+	if c.stand == nil && l.space.queued != nil {
+		c.stand = c.name.stand(o)
+		if c.stand == nil { // another call of this client has the caller's own id
+			w.owner = *o.Owner
+			w.busy(wakes, l.space.engine.Lease/100)
+			return nil, c.giveUp(ctx)
+		}
+		w.owner = c.stand.owner
+	}
 
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1})
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1, stand: c.stand})
 	c.tries++
 	if t.hold != nil {
 		return t.hold, nil
@@ -193,15 +231,17 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 	l := w.line
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()
-	join := l.member == nil
-	if l.wakes == wakes {
+	l.refused = true
+	join := l.member == nil && !l.joining
+	l.joining = true
+	if l.wakes == wakes && l.head == w {
 		l.busyLocked(now, ttl)
 	}
 	l.shard.mu.Unlock()
 	if !join {
 		return
 	}
-	member, confirmed := l.space.engine.Router.Join(l.space.kind.Channel(l.key), l)
+	member, confirmed := l.space.engine.Router.Join(w.channel(), l)
 	l.space.engine.Waiting.Add(1)
 	l.shard.mu.Lock()
 	if l.head == nil { // handed on meanwhile to the last one in the line
@@ -235,7 +275,7 @@ func (c *call) failure(t tried) error {
 	}
 	l := c.waiter.line
 	l.shard.mu.Lock()
-	l.tryAt = min(l.tryAt, now+pauseBefore(c.failed))
+	l.tryAt = min(l.tryAt, now+engine.Backoff(c.failed))
 	l.shard.mu.Unlock()
 	return nil
 }
@@ -304,8 +344,4 @@ func (w *waiter) handedOn() bool {
 }
 
 // pause waits before the next attempt, longer each time.
-func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, pauseBefore(try)) }
-
-func pauseBefore(try int) time.Duration {
-	return engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))
-}
+func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, engine.Backoff(try)) }

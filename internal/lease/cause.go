@@ -1,13 +1,42 @@
 package lease
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
 
 // ended is the cause of a context that a hold has ended: it names the lock, and tells why.
 type ended struct {
 	title, name string
 	err         error  // the sentinel
 	detail      string // what happened; may be empty
-	hold        *Hold  // the hold that was unlocked, for errs.ErrUnlocked
+	level       Level  // what was unlocked, for errs.ErrUnlocked
+}
+
+// Level is what an Unlock ends: a hold, or one that is made of several.
+type Level interface {
+	// Given returns the context that the acquiring call was given.
+	Given() context.Context
+	// Covers reports whether other is this level, or a part of it.
+	Covers(other any) bool
+}
+
+// Given returns the context that the acquiring call was given.
+func (h *Hold) Given() context.Context { return h.given }
+
+// Covers reports whether other is this hold.
+func (h *Hold) Covers(other any) bool { return other == any(h) }
+
+// Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.
+func Ended(title, name string, err error, detail string) error {
+	return &ended{title: title, name: name, err: err, detail: detail}
+}
+
+// Unlocked returns the cause of a context whose level was unlocked.
+func Unlocked(title, name string, level Level) error {
+	return &ended{title: title, name: name, err: errs.ErrUnlocked, level: level}
 }
 
 func (e *ended) Error() string {

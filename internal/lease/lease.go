@@ -39,8 +39,13 @@ type Lease struct {
 	state   state
 	renews  bool // a renewal is under way
 	failed  bool // the last renewal failed
+	parted  bool // because others of its slot had moved; the next one goes alone
 	named   bool // the owner id is the caller's own; never changes
 	freed   bool // its release has begun; guarded by the shard's mu
+
+	beside  *Lease // the share that was last taken under the same owner id; see beside.go
+	doubled bool   // such a share may exist
+	partner *Lease // the lease beside which this one was taken
 
 	space   *Space        // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -158,7 +163,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	cancels := l.expireLocked(now)
+	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
 		l.state = over
@@ -173,7 +178,7 @@ func (l *Lease) expire(now time.Duration) {
 		recount()
 	}
 	if ended {
-		l.lost(lostByTime, true)
+		l.lost(why, true)
 	}
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
@@ -251,9 +256,8 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 	return length
 }
 
-// expireLocked ends the levels whose deadline has passed.
-func (l *Lease) expireLocked(now time.Duration) cancels {
-	var c cancels
+// expireLocked ends the levels whose deadline has passed, and tells why the last of them did.
+func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	for at := &l.levels; *at != nil; {
 		h := *at
 		// The wheel may be up to a tick early, which is as good as a longer margin.
@@ -261,14 +265,14 @@ func (l *Lease) expireLocked(now time.Duration) cancels {
 			at = &h.next
 			continue
 		}
-		detail := lostByRedis
+		detail = lostByRedis
 		if h.fixed != 0 || h.limit != 0 {
 			detail = lostByTime
 		}
 		*at = h.next
 		c = append(c, h.endLocked(l.lostCause(detail)))
 	}
-	return c
+	return c, detail
 }
 
 // gone ends all levels after Redis said that the owner does not hold the lock.
@@ -293,9 +297,12 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	sh.lines[l.name()].resumeLocked(s.engine.Clock.Now())
+	s.linesOf(sh)[l.name()].resumeLocked(s.engine.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
+	if share := l.share(); share != nil {
+		share.recheck() // what took this lease away may have taken that one too
+	}
 	if uncertain {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		return
@@ -374,11 +381,17 @@ func (l *Lease) drain(limit time.Duration) {
 func (l *Lease) finish(heard int) {
 	l.mu.Lock()
 	l.state = over
+	doubled := l.doubled
 	l.mu.Unlock()
 	s := l.space
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	if s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
+		sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	}
+	if doubled { // but nobody is told there that a lock is shared from now on
+		sh.shares[l.name()].openLocked(s.engine.Clock.Now())
+	}
 	sh.mu.Unlock()
 }

@@ -16,8 +16,9 @@ const (
 	longestRest  = 20 * time.Millisecond  // after a turn
 )
 
-// line is where the waiters of one client for one name stand. Its head alone asks Redis. It is guarded by its shard's
-// mu, and exists while somebody stands in it.
+// line is where the waiters of one client for one name stand. Its head alone asks Redis, and whoever else is free to.
+// Where each waiter is woken alone, each has a line of its own. It is guarded by its shard's mu, and exists while
+// somebody stands in it.
 type line struct {
 	space  *Space
 	shard  *shard
@@ -27,6 +28,8 @@ type line struct {
 	first  waiter             // room for the one who opens the line
 	member *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
 
+	joining   bool          // somebody joins, or has joined, the channel
+	refused   bool          // somebody was refused: who comes now has to stand in line
 	confirmed bool          // the subscription stands: releases will be heard
 	tryAt     time.Duration // when the head is to ask Redis
 	wakes     uint64        // wake-ups so far
@@ -48,19 +51,25 @@ type waiter struct {
 	wake       chan struct{} // 1: something has changed; made when the call first sleeps
 	woken      bool          // something changed before wake was made
 	hold       *Hold         // handed on by the hold before
+	owner      any           // under which Redis knows the waiter; nil for kinds that do not tell it
+	free       bool          // may ask although it is not the head
+	passing    bool          // the hold before is being passed to it
 }
 
 // joinLocked puts a call at the end of the line of its name.
 func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
-	l, w := sh.lines[n.text()], (*waiter)(nil)
+	lines := n.space.linesOf(sh)
+	l, w := lines[n.text()], (*waiter)(nil)
 	if l == nil {
 		l = &line{space: n.space, shard: sh, key: n.text()}
-		sh.lines[n.text()] = l
+		if n.space.apart == nil {
+			lines[n.text()] = l
+		}
 		w = &l.first
 	} else {
 		w = &waiter{}
 	}
-	*w = waiter{line: l, space: n.space, ctx: ctx, options: o, prev: l.tail}
+	*w = waiter{line: l, space: n.space, ctx: ctx, options: o, prev: l.tail, free: n.space.shared != nil && !l.refused}
 	if l.tail == nil {
 		l.head = w
 	} else {
@@ -87,7 +96,9 @@ func (w *waiter) leaveLocked() *pubsub.Membership {
 	}
 	w.prev, w.next = nil, nil
 	if l.head == nil {
-		delete(l.shard.lines, l.key)
+		if lines := l.space.linesOf(l.shard); lines[l.key] == l {
+			delete(lines, l.key)
+		}
 		return l.member
 	}
 	if first {
@@ -110,6 +121,15 @@ func (w *waiter) leave() *Hold {
 	w.line.shard.mu.Unlock()
 	w.line.left(member)
 	return hold
+}
+
+// channel is where the waiter, or the line for which it joins, is woken.
+func (w *waiter) channel() string {
+	if apart := w.space.apart; apart != nil {
+		owner, _ := w.owner.(string)
+		return apart.ChannelOf(w.line.key, owner)
+	}
+	return w.space.kind.Channel(w.line.key)
 }
 
 // left gives up the subscription of a line that is empty.
@@ -156,7 +176,14 @@ func (l *line) Subscribed() {
 
 // Message has the head ask again after a release.
 func (l *line) Message(payload string) {
-	if payload != "0" && payload != "1" {
+	heads := 1
+	switch shared := l.space.shared; {
+	case shared != nil:
+		heads = shared.Heads(payload)
+	case payload != "0" && payload != "1":
+		heads = 0
+	}
+	if heads <= 0 {
 		return
 	}
 	if f := l.space.engine.Hooks.Woken; f != nil {
@@ -168,7 +195,7 @@ func (l *line) Message(payload string) {
 	if l.head == nil {
 		return
 	}
-	if holder := l.shard.held[l.key]; holder != nil && !holder.freed && now-holder.since > staleEcho {
+	if holder := l.holderLocked(); holder != nil && now-holder.since > staleEcho {
 		holder.recheck() // a release although this client has the lock: it was taken away
 	}
 	if since := now - l.wokenAt; l.wokenAt != 0 {
@@ -177,7 +204,21 @@ func (l *line) Message(payload string) {
 	l.wokenAt = now
 	l.wakes++
 	l.tryAt = min(l.tryAt, max(now, l.restUntil))
-	l.head.signalLocked()
+	for w := l.head; w != nil && heads > 0; w, heads = w.next, heads-1 {
+		w.free = l.space.shared != nil
+		w.signalLocked()
+	}
+}
+
+// holderLocked returns the lease of this client for which the line waits, if there is one.
+func (l *line) holderLocked() *Lease {
+	if l.space.shared != nil || l.space.apart != nil {
+		return nil
+	}
+	if holder := l.shard.held[l.key]; holder != nil && !holder.freed {
+		return holder
+	}
+	return nil
 }
 
 // resumeLocked has the head ask Redis now. A nil line is one without waiters.
@@ -188,6 +229,18 @@ func (l *line) resumeLocked(now time.Duration) {
 	l.wakes++
 	l.tryAt = now
 	l.head.signalLocked()
+}
+
+// openLocked lets all who stand in a line of those who share ask Redis now. A nil line is one without waiters.
+func (l *line) openLocked(now time.Duration) {
+	if l == nil {
+		return
+	}
+	l.resumeLocked(now)
+	for w := l.head; w != nil; w = w.next {
+		w.free = true
+		w.signalLocked()
+	}
 }
 
 // releasedLocked lets the line go on after a release by this client, of which so many clients heard.
@@ -203,21 +256,31 @@ func (l *line) releasedLocked(now time.Duration, heard int) {
 	if l.confirmed {
 		others--
 	}
-	turn := max(l.space.engine.HandoffBudget, shortestTurn)
-	if others <= 0 || now-l.turnAt < turn {
+	turn := l.space.turn()
+	if now-l.turnAt < turn {
 		l.resumeLocked(now)
 		return
 	}
 	l.turnAt = 0
+	if others <= 0 {
+		l.resumeLocked(now)
+		return
+	}
 	l.restUntil = now + min(time.Duration(others)*max(turn, l.gap), longestRest)
 	l.tryAt = min(l.tryAt, l.restUntil)
 	l.head.signalLocked()
 }
 
+// turn is for how long a client's waiters may follow one another while other clients wait.
+func (s *Space) turn() time.Duration { return max(s.engine.HandoffBudget, shortestTurn) }
+
+// standsLocked reports whether the call has not left its line.
+func (w *waiter) standsLocked() bool { return w.prev != nil || w.line.head == w }
+
 // beginTurnLocked notes that this client has the lock.
 func (l *line) beginTurnLocked(now time.Duration) {
 	if l.turnAt == 0 {
-		l.turnAt = now
+		l.turnAt = max(now, 1) // 0 is for no turn
 	}
 }
 
@@ -263,10 +326,14 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	switch {
 	case w.hold != nil:
 		return stepHeld, 0
+	case w.passing:
+		return stepWait, never
+	case w.free:
+		return stepTry, 0
 	case l.head != w:
 		return stepWait, never
 	}
-	if holder := l.shard.held[l.key]; holder != nil && !holder.freed {
+	if holder := l.holderLocked(); holder != nil {
 		return stepWait, l.watchLocked(holder) // it will hand on, release, or be lost: the line hears of each
 	}
 	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {

@@ -71,12 +71,20 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 
 // settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
 func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
+	return s.settleReleaseTold(key, owner, until, final, func() {})
+}
+
+// settleReleaseTold is settleRelease; told hears of an answer that settled it.
+func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final bool, told func()) *settle.Job {
 	attempt := func(report func(settled bool)) {
 		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
 			switch n, err := c.Int(); {
 			case err != nil:
 				report(script.Judge(err) == script.NotDone && !script.Transient(err))
 			default:
+				if n > 0 || final {
+					told()
+				}
 				report(n > 0 || final)
 			}
 		})
@@ -86,34 +94,65 @@ func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *
 
 // reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.
 func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
-	if o.Owner == nil {
+	switch {
+	case o.Owner != nil:
+	case s.owners != nil:
+		return s.owners.NewOwner(), true
+	default:
 		return s.engine.NextOwner(), true
 	}
 	name, _ := key.(string)
 	sh := s.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	id := ownedID(name, *o.Owner)
+	id := s.ownedID(name, *o.Owner)
 	if _, used := sh.owned[id]; used {
 		return nil, false
 	}
 	if sh.owned == nil {
-		sh.owned = map[string]struct{}{}
+		sh.owned = map[string]*stand{}
 	}
-	sh.owned[id] = struct{}{}
+	sh.owned[id] = nil
 	return *o.Owner, true
 }
 
-// unreserve lets an owner id of a caller's own be used again.
+// unreserve lets an owner id be used again, once nothing that was sent under it can have an effect any more.
 func (s *Space) unreserve(key, owner any) {
 	name, _ := key.(string)
 	id, _ := owner.(string)
 	sh := s.shard(name)
+	var haunted *stand
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	if sh.owned != nil {
-		delete(sh.owned, ownedID(name, id))
+		haunted = sh.owned[s.ownedID(name, id)]
+	}
+	sh.mu.Unlock()
+	if haunted.unsure() {
+		haunted.leave()
+		return
+	}
+	s.free(key, owner)
+}
+
+// free lets an owner id be used again at once.
+func (s *Space) free(key, owner any) {
+	name, _ := key.(string)
+	id, _ := owner.(string)
+	sh := s.shard(name)
+	sh.mu.Lock()
+	if sh.owned != nil {
+		delete(sh.owned, s.ownedID(name, id))
+	}
+	sh.mu.Unlock()
+	if s.owners != nil {
+		s.owners.Free(owner)
 	}
 }
 
-func ownedID(name, owner string) string { return owner + " " + name }
+// ownedID names an owner id in use. A share that is taken beside a lease has the same one.
+func (s *Space) ownedID(name, owner string) string {
+	if s.beside {
+		return owner + " beside " + name
+	}
+	return owner + " " + name
+}

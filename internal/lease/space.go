@@ -37,6 +37,37 @@ type Kind interface {
 	Renew(keys, owners []any, lease time.Duration) *script.Call
 }
 
+// Queued is a Kind whose waiters are known to Redis. A waiting call keeps one owner id through all its tries, asks to
+// take over once one of them got no answer, and leaves when it gives up.
+type Queued interface {
+	Kind
+	// Leave takes a waiter that gave up out of Redis's books, frees what it may have been granted meanwhile, and wakes
+	// whose turn it is. It may run twice. Its reply is an integer.
+	Leave(key, owner any) *script.Call
+}
+
+// Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no line here.
+type Apart interface {
+	Queued
+	// ChannelOf is where the waiter is told that it is its turn.
+	ChannelOf(key, owner string) string
+}
+
+// Shared is a Kind of which several leases may live at a time under one name. Callers ask in parallel until one is
+// refused; then they stand in line. Nothing is handed on, and no lease here keeps others from asking.
+type Shared interface {
+	Kind
+	// Heads returns how many waiters at the head of the line may ask after a message; 0 for one that means nothing.
+	Heads(payload string) int
+}
+
+// Owners is a Kind that makes its owner ids itself.
+type Owners interface {
+	NewOwner() any
+	// Free takes an id back, be it the caller's own, when nothing that was sent under it can have an effect any more.
+	Free(owner any)
+}
+
 // Ask is one try to acquire.
 type Ask struct {
 	Key, Owner any
@@ -45,6 +76,8 @@ type Ask struct {
 	TakeOver bool
 	// Verify looks at the type of a key that is busy.
 	Verify bool
+	// Waits says that the call goes on waiting if it is refused.
+	Waits bool
 }
 
 // Reply is the answer to a try.
@@ -61,10 +94,26 @@ type Reply struct {
 type Space struct {
 	*Registry
 	kind Kind
+
+	// What else the kind is; nil if it is not.
+	queued Queued
+	apart  Apart
+	shared Shared
+	owners Owners
+	passer Passer
+	beside bool // of shares that are taken beside a lease of another kind
 }
 
 // NewSpace returns a space of the given kind.
-func NewSpace(r *Registry, kind Kind) *Space { return &Space{Registry: r, kind: kind} }
+func NewSpace(r *Registry, kind Kind) *Space {
+	s := &Space{Registry: r, kind: kind}
+	s.queued, _ = kind.(Queued)
+	s.apart, _ = kind.(Apart)
+	s.shared, _ = kind.(Shared)
+	s.owners, _ = kind.(Owners)
+	s.passer, _ = kind.(Passer)
+	return s
+}
 
 // Registry knows the leases and the lines of one name space of a client. It is safe for concurrent use.
 type Registry struct {
@@ -76,12 +125,13 @@ type Registry struct {
 
 // shard is a part of the names.
 type shard struct {
-	mu    sync.Mutex // guards all below, and every line in lines
-	held  map[string]*Lease
-	most  int // the most entries that held has had
-	lines map[string]*line
-	owned map[string]struct{} // owner ids of callers' own that are in use
-	all   map[*Lease]struct{} // leases that no name in held leads to: an older one of a name taken twice
+	mu     sync.Mutex // guards all below, and every line of its names
+	held   map[string]*Lease
+	most   int // the most entries that held has had
+	lines  map[string]*line
+	shares map[string]*line    // of those who want to share a name
+	owned  map[string]*stand   // owner ids of callers' own that are in use, and those that an unsettled try haunts
+	all    map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
 }
 
 // NewRegistry returns the registry of a client, which Close will drain.
@@ -89,7 +139,7 @@ func NewRegistry(e *engine.Engine) *Registry {
 	r := &Registry{engine: e, seed: maphash.MakeSeed()}
 	for i := range r.shards {
 		s := &r.shards[i]
-		s.held, s.lines = map[string]*Lease{}, map[string]*line{}
+		s.held, s.lines, s.shares = map[string]*Lease{}, map[string]*line{}, map[string]*line{}
 	}
 	e.Register(r)
 	return r
@@ -148,17 +198,30 @@ func (r *Registry) Drain(limit time.Duration) {
 	workers.Wait()
 }
 
+// linesOf returns the lines in which the space's waiters stand.
+func (s *Space) linesOf(sh *shard) map[string]*line {
+	if s.shared != nil {
+		return sh.shares
+	}
+	return sh.lines
+}
+
 // addLocked makes a lease known.
 func (s *Space) addLocked(sh *shard, l *Lease) {
-	if older := sh.held[l.name()]; older != nil {
-		if sh.all == nil {
-			sh.all = map[*Lease]struct{}{}
-		}
-		sh.all[older] = struct{}{}
-	}
-	sh.held[l.name()] = l
-	sh.most = max(sh.most, len(sh.held))
 	s.leases.Add(1)
+	beside := l
+	if s.shared == nil {
+		beside = sh.held[l.name()]
+		sh.held[l.name()] = l
+		sh.most = max(sh.most, len(sh.held))
+	}
+	if beside == nil {
+		return
+	}
+	if sh.all == nil {
+		sh.all = map[*Lease]struct{}{}
+	}
+	sh.all[beside] = struct{}{}
 }
 
 // removeLocked forgets a lease.

@@ -28,12 +28,18 @@ func (t tried) repeatable() bool {
 type attempt struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
 	verify bool          // look at the type of a busy key
+	stand  *stand        // of a waiter that Redis knows; nil for others
 }
 
 // try asks Redis once. What it leaves unknown is being settled when it returns.
 func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
 	s := n.space
-	owner, ok := s.reserve(n.key, o)
+	owner, ok := any(nil), true
+	if a.stand != nil {
+		owner = a.stand.owner
+	} else {
+		owner, ok = s.reserve(n.key, o)
+	}
 	if !ok {
 		return tried{ttl: s.engine.Lease / 100}
 	}
@@ -42,10 +48,14 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	sent := s.engine.Clock.Now()
 	length := l.register(ctx, o, sent)
 
-	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify})
+	takeOver := l.named || a.stand.unsure()
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: takeOver, Verify: a.verify, Waits: w != nil})
 	ask := batch.Ask{Limit: a.limit}
 	var ghost *phantom
-	if a.limit > 0 || ctx.Done() != nil { // it may be given up while it is under way
+	switch {
+	case a.stand != nil:
+		ask.Late = a.stand
+	case a.limit > 0 || ctx.Done() != nil: // it may be given up while it is under way
 		ghost = &phantom{lease: l, length: length}
 		ask.Late = ghost
 	}
@@ -56,23 +66,39 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	}
 	if err != nil {
 		l.unregister()
+		if a.stand != nil {
+			return a.stand.failed(err, sent+length+straggler)
+		}
 		if ghost == nil {
 			ghost = &phantom{lease: l, length: length}
 		}
 		return ghost.failed(err)
 	}
+	if a.stand != nil {
+		a.stand.asked = true
+	}
 	if !reply.Granted {
 		l.unregister()
-		s.unreserve(n.key, owner)
+		if a.stand == nil {
+			s.unreserve(n.key, owner)
+		}
 		return tried{ttl: reply.TTL}
 	}
-	return n.granted(ctx, w, l, sent, reply)
+	a.stand.haunt()
+	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand})
+}
+
+// granted is a yes of Redis.
+type granted struct {
+	sent  time.Duration // when it was asked
+	reply Reply
+	stand *stand // of who asked; nil for who does not stand in Redis
 }
 
 // granted makes a lease of what Redis granted, unless it came too late to be of use.
-func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Duration, reply Reply) tried {
+func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) tried {
 	s := n.space
-	l.token, l.since = reply.Token, s.engine.Clock.Now()
+	l.token, l.since = g.reply.Token, s.engine.Clock.Now()
 	refused := ctx.Err() != nil || s.engine.Closed() // not under the mutex: ctx may be another hold's
 	l.mu.Lock()
 	hold := l.levels
@@ -87,7 +113,11 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, sent time.Durat
 		return tried{hold: hold}
 	}
 	l.unregister()
-	s.settleRelease(n.key, l.owner, sent+2*s.engine.Lease, true)
+	if g.stand != nil { // it asks again and takes over, or leaves
+		g.stand.unanswered(g.sent + 2*s.engine.Lease)
+	} else {
+		s.settleRelease(n.key, l.owner, g.sent+2*s.engine.Lease, true)
+	}
 	switch {
 	case late:
 		return tried{err: errLate, passing: true}

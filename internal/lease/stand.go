@@ -1,0 +1,125 @@
+package lease
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
+)
+
+// stand is the place in Redis of a call that waits, for kinds that know their waiters there. It has one owner id through
+// all tries of the call. A try that got no answer is repeated under the same id, and takes over what the first one got.
+type stand struct {
+	space *Space
+	name  Name
+	owner any
+	asked bool // Redis may know of it; for the call's own goroutine
+
+	mu    sync.Mutex    // guards the rest
+	open  int           // tries without an answer, less those answered late
+	until time.Duration // until when one of them may still have an effect
+	job   *settle.Job   // once the call gave up, or its hold has ended
+}
+
+// stand returns the place of a call that is about to ask; nil if another call of this client uses its owner id.
+func (n *Name) stand(o *Options) *stand {
+	owner, ok := n.space.reserve(n.key, o)
+	if !ok {
+		return nil
+	}
+	return &stand{space: n.space, name: *n, owner: owner}
+}
+
+// failed turns a try's error into what it came to.
+func (p *stand) failed(err error, until time.Duration) tried {
+	if script.Judge(err) == script.NotDone {
+		return tried{err: engine.Explain(err), passing: script.Transient(err)}
+	}
+	p.asked = true
+	p.unanswered(until)
+	return tried{err: err, passing: true}
+}
+
+// unanswered notes a try that may have an effect until then.
+func (p *stand) unanswered(until time.Duration) {
+	p.mu.Lock()
+	p.open++
+	p.until = max(p.until, until)
+	p.mu.Unlock()
+}
+
+// unsure reports whether an earlier try may still have an effect, or have had one.
+func (p *stand) unsure() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open > 0 && p.space.engine.Clock.Now() < p.until
+}
+
+// Late hears of the answer to a try that was given up. It may come before the try's own call knows that it was.
+func (p *stand) Late(call *script.Call) {
+	if script.Judge(call.Err()) == script.Unknown {
+		return
+	}
+	p.mu.Lock()
+	p.open--
+	job := p.job
+	if p.open > 0 {
+		job = nil
+	}
+	p.mu.Unlock()
+	if job != nil {
+		job.Now()
+	}
+}
+
+// leave has Redis forget the waiter, in the background and again until no try of its can have an effect any more. Then its
+// owner id is free.
+func (p *stand) leave() {
+	if p == nil {
+		return
+	}
+	s := p.space
+	if !p.asked {
+		s.free(p.name.key, p.owner)
+		return
+	}
+	p.mu.Lock()
+	until := max(p.until, s.engine.Clock.Now()+s.engine.Lease)
+	p.mu.Unlock()
+	attempt := func(report func(settled bool)) {
+		s.engine.Batch.Start(s.queued.Leave(p.name.key, p.owner), batch.Urgent, func(c *script.Call) {
+			if _, err := c.Int(); err != nil {
+				report(script.Judge(err) == script.NotDone && !script.Transient(err))
+				return
+			}
+			report(!p.unsure())
+		})
+	}
+	job := s.engine.Settler.Add(attempt, func() { s.free(p.name.key, p.owner) }, until)
+	p.mu.Lock()
+	p.job = job
+	p.mu.Unlock()
+}
+
+// haunt keeps the stand of a call that was granted while an earlier try of its had no answer: when the hold has ended,
+// the owner id is not free until that try is settled.
+func (p *stand) haunt() {
+	if !p.unsure() {
+		return
+	}
+	name := p.name.text()
+	owner, _ := p.owner.(string)
+	sh := p.space.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.owned == nil {
+		sh.owned = map[string]*stand{}
+	}
+	sh.owned[p.space.ownedID(name, owner)] = p
+}
