@@ -22,7 +22,6 @@ var semaphoreClaims = map[string]func(*testing.T, *semaphorePlace){
 	"a wait ends with a release elsewhere":      releaseElsewhereWakes,
 	"a wait ends with added permits":            addedPermitsWake,
 	"a wait ends with the first permits":        firstPermitsWake,
-	"one release of 2 serves one waiter of 2":   oneReleaseServesOne,
 	"a release of k serves k waiters":           releaseServesAsManyAsItCan,
 	"a large request is not overtaken":          largeIsNotOvertaken,
 	"clients take turns":                        clientsTakeTurns,
@@ -42,6 +41,15 @@ func TestSemaphoreInMemory(t *testing.T) { eachSemaphoreClaim(t, locktest.InMemo
 func TestSemaphoreOnServer(t *testing.T) { eachSemaphoreClaim(t, locktest.OnServer, semaphoreClaims) }
 
 func TestSemaphoreOnCluster(t *testing.T) { eachSemaphoreClaim(t, locktest.OnCluster, semaphoreClaims) }
+
+func TestF13_OneReleaseOfTwoServesOneWaiterForTwo(t *testing.T) {
+	claim := map[string]func(*testing.T, *semaphorePlace){"": oneReleaseServesOne}
+	for what, where := range map[string]locktest.Place{
+		"in memory": locktest.InMemory, "on a server": locktest.OnServer, "on a cluster": locktest.OnCluster,
+	} {
+		t.Run(what, func(t *testing.T) { eachSemaphoreClaim(t, where, claim) })
+	}
+}
 
 func atMostN(t *testing.T, p *semaphorePlace) {
 	first := p.semaphore(t)
