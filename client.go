@@ -12,20 +12,24 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
 	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
 type Client struct {
-	engine *engine.Engine
-	locks  rlock.Spaces
-	fair   *rfairlock.Space
-	rw     rrwlock.Spaces
-	close  func() error  // closes what the client owns
-	first  atomic.Bool   // Close has been called
-	closed chan struct{} // closed when the first Close is done
+	engine     *engine.Engine
+	locks      rlock.Spaces
+	fair       *rfairlock.Space
+	rw         rrwlock.Spaces
+	semaphores *rsemaphore.Desk
+	latches    *rlatch.Hall
+	close      func() error  // closes what the client owns
+	first      atomic.Bool   // Close has been called
+	closed     chan struct{} // closed when the first Close is done
 }
 
 // New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
@@ -43,8 +47,14 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	}
 	e := engine.New(rdb, c)
 	return &Client{
-		engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), rw: rrwlock.NewSpaces(e),
-		close: c.OnClosed, closed: make(chan struct{}),
+		engine:     e,
+		locks:      rlock.NewSpaces(e),
+		fair:       rfairlock.NewSpace(e),
+		rw:         rrwlock.NewSpaces(e),
+		semaphores: rsemaphore.NewDesk(e),
+		latches:    rlatch.NewHall(e),
+		close:      c.OnClosed,
+		closed:     make(chan struct{}),
 	}, nil
 }
 
@@ -198,6 +208,16 @@ func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.NewRed(c.engine, locks)
 }
+
+// GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
+// a bad name or option as GetLock does.
+func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
+	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
+}
+
+// GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
+// a hash tag is bad too.
+func (c *Client) GetCountDownLatch(name string) *rlatch.Latch { return rlatch.New(c.latches, name) }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
