@@ -24,6 +24,8 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrHeld marks a call that would nest although it must not.
 	ErrHeld = errors.New("lock held by this context already")
+	// ErrOverRelease marks a release of more permits than a semaphore may have.
+	ErrOverRelease = errors.New("more permits released than the semaphore may have")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
 )

@@ -52,8 +52,10 @@ func (o *Options) validate() error {
 			return err
 		}
 	}
-	if o.Wait != nil && (*o.Wait < 0 || *o.Wait > maxWait) {
-		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.ErrInvalid, *o.Wait)
+	if o.Wait != nil {
+		if err := CheckWait(*o.Wait); err != nil {
+			return err
+		}
 	}
 	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
 		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
@@ -74,6 +76,14 @@ func CheckLease(d time.Duration) error {
 	}
 	if d > maxLease {
 		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, maxLease)
+	}
+	return nil
+}
+
+// CheckWait returns an error that wraps [errs.ErrInvalid] unless d can be the limit of a wait.
+func CheckWait(d time.Duration) error {
+	if d < 0 || d > maxWait {
+		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.ErrInvalid, d)
 	}
 	return nil
 }
