@@ -12,12 +12,14 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
 type Client struct {
 	engine *engine.Engine
 	locks  rlock.Spaces
+	permit *rsemaphore.PermitSpace
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close is done
@@ -37,7 +39,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
 	e := engine.New(rdb, c)
-	return &Client{engine: e, locks: rlock.NewSpaces(e), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return &Client{
+		engine: e, locks: rlock.NewSpaces(e), permit: rsemaphore.NewPermitSpace(e),
+		close: c.OnClosed, closed: make(chan struct{}),
+	}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -166,6 +171,13 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// GetPermitSemaphore returns the semaphore of that name whose permits are leased: the permits of a process that dies come back. With
+// [rsemaphore.WithLease] that is the lease of all its permits; with [rsemaphore.WithMax] a request or a setting above is [ErrInvalid]. It is free to get
+// like a lock. Bad names and options are reported by the semaphore's methods as [ErrInvalid].
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
+	return rsemaphore.NewPermitSemaphore(c.permit, name, opts)
 }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the

@@ -18,10 +18,10 @@ end
 if expired == 0 then
   return free
 end
-expired = math.min(expired, 10000)
-free = redis.call('incrby', available, expired)
-redis.call('zremrangebyrank', out, 0, expired - 1)
+local back = math.min(expired, 10000)
+free = redis.call('incrby', available, back)
+redis.call('zremrangebyrank', out, 0, back - 1)
 if free > 0 then
   redis.call('publish', channel, free)
 end
-return free
+return free + expired - back

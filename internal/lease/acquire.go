@@ -17,7 +17,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.Owner == nil {
+	if o.Owner == nil && n.space.pool == nil {
 		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
 		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
 			if o.NoNest {
@@ -36,7 +36,9 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	}
 	hold, err := take(ctx, o)
 	if f := n.space.engine.Hooks.Acquired; f != nil && err == nil {
-		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+		for range o.count() {
+			f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+		}
 	}
 	return hold, err
 }

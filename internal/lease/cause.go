@@ -1,20 +1,38 @@
 package lease
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// ended returns the cause of a context of the lease's that ends.
+func (l *Lease) ended(err error, detail string) *ended {
+	return &ended{title: l.space.kind.Title(), noun: l.space.noun(), name: l.user(), err: err, detail: detail}
+}
+
+// noun is what a lease of the space is called in messages.
+func (s *Space) noun() string {
+	if s.pool != nil {
+		return s.pool.Noun()
+	}
+	return "lock"
+}
 
 // ended is the cause of a context that a hold has ended: it names the lock, and tells why.
 type ended struct {
-	title, name string
-	err         error  // the sentinel
-	detail      string // what happened; may be empty
-	hold        *Hold  // the hold that was unlocked, for errs.ErrUnlocked
+	title, noun, name string
+	err               error  // the sentinel
+	detail            string // what happened; may be empty
+	hold              *Hold  // the hold that was unlocked, for errs.ErrUnlocked
 }
 
 func (e *ended) Error() string {
+	text := fmt.Sprintf("%s: %s %q: %v", e.title, e.noun, e.name, errs.Of(e.noun, e.err))
 	if e.detail == "" {
-		return fmt.Sprintf("%s: lock %q: %v", e.title, e.name, e.err)
+		return text
 	}
-	return fmt.Sprintf("%s: lock %q: %v: %s", e.title, e.name, e.err, e.detail)
+	return text + ": " + e.detail
 }
 
 func (e *ended) Unwrap() error { return e.err }

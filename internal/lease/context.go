@@ -94,7 +94,9 @@ func (h *Hold) materialize() context.Context {
 
 // unlockedCause is the cause of a context whose hold was unlocked.
 func (h *Hold) unlockedCause() error {
-	return &ended{title: h.lease.space.kind.Title(), name: h.lease.user(), err: errs.ErrUnlocked, hold: h}
+	cause := h.lease.ended(errs.ErrUnlocked, "")
+	cause.hold = h
+	return cause
 }
 
 // endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.

@@ -88,6 +88,8 @@ func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *
 func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	switch {
 	case o.Owner != nil:
+	case o.Several != nil:
+		return s.pool.Together(o.Several.Count), true
 	case s.owners != nil:
 		return s.owners.NewOwner(), true
 	default:

@@ -68,6 +68,19 @@ type Owners interface {
 	Free(owner any)
 }
 
+// Pool is a Shared kind whose leases have nothing to do with one another: none nests in another, whatever the context of
+// its call, and one call may ask for several at a time, all or none.
+type Pool interface {
+	Shared
+	Owners
+	// Noun is what a lease is called in messages.
+	Noun() string
+	// Together returns the owner id of a call that asks for n leases. Acquire and Release take it too.
+	Together(n int) any
+	// Split returns the owner ids of which such an id is made.
+	Split(owner any) []any
+}
+
 // Ask is one try to acquire.
 type Ask struct {
 	Key, Owner any
@@ -100,6 +113,7 @@ type Space struct {
 	apart  Apart
 	shared Shared
 	owners Owners
+	pool   Pool
 }
 
 // NewSpace returns a space of the given kind.
@@ -109,6 +123,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.apart, _ = kind.(Apart)
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
+	s.pool, _ = kind.(Pool)
 	return s
 }
 
