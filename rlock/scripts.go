@@ -22,6 +22,9 @@ var keepSource string
 //go:embed release.lua
 var releaseSource string
 
+//go:embed pass.lua
+var passSource string
+
 //go:embed renew.lua
 var renewSource string
 
@@ -36,6 +39,7 @@ var (
 	acquireFencedScript = script.New(acquireFencedSource)
 	keepScript          = script.New(keepSource)
 	releaseScript       = script.New(releaseSource)
+	passScript          = script.New(passSource)
 	renewScript         = script.New(renewSource)
 	forceScript         = script.New(forceSource)
 	inspectScript       = script.New(inspectSource)
@@ -63,6 +67,10 @@ func (kind) Keep(key, owner any, levels int, length time.Duration) *script.Call 
 
 func (k kind) Release(key, owner any) *script.Call {
 	return releaseScript.Call(2, key, k.channel(key), owner)
+}
+
+func (kind) Pass(key, from, to any, length time.Duration) *script.Call {
+	return passScript.Call(1, key, from, to, millis(length))
 }
 
 func (kind) Renew(keys, owners []any, length time.Duration) *script.Call {

@@ -118,7 +118,7 @@ func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.As
 		if err == nil || try == runTries || script.Refused(err) || !script.Transient(err) || e.Closed() {
 			return c, err
 		}
-		if err := Sleep(ctx, Jitter(backoff(try))); err != nil {
+		if err := Sleep(ctx, Backoff(try)); err != nil {
 			return c, fmt.Errorf("%w: %w", script.ErrNotSent, err)
 		}
 	}
@@ -126,8 +126,6 @@ func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.As
 
 // runTries is how often a call is repeated that Redis refused for a reason that passes, over about half a second.
 const runTries = 5
-
-func backoff(try int) time.Duration { return min(10*time.Millisecond<<try, 200*time.Millisecond) }
 
 // Query runs a script, which may run twice, until it gets an answer, ctx is done or a lease has passed.
 //
@@ -150,7 +148,7 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 			return c, repeated, Explain(err)
 		case ctx.Err() == nil && !e.Closed() && e.Clock.Now() < deadline:
 			repeated = true
-			if Sleep(ctx, Jitter(backoff(try))) == nil {
+			if Sleep(ctx, Backoff(try)) == nil {
 				continue
 			}
 		}

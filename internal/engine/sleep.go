@@ -18,6 +18,11 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Backoff returns how long to pause before another try, after so many that failed: 10 ms at first, 1 s at the most, jittered.
+func Backoff(try int) time.Duration {
+	return Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))
+}
+
 // Jitter returns a random duration between three quarters of d and five quarters.
 func Jitter(d time.Duration) time.Duration {
 	return d*3/4 + rand.N(d/2+1)

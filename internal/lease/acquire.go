@@ -257,7 +257,7 @@ func (c *call) failure(t tried) error {
 	}
 	l := c.waiter.line
 	l.shard.mu.Lock()
-	l.tryAt = min(l.tryAt, now+pauseBefore(c.failed))
+	l.tryAt = min(l.tryAt, now+engine.Backoff(c.failed))
 	l.shard.mu.Unlock()
 	return nil
 }
@@ -326,8 +326,4 @@ func (w *waiter) handedOn() bool {
 }
 
 // pause waits before the next attempt, longer each time.
-func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, pauseBefore(try)) }
-
-func pauseBefore(try int) time.Duration {
-	return engine.Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))
-}
+func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, engine.Backoff(try)) }

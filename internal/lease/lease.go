@@ -158,7 +158,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	cancels := l.expireLocked(now)
+	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
 		l.state = over
@@ -173,7 +173,7 @@ func (l *Lease) expire(now time.Duration) {
 		recount()
 	}
 	if ended {
-		l.lost(lostByTime, true)
+		l.lost(why, true)
 	}
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
@@ -251,9 +251,8 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 	return length
 }
 
-// expireLocked ends the levels whose deadline has passed.
-func (l *Lease) expireLocked(now time.Duration) cancels {
-	var c cancels
+// expireLocked ends the levels whose deadline has passed, and tells why the last of them did.
+func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	for at := &l.levels; *at != nil; {
 		h := *at
 		// The wheel may be up to a tick early, which is as good as a longer margin.
@@ -261,14 +260,14 @@ func (l *Lease) expireLocked(now time.Duration) cancels {
 			at = &h.next
 			continue
 		}
-		detail := lostByRedis
+		detail = lostByRedis
 		if h.fixed != 0 || h.limit != 0 {
 			detail = lostByTime
 		}
 		*at = h.next
 		c = append(c, h.endLocked(l.lostCause(detail)))
 	}
-	return c
+	return c, detail
 }
 
 // gone ends all levels after Redis said that the owner does not hold the lock.

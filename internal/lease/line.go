@@ -53,6 +53,7 @@ type waiter struct {
 	hold       *Hold         // handed on by the hold before
 	owner      any           // under which Redis knows the waiter; nil for kinds that do not tell it
 	free       bool          // may ask although it is not the head
+	passing    bool          // the hold before is being passed to it
 }
 
 // joinLocked puts a call at the end of the line of its name.
@@ -244,21 +245,31 @@ func (l *line) releasedLocked(now time.Duration, heard int) {
 	if l.confirmed {
 		others--
 	}
-	turn := max(l.space.engine.HandoffBudget, shortestTurn)
-	if others <= 0 || now-l.turnAt < turn {
+	turn := l.space.turn()
+	if now-l.turnAt < turn {
 		l.resumeLocked(now)
 		return
 	}
 	l.turnAt = 0
+	if others <= 0 {
+		l.resumeLocked(now)
+		return
+	}
 	l.restUntil = now + min(time.Duration(others)*max(turn, l.gap), longestRest)
 	l.tryAt = min(l.tryAt, l.restUntil)
 	l.head.signalLocked()
 }
 
+// turn is for how long a client's waiters may follow one another while other clients wait.
+func (s *Space) turn() time.Duration { return max(s.engine.HandoffBudget, shortestTurn) }
+
+// standsLocked reports whether the call has not left its line.
+func (w *waiter) standsLocked() bool { return w.prev != nil || w.line.head == w }
+
 // beginTurnLocked notes that this client has the lock.
 func (l *line) beginTurnLocked(now time.Duration) {
 	if l.turnAt == 0 {
-		l.turnAt = now
+		l.turnAt = max(now, 1) // 0 is for no turn
 	}
 }
 
@@ -304,6 +315,8 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	switch {
 	case w.hold != nil:
 		return stepHeld, 0
+	case w.passing:
+		return stepWait, never
 	case w.free:
 		return stepTry, 0
 	case l.head != w:

@@ -36,11 +36,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		sh.mu.Unlock()
 		return l.unlockNested(ctx, h) // unlocks l.mu
 	}
+	var heir *waiter
 	next, left := l.handOffLocked(sh, h)
-	cancel := h.endUnlockedLocked()
 	if next == nil {
+		heir = l.heirLocked(sh, h)
 		l.beginReleaseLocked(sh)
 	}
+	cancel := h.endUnlockedLocked()
 	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(ctx)
 	l.mu.Unlock()
 	sh.mu.Unlock()
@@ -53,11 +55,19 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return nil
 	}
 	if wait == nil && turn == nil {
-		return l.release(ctx, limit)
+		return l.releaseTo(ctx, limit, heir)
 	}
 	until := l.now() + limit
 	defer l.settleDown(wait, turn, limit)()
-	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
+	return l.releaseTo(ctx, max(until-l.now(), 10*time.Millisecond), heir)
+}
+
+// releaseTo releases the lock after its last level has ended, or passes it to a waiter of this client.
+func (l *Lease) releaseTo(ctx context.Context, limit time.Duration, heir *waiter) error {
+	if heir != nil {
+		return l.pass(ctx, limit, heir)
+	}
+	return l.release(ctx, limit, false)
 }
 
 // settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
@@ -134,22 +144,25 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) {
-	e := l.space.engine
 	line := sh.lines[l.name()]
-	if line == nil || l.space.shared != nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
-		return nil, nil
-	}
 	now := l.now()
-	if now-l.since >= e.HandoffBudget || l.end-now <= e.Lease/3 || e.Closed() {
+	if line == nil || now-l.since >= l.space.engine.HandoffBudget || l.end-now <= l.space.engine.Lease/3 || !l.givableLocked(line, h) {
 		return nil, nil
 	}
-	w := line.head // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
-	if w == nil || w.space != l.space || !w.options.plain() {
-		return nil, nil
-	}
+	w := line.head
 	w.hold = l.newHoldLocked(w.ctx, w.options, now)
 	w.signalLocked()
 	return w, w.leaveLocked()
+}
+
+// givableLocked reports whether the lock may go from a hold to the head of the line without competing: both are plain, and
+// nothing is under way. If the waiter's ctx is done it passes the hold on; to ask here could need another lease's mutex.
+func (l *Lease) givableLocked(line *line, h *Hold) bool {
+	if l.space.shared != nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+		return false
+	}
+	w := line.head
+	return w != nil && w.space == l.space && w.options.plain() && !l.space.engine.Closed()
 }
 
 // boundLocked returns how long an Unlock may take.
@@ -166,10 +179,13 @@ func (l *Lease) boundLocked(ctx context.Context) time.Duration {
 	return limit
 }
 
-// release releases the lock in Redis after its last level has ended.
-func (l *Lease) release(ctx context.Context, limit time.Duration) error {
+// release releases the lock in Redis after its last level has ended. gone says that it may be released already.
+func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) error {
 	s := l.space
 	heard, repeated, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
+	if gone && err == nil {
+		heard = max(heard, 1)
+	}
 	switch {
 	case err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)):
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
@@ -215,7 +231,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		}
 		repeated = repeated || judged == script.Unknown
 		left := deadline - s.engine.Clock.Now()
-		if left <= 0 || engine.Sleep(ctx, min(left, pauseBefore(try))) != nil {
+		if left <= 0 || engine.Sleep(ctx, min(left, engine.Backoff(try))) != nil {
 			return 0, repeated, err
 		}
 	}

@@ -114,6 +114,7 @@ type Space struct {
 	shared Shared
 	owners Owners
 	pool   Pool
+	passer Passer
 }
 
 // NewSpace returns a space of the given kind.
@@ -124,6 +125,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
 	s.pool, _ = kind.(Pool)
+	s.passer, _ = kind.(Passer)
 	return s
 }
 
