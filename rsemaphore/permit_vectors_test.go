@@ -1,8 +1,11 @@
 package rsemaphore_test
 
 import (
+	"context"
 	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,16 +38,26 @@ func listenToPermits(t *testing.T, b *locktest.Bubble, channel string) func() []
 	t.Cleanup(func() { assert.NoError(t, sub.Close()) })
 	_, err := sub.Receive(t.Context())
 	require.NoError(t, err)
-	return func() (heard []string) {
+	var mu sync.Mutex // guards heard
+	var heard []string
+	go func() { // ends when the subscription is closed; the server waits for whoever does not read
 		for {
-			m, err := sub.ReceiveTimeout(t.Context(), time.Millisecond)
+			m, err := sub.ReceiveMessage(context.WithoutCancel(t.Context()))
 			if err != nil {
-				return heard
+				return
 			}
-			if m, ok := m.(*redis.Message); ok {
-				heard = append(heard, m.Payload)
-			}
+			mu.Lock()
+			heard = append(heard, m.Payload)
+			mu.Unlock()
 		}
+	}()
+	return func() []string {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		since := heard
+		heard = nil
+		return since
 	}
 }
 
@@ -180,7 +193,7 @@ func TestPermitVectorExpiringSemaphore(t *testing.T) {
 func TestPermitsExpireByTheThousand(t *testing.T) {
 	locktest.OnServer(t, func(t *testing.T, srv *locktest.Server) {
 		p := &permitPlace{Server: srv, name: "permits:thousands"}
-		t.Cleanup(func() { assert.NoError(t, p.Redis.Del(t.Context(), p.name, "{"+p.name+"}:timeout").Err()) })
+		t.Cleanup(func() { assert.NoError(t, p.Redis.Del(context.Background(), p.name, "{"+p.name+"}:timeout").Err()) })
 		const n = 25_000
 		s := p.permits(t, n)
 		pipe := p.Redis.Pipeline()
