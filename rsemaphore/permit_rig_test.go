@@ -3,6 +3,7 @@ package rsemaphore_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -183,3 +184,6 @@ func rawID(t *testing.T, p *rsemaphore.Permit) string {
 	require.Len(t, id, 16)
 	return string(id)
 }
+
+// lost reports whether an error says that a call had an outcome which is not known.
+func lost(err error) bool { return errors.Is(err, redlatch.ErrUnknown) }
