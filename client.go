@@ -11,18 +11,21 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
 type Client struct {
-	engine *engine.Engine
-	locks  rlock.Spaces
-	permit *rsemaphore.PermitSpace
-	close  func() error  // closes what the client owns
-	first  atomic.Bool   // Close has been called
-	closed chan struct{} // closed when the first Close is done
+	engine     *engine.Engine
+	locks      rlock.Spaces
+	semaphores *rsemaphore.Desk
+	permits    *rsemaphore.PermitSpace
+	latches    *rlatch.Hall
+	close      func() error  // closes what the client owns
+	first      atomic.Bool   // Close has been called
+	closed     chan struct{} // closed when the first Close is done
 }
 
 // New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
@@ -40,8 +43,13 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	}
 	e := engine.New(rdb, c)
 	return &Client{
-		engine: e, locks: rlock.NewSpaces(e), permit: rsemaphore.NewPermitSpace(e),
-		close: c.OnClosed, closed: make(chan struct{}),
+		engine:     e,
+		locks:      rlock.NewSpaces(e),
+		semaphores: rsemaphore.NewDesk(e),
+		permits:    rsemaphore.NewPermitSpace(e),
+		latches:    rlatch.NewHall(e),
+		close:      c.OnClosed,
+		closed:     make(chan struct{}),
 	}, nil
 }
 
@@ -173,12 +181,22 @@ func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
 }
 
-// GetPermitSemaphore returns the semaphore of that name whose permits are leased: the permits of a process that dies come back. With
-// [rsemaphore.WithLease] that is the lease of all its permits; with [rsemaphore.WithMax] a request or a setting above is [ErrInvalid]. It is free to get
-// like a lock. Bad names and options are reported by the semaphore's methods as [ErrInvalid].
-func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
-	return rsemaphore.NewPermitSemaphore(c.permit, name, opts)
+// GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
+// a bad name or option as GetLock does.
+func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
+	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
 }
+
+// GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
+// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that may be asked for or set. It does no I/O, and
+// reports a bad name or option as GetLock does.
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
+	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
+}
+
+// GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
+// a hash tag is bad too.
+func (c *Client) GetCountDownLatch(name string) *rlatch.Latch { return rlatch.New(c.latches, name) }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
