@@ -1,56 +1,60 @@
--- permit_resize.lua: change how many permits there are, those that are out included. A change has a number, and a second run
--- of it does nothing but give the first one's reply.
+-- permit_resize.lua: carry out one batch of a client's changes of how many permits there are, those out included, once.
 --
 -- KEYS[1]  the permits that are available: string, decimal
--- KEYS[2]  the permits that are out: zset, id -> end of the lease, epoch ms
--- KEYS[3]  channel of the waiters
--- KEYS[4]  the client's last change: string, its number and reply
--- ARGV[1]  number of the change, higher than that of the client's last one
--- ARGV[2]  create: to ARGV[3] if there is no such semaphore; set: to ARGV[3]; add: by ARGV[3]; void: a change of this
---          number that is still to come must do nothing
--- ARGV[3]  permits
--- ARGV[4]  how long KEYS[4] is kept, ms
+-- KEYS[2]  the client's last batch: string, its number and its reply
+-- KEYS[3]  the permits that are out: zset, id -> end of the lease, epoch ms
+-- KEYS[4]  channel of the waiters
+-- ARGV[1]  number of the batch
+-- ARGV[2]  1 to remember the batch although it changes nothing
+-- ARGV[3]  how long a batch is remembered, ms
+-- ARGV[4..n]  changes, a letter and a number n: c create with n permits in all; s set to n in all; p add n; x nothing
 --
--- Returns   1  done; a message sent to KEYS[3] if there are more permits
---           0  there is such a semaphore already; nothing was changed
---          -1  void; nothing was changed
-local available, out, channel, last = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local number, how, permits, keep = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+-- Returns  an array of integers: for each change 1 for done and 0 for not; KEYS[4] is told how many permits were set or added
+--          an empty array  a later batch of the client was seen
+local available, last, out, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
 
-local seen, reply = string.match(redis.call('get', last) or '', '^(%d+) (%-?%d+)$')
-if seen and tonumber(seen) >= tonumber(number) then
-  return tonumber(seen) == tonumber(number) and tonumber(reply) or -1
+local record = redis.call('get', last)
+if record then
+  local seen = tonumber(string.match(record, '^%d+'))
+  if seen >= tonumber(number) then
+    local again = {}
+    if seen == tonumber(number) then
+      for n in string.gmatch(record, ' (-?%d+)') do again[#again + 1] = tonumber(n) end
+    end
+    return again
+  end
 end
-local function done(result)
-  redis.call('set', last, number .. ' ' .. result, 'px', keep)
-  return result
-end
-if how == 'void' then
-  return done(-1)
-end
-
+-- An error below must not let the batch be carried out when it arrives once more.
+if remember == '1' then redis.call('set', last, number, 'px', keep) end
 local stored = redis.call('get', available)
 local free = tonumber(stored or 0)
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
-local held = redis.call('zcard', out)
-if how == 'create' and stored then
-  return done(0)
-end
-local more = permits
-if how ~= 'add' then
-  more = permits - held - free
-  if more == 0 and stored then
-    return done(1)
+local held, exists, touched, reply = redis.call('zcard', out), stored, false, {}
+for i = 4, #ARGV do
+  local op, digits = string.match(ARGV[i], '^(%a)(-?%d*)$')
+  local n, done = tonumber(digits) or 0, 0
+  if op == 'p' then
+    free, exists, done = free + n, true, 1
+    redis.call('set', available, string.format('%.0f', free)) -- without a TTL, as Java leaves it
+  elseif op == 's' or op == 'c' and not exists then
+    local more = n - held - free
+    free, done = free + more, 1
+    if exists and more == 0 then
+      n = 0 -- nobody needs to hear of it
+    end
+    redis.call('incrby', available, string.format('%.0f', more))
+    exists = true
   end
+  if done == 1 and n > 0 then
+    redis.call('publish', channel, n)
+  end
+  touched = touched or done == 1
+  reply[#reply + 1] = done
 end
-if stored and how == 'set' then
-  redis.call('incrby', available, more)
-else
-  redis.call('set', available, string.format('%.0f', free + more)) -- without a TTL, as Java leaves it
+if touched or remember == '1' then
+  redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
-if permits > 0 then
-  redis.call('publish', channel, permits)
-end
-return done(1)
+return reply

@@ -51,7 +51,7 @@ func (permitKind) Title() string { return "rsemaphore" }
 
 func (permitKind) Noun() string { return "permit" }
 
-func (permitKind) Channel(key string) string { return engine.Prefixed("redisson_sc", key) }
+func (permitKind) Channel(key string) string { return semaphoreChannel(key) }
 
 func (permitKind) Acquire(a lease.Ask) *script.Call {
 	available, out, channel := permitKeys(a.Key)
@@ -125,25 +125,10 @@ func (permitKind) available(key string) *script.Call {
 	return permitAvailableScript.Call(3, available, out, channel)
 }
 
-// change is one change of the number of permits.
-type change struct {
-	key     string
-	client  string // the client's id
-	number  int64  // rises with each change of the client's
-	how     string // create, set, add or void
-	permits int
-}
-
-func (permitKind) resize(c change) *script.Call {
-	available, out, channel := permitKeys(c.key)
-	last := engine.Prefixed("redlatch_permits", c.key) + ":" + c.client
-	return permitResizeScript.Call(4, available, out, channel, last, c.number, c.how, c.permits, millis(time.Hour))
-}
-
 // permitKeys returns the keys and the channel of a semaphore.
 func permitKeys(key any) (available, out, channel string) {
 	name, _ := key.(string)
-	return name, outKey(name), permitKind{}.Channel(name)
+	return name, outKey(name), semaphoreChannel(name)
 }
 
 func outKey(name string) string { return engine.Suffixed(name, "timeout") }

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/tally"
 )
 
 // PermitSemaphore leases permits, at most as many at a time as it was given. A permit is renewed until it is released, and comes back by
@@ -27,12 +28,12 @@ type PermitSemaphore struct {
 type PermitSpace struct {
 	engine  *engine.Engine
 	permits *lease.Space
-	changes changes
+	sizes   *tally.Book // changes of the number of permits
 }
 
 // NewPermitSpace returns the space of a client. It is for the client.
 func NewPermitSpace(e *engine.Engine) *PermitSpace {
-	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{})}
+	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: tally.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.
@@ -46,10 +47,10 @@ func (s *PermitSemaphore) Name() string { return s.name.User() }
 
 // TrySetPermits gives the semaphore n permits if it has never been given any, and reports whether it did. From 1 to 2³¹-1.
 //
-// It waits for Redis until ctx is done. A call whose reply was lost is repeated, and takes effect once; when ctx is done first, what has
-// not taken effect by then soon will not any more. It costs one round trip.
+// It waits for Redis until ctx is done. A call whose reply was lost is repeated until it is answered, ctx is done or the client closes,
+// and takes effect once. After redlatch.ErrUnknown it may have taken effect, or take it yet. It costs one round trip.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	done, err := s.resize(ctx, "create", n)
+	done, err := s.resize(ctx, createPermits, n)
 	return done, s.wrap("try set permits", err)
 }
 
@@ -57,14 +58,14 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 // takes no permit away from its holder: while more than n are out, [PermitSemaphore.Available] is negative and nobody acquires any.
 // It waits, fails and costs as TrySetPermits does.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := s.resize(ctx, "set", n)
+	_, err := s.resize(ctx, setPermits, n)
 	return s.wrap("set permits", err)
 }
 
 // AddPermits gives the semaphore delta permits more, or less if delta is negative, and creates it if need be. Any number from -2³¹+1 to
 // 2³¹-1 but 0. It takes no permit away from its holder. It waits, fails and costs as TrySetPermits does, and adds once.
 func (s *PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := s.resize(ctx, "add", delta)
+	_, err := s.resize(ctx, addPermits, delta)
 	return s.wrap("add permits", err)
 }
 
