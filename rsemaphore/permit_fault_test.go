@@ -194,8 +194,14 @@ func TestF16_PermitCallsEndWithTheirContext(t *testing.T) {
 	}
 	wg.Wait()
 	r.proxy.Blackhole(false)
-	redistest.Eventually(t, permitLimit, "it recovers", func() error {
-		_, err := s.Available(t.Context())
+	redistest.Eventually(t, permitLimit, "it recovers, and keeps nothing", func() error {
+		if _, err := s.Available(t.Context()); err != nil { // it also takes back what has expired
+			return err
+		}
+		state, err := readPermits(t.Context(), r.redis, "slots")
+		if err == nil && len(state.out) > 0 {
+			err = fmt.Errorf("%d permits are out", len(state.out))
+		}
 		return err
 	})
 }

@@ -134,8 +134,12 @@ func (m *permitModel) release(t *testing.T, i int) {
 func (m *permitModel) extend(t *testing.T, p *rsemaphore.Permit) {
 	t.Helper()
 	live, deadline := p.Context().Err() == nil, p.Deadline()
-	err := p.Extend(t.Context(), 50*time.Millisecond+rand.N(3*time.Second))
-	if !live || err != nil && !time.Now().Before(deadline) { // it may end while replies are lost
+	lease := 50*time.Millisecond + rand.N(3*time.Second)
+	if end := time.Now().Add(lease); end.Before(deadline) {
+		deadline = end
+	}
+	err := p.Extend(t.Context(), lease)
+	if !live || err != nil && !time.Now().Before(deadline) { // either lease may end while replies are lost
 		require.ErrorIs(t, err, rsemaphore.ErrLost)
 		return
 	}
