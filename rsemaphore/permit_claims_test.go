@@ -206,10 +206,15 @@ func lossEndsThePermit(t *testing.T, p *permitPlace) {
 }
 
 func extendSetsThePermit(t *testing.T, p *permitPlace) {
-	s := p.permits(t, 1)
+	s, other := p.permits(t, 1), p.Client(t).GetPermitSemaphore(p.name+":2")
+	givePermits(t, other, 1)
 	permit := takePermit(t, s)
 	require.NoError(t, permit.Extend(t.Context(), time.Hour))
 	assert.Greater(t, time.Until(permit.Deadline()), 50*time.Minute)
+	brief := takePermit(t, other, rsemaphore.WithLease(250*time.Millisecond)) // less than the margin of the client's lease
+	require.NoError(t, brief.Extend(t.Context(), time.Hour))
+	locktest.Live(t, brief.Context())
+	releasePermits(t, brief)
 	require.NoError(t, permit.Extend(t.Context(), 150*time.Millisecond))
 	assert.Less(t, time.Until(permit.Deadline()), 150*time.Millisecond)
 	releasePermits(t, takePermit(t, p.semaphore(t)))
