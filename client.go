@@ -13,6 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -20,6 +22,7 @@ import (
 type Client struct {
 	engine     *engine.Engine
 	locks      rlock.Spaces
+	rw         rrwlock.Spaces
 	semaphores *rsemaphore.Desk
 	permits    *rsemaphore.PermitSpace
 	latches    *rlatch.Hall
@@ -45,6 +48,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{
 		engine:     e,
 		locks:      rlock.NewSpaces(e),
+		rw:         rrwlock.NewSpaces(e),
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
@@ -179,6 +183,25 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
+}
+
+// GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
+// option likewise.
+func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
+	return rrwlock.New(c.engine, c.rw, name, opts)
+}
+
+// GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
+// locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
+func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.New(c.engine, locks)
+}
+
+// GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
+// (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
+// and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
+func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
+	return rmultilock.NewRed(c.engine, locks)
 }
 
 // GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports

@@ -16,9 +16,15 @@ var kinds = map[string]func(*redlatch.Client, string) rlock.Locker{
 
 func TestConformanceInMemory(t *testing.T) { conform(t, locktest.InMemory) }
 
-func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
+func TestConformanceOnServer(t *testing.T) {
+	t.Parallel()
+	conform(t, locktest.OnServer)
+}
 
-func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
+func TestConformanceOnCluster(t *testing.T) {
+	t.Parallel()
+	conform(t, locktest.OnCluster)
+}
 
 func conform(t *testing.T, where locktest.Place) {
 	for name, get := range kinds {

@@ -59,15 +59,18 @@ var mishaps = map[string]func(t *testing.T, p *faulttest.Proxy, fails func(cmd [
 	},
 }
 
+// patchyLease leaves a busy machine some time after two renewals of a third of it have failed.
+const patchyLease = 1500 * time.Millisecond
+
 func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	renewal := calls(t, "renew")
-	end := time.Now().Add(time.Duration(runs(5, 100)) * faultLease)
+	end := time.Now().Add(time.Duration(runs(3, 40)) * patchyLease)
 	var all sync.WaitGroup
 	for name, mishap := range mishaps {
 		p := faulttest.NewProxy(t, r.server.Addr())
-		c := connect(t, &redis.Options{Addr: p.Addr()})
+		c := connect(t, &redis.Options{Addr: p.Addr()}, redlatch.WithLease(patchyLease))
 		var n, failed atomic.Int64
 		mishap(t, p, func(cmd []string) bool {
 			if !renewal(cmd) || n.Add(1)%3 == 0 {
@@ -112,9 +115,9 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			c := r.client(t)
+			c := r.client(t, redlatch.WithLease(patchyLease))
 			hold := locktest.Acquire(t, t.Context(), c.GetLock("kept"))
-			end := time.Now().Add(time.Duration(runs(4, 200)) * faultLease)
+			end := time.Now().Add(time.Duration(runs(2, 100)) * patchyLease)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for time.Now().Before(end) {
@@ -126,7 +129,8 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 			wg.Wait()
 			require.NoError(t, err)
 			t.Logf("least TTL %v", least)
-			require.GreaterOrEqual(t, least, faultLease/3)
+			require.Positive(t, least)
+			require.GreaterOrEqual(t, least, patchyLease/3-late(r.lag))
 			require.NoError(t, context.Cause(hold.Context()))
 			locktest.Unlock(t, hold)
 		})
@@ -137,27 +141,28 @@ func TestF06_FreshHoldIsRenewedAfterALoss(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	l := r.client(t, redlatch.WithLease(briskLease)).GetLock("fresh")
-	for range runs(5, 500) {
+	for range runs(3, 500) {
 		lost := locktest.Acquire(t, t.Context(), l)
 		require.NoError(t, r.redis.Del(t.Context(), "fresh").Err())
 		locktest.Ended(t, lost.Context(), rlock.ErrLost)
 	}
 	hold := locktest.Acquire(t, t.Context(), l)
-	least, err := r.lowest(t.Context(), "fresh", time.Now().Add(3*briskLease))
+	least, err := r.lowest(t.Context(), "fresh", time.Now().Add(2*briskLease))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, least, briskLease/3)
+	require.Positive(t, least)
+	require.GreaterOrEqual(t, least, briskLease/3-late(r.lag))
 	locktest.Unlock(t, hold)
 }
 
-const starvedLease = 2 * time.Second
+const starvedLease = 4 * time.Second
 
 func TestF06_StarvedProcessKeepsAllItsLocks(t *testing.T) {
 	r := newRig(t)
-	n := runs(2000, 20_000)
+	n := runs(1000, 20_000)
 	child := faulttest.StartChildEnv(t, []string{"GOMAXPROCS=1"}, "starved holder", r.server.Addr(), strconv.Itoa(n))
 	child.WaitFor("held")
 	var left spans
-	end := time.Now().Add(time.Duration(runs(3, 60)) * starvedLease / 2)
+	end := time.Now().Add(time.Duration(runs(5, 60)) * starvedLease / 4) // longer than a lease
 	for time.Now().Before(end) {
 		pipe := r.redis.Pipeline()
 		for i := range n {
@@ -175,7 +180,7 @@ func TestF06_StarvedProcessKeepsAllItsLocks(t *testing.T) {
 	lag := starvedLease - starvedLease/3 - left.quantile(0.01)
 	t.Logf("least TTL %v, renewal lag p99 %v", left.quantile(0), lag)
 	require.Positive(t, left.quantile(0), "no lock expired")
-	require.Less(t, lag, starvedLease/4)
+	require.Less(t, lag, starvedLease/4+late(r.lag))
 }
 
 // starvedHolder is a process that holds many locks and does not leave its own renewals much of its one processor.

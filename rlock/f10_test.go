@@ -195,7 +195,7 @@ func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
 		}
 	}}
 	owner := clientAt(t, server.Addr())
-	crowd := clientOver(t, &redis.Options{Addr: server.Addr(), PoolSize: 2}, redlatch.WithLease(shortLease), redlatch.WithObserver(observer))
+	crowd := clientOver(t, &redis.Options{Addr: server.Addr(), PoolSize: 2}, redlatch.WithLease(patchyLease), redlatch.WithObserver(observer))
 
 	var holds []*rlock.Hold
 	for i := range 20 {
@@ -216,7 +216,7 @@ func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	end := time.Now().Add(time.Duration(counted(3, 100)) * shortLease)
+	end := time.Now().Add(time.Duration(counted(2, 40)) * patchyLease)
 	for _, hold := range holds {
 		redistest.Eventually(t, time.Minute, "renewals go on", func() error {
 			if hold.Deadline().Before(end) && hold.Context().Err() == nil {

@@ -76,6 +76,7 @@ func flushing(t *testing.T, nodes ...*redis.Client) (stop func() int) {
 }
 
 func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	var renewed, failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(n, lost int, err error) {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestF19_NamesUsedOnceLeaveNoKeys(t *testing.T) {
+	t.Parallel()
 	const tokenTTL = time.Second // the least that is allowed
 	server := redistest.Start(t)
 	rdb := server.Client(t)

@@ -1,11 +1,12 @@
 -- force.lua: free a lock whoever holds it, and wake who waits for it.
 --
 -- KEYS[1]  the lock: hash, owner -> levels
--- KEYS[2]  channel of its waiters
+-- ARGV[1]  channel of its waiters; no key, as in release.lua
 --
--- Returns  1  released; one message sent to KEYS[2]
+-- Returns  1  released; one message sent to ARGV[1]
 --          0  the lock was free
-local lock, channel = KEYS[1], KEYS[2]
+local lock = KEYS[1]
+local channel = ARGV[1]
 
 if redis.call('hexists', lock, 'mode') == 1 then
   return redis.error_reply('WRONGTYPE the key holds a read-write lock')

@@ -28,6 +28,9 @@ type held interface {
 // kinds of lock.
 func NewHold(title string, h held) *Hold { return &Hold{hold: h, title: title} }
 
+// Unwrap returns what [NewHold] was given. It is for this module's kinds of lock.
+func Unwrap(h *Hold) any { return h.hold }
+
 // Context returns the hold's context. It descends from the one that was given to the acquiring call, and ends
 //
 //   - on Unlock, with the cause [ErrUnlocked];

@@ -145,6 +145,7 @@ func awaitEntries(t *testing.T, w *faulttest.Witness, more int) {
 }
 
 func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	for round := range counted(2, 100) {

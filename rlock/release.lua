@@ -1,13 +1,13 @@
 -- release.lua: free a lock, whatever its levels, and wake who waits for it.
 --
 -- KEYS[1]  the lock: hash, owner -> levels
--- KEYS[2]  channel of its waiters
 -- ARGV[1]  owner
+-- ARGV[2]  channel of its waiters; no key, or there would be no release while its slot moves to another node
 --
 -- Returns  0  the owner does not hold the lock; nothing was changed
---          n  released; one message sent to KEYS[2], which n - 1 clients heard (on a cluster, those of this node)
-local lock, channel = KEYS[1], KEYS[2]
-local owner = ARGV[1]
+--          n  released; one message sent to ARGV[2], which n - 1 clients heard (on a cluster, those of this node)
+local lock = KEYS[1]
+local owner, channel = ARGV[1], ARGV[2]
 
 -- The owner's field is the only one, so that the key goes with it.
 if redis.call('hdel', lock, owner) == 0 then

@@ -66,7 +66,7 @@ func (kind) Keep(key, owner any, levels int, length time.Duration) *script.Call 
 }
 
 func (k kind) Release(key, owner any) *script.Call {
-	return releaseScript.Call(2, key, k.channel(key), owner)
+	return releaseScript.Call(1, key, owner, k.channel(key))
 }
 
 func (kind) Pass(key, from, to any, length time.Duration) *script.Call {
@@ -86,7 +86,7 @@ func (k kind) channel(key any) string {
 	return k.Channel(name)
 }
 
-func (k kind) force(key string) *script.Call { return forceScript.Call(2, key, k.Channel(key)) }
+func (k kind) force(key string) *script.Call { return forceScript.Call(1, key, k.Channel(key)) }
 
 func (kind) inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
 

@@ -180,14 +180,15 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 }
 
 // Start sends a call and returns at once; done is called with it when it has finished, on a goroutine that it must not
-// hold up. After Stop it may never be called.
-func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call)) {
+// hold up. After Stop it may never be called; the result is false if it certainly will not.
+func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call)) bool {
 	if b.life.Err() != nil {
-		return
+		return false
 	}
 	p := &pending{call: call, late: Func(done)}
 	p.state.Store(abandoned) // nobody waits
 	b.lane(call).submit(p, class)
+	return true
 }
 
 // lane returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.

@@ -27,6 +27,8 @@ var (
 	ErrHeld = errors.New("lock held by this context already")
 	// ErrOverRelease marks a release of more permits than a semaphore may have.
 	ErrOverRelease = errors.New("more permits released than the semaphore may have")
+	// ErrUpgrade marks a call for the write lock by who has but the read lock.
+	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
 )

@@ -18,6 +18,7 @@ type link struct {
 	hard    atomic.Bool // the link ended by a reset
 	severed atomic.Bool // a reply was dropped: nothing passes any more, but the server may finish
 	spoiled bool        // a blackhole took something; guarded by proxy.mu
+	hooking bool        // a hook stands before a request; guarded by proxy.mu
 
 	once sync.Once
 	done chan struct{} // closed by the first end
@@ -151,7 +152,7 @@ func (l *link) sendRequests(batch []parcel) (last bool) {
 		if hook := l.proxy.hooked(); hook != nil && len(p.cmd) > 0 {
 			l.send(l.server, out)
 			out = nil
-			hook(p.cmd)
+			l.proxy.callHook(l, hook, p.cmd)
 		}
 		if l.ended() || l.severed.Load() || l.proxy.swallows(l) {
 			continue

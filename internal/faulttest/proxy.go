@@ -108,6 +108,9 @@ func (p *Proxy) Blackhole(on bool) {
 	var spoiled []*link
 	if on {
 		p.lifted = make(chan struct{})
+		for l := range p.links {
+			l.spoiled = l.spoiled || l.hooking // its request is lost, however soon the blackhole ends
+		}
 	} else {
 		for l := range p.links {
 			if l.spoiled {
@@ -212,6 +215,19 @@ func (p *Proxy) hooked() func(cmd []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hook
+}
+
+// callHook calls fn with the request that l is about to pass on.
+func (p *Proxy) callHook(l *link, fn func(cmd []string), cmd []string) {
+	p.setHooking(l, true)
+	defer p.setHooking(l, false)
+	fn(cmd)
+}
+
+func (p *Proxy) setHooking(l *link, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.hooking = on
 }
 
 // Commands counts the requests that were passed on, by the command's name in capitals.

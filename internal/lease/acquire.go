@@ -17,14 +17,23 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.Owner == nil && n.space.pool == nil {
-		// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
-		if outer := n.HoldOf(ctx); outer != nil && !outer.lease.named {
-			if o.NoNest {
-				return nil, errs.ErrHeld
-			}
-			return outer.nest(ctx, o, single)
+	outer := n.HoldOf(ctx)
+	return n.acquire(ctx, o, single, lineage{in: outer, outer: outer})
+}
+
+// lineage is what a call finds of its own lock in its context.
+type lineage struct {
+	in    *Hold // the hold in which it may nest; nil for none
+	outer *Hold // the innermost one
+}
+
+func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage) (*Hold, error) {
+	// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
+	if o.Owner == nil && of.in != nil && of.in.lease.reenters() {
+		if o.NoNest {
+			return nil, errs.ErrHeld
 		}
+		return of.nest(ctx, o, single)
 	}
 	if o.Wait != nil {
 		single = *o.Wait == 0
@@ -35,12 +44,18 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 		take = n.once
 	}
 	hold, err := take(ctx, o)
-	if f := n.space.engine.Hooks.Acquired; f != nil && err == nil {
+	if err == nil {
 		for range o.count() {
-			f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+			n.tellAcquired(started)
 		}
 	}
 	return hold, err
+}
+
+func (n *Name) tellAcquired(started time.Duration) {
+	if f := n.space.engine.Hooks.Acquired; f != nil {
+		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	}
 }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
@@ -65,15 +80,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 
 // once asks Redis one time, without standing in the line.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
-	sh := n.space.shard(n.text())
-	sh.mu.Lock()
-	holder, line := sh.held[n.text()], sh.shares[n.text()]
-	mine := holder != nil && !holder.freed
-	if n.space.shared != nil {
-		mine = line != nil && line.refused
-	}
-	sh.mu.Unlock()
-	if mine {
+	if n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
 	for retry := 0; ; retry++ {
@@ -91,6 +98,19 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, unknown(t.err)
 		}
 	}
+}
+
+// takenHere reports whether this client itself knows that the lock is taken.
+func (n *Name) takenHere() bool {
+	sh := n.space.shard(n.text())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if n.space.shared != nil {
+		line := sh.shares[n.text()]
+		return line != nil && line.refused
+	}
+	holder := sh.held[n.text()]
+	return holder != nil && !holder.freed
 }
 
 // onceTries is how often a single try is repeated while Redis says that it cannot run it just now.

@@ -1,14 +1,48 @@
 package lease
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
+// ended is the cause of a context that a hold has ended: it names the lock, and tells why.
+type ended struct {
+	title, name string
+	noun        string // what was held
+	err         error  // the sentinel
+	detail      string // what happened; may be empty
+	level       Level  // what was unlocked, for errs.ErrUnlocked
+}
+
+// Level is what an Unlock ends: a hold, or one that is made of several.
+type Level interface {
+	// Given returns the context that the acquiring call was given.
+	Given() context.Context
+	// Covers reports whether other is this level, or a part of it.
+	Covers(other any) bool
+}
+
+// Given returns the context that the acquiring call was given.
+func (h *Hold) Given() context.Context { return h.given }
+
+// Covers reports whether other is this hold.
+func (h *Hold) Covers(other any) bool { return other == any(h) }
+
+// lockNoun is what is held, unless a kind has another word for it.
+const lockNoun = "lock"
+
 // ended returns the cause of a context of the lease's that ends.
 func (l *Lease) ended(err error, detail string) *ended {
 	return &ended{title: l.space.kind.Title(), noun: l.space.noun(), name: l.user(), err: err, detail: detail}
+}
+
+// unlocked returns the cause of the context of a level of the lease's that was unlocked.
+func (l *Lease) unlocked(h *Hold) error {
+	cause := l.ended(errs.ErrUnlocked, "")
+	cause.level = h
+	return cause
 }
 
 // noun is what a lease of the space is called in messages.
@@ -16,15 +50,17 @@ func (s *Space) noun() string {
 	if s.pool != nil {
 		return s.pool.Noun()
 	}
-	return "lock"
+	return lockNoun
 }
 
-// ended is the cause of a context that a hold has ended: it names the lock, and tells why.
-type ended struct {
-	title, noun, name string
-	err               error  // the sentinel
-	detail            string // what happened; may be empty
-	hold              *Hold  // the hold that was unlocked, for errs.ErrUnlocked
+// Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.
+func Ended(title, name string, err error, detail string) error {
+	return &ended{title: title, noun: lockNoun, name: name, err: err, detail: detail}
+}
+
+// Unlocked returns the cause of a context whose level was unlocked.
+func Unlocked(title, name string, level Level) error {
+	return &ended{title: title, noun: lockNoun, name: name, err: errs.ErrUnlocked, level: level}
 }
 
 func (e *ended) Error() string {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // holdContext is a hold seen as a context. Its Done channel, which takes memory, is made when it is first asked for.
@@ -46,7 +44,13 @@ func (c *holdContext) Err() error {
 func (c *holdContext) Value(key any) any {
 	h := c.hold()
 	if n, ok := key.(*Name); ok {
-		if n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live() {
+		if h.Answers(n) {
+			return h
+		}
+		return h.given.Value(key)
+	}
+	if k, ok := key.(kindKey); ok {
+		if k.space == h.lease.space && k.key == h.lease.key && h.live() {
 			return h
 		}
 		return h.given.Value(key)
@@ -94,9 +98,7 @@ func (h *Hold) materialize() context.Context {
 
 // unlockedCause is the cause of a context whose hold was unlocked.
 func (h *Hold) unlockedCause() error {
-	cause := h.lease.ended(errs.ErrUnlocked, "")
-	cause.hold = h
-	return cause
+	return h.lease.unlocked(h)
 }
 
 // endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.
@@ -105,11 +107,18 @@ func (h *Hold) endContextLocked(cause error) func() {
 		return nil
 	}
 	h.cause = cause
-	if h.cancel == nil {
+	cancel, told := h.cancel, h.onEnd
+	if cancel == nil && told == nil {
 		return nil
 	}
-	cancel := h.cancel
-	return func() { cancel(cause) }
+	return func() {
+		if cancel != nil {
+			cancel(cause)
+		}
+		if told != nil {
+			told(cause)
+		}
+	}
 }
 
 // separate makes the context of a nested level, which does not end with the release of an outer one. A deadline of
@@ -125,35 +134,53 @@ func separate(given context.Context) (context.Context, context.CancelCauseFunc) 
 	return inner, cancel
 }
 
-// follow ends the context of a nested level with the context that it was given, unless that one ended only because an
-// outer level was released: then with the context which that level was given.
-func (h *Hold) follow(given context.Context) {
-	stop := context.AfterFunc(given, func() { h.givenEnded(given) })
-	context.AfterFunc(h.inner, func() { stop() })
+// Nest returns a context for a level inside another: it does not end with the release of an outer level, of which
+// within tells.
+func Nest(given context.Context, within func(Level) bool) (context.Context, context.CancelCauseFunc) {
+	inner, cancel := separate(given)
+	follow(given, follower{inner: inner, cancel: cancel, within: within})
+	return inner, cancel
 }
 
-func (h *Hold) givenEnded(given context.Context) {
+// follower is the context of a nested level.
+type follower struct {
+	inner  context.Context //nolint:containedctx // it is what is to be ended
+	cancel context.CancelCauseFunc
+	within func(Level) bool // whether the level is inside another
+}
+
+// follow ends the context of a nested level with the context that it was given, unless that one ended only because an
+// outer level was released: then with the context which that level was given.
+func follow(given context.Context, f follower) {
+	stop := context.AfterFunc(given, func() { f.givenEnded(given) })
+	context.AfterFunc(f.inner, func() { stop() })
+}
+
+func (f follower) givenEnded(given context.Context) {
 	if _, ok := given.Deadline(); ok && errors.Is(given.Err(), context.DeadlineExceeded) {
 		return // the level's own context has the same deadline
 	}
 	cause := context.Cause(given)
 	var e *ended
-	if !errors.As(cause, &e) || e.err != errs.ErrUnlocked || !h.within(e.hold) { //nolint:errorlint // the sentinel itself
-		h.cancel(cause)
+	if !errors.As(cause, &e) || e.level == nil || !f.within(e.level) {
+		f.cancel(cause)
 		return
 	}
-	h.follow(e.hold.given)
+	follow(e.level.Given(), f)
 }
 
-// within reports whether other is an outer level of h.
-func (h *Hold) within(other *Hold) bool {
+// within reports whether other is, or has among its parts, an outer level of h.
+func (h *Hold) within(other Level) bool {
 	for o := h.outer; o != nil; o = o.outer {
-		if o == other {
+		if other.Covers(o) {
 			return true
 		}
 	}
 	return false
 }
+
+// Lineage is the key under which a context is searched for a hold that is made of several.
+type Lineage struct{ Of any }
 
 // Detach returns a context like ctx through which no lock is re-entered.
 func Detach(ctx context.Context) context.Context { return detached{ctx} }
@@ -163,7 +190,8 @@ type detached struct {
 }
 
 func (d detached) Value(key any) any {
-	if _, ok := key.(*Name); ok {
+	switch key.(type) {
+	case *Name, kindKey, Lineage:
 		return nil
 	}
 	return d.Context.Value(key)

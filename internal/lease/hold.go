@@ -27,6 +27,26 @@ type Hold struct {
 	cancel context.CancelCauseFunc
 	cause  error // why the context ended; nil while it has not ended by this hold's doing
 	over   bool  // unlocked or lost
+	onEnd  func(cause error)
+}
+
+// OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is lost or the client
+// closes, at once if that has happened. The end of the context that the hold was given does not count. It must not block.
+func (h *Hold) OnEnd(fn func(cause error)) {
+	h.lease.mu.Lock()
+	cause := h.cause
+	if cause == nil {
+		h.onEnd = fn
+	}
+	h.lease.mu.Unlock()
+	if cause != nil {
+		fn(cause)
+	}
+}
+
+// Answers reports whether a search for the lineage of a name ends at this hold.
+func (h *Hold) Answers(n *Name) bool {
+	return n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live()
 }
 
 // newHoldLocked adds a level to a lease.
@@ -130,12 +150,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if h.fixed == 0 {
 		h.fixed, h.limit = l.end, 0 // no renewal from here on
 	}
-	levels, length := l.countLocked(), d
-	for other := l.levels; other != nil; other = other.next {
-		if other != h {
-			length = max(length, other.endLocal()-sent)
-		}
-	}
+	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	l.armLocked()
 	wait := l.renewalLocked()
 	l.mu.Unlock()
@@ -150,6 +165,22 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		l.gone()
 		return errs.ErrLost
 	}
+	return h.extended(sent, d, length)
+}
+
+// coverLocked returns the lease that covers d for this level, and every other one.
+func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
+	for other := h.lease.levels; other != nil; other = other.next {
+		if other != h {
+			d = max(d, other.endLocal()-sent)
+		}
+	}
+	return d
+}
+
+// extended takes Redis's yes: the level ends after d, the lease after length.
+func (h *Hold) extended(sent, d, length time.Duration) error {
+	l := h.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.over {
@@ -215,7 +246,8 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 
 // unknown marks an error after which nobody knows what Redis did, and explains the others.
 func unknown(err error) error {
-	if script.Judge(err) == script.Unknown && !errors.Is(err, errs.ErrClosed) {
+	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)
+	if silent && !errors.Is(err, errs.ErrClosed) {
 		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
 	return engine.Explain(err)

@@ -39,8 +39,13 @@ type Lease struct {
 	state   state
 	renews  bool // a renewal is under way
 	failed  bool // the last renewal failed
+	parted  bool // because others of its slot had moved; the next one goes alone
 	named   bool // the owner id is the caller's own; never changes
 	freed   bool // its release has begun; guarded by the shard's mu
+
+	beside  *Lease // the share that was last taken under the same owner id; see beside.go
+	doubled bool   // such a share may exist
+	partner *Lease // the lease beside which this one was taken
 
 	space   *Space        // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -295,6 +300,9 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	s.linesOf(sh)[l.name()].resumeLocked(s.engine.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
+	if share := l.share(); share != nil {
+		share.recheck() // what took this lease away may have taken that one too
+	}
 	if uncertain {
 		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
 		return
@@ -372,6 +380,7 @@ func (l *Lease) drain(limit time.Duration) {
 func (l *Lease) finish(heard int) {
 	l.mu.Lock()
 	l.state = over
+	doubled := l.doubled
 	l.mu.Unlock()
 	s := l.space
 	sh := s.shard(l.name())
@@ -379,6 +388,9 @@ func (l *Lease) finish(heard int) {
 	s.removeLocked(sh, l)
 	if s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
 		sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	}
+	if doubled { // but nobody is told there that a lock is shared from now on
+		sh.shares[l.name()].openLocked(s.engine.Clock.Now())
 	}
 	sh.mu.Unlock()
 }

@@ -232,6 +232,18 @@ func (l *line) resumeLocked(now time.Duration) {
 	l.head.signalLocked()
 }
 
+// openLocked lets all who stand in a line of those who share ask Redis now. A nil line is one without waiters.
+func (l *line) openLocked(now time.Duration) {
+	if l == nil {
+		return
+	}
+	l.resumeLocked(now)
+	for w := l.head; w != nil; w = w.next {
+		w.free = true
+		w.signalLocked()
+	}
+}
+
 // releasedLocked lets the line go on after a release by this client, of which so many clients heard.
 //
 // Clients that contend take turns by time: one that had its turn leaves the lock to the others for about as long as

@@ -31,15 +31,28 @@ func (n *Name) text() string { s, _ := n.key.(string); return s }
 // User returns the name as the user gave it.
 func (n *Name) User() string { return strings.TrimPrefix(n.text(), n.space.engine.Prefix) }
 
-// Recheck asks Redis whether this client's own lease of the name, if it has one, still stands.
+// Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
 func (n *Name) Recheck() {
+	var mine []*Lease
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
-	holder := sh.held[n.text()]
-	sh.mu.Unlock()
-	if holder != nil {
-		holder.recheck()
+	if holder := sh.held[n.text()]; holder != nil {
+		mine = append(mine, holder)
 	}
+	for l := range sh.all {
+		if l.key == n.key {
+			mine = append(mine, l)
+		}
+	}
+	sh.mu.Unlock()
+	for _, l := range mine {
+		l.recheck()
+	}
+}
+
+// Same reports whether locks of the two names exclude each other in one client.
+func (n *Name) Same(other *Name) bool {
+	return n.space.Registry == other.space.Registry && n.key == other.key
 }
 
 // Check returns the error of a name that is not a good one.
@@ -48,7 +61,13 @@ func (n *Name) Check() error { return n.err }
 // Key returns the lock's name in Redis.
 func (n *Name) Key() string { return n.text() }
 
-// HoldOf returns the live hold that ctx descends from; nil if there is none.
+// OwnHoldOf returns the live hold of the name's own kind that ctx descends from; nil if there is none.
+func (n *Name) OwnHoldOf(ctx context.Context) *Hold {
+	hold, _ := ctx.Value(kindKey{n.space, n.key}).(*Hold)
+	return hold
+}
+
+// HoldOf returns the innermost live hold, of any kind in the registry, that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
 	if ctx == nil {
 		return nil

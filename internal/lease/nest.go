@@ -7,7 +7,19 @@ import (
 )
 
 // nest adds a level to the lease of a live hold.
-func (h *Hold) nest(ctx context.Context, o *Options, single bool) (*Hold, error) {
+func (of lineage) nest(ctx context.Context, o *Options, single bool) (*Hold, error) {
+	return bounded(ctx, o, single, func(wait context.Context) (*Hold, error) {
+		l := of.in.lease
+		if err := l.takeTurn(wait); err != nil {
+			return nil, err
+		}
+		defer l.giveTurn()
+		return of.level(ctx, wait, o)
+	})
+}
+
+// bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over.
+func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
 	wait, stop := ctx, context.CancelFunc(func() {})
 	switch {
 	case o.Wait != nil && *o.Wait > 0:
@@ -16,7 +28,7 @@ func (h *Hold) nest(ctx context.Context, o *Options, single bool) (*Hold, error)
 		wait, stop = context.WithTimeout(ctx, unlockLimit)
 	}
 	defer stop()
-	hold, err := h.level(ctx, wait, o)
+	hold, err := fn(wait)
 	if err == nil || wait.Err() == nil || ctx.Err() != nil {
 		return hold, err
 	}
@@ -26,14 +38,9 @@ func (h *Hold) nest(ctx context.Context, o *Options, single bool) (*Hold, error)
 	return nil, errNoAnswer
 }
 
-// level adds a level whose context descends from given, and waits for Redis until ctx is done.
-func (h *Hold) level(given, ctx context.Context, o *Options) (*Hold, error) {
-	l := h.lease
-	if err := l.takeTurn(ctx); err != nil {
-		return nil, err
-	}
-	defer l.giveTurn()
-
+// level adds a level whose context descends from given, and waits for Redis until ctx is done. It is the lease's turn.
+func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
+	h, l := of.in, of.in.lease
 	own, cancel := separate(given)
 	sent := l.now()
 	l.mu.Lock()
@@ -44,7 +51,7 @@ func (h *Hold) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		return nil, err
 	}
 	inner := l.newHoldLocked(given, o, sent)
-	inner.outer = h
+	inner.outer = of.outer
 	inner.inner, inner.cancel = own, cancel
 	levels, length := l.countLocked(), l.longestLocked(sent)
 	l.mu.Unlock()
@@ -62,7 +69,7 @@ func (h *Hold) level(given, ctx context.Context, o *Options) (*Hold, error) {
 	l.end = sent + length
 	l.armLocked()
 	l.mu.Unlock()
-	inner.follow(given)
+	follow(given, follower{inner: own, cancel: cancel, within: inner.within})
 	return inner, nil
 }
 

@@ -71,12 +71,20 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 
 // settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
 func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
+	return s.settleReleaseTold(key, owner, until, final, func() {})
+}
+
+// settleReleaseTold is settleRelease; told hears of an answer that settled it.
+func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final bool, told func()) *settle.Job {
 	attempt := func(report func(settled bool)) {
 		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
 			switch n, err := c.Int(); {
 			case err != nil:
 				report(script.Judge(err) == script.NotDone && !script.Transient(err))
 			default:
+				if n > 0 || final {
+					told()
+				}
 				report(n > 0 || final)
 			}
 		})
@@ -99,7 +107,7 @@ func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	sh := s.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	id := ownedID(name, *o.Owner)
+	id := s.ownedID(name, *o.Owner)
 	if _, used := sh.owned[id]; used {
 		return nil, false
 	}
@@ -118,7 +126,7 @@ func (s *Space) unreserve(key, owner any) {
 	var haunted *stand
 	sh.mu.Lock()
 	if sh.owned != nil {
-		haunted = sh.owned[ownedID(name, id)]
+		haunted = sh.owned[s.ownedID(name, id)]
 	}
 	sh.mu.Unlock()
 	if haunted.unsure() {
@@ -135,7 +143,7 @@ func (s *Space) free(key, owner any) {
 	sh := s.shard(name)
 	sh.mu.Lock()
 	if sh.owned != nil {
-		delete(sh.owned, ownedID(name, id))
+		delete(sh.owned, s.ownedID(name, id))
 	}
 	sh.mu.Unlock()
 	if s.owners != nil {
@@ -143,4 +151,10 @@ func (s *Space) free(key, owner any) {
 	}
 }
 
-func ownedID(name, owner string) string { return owner + " " + name }
+// ownedID names an owner id in use. A share that is taken beside a lease has the same one.
+func (s *Space) ownedID(name, owner string) string {
+	if s.beside {
+		return owner + " beside " + name
+	}
+	return owner + " " + name
+}

@@ -158,7 +158,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) 
 // givableLocked reports whether the lock may go from a hold to the head of the line without competing: both are plain, and
 // nothing is under way. If the waiter's ctx is done it passes the hold on; to ask here could need another lease's mutex.
 func (l *Lease) givableLocked(line *line, h *Hold) bool {
-	if l.space.shared != nil || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+	if l.space.shared != nil || l.doubled || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
 		return false
 	}
 	w := line.head

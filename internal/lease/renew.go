@@ -17,12 +17,21 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 	l, _ := subject.(*Lease)
 	slot := ""
 	if s.engine.Cluster {
+		if l.goesAlone() {
+			return "|" + l.name()
+		}
 		slot = engine.Tag(l.name())
 	}
 	if asked := l.asked; asked != s.engine.Lease {
 		slot += "|" + strconv.FormatInt(asked.Milliseconds(), 10)
 	}
 	return slot
+}
+
+func (l *Lease) goesAlone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parted
 }
 
 // Renew renews leases that share a slot in one call, and tells each what came of it.
@@ -86,7 +95,7 @@ func (r *renewal) answer(c *script.Call) {
 	}
 	if err != nil {
 		for _, l := range leases {
-			l.renewalFailed()
+			l.renewalFailed(len(leases) > 1 && script.Parted(err))
 		}
 		return
 	}
@@ -109,15 +118,16 @@ func (l *Lease) renewed(sent, length time.Duration) {
 	if l.state != holding {
 		return
 	}
-	l.failed = false
+	l.failed, l.parted = false, false
 	period := l.space.engine.Lease / 3
 	l.end = max(l.end, sent+length)
 	l.renewAt = quantum(sent+period, period)
 	l.armLocked()
 }
 
-// renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease.
-func (l *Lease) renewalFailed() {
+// renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease; at once, and
+// for this lease alone, where it failed only because others of its slot have moved to another node already.
+func (l *Lease) renewalFailed(parted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endRenewalLocked()
@@ -125,8 +135,13 @@ func (l *Lease) renewalFailed() {
 		return
 	}
 	l.failed = true
-	pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
-	l.renewAt = l.now() + pause*3/4 + rand.N(pause/2)
+	l.renewAt = l.now()
+	if parted {
+		l.parted = true
+	} else {
+		pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
+		l.renewAt += pause*3/4 + rand.N(pause/2)
+	}
 	l.armLocked()
 }
 

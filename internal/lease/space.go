@@ -115,6 +115,7 @@ type Space struct {
 	owners Owners
 	pool   Pool
 	passer Passer
+	beside bool // of shares that are taken beside a lease of another kind
 }
 
 // NewSpace returns a space of the given kind.

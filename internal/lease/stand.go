@@ -121,5 +121,5 @@ func (p *stand) haunt() {
 	if sh.owned == nil {
 		sh.owned = map[string]*stand{}
 	}
-	sh.owned[ownedID(name, owner)] = p
+	sh.owned[p.space.ownedID(name, owner)] = p
 }

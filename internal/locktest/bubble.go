@@ -117,3 +117,13 @@ func (b *Bubble) Delete(t *testing.T, key string) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n, "%s did not exist", key)
 }
+
+// Another returns one more server in the same bubble.
+func (b *Bubble) Another(t *testing.T) *Bubble {
+	t.Helper()
+	other := &Bubble{Mini: miniredis.NewMiniRedis()}
+	other.Mini.ClockTTL(true)
+	t.Cleanup(other.Mini.Close)
+	other.Redis = other.connect(t, &Wires{bubble: other})
+	return other
+}

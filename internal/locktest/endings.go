@@ -17,19 +17,19 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var endings = []claim{
-	{"ContextDescendsFromTheOneGiven", contextDescends},
-	{"UnlockEndsTheContext", unlockEndsTheContext},
-	{"UnlockTwiceIsErrNotHeld", unlockTwiceIsErrNotHeld},
-	{"UnlockWorksWithADoneContext", unlockWorksWithADoneContext},
-	{"ParentEndsTheContextButNotTheLock", parentEndsTheContext},
-	{"LeaseEndsTheContext", leaseEndsTheContext},
-	{"MaxHoldEndsTheContext", maxHoldEndsTheContext},
-	{"LossEndsTheContext", lossEndsTheContext},
-	{"UnlockAfterLossFreesNobody", unlockAfterLossFreesNobody},
-	{"ExtendSetsTheLease", extendSetsTheLease},
-	{"ExtendAfterTheEndFails", extendAfterTheEndFails},
-	{"DoReleases", doReleases},
-	{"DoTellsOfALoss", doTellsOfALoss},
+	{name: "ContextDescendsFromTheOneGiven", test: contextDescends},
+	{name: "UnlockEndsTheContext", test: unlockEndsTheContext},
+	{name: "UnlockTwiceIsErrNotHeld", test: unlockTwiceIsErrNotHeld},
+	{name: "UnlockWorksWithADoneContext", test: unlockWorksWithADoneContext},
+	{name: "ParentEndsTheContextButNotTheLock", test: parentEndsTheContext},
+	{name: "LeaseEndsTheContext", test: leaseEndsTheContext},
+	{name: "MaxHoldEndsTheContext", test: maxHoldEndsTheContext},
+	{name: "LossEndsTheContext", test: lossEndsTheContext},
+	{name: "UnlockAfterLossFreesNobody", test: unlockAfterLossFreesNobody},
+	{name: "ExtendSetsTheLease", test: extendSetsTheLease},
+	{name: "ExtendAfterTheEndFails", test: extendAfterTheEndFails},
+	{name: "DoReleases", test: doReleases},
+	{name: "DoTellsOfALoss", test: doTellsOfALoss},
 }
 
 // shortLease makes a loss show after 0.3 s.
@@ -65,7 +65,7 @@ func unlockEndsTheContext(t *testing.T, r *rig) {
 }
 
 func unlockTwiceIsErrNotHeld(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.lock(t), r.rival(t)
 	h := Acquire(t, t.Context(), a)
 	Unlock(t, h)
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
@@ -86,19 +86,19 @@ func unlockWorksWithADoneContext(t *testing.T, r *rig) {
 }
 
 func parentEndsTheContext(t *testing.T, r *rig) {
-	l := r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h := Acquire(t, ctx, l)
 	cancel(assert.AnError)
 	Ended(t, h.Context(), assert.AnError)
-	Refused(t, l)
+	Refused(t, other)
 	Unlock(t, h)
 	Free(t, l)
 }
 
 func leaseEndsTheContext(t *testing.T, r *rig) {
 	const lease = 200 * time.Millisecond
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.lock(t), r.rival(t)
 	start := time.Now()
 	h := Acquire(t, t.Context(), a, rlock.WithLease(lease))
 	assert.LessOrEqual(t, h.Deadline().Sub(start), time.Since(start)+lease-2*time.Millisecond, "the margin")
@@ -108,7 +108,7 @@ func leaseEndsTheContext(t *testing.T, r *rig) {
 }
 
 func maxHoldEndsTheContext(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.lock(t), r.rival(t)
 	for _, most := range []time.Duration{10 * time.Millisecond, 200 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		h, err := a.Lock(ctx, rlock.WithMaxHold(most))
@@ -133,11 +133,11 @@ func lossEndsTheContext(t *testing.T, r *rig) {
 	Ended(t, h.Context(), rlock.ErrLost)
 	Ended(t, child, rlock.ErrLost)
 	assert.Contains(t, context.Cause(h.Context()).Error(), r.name, "causes name their lock")
-	Free(t, l)
+	r.free(t, l)
 }
 
 func unlockAfterLossFreesNobody(t *testing.T, r *rig) {
-	a, b, c := r.lock(t), r.lock(t), r.lock(t)
+	a, b, c := r.lock(t), r.rival(t), r.lock(t)
 	h := Acquire(t, t.Context(), a)
 	r.wipe(t)
 	other := Acquire(t, t.Context(), b)
@@ -148,7 +148,7 @@ func unlockAfterLossFreesNobody(t *testing.T, r *rig) {
 }
 
 func extendSetsTheLease(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	h := Acquire(t, t.Context(), l)
 	require.NoError(t, h.Extend(t.Context(), time.Hour))
 	assert.Greater(t, time.Until(h.Deadline()), 50*time.Minute)
@@ -168,11 +168,11 @@ func extendAfterTheEndFails(t *testing.T, r *rig) {
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
 	Ended(t, h.Context(), rlock.ErrLost)
 	require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
-	Free(t, l)
+	r.free(t, l)
 }
 
 func doReleases(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.lock(t), r.rival(t)
 	require.NoError(t, a.Do(t.Context(), func(ctx context.Context) error {
 		Live(t, ctx)
 		Refused(t, b)

@@ -17,24 +17,24 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var exclusion = []claim{
-	{"KnowsItsName", knowsItsName},
-	{"ExcludesOtherClients", excludesOtherClients},
-	{"ExcludesStrangersOfTheSameClient", excludesStrangers},
-	{"NeverLetsTwoIn", neverLetsTwoIn},
-	{"KeepsNamesApart", keepsNamesApart},
-	{"WaiterOfAnotherClientGetsIt", waiterOfAnotherClientGetsIt},
-	{"WaiterOfTheSameClientGetsIt", waiterOfTheSameClientGetsIt},
-	{"WaiterGetsItWhenTheLeaseEnds", waiterGetsItWhenTheLeaseEnds},
-	{"WaitsAreBounded", waitsAreBounded},
-	{"DoneContextWinsOverAFreeLock", doneContextWins},
-	{"CancelEndsTheWait", cancelEndsTheWait},
-	{"EveryHoldHasAnOwnerOfItsOwn", everyHoldHasAnOwner},
-	{"OwnerIDTakesOver", ownerIDTakesOver},
-	{"OwnerIDExcludesWithinAClient", ownerIDExcludesWithinAClient},
+	{name: "KnowsItsName", test: knowsItsName},
+	{name: "ExcludesOtherClients", test: excludesOtherClients, alone: true},
+	{name: "ExcludesStrangersOfTheSameClient", test: excludesStrangers, alone: true},
+	{name: "NeverLetsTwoIn", test: neverLetsTwoIn, alone: true},
+	{name: "KeepsNamesApart", test: keepsNamesApart},
+	{name: "WaiterOfAnotherClientGetsIt", test: waiterOfAnotherClientGetsIt},
+	{name: "WaiterOfTheSameClientGetsIt", test: waiterOfTheSameClientGetsIt},
+	{name: "WaiterGetsItWhenTheLeaseEnds", test: waiterGetsItWhenTheLeaseEnds},
+	{name: "WaitsAreBounded", test: waitsAreBounded},
+	{name: "DoneContextWinsOverAFreeLock", test: doneContextWins},
+	{name: "CancelEndsTheWait", test: cancelEndsTheWait},
+	{name: "EveryHoldHasAnOwnerOfItsOwn", test: everyHoldHasAnOwner},
+	{name: "OwnerIDTakesOver", test: ownerIDTakesOver},
+	{name: "OwnerIDExcludesWithinAClient", test: ownerIDExcludesWithinAClient, alone: true},
 }
 
 func knowsItsName(t *testing.T, r *rig) {
-	assert.Equal(t, r.name, r.lock(t).Name())
+	assert.Equal(t, r.env.Name(r.name), r.lock(t).Name())
 }
 
 func excludesOtherClients(t *testing.T, r *rig) {
@@ -88,12 +88,12 @@ func keepsNamesApart(t *testing.T, r *rig) {
 	a, b := r.env.New(c, r.name+":a"), r.env.New(c, r.name+":b")
 	ha, hb := Acquire(t, t.Context(), a), Acquire(t, t.Context(), b)
 	Unlock(t, ha)
-	Refused(t, b)
+	Refused(t, r.rivalOf(c, r.name+":b"))
 	Unlock(t, hb)
 }
 
 func waiterOfAnotherClientGetsIt(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.rival(t), r.lock(t)
 	h := Acquire(t, t.Context(), a)
 	waiting := Begin(func() (*rlock.Hold, error) { return b.Lock(t.Context()) })
 	Unlock(t, h)
@@ -103,8 +103,9 @@ func waiterOfAnotherClientGetsIt(t *testing.T, r *rig) {
 }
 
 func waiterOfTheSameClientGetsIt(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
-	h := Acquire(t, t.Context(), l)
+	c := r.Client(t)
+	l, other := r.env.New(c, r.name), r.rival(t)
+	h := Acquire(t, t.Context(), r.rivalOf(c, r.name))
 	waiting := Begin(func() (*rlock.Hold, error) { return l.TryLock(t.Context(), rlock.WithWait(limit)) })
 	Unlock(t, h)
 	next := Next(t, waiting)
@@ -116,7 +117,7 @@ func waiterOfTheSameClientGetsIt(t *testing.T, r *rig) {
 }
 
 func waiterGetsItWhenTheLeaseEnds(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
+	a, b := r.rival(t), r.lock(t)
 	h := Acquire(t, t.Context(), a, rlock.WithLease(150*time.Millisecond))
 	next := Acquire(t, t.Context(), b)
 	Ended(t, h.Context(), rlock.ErrLost)
@@ -125,8 +126,9 @@ func waiterGetsItWhenTheLeaseEnds(t *testing.T, r *rig) {
 
 func waitsAreBounded(t *testing.T, r *rig) {
 	const wait = 50 * time.Millisecond
-	a, b := r.lock(t), r.lock(t)
-	h := Acquire(t, t.Context(), a)
+	c := r.Client(t)
+	a, b := r.env.New(c, r.name), r.lock(t)
+	h := Acquire(t, t.Context(), r.rivalOf(c, r.name))
 	for _, l := range []rlock.Locker{a, b} {
 		for verb, call := range map[string]func() error{
 			"Lock":    func() error { _, err := l.Lock(t.Context(), rlock.WithWait(wait)); return err },
@@ -170,8 +172,9 @@ func doneContextWins(t *testing.T, r *rig) {
 }
 
 func cancelEndsTheWait(t *testing.T, r *rig) {
-	a, b := r.lock(t), r.lock(t)
-	h := Acquire(t, t.Context(), a)
+	c := r.Client(t)
+	a, b := r.env.New(c, r.name), r.lock(t)
+	h := Acquire(t, t.Context(), r.rivalOf(c, r.name))
 	for _, l := range []rlock.Locker{a, b} {
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting := Begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
@@ -201,7 +204,7 @@ func everyHoldHasAnOwner(t *testing.T, r *rig) {
 }
 
 func ownerIDTakesOver(t *testing.T, r *rig) {
-	a, b, c := r.lock(t), r.lock(t), r.lock(t)
+	a, b, c := r.lock(t), r.rival(t), r.rival(t)
 	before := Acquire(t, t.Context(), a, rlock.WithOwner("billing-1"))
 	assert.Equal(t, "billing-1", before.Owner())
 	Refused(t, b)

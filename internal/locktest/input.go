@@ -17,10 +17,10 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var input = []claim{
-	{"BadNamesAreErrInvalid", badNames},
-	{"GoodNamesWork", goodNames},
-	{"BadOptionsAreErrInvalid", badOptions},
-	{"OtherDataIsErrWrongType", otherData},
+	{name: "BadNamesAreErrInvalid", test: badNames},
+	{name: "GoodNamesWork", test: goodNames},
+	{name: "BadOptionsAreErrInvalid", test: badOptions},
+	{name: "OtherDataIsErrWrongType", test: otherData},
 }
 
 // BadNames are names that no lock may have.
@@ -103,7 +103,7 @@ func goodNames(t *testing.T, r *rig) {
 	for what, name := range GoodNames() {
 		h, err := r.env.New(c, name).Lock(t.Context(), rlock.WithWait(limit))
 		require.NoError(t, err, what)
-		Refused(t, r.env.New(other, name))
+		Refused(t, r.rivalOf(other, name))
 		Unlock(t, h)
 	}
 }
@@ -127,16 +127,27 @@ func badOptions(t *testing.T, r *rig) {
 
 func otherData(t *testing.T, r *rig) {
 	l := r.lock(t)
+	var together [][]string // keys that hold other data at a time
 	for _, key := range r.env.Keys(r.name) {
+		together = append(together, []string{key})
+	}
+	if r.env.Some {
+		together = [][]string{r.env.Keys(r.name)}
+	}
+	for _, keys := range together {
 		for _, ttl := range []time.Duration{0, time.Minute} {
-			require.NoError(t, r.Redis.Set(t.Context(), key, "data", ttl).Err())
+			for _, key := range keys {
+				require.NoError(t, r.Redis.Set(t.Context(), key, "data", ttl).Err())
+			}
 			for verb, err := range Acquiring(t.Context(), l) {
 				require.ErrorIs(t, err, redlatch.ErrWrongType, "%s: TTL %v", verb, ttl)
 			}
-			data, err := r.Redis.Get(t.Context(), key).Result()
-			require.NoError(t, err)
-			require.Equal(t, "data", data)
-			require.NoError(t, r.Redis.Del(t.Context(), key).Err())
+			for _, key := range keys {
+				data, err := r.Redis.Get(t.Context(), key).Result()
+				require.NoError(t, err)
+				require.Equal(t, "data", data)
+				require.NoError(t, r.Redis.Del(t.Context(), key).Err())
+			}
 		}
 	}
 }

@@ -15,22 +15,22 @@ import (
 //
 //nolint:gochecknoglobals // a constant table
 var nesting = []claim{
-	{"NestsByLineage", nestsByLineage},
-	{"NestsThroughDerivedContexts", nestsThroughDerivedContexts},
-	{"NestedHoldOutlivesTheOuterOne", nestedHoldOutlivesTheOuterOne},
-	{"NestedHoldEndsWithItsOwnContext", nestedHoldEndsWithItsOwnContext},
-	{"NestedLeaseEndsOnlyItsLevel", nestedLeaseEndsOnlyItsLevel},
-	{"LossEndsAllLevels", lossEndsAllLevels},
-	{"DetachedContextIsAStranger", detachedContextIsAStranger},
-	{"WithoutReentryIsErrHeld", withoutReentryIsErrHeld},
-	{"EndedHoldIsNoLineage", endedHoldIsNoLineage},
-	{"AnotherClientIsNoLineage", anotherClientIsNoLineage},
-	{"SharersOfAHoldExcludeOnAnotherLock", sharersExcludeOnAnotherLock},
-	{"AnotherLockIsAnOrdinaryChild", anotherLockIsAnOrdinaryChild},
+	{name: "NestsByLineage", test: nestsByLineage},
+	{name: "NestsThroughDerivedContexts", test: nestsThroughDerivedContexts},
+	{name: "NestedHoldOutlivesTheOuterOne", test: nestedHoldOutlivesTheOuterOne},
+	{name: "NestedHoldEndsWithItsOwnContext", test: nestedHoldEndsWithItsOwnContext},
+	{name: "NestedLeaseEndsOnlyItsLevel", test: nestedLeaseEndsOnlyItsLevel},
+	{name: "LossEndsAllLevels", test: lossEndsAllLevels},
+	{name: "DetachedContextIsAStranger", test: detachedContextIsAStranger, alone: true},
+	{name: "WithoutReentryIsErrHeld", test: withoutReentryIsErrHeld},
+	{name: "EndedHoldIsNoLineage", test: endedHoldIsNoLineage, alone: true},
+	{name: "AnotherClientIsNoLineage", test: anotherClientIsNoLineage, alone: true},
+	{name: "SharersOfAHoldExcludeOnAnotherLock", test: sharersExcludeOnAnotherLock, alone: true},
+	{name: "AnotherLockIsAnOrdinaryChild", test: anotherLockIsAnOrdinaryChild},
 }
 
 func nestsByLineage(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	outer := Acquire(t, t.Context(), l)
 	middle, err := l.TryLock(outer.Context())
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func nestsThroughDerivedContexts(t *testing.T, r *rig) {
 }
 
 func nestedHoldOutlivesTheOuterOne(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	request, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	outer := Acquire(t, request, l)
@@ -92,7 +92,7 @@ func nestedHoldOutlivesTheOuterOne(t *testing.T, r *rig) {
 }
 
 func nestedHoldEndsWithItsOwnContext(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	outer := Acquire(t, t.Context(), l)
 	ctx, cancel := context.WithCancelCause(outer.Context())
 	inner := Acquire(t, ctx, l)
@@ -105,7 +105,7 @@ func nestedHoldEndsWithItsOwnContext(t *testing.T, r *rig) {
 }
 
 func nestedLeaseEndsOnlyItsLevel(t *testing.T, r *rig) {
-	l, other := r.lock(t), r.lock(t)
+	l, other := r.lock(t), r.rival(t)
 	outer := Acquire(t, t.Context(), l)
 	inner := Acquire(t, outer.Context(), l, rlock.WithLease(50*time.Millisecond))
 	Ended(t, inner.Context(), rlock.ErrLost)
@@ -203,7 +203,7 @@ func anotherLockIsAnOrdinaryChild(t *testing.T, r *rig) {
 	child := Acquire(t, outer.Context(), b)
 	Unlock(t, outer)
 	Ended(t, child.Context(), rlock.ErrUnlocked)
-	Refused(t, b)
+	Refused(t, r.rivalOf(c, r.name+":b"))
 	Unlock(t, child)
 	Free(t, b)
 }

@@ -74,17 +74,18 @@ func (w *Wires) set(change func()) {
 }
 
 func (w *Wires) dial() (net.Conn, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.refuse {
+	var refuse bool
+	w.set(func() { refuse = w.refuse })
+	if refuse {
 		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
 	}
+	// Not under the mutex: the server's own is held while it publishes, until a reader that needs ours has read.
 	conn, err := w.bubble.Mini.Dial()
 	if err != nil {
 		return nil, err
 	}
 	c := &wire{Conn: conn, wires: w, filled: make(chan struct{}, 1), closed: make(chan struct{})}
-	w.open = append(w.open, c)
+	w.set(func() { w.open = append(w.open, c) })
 	go c.pump()
 	return c, nil
 }

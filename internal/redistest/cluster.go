@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,9 +13,10 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of masters.
+// Cluster is a Redis Cluster of masters, and of the replicas that [Cluster.AddReplica] gave them.
 type Cluster struct {
-	nodes []*Server
+	nodes    []*Server
+	replicas []*Server
 }
 
 // StartCluster starts a cluster of so many masters without replicas, three at least, and returns once every node knows
@@ -70,13 +72,30 @@ func (c *Cluster) form(tb testing.TB) {
 			tb.Fatalf("redistest: form cluster: %v", err)
 		}
 	}
-	for _, rdb := range clients {
-		Eventually(tb, readyLimit, "cluster", func() error { return agrees(ctx, rdb, len(clients)) })
+	c.awaitAgreement(tb)
+}
+
+func (c *Cluster) awaitAgreement(tb testing.TB) {
+	tb.Helper()
+	c.eachNode(tb, "cluster", func(rdb *redis.Client) error {
+		return agrees(tb.Context(), rdb, len(c.nodes), len(c.all()))
+	})
+}
+
+// eachNode waits until cond returns nil for every node, replicas included.
+func (c *Cluster) eachNode(tb testing.TB, what string, cond func(*redis.Client) error) {
+	tb.Helper()
+	for _, node := range c.all() {
+		rdb := redis.NewClient(node.options())
+		Eventually(tb, readyLimit, what, func() error { return cond(rdb) })
+		closeClient(tb, rdb)
 	}
 }
 
-// agrees returns nil once this node sees n masters that serve all slots.
-func agrees(ctx context.Context, rdb *redis.Client, n int) error {
+func (c *Cluster) all() []*Server { return slices.Concat(c.nodes, c.replicas) }
+
+// agrees returns nil once this node sees so many masters that serve all slots, and so many nodes.
+func agrees(ctx context.Context, rdb *redis.Client, masters, nodes int) error {
 	info, err := rdb.ClusterInfo(ctx).Result()
 	if err != nil {
 		return err
@@ -84,8 +103,8 @@ func agrees(ctx context.Context, rdb *redis.Client, n int) error {
 	for _, want := range []string{
 		"cluster_state:ok",
 		fmt.Sprintf("cluster_slots_ok:%d", slots),
-		fmt.Sprintf("cluster_known_nodes:%d", n),
-		fmt.Sprintf("cluster_size:%d", n),
+		fmt.Sprintf("cluster_known_nodes:%d", nodes),
+		fmt.Sprintf("cluster_size:%d", masters),
 	} {
 		if !strings.Contains(info, want+"\r\n") {
 			return fmt.Errorf("no %q in:\n%s", want, info)
@@ -94,10 +113,10 @@ func agrees(ctx context.Context, rdb *redis.Client, n int) error {
 	return nil
 }
 
-// Nodes are the servers of the cluster, each serving an equal range of slots, in this order.
+// Nodes are the masters that the cluster began with, each serving an equal range of slots, in this order.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
 
-// Addrs are the addresses of all nodes.
+// Addrs are the addresses of those masters.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
 func addrs(servers []*Server) []string {

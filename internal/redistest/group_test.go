@@ -79,3 +79,34 @@ func TestSentinelReplacesDeadMaster(t *testing.T) {
 	group.AwaitMaster(master.Addr())
 	assert.Equal(t, replica.Addr(), group.Master())
 }
+
+func TestClusterIsReshapedWhileItServes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster of its own takes seconds")
+	}
+	c := redistest.StartCluster(t, 3)
+	rdb := c.Client(t)
+	const key, gone = "{reshaped}1", "{reshaped}2"
+	require.NoError(t, rdb.Set(t.Context(), key, "value", 0).Err())
+	old := c.Owner(t, key)
+	replica := c.AddReplica(t, old)
+
+	c.Failover(t, replica)
+	assert.Equal(t, replica.Addr(), c.Owner(t, key).Addr())
+	assert.Equal(t, "value", rdb.Get(t.Context(), key).Val())
+	c.Failover(t, old)
+	assert.Equal(t, old.Addr(), c.Owner(t, key).Addr())
+
+	goal := c.Nodes()[0]
+	if goal == old {
+		goal = c.Nodes()[1]
+	}
+	m := c.Migrate(t, key, goal)
+	assert.Equal(t, "value", rdb.Get(t.Context(), key).Val(), "still in the old place")
+	m.Move(t, key, gone)
+	assert.ErrorContains(t, old.Client(t).Get(t.Context(), key).Err(), "ASK")
+	assert.Equal(t, "value", rdb.Get(t.Context(), key).Val(), "in the new place already")
+	m.Finish(t)
+	assert.Equal(t, goal.Addr(), c.Owner(t, key).Addr())
+	assert.Equal(t, "value", goal.Client(t).Get(t.Context(), key).Val())
+}

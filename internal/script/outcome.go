@@ -70,6 +70,10 @@ var transient = []string{
 	"max number of clients reached",
 }
 
+// Parted reports whether Redis could not run a call since some of its keys have moved to another node and others have
+// not: a call for each key alone can be run.
+func Parted(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
+
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }
 

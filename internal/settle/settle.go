@@ -11,6 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/wheel"
 )
 
+// tick is by how much a timer of the wheel may be early. A job that is due so shortly before its end would be due again at once.
+const tick = time.Millisecond
+
 // maxJobs bounds what may be unsettled at a time. What comes beyond it is left to its lease.
 const maxJobs = 10_000
 
@@ -119,7 +122,7 @@ func (j *Job) run() {
 	pause := min(pauses[min(j.tries, len(pauses)-1)], j.most)
 	j.tries++
 	s.mu.Unlock()
-	if now >= j.until {
+	if now+tick >= j.until {
 		j.Settled()
 		return
 	}

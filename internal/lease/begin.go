@@ -1,0 +1,191 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// This file has the doors for locks that are made of others: one call of theirs takes, keeps or frees several leases at
+// the same time. Each door sends and returns at once; what came of it is told later, on a goroutine that must not be held up,
+// or before the door returns.
+
+// Begin sends one try, which never nests and never waits. The options must be valid. done gets the hold, or an error:
+// ErrNotAcquired if the lock is taken. What an error leaves unknown is being settled. A client that is closed meanwhile
+// may never tell.
+func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) {
+	s := n.space
+	switch {
+	case n.err != nil:
+		done(nil, n.err)
+		return
+	case s.engine.Closed():
+		done(nil, errs.ErrClosed)
+		return
+	case n.takenHere():
+		done(nil, errs.ErrNotAcquired)
+		return
+	}
+	owner, ok := s.reserve(n.key, o)
+	if !ok {
+		done(nil, errs.ErrNotAcquired)
+		return
+	}
+	l := s.newLease(n.key, owner)
+	l.named = o.Owner != nil
+	b := begun{name: n, lease: l, sent: s.engine.Clock.Now()}
+	b.length = l.register(ctx, o, b.sent)
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: b.length, TakeOver: l.named, Verify: true})
+	if !s.engine.Batch.Start(call, batch.Normal, func(c *script.Call) { done(b.answered(ctx, c)) }) {
+		l.unregister()
+		s.unreserve(n.key, owner)
+		done(nil, errs.ErrClosed)
+	}
+}
+
+// begun is a try that was sent.
+type begun struct {
+	name         *Name
+	lease        *Lease
+	sent, length time.Duration
+}
+
+// answered makes a hold of a yes, and settles what is not known.
+func (b begun) answered(ctx context.Context, c *script.Call) (*Hold, error) {
+	l, s := b.lease, b.lease.space
+	reply, err := Reply{}, c.Err()
+	if err == nil {
+		reply, err = s.kind.Acquired(c)
+	}
+	if err != nil {
+		l.unregister()
+		ghost := &phantom{lease: l, length: b.length}
+		return nil, unknown(ghost.failed(err).err)
+	}
+	if !reply.Granted {
+		l.unregister()
+		s.unreserve(l.key, l.owner)
+		return nil, errs.ErrNotAcquired
+	}
+	t := b.name.granted(ctx, nil, l, granted{sent: b.sent, reply: reply})
+	if f := s.engine.Hooks.Acquired; f != nil && t.err == nil {
+		f(s.kind.Title(), l.user(), l.since-b.sent)
+	}
+	return t.hold, t.err
+}
+
+// BeginUnlock ends the level as Unlock does. done gets nil once Redis has confirmed it, be it after an outcome that was not
+// known at first, and ErrNotHeld or another error that is certain; it may never be called when Redis is not reached again. It
+// returns false, and has done nothing, if the level has to wait for others: Unlock does.
+func (h *Hold) BeginUnlock(done func(error)) bool {
+	l, s := h.lease, h.lease.space
+	sh := s.shard(l.name())
+	sh.mu.Lock()
+	l.mu.Lock()
+	over := h.over
+	if !over && (l.levels != h || h.next != nil || l.renews || l.named || len(l.turn) > 0) {
+		l.mu.Unlock()
+		sh.mu.Unlock()
+		return false
+	}
+	if over {
+		l.mu.Unlock()
+		sh.mu.Unlock()
+		done(errs.ErrNotHeld)
+		return true
+	}
+	l.unlinkLocked(h)
+	next, left := l.handOffLocked(sh, h)
+	cancel := h.endUnlockedLocked()
+	if next == nil {
+		l.beginReleaseLocked(sh)
+	}
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	if next == nil {
+		l.beginRelease(done)
+		return true
+	}
+	next.line.left(left)
+	l.tellReleased()
+	done(nil)
+	return true
+}
+
+// beginRelease releases the lock in Redis after its last level has ended.
+func (l *Lease) beginRelease(done func(error)) {
+	s := l.space
+	sent := s.engine.Batch.Start(s.kind.Release(l.key, l.owner), batch.Urgent, func(c *script.Call) {
+		heard, err := c.Int()
+		open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
+		if open {
+			// A release repeated after an unknown outcome counts "not held" as released.
+			s.settleReleaseTold(l.key, l.owner, l.now()+s.engine.Lease, true, func() { done(nil) })
+		} else {
+			s.unreserve(l.key, l.owner)
+		}
+		l.finish(int(heard) - 1)
+		if err == nil && heard == 0 {
+			l.tellLost(lostInRedis)
+			done(errs.ErrNotHeld)
+			return
+		}
+		l.tellReleased()
+		if !open {
+			done(engine.Explain(err))
+		}
+	})
+	if !sent {
+		l.finish(-1)
+		done(errs.ErrClosed)
+	}
+}
+
+// BeginExtend sets the lease of a level of fixed lease anew, to d from now. done gets nil, ErrLost when the lock is gone, ErrNotHeld
+// after Unlock, and another error when the outcome is not known; it may never be called once the client has closed.
+func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
+	l := h.lease
+	l.mu.Lock()
+	err := h.overLocked()
+	if err == nil {
+		select {
+		case l.turnLocked() <- struct{}{}:
+		default:
+			err = errTurn
+		}
+	}
+	sent := l.now()
+	levels, length := l.countLocked(), h.coverLocked(sent, d)
+	l.mu.Unlock()
+	if err != nil {
+		done(err)
+		return
+	}
+	if !l.space.engine.Batch.Start(l.space.kind.Keep(l.key, l.owner, levels, length), batch.Urgent, func(c *script.Call) {
+		kept, err := c.Int()
+		l.giveTurn()
+		switch {
+		case err != nil:
+			done(unknown(err))
+		case kept == 0:
+			l.gone()
+			done(errs.ErrLost)
+		default:
+			done(h.extended(sent, d, length))
+		}
+	}) {
+		l.giveTurn()
+		done(errs.ErrClosed)
+	}
+}
+
+// errTurn is the error of an extension that would have to wait for another operation of the same owner.
+var errTurn = fmt.Errorf("%w: another operation is under way", errs.ErrUnknown)

@@ -1,0 +1,211 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AddReplica starts a replica of one of the cluster's masters, and returns once it has all that the master has and every
+// node knows it. It is no cluster of [SharedCluster] that it may be added to.
+func (c *Cluster) AddReplica(tb testing.TB, master *Server) *Server {
+	tb.Helper()
+	ctx := tb.Context()
+	replica := launchNode(tb, tb.TempDir())
+	tb.Cleanup(replica.Kill)
+	from, to := redis.NewClient(master.options()), redis.NewClient(replica.options())
+	defer closeClient(tb, from)
+	defer closeClient(tb, to)
+	id, err := from.ClusterMyID(ctx).Result()
+	if err == nil {
+		err = to.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(master.port)).Err()
+	}
+	if err != nil {
+		tb.Fatalf("redistest: add replica: %v", err)
+	}
+	c.replicas = append(c.replicas, replica)
+	// Until it has heard of the master it refuses.
+	Eventually(tb, readyLimit, "replicate", func() error { return to.ClusterReplicate(ctx, id).Err() })
+	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(ctx, from, to) })
+	c.awaitAgreement(tb)
+	return replica
+}
+
+// Failover has a replica take its master's place, in order: the master stops, the replica catches up, and the other
+// masters vote. It returns once every node says so. The master is a replica of the new one afterwards.
+func (c *Cluster) Failover(tb testing.TB, replica *Server) {
+	tb.Helper()
+	ctx := tb.Context()
+	rdb := redis.NewClient(replica.options())
+	defer closeClient(tb, rdb)
+	fields, err := replication(ctx, rdb)
+	if err != nil {
+		tb.Fatalf("redistest: failover: %v", err)
+	}
+	master := redis.NewClient(&redis.Options{Addr: net.JoinHostPort(fields["master_host"], fields["master_port"])})
+	defer closeClient(tb, master)
+	id, err := rdb.ClusterMyID(ctx).Result()
+	if err != nil {
+		tb.Fatalf("redistest: failover: %v", err)
+	}
+	// A replica that is not in sync, or behind in its epoch, or that a master does not know as one, takes the command and
+	// lets it come to nothing.
+	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(ctx, master, rdb) })
+	c.eachNode(tb, "epoch", func(node *redis.Client) error { return sameEpoch(ctx, node, rdb) })
+	c.eachNode(tb, "replica known", func(node *redis.Client) error { return hasRole(ctx, node, id, "slave") })
+	// The request to the master is sent once, and may be lost while the nodes still connect to each other.
+	Eventually(tb, readyLimit, "failover", func() error {
+		if err := rdb.ClusterFailover(ctx).Err(); err != nil {
+			return err
+		}
+		return retry(time.Second, func() error { return hasRole(ctx, rdb, id, "master") })
+	})
+	c.eachNode(tb, "failover", func(node *redis.Client) error { return hasRole(ctx, node, id, "master") })
+}
+
+func sameEpoch(ctx context.Context, a, b *redis.Client) error {
+	var epochs [2]string
+	for i, node := range []*redis.Client{a, b} {
+		info, err := node.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		_, epochs[i], _ = strings.Cut(info, "cluster_current_epoch:")
+		epochs[i], _, _ = strings.Cut(epochs[i], "\r\n")
+	}
+	if epochs[0] != epochs[1] {
+		return fmt.Errorf("epoch %s, not %s", epochs[1], epochs[0])
+	}
+	return nil
+}
+
+// hasRole returns nil if a node knows the one with the given id as "master", which serves slots, or "slave".
+func hasRole(ctx context.Context, node *redis.Client, id, role string) error {
+	list, err := node.ClusterNodes(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if fields[0] == id && strings.Contains(fields[2], role) && (role == "slave" || len(fields) > 8) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no %s in:\n%s", id, role, list)
+}
+
+// Owner returns the master that serves the slot of a key now.
+func (c *Cluster) Owner(tb testing.TB, key string) *Server {
+	tb.Helper()
+	rdb := c.Client(tb)
+	node, err := rdb.MasterForKey(tb.Context(), key)
+	if err != nil {
+		tb.Fatalf("redistest: owner of %q: %v", key, err)
+	}
+	for _, s := range c.all() {
+		if s.Addr() == node.Options().Addr {
+			return s
+		}
+	}
+	tb.Fatalf("redistest: %q is served by a stranger", key)
+	return nil
+}
+
+// Migration is a slot on its way from one master to another.
+type Migration struct {
+	cluster  *Cluster
+	slot     int64
+	from, to *Server
+}
+
+// Migrate begins to move the slot of a key to another master, as an operator would: what is no longer in the old place
+// is asked for in the new one. No key moves by itself.
+func (c *Cluster) Migrate(tb testing.TB, key string, to *Server) *Migration {
+	tb.Helper()
+	ctx := tb.Context()
+	m := &Migration{cluster: c, from: c.Owner(tb, key), to: to}
+	from, target := redis.NewClient(m.from.options()), redis.NewClient(to.options())
+	defer closeClient(tb, from)
+	defer closeClient(tb, target)
+	slot, err1 := from.ClusterKeySlot(ctx, key).Result()
+	source, err2 := from.ClusterMyID(ctx).Result()
+	goal, err3 := target.ClusterMyID(ctx).Result()
+	err := errors.Join(err1, err2, err3)
+	m.slot = slot
+	if err == nil {
+		err = target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", source).Err()
+	}
+	if err == nil {
+		err = from.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", goal).Err()
+	}
+	if err != nil {
+		tb.Fatalf("redistest: migrate slot %d: %v", slot, err)
+	}
+	return m
+}
+
+// Move moves keys of the slot. Keys that do not exist are passed over.
+func (m *Migration) Move(tb testing.TB, keys ...string) {
+	tb.Helper()
+	if len(keys) == 0 {
+		return
+	}
+	rdb := redis.NewClient(m.from.options())
+	defer closeClient(tb, rdb)
+	args := []any{"MIGRATE", "127.0.0.1", m.to.port, "", 0, readyLimit.Milliseconds(), "KEYS"}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	if err := rdb.Do(tb.Context(), args...).Err(); err != nil {
+		tb.Fatalf("redistest: migrate %q: %v", keys, err)
+	}
+}
+
+// Finish moves what is left of the slot and gives it to the new master.
+func (m *Migration) Finish(tb testing.TB) {
+	tb.Helper()
+	ctx := tb.Context()
+	from, to := redis.NewClient(m.from.options()), redis.NewClient(m.to.options())
+	defer closeClient(tb, from)
+	defer closeClient(tb, to)
+	for {
+		keys, err := from.ClusterGetKeysInSlot(ctx, int(m.slot), 100).Result()
+		if err != nil {
+			tb.Fatalf("redistest: keys of slot %d: %v", m.slot, err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		m.Move(tb, keys...)
+	}
+	goal, err := to.ClusterMyID(ctx).Result()
+	for _, node := range []*redis.Client{to, from} { // the new master first: there must always be one
+		if err == nil {
+			err = node.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", goal).Err()
+		}
+	}
+	if err != nil {
+		tb.Fatalf("redistest: give slot %d away: %v", m.slot, err)
+	}
+	m.cluster.eachNode(tb, "slot", func(rdb *redis.Client) error { return m.served(ctx, rdb) })
+}
+
+// served returns nil once this node says that the new master serves the slot.
+func (m *Migration) served(ctx context.Context, rdb *redis.Client) error {
+	ranges, err := rdb.ClusterSlots(ctx).Result()
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		if int64(r.Start) <= m.slot && m.slot <= int64(r.End) && r.Nodes[0].Addr != m.to.Addr() {
+			return fmt.Errorf("slot %d is served by %s", m.slot, r.Nodes[0].Addr)
+		}
+	}
+	return nil
+}

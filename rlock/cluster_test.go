@@ -1,0 +1,262 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// group is a cluster of three masters, of which the one that serves its locks has a replica. The locks share a slot.
+type group struct {
+	*redistest.Cluster
+	redis   *redis.ClusterClient
+	master  *redistest.Server
+	replica *redistest.Server
+	other   *redistest.Server // another master
+	lag     *faulttest.Lag
+}
+
+func newGroup(t *testing.T) *group {
+	t.Helper()
+	c := redistest.StartCluster(t, 3)
+	g := &group{Cluster: c, redis: c.Client(t), master: c.Owner(t, g0(0))}
+	g.replica = c.AddReplica(t, g.master)
+	for _, node := range c.Nodes() {
+		if node != g.master {
+			g.other = node
+		}
+	}
+	g.lag = faulttest.MeasureLag(t, g.other.Addr())
+	return g
+}
+
+// groupSlack is for a busy machine, and far from the lease after which a waiter would look again in any case.
+const groupSlack = time.Second
+
+// g0 is the name of a lock in the slot of a group.
+func g0(i int) string { return fmt.Sprintf("{group}:%d", i) }
+
+// client returns a client of the library on the cluster.
+func (g *group) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	return clientOf(t, g.Client(t), opts...)
+}
+
+// failover makes the replica master and the master replica.
+func (g *group) failover(t *testing.T) {
+	t.Helper()
+	g.Failover(t, g.replica)
+	g.master, g.replica = g.replica, g.master
+}
+
+// waiting has waiters of one client for n locks that another one holds.
+func (g *group) waiting(t *testing.T, n int) (holds []*rlock.Hold, waiters []<-chan locktest.Outcome) {
+	t.Helper()
+	holder, c := g.client(t, redlatch.WithLease(lease)), g.client(t, redlatch.WithLease(lease))
+	for i := range n {
+		holds = append(holds, locktest.Acquire(t, t.Context(), holder.GetLock(g0(i))))
+		waiters = append(waiters, wait(t.Context(), c.GetLock(g0(i))))
+	}
+	redistest.Eventually(t, patience, "the waiters have subscribed", func() error { return g.listening(t.Context(), n) })
+	return holds, waiters
+}
+
+// listening returns nil if n channels of the cluster have subscribers.
+func (g *group) listening(ctx context.Context, n int) error {
+	var mu sync.Mutex // guards all
+	all := 0
+	err := g.redis.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		channels, err := node.PubSubChannels(ctx, "*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all += len(channels)
+		return err
+	})
+	if err == nil && all < n {
+		err = fmt.Errorf("%d of %d channels", all, n)
+	}
+	return err
+}
+
+func TestF04_ReshapedClusterLosesNoRelease(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	t.Run("failover", func(t *testing.T) { releasedInFailover(t, g) })
+	t.Run("slot on its way", func(t *testing.T) { releasedOnTheWay(t, g) })
+}
+
+func releasedInFailover(t *testing.T, g *group) {
+	for range runs(1, 50) {
+		holds, waiters := g.waiting(t, 20)
+		var releases sync.WaitGroup
+		for i, hold := range holds {
+			releases.Go(func() {
+				if i%2 == 0 { // as if the master had been lost with the message
+					assert.NoError(t, g.redis.Del(t.Context(), g0(i)).Err())
+					return
+				}
+				if err := hold.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnknown) { // a failover may take longer
+					assert.NoError(t, err)
+				}
+			})
+		}
+		began := time.Now()
+		g.failover(t)
+		releases.Wait()
+		outage := time.Since(began)
+		took := acquireAll(t, waiters)
+		t.Logf("failover %v", outage)
+		require.Less(t, took.quantile(1), outage+recheck+groupSlack+late(g.lag))
+	}
+}
+
+func releasedOnTheWay(t *testing.T, g *group) {
+	from, to := g.master, g.other
+	for range runs(2, 50) {
+		holds, waiters := g.waiting(t, 20)
+		m := g.Migrate(t, g0(0), to)
+		for i := range 10 {
+			m.Move(t, g0(i))
+		}
+		for i, hold := range holds {
+			if i%2 == 0 {
+				require.NoError(t, g.redis.Del(t.Context(), g0(i)).Err())
+				continue
+			}
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+		took := acquireAll(t, waiters) // while the slot is still on its way
+		m.Finish(t)
+		require.Less(t, took.quantile(1), recheck+groupSlack+late(g.lag))
+		from, to = to, from
+	}
+}
+
+// lowestOf samples the TTLs of locks until done is closed, and returns the least; negative if one of them was gone.
+func (g *group) lowestOf(ctx context.Context, names []string, done <-chan struct{}) (time.Duration, error) {
+	least := time.Duration(math.MaxInt64)
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pipe := g.redis.Pipeline()
+		for _, name := range names {
+			pipe.PTTL(ctx, name)
+		}
+		replies, err := pipe.Exec(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, reply := range replies {
+			least = min(least, reply.(*redis.DurationCmd).Val())
+		}
+		if least < 0 {
+			return least, nil
+		}
+		select {
+		case <-done:
+			return least, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// kept is the lease of what is held meanwhile: a failover in order takes less than a second, as a rule.
+const kept = 3 * time.Second
+
+// groupLocks are so many that most renewals are of several of them.
+const groupLocks = 100
+
+// keeps holds locks, several of which one call renews, while something is done to the cluster, and returns the least
+// TTL that was seen, and why one of them was lost.
+func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []string)) (least time.Duration, loss error) {
+	t.Helper()
+	var names []string
+	var holds []*rlock.Hold
+	for i := range groupLocks {
+		l := c.GetLock(g0(i))
+		if i%10 == 0 {
+			l = c.GetFencedLock(g0(i))
+		}
+		names, holds = append(names, l.Name()), append(holds, locktest.Acquire(t, t.Context(), l))
+	}
+	done := make(chan struct{})
+	var err error
+	var sampler sync.WaitGroup
+	sampler.Go(func() { least, err = g.lowestOf(t.Context(), names, done) })
+	upheaval(names)
+	close(done)
+	sampler.Wait()
+	t.Logf("least TTL %v, worst lag %v", least, g.lag.Worst())
+	require.NoError(t, err)
+	for _, hold := range holds {
+		loss = errors.Join(loss, context.Cause(hold.Context()))
+	}
+	for _, hold := range holds {
+		if err := hold.Unlock(t.Context()); loss == nil {
+			require.NoError(t, err)
+		}
+	}
+	return least, loss
+}
+
+func TestF06_ReshapedClusterLosesNoHold(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	t.Run("failover", func(t *testing.T) { heldInFailover(t, g) })
+	t.Run("slot on its way", func(t *testing.T) { heldOnTheWay(t, g) })
+}
+
+func heldInFailover(t *testing.T, g *group) {
+	c := g.client(t, redlatch.WithLease(kept))
+	for quick := 0; quick < runs(1, 50); {
+		var outage time.Duration
+		least, loss := g.keeps(t, c, func([]string) {
+			began := time.Now()
+			g.failover(t)
+			outage = time.Since(began)
+			t.Logf("failover %v", outage)
+			elapse(began.Add(kept))
+		})
+		if outage > kept/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
+			continue
+		}
+		quick++
+		require.NoError(t, loss)
+		require.Positive(t, least)
+		require.GreaterOrEqual(t, least, min(kept/3, kept*2/3-outage)-late(g.lag))
+	}
+}
+
+func heldOnTheWay(t *testing.T, g *group) {
+	c := g.client(t, redlatch.WithLease(kept))
+	from, to := g.master, g.other
+	for range runs(1, 50) {
+		least, loss := g.keeps(t, c, func(names []string) {
+			m := g.Migrate(t, names[0], to)
+			m.Move(t, names[:groupLocks/2]...)
+			elapse(time.Now().Add(kept * 5 / 4)) // some are here, the others are there
+			m.Move(t, names[groupLocks/2:]...)
+			elapse(time.Now().Add(kept / 2)) // all have moved, and nobody has been told
+			m.Finish(t)
+			elapse(time.Now().Add(kept / 2))
+		})
+		require.NoError(t, loss)
+		require.Positive(t, least)
+		require.GreaterOrEqual(t, least, kept/3-late(g.lag))
+		from, to = to, from
+	}
+}

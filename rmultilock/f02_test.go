@@ -1,0 +1,92 @@
+package rmultilock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// life is what may happen to a lock, step by step.
+var life = []struct {
+	name string
+	do   func(t *testing.T, p *patient)
+}{
+	{"Lock", func(t *testing.T, p *patient) { p.outer = locktest.Acquire(t, t.Context(), p.lock) }},
+	{"nested Lock", func(t *testing.T, p *patient) { p.inner = locktest.Acquire(t, p.outer.Context(), p.lock) }},
+	{"Extend", func(t *testing.T, p *patient) { require.NoError(t, p.inner.Extend(t.Context(), 20*time.Second)) }},
+	{"nested Unlock", func(t *testing.T, p *patient) { locktest.Unlock(t, p.inner) }},
+	{"Unlock", func(t *testing.T, p *patient) { locktest.Unlock(t, p.outer) }},
+}
+
+// patient is a lock that loses replies.
+type patient struct {
+	lock         rlock.Locker
+	outer, inner *rlock.Hold
+}
+
+func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				mine, others := s.peers(t), s.peers(t)
+				for sick, step := range life {
+					for nodes := 1; nodes <= 3; nodes++ {
+						for n := 1; n <= 4; n++ {
+							name := fmt.Sprintf("%s: %d from %d", step.name, n, nodes)
+							p := &patient{lock: both(mine[0].Client, mine.locks(name)...)[kind]}
+							for i, step := range life {
+								if i == sick {
+									for _, peer := range mine[:nodes] {
+										peer.LoseReplies(n)
+									}
+								}
+								step.do(t, p)
+								require.False(t, t.Failed(), "%s, in %s", name, step.name)
+								if step.name != "Unlock" {
+									locktest.Live(t, p.outer.Context())
+									locktest.Refused(t, both(others[0].Client, others.locks(name)...)[kind])
+								}
+							}
+							for _, peer := range mine {
+								peer.LoseReplies(0)
+							}
+							s.empty(t, 2*lease)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestF02_TryWhoseReplyIsLostLeavesNothing(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				p := s.peers(t)
+				for nodes := 1; nodes <= 3; nodes++ {
+					for _, peer := range p[:nodes] {
+						peer.LoseReplies(1)
+					}
+					h, err := both(p[0].Client, p.locks("a")...)[kind].TryLock(t.Context())
+					if err == nil {
+						assert.Equal(t, "RedLock", kind, "a single try of a multi-lock needs all answers")
+						locktest.Unlock(t, h)
+					}
+					for _, peer := range p {
+						peer.LoseReplies(0)
+					}
+					s.empty(t, 2*lease)
+				}
+			})
+		})
+	}
+}

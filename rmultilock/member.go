@@ -1,0 +1,81 @@
+package rmultilock
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// member is one of the locks.
+type member struct {
+	locker rlock.Locker
+	name   *lease.Name // of a lock that can be asked without waiting; nil for others
+}
+
+// named is a lock of this module that is known by a name of package lease.
+type named interface{ LeaseName() *lease.Name }
+
+// membersOf judges the locks and returns them.
+func membersOf(lockers []rlock.Locker) ([]member, error) {
+	if len(lockers) == 0 {
+		return nil, fmt.Errorf("%w: no locks are given", errs.ErrInvalid)
+	}
+	members := make([]member, 0, len(lockers))
+	for i, locker := range lockers {
+		if isNil(locker) {
+			return nil, fmt.Errorf("%w: lock %d is nil", errs.ErrInvalid, i+1)
+		}
+		m := member{locker: locker}
+		if plain, ok := locker.(*rlock.Lock); ok {
+			m.name = plain.LeaseName()
+		}
+		if err := m.check(); err != nil {
+			return nil, err
+		}
+		for _, other := range members {
+			if m.same(other) {
+				return nil, fmt.Errorf("%w: the lock %q is given twice", errs.ErrInvalid, locker.Name())
+			}
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+func isNil(locker rlock.Locker) bool {
+	if locker == nil {
+		return true
+	}
+	switch v := reflect.ValueOf(locker); v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
+}
+
+// check returns the error of a lock that can never be acquired.
+func (m member) check() error {
+	switch l := m.locker.(type) {
+	case *Lock:
+		return l.err
+	case named:
+		return l.LeaseName().Check()
+	}
+	return nil
+}
+
+// same reports whether the two are one lock.
+func (m member) same(other member) bool {
+	switch l := m.locker.(type) {
+	case named:
+		o, ok := other.locker.(named)
+		return ok && l.LeaseName().Same(o.LeaseName())
+	case *Lock:
+		o, ok := other.locker.(*Lock)
+		return ok && l.same(o)
+	}
+	return reflect.ValueOf(m.locker).Comparable() && m.locker == other.locker
+}

@@ -1,0 +1,329 @@
+package rmultilock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// faults are ways for servers to be away.
+var faults = map[string]func(p peers, on bool){
+	"refused": peers.down,
+	"silent": func(p peers, on bool) {
+		for _, peer := range p {
+			peer.Blackhole(on)
+		}
+	},
+}
+
+func TestF14_MinorityDownDoesNoHarm(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 5)
+				mine, others := s.peers(t), s.peers(t)
+				fault(mine[:2], true)
+				l := mine.red("a")
+				for range 5 {
+					h, err := l.TryLock(t.Context())
+					require.NoError(t, err)
+					assert.Equal(t, 3, s.have(t, "a"))
+					locktest.Refused(t, others.red("a"))
+					time.Sleep(2 * lease)
+					locktest.Live(t, h.Context())
+					locktest.Unlock(t, h)
+				}
+				fault(mine[:2], false)
+				s.empty(t, 6*time.Second)
+				locktest.Free(t, others.red("a"))
+			})
+		})
+	}
+}
+
+func TestF14_MajorityDownFailsInTimeAndLeavesNothing(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 5)
+				mine := s.peers(t)
+				fault(mine[:3], true)
+				l := mine.red("a")
+				within(t, time.Second, rlock.ErrNotAcquired, func() error { _, err := l.TryLock(t.Context()); return err })
+				s[3:].empty(t, 100*time.Millisecond)
+				within(t, 2*time.Second, rlock.ErrNotAcquired, func() error {
+					_, err := l.Lock(t.Context(), rlock.WithWait(time.Second))
+					return err
+				})
+				s[3:].empty(t, 100*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				within(t, 1100*time.Millisecond, context.DeadlineExceeded, func() error { _, err := l.Lock(ctx); return err })
+				s[3:].empty(t, 100*time.Millisecond)
+				within(t, 3*lease, rlock.ErrNotAcquired, func() error { _, err := l.Lock(t.Context()); return err })
+				s[3:].empty(t, 100*time.Millisecond)
+				fault(mine[:3], false)
+				s.empty(t, 2*lease)
+			})
+		})
+	}
+}
+
+func TestF14_WaiterGetsItWhenMastersComeBack(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		mine := newServers(t, b, 5).peers(t)
+		mine[:3].down(true)
+		waiting := locktest.Begin(func() (*rlock.Hold, error) { return mine.red("a").Lock(t.Context()) })
+		time.Sleep(lease / 2)
+		mine[:1].down(false)
+		locktest.Unlock(t, locktest.Next(t, waiting))
+	})
+}
+
+func TestF14_EmptyMasterIsTakenInAgain(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 5)
+		mine, others := s.peers(t), s.peers(t)
+		mine[0].Refuse(true)
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		synctest.Wait()
+		require.Equal(t, 4, s.have(t, "a"))
+		mine[0].Refuse(false)
+		for i := range s {
+			s[i].Mini.FlushAll() // it restarts, and has nothing
+			mine[i].Cut()
+			redistest.Eventually(t, lease*2/3, "the master is taken in", func() error {
+				if n := s.have(t, "a"); n != 5 {
+					return fmt.Errorf("%d of 5 have it", n)
+				}
+				return nil
+			})
+			locktest.Live(t, h.Context())
+			locktest.Refused(t, others.red("a"))
+		}
+		locktest.Unlock(t, h)
+		s.empty(t, 100*time.Millisecond)
+	})
+}
+
+func TestF14_ContextEndsWhenTheMajorityIsGone(t *testing.T) {
+	ends := map[string]struct {
+		end    func(s servers, p peers)
+		within time.Duration
+	}{
+		"forgotten": {func(s servers, _ peers) {
+			for _, b := range s {
+				b.Mini.FlushAll()
+			}
+		}, lease/3 + 100*time.Millisecond},
+		"refused": {func(_ servers, p peers) { p.down(true) }, lease},
+		"silent":  {func(_ servers, p peers) { faults["silent"](p, true) }, lease},
+	}
+	for name, tc := range ends {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 5)
+				mine := s.peers(t)
+				h := locktest.Acquire(t, t.Context(), mine.red("a"))
+				synctest.Wait()
+				tc.end(s[:2], mine[:2])
+				time.Sleep(3 * lease)
+				locktest.Live(t, h.Context())
+				start := time.Now()
+				tc.end(s[2:3], mine[2:3])
+				tc.end(s[:2], mine[:2])
+				locktest.Ended(t, h.Context(), rlock.ErrLost)
+				assert.LessOrEqual(t, time.Since(start), tc.within)
+				assert.Contains(t, context.Cause(h.Context()).Error(), `rmultilock: lock "a"`)
+				s[3:].empty(t, 100*time.Millisecond)
+				require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
+				require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrLost)
+				mine.down(false)
+				faults["silent"](mine, false)
+			})
+		})
+	}
+}
+
+func TestF14_NothingIsGrantedLate(t *testing.T) {
+	const short = 20 * time.Millisecond // of which a round may use 17.8 ms
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t)
+		red := func(by time.Duration) rlock.Locker {
+			var slows []rlock.Locker
+			for _, l := range p.locks("a") {
+				slows = append(slows, slow{l, by})
+			}
+			return p[0].GetRedLock(slows...)
+		}
+		h, err := red(10*time.Millisecond).TryLock(t.Context(), rlock.WithLease(short))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Millisecond)
+		locktest.Unlock(t, h)
+		_, err = red(18*time.Millisecond).TryLock(t.Context(), rlock.WithLease(short))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		s.empty(t, 100*time.Millisecond)
+	})
+}
+
+func TestRedLockDeadlineIsThatOfTheMajority(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t)
+		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		first := h.Deadline()
+		assert.InDelta(t, lease.Seconds(), time.Until(first).Seconds(), 0.1)
+		p[0].Blackhole(true)
+		time.Sleep(lease / 2)
+		second := h.Deadline()
+		assert.Greater(t, second, first, "two are renewed")
+		p[1].Blackhole(true)
+		time.Sleep(lease / 2)
+		assert.Greater(t, h.Deadline().Add(lease/24), second, "the second latest is the one that was renewed last")
+		assert.Less(t, time.Until(h.Deadline()), 2*lease/3)
+		p[0].Blackhole(false)
+		p[1].Blackhole(false)
+		locktest.Unlock(t, h)
+	})
+}
+
+func TestFixedLeaseAndMaxHoldOfARedLock(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t)
+		for _, tc := range []struct {
+			opt  rlock.Option
+			want time.Duration
+		}{
+			{rlock.WithLease(10 * time.Second), 10 * time.Second},
+			{rlock.WithMaxHold(10 * time.Second), 10 * time.Second},
+			{rlock.WithMaxHold(time.Second), time.Second},
+		} {
+			start := time.Now()
+			h, err := p.red("a").TryLock(t.Context(), tc.opt)
+			require.NoError(t, err)
+			locktest.Ended(t, h.Context(), rlock.ErrLost)
+			assert.InDelta(t, tc.want.Seconds(), time.Since(start).Seconds(), tc.want.Seconds()/20)
+			s.empty(t, time.Second)
+		}
+	})
+}
+
+func TestCloseOfAMinorityEndsNoRedLock(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t, redlatch.WithCloseGrace(0))
+		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		synctest.Wait() // all three have answered
+		require.NoError(t, p[0].Close())
+		time.Sleep(2 * lease)
+		locktest.Live(t, h.Context())
+		assert.Equal(t, 2, s.have(t, "a"))
+		require.NoError(t, p[1].Close())
+		locktest.Ended(t, h.Context(), redlatch.ErrClosed)
+		require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld, "two of three were released by Close")
+		s.empty(t, 100*time.Millisecond)
+		_, err := p.red("a").Lock(t.Context())
+		require.ErrorIs(t, err, redlatch.ErrClosed)
+	})
+}
+
+// claimant is who says that it has the lock, as long as its context has not ended.
+type claimants struct {
+	mu   sync.Mutex // guards live
+	live map[context.Context]string
+}
+
+// enter requires that nobody else has the lock.
+func (c *claimants) enter(t *testing.T, ctx context.Context, who string) { //nolint:revive // t first, as everywhere in tests
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	for other, name := range c.live {
+		if other.Err() == nil {
+			assert.Fail(t, "two holders", "%s and %s", name, who)
+		}
+	}
+	c.live[ctx] = who
+}
+
+func (c *claimants) exit(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.live, ctx)
+}
+
+func TestF14_NoOverlapUnderRandomFaults(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 5)
+		c := &claimants{live: map[context.Context]string{}}
+		end := time.Now().Add(time.Duration(runs(60, 3000)) * time.Second)
+		var all []peers
+		var wg sync.WaitGroup
+		var mu sync.Mutex // guards held
+		held := 0
+		for i := range 3 {
+			p := s.peers(t)
+			all = append(all, p)
+			for j := range 2 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						h, err := p.red("a").Lock(t.Context(), rlock.WithWait(time.Second))
+						if err != nil {
+							assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+							continue
+						}
+						mu.Lock()
+						held++
+						mu.Unlock()
+						c.enter(t, h.Context(), fmt.Sprint(i, " ", j))
+						select {
+						case <-h.Context().Done():
+						case <-time.After(rand.N(time.Second)):
+						}
+						c.exit(h.Context())
+						_ = h.Unlock(t.Context()) // it may have been lost
+					}
+				})
+			}
+		}
+		for time.Now().Before(end) {
+			p := all[rand.N(3)]
+			peer := p[rand.N(5)]
+			switch rand.N(4) {
+			case 0:
+				peer.LoseReplies(1 + rand.N(3))
+			case 1:
+				peer.Cut()
+			case 2:
+				peer.Blackhole(true)
+				time.AfterFunc(rand.N(4*time.Second), func() { peer.Blackhole(false) })
+			case 3:
+				peer.Refuse(true)
+				peer.Cut()
+				time.AfterFunc(rand.N(4*time.Second), func() { peer.Refuse(false) })
+			}
+			time.Sleep(rand.N(time.Second))
+		}
+		wg.Wait()
+		t.Logf("%d holds", held)
+		assert.Greater(t, held, 20)
+		time.Sleep(5 * time.Second)
+		s.empty(t, 4*lease)
+	})
+}

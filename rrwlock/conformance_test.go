@@ -1,0 +1,24 @@
+package rrwlock_test
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func writer(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name) }
+
+func reader(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name).RLocker() }
+
+func TestConformanceInMemory(t *testing.T) { conform(t, locktest.InMemory) }
+
+func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
+
+func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
+
+func conform(t *testing.T, where locktest.Place) {
+	t.Run("Writer", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: writer}) })
+	t.Run("Reader", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: reader, Rival: writer}) })
+}
