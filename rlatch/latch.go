@@ -131,7 +131,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	done, err := l.hall.book.Do(ctx, l.key, tally.Ask{Code: code}, nil)
+	done, err := l.hall.book.Do(ctx, l.key, tally.Ask{Code: code})
 	return done == 1, err
 }
 

@@ -3,6 +3,7 @@ package rlatch_test
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,10 +95,10 @@ func (p *place) subscribed(t *testing.T, n int) {
 	t.Helper()
 	channel := "redisson_countdownlatch__channel__{" + p.name + "}"
 	eventually(t, func(ctx context.Context) bool {
-		total := 0
+		var total atomic.Int64 // the masters are asked at the same time
 		count := func(ctx context.Context, rdb *redis.Client) error {
 			heard, err := rdb.PubSubNumSub(ctx, channel).Result()
-			total += int(heard[channel])
+			total.Add(heard[channel])
 			return err
 		}
 		switch rdb := p.Redis.(type) {
@@ -106,7 +107,7 @@ func (p *place) subscribed(t *testing.T, n int) {
 		case *redis.Client:
 			require.NoError(t, count(ctx, rdb))
 		}
-		return total >= n
+		return int(total.Load()) >= n
 	})
 }
 

@@ -37,8 +37,10 @@ var semaphoreClaims = map[string]func(*testing.T, *semaphorePlace){
 	"cancelled waits leave no trace":            cancelledWaits,
 }
 
-func TestSemaphoreInMemory(t *testing.T)  { eachSemaphoreClaim(t, locktest.InMemory, semaphoreClaims) }
-func TestSemaphoreOnServer(t *testing.T)  { eachSemaphoreClaim(t, locktest.OnServer, semaphoreClaims) }
+func TestSemaphoreInMemory(t *testing.T) { eachSemaphoreClaim(t, locktest.InMemory, semaphoreClaims) }
+
+func TestSemaphoreOnServer(t *testing.T) { eachSemaphoreClaim(t, locktest.OnServer, semaphoreClaims) }
+
 func TestSemaphoreOnCluster(t *testing.T) { eachSemaphoreClaim(t, locktest.OnCluster, semaphoreClaims) }
 
 func atMostN(t *testing.T, p *semaphorePlace) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,10 +111,10 @@ func (p *semaphorePlace) subscribed(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) bool {
 		channel := "redisson_sc:{" + p.name + "}"
-		total := 0
+		var total atomic.Int64 // the masters are asked at the same time
 		count := func(ctx context.Context, rdb *redis.Client) error {
 			heard, err := rdb.PubSubNumSub(ctx, channel).Result()
-			total += int(heard[channel])
+			total.Add(heard[channel])
 			return err
 		}
 		switch rdb := p.Redis.(type) {
@@ -122,7 +123,7 @@ func (p *semaphorePlace) subscribed(t *testing.T, n int) {
 		case *redis.Client:
 			require.NoError(t, count(ctx, rdb))
 		}
-		return total >= n
+		return int(total.Load()) >= n
 	})
 }
 

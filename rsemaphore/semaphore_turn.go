@@ -12,50 +12,53 @@ import (
 type handing struct {
 	desk    *Desk
 	key     string
-	line    *line // that there was when the operation was put; nil if there was none
 	permits int64
-	resting bool // the client's turn was over
+	line    *line // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
+	resting bool  // the client's turn was over
 }
 
-// began has those who wait stand right behind the operation.
-func (h *handing) began(permits int64) {
+// put puts the operation, and those who wait right behind it.
+func (h *handing) put(op *tally.Op) bool {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
 	defer part.Unlock()
+	if !h.desk.book.Put(h.key, op) {
+		return false
+	}
 	l := part.Of[h.key]
 	if l == nil {
-		return
+		return true
 	}
-	h.line, h.permits = l, permits
-	l.coming += permits
+	h.line = l
+	l.coming += h.permits
 	if l.standing > 0 && l.turnAt != 0 && h.desk.engine.Clock.Now()-l.turnAt >= h.desk.turn() {
 		h.resting = true
-		return
+		return true
 	}
 	l.wakes++
-	l.spare += permits
+	l.spare += h.permits
 	l.heard = l.spare
 	if l.head != nil && int64(l.head.n) <= l.spare {
 		l.blocked = false
 		l.askLocked(l.asked == 0)
 	}
+	return true
 }
 
 // Answered counts what is there, and lets the line go on after a turn.
 func (h *handing) Answered(op *tally.Op, others []int64) {
-	l := h.line
-	if l == nil {
-		return
+	part := h.desk.lines.Part(h.key)
+	part.Lock()
+	if l := h.line; l != nil {
+		l.coming -= h.permits
+		if op.Err == nil {
+			l.countLocked(others)
+		}
+		if h.resting {
+			l.turnEndedLocked(op, others)
+		}
 	}
-	l.part.Lock()
-	l.coming -= h.permits
-	if op.Err == nil {
-		l.countLocked(others)
-	}
-	if h.resting {
-		l.turnEndedLocked(op, others)
-	}
-	l.part.Unlock()
+	part.Unlock()
 	h.desk.book.Go(h.key)
 }
 
@@ -82,8 +85,7 @@ func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortes
 
 // giveBack releases permits that were granted to a call which had given up.
 func (d *Desk) giveBack(key string, n int) {
-	h := &handing{desk: d, key: key}
-	d.book.Put(key, &tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
-	h.began(int64(n))
+	h := &handing{desk: d, key: key, permits: int64(n)}
+	h.put(&tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
 	d.book.Go(key)
 }

@@ -180,25 +180,27 @@ type Ask struct {
 	Insists bool
 	// Then, if set, hears of the answer before Do returns.
 	Then Answerer
+	// Put, if set, is called instead of the book's own Put.
+	Put func(*Op) bool
 }
 
-// Do has an operation carried out and waits for its answer, for ctx, or for Close. Put, if set, is called when the operation
-// stands in its place, to put others behind it.
+// Do has an operation carried out and waits for its answer, for ctx, or for Close.
 //
 // An error that wraps [errs.ErrUnknown] says that the operation may take effect yet. After ctx's own error or
 // [errs.ErrClosed] alone it has not, and will not.
-func (b *Book) Do(ctx context.Context, key string, ask Ask, put func()) (int64, error) {
+func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 	c, _ := b.calls.Get().(*call)
 	if c == nil {
 		c = &call{done: make(chan struct{}, 1)}
 	}
 	c.op = Op{Code: ask.Code, Insists: ask.Insists, Answerer: c}
 	c.then = ask.Then
-	if b.engine.Closed() || !b.Put(key, &c.op) {
-		return 0, errs.ErrClosed
+	put := ask.Put
+	if put == nil {
+		put = func(op *Op) bool { return b.Put(key, op) }
 	}
-	if put != nil {
-		put()
+	if b.engine.Closed() || !put(&c.op) {
+		return 0, errs.ErrClosed
 	}
 	b.GoAlong(ctx, key)
 	var why error
