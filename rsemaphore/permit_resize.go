@@ -30,7 +30,7 @@ func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, er
 	if err := s.checkChange(ctx, how, n); err != nil {
 		return false, err
 	}
-	done, err := s.space.sizes.Do(ctx, s.name.Key(), tally.Ask{Code: code(how, n)}, nil)
+	done, err := s.space.sizes.Do(ctx, s.name.Key(), tally.Ask{Code: code(how, n)})
 	return done > 0, err
 }
 
