@@ -92,8 +92,8 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 type granted struct {
 	sent    time.Duration // when it was asked
 	reply   Reply
-	stand   *stand // of who asked; nil for who does not stand in Redis
-	options *Options
+	stand   *stand   // of who asked; nil for who does not stand in Redis
+	options *Options // of a call that may ask for several; nil for others
 }
 
 // granted makes a lease of what Redis granted, unless it came too late to be of use.
@@ -175,10 +175,10 @@ func (l *Lease) begin() {
 
 // split makes a lease of each owner id that a call was granted together. The first one is the call's own.
 func (n *Name) split(ctx context.Context, l *Lease, g granted) []*Lease {
-	several := g.options.Several
-	if several == nil {
+	if g.options == nil || g.options.Several == nil {
 		return nil
 	}
+	several := g.options.Several
 	owners := n.space.pool.Split(l.owner)
 	l.owner = owners[0] // nobody else looks at it before it holds
 	rest := make([]*Lease, 0, len(owners)-1)
