@@ -26,6 +26,7 @@ type Client struct {
 	fair       *rfairlock.Space
 	rw         rrwlock.Spaces
 	semaphores *rsemaphore.Desk
+	permits    *rsemaphore.PermitSpace
 	latches    *rlatch.Hall
 	close      func() error  // closes what the client owns
 	first      atomic.Bool   // Close has been called
@@ -52,6 +53,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		fair:       rfairlock.NewSpace(e),
 		rw:         rrwlock.NewSpaces(e),
 		semaphores: rsemaphore.NewDesk(e),
+		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
 		close:      c.OnClosed,
 		closed:     make(chan struct{}),
@@ -213,6 +215,13 @@ func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 // a bad name or option as GetLock does.
 func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
 	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
+}
+
+// GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
+// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that may be asked for or set. It does no I/O, and
+// reports a bad name or option as GetLock does.
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
+	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
 }
 
 // GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with

@@ -19,11 +19,13 @@ func WithWait(d time.Duration) Option { return func(o *options) { o.wait = &d } 
 
 // WithLease fixes the lease of a permit of a [PermitSemaphore]: the watchdog does not renew it, and it is lost once d has passed. From
 // 10 ms to 24 h. Without WithLease the lease is the client's, 30 s by default, and is renewed until the permit is released.
+// Given to GetPermitSemaphore it is the lease of all permits that are acquired through that object.
 func WithLease(d time.Duration) Option { return func(o *options) { o.lease = &d } }
 
 // WithMax says how many permits a [Semaphore] has at most: a Release that would make more available changes nothing and returns
 // [ErrOverRelease], and a request for more is redlatch.ErrInvalid. It binds the object that it is given for, and no other client. From 1
 // to 2³¹-1. Without WithMax there is no limit.
+// Given to GetPermitSemaphore it only makes requests and settings above n redlatch.ErrInvalid.
 func WithMax(n int) Option { return func(o *options) { o.max = &n } }
 
 // options are the settings of a semaphore or of one call; nil for those that were not given.

@@ -5,6 +5,7 @@ package errs
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -39,3 +40,20 @@ func Wrap(title, verb, name string, err error) error {
 	}
 	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
 }
+
+// Of returns an error that says of a noun, such as a permit, what the error says of a lock.
+func Of(noun string, err error) error {
+	if err == nil || noun == "lock" || !strings.HasPrefix(err.Error(), "lock ") {
+		return err
+	}
+	return &of{noun: noun, err: err}
+}
+
+type of struct {
+	noun string
+	err  error
+}
+
+func (o *of) Error() string { return o.noun + strings.TrimPrefix(o.err.Error(), "lock") }
+
+func (o *of) Unwrap() error { return o.err }

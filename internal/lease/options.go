@@ -21,6 +21,21 @@ type Options struct {
 	MaxHold *time.Duration // limit of renewal; nil for none
 	Owner   *string        // id of the caller's own; nil for a fresh one
 	NoNest  bool           // ErrHeld where the call would nest
+	Several *Several       // more than one lease at a time, of a Pool; nil for one
+}
+
+// Several asks for more than one lease at a time.
+type Several struct {
+	Count int
+	Rest  []*Hold // what was acquired besides the hold that the call returns
+}
+
+// count is how many leases are asked for.
+func (o *Options) count() int {
+	if o.Several == nil {
+		return 1
+	}
+	return o.Several.Count
 }
 
 // none are the options of a call without any. Nobody writes to them.

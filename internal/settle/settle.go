@@ -123,7 +123,8 @@ func (j *Job) run() {
 		j.Settled()
 		return
 	}
-	s.watchdog.Set(&j.timer, min(now+pause, j.until))
+	// The wheel rounds down to its tick: a time within this one would come again at once.
+	s.watchdog.Set(&j.timer, max(min(now+pause, j.until), now+time.Millisecond))
 	j.attempt(func(settled bool) {
 		if settled {
 			j.Settled()
