@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
@@ -22,6 +23,7 @@ import (
 type Client struct {
 	engine     *engine.Engine
 	locks      rlock.Spaces
+	fair       *rfairlock.Space
 	rw         rrwlock.Spaces
 	semaphores *rsemaphore.Desk
 	permits    *rsemaphore.PermitSpace
@@ -48,6 +50,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{
 		engine:     e,
 		locks:      rlock.NewSpaces(e),
+		fair:       rfairlock.NewSpace(e),
 		rw:         rrwlock.NewSpaces(e),
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
@@ -184,6 +187,10 @@ func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.engine, c.locks.Fenced, name)
 }
+
+// GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
+// get like GetLock's, whose holders it excludes but does not queue with.
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
 
 // GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
 // option likewise.

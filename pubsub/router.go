@@ -119,6 +119,19 @@ func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool
 	return m, confirmed
 }
 
+// Rejoin is Join for a channel whose subscription stands already, as that of one lately left does. Of any other it
+// returns nil, and subscribes to nothing.
+func (r *Router) Rejoin(channel string, l Listener) *Membership {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ch := r.table.channels[channel]; r.closed || ch == nil || ch.state != subscribed {
+		return nil
+	}
+	m := &Membership{router: r, listener: l}
+	r.table.join(channel, m, time.Now())
+	return m
+}
+
 // startLocked starts the goroutine that owns the connection; it ends when nothing is wanted any more, or at Close,
 // which waits for it.
 func (r *Router) startLocked() {

@@ -38,7 +38,7 @@ type Spaces struct{ Plain, Fenced *lease.Space }
 // NewSpaces returns the spaces of a client. It is for the client.
 func NewSpaces(e *engine.Engine) Spaces {
 	r := lease.NewRegistry(e)
-	return Spaces{Plain: lease.NewSpace(r, kind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
+	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetLock or GetFencedLock there.
@@ -92,8 +92,8 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 
 // IsLocked reports whether anybody holds the lock. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	left, _, err := l.inspect(ctx, "")
-	return left != free, wrap("is locked", l.Name(), err)
+	s, err := Inspect(ctx, l.engine, &l.name, "")
+	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
@@ -106,18 +106,15 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())
 	}
-	_, levels, err := l.inspect(ctx, hold.Owner())
-	return levels, wrap("hold count", l.Name(), err)
+	s, err := Inspect(ctx, l.engine, &l.name, hold.Owner())
+	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
 // lock of redlatch or Redisson leaves behind. It costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	left, _, err := l.inspect(ctx, "")
-	if left == free {
-		left = 0
-	}
-	return left, wrap("ttl", l.Name(), err)
+	s, err := Inspect(ctx, l.engine, &l.name, "")
+	return s.Left, wrap("ttl", l.Name(), err)
 }
 
 // ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
@@ -136,20 +133,6 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 		l.name.Recheck()
 	}
 	return n > 0 || repeated, wrap("force unlock", l.Name(), err)
-}
-
-// free is the lease left of a lock that nobody holds.
-const free = time.Duration(-2)
-
-func (l *Lock) inspect(ctx context.Context, owner string) (left time.Duration, levels int, err error) {
-	if err := l.name.Check(); err != nil {
-		return free, 0, err
-	}
-	c, _, err := l.engine.Query(ctx, func() *script.Call { return kind{}.inspect(l.name.Key(), owner) })
-	if err != nil {
-		return free, 0, err
-	}
-	return inspected(c)
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Option) (*Hold, error) {

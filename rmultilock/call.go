@@ -33,7 +33,14 @@ func (c *call) all() (*hold, error) {
 	first := 0
 	for round := 0; ; round++ {
 		h := c.newHold()
-		busy, err := c.takeAll(h, first)
+		done, busy, err := false, 0, error(nil)
+		if round == 0 {
+			done, first, err = c.takeAtOnce(h)
+			busy = first
+		}
+		if !done {
+			busy, err = c.takeAll(h, first)
+		}
 		if err == nil && h.begin() {
 			return h, nil
 		}
@@ -60,19 +67,43 @@ func (c *call) all() (*hold, error) {
 // takeAll takes the first lock, however long that takes, and then the others, for which it waits a moment only. It returns
 // which one was not acquired.
 func (c *call) takeAll(h *hold, first int) (busy int, err error) {
-	n := len(c.lock.members)
+	rest := make([]int, 0, len(c.lock.members))
+	for i := range c.lock.members {
+		if i != first {
+			rest = append(rest, i)
+		}
+	}
 	if err := c.takeOne(h, first, c.left()); err != nil {
 		return first, err
 	}
-	for i := range n {
-		if i == first {
-			continue
-		}
+	tried, busy, err := c.takeTogether(h, rest)
+	if tried && (err == nil || c.single || c.expired() || !errors.Is(err, errs.ErrNotAcquired)) {
+		return busy, err
+	}
+	for _, i := range rest {
 		if err := c.takeSoon(h, i); err != nil {
 			return i, err
 		}
 	}
 	return 0, nil
+}
+
+// takeAtOnce takes all locks in one script, if that is possible and all are free. It returns which one to begin with else.
+func (c *call) takeAtOnce(h *hold) (done bool, busy int, err error) {
+	every := make([]int, len(c.lock.members))
+	for i := range every {
+		every[i] = i
+	}
+	tried, busy, err := c.takeTogether(h, every)
+	switch {
+	case !tried:
+		return false, 0, nil
+	case err == nil:
+		return true, 0, nil
+	case c.single || c.expired() || c.ctx.Err() != nil || isFinal(err) || errors.Is(err, errNoAnswer):
+		return true, busy, err
+	}
+	return false, busy, nil
 }
 
 // takeSoon takes one lock if it is free, or becomes free in a moment: the others are held meanwhile. The moment is longer

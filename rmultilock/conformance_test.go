@@ -42,6 +42,7 @@ var envs = map[string]locktest.Env{
 		New:  func(c *redlatch.Client, name string) rlock.Locker { return c.GetMultiLock(locks(c, three(name))...) },
 		Keys: three,
 		Name: func(name string) string { return inOrder(three(name)) },
+		Rest: true,
 	},
 	"RedLockOfThree": {
 		New:  func(c *redlatch.Client, name string) rlock.Locker { return c.GetRedLock(locks(c, three(name))...) },
@@ -55,7 +56,7 @@ var envs = map[string]locktest.Env{
 		},
 		Keys: func(name string) []string { return three(name)[:2] },
 		Name: func(name string) string { return inOrder(three(name)[:2]) },
-		Some: true,
+		Rest: true,
 	},
 	"RedLockOfForeignLocks": {
 		New: func(c *redlatch.Client, name string) rlock.Locker {
@@ -73,6 +74,7 @@ var envs = map[string]locktest.Env{
 		},
 		Keys: three,
 		Name: func(name string) string { return inOrder(three(name)) },
+		Rest: true,
 	},
 }
 

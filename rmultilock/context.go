@@ -45,22 +45,17 @@ func (c *holdContext) Err() error {
 // that the hold was given.
 func (c *holdContext) Value(key any) any {
 	h := (*hold)(c)
-	switch k := key.(type) {
-	case *lease.Name:
-		if found := h.partOf(k); found != nil {
-			return found
-		}
-		return h.given.Value(key)
-	case lease.Lineage:
-		if l, ok := k.Of.(*Lock); ok && h.holds() && l.same(h.lock) {
-			return h
-		}
-		if found := h.groupOf(k); found != nil {
-			return found
-		}
-		return h.given.Value(key)
+	k, group := key.(lease.Lineage)
+	if !group && !lease.Searches(key) {
+		return h.inner.Value(key)
 	}
-	return h.inner.Value(key)
+	if l, ok := k.Of.(*Lock); ok && h.holds() && l.same(h.lock) {
+		return h
+	}
+	if found := h.partOf(key); found != nil {
+		return found
+	}
+	return h.given.Value(key)
 }
 
 // holds reports whether a call under the hold's context nests in it.
@@ -70,26 +65,14 @@ func (h *hold) holds() bool {
 	return h.state == holding && !h.named
 }
 
-// partOf returns the part that is a hold of the named lock.
-func (h *hold) partOf(n *lease.Name) any {
+// partOf returns the part at which a search for a lineage ends.
+func (h *hold) partOf(key any) any {
 	for _, p := range h.snapshot() {
 		switch {
-		case p.lease != nil && p.lease.Answers(n):
+		case p.lease != nil && p.lease.Answers(key):
 			return p.lease
 		case p.lease == nil && p.held != nil:
-			if found := p.held.Context().Value(n); found != nil {
-				return found
-			}
-		}
-	}
-	return nil
-}
-
-// groupOf returns the part that is itself made of several, and is what is searched for.
-func (h *hold) groupOf(k lease.Lineage) any {
-	for _, p := range h.snapshot() {
-		if p.lease == nil && p.held != nil {
-			if found := p.held.Context().Value(k); found != nil {
+			if found := p.held.Context().Value(key); found != nil {
 				return found
 			}
 		}

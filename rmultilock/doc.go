@@ -38,7 +38,8 @@
 //
 // # Cost
 //
-// A multi-lock takes its locks one after the other, a round trip each, and releases them together. A RedLock asks all masters at the same time and
+// A multi-lock takes plain locks of one client (on a cluster: of one hash tag) in one round trip, others one after the other, a
+// round trip each; it releases all at the same time. A RedLock asks all masters at the same time and
 // returns with the majority's answers; it waits for no master longer than a tenth of the lease (20 to 500 ms). Who waits for a RedLock asks again after a random
 // pause; it is not woken. Neither has a goroutine of its own while it is held.
 package rmultilock

@@ -33,6 +33,8 @@ func TestBadLocksAreErrInvalid(t *testing.T) {
 			"the same object twice":     {a, z, a},
 			"the same name twice":       {a, c.GetLock("a")},
 			"plain and fenced":          {a, c.GetFencedLock("a")},
+			"a writer twice":            {c.GetReadWriteLock("a"), c.GetReadWriteLock("a")},
+			"a writer and its readers":  {c.GetReadWriteLock("a"), c.GetReadWriteLock("a").RLocker()},
 			"a user's own twice":        {wrapped{a, ""}, wrapped{a, ""}},
 			"a multi-lock twice":        {c.GetMultiLock(a, z), c.GetMultiLock(z, a)},
 			"a bad name":                {a, c.GetLock("")},

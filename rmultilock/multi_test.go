@@ -157,6 +157,32 @@ func TestCloseOfOneClientEndsAMultiLock(t *testing.T) {
 	})
 }
 
+func TestReadWriteLocksTakePart(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, other := b.Peer(t), b.Peer(t)
+		rw := c.GetReadWriteLock("config")
+		l := c.GetMultiLock(c.GetLock("a"), rw)
+		h := locktest.Acquire(t, t.Context(), l)
+		_, err := other.GetReadWriteLock("config").TryRLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		inner := locktest.Acquire(t, h.Context(), l)
+		read, err := rw.TryRLock(inner.Context())
+		require.NoError(t, err, "a writer reads")
+		locktest.Unlock(t, inner)
+		locktest.Unlock(t, h)
+		locktest.Live(t, read.Context())
+		shared, err := other.GetReadWriteLock("config").TryRLock(t.Context())
+		require.NoError(t, err, "downgraded")
+		locktest.Unlock(t, shared)
+		locktest.Unlock(t, read)
+
+		readers := locktest.Acquire(t, t.Context(), c.GetMultiLock(c.GetLock("a"), rw.RLocker()))
+		locktest.Unlock(t, locktest.Acquire(t, t.Context(), other.GetReadWriteLock("config").RLocker()))
+		locktest.Refused(t, other.GetReadWriteLock("config"))
+		locktest.Unlock(t, readers)
+	})
+}
+
 func TestPlainHoldOfOnePartNestsByItself(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, other := b.Peer(t), b.Peer(t)

@@ -272,7 +272,7 @@ func TestF14_NoOverlapUnderRandomFaults(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		c := &claimants{live: map[context.Context]string{}}
-		end := time.Now().Add(time.Duration(runs(60, 3000)) * time.Second)
+		end := time.Now().Add(time.Duration(runs(60, 600)) * time.Second)
 		var all []peers
 		var wg sync.WaitGroup
 		var mu sync.Mutex // guards held

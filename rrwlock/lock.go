@@ -58,6 +58,9 @@ func New(e *engine.Engine, s Spaces, name string, opts []Option) *Lock {
 	return &Lock{write: s.write.Name(name), read: read.Name(name), beside: s.beside.Name(name), engine: e, err: err}
 }
 
+// LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
+func (l *Lock) LeaseName() *lease.Name { return &l.write }
+
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.write.User() }
 
@@ -127,6 +130,9 @@ func (l *Lock) RLocker() rlock.Locker { return reader{l} }
 type reader struct{ lock *Lock }
 
 func (r reader) Name() string { return r.lock.Name() }
+
+// LeaseName returns the lock as package lease knows it.
+func (r reader) LeaseName() *lease.Name { return r.lock.LeaseName() }
 
 func (r reader) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return r.lock.RLock(ctx, opts...)

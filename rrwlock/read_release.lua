@@ -25,13 +25,16 @@ local others = redis.call('hlen', lock) - 1
 if others > most or redis.call('hget', lock, 'mode') == 'write' then
   return 1
 end
-local longest = -2
+local longest, ends = -2, redis.call('pttl', lock)
 if others > 0 then
   local fields = redis.call('hgetall', lock)
   for f = 1, #fields, 2 do
     local left = -2
     for i = 1, tonumber(fields[f + 1]) or 0 do
       left = math.max(left, redis.call('pttl', readers .. fields[f] .. ':rwlock_timeout:' .. i))
+    end
+    if left + 1000 >= ends and left ~= -2 then
+      return 1 -- it lives about as long as the hash
     end
     if left == -2 and fields[f] ~= 'mode' then
       redis.call('hdel', lock, fields[f])
@@ -43,7 +46,7 @@ if longest == -2 then
   redis.call('del', lock)
   return 1 + redis.call('publish', channel, '0')
 end
-if longest >= 0 and redis.call('pttl', lock) > longest then
+if longest >= 0 and ends > longest then
   redis.call('pexpire', lock, math.max(longest, 1))
 end
 return 1

@@ -161,6 +161,8 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 		switch next {
 		case stepHeld:
 			return c.handed(ctx)
+		case stepFail:
+			return nil, unknown(c.lastError())
 		case stepTry:
 			hold, err := c.try(ctx, o)
 			if hold != nil || err != nil {
@@ -197,7 +199,10 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		l.tryAt = never
 	}
 	w.free = false
+	w.asks++
+	w.trying = true
 	l.shard.mu.Unlock()
+	defer w.tried()
 	if c.stand == nil && l.space.queued != nil {
 		c.stand = c.name.stand(o)
 		if c.stand == nil { // another call of this client has the caller's own id
@@ -206,13 +211,15 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, c.giveUp(ctx)
 		}
 		w.owner = c.stand.owner
+		w.listenFirst()
 	}
 
+	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: c.tries == 1, stand: c.stand})
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, stand: c.stand})
 	c.tries++
 	if t.hold != nil {
 		return t.hold, nil
@@ -234,6 +241,7 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()
 	l.refused = true
+	w.enrollLocked()
 	join := l.member == nil && !l.joining
 	l.joining = true
 	if l.wakes == wakes && l.head == w {
@@ -244,7 +252,9 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 		return
 	}
 	member, confirmed := l.space.engine.Router.Join(w.channel(), l)
-	l.space.engine.Waiting.Add(1)
+	if l.space.apart == nil {
+		l.space.engine.Waiting.Add(1)
+	}
 	l.shard.mu.Lock()
 	if l.head == nil { // handed on meanwhile to the last one in the line
 		l.shard.mu.Unlock()
@@ -253,7 +263,12 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 	}
 	defer l.shard.mu.Unlock()
 	l.member = member
-	if confirmed {
+	switch {
+	case !confirmed:
+	case l.space.apart != nil:
+		l.confirmed = true
+		l.askAfterLocked()
+	default:
 		l.confirmed = true
 		l.resumeLocked(now)
 	}
@@ -298,10 +313,22 @@ func (c *call) giveUp(ctx context.Context) error {
 
 // with adds the last error of Redis to why the call ended.
 func (c *call) with(err error) error {
-	if c.lastErr == nil {
+	last := c.lastError()
+	if last == nil {
 		return err
 	}
-	return fmt.Errorf("%w (last error: %w)", err, c.lastErr)
+	return fmt.Errorf("%w (last error: %w)", err, last)
+}
+
+// lastError returns what Redis last said to the call, or to those who look after it; nil for an answer.
+func (c *call) lastError() error {
+	if c.lastErr != nil {
+		return c.lastErr
+	}
+	sh := c.waiter.line.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return c.waiter.lastErr
 }
 
 // sleep waits for a wake-up, for ctx, for Close, or until the time is over.

@@ -72,6 +72,12 @@ func (b begun) answered(ctx context.Context, c *script.Call) (*Hold, error) {
 		s.unreserve(l.key, l.owner)
 		return nil, errs.ErrNotAcquired
 	}
+	return b.granted(ctx, reply)
+}
+
+// granted makes a hold of a yes, unless it came too late.
+func (b begun) granted(ctx context.Context, reply Reply) (*Hold, error) {
+	l, s := b.lease, b.lease.space
 	t := b.name.granted(ctx, nil, l, granted{sent: b.sent, reply: reply})
 	if f := s.engine.Hooks.Acquired; f != nil && t.err == nil {
 		f(s.kind.Title(), l.user(), l.since-b.sent)

@@ -43,14 +43,8 @@ func (c *holdContext) Err() error {
 // Value answers the search for a lineage, and otherwise has the values of the context that the hold was given.
 func (c *holdContext) Value(key any) any {
 	h := c.hold()
-	if n, ok := key.(*Name); ok {
-		if h.Answers(n) {
-			return h
-		}
-		return h.given.Value(key)
-	}
-	if k, ok := key.(kindKey); ok {
-		if k.space == h.lease.space && k.key == h.lease.key && h.live() {
+	if Searches(key) {
+		if h.Answers(key) {
 			return h
 		}
 		return h.given.Value(key)

@@ -44,9 +44,24 @@ func (h *Hold) OnEnd(fn func(cause error)) {
 	}
 }
 
-// Answers reports whether a search for the lineage of a name ends at this hold.
-func (h *Hold) Answers(n *Name) bool {
-	return n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live()
+// Searches reports whether the key is one by which a context is searched for the hold of a lock.
+func Searches(key any) bool {
+	switch key.(type) {
+	case *Name, kindKey:
+		return true
+	}
+	return false
+}
+
+// Answers reports whether such a search ends at this hold.
+func (h *Hold) Answers(key any) bool {
+	switch k := key.(type) {
+	case *Name:
+		return k.space.Registry == h.lease.space.Registry && k.key == h.lease.key && h.live()
+	case kindKey:
+		return k.space == h.lease.space && k.key == h.lease.key && h.live()
+	}
+	return false
 }
 
 // newHoldLocked adds a level to a lease.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"container/list"
 	"context"
 	"time"
 
@@ -54,6 +55,13 @@ type waiter struct {
 	owner      any           // under which Redis knows the waiter; nil for kinds that do not tell it
 	free       bool          // may ask although it is not the head
 	passing    bool          // the hold before is being passed to it
+	patrol     *patrol       // that looks after it; nil unless it stands in Redis's queue to be woken alone
+	place      *list.Element // in the patrol's list
+	stands     bool          // it has a place in Redis of its own
+	asks       uint64        // tries so far
+	trying     bool          // one is under way
+	lastErr    error         // of the patrol, while it has no answer
+	lostTouch  bool          // the patrol has had no answer for a lease
 }
 
 // joinLocked puts a call at the end of the line of its name.
@@ -83,6 +91,7 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
 // mutex, if it is not nil.
 func (w *waiter) leaveLocked() *pubsub.Membership {
 	l := w.line
+	w.patrol.removeLocked(w)
 	first := l.head == w
 	if w.prev == nil {
 		l.head = w.next
@@ -134,8 +143,11 @@ func (w *waiter) channel() string {
 
 // left gives up the subscription of a line that is empty.
 func (l *line) left(member *pubsub.Membership) {
-	if member != nil {
-		member.Leave()
+	if member == nil {
+		return
+	}
+	member.Leave()
+	if l.space.apart == nil {
 		l.space.engine.Waiting.Add(-1)
 	}
 }
@@ -171,6 +183,10 @@ func (l *line) Subscribed() {
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
 	l.confirmed = true
+	if l.space.apart != nil {
+		l.askAfterLocked()
+		return
+	}
 	l.resumeLocked(l.space.engine.Clock.Now())
 }
 
@@ -288,6 +304,10 @@ func (l *line) beginTurnLocked(now time.Duration) {
 // busyLocked sets when to ask again after a try found the lock taken.
 func (l *line) busyLocked(now, ttl time.Duration) {
 	l.turnAt = 0
+	if l.space.apart != nil && l.head.patrol != nil {
+		l.head.patrol.lookLocked(now, ttl)
+		return
+	}
 	spread := max(1, float64(l.space.engine.Waiting.Load())/recheckRate)
 	next := now + engine.Jitter(time.Duration(float64(recheck)*spread))
 	if ttl >= 0 {
@@ -317,6 +337,7 @@ const (
 	stepWait step = iota
 	stepTry
 	stepHeld // the hold was handed on
+	stepFail // its patrol has had no answer for too long
 )
 
 // nextStep tells a waiter what to do, and how long to wait at most.
@@ -327,6 +348,8 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	switch {
 	case w.hold != nil:
 		return stepHeld, 0
+	case w.lostTouch:
+		return stepFail, 0
 	case w.passing:
 		return stepWait, never
 	case w.free:

@@ -84,6 +84,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// waitLimit returns for how long the call may wait in all; 0 for no limit.
+func (o *Options) waitLimit() time.Duration {
+	if o.Wait == nil {
+		return 0
+	}
+	return *o.Wait
+}
+
 // plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.
 func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil && o.Owner == nil }
 

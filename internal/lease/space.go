@@ -46,11 +46,22 @@ type Queued interface {
 	Leave(key, owner any) *script.Call
 }
 
-// Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no line here.
+// Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no line here, and are
+// looked after together.
 type Apart interface {
 	Queued
 	// ChannelOf is where the waiter is told that it is its turn.
 	ChannelOf(key, owner string) string
+	// Waits notes that an owner has to wait, and will listen to its channel. It must return at once.
+	Waits(owner any)
+	// LeaveAfter is Leave of a waiter that had set its wait a limit.
+	LeaveAfter(key, owner any, limit time.Duration) *script.Call
+	// Patrol looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the
+	// one whose turn it is, 0 for none; when to look again, in ms, negative for no such time; and the positions of those
+	// that are no longer queued.
+	Patrol(key any, owners []any) *script.Call
+	// Period is how often a waiter has to be looked after to keep its place; 0 if it keeps it anyway.
+	Period() time.Duration
 }
 
 // Shared is a Kind of which several leases may live at a time under one name. Callers ask in parallel until one is
@@ -89,8 +100,9 @@ type Ask struct {
 	TakeOver bool
 	// Verify looks at the type of a key that is busy.
 	Verify bool
-	// Waits says that the call goes on waiting if it is refused.
+	// Waits says that the call goes on waiting if it is refused, and Limit for how long in all; 0 for no limit.
 	Waits bool
+	Limit time.Duration
 }
 
 // Reply is the answer to a try.
@@ -140,13 +152,14 @@ type Registry struct {
 
 // shard is a part of the names.
 type shard struct {
-	mu     sync.Mutex // guards all below, and every line of its names
-	held   map[string]*Lease
-	most   int // the most entries that held has had
-	lines  map[string]*line
-	shares map[string]*line    // of those who want to share a name
-	owned  map[string]*stand   // owner ids of callers' own that are in use, and those that an unsettled try haunts
-	all    map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
+	mu      sync.Mutex // guards all below, and every line of its names
+	held    map[string]*Lease
+	most    int // the most entries that held has had
+	lines   map[string]*line
+	shares  map[string]*line    // of those who want to share a name
+	patrols map[string]*patrol  // of the names whose waiters are woken alone
+	owned   map[string]*stand   // owner ids of callers' own that are in use, and those that an unsettled try haunts
+	all     map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
 }
 
 // NewRegistry returns the registry of a client, which Close will drain.

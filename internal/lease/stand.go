@@ -16,7 +16,8 @@ type stand struct {
 	space *Space
 	name  Name
 	owner any
-	asked bool // Redis may know of it; for the call's own goroutine
+	limit time.Duration // of the whole wait; 0 for none
+	asked bool          // Redis may know of it; for the call's own goroutine
 
 	mu    sync.Mutex    // guards the rest
 	open  int           // tries without an answer, less those answered late
@@ -30,7 +31,7 @@ func (n *Name) stand(o *Options) *stand {
 	if !ok {
 		return nil
 	}
-	return &stand{space: n.space, name: *n, owner: owner}
+	return &stand{space: n.space, name: *n, owner: owner, limit: o.waitLimit()}
 }
 
 // failed turns a try's error into what it came to.
@@ -93,7 +94,7 @@ func (p *stand) leave() {
 	until := max(p.until, s.engine.Clock.Now()+s.engine.Lease)
 	p.mu.Unlock()
 	attempt := func(report func(settled bool)) {
-		s.engine.Batch.Start(s.queued.Leave(p.name.key, p.owner), batch.Urgent, func(c *script.Call) {
+		s.engine.Batch.Start(p.leaving(), batch.Urgent, func(c *script.Call) {
 			if _, err := c.Int(); err != nil {
 				report(script.Judge(err) == script.NotDone && !script.Transient(err))
 				return
@@ -105,6 +106,13 @@ func (p *stand) leave() {
 	p.mu.Lock()
 	p.job = job
 	p.mu.Unlock()
+}
+
+func (p *stand) leaving() *script.Call {
+	if apart := p.space.apart; apart != nil {
+		return apart.LeaveAfter(p.name.key, p.owner, p.limit)
+	}
+	return p.space.queued.Leave(p.name.key, p.owner)
 }
 
 // haunt keeps the stand of a call that was granted while an earlier try of its had no answer: when the hold has ended,

@@ -49,7 +49,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	length := l.register(ctx, o, sent)
 
 	takeOver := l.named || a.stand.unsure()
-	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: takeOver, Verify: a.verify, Waits: w != nil})
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: takeOver, Verify: a.verify, Waits: w != nil, Limit: o.waitLimit()})
 	ask := batch.Ask{Limit: a.limit}
 	var ghost *phantom
 	switch {
@@ -141,6 +141,9 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 		return false
 	}
 	l.begin()
+	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.apart != nil {
+		older.recheck() // granted although this client has the lock: it was taken away
+	}
 	n.space.addLocked(sh, l)
 	for _, other := range rest {
 		other.begin()

@@ -23,9 +23,11 @@ type Env struct {
 	Rival func(c *redlatch.Client, name string) rlock.Locker
 	// Name returns what a lock of this name calls itself. Defaults to the name itself.
 	Name func(name string) string
-	// Some says that the lock is made of several which are not all waited for, so that the last keys may be set and freed a moment
-	// after a call has returned, or after a loss. All keys together are spoilt to spoil it.
+	// Some says that the lock is made of several of which some are enough, so that the last keys may be set and freed a moment
+	// after a call has returned, and one that is spoilt does no harm.
 	Some bool
+	// Rest says that the lock is made of several, so that after the loss of one the rest is free a moment later.
+	Rest bool
 }
 
 // Run tests all that a lock of any kind promises.

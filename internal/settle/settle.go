@@ -11,9 +11,6 @@ import (
 	"github.com/redlatch/redlatch/internal/wheel"
 )
 
-// tick is by how much a timer of the wheel may be early. A job that is due so shortly before its end would be due again at once.
-const tick = time.Millisecond
-
 // maxJobs bounds what may be unsettled at a time. What comes beyond it is left to its lease.
 const maxJobs = 10_000
 
@@ -122,7 +119,7 @@ func (j *Job) run() {
 	pause := min(pauses[min(j.tries, len(pauses)-1)], j.most)
 	j.tries++
 	s.mu.Unlock()
-	if now+tick >= j.until {
+	if now+time.Millisecond >= j.until { // the wheel may be up to a tick early
 		j.Settled()
 		return
 	}

@@ -1,0 +1,112 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// maxTogether is how many locks one script takes.
+const maxTogether = 100
+
+// Together is a Kind of which several locks can be acquired in one step, or none of them.
+type Together interface {
+	Kind
+	// AcquireAll asks for all locks, which share a slot.
+	AcquireAll(keys, owners []any, lease time.Duration) *script.Call
+	// AcquiredAll reads AcquireAll's reply: the position of a lock that is busy; -1 if all were acquired.
+	AcquiredAll(*script.Call) (busy int, err error)
+}
+
+// Together reports whether one script can take the locks of all these names.
+func (n *Name) Together(others []*Name) bool {
+	if _, ok := n.space.kind.(Together); !ok || len(others) >= maxTogether {
+		return false
+	}
+	for _, other := range others {
+		if other.space != n.space {
+			return false
+		}
+		if n.space.engine.Cluster && engine.Tag(other.text()) != engine.Tag(n.text()) {
+			return false
+		}
+	}
+	return true
+}
+
+// BeginAll is Begin for several names that can be taken together, under fresh owner ids. done gets the holds of all; or the position of one that
+// is busy and ErrNotAcquired; or another error. Some holds may come with an error: they are to be released.
+func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []*Hold, busy int, err error)) {
+	s := names[0].space
+	kind, _ := s.kind.(Together)
+	if s.engine.Closed() {
+		done(nil, 0, errs.ErrClosed)
+		return
+	}
+	for i, n := range names {
+		if n.takenHere() {
+			done(nil, i, errs.ErrNotAcquired)
+			return
+		}
+	}
+	a := all{kind: kind, begun: make([]begun, len(names))}
+	keys, owners := make([]any, len(names)), make([]any, len(names))
+	sent := s.engine.Clock.Now()
+	for i, n := range names {
+		keys[i], owners[i] = n.key, s.engine.NextOwner()
+		b := begun{name: n, lease: s.newLease(n.key, owners[i]), sent: sent}
+		b.length = b.lease.register(ctx, o, sent)
+		a.begun[i] = b
+	}
+	call := kind.AcquireAll(keys, owners, a.begun[0].length)
+	if !s.engine.Batch.Start(call, batch.Normal, func(c *script.Call) { done(a.answered(ctx, c)) }) {
+		a.unregister()
+		done(nil, 0, errs.ErrClosed)
+	}
+}
+
+// all are the tries of one script.
+type all struct {
+	kind  Together
+	begun []begun
+}
+
+func (a all) unregister() {
+	for _, b := range a.begun {
+		b.lease.unregister()
+	}
+}
+
+// answered makes holds of a yes, and settles what is not known.
+func (a all) answered(ctx context.Context, c *script.Call) (holds []*Hold, busy int, err error) {
+	busy, err = 0, c.Err()
+	if err == nil {
+		busy, err = a.kind.AcquiredAll(c)
+	}
+	switch {
+	case err != nil:
+		a.unregister()
+		for _, b := range a.begun {
+			ghost := &phantom{lease: b.lease, length: b.length}
+			_ = ghost.failed(err) // one error for all
+		}
+		return nil, 0, unknown(err)
+	case busy >= 0:
+		a.unregister()
+		return nil, min(busy, len(a.begun)-1), errs.ErrNotAcquired
+	}
+	busy = 0
+	for i, b := range a.begun {
+		h, failed := b.granted(ctx, Reply{Granted: true})
+		if failed != nil {
+			busy, err = i, failed
+			continue
+		}
+		holds = append(holds, h)
+	}
+	return holds, busy, err
+}

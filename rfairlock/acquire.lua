@@ -1,0 +1,61 @@
+-- acquire.lua: take a fair lock if it is free and it is the owner's turn; otherwise stand in its queue.
+--
+-- KEYS[1]  the lock: hash, owner -> levels
+-- KEYS[2]  the queue: list of waiters, the next one first
+-- KEYS[3]  their scores: sorted set, waiter -> until when it is good, ms
+-- KEYS[4]  channel of the waiters, less ':' and a waiter's id
+-- ARGV[1]  owner
+-- ARGV[2]  lease, ms
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[4]  1 to look at the type of a busy key
+-- ARGV[5]  1 to stand in the queue if it is refused
+-- ARGV[6]  how long a waiter is good, ms
+-- ARGV[7]  1 to keep the scores as Java does: each grant lowers those that remain
+--
+-- Returns  -2  acquired; the owner holds one level, and waits no longer
+--          -1  busy, and the key has no TTL
+--           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who has been sent a
+--              message and is good for n ms
+local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local waits, good, java = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+
+local left = redis.call('pttl', lock)
+local head, rest = first(queue, timeouts, java)
+local mine = left == -2 and (not head or head == owner)
+if left ~= -2 then
+  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
+    redis.call('lrem', queue, 0, owner)
+    redis.call('zrem', timeouts, owner)
+    redis.call('hset', lock, owner, 1)
+    redis.call('pexpire', lock, lease)
+    return -2
+  elseif verify == '1' or left == -1 then
+    -- An error for what is no hash.
+    if redis.call('hexists', lock, 'mode') == 1 then
+      return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+    end
+  end
+end
+if mine then
+  if head or java == '1' then
+    redis.call('zrem', timeouts, owner)
+    redis.call('lpop', queue)
+  end
+  if java == '1' then
+    for _, waiter in ipairs(redis.call('zrange', timeouts, 0, -1)) do
+      redis.call('zincrby', timeouts, -good, waiter)
+    end
+  end
+  redis.call('hset', lock, owner, 1)
+  redis.call('pexpire', lock, lease)
+  return -2
+end
+if waits == '1' then
+  enqueue(queue, timeouts, owner, { good = good, java = java, busy = left })
+end
+if left == -2 then
+  wake(channel, head)
+  left = rest
+end
+return left

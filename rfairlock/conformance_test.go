@@ -1,0 +1,20 @@
+package rfairlock_test
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestConformanceInMemory(t *testing.T) { conform(t, locktest.InMemory) }
+
+func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
+
+func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
+
+func conform(t *testing.T, where locktest.Place) {
+	t.Helper()
+	locktest.Run(t, locktest.Env{Where: where, New: func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) }})
+}

@@ -1,0 +1,143 @@
+package rfairlock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Lock is a reentrant lock that is granted first come, first served. It holds no state: any number of goroutines may share one, and two
+// of the same name from one client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is
+// safe for concurrent use.
+type Lock struct {
+	name   lease.Name
+	engine *engine.Engine
+	kind   *kind
+}
+
+var _ rlock.Locker = (*Lock)(nil)
+
+// Space is where a client's fair locks live. It is for the client.
+type Space struct {
+	engine *engine.Engine
+	kind   *kind
+	space  *lease.Space
+}
+
+// NewSpace returns the space of a client. It is for the client.
+func NewSpace(e *engine.Engine) *Space {
+	k := newKind(e)
+	return &Space{engine: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e), k)}
+}
+
+// New returns the named lock of a space. It is for the client: users call GetFairLock there.
+func New(s *Space, name string) *Lock {
+	return &Lock{name: s.space.Name(name), engine: s.engine, kind: s.kind}
+}
+
+// Name returns the lock's name as it was given to the client.
+func (l *Lock) Name() string { return l.name.User() }
+
+// Lock acquires the lock when all who came before have had it or have given up. Reentrancy follows ctx: where ctx descends from the
+// context of a live hold of this very lock, the call adds a level to that hold and does not wait; any other context is a stranger's, who
+// queues. Goroutines that share a hold's context share the hold: among them this lock does not exclude. Give one that has to compete
+// [rlock.Detach] of that context, or use [rlock.WithoutReentry].
+//
+// It blocks until the lock is acquired, ctx is done, the wait of [rlock.WithWait] is over (rlock.ErrNotAcquired), the client closes
+// (redlatch.ErrClosed), or an error that cannot pass: on the first try everything that is certain, such as a wrong address or a missing
+// permission; while waiting, transport errors are retried for one lease. A name that another kind of object uses is redlatch.ErrWrongType.
+// After an error the lock is not held, and the place in the queue is given up: what was left unknown is released in the background.
+//
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithLease]. A deadline of ctx ends the hold's
+// context too: to bound only the wait use [rlock.WithWait].
+//
+// A free lock costs one round trip. A waiter costs one more when it is its turn, and its share of the client's one call about every second.
+func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
+	return l.acquire(ctx, "lock", false, opts)
+}
+
+// TryLock tries once to acquire the lock, and returns rlock.ErrNotAcquired when it is taken or others are waiting for it. With
+// [rlock.WithWait] it queues for so long. It nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown.
+//
+// Without a wait it costs one round trip, or none when this client itself holds the lock.
+func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
+	return l.acquire(ctx, "try lock", true, opts)
+}
+
+// Do acquires the lock as Lock does, or not at all with WithWait(0), runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
+// error, joined with rlock.ErrLost if the lock was lost meanwhile, or with what Unlock returned.
+func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
+	if fn == nil {
+		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
+	}
+	hold, err := l.acquire(ctx, "do", false, opts)
+	if err != nil {
+		return err
+	}
+	return lease.During(ctx, hold, fn, title, l.Name())
+}
+
+// IsLocked reports whether anybody holds the lock. It costs one round trip.
+func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
+	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
+	return s.Locked, wrap("is locked", l.Name(), err)
+}
+
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
+// trip, or none.
+func (l *Lock) HoldCount(ctx context.Context) (int, error) {
+	if ctx == nil {
+		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
+	}
+	hold := l.name.HoldOf(ctx)
+	if hold == nil {
+		return 0, wrap("hold count", l.Name(), l.name.Check())
+	}
+	s, err := rlock.Inspect(ctx, l.engine, &l.name, hold.Owner())
+	return s.Levels, wrap("hold count", l.Name(), err)
+}
+
+// TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
+// lock of redlatch or Redisson leaves behind. It costs one round trip.
+func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
+	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
+	return s.Left, wrap("ttl", l.Name(), err)
+}
+
+// ForceUnlock releases the lock whoever holds it, wakes who is next, and reports whether anybody held it. A holder in this client hears
+// of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then. When ctx ended first, and
+// after redlatch.ErrUnknown, it may be released or be released yet. It costs one round trip.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	if err := l.name.Check(); err != nil {
+		return false, wrap("force unlock", l.Name(), err)
+	}
+	c, repeated, err := l.engine.Query(ctx, func() *script.Call { return l.kind.force(l.name.Key()) })
+	if err != nil {
+		return false, wrap("force unlock", l.Name(), err)
+	}
+	n, err := c.Int()
+	if n > 0 || repeated { // a repeated one that finds nothing: the one before did it
+		l.name.Recheck()
+	}
+	return n > 0 || repeated, wrap("force unlock", l.Name(), err)
+}
+
+func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
+	o, err := lease.Collect(opts)
+	if err != nil {
+		return nil, wrap(verb, l.Name(), err)
+	}
+	hold, err := l.name.Acquire(ctx, o, single)
+	if err != nil {
+		return nil, wrap(verb, l.Name(), err)
+	}
+	return rlock.NewHold(title, hold), nil
+}
+
+func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, name, err) }

@@ -1,0 +1,15 @@
+package rfairlock_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("rfairlock-waiter", fairWaiter)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}

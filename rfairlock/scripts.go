@@ -1,0 +1,129 @@
+package rfairlock
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+//go:embed head.lua
+var headSource string
+
+//go:embed enqueue.lua
+var enqueueSource string
+
+//go:embed acquire.lua
+var acquireSource string
+
+//go:embed leave.lua
+var leaveSource string
+
+//go:embed release.lua
+var releaseSource string
+
+//go:embed patrol.lua
+var patrolSource string
+
+//go:embed force.lua
+var forceSource string
+
+var (
+	acquireScript = script.New(headSource + enqueueSource + acquireSource)
+	leaveScript   = script.New(headSource + leaveSource)
+	releaseScript = script.New(headSource + releaseSource)
+	patrolScript  = script.New(headSource + patrolSource)
+	forceScript   = script.New(headSource + forceSource)
+)
+
+const (
+	title = "rfairlock"
+
+	// javaWait is the fair wait timeout at which scores are kept as Java keeps them.
+	javaWait = 300 * time.Second
+)
+
+// kind is the fair lock as package lease sees it. The lock itself is a reentrant lock's; it is freed, and asked for,
+// with an eye on the queue.
+type kind struct {
+	lease.Kind
+	*owners
+	good time.Duration // how long a waiter is good
+	java int           // 1 to keep the scores as Java does
+}
+
+var (
+	_ lease.Apart  = (*kind)(nil)
+	_ lease.Owners = (*kind)(nil)
+)
+
+func newKind(e *engine.Engine) *kind {
+	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait}
+	if k.good == javaWait {
+		k.java = 1
+	}
+	return k
+}
+
+func (*kind) Title() string { return title }
+
+func (*kind) ChannelOf(key, owner string) string { return channel(key) + ":" + owner }
+
+func (k *kind) Acquire(a lease.Ask) *script.Call {
+	return k.call(acquireScript, a.Key, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify), flag(a.Waits), k.wait(a.Limit), k.java)
+}
+
+func (k *kind) Release(key, owner any) *script.Call {
+	return k.call(releaseScript, key, owner, k.java)
+}
+
+func (k *kind) Leave(key, owner any) *script.Call { return k.LeaveAfter(key, owner, 0) }
+
+func (k *kind) LeaveAfter(key, owner any, limit time.Duration) *script.Call {
+	return k.call(leaveScript, key, owner, k.wait(limit), k.java)
+}
+
+func (k *kind) Patrol(key any, owners []any) *script.Call {
+	return k.call(patrolScript, key, append([]any{millis(k.good), k.java}, owners...)...)
+}
+
+// Period is a third of the time for which a waiter is good. In Java's queue nothing is gained by asking often.
+func (k *kind) Period() time.Duration {
+	if k.java == 1 {
+		return 0
+	}
+	return k.good / 3
+}
+
+func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
+
+// wait returns the time, in ms, that one waiter adds to the scores: Java takes the limit of its wait, if it has one.
+func (k *kind) wait(limit time.Duration) int64 {
+	if k.java == 1 && limit > 0 {
+		return millis(limit)
+	}
+	return millis(k.good)
+}
+
+// call is a call of one of the queue's scripts, which all have the same keys.
+func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
+	name, _ := key.(string)
+	list := make([]any, 0, 4+len(args))
+	list = append(list, key, engine.Prefixed("redisson_lock_queue", name), engine.Prefixed("redisson_lock_timeout", name), channel(name))
+	return s.Call(4, append(list, args...)...)
+}
+
+func channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
+
+// millis returns a time as scripts take it, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,398 @@
+package rrwlock_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rrwlock"
+)
+
+// event is something that the model lets happen to one lock at one moment between the call and the return.
+type event struct {
+	kind  string
+	key   string
+	hold  int // which hold; 0 for none
+	party int // whose: holds that descend from one another are of one party
+}
+
+// The kinds of event.
+const (
+	writes   = "writes"   // granted: no other party held the lock, and the own one did not only read
+	reads    = "reads"    // granted: no other party wrote
+	released = "released" // the hold was there, and is gone
+	refused  = "refused"  // the hold was not there
+	vanishes = "vanishes" // the hold is gone, if it was there: an unknown release, or the end of a lease
+	busy     = "busy"     // somebody held the lock
+)
+
+// holder is a hold in the model.
+type holder struct{ hold, party, mode int }
+
+const (
+	reading = iota
+	writing
+)
+
+// holders is the state of one lock in the model: its holds, sorted and printed, so that states can be compared.
+type holders string
+
+func (s holders) list() (all []holder) {
+	for part := range strings.SplitSeq(string(s), ";") {
+		var h holder
+		if n, _ := fmt.Sscanf(part, "%d.%d.%d", &h.hold, &h.party, &h.mode); n == 3 {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func (s holders) with(h holder) holders {
+	all := append(s.list(), h)
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(a.hold, b.hold) })
+	return printed(all)
+}
+
+func (s holders) without(hold int) holders {
+	return printed(slices.DeleteFunc(s.list(), func(h holder) bool { return h.hold == hold }))
+}
+
+func printed(all []holder) holders {
+	var b strings.Builder
+	for _, h := range all {
+		fmt.Fprintf(&b, "%d.%d.%d;", h.hold, h.party, h.mode)
+	}
+	return holders(b.String())
+}
+
+// leasedReadWriteLock is a read-write lock whose holds may end by themselves, but not before their deadlines.
+var leasedReadWriteLock = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		parts := map[string][]porcupine.Operation{}
+		for _, op := range history {
+			key := op.Input.(event).key
+			parts[key] = append(parts[key], op)
+		}
+		return slices.Collect(maps.Values(parts))
+	},
+	Init: func() any { return holders("") },
+	Step: func(state, input, _ any) (bool, any) { return step(state.(holders), input.(event)) },
+}
+
+func step(s holders, e event) (bool, holders) {
+	there, others, otherWriter, own, ownWriter := false, false, false, false, false
+	for _, h := range s.list() {
+		there = there || h.hold == e.hold
+		others = others || h.party != e.party
+		otherWriter = otherWriter || h.party != e.party && h.mode == writing
+		own = own || h.party == e.party
+		ownWriter = ownWriter || h.party == e.party && h.mode == writing
+	}
+	switch e.kind {
+	case writes:
+		return !others && own == ownWriter, s.with(holder{e.hold, e.party, writing})
+	case reads:
+		return !otherWriter, s.with(holder{e.hold, e.party, reading})
+	case released:
+		return there, s.without(e.hold)
+	case refused:
+		return !there, s
+	case vanishes:
+		return true, s.without(e.hold)
+	case busy:
+		return s != "", s
+	}
+	return false, s
+}
+
+// history is what happened to some locks, as their users saw it.
+type history struct {
+	started time.Time
+	strict  bool // nothing is broken: a lock that is said to be taken is a hold of the history
+
+	mu    sync.Mutex // guards the rest
+	holds int
+	ops   []porcupine.Operation
+}
+
+const forever = math.MaxInt64
+
+// earliness is by how much a client may end a hold before its deadline.
+const earliness = 2 * time.Millisecond
+
+func (h *history) now() int64 { return int64(time.Since(h.started)) }
+
+func (h *history) add(e event, call, back int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{Input: e, Call: call, Return: back})
+}
+
+func (h *history) next() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds++
+	return h.holds
+}
+
+// taken is a hold of the history.
+type taken struct {
+	*rlock.Hold
+	event
+	short bool // a level beside it ends soon: when it is unlocked, so does the whole
+}
+
+// take makes an acquiring call; under is the hold in whose context it is made. An outcome that is not known leaves nobody who
+// believes to hold the lock.
+func (h *history) take(l *rrwlock.Lock, kind string, under *taken, try func() (*rlock.Hold, error)) *taken {
+	e := event{kind: kind, key: l.Name(), hold: h.next()}
+	e.party = e.hold
+	if under != nil {
+		e.party = under.party
+	}
+	call := h.now()
+	hold, err := try()
+	switch {
+	case err == nil:
+		h.add(e, call, h.now())
+		return &taken{Hold: hold, event: e}
+	case errors.Is(err, rlock.ErrNotAcquired) && h.strict && kind == writes:
+		h.add(event{kind: busy, key: e.key, party: e.party}, call, h.now())
+	}
+	return nil
+}
+
+// unlock ends a hold. Until its deadline it cannot have ended otherwise.
+func (h *history) unlock(ctx context.Context, t *taken) {
+	if t == nil {
+		return
+	}
+	deadline := int64(t.Deadline().Add(-earliness).Sub(h.started)) // afterwards it is the time of the end
+	e, call := t.event, h.now()
+	err := t.Unlock(ctx)
+	back := h.now()
+	switch {
+	case back >= deadline: // it may have been released, or have run out
+		e.kind, call, back = vanishes, min(call, deadline), forever
+	case err == nil:
+		e.kind = released
+	case errors.Is(err, rlock.ErrNotHeld) && !t.short:
+		e.kind = refused
+	default:
+		e.kind, back = vanishes, forever
+	}
+	h.add(e, call, back)
+}
+
+// crash forgets a hold whose client is gone: it ends by itself, not before its deadline.
+func (h *history) crash(t *taken) {
+	e := t.event
+	e.kind = vanishes
+	h.add(e, int64(t.Deadline().Add(-earliness).Sub(h.started)), forever)
+}
+
+// check fails the test unless one order of the events explains them all.
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	count := map[string]int{}
+	for _, op := range h.ops {
+		count[op.Input.(event).kind]++
+	}
+	t.Log(count)
+	assert.Greater(t, min(count[reads], count[writes]), len(h.ops)/20, "holds of both kinds")
+	if result := porcupine.CheckOperationsTimeout(leasedReadWriteLock, h.ops, time.Minute); result != porcupine.Ok {
+		slices.SortFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
+		for _, op := range h.ops {
+			t.Logf("%v %v %+v", time.Duration(op.Call), time.Duration(op.Return), op.Input)
+		}
+		assert.Fail(t, "no order explains what was seen", result)
+	}
+}
+
+const modelLease = 300 * time.Millisecond
+
+func TestHistoryIsLinearizable(t *testing.T) {
+	h := &history{strict: true}
+	record(t, h, counted(40, 400), nil)
+	h.check(t)
+}
+
+func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	for range counted(1, 150) { // of some 350 steps each
+		h := &history{}
+		record(t, h, 40, func(p *faulttest.Proxy) {
+			p.OnCommand(func([]string) {
+				switch dice := rand.N(100); {
+				case dice < 3:
+					p.DropReply(faulttest.Script, 1)
+				case dice < 4:
+					p.Cut()
+				case dice < 7:
+					p.Delay(rand.N(3 * time.Millisecond))
+				case dice < 10:
+					p.Delay(0)
+				}
+			})
+		})
+		h.check(t)
+	}
+}
+
+// record has goroutines of three clients use a few locks at random.
+func record(t *testing.T, h *history, steps int, harm func(*faulttest.Proxy)) {
+	t.Helper()
+	server := redistest.Start(t)
+	h.started = time.Now()
+	var users sync.WaitGroup
+	for range 3 {
+		proxy := faulttest.NewProxy(t, server.Addr())
+		client := clientAt(t, proxy.Addr(), redlatch.WithLease(modelLease))
+		if harm != nil {
+			harm(proxy)
+			t.Cleanup(func() { proxy.OnCommand(nil); proxy.Delay(0) })
+		}
+		for range 3 {
+			users.Go(func() {
+				for range steps {
+					name := fmt.Sprint("n", rand.N(3))
+					if rand.N(40) == 0 {
+						doomed := clientAt(t, proxy.Addr(), redlatch.WithLease(modelLease/3), redlatch.WithAbandonOnClose())
+						h.die(t.Context(), doomed, doomed.GetReadWriteLock(name))
+						continue
+					}
+					h.use(t.Context(), client.GetReadWriteLock(name))
+				}
+			})
+		}
+	}
+	users.Wait()
+}
+
+// die takes a lock and never releases it.
+func (h *history) die(ctx context.Context, c *redlatch.Client, l *rrwlock.Lock) {
+	wait := rlock.WithWait(modelLease)
+	kind, side := writes, rlock.Locker(l)
+	if rand.N(2) == 0 {
+		kind, side = reads, l.RLocker()
+	}
+	hold := h.take(l, kind, nil, func() (*rlock.Hold, error) { return side.Lock(ctx, wait) })
+	_ = c.Close() // what it says of a broken connection is not of interest
+	if hold != nil {
+		h.crash(hold)
+	}
+}
+
+// use does one thing with a lock, and releases it if it has it then.
+func (h *history) use(ctx context.Context, l *rrwlock.Lock) {
+	wait := ctx
+	if !h.strict { // a call that is given up leaves an unknown outcome
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, modelLease)
+		defer cancel()
+	}
+	ctx = context.WithoutCancel(ctx)
+	dice := rand.N(100)
+	var opts []rlock.Option
+	if dice%10 == 0 {
+		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
+	}
+	kind, side := writes, rlock.Locker(l)
+	if dice < 55 {
+		kind, side = reads, l.RLocker()
+	}
+	lock := side.Lock
+	if rand.N(4) == 0 {
+		lock = side.TryLock
+	}
+	outer := h.take(l, kind, nil, func() (*rlock.Hold, error) { return lock(wait, opts...) })
+	if outer == nil {
+		return
+	}
+	var inner *taken
+	switch rand.N(3) {
+	case 0: // re-enter
+		inner = h.take(l, kind, outer, func() (*rlock.Hold, error) { return side.Lock(outer.Context()) })
+	case 1:
+		if kind == reads {
+			_, err := l.Lock(outer.Context())
+			if !errors.Is(err, rrwlock.ErrUpgrade) && outer.Context().Err() == nil {
+				panic(err)
+			}
+			break
+		}
+		inner = h.take(l, reads, outer, func() (*rlock.Hold, error) { return l.RLock(outer.Context(), opts...) })
+	}
+	if inner != nil {
+		inner.short = len(opts) > 0
+	}
+	linger(outer, dice)
+	if rand.N(3) == 0 {
+		outer, inner = inner, outer
+	}
+	h.unlock(ctx, outer)
+	linger(inner, dice)
+	h.unlock(ctx, inner)
+}
+
+// linger keeps a hold for a while: some until they are lost, some until they were renewed, most for no time at all.
+func linger(t *taken, dice int) {
+	if t == nil {
+		return
+	}
+	length := time.Duration(0)
+	switch {
+	case dice%10 == 0: // of a short lease
+		length = 30 * time.Millisecond
+	case dice == 1:
+		length = modelLease / 2
+	case dice < 60:
+		length = rand.N(time.Millisecond)
+	}
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-t.Context().Done():
+	case <-timer.C:
+	}
+}
+
+func TestModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
+	at := func(kind string, hold, party int, call, back int64) porcupine.Operation {
+		return porcupine.Operation{Input: event{kind, "k", hold, party}, Call: call, Return: back}
+	}
+	for _, tc := range []struct {
+		what string
+		good bool
+		ops  []porcupine.Operation
+	}{
+		{"two readers", true, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(reads, 2, 2, 2, 3), at(released, 1, 1, 4, 5), at(released, 2, 2, 6, 7)}},
+		{"two writers", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(writes, 2, 2, 2, 3), at(released, 1, 1, 4, 5)}},
+		{"a writer beside a reader", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(writes, 2, 2, 2, 3)}},
+		{"a reader beside a writer", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 2, 2, 3)}},
+		{"a writer after a lease that may have ended", true, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 2, forever), at(writes, 2, 2, 5, 6)}},
+		{"a writer before it", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 4, forever), at(writes, 2, 2, 2, 3)}},
+		{"a downgrade", true, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 9), at(reads, 3, 3, 5, 6)}},
+		{"a writer beside the downgraded one", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 5), at(writes, 3, 3, 6, 7)}},
+		{"an upgrade", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(writes, 2, 1, 2, 3)}},
+		{"busy without a holder", false, []porcupine.Operation{at(busy, 0, 0, 0, 1)}},
+	} {
+		require.Equal(t, tc.good, porcupine.CheckOperations(leasedReadWriteLock, tc.ops), tc.what)
+	}
+}
