@@ -14,21 +14,26 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
 	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use.
 type Client struct {
-	engine *engine.Engine
-	locks  rlock.Spaces
-	queues *delayed.Registry
-	fair   *rfairlock.Space
-	rw     rrwlock.Spaces
-	close  func() error  // closes what the client owns
-	first  atomic.Bool   // Close has been called
-	closed chan struct{} // closed when the first Close is done
+	engine     *engine.Engine
+	locks      rlock.Spaces
+	fair       *rfairlock.Space
+	rw         rrwlock.Spaces
+	semaphores *rsemaphore.Desk
+	permits    *rsemaphore.PermitSpace
+	latches    *rlatch.Hall
+	queues     *delayed.Registry
+	close      func() error  // closes what the client owns
+	first      atomic.Bool   // Close has been called
+	closed     chan struct{} // closed when the first Close is done
 }
 
 // New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
@@ -46,8 +51,16 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	}
 	e := engine.New(rdb, c)
 	return &Client{
-		engine: e, locks: rlock.NewSpaces(e), fair: rfairlock.NewSpace(e), rw: rrwlock.NewSpaces(e), queues: delayed.NewRegistry(e),
-		close: c.OnClosed, closed: make(chan struct{}),
+		engine:     e,
+		locks:      rlock.NewSpaces(e),
+		fair:       rfairlock.NewSpace(e),
+		rw:         rrwlock.NewSpaces(e),
+		semaphores: rsemaphore.NewDesk(e),
+		permits:    rsemaphore.NewPermitSpace(e),
+		latches:    rlatch.NewHall(e),
+		queues:     delayed.NewRegistry(e),
+		close:      c.OnClosed,
+		closed:     make(chan struct{}),
 	}, nil
 }
 
@@ -201,6 +214,23 @@ func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.NewRed(c.engine, locks)
 }
+
+// GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
+// a bad name or option as GetLock does.
+func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
+	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
+}
+
+// GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
+// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that may be asked for or set. It does no I/O, and
+// reports a bad name or option as GetLock does.
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
+	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
+}
+
+// GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
+// a hash tag is bad too.
+func (c *Client) GetCountDownLatch(name string) *rlatch.Latch { return rlatch.New(c.latches, name) }
 
 // GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
 // bad name, and options that are bad or not for a queue, are reported by the queue's methods as [ErrInvalid].

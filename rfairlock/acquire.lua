@@ -14,14 +14,13 @@
 --
 -- Returns  -2  acquired; the owner holds one level, and waits no longer
 --          -1  busy, and the key has no TTL
---           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who has been sent a
---              message and is good for n ms
+--           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who is good for n ms
 local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local waits, good, java = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 
 local left = redis.call('pttl', lock)
-local head, rest = first(queue, timeouts, java)
+local head, rest, dropped = first(queue, timeouts, java)
 local mine = left == -2 and (not head or head == owner)
 if left ~= -2 then
   if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
@@ -55,7 +54,10 @@ if waits == '1' then
   enqueue(queue, timeouts, owner, { good = good, java = java, busy = left })
 end
 if left == -2 then
-  wake(channel, head)
   left = rest
+  -- Otherwise it was told when the lock was released. A second message would cost it another attempt.
+  if dropped then
+    wake(channel, head)
+  end
 end
 return left

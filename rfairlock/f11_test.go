@@ -73,6 +73,7 @@ func TestF11_DeadWaitersCostOneTimeout(t *testing.T) {
 					peers[i].Refuse(true)
 					peers[i].Blackhole(true)
 				}
+				time.Sleep(rand.N(timeout / 2))
 				start := time.Now()
 				locktest.Unlock(t, h)
 				for i := range all {

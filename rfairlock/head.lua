@@ -1,9 +1,9 @@
 -- head.lua: whose turn it is in the queue of a fair lock. It stands before the other scripts of this package.
 --
 -- Returns  nothing. It defines clock, Redis's time in ms; first, which takes dead waiters off the head of the queue and
---          returns the one that is left there, or false, and for how many ms it is good, -1 for ever; wake, which sends it
---          a message and returns how many clients heard; keep, which has the queue's keys end some time after its last
---          waiter.
+--          returns the one that is left there, or false, for how many ms it is good, -1 for ever, and whether any was taken
+--          off; wake, which sends it a message and returns how many clients heard; keep, which has the queue's keys end
+--          some time after its last waiter.
 local function clock()
   local time = redis.call('time')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -11,19 +11,19 @@ end
 
 local function first(queue, timeouts, java)
   local head = redis.call('lindex', queue, 0)
-  local now = head and clock()
+  local now, dropped = head and clock(), false
   while head do
     local score = redis.call('zscore', timeouts, head)
     if score and tonumber(score) > now then
-      return head, tonumber(score) - now
+      return head, tonumber(score) - now, dropped
     elseif not score and java == '1' then
-      return head, -1 -- Java's book-keeping stops at it
+      return head, -1, dropped -- Java's book-keeping stops at it
     end
     redis.call('zrem', timeouts, head)
     redis.call('lpop', queue)
-    head = redis.call('lindex', queue, 0)
+    head, dropped = redis.call('lindex', queue, 0), true
   end
-  return false, 0
+  return false, 0, dropped
 end
 
 -- The wire format makes a waiter's channel of its id.

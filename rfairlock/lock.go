@@ -41,6 +41,9 @@ func New(s *Space, name string) *Lock {
 	return &Lock{name: s.space.Name(name), engine: s.engine, kind: s.kind}
 }
 
+// LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
+func (l *Lock) LeaseName() *lease.Name { return &l.name }
+
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.name.User() }
 

@@ -53,6 +53,7 @@ type kind struct {
 	*owners
 	good time.Duration // how long a waiter is good
 	java int           // 1 to keep the scores as Java does
+	lone int           // 1 if one server knows of all who listen
 }
 
 var (
@@ -62,6 +63,7 @@ var (
 
 func newKind(e *engine.Engine) *kind {
 	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait}
+	k.lone = flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1
 	}
@@ -77,7 +79,7 @@ func (k *kind) Acquire(a lease.Ask) *script.Call {
 }
 
 func (k *kind) Release(key, owner any) *script.Call {
-	return k.call(releaseScript, key, owner, k.java)
+	return k.call(releaseScript, key, owner, k.java, k.lone*(1-k.java))
 }
 
 func (k *kind) Leave(key, owner any) *script.Call { return k.LeaveAfter(key, owner, 0) }

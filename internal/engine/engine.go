@@ -104,6 +104,9 @@ func (e *Engine) NextOwner() string {
 	return b.String()
 }
 
+// NextNumber returns a number above all that the client used before.
+func (e *Engine) NextNumber() uint64 { return e.sequence.Add(1) }
+
 // Closing is closed when the client begins to close: waits end, new calls are refused.
 func (e *Engine) Closing() <-chan struct{} { return e.closing }
 

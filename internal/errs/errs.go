@@ -5,6 +5,7 @@ package errs
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -24,6 +25,8 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrHeld marks a call that would nest although it must not.
 	ErrHeld = errors.New("lock held by this context already")
+	// ErrOverRelease marks a release of more permits than a semaphore may have.
+	ErrOverRelease = errors.New("more permits released than the semaphore may have")
 	// ErrUpgrade marks a call for the write lock by who has but the read lock.
 	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
@@ -37,3 +40,20 @@ func Wrap(title, verb, name string, err error) error {
 	}
 	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
 }
+
+// Of returns an error that says of a noun, such as a permit, what the error says of a lock.
+func Of(noun string, err error) error {
+	if err == nil || noun == "lock" || !strings.HasPrefix(err.Error(), "lock ") {
+		return err
+	}
+	return &of{noun: noun, err: err}
+}
+
+type of struct {
+	noun string
+	err  error
+}
+
+func (o *of) Error() string { return o.noun + strings.TrimPrefix(o.err.Error(), "lock") }
+
+func (o *of) Unwrap() error { return o.err }

@@ -45,7 +45,9 @@ func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage)
 	}
 	hold, err := take(ctx, o)
 	if err == nil {
-		n.tellAcquired(started)
+		for range o.count() {
+			n.tellAcquired(started)
+		}
 	}
 	return hold, err
 }

@@ -177,6 +177,9 @@ func (l *Lease) anyLevel() *Hold {
 
 // reenters reports whether a context that descends from a hold of the lease is in its lineage.
 func (l *Lease) reenters() bool {
+	if l.space.pool != nil {
+		return false
+	}
 	if !l.named {
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 // ended is the cause of a context that a hold has ended: it names the lock, and tells why.
 type ended struct {
 	title, name string
+	noun        string // what was held
 	err         error  // the sentinel
 	detail      string // what happened; may be empty
 	level       Level  // what was unlocked, for errs.ErrUnlocked
@@ -29,21 +30,45 @@ func (h *Hold) Given() context.Context { return h.given }
 // Covers reports whether other is this hold.
 func (h *Hold) Covers(other any) bool { return other == any(h) }
 
+// lockNoun is what is held, unless a kind has another word for it.
+const lockNoun = "lock"
+
+// ended returns the cause of a context of the lease's that ends.
+func (l *Lease) ended(err error, detail string) *ended {
+	return &ended{title: l.space.kind.Title(), noun: l.space.noun(), name: l.user(), err: err, detail: detail}
+}
+
+// unlocked returns the cause of the context of a level of the lease's that was unlocked.
+func (l *Lease) unlocked(h *Hold) error {
+	cause := l.ended(errs.ErrUnlocked, "")
+	cause.level = h
+	return cause
+}
+
+// noun is what a lease of the space is called in messages.
+func (s *Space) noun() string {
+	if s.pool != nil {
+		return s.pool.Noun()
+	}
+	return lockNoun
+}
+
 // Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.
 func Ended(title, name string, err error, detail string) error {
-	return &ended{title: title, name: name, err: err, detail: detail}
+	return &ended{title: title, noun: lockNoun, name: name, err: err, detail: detail}
 }
 
 // Unlocked returns the cause of a context whose level was unlocked.
 func Unlocked(title, name string, level Level) error {
-	return &ended{title: title, name: name, err: errs.ErrUnlocked, level: level}
+	return &ended{title: title, noun: lockNoun, name: name, err: errs.ErrUnlocked, level: level}
 }
 
 func (e *ended) Error() string {
+	text := fmt.Sprintf("%s: %s %q: %v", e.title, e.noun, e.name, errs.Of(e.noun, e.err))
 	if e.detail == "" {
-		return fmt.Sprintf("%s: lock %q: %v", e.title, e.name, e.err)
+		return text
 	}
-	return fmt.Sprintf("%s: lock %q: %v: %s", e.title, e.name, e.err, e.detail)
+	return text + ": " + e.detail
 }
 
 func (e *ended) Unwrap() error { return e.err }

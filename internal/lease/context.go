@@ -92,7 +92,7 @@ func (h *Hold) materialize() context.Context {
 
 // unlockedCause is the cause of a context whose hold was unlocked.
 func (h *Hold) unlockedCause() error {
-	return Unlocked(h.lease.space.kind.Title(), h.lease.user(), h)
+	return h.lease.unlocked(h)
 }
 
 // endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.

@@ -162,7 +162,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	sent := l.now()
-	h.fixed, h.length, h.limit = l.end, l.space.engine.Lease, 0 // no renewal from here on
+	if h.fixed == 0 {
+		h.fixed, h.limit = l.end, 0 // no renewal from here on
+	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	l.armLocked()
 	wait := l.renewalLocked()

@@ -312,7 +312,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 
 // lostCause tells that the lock was lost, and how.
 func (l *Lease) lostCause(detail string) error {
-	return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrLost, detail: detail}
+	return l.ended(errs.ErrLost, detail)
 }
 
 func (l *Lease) tellLost(detail string) {
@@ -336,8 +336,7 @@ func (l *Lease) closing() {
 	l.mu.Lock()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
-		cause := &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrClosed}
-		c = append(c, h.endContextLocked(cause))
+		c = append(c, h.endContextLocked(l.ended(errs.ErrClosed, "")))
 	}
 	l.mu.Unlock()
 	c.run()
@@ -364,13 +363,13 @@ func (l *Lease) drain(limit time.Duration) {
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
-		return &ended{title: l.space.kind.Title(), name: l.user(), err: errs.ErrClosed}
+		return l.ended(errs.ErrClosed, "")
 	})
 	l.mu.Unlock()
 	cancels.run()
 	_, _, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
-		l.space.engine.Logger.Warn("redlatch: close left a lock to its lease", "lock", l.user(), "error", err)
+		l.space.engine.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
 	}
 	l.space.unreserve(l.key, l.owner)
 	l.finish(0)

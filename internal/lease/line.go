@@ -220,7 +220,8 @@ func (l *line) Message(payload string) {
 	l.wokenAt = now
 	l.wakes++
 	l.tryAt = min(l.tryAt, max(now, l.restUntil))
-	for w := l.head; w != nil && heads > 0; w, heads = w.next, heads-1 {
+	for w := l.head; w != nil && heads > 0; w = w.next {
+		heads -= w.options.count() // one that wants more than there is keeps those behind it from overtaking
 		w.free = l.space.shared != nil
 		w.signalLocked()
 	}

@@ -21,6 +21,21 @@ type Options struct {
 	MaxHold *time.Duration // limit of renewal; nil for none
 	Owner   *string        // id of the caller's own; nil for a fresh one
 	NoNest  bool           // ErrHeld where the call would nest
+	Several *Several       // more than one lease at a time, of a Pool; nil for one
+}
+
+// Several asks for more than one lease at a time.
+type Several struct {
+	Count int
+	Rest  []*Hold // what was acquired besides the hold that the call returns
+}
+
+// count is how many leases are asked for.
+func (o *Options) count() int {
+	if o.Several == nil {
+		return 1
+	}
+	return o.Several.Count
 }
 
 // none are the options of a call without any. Nobody writes to them.
@@ -55,8 +70,10 @@ func (o *Options) validate() error {
 			return err
 		}
 	}
-	if o.Wait != nil && (*o.Wait < 0 || *o.Wait > maxWait) {
-		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.ErrInvalid, *o.Wait)
+	if o.Wait != nil {
+		if err := CheckWait(*o.Wait); err != nil {
+			return err
+		}
 	}
 	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
 		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
@@ -85,6 +102,14 @@ func CheckLease(d time.Duration) error {
 	}
 	if d > maxLease {
 		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, maxLease)
+	}
+	return nil
+}
+
+// CheckWait returns an error that wraps [errs.ErrInvalid] unless d can be the limit of a wait.
+func CheckWait(d time.Duration) error {
+	if d < 0 || d > maxWait {
+		return fmt.Errorf("%w: wait %v is not between 0 and ten years", errs.ErrInvalid, d)
 	}
 	return nil
 }

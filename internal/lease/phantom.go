@@ -96,6 +96,8 @@ func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final boo
 func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	switch {
 	case o.Owner != nil:
+	case o.Several != nil:
+		return s.pool.Together(o.Several.Count), true
 	case s.owners != nil:
 		return s.owners.NewOwner(), true
 	default:

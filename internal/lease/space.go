@@ -79,6 +79,19 @@ type Owners interface {
 	Free(owner any)
 }
 
+// Pool is a Shared kind whose leases have nothing to do with one another: none nests in another, whatever the context of
+// its call, and one call may ask for several at a time, all or none.
+type Pool interface {
+	Shared
+	Owners
+	// Noun is what a lease is called in messages.
+	Noun() string
+	// Together returns the owner id of a call that asks for n leases. Acquire and Release take it too.
+	Together(n int) any
+	// Split returns the owner ids of which such an id is made.
+	Split(owner any) []any
+}
+
 // Ask is one try to acquire.
 type Ask struct {
 	Key, Owner any
@@ -112,6 +125,7 @@ type Space struct {
 	apart  Apart
 	shared Shared
 	owners Owners
+	pool   Pool
 	passer Passer
 	beside bool // of shares that are taken beside a lease of another kind
 }
@@ -123,6 +137,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.apart, _ = kind.(Apart)
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
+	s.pool, _ = kind.(Pool)
 	s.passer, _ = kind.(Passer)
 	return s
 }

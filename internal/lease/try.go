@@ -85,14 +85,15 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		return tried{ttl: reply.TTL}
 	}
 	a.stand.haunt()
-	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand})
+	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand, options: o})
 }
 
 // granted is a yes of Redis.
 type granted struct {
-	sent  time.Duration // when it was asked
-	reply Reply
-	stand *stand // of who asked; nil for who does not stand in Redis
+	sent    time.Duration // when it was asked
+	reply   Reply
+	stand   *stand   // of who asked; nil for who does not stand in Redis
+	options *Options // of a call that may ask for several; nil for others
 }
 
 // granted makes a lease of what Redis granted, unless it came too late to be of use.
@@ -103,20 +104,17 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 	l.mu.Lock()
 	hold := l.levels
 	late := l.since >= hold.deadlineLocked()
-	refused = refused || late
-	if !refused {
-		l.state = holding
-		l.armLocked()
-	}
 	l.mu.Unlock()
-	if !refused && n.enter(l, w) {
+	refused = refused || late
+	owner := l.owner
+	if !refused && n.enter(l, n.split(ctx, l, g), w) {
 		return tried{hold: hold}
 	}
 	l.unregister()
 	if g.stand != nil { // it asks again and takes over, or leaves
 		g.stand.unanswered(g.sent + 2*s.engine.Lease)
 	} else {
-		s.settleRelease(n.key, l.owner, g.sent+2*s.engine.Lease, true)
+		s.settleRelease(n.key, owner, g.sent+2*s.engine.Lease, true)
 	}
 	switch {
 	case late:
@@ -130,19 +128,27 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 // errLate is the error of a try that was granted when its lease was over already.
 var errLate = errors.New("the answer came after the lease had ended")
 
-// enter makes the lease known, and takes its call out of the line. It returns false if the client closes: Close looks
-// at all shards after that has been decided, so that no lease escapes it.
-func (n *Name) enter(l *Lease, w *waiter) bool {
+// enter makes a lease and those granted with it known, and takes its call out of the line. It returns false if the client
+// closes: Close looks at all shards after that has been decided, so that no lease escapes it.
+func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
 	if n.space.engine.Closed() {
 		sh.mu.Unlock()
+		for _, other := range rest {
+			other.unregister()
+		}
 		return false
 	}
+	l.begin()
 	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.apart != nil {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
 	n.space.addLocked(sh, l)
+	for _, other := range rest {
+		other.begin()
+		n.space.addLocked(sh, other)
+	}
 	if w == nil {
 		sh.mu.Unlock()
 		return true
@@ -160,4 +166,31 @@ func (n *Name) enter(l *Lease, w *waiter) bool {
 		handed.pass()
 	}
 	return true
+}
+
+// begin has a lease that was granted hold. The caller holds the shard's mu.
+func (l *Lease) begin() {
+	l.mu.Lock()
+	l.state = holding
+	l.armLocked()
+	l.mu.Unlock()
+}
+
+// split makes a lease of each owner id that a call was granted together. The first one is the call's own.
+func (n *Name) split(ctx context.Context, l *Lease, g granted) []*Lease {
+	if g.options == nil || g.options.Several == nil {
+		return nil
+	}
+	several := g.options.Several
+	owners := n.space.pool.Split(l.owner)
+	l.owner = owners[0] // nobody else looks at it before it holds
+	rest := make([]*Lease, 0, len(owners)-1)
+	several.Rest = make([]*Hold, 0, len(owners)-1)
+	for _, owner := range owners[1:] {
+		other := n.space.newLease(n.key, owner)
+		other.since = l.since
+		other.register(ctx, g.options, g.sent)
+		rest, several.Rest = append(rest, other), append(several.Rest, other.levels)
+	}
+	return rest
 }

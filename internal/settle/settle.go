@@ -37,7 +37,8 @@ type Job struct {
 	attempt Attempt
 	done    func()
 	until   time.Duration
-	tries   int // guarded by the settler's mu
+	most    time.Duration // between two attempts
+	tries   int           // guarded by the settler's mu
 }
 
 // Attempt sends what may settle a job and returns at once. It calls report when the answer has come, if one comes.
@@ -51,7 +52,12 @@ func New(w *watchdog.Watchdog, c *clock.Clock, logger *slog.Logger) *Settler {
 // Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
 // clock shows until; then done is called.
 func (s *Settler) Add(attempt Attempt, done func(), until time.Duration) *Job {
-	j := &Job{settler: s, attempt: attempt, done: done, until: until}
+	return s.AddWithin(attempt, done, until, pauses[len(pauses)-1])
+}
+
+// AddWithin is Add for what callers wait for: there is never more than most between two attempts.
+func (s *Settler) AddWithin(attempt Attempt, done func(), until, most time.Duration) *Job {
+	j := &Job{settler: s, attempt: attempt, done: done, until: until, most: most}
 	j.timer.Owner = j
 	s.mu.Lock()
 	full, closed := len(s.jobs) >= maxJobs, s.closed
@@ -110,14 +116,15 @@ func (j *Job) run() {
 		s.mu.Unlock()
 		return
 	}
-	pause := pauses[min(j.tries, len(pauses)-1)]
+	pause := min(pauses[min(j.tries, len(pauses)-1)], j.most)
 	j.tries++
 	s.mu.Unlock()
 	if now+time.Millisecond >= j.until { // the wheel may be up to a tick early
 		j.Settled()
 		return
 	}
-	s.watchdog.Set(&j.timer, min(now+pause, j.until))
+	// The wheel rounds down to its tick: a time within this one would come again at once.
+	s.watchdog.Set(&j.timer, max(min(now+pause, j.until), now+time.Millisecond))
 	j.attempt(func(settled bool) {
 		if settled {
 			j.Settled()

@@ -77,6 +77,17 @@ func TestUnansweredJobIsTriedUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
+func TestJobThatCallersWaitForIsTriedMoreOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, a := setup(t)
+		s.AddWithin(a.attempt, a.ended, 4*time.Second, time.Second)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		near(t, []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, 2500 * time.Millisecond, 3500 * time.Millisecond}, a.at)
+		assert.Equal(t, 1, a.done)
+	})
+}
+
 func TestAnswerSettlesAJobOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, a := setup(t)

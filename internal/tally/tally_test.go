@@ -1,0 +1,161 @@
+package tally_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/tally"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// logScript appends what it is told to do to a list, and answers the list's length for each operation.
+var logScript = script.New(`
+local replies = {}
+for i = 4, #ARGV do
+  replies[#replies + 1] = redis.call('rpush', KEYS[1], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[i])
+end
+return replies`)
+
+// desk is a book over an in-memory server.
+type desk struct {
+	*tally.Book
+	engine *engine.Engine
+	redis  *redis.Client
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		mini := miniredis.NewMiniRedis()
+		t.Cleanup(mini.Close)
+		rdb := redis.NewClient(&redis.Options{
+			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return mini.Dial() },
+			DisableIdentity:          true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(e.Close)
+		b := tally.New(e, tally.Kind{Script: logScript, Keys: func(string) []any { return nil }})
+		test(t, &desk{Book: b, engine: e, redis: rdb})
+	})
+}
+
+// heard collects answers.
+type heard struct {
+	mu  sync.Mutex // guards got
+	got []int64
+	err []error
+}
+
+func (h *heard) Answered(op *tally.Op, _ []int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.got, h.err = append(h.got, op.Result), append(h.err, op.Err)
+}
+
+func (d *desk) log(t *testing.T, key string) []string {
+	t.Helper()
+	list, err := d.redis.LRange(t.Context(), key, 0, -1).Result()
+	require.NoError(t, err)
+	return list
+}
+
+func TestOneBatchCarriesWhatWasPut(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		h := &heard{}
+		for i := range 5 {
+			require.True(t, d.Put("k", &tally.Op{Code: strconv.Itoa(i), Answerer: h}))
+		}
+		assert.Equal(t, 1, d.Lanes())
+		d.Go("k")
+		synctest.Wait()
+		assert.Equal(t, []int64{1, 2, 3, 4, 5}, h.got, "in the order of Put")
+		assert.Equal(t, []string{"1 0 0", "1 0 1", "1 0 2", "1 0 3", "1 0 4"}, d.log(t, "k"), "under one number")
+		assert.Zero(t, d.Lanes(), "an idle lane is gone")
+	})
+}
+
+func TestNumbersRiseOverAllLanes(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		for i, key := range []string{"a", "b", "a", "a"} {
+			_, err := d.Do(t.Context(), key, tally.Ask{Code: "x"})
+			require.NoError(t, err)
+			list := d.log(t, key)
+			assert.Equal(t, strconv.Itoa(i+1)+" 0 x", list[len(list)-1])
+		}
+	})
+}
+
+func TestWhoLeavesInTimeIsNotCarriedOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		h := &heard{}
+		stays, leaves := &tally.Op{Code: "stays", Answerer: h}, &tally.Op{Code: "leaves", Answerer: h}
+		insists := &tally.Op{Code: "insists", Answerer: h, Insists: true}
+		for _, op := range []*tally.Op{leaves, stays, insists} {
+			require.True(t, d.Put("k", op))
+		}
+		assert.Equal(t, tally.Never, d.Leave("k", leaves))
+		assert.Equal(t, tally.Flying, d.Leave("k", insists))
+		d.Go("k")
+		synctest.Wait()
+		assert.Equal(t, []string{"1 0 stays", "1 0 insists"}, d.log(t, "k"))
+		assert.Equal(t, tally.Over, d.Leave("k", stays))
+		require.True(t, d.Put("k", leaves), "it may be used again")
+		assert.Equal(t, tally.Never, d.Leave("k", leaves))
+		assert.Zero(t, d.Lanes())
+	})
+}
+
+func TestManyAtATimeShareBatches(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		var calls sync.WaitGroup
+		for range 1000 {
+			calls.Go(func() {
+				_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+				assert.NoError(t, err)
+			})
+		}
+		calls.Wait()
+		assert.Len(t, d.log(t, "k"), 1000)
+		assert.Less(t, d.engine.Batch.Flushes(), int64(500))
+		assert.Zero(t, d.Lanes())
+	})
+}
+
+func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		require.NoError(t, d.redis.Set(t.Context(), "k", "word", 0).Err())
+		_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+		require.ErrorIs(t, err, errs.ErrWrongType)
+		assert.Zero(t, d.Lanes())
+		assert.Zero(t, d.engine.Settler.Len())
+	})
+}
+
+func TestClosedClientTakesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		d.engine.Close()
+		assert.False(t, d.Put("k", &tally.Op{Code: "x", Answerer: &heard{}}))
+		_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+		require.ErrorIs(t, err, errs.ErrClosed)
+		assert.Zero(t, d.Lanes())
+	})
+}

@@ -1,0 +1,228 @@
+package rlatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	recheck     = time.Second // a gate looks at its latch at least this often, jittered
+	recheckRate = 500         // re-checks a second of one client, above which they become rarer
+)
+
+// gate is where those of one client wait who wait for one latch. They look at it together. It is guarded by its part of
+// the table, and exists while somebody waits.
+type gate struct {
+	hall    *Hall
+	part    *names.Part[*gate]
+	key     string
+	waiters map[*waiter]struct{}
+
+	looks   int           // so far
+	looking bool          // a look is under way
+	again   bool          // there was news meanwhile: look once more
+	failed  int           // looks in a row that got no answer
+	failing time.Duration // since when
+
+	member *pubsub.Membership // nil until a look found the latch closed
+	timer  wheel.Timer        // the next look
+}
+
+// waiter is a call that waits at a gate.
+type waiter struct {
+	first  int           // the first look that counts for it: one that began after it had come
+	knows  bool          // that look has been
+	opened string        // when the latch had last opened then
+	done   chan struct{} // closed when err is set
+	err    error
+}
+
+// await waits until the latch opens.
+func (h *Hall) await(ctx context.Context, key string) error {
+	part := h.gates.Part(key)
+	part.Lock()
+	g := part.Of[key]
+	if g == nil {
+		g = &gate{hall: h, part: part, key: key, waiters: map[*waiter]struct{}{}}
+		g.timer.Owner = g
+		part.Of[key] = g
+	}
+	w := &waiter{first: g.looks + 1, done: make(chan struct{})}
+	g.waiters[w] = struct{}{}
+	look := g.lookLocked()
+	part.Unlock()
+	if look {
+		g.look()
+	}
+	var why error
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		why = ctx.Err()
+	case <-h.engine.Closing():
+		why = errs.ErrClosed
+	}
+	part.Lock()
+	defer part.Unlock()
+	if _, waits := g.waiters[w]; !waits {
+		return w.err
+	}
+	g.endLocked(w, why)
+	return why
+}
+
+// endLocked lets a waiter go.
+func (g *gate) endLocked(w *waiter, err error) {
+	delete(g.waiters, w)
+	w.err = err
+	close(w.done)
+	if len(g.waiters) > 0 {
+		return
+	}
+	e := g.hall.engine
+	e.Watchdog.Stop(&g.timer)
+	if g.member != nil {
+		g.member.Leave()
+		g.member = nil
+		e.Waiting.Add(-1)
+	}
+	if g.part.Of[g.key] == g {
+		delete(g.part.Of, g.key)
+	}
+}
+
+// lookLocked reports whether a look is to begin now. While one is under way the next one begins after it.
+func (g *gate) lookLocked() bool {
+	if len(g.waiters) == 0 {
+		return false
+	}
+	if g.looking {
+		g.again = true
+		return false
+	}
+	g.looking = true
+	g.looks++
+	return true
+}
+
+func (g *gate) look() {
+	g.hall.engine.Batch.Start(countOf(g.key), batch.Normal, g.looked)
+}
+
+// looked hears what a look has found.
+func (g *gate) looked(c *script.Call) {
+	n, opened, err := counted(c)
+	g.part.Lock()
+	g.looking = false
+	if err != nil {
+		g.failedLocked(err)
+	} else {
+		g.failed = 0
+		for w := range g.waiters {
+			if w.first <= g.looks && w.sees(n, opened) {
+				g.endLocked(w, nil)
+			}
+		}
+		g.restLocked(recheck)
+	}
+	look := false
+	if g.again {
+		g.again = false
+		look = g.lookLocked()
+	}
+	g.part.Unlock()
+	if look {
+		g.look()
+	}
+}
+
+// sees reports whether the latch has opened since the waiter came. When it last opened is not known for ever, so that
+// nothing known says nothing.
+func (w *waiter) sees(n int, opened string) bool {
+	if n == 0 || w.knows && opened != "" && opened != w.opened {
+		return true
+	}
+	w.knows = true
+	if opened != "" {
+		w.opened = opened
+	}
+	return false
+}
+
+// failedLocked decides what a look without an answer means: an error that cannot pass ends all waits, and at first all
+// that are certain do; the others are waited out for one lease.
+func (g *gate) failedLocked(err error) {
+	e := g.hall.engine
+	certain, now := script.Judge(err) == script.NotDone, e.Clock.Now()
+	if g.failed == 0 {
+		g.failing = now
+	}
+	g.failed++
+	for w := range g.waiters {
+		switch {
+		case w.first > g.looks:
+		case certain && (!script.Transient(err) || !w.knows && script.Refused(err)):
+			g.endLocked(w, engine.Explain(err))
+		case now-g.failing >= e.Lease:
+			g.endLocked(w, err)
+		}
+	}
+	g.restLocked(min(10*time.Millisecond<<min(g.failed, 10), recheck))
+}
+
+// restLocked has the gate look again after a pause, and hear of news until then.
+func (g *gate) restLocked(pause time.Duration) {
+	if len(g.waiters) == 0 {
+		return
+	}
+	e := g.hall.engine
+	spread := max(1, float64(e.Waiting.Load())/recheckRate)
+	e.Watchdog.Set(&g.timer, e.Clock.Now()+engine.Jitter(time.Duration(float64(pause)*spread)))
+	if g.member != nil {
+		return
+	}
+	e.Waiting.Add(1)
+	var confirmed bool
+	if g.member, confirmed = e.Router.Join(channel(g.key), g); confirmed {
+		g.again = true // it may have opened since it was looked at
+	}
+}
+
+// Due looks again after a time.
+func (g *gate) Due(time.Duration) watchdog.Renewer {
+	g.news()
+	return nil
+}
+
+// Subscribed looks again: what was announced before the subscription stood has not been heard.
+func (g *gate) Subscribed() { g.news() }
+
+// Message looks again when the latch has opened or its count was set.
+func (g *gate) Message(payload string) {
+	if payload != "0" && payload != "1" {
+		return
+	}
+	if f := g.hall.engine.Hooks.Woken; f != nil {
+		f("rlatch", g.key[len(g.hall.engine.Prefix):])
+	}
+	g.news()
+}
+
+func (g *gate) news() {
+	g.part.Lock()
+	look := g.lookLocked()
+	g.part.Unlock()
+	if look {
+		g.look()
+	}
+}

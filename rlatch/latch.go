@@ -1,0 +1,160 @@
+package rlatch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/tally"
+)
+
+// maxParticipant is the longest name of a participant, in bytes.
+const maxParticipant = 512
+
+// Latch is a count that goes down to zero, where it lets everybody through who waits. It holds no state: any number of goroutines may
+// share one, and two of the same name from one client are the same latch. It is safe for concurrent use.
+//
+// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes;
+// after redlatch.ErrUnknown, which then wraps the cause, it may have taken effect or take effect yet, and after any other error it has not.
+// Each costs one round trip; many at a time share one. A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash
+// tag is redlatch.ErrInvalid: the wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.
+type Latch struct {
+	hall *Hall
+	key  string
+	err  error
+}
+
+// Hall is where a client's latches are served. It is safe for concurrent use.
+type Hall struct {
+	engine *engine.Engine
+	book   *tally.Book
+	gates  *names.Table[*gate]
+}
+
+// NewHall returns the hall of a client. It is for the client.
+func NewHall(e *engine.Engine) *Hall {
+	return &Hall{engine: e, book: tally.New(e, kind()), gates: names.New[*gate]()}
+}
+
+// New returns the named latch of a client. It is for the client: users call GetCountDownLatch there.
+func New(h *Hall, name string) *Latch {
+	l := &Latch{hall: h, key: h.engine.Prefix + name}
+	switch {
+	case name == "":
+		l.err = engine.CheckName("")
+	case engine.CheckName(l.key) != nil:
+		l.err = engine.CheckName(l.key)
+	case strings.Contains(l.key, "{"):
+		l.err = fmt.Errorf("%w: the name %q of a latch has a hash tag", errs.ErrInvalid, l.key)
+	}
+	return l
+}
+
+// Name returns the latch's name as it was given to the client.
+func (l *Latch) Name() string { return strings.TrimPrefix(l.key, l.hall.engine.Prefix) }
+
+// TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.
+func (l *Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
+	set, err := l.do(ctx, checkCount(n), setTo(n))
+	return set, l.wrap("try set count", err)
+}
+
+// CountDown counts down by one. At zero the latch opens: everybody who waits in any process goes on. Without a count it changes nothing.
+func (l *Latch) CountDown(ctx context.Context) error {
+	_, err := l.do(ctx, nil, countBy(1))
+	return l.wrap("count down", err)
+}
+
+// CountDownBy counts down by n at once, or to zero if the count is less. It is otherwise as CountDown.
+func (l *Latch) CountDownBy(ctx context.Context, n int) error {
+	_, err := l.do(ctx, checkCount(n), countBy(n))
+	return l.wrap("count down by", err)
+}
+
+// CountDownOnce counts down by one for a participant, and reports whether it did: the same one counts once until the count is set again,
+// however often and from whichever process it says so. Without a count it changes nothing and reports false. A participant is named by 1 to 512
+// bytes.
+func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted bool, err error) {
+	var bad error
+	if n := len(participant); n < 1 || n > maxParticipant {
+		bad = fmt.Errorf("%w: the participant has %d bytes, not 1 to %d", errs.ErrInvalid, n, maxParticipant)
+	}
+	counted, err = l.do(ctx, bad, countOnce(participant))
+	return counted, l.wrap("count down once", err)
+}
+
+// Count returns the count: 0 for a latch that has none.
+func (l *Latch) Count(ctx context.Context) (int, error) {
+	if l.err != nil {
+		return 0, l.wrap("count", l.err)
+	}
+	c, _, err := l.hall.engine.Query(ctx, func() *script.Call { return countOf(l.key) })
+	if err != nil {
+		return 0, l.wrap("count", err)
+	}
+	n, _, err := counted(c)
+	return n, l.wrap("count", err)
+}
+
+// Await blocks until the latch opens: until its count is zero, or it is deleted. Without a count it returns nil at once: await a latch
+// after its count was set. When the latch is used again, who waited for its first zero goes on, and who came later waits for the next.
+//
+// It also ends with ctx, when the client closes (redlatch.ErrClosed), and with an error that cannot pass: at first everything that is certain,
+// such as a wrong address; while waiting, transport errors are retried for one lease of the client.
+//
+// It costs one round trip, which calls that begin together share. All that wait in one client cost one more when there may be news, and one
+// about every second.
+func (l *Latch) Await(ctx context.Context) error {
+	err := l.check(ctx)
+	if err == nil {
+		err = l.hall.await(ctx, l.key)
+	}
+	return l.wrap("await", err)
+}
+
+// Delete takes the count away and lets everybody through who waits. It reports whether there was a count.
+func (l *Latch) Delete(ctx context.Context) (bool, error) {
+	deleted, err := l.do(ctx, nil, deleteIt)
+	return deleted, l.wrap("delete", err)
+}
+
+// do carries out an operation, unless its argument is bad.
+func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
+	if l.err == nil && ctx != nil && bad != nil {
+		return false, bad
+	}
+	if err := l.check(ctx); err != nil {
+		return false, err
+	}
+	done, err := l.hall.book.Do(ctx, l.key, tally.Ask{Code: code})
+	return done == 1, err
+}
+
+// check judges a call before any I/O. A done ctx wins over everything but bad arguments.
+func (l *Latch) check(ctx context.Context) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case ctx == nil:
+		return engine.ErrNilContext
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case l.hall.engine.Closed():
+		return errs.ErrClosed
+	}
+	return nil
+}
+
+func checkCount(n int) error {
+	if n < 1 || n > math.MaxInt32 {
+		return fmt.Errorf("%w: count %d is not between 1 and %d", errs.ErrInvalid, n, math.MaxInt32)
+	}
+	return nil
+}
+
+func (l *Latch) wrap(verb string, err error) error { return errs.Wrap("rlatch", verb, l.Name(), err) }

@@ -1,0 +1,14 @@
+package rsemaphore_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}

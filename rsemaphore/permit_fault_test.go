@@ -1,0 +1,236 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+const (
+	permitFaultLease = 600 * time.Millisecond // of the clients of a rig, which renew it every 200 ms
+	permitsSettle    = 3 * time.Second        // bounds the life of what a lost reply left behind
+)
+
+// permitRig is a server of a test's own with a proxy before it. What is left on the server, but for the semaphores
+// themselves, fails the test.
+type permitRig struct {
+	server *redistest.Server
+	proxy  *faulttest.Proxy
+	redis  *redis.Client // goes past the proxy
+}
+
+func newPermitRig(t *testing.T) *permitRig {
+	t.Helper()
+	s := redistest.Start(t)
+	faulttest.LeakCheck(t, s.Addr(), "slots*")
+	return &permitRig{server: s, proxy: faulttest.NewProxy(t, s.Addr()), redis: s.Client(t)}
+}
+
+// semaphore returns the semaphore of a new client on the other side of the proxy.
+func (r *permitRig) semaphore(t *testing.T, name string, opts ...redlatch.Option) *rsemaphore.PermitSemaphore {
+	t.Helper()
+	return r.connect(t, r.proxy.Addr(), opts...).GetPermitSemaphore(name)
+}
+
+func (r *permitRig) connect(t *testing.T, addr string, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := redlatch.New(rdb, append([]redlatch.Option{
+		redlatch.WithLease(permitFaultLease), redlatch.WithCloseGrace(100 * time.Millisecond),
+		redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+	}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// becomes waits until a semaphore has so many permits available and out.
+func (r *permitRig) becomes(t *testing.T, name string, free, out int, limit time.Duration) {
+	t.Helper()
+	redistest.Eventually(t, limit, fmt.Sprintf("%s has %d available and %d out", name, free, out), func() error {
+		return permitsAre(t.Context(), r.redis, name, free, out)
+	})
+}
+
+func TestF04_PermitWaitersGoOnWithoutMessages(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	a := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	b := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	givePermits(t, a, 2)
+	r.proxy.DropMessages(true)
+	for range 3 {
+		held := takePermits(t, a, 2)
+		waiting := beginPermits(t.Context(), b, 2)
+		redistest.Eventually(t, permitLimit, "it listens", func() error {
+			n, err := r.redis.PubSubNumSub(t.Context(), "redisson_sc:{slots}").Result()
+			if err == nil && n["redisson_sc:{slots}"] == 0 {
+				err = errors.New("not yet")
+			}
+			return err
+		})
+		<-time.After(100 * time.Millisecond) // and has asked again since
+		start := time.Now()
+		releasePermits(t, held...)
+		got := nextPermits(t, waiting)
+		assert.Less(t, time.Since(start), 2*time.Second, "a re-check comes about every second")
+		releasePermits(t, got...)
+	}
+}
+
+func TestF01_UnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	s := r.semaphore(t, "slots")
+	other := r.connect(t, r.server.Addr()).GetPermitSemaphore("slots")
+	givePermits(t, other, 1)
+	for range permitRuns(3, 200) {
+		permit := takePermit(t, s)
+		r.proxy.Blackhole(true)
+		next := takePermit(t, other)
+		locktest.Ended(t, permit.Context(), rsemaphore.ErrLost)
+		require.Error(t, permit.Context().Err(), "it had ended before")
+		r.proxy.Blackhole(false)
+		require.ErrorIs(t, permit.Release(t.Context()), rsemaphore.ErrNotHeld)
+		locktest.Live(t, next.Context())
+		releasePermits(t, next)
+		requireCapacity(t, r.redis, "slots", 1)
+	}
+}
+
+func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	s := r.semaphore(t, "slots", redlatch.WithLease(300*time.Millisecond)) // renewed every 100 ms
+	givePermits(t, s, 4)
+	var released atomic.Int32
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range permitRuns(10, 1000) {
+				p, err := s.Acquire(t.Context())
+				if !assert.NoError(t, err) {
+					return
+				}
+				<-time.After(50*time.Millisecond + rand.N(60*time.Millisecond)) // about when a renewal is under way
+				if p.Release(t.Context()) != nil {
+					continue // a loaded machine may lose one
+				}
+				released.Add(1)
+				assert.Zero(t, r.redis.ZScore(t.Context(), "{slots}:timeout", rawID(t, p)).Val(), "it is back")
+			}
+		})
+	}
+	wg.Wait()
+	assert.GreaterOrEqual(t, int(released.Load()), 10, "released and looked at")
+	redistest.Eventually(t, permitsSettle, "nothing is left, and nothing renewed", func() error {
+		if _, err := s.Available(t.Context()); err != nil { // takes back what was lost
+			return err
+		}
+		return permitsAre(t.Context(), r.redis, "slots", 4, 0)
+	})
+}
+
+func TestF06_PermitOutlivesTwoFailedRenewals(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	s := r.semaphore(t, "slots")
+	givePermits(t, s, 2)
+	permits := takePermits(t, s, 2)
+	for range 3 {
+		r.proxy.DropReplies(faulttest.Script, 2)
+		deadline := permits[1].Deadline()
+		redistest.Eventually(t, permitLimit, "it is renewed", func() error {
+			if permits[1].Deadline().After(deadline) {
+				return nil
+			}
+			return errors.New("not yet")
+		})
+	}
+	for _, p := range permits {
+		locktest.Live(t, p.Context())
+	}
+	releasePermits(t, permits...)
+	r.becomes(t, "slots", 2, 0, permitsSettle)
+}
+
+func TestF16_PermitCallsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	s := r.semaphore(t, "slots")
+	givePermits(t, s, 3)
+	held := takePermit(t, s)
+	r.proxy.Blackhole(true)
+	const most = 300 * time.Millisecond
+	calls := map[string]func(ctx context.Context) error{
+		"Extend": func(ctx context.Context) error { return held.Extend(ctx, time.Minute) },
+	}
+	for name, call := range permitCalls {
+		calls[name] = func(ctx context.Context) error { return call(ctx, s) }
+	}
+	var wg sync.WaitGroup
+	for name, call := range calls {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), most)
+			defer cancel()
+			start := time.Now()
+			err := call(ctx)
+			if name == "Extend" && errors.Is(err, rsemaphore.ErrLost) {
+				err = context.DeadlineExceeded // its lease ended as soon
+			}
+			assert.ErrorIs(t, err, context.DeadlineExceeded, name)
+			assert.Less(t, time.Since(start), most+150*time.Millisecond, name)
+		})
+	}
+	wg.Wait()
+	r.proxy.Blackhole(false)
+	redistest.Eventually(t, permitLimit, "it recovers, and keeps nothing", func() error {
+		if _, err := s.Available(t.Context()); err != nil { // it also takes back what has expired
+			return err
+		}
+		state, err := readPermits(t.Context(), r.redis, "slots")
+		if err == nil && len(state.out) > 0 {
+			err = fmt.Errorf("%d permits are out", len(state.out))
+		}
+		return err
+	})
+}
+
+func TestF19_PermitsLeaveNoKeyButTheSemaphore(t *testing.T) {
+	t.Parallel()
+	r := newPermitRig(t)
+	c := r.connect(t, r.proxy.Addr())
+	for i := range 200 {
+		s := c.GetPermitSemaphore("slots" + strconv.Itoa(i))
+		givePermits(t, s, 1)
+		releasePermits(t, takePermit(t, s))
+	}
+	keys, err := r.redis.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		left, err := r.redis.PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		if left < 0 {
+			assert.Regexp(t, `^slots\d+$`, key, "only the semaphores stay")
+		}
+	}
+	assert.Len(t, keys, 400, "a semaphore, and the client's last change of it")
+}

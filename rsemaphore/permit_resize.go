@@ -1,0 +1,56 @@
+package rsemaphore
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/tally"
+)
+
+// resizeKind is the number of permits as package tally sees it.
+func resizeKind() tally.Kind {
+	return tally.Kind{
+		Script: permitResizeScript,
+		Keys:   func(key string) []any { return []any{outKey(key), semaphoreChannel(key)} },
+	}
+}
+
+// Changes of the number of permits, as permit_resize.lua reads them.
+const (
+	createPermits byte = 'c'
+	setPermits    byte = 's'
+	addPermits    byte = 'p'
+)
+
+// resize changes the number of permits once, however often the change has to be sent.
+func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, error) {
+	if err := s.checkChange(ctx, how, n); err != nil {
+		return false, err
+	}
+	done, err := s.space.sizes.Do(ctx, s.name.Key(), tally.Ask{Code: code(how, n)})
+	return done > 0, err
+}
+
+// checkChange judges a change before any I/O.
+func (s *PermitSemaphore) checkChange(ctx context.Context, how byte, n int) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if how == addPermits {
+		if n == 0 || n < -math.MaxInt32 || n > math.MaxInt32 {
+			return fmt.Errorf("%w: delta %d is 0 or not between -%d and %d", errs.ErrInvalid, n, math.MaxInt32, math.MaxInt32)
+		}
+	} else if err := checkCount("permits", n); err != nil {
+		return err
+	}
+	if err := s.within("permits", n); err != nil {
+		return err
+	}
+	if ctx == nil {
+		return engine.ErrNilContext
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,137 @@
+package rsemaphore
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed permit_acquire.lua
+var permitAcquireSource string
+
+//go:embed permit_keep.lua
+var permitKeepSource string
+
+//go:embed permit_release.lua
+var permitReleaseSource string
+
+//go:embed permit_renew.lua
+var permitRenewSource string
+
+//go:embed permit_available.lua
+var permitAvailableSource string
+
+//go:embed permit_resize.lua
+var permitResizeSource string
+
+var (
+	permitAcquireScript   = script.New(permitAcquireSource)
+	permitKeepScript      = script.New(permitKeepSource)
+	permitReleaseScript   = script.New(permitReleaseSource)
+	permitRenewScript     = script.New(permitRenewSource)
+	permitAvailableScript = script.New(permitAvailableSource)
+	permitResizeScript    = script.New(permitResizeSource)
+)
+
+// idSize is the length of a permit's id in Redis.
+const idSize = 16
+
+// permitKind is the leased permit as package lease sees it. An owner id is a permit's id, or those of several, one after
+// the other.
+type permitKind struct{}
+
+var _ lease.Pool = permitKind{}
+
+func (permitKind) Title() string { return "rsemaphore" }
+
+func (permitKind) Noun() string { return "permit" }
+
+func (permitKind) Channel(key string) string { return semaphoreChannel(key) }
+
+func (permitKind) Acquire(a lease.Ask) *script.Call {
+	available, out, channel := permitKeys(a.Key)
+	return permitAcquireScript.Call(3, available, out, channel, a.Owner, millis(a.Lease))
+}
+
+func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
+	n, err := c.Int()
+	switch {
+	case err != nil:
+		return lease.Reply{}, err
+	case n == -2:
+		return lease.Reply{Granted: true}, nil
+	case n < 0:
+		return lease.Reply{TTL: -1}, nil
+	}
+	return lease.Reply{TTL: time.Duration(n) * time.Millisecond}, nil
+}
+
+func (permitKind) Keep(key, owner any, _ int, length time.Duration) *script.Call {
+	available, out, channel := permitKeys(key)
+	return permitKeepScript.Call(3, available, out, channel, owner, millis(length))
+}
+
+func (permitKind) Release(key, owner any) *script.Call {
+	available, out, channel := permitKeys(key)
+	return permitReleaseScript.Call(3, available, out, channel, owner)
+}
+
+func (permitKind) Renew(keys, owners []any, length time.Duration) *script.Call {
+	args := make([]any, 0, 2*len(keys)+1)
+	for _, key := range keys {
+		name, _ := key.(string)
+		args = append(args, outKey(name))
+	}
+	args = append(args, millis(length))
+	args = append(args, owners...)
+	return permitRenewScript.Call(len(keys), args...)
+}
+
+// Heads returns how many waiters may ask: a message is a number of permits.
+func (permitKind) Heads(payload string) int {
+	n, err := strconv.Atoi(payload)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (k permitKind) NewOwner() any { return k.Together(1) }
+
+func (permitKind) Free(any) {}
+
+func (permitKind) Together(n int) any {
+	ids := make([]byte, n*idSize)
+	_, _ = rand.Read(ids) // it never fails
+	return string(ids)
+}
+
+func (permitKind) Split(owner any) []any {
+	ids, _ := owner.(string)
+	var each []any
+	for ; len(ids) >= idSize; ids = ids[idSize:] {
+		each = append(each, ids[:idSize])
+	}
+	return each
+}
+
+func (permitKind) available(key string) *script.Call {
+	available, out, channel := permitKeys(key)
+	return permitAvailableScript.Call(3, available, out, channel)
+}
+
+// permitKeys returns the keys and the channel of a semaphore.
+func permitKeys(key any) (available, out, channel string) {
+	name, _ := key.(string)
+	return name, outKey(name), semaphoreChannel(name)
+}
+
+func outKey(name string) string { return engine.Suffixed(name, "timeout") }
+
+// millis returns a time as scripts take it, rounded up.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

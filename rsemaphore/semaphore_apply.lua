@@ -1,0 +1,68 @@
+-- semaphore_apply.lua: carry out one batch of a client's operations on a semaphore, once.
+--
+-- KEYS[1]  the semaphore: string, the permits available, which may be below 0
+-- KEYS[2]  the client's last batch: string, its number and its reply
+-- KEYS[3]  channel of the waiters
+-- ARGV[1]  number of the batch
+-- ARGV[2]  1 to remember the batch although it changes nothing
+-- ARGV[3]  how long a batch is remembered, ms
+-- ARGV[4..n]  operations, a letter and a number n: a acquire in line, not after one that was refused; t try to acquire;
+--          r release; b release, followed by the most that may be available; s set if missing; p add; d drain; x nothing
+--
+-- Returns  an array of integers: for each operation 1 for done and 0 for not, of d the permits drained; the permits then
+--          available; how many clients heard of more permits
+--          an empty array  a later batch of the client was seen
+local semaphore, last, channel = KEYS[1], KEYS[2], KEYS[3]
+local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
+
+local stored = redis.call('mget', semaphore, last)
+if stored[2] then
+  local seen = tonumber(string.match(stored[2], '^%d+'))
+  if seen >= tonumber(number) then
+    local again = {}
+    if seen == tonumber(number) then
+      for n in string.gmatch(stored[2], ' (-?%d+)') do again[#again + 1] = tonumber(n) end
+    end
+    return again
+  end
+end
+-- An error below must not let the batch be carried out when it arrives once more.
+if remember == '1' then redis.call('set', last, number, 'px', keep) end
+local text = stored[1] or redis.call('get', semaphore) -- an error for what is no string
+if text and not string.match(text, '^-?%d+$') then
+  return redis.error_reply('WRONGTYPE the key holds no number')
+end
+local before = tonumber(text or 0)
+local now, exists, set, refused, touched, reply = before, text, false, false, false, {}
+for i = 4, #ARGV do
+  local op, digits, most = string.match(ARGV[i], '^(%a)(-?%d*) ?(%d*)$')
+  local n, done = tonumber(digits) or 0, 0
+  if (op == 'a' or op == 't') and now >= n and not refused then
+    now, done = now - n, 1
+  elseif op == 'a' then
+    refused = true
+  elseif op == 'r' or op == 'b' and now + n <= tonumber(most) then
+    now, done, set, exists = now + n, 1, set or not exists, true
+  elseif op == 's' and not exists then
+    now, done, set, exists = n, 1, true, true
+  elseif op == 'p' then
+    now, done, set, exists = now + n, 1, true, true
+  elseif op == 'd' and now > 0 then
+    done = now
+    now, set = 0, true
+  end
+  touched = touched or done ~= 0
+  reply[#reply + 1] = done
+end
+-- What sets the number ends a TTL, as in Java; what moves it does not.
+if set then
+  redis.call('set', semaphore, now)
+elseif now ~= before then
+  redis.call('incrby', semaphore, now - before)
+end
+reply[#reply + 1] = now
+reply[#reply + 1] = now > before and now > 0 and redis.call('publish', channel, now) or 0
+if touched or remember == '1' then
+  redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
+end
+return reply

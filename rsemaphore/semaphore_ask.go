@@ -1,0 +1,226 @@
+package rsemaphore
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/watchdog"
+)
+
+// askLocked has those at the front of the line ask, as many as there may be permits for; the first one in any case if
+// force is set, or if nobody is asking and nothing is known against it. The desk's book is to be told to go.
+func (l *line) askLocked(force bool) {
+	if l.blocked || l.standing == 0 || l.restsLocked() {
+		return
+	}
+	w := l.head
+	if l.standing == 1 && !l.tail.asks { // the usual case: a call that has just come
+		w = l.tail
+	}
+	for ; w != nil && l.asked < maxAsked; w = w.next {
+		if w.asks {
+			continue
+		}
+		if int64(w.n) > l.spare && !w.once && (w != l.head || !force && l.asked > 0) {
+			return
+		}
+		w.asks, w.wakes = true, l.wakes
+		if !l.desk.book.Put(l.key, &w.op) { // the client closes
+			w.asks = false
+			return
+		}
+		l.standing--
+		l.asked++
+		l.promised += int64(w.n)
+		l.spare -= int64(w.n)
+	}
+}
+
+// restsLocked reports whether it is the others' turn, and sees to it that the line goes on afterwards.
+func (l *line) restsLocked() bool {
+	if l.restUntil == 0 {
+		return false
+	}
+	if l.desk.engine.Clock.Now() >= l.restUntil {
+		l.restUntil = 0
+		return false
+	}
+	l.desk.engine.Watchdog.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
+	return true
+}
+
+// Answered hears whether a waiter has its permits.
+func (w *waiter) Answered(op *tally.Op, others []int64) {
+	l := w.line
+	l.part.Lock()
+	granted := op.Err == nil && op.Result == 1
+	w.asks = false
+	l.asked--
+	l.promised -= int64(w.n)
+	if op.Err == nil {
+		l.countLocked(others)
+		l.failing = 0
+	}
+	if w.out { // it gave up meanwhile
+		l.askLocked(false)
+		l.part.Unlock()
+		if granted {
+			l.desk.giveBack(l.key, w.n)
+		}
+		l.desk.book.Go(l.key)
+		return
+	}
+	l.standing++
+	switch {
+	case granted:
+		l.grantedLocked()
+		w.endLocked(true, nil)
+	case op.Err != nil:
+		l.failedLocked(w, op.Err)
+	case w.once:
+		w.endLocked(false, nil)
+	default:
+		l.refusedLocked(w)
+	}
+	if op.Err == nil && l.asked == 0 && l.head != nil && !l.blocked && w.wakes == l.wakes && int64(l.head.n) > l.spare {
+		l.blockLocked(recheck) // this answer is the next one's too
+	}
+	l.askLocked(false)
+	l.part.Unlock()
+	l.desk.book.Go(l.key)
+}
+
+// countLocked takes from an answer how many permits may be there for who asks next.
+func (l *line) countLocked(others []int64) {
+	there, _ := after(others)
+	l.spare = there - l.promised + l.coming
+}
+
+// grantedLocked notes that this client has got permits, and begins its turn if it had none for a while.
+func (l *line) grantedLocked() {
+	now := l.desk.engine.Clock.Now()
+	if l.turnAt == 0 || now-l.grantAt > l.desk.turn() {
+		l.turnAt = now
+	}
+	l.grantAt = now
+}
+
+// unaskLocked takes back a question that has not been sent.
+func (w *waiter) unaskLocked() {
+	l := w.line
+	if !w.asks || l.desk.book.Leave(l.key, &w.op) != tally.Never {
+		return
+	}
+	w.asks = false
+	l.asked--
+	l.promised -= int64(w.n)
+	l.standing++
+}
+
+// refusedLocked has the line wait, unless there was news while the waiter asked.
+func (l *line) refusedLocked(w *waiter) {
+	w.refused++
+	if w == l.head && (w.wakes == l.wakes || l.heard < int64(w.n)) {
+		l.blockLocked(recheck)
+	}
+}
+
+// blockLocked has the line wait for news: for a message, or for the time of the next re-check.
+func (l *line) blockLocked(pause time.Duration) {
+	e := l.desk.engine
+	l.blocked = true
+	for w := l.head; w != nil; {
+		next := w.next
+		w.unaskLocked() // nobody asks before the first one
+		if w.once && !w.asks {
+			w.endLocked(false, nil)
+		}
+		w = next
+	}
+	if l.head == nil {
+		return
+	}
+	spread := max(1, float64(e.Waiting.Load())/recheckRate)
+	e.Watchdog.Set(&l.timer, e.Clock.Now()+engine.Jitter(time.Duration(float64(pause)*spread)))
+	if l.member != nil {
+		return
+	}
+	e.Waiting.Add(1)
+	if l.member, l.confirmed = e.Router.Join(semaphoreChannel(l.key), l); l.confirmed {
+		l.lookLocked() // the refusal may be older than the last message
+	}
+}
+
+// failedLocked decides what an error means for a wait: one that cannot pass ends it, and on the first try all do.
+func (l *line) failedLocked(w *waiter, err error) {
+	now := l.desk.engine.Clock.Now()
+	if l.failing == 0 {
+		l.failing = now
+	}
+	passing := script.Transient(err)
+	if w.once || w.refused == 0 || !passing || now-l.failing >= l.desk.engine.Lease {
+		w.endLocked(false, err)
+		return
+	}
+	if w == l.head {
+		l.blockLocked(recheck)
+	}
+}
+
+// wakeLocked has as many ask as there are permits for: so many are there.
+func (l *line) wakeLocked(permits int64) {
+	l.wakes++
+	l.heard = permits
+	l.spare = permits - l.promised + l.coming
+	if l.head != nil && int64(l.head.n) <= permits {
+		l.blocked = false
+		l.askLocked(l.asked == 0)
+	}
+}
+
+// lookLocked has the first in line ask: nobody knows how many permits are there.
+func (l *line) lookLocked() {
+	l.wakes++
+	l.heard = plenty
+	l.blocked = false
+	l.askLocked(l.asked == 0)
+}
+
+// Due has the first in line ask again after a time, or after a rest.
+func (l *line) Due(time.Duration) watchdog.Renewer {
+	l.look()
+	return nil
+}
+
+// Subscribed has the line ask again: what was announced before the subscription stood has not been heard.
+func (l *line) Subscribed() {
+	l.part.Lock()
+	l.confirmed = true
+	l.part.Unlock()
+	l.look()
+}
+
+func (l *line) look() {
+	l.part.Lock()
+	l.lookLocked()
+	l.part.Unlock()
+	l.desk.book.Go(l.key)
+}
+
+// Message has as many ask as there are permits for.
+func (l *line) Message(payload string) {
+	permits, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil || permits < 1 {
+		return
+	}
+	if f := l.desk.engine.Hooks.Woken; f != nil {
+		f("rsemaphore", l.key[len(l.desk.engine.Prefix):])
+	}
+	l.part.Lock()
+	l.wakeLocked(permits)
+	l.part.Unlock()
+	l.desk.book.Go(l.key)
+}

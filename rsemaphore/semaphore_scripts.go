@@ -1,0 +1,61 @@
+package rsemaphore
+
+import (
+	_ "embed"
+	"strconv"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/tally"
+)
+
+//go:embed semaphore_apply.lua
+var semaphoreApplySource string
+
+//go:embed semaphore_available.lua
+var semaphoreAvailableSource string
+
+var (
+	semaphoreApplyScript     = script.New(semaphoreApplySource)
+	semaphoreAvailableScript = script.New(semaphoreAvailableSource)
+)
+
+// semaphoreKind is the counting semaphore as package tally sees it.
+func semaphoreKind() tally.Kind {
+	return tally.Kind{
+		Script: semaphoreApplyScript,
+		Keys:   func(key string) []any { return []any{semaphoreChannel(key)} },
+	}
+}
+
+func semaphoreChannel(key string) string { return engine.Prefixed("redisson_sc", key) }
+
+// The operations as semaphore_apply.lua reads them.
+
+func acquireInLine(n int) string { return code('a', n) }
+
+func acquireOnce(n int) string { return code('t', n) }
+
+func releaseOf(n int) string { return code('r', n) }
+
+func releaseUpTo(n, most int) string { return code('b', n) + " " + strconv.Itoa(most) }
+
+func setOf(n int) string { return code('s', n) }
+
+func addOf(delta int) string { return code('p', delta) }
+
+const drainAll = "d"
+
+func code(letter byte, n int) string {
+	return string(strconv.AppendInt([]byte{letter}, int64(n), 10))
+}
+
+// after reads what semaphore_apply.lua answers beside the results: the permits available, and how many clients heard.
+func after(others []int64) (available int64, heard int) {
+	if len(others) != 2 {
+		return 0, 0
+	}
+	return others[0], int(others[1])
+}
+
+func available(key string) *script.Call { return semaphoreAvailableScript.Call(1, key) }

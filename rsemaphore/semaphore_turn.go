@@ -1,0 +1,91 @@
+package rsemaphore
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/tally"
+)
+
+// handing is an operation of this client that makes permits available. Those who wait in this client may have them in the
+// same batch, without a message to anybody, as long as the client's turn lasts. Then the others are given a chance: the
+// permits are announced, and this client's line rests for as long as the others need for a turn each.
+type handing struct {
+	desk    *Desk
+	key     string
+	permits int64
+	line    *line // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
+	resting bool  // the client's turn was over
+}
+
+// put puts the operation, and those who wait right behind it.
+func (h *handing) put(op *tally.Op) bool {
+	part := h.desk.lines.Part(h.key)
+	part.Lock()
+	defer part.Unlock()
+	if !h.desk.book.Put(h.key, op) {
+		return false
+	}
+	l := part.Of[h.key]
+	if l == nil {
+		return true
+	}
+	h.line = l
+	l.coming += h.permits
+	if l.standing > 0 && l.turnAt != 0 && h.desk.engine.Clock.Now()-l.turnAt >= h.desk.turn() {
+		h.resting = true
+		return true
+	}
+	l.wakes++
+	l.spare += h.permits
+	l.heard = l.spare
+	if l.head != nil && int64(l.head.n) <= l.spare {
+		l.blocked = false
+		l.askLocked(l.asked == 0)
+	}
+	return true
+}
+
+// Answered counts what is there, and lets the line go on after a turn.
+func (h *handing) Answered(op *tally.Op, others []int64) {
+	part := h.desk.lines.Part(h.key)
+	part.Lock()
+	if l := h.line; l != nil {
+		l.coming -= h.permits
+		if op.Err == nil {
+			l.countLocked(others)
+		}
+		if h.resting {
+			l.turnEndedLocked(op, others)
+		}
+	}
+	part.Unlock()
+	h.desk.book.Go(h.key)
+}
+
+// turnEndedLocked leaves what was released to the others, if there are any.
+func (l *line) turnEndedLocked(op *tally.Op, others []int64) {
+	now := l.desk.engine.Clock.Now()
+	there, heard := after(others)
+	if l.confirmed {
+		heard--
+	}
+	if l.turnAt = now; heard > 0 {
+		l.turnAt = 0
+		l.restUntil = now + min(time.Duration(heard)*l.desk.turn(), longestRest)
+	}
+	if op.Err != nil {
+		l.lookLocked()
+		return
+	}
+	l.wakeLocked(there)
+}
+
+// turn is how long a client may hand permits on among its own.
+func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortestTurn) }
+
+// giveBack releases permits that were granted to a call which had given up.
+func (d *Desk) giveBack(key string, n int) {
+	h := &handing{desk: d, key: key, permits: int64(n)}
+	h.put(&tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
+	d.book.Go(key)
+}
