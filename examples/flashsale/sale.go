@@ -30,7 +30,6 @@ type sale struct {
 	mu      sync.Mutex // guards all below
 	written map[string]int
 	again   int
-	died    bool
 }
 
 // order is what the queue carries.
