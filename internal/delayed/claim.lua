@@ -31,6 +31,8 @@ if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
+-- This frees memory and so comes first: a Redis that is full then lets the rest pass.
+redis.call('zrem', waiters, client)
 local expired = redis.call('zrangebyscore', flight, '-inf', stamp, 'withscores', 'limit', 0, 100)
 for i = 1, #expired, 2 do
   redis.call('zadd', due, expired[i + 1], expired[i])
@@ -45,14 +47,14 @@ for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
 end
 local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
-local reply, lines, taken, flying, held = {0, 0}, {number}, {}, {}, {}
-local size, last, ends = 0, math.max(tonumber(head[2] or 0), now), string.format('%.0f', now + visibility)
+local reply, lines, taken, flying, held, size = {0, 0}, {number}, {}, {}, {}, 0
+local last, ends = math.max(tonumber(head[2] or 0), now), string.format('%.0f', now + visibility)
 for n, id in ipairs(ids) do
   local member, at, attempt = ready[2 * n - 1], ready[2 * n], 1 + (tonumber(string.sub(states[n] or '', 18)) or 0)
   if limit > 0 and attempt > limit then
-    redis.call('zrem', due, member)
-    redis.call('zadd', dead, stamp, member)
     redis.call('hsetnx', errors, id, 'no attempt ended within the visibility')
+    redis.call('zadd', dead, stamp, member)
+    redis.call('zrem', due, member)
     reply[1] = 1
   else
     local body = redis.call('hget', bodies, id) or ''
@@ -77,6 +79,5 @@ if #taken > 0 then
   redis.call('hset', meta, 'layout', layout, 'last', string.format('%.0f', last))
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)
 end
-redis.call('zrem', waiters, client)
 reply[2] = redis.call('exists', waiters)
 return reply

@@ -15,8 +15,9 @@ for i = 1, #ARGV, 3 do
   local member, held = ARGV[i], redis.call('hget', claims, string.sub(ARGV[i], 17)) or ''
   local alive = 0
   if string.sub(held, 1, 17) == 'h' .. ARGV[i + 1] then
-    -- One whose claim ran out stands in due again, and is taken back if nobody else claimed it.
-    if redis.call('zscore', flight, member) or redis.call('zrem', due, member) == 1 then
+    -- One whose claim ran out stands in due again, and is taken back if nobody else claimed it. Removing comes first: a
+    -- Redis that is full refuses to add otherwise.
+    if redis.call('zrem', due, member) == 1 or redis.call('zscore', flight, member) then
       redis.call('zadd', flight, string.format('%.0f', now + tonumber(ARGV[i + 2])), member)
       alive = 1
     end

@@ -25,6 +25,7 @@ else
   if items[1] ~= number then
     items = {}
   end
+  redis.call('del', record) -- a Redis that is full takes the next command only after one that frees memory
   redis.call('set', record, number, 'px', 3600000)
 end
 local returned = 0

@@ -1,0 +1,44 @@
+package rdelayedqueue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+func TestF19_FullRedisCanBeEmptied(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	q := queue(r.client(t), rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(0))
+	const n = 6
+	for i := range n {
+		_, err := q.Offer(t.Context(), job{N: i}, 0)
+		require.NoError(t, err)
+	}
+	lost, err := q.Take(t.Context()) // its visibility will be over
+	require.NoError(t, err)
+	require.NoError(t, r.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err = q.Offer(t.Context(), job{}, 0)
+	require.ErrorContains(t, err, "OOM")
+	<-lost.Context().Done()
+	r.proxy.DropReply(faulttest.Script, 1) // that of a claim, which has to be returned
+	for i := range n {
+		m, err := q.Take(t.Context())
+		require.NoError(t, err, i)
+		require.NoError(t, m.Extend(t.Context(), time.Minute))
+		if i == 0 {
+			require.NoError(t, m.Nack(t.Context(), 0))
+			continue
+		}
+		require.NoError(t, m.Ack(t.Context()))
+	}
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Reject(t.Context(), "no place"))
+	assert.Equal(t, rdelayedqueue.Stats{Dead: 1}, stats(t, q))
+}
