@@ -218,7 +218,7 @@ func (c *consumer) handle(m *Message) (err error) {
 func (c *consumer) settle(m *Message, failure error) {
 	end := func() error { return m.Ack(c.base) }
 	if failure != nil {
-		text := failure.Error()
+		text := fmt.Sprint(failure) // which bears an Error that panics, as that of a nil pointer may
 		delay := c.delay(m.Attempt)
 		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
 	}

@@ -24,6 +24,7 @@ type lane struct {
 	listed  bool       // Redis counts on this lane to look
 	closed  bool
 	timer   *time.Timer
+	wakeAt  time.Duration // when the timer fires, by the client's clock
 	member  *pubsub.Membership
 	hears   bool          // the subscription is confirmed
 	lost    uint64        // number of a claim that was not answered, 0 if none

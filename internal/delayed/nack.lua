@@ -23,18 +23,19 @@ for i = 1, #ARGV, 5 do
   local state, attempt = string.sub(held, 1, 1), string.sub(held, 18)
   local over = string.sub(held, 2, 17) == claim and 1 or 0
   if over == 1 and state == 'h' then
-    if ARGV[i + 4] ~= '' then
-      redis.call('hset', errors, id, ARGV[i + 4])
-    end
     if redis.call('zrem', flight, member) + redis.call('zrem', due, member) > 0 then
       if delay < 0 or limit > 0 and tonumber(attempt) >= limit then
         redis.call('zadd', dead, string.format('%.0f', now), member)
-        redis.call('hsetnx', errors, id, 'no attempts are left')
       else
         redis.call('zadd', due, string.format('%.0f', delay > 0 and now + delay + 1 or now), member)
       end
     end
     redis.call('hset', claims, id, 'n' .. claim .. attempt)
+    if ARGV[i + 4] ~= '' then
+      redis.call('hset', errors, id, ARGV[i + 4])
+    elseif delay < 0 or limit > 0 and tonumber(attempt) >= limit then
+      redis.call('hsetnx', errors, id, 'no attempts are left')
+    end
   end
   reply[#reply + 1] = over
 end

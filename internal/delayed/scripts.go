@@ -95,7 +95,7 @@ func (k *keys) claim(client string, number uint64, want int, p Terms) *script.Ca
 }
 
 func (k *keys) wait(client string, listens time.Duration) *script.Call {
-	return waitScript.Call(4, k.meta, k.due, k.flight, k.waiters, client, micros(listens), micros(spareDelay))
+	return waitScript.Call(5, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay))
 }
 
 // recover returns what the numbered call claimed, should it have arrived, and keeps it from claiming later.

@@ -60,6 +60,7 @@ func (l *lane) sleep() {
 func (l *lane) setTimerLocked(d time.Duration) {
 	l.stopTimerLocked()
 	if !l.closed {
+		l.wakeAt = l.hub.engine.Clock.Now() + d
 		l.timer = time.AfterFunc(d, l.poke)
 	}
 }
@@ -97,20 +98,30 @@ func (l *lane) Message(payload string) {
 		return
 	}
 	h := l.hub
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if hook := h.engine.Hooks.Woken; hook != nil && left == 0 && len(l.takers) > 0 {
+	if hook := h.engine.Hooks.Woken; hook != nil && left == 0 && l.waits() {
 		hook("rdelayedqueue", h.name)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.wantedLocked() == 0 {
 		l.listed = true // Redis hears that this lane wants nothing, and somebody else is told
 	}
-	l.peek = false
 	if left > 0 && l.asleep && l.wantedLocked() > 0 {
-		l.setTimerLocked(min(time.Duration(left)*time.Microsecond, safetyMost))
+		if d := time.Duration(left) * time.Microsecond; h.engine.Clock.Now()+d < l.wakeAt {
+			l.peek = false
+			l.setTimerLocked(d)
+		}
 		return
 	}
+	l.peek = false
 	l.pokeLocked(true)
+}
+
+// waits reports whether anybody wants messages.
+func (l *lane) waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.takers) > 0
 }
 
 // failed counts a try that failed, tells those whom it concerns, and sets the time of the next one.

@@ -4,6 +4,7 @@
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
+-- KEYS[5]  prefix of the clients' channels
 -- ARGV[1]  the caller: a client's id
 -- ARGV[2]  for how long it hears wake-ups, µs; 0 if it does not
 -- ARGV[3]  how much later than alarm the spare looks in, µs
@@ -11,7 +12,7 @@
 -- Returns  -1  no time: wait for a wake-up
 --           0  claim now
 --           n  look again in n µs
-local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local meta, due, flight, waiters, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local client, listens, later = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at')
@@ -29,6 +30,8 @@ end
 if listens == 0 then
   return at and at - now or -1
 end
+-- Those that died, and first: a Redis that is full refuses to add before something was removed.
+redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
 if not at then
@@ -39,6 +42,15 @@ local function covers(who, set, limit)
 end
 if not covers(head[2], head[3], at) then
   redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
+  -- The caller may die too, so one that sleeps is told to look after it, unless one will.
+  if head[4] == client or not covers(head[4], head[5], at + later) then
+    for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do
+      if who ~= client and redis.call('publish', channel .. who, string.format('%.0f', at + later - now)) > 0 then
+        redis.call('hset', meta, 'spare', who, 'spare_at', string.format('%.0f', at + later))
+        break
+      end
+    end
+  end
   return at - now
 end
 if head[4] == head[2] or not covers(head[4], head[5], at + later) then
