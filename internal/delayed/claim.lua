@@ -38,11 +38,10 @@ for i = 1, #expired, 2 do
   redis.call('zadd', due, expired[i + 1], expired[i])
   redis.call('zrem', flight, expired[i])
 end
-local ready = {}
+local ready, ids = {}, {}
 if wanted > 0 and not head[3] then
   ready = redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
 end
-local ids = {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
 end
