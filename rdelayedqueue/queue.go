@@ -50,8 +50,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 // Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
 // message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
 //
-// It waits for Redis until ctx is done or the client closes; a lost reply is asked for again, which never makes two messages. After an
-// error the message may have been offered, unless it is redlatch.ErrInvalid: a negative delay, a bad id, a value that the codec
+// It waits for Redis until ctx is done or the client closes; a lost reply is asked for again for half a minute (then it is
+// redlatch.ErrUnknown), which never makes two messages. After an error the message may have been offered, unless it is redlatch.ErrInvalid: a negative delay, a bad id, a value that the codec
 // refuses or that is larger than [WithMaxPayload] says. Offer again under the same id to be sure.
 //
 // It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.

@@ -3,6 +3,7 @@ package delayed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,6 +25,7 @@ type gatherer[T any] struct {
 
 	mu      sync.Mutex // guards all below
 	queue   []*entry[T]
+	unsent  int // entries in the queue that were given up
 	running int
 }
 
@@ -43,34 +45,40 @@ const (
 )
 
 // add puts an operation into the queue, and returns it.
-func (g *gatherer[T]) add(value T) *entry[T] {
-	e, first := g.join(value)
+func (g *gatherer[T]) add(value T) *entry[T] { return g.addAll([]T{value})[0] }
+
+// addAll puts operations into the queue, to be sent together as far as that is allowed, and returns them.
+func (g *gatherer[T]) addAll(values []T) []*entry[T] {
+	entries, first := g.join(values)
 	if first {
 		g.crew.Go(g.run) // ends when the queue is empty; the registry's Drain waits for it
 	}
-	return e
+	return entries
 }
 
-// do is add for a caller that cannot stop waiting: a lone operation is sent on its own goroutine, which saves two switches.
-func (g *gatherer[T]) do(value T) *entry[T] {
-	e, first := g.join(value)
+// do is addAll for a caller that cannot stop waiting: a lone operation is sent on its own goroutine, which saves two switches.
+func (g *gatherer[T]) do(values []T) []*entry[T] {
+	entries, first := g.join(values)
 	if first && g.flush() {
-		g.crew.Go(g.run) // as above: others have come meanwhile
+		g.crew.Go(g.run) // as above: there is more
 	}
-	return e
+	return entries
 }
 
-// join puts an operation into the queue, and reports whether its caller has to see to the queue.
-func (g *gatherer[T]) join(value T) (e *entry[T], first bool) {
-	e = &entry[T]{value: value, done: make(chan struct{})}
+// join puts operations into the queue, and reports whether its caller has to see to the queue.
+func (g *gatherer[T]) join(values []T) (entries []*entry[T], first bool) {
+	entries = make([]*entry[T], len(values))
+	for i, v := range values {
+		entries[i] = &entry[T]{value: v, done: make(chan struct{})}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.queue = append(g.queue, e)
-	if g.running < flushers {
+	g.queue = append(g.queue, entries...)
+	if g.running < flushers && len(entries) > 0 {
 		g.running++
 		first = true
 	}
-	return e, first
+	return entries, first
 }
 
 func (g *gatherer[T]) run() {
@@ -112,6 +120,8 @@ func (g *gatherer[T]) next() []*entry[T] {
 		if e.state.CompareAndSwap(queued, sent) {
 			batch = append(batch, e)
 			weight += w
+		} else {
+			g.unsent--
 		}
 	}
 	clear(g.queue[:n])
@@ -123,8 +133,8 @@ func (g *gatherer[T]) next() []*entry[T] {
 	return batch
 }
 
-// wait waits until the operation is answered or ctx is done. What was not sent by then never is.
-func (e *entry[T]) wait(ctx context.Context) (int64, error) {
+// wait waits until an operation is answered or ctx is done. What was not sent by then never is.
+func (g *gatherer[T]) wait(ctx context.Context, e *entry[T]) (int64, error) {
 	select {
 	case <-e.done:
 		return e.result, e.err
@@ -134,8 +144,22 @@ func (e *entry[T]) wait(ctx context.Context) (int64, error) {
 	case <-e.done:
 		return e.result, e.err
 	case <-ctx.Done():
-		e.state.CompareAndSwap(queued, givenUp)
+		g.giveUp(e)
 		return 0, ctx.Err()
+	}
+}
+
+// giveUp has an operation that was not sent never be. The queue is freed of such ones when they are the most of it: in an
+// outage callers come and go, and all that they wanted to send would stay.
+func (g *gatherer[T]) giveUp(e *entry[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !e.state.CompareAndSwap(queued, givenUp) {
+		return
+	}
+	if g.unsent++; 2*g.unsent > len(g.queue) {
+		g.queue = slices.DeleteFunc(g.queue, func(e *entry[T]) bool { return e.state.Load() == givenUp })
+		g.unsent = 0
 	}
 }
 

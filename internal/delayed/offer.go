@@ -55,7 +55,7 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	}
 	h := q.registry.use(q.full)
 	defer h.leave()
-	ids, entries := make([]string, len(items)), make([]*entry[offer], len(items))
+	ids = make([]string, len(items))
 	offers := make([]offer, len(items))
 	for i, item := range items {
 		if offers[i], err = offerOf(item); err != nil {
@@ -63,17 +63,14 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 		}
 		ids[i] = offers[i].id
 	}
-	add := h.offers.add
-	if len(items) == 1 && ctx.Done() == nil && h.engine.Batch.Bounded() {
+	add := h.offers.addAll
+	if ctx.Done() == nil && h.engine.Batch.Bounded() {
 		add = h.offers.do
 	}
-	for i := range offers {
-		entries[i] = add(offers[i])
-	}
 	added = make([]bool, len(items))
-	for i, e := range entries {
-		n, failed := e.wait(ctx)
-		added[i] = n == 1
+	for i, e := range add(offers) {
+		n, failed := h.offers.wait(ctx, e)
+		added[i] = n == 1 || failed == nil && items[i].ID == "" // one of its own may be done before its offer is answered
 		if failed != nil && err == nil {
 			err = failed
 		}
@@ -81,9 +78,11 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	return ids, added, err
 }
 
+// offerAgain is for how long an offer that was not answered is sent again: its id may be forgotten [ownKeep] after.
+const offerAgain = ownKeep / 2
+
 func (h *hub) sendOffers(batch []*entry[offer]) {
-	ctx := context.Background() //nolint:forbidigo // query ends with the client
-	c, _, err := h.registry.query(ctx, func() *script.Call { return h.keys.offer(batch) })
+	c, err := h.registry.twice(func() *script.Call { return h.keys.offer(batch) }, offerAgain)
 	if err != nil {
 		answer(batch, nil, err)
 		return

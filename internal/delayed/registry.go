@@ -140,6 +140,9 @@ func (r *Registry) end(call func() *script.Call) (c *script.Call, repeated bool,
 		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
 		switch {
 		case err == nil || script.Judge(err) != script.Unknown:
+			if err != nil && repeated {
+				err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+			}
 			return c, repeated, engine.Explain(err)
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
 			return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
@@ -166,6 +169,22 @@ func (r *Registry) query(ctx context.Context, call func() *script.Call) (c *scri
 		}
 		repeated = true
 	}
+}
+
+// twice runs a call that may run twice, and again until it is answered, the client closes or the limit is over.
+func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script.Call, error) {
+	ctx := context.Background() //nolint:forbidigo // bounded by the batcher, then by the limit
+	c, err := r.engine.Run(ctx, call, batch.Ask{})
+	if err == nil || script.Judge(err) != script.Unknown {
+		return c, engine.Explain(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c, _, again := r.query(ctx, call)
+	if again != nil {
+		return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+	}
+	return c, nil
 }
 
 // wake has a client woken that waits for messages. If that fails they are found by the safety check of those that wait.

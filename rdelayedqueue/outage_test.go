@@ -1,0 +1,143 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+func TestF08_SleepingConsumerTakesOverFromADeadOneInTime(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		const visibility = 2 * time.Second
+		type start struct {
+			peer int
+			at   time.Time
+		}
+		starts := make(chan start, 10)
+		var peers []*locktest.Peer
+		for i := range 2 {
+			p := b.Peer(t)
+			peers = append(peers, p)
+			q := jobs(p, rdelayedqueue.WithVisibility(visibility))
+			consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+				starts <- start{i, time.Now()}
+				if len(starts) == 1 {
+					<-ctx.Done() // the first one works until its end
+				}
+				return nil
+			}, rdelayedqueue.WithConcurrency(8), rdelayedqueue.WithStopGrace(0))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		offer(t, jobs(b.Peer(t)), "a", 0)
+		synctest.Wait()
+		require.Len(t, starts, 1)
+		dead := <-starts
+		starts <- dead
+		peers[dead.peer].Blackhole(true)
+		time.Sleep(visibility + time.Second)
+		synctest.Wait()
+		assert.Len(t, starts, 2, "the other one has it a second after its visibility")
+		peers[dead.peer].Blackhole(false)
+	})
+}
+
+func TestF02_OfferIsNotSentAgainAfterItsIDIsForgotten(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, other := jobs(p), jobs(b.Peer(t))
+		offer(t, q, "b", time.Hour) // Redis knows the script after it
+		p.LoseReplies(2)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := q.Offer(t.Context(), job{Name: "a"}, 0)
+			failed <- err
+		}()
+		synctest.Wait() // until the offer is to be sent again
+		p.Blackhole(true)
+		m := take(t, other)
+		require.NoError(t, m.Ack(t.Context()))
+		time.Sleep(3 * time.Minute)
+		p.Blackhole(false)
+		assert.ErrorIs(t, <-failed, redlatch.ErrUnknown)
+		assert.Equal(t, rdelayedqueue.Stats{Delayed: 1}, stats(t, other))
+	})
+}
+
+// hollow is an error whose text cannot be had.
+type hollow struct{ text string }
+
+func (h *hollow) Error() string { return h.text }
+
+func TestErrorThatPanicsIsAFailedAttempt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithMaxAttempts(1))
+		stop := consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+			var none *hollow
+			return none
+		})
+		offer(t, q, "a", 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, stats(t, q).Dead)
+		assert.NoError(t, stop())
+	})
+}
+
+func TestForeignKeysLoseNoMessage(t *testing.T) {
+	for _, key := range []string{"dead", "waiters", "errors"} {
+		t.Run(key, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t), rdelayedqueue.WithMaxAttempts(1), rdelayedqueue.WithVisibility(time.Second))
+				offer(t, q, "a", 0)
+				if key != "waiters" {
+					take(t, q)
+					time.Sleep(2 * time.Second)
+				}
+				name := fmt.Sprintf("redlatch_dq:{jobs}:%s", key)
+				require.NoError(t, b.Redis.Set(t.Context(), name, "x", 0).Err())
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := q.Take(ctx)
+				require.ErrorIs(t, err, redlatch.ErrWrongType)
+				require.NoError(t, b.Redis.Del(t.Context(), name).Err())
+				s := stats(t, q)
+				assert.Equal(t, 1, s.Ready+s.Dead, "%+v", s)
+				assert.Zero(t, s.InFlight)
+			})
+		})
+	}
+}
+
+func TestWokenHookMayUseTheQueue(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var q *rdelayedqueue.Queue[job]
+		woken := 0
+		q = jobs(b.Peer(t, redlatch.WithObserver(redlatch.Observer{Woken: func(string, string) {
+			woken++
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := q.Take(ctx)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}})))
+		got := make(chan struct{})
+		go func() {
+			take(t, q)
+			close(got)
+		}()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		offer(t, jobs(b.Peer(t)), "a", 0)
+		<-got
+		assert.Equal(t, 1, woken)
+	})
+}
