@@ -1,13 +1,16 @@
 package rdelayedqueue_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -41,4 +44,36 @@ func TestF19_FullRedisCanBeEmptied(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Reject(t.Context(), "no place"))
 	assert.Equal(t, rdelayedqueue.Stats{Dead: 1}, stats(t, q))
+}
+
+func TestF08_ClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.client(t)
+	sound := queue(r.direct(t))
+	for range 2 { // the scripts are known, and nothing is due
+		_, err := sound.Offer(t.Context(), job{}, 0)
+		require.NoError(t, err)
+		m, err := queue(c).Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Ack(t.Context()))
+	}
+	_, err := sound.Offer(t.Context(), job{}, 0)
+	require.NoError(t, err)
+	r.proxy.Delay(50 * time.Millisecond)
+	r.proxy.DropReply(faulttest.Script, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := queue(c).Take(t.Context())
+		ended <- err
+	}()
+	redistest.Eventually(t, patience, "the message is claimed", func() error {
+		if s := stats(t, sound); s.InFlight == 0 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-ended, redlatch.ErrClosed)
+	assert.Equal(t, rdelayedqueue.Stats{Ready: 1}, stats(t, sound))
 }

@@ -136,7 +136,7 @@ func TestF02_QueueEqualsItsModelAfterLostReplies(t *testing.T) {
 		p := b.Peer(t)
 		sound := jobs(b.Peer(t))
 		m := &model{
-			q: jobs(p, rdelayedqueue.WithVisibility(24*time.Hour), rdelayedqueue.WithMaxAttempts(0), rdelayedqueue.WithDedupe(24*time.Hour)),
+			q:      jobs(p, rdelayedqueue.WithVisibility(24*time.Hour), rdelayedqueue.WithMaxAttempts(0), rdelayedqueue.WithDedupe(24*time.Hour)),
 			random: rand.New(rand.NewPCG(seed, 0)), states: map[string]rdelayedqueue.State{}, attempts: map[string]int{}, done: map[string]bool{},
 		}
 		operations := []func(*testing.T){m.offer, m.offer, m.take, m.finish, m.finish, m.operate}

@@ -171,10 +171,7 @@ func (l *lane) step(terms Terms, want int) {
 	c, err := h.registry.claim(h, number, want, terms)
 	if err != nil {
 		if script.Judge(err) == script.Unknown {
-			l.mu.Lock()
-			l.lost = number
-			l.mu.Unlock()
-			h.stay() // until it is settled
+			l.lose(number)
 		}
 		l.failed(err)
 		return
@@ -198,6 +195,21 @@ func (l *lane) step(terms Terms, want int) {
 	if waiters && wanted == 0 {
 		h.wake()
 	}
+}
+
+// lose notes a claim that was not answered, which is returned before the next one, or at once by a lane that closes.
+func (l *lane) lose(number uint64) {
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.lost = number
+	}
+	l.mu.Unlock()
+	if closed {
+		_, _, _ = l.hub.registry.end(func() *script.Call { return l.hub.keys.recover(l.hub.engine.ID, number) })
+		return
+	}
+	l.hub.stay() // until it is settled
 }
 
 // claim sends one claim. It is not repeated: a claim that was not answered is returned first.
