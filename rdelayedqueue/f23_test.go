@@ -55,6 +55,10 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 		_, err := queue(c, rdelayedqueue.WithCodec(nil)).Offer(ctx, job{}, 0)
 		return err
 	},
+	"nil pointer for a codec": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithCodec((*codec.JSON)(nil))).Take(ctx)
+		return err
+	},
 	"short visibility": func(ctx context.Context, c *redlatch.Client) error {
 		_, err := queue(c, rdelayedqueue.WithVisibility(time.Second-1)).Stats(ctx)
 		return err

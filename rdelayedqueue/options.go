@@ -2,6 +2,7 @@ package rdelayedqueue
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -62,7 +63,8 @@ func WithMaxPayload(bytes int) Option {
 }
 
 // WithDedupe sets how long an id given by [WithID] stays taken after its message was acknowledged; what counts is the setting of the
-// consumer that acknowledges. At least 1 s, at most a year. For a queue. Defaults to 10 minutes.
+// consumer that acknowledges. An offer or an Ack whose reply is lost is recognised for as long: below a minute an outage may pass it.
+// At least 1 s, at most a year. For a queue. Defaults to 10 minutes.
 func WithDedupe(d time.Duration) Option {
 	return option("WithDedupe", func(o *options) { o.dedupe = d })
 }
@@ -136,7 +138,7 @@ func apply(base options, opts []Option, here []string) (options, error) {
 
 func validate(o *options) error {
 	switch {
-	case o.codec == nil:
+	case isNil(o.codec):
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	case o.backoff == nil:
 		return fmt.Errorf("%w: the back-off is nil", errs.ErrInvalid)
@@ -172,6 +174,12 @@ func validate(o *options) error {
 		return between("handler timeout", o.handlerTimeout, time.Millisecond, 7*24*time.Hour)
 	}
 	return nil
+}
+
+// isNil reports whether there is no codec, or one that is a nil pointer, which would refuse all payloads.
+func isNil(c codec.Codec) bool {
+	v := reflect.ValueOf(c)
+	return c == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // prefetchFloor is -1 where no number was given, which then is one of the library's own.
