@@ -141,3 +141,26 @@ func TestWokenHookMayUseTheQueue(t *testing.T) {
 		assert.Equal(t, 1, woken)
 	})
 }
+
+func TestRepeatedAcksOfAnOutageAreSentOnce(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p, rdelayedqueue.WithVisibility(time.Hour))
+		for range 2 { // the first one makes the script known
+			offer(t, q, "a", 0)
+			require.NoError(t, take(t, q).Ack(t.Context()))
+		}
+		offer(t, q, "b", 0)
+		m := take(t, q)
+		p.Blackhole(true)
+		for range 5 {
+			require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrUnknown)
+		}
+		p.Blackhole(false)
+		before := p.Scripts()
+		require.NoError(t, m.Ack(t.Context()))
+		synctest.Wait()
+		assert.LessOrEqual(t, p.Scripts()-before, 1)
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+	})
+}

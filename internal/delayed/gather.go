@@ -173,6 +173,15 @@ func (e *entry[T]) settled(ctx context.Context) (int64, error) {
 	}
 }
 
+func (e *entry[T]) settledYet() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // answer sets the results of a batch.
 func answer[T any](batch []*entry[T], results []int64, err error) {
 	for i, e := range batch {

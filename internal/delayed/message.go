@@ -31,7 +31,8 @@ type Message struct {
 	ctx      context.Context //nolint:containedctx // a message has one by contract
 	deadline time.Duration   // by the client's clock: when the visibility is over
 	state    state
-	lost     bool // the context has ended for a loss
+	lost     bool        // the context has ended for a loss
+	acking   *entry[ack] // the last Ack, which may be under way
 }
 
 type state int
@@ -162,7 +163,7 @@ func (m *Message) Ack(ctx context.Context) error {
 	defer cancel()
 	h := m.queue.registry.use(m.queue.full)
 	defer h.leave()
-	ok, err := h.acks.add(ack{m.member, m.claim, keep}).settled(ctx)
+	ok, err := m.ack(h, keep).settled(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -172,6 +173,16 @@ func (m *Message) Ack(ctx context.Context) error {
 	}
 	m.forget(acked, ErrFinished)
 	return nil
+}
+
+// ack sends an Ack, unless one is under way: in an outage those that are repeated would pile up.
+func (m *Message) ack(h *hub, keep time.Duration) *entry[ack] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.acking == nil || m.acking.settledYet() {
+		m.acking = h.acks.add(ack{m.member, m.claim, keep})
+	}
+	return m.acking
 }
 
 // endWait bounds the wait for the answer to what ends a message.
