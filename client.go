@@ -9,8 +9,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/delayed"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -28,6 +30,7 @@ type Client struct {
 	semaphores *rsemaphore.Desk
 	permits    *rsemaphore.PermitSpace
 	latches    *rlatch.Hall
+	queues     *delayed.Registry
 	close      func() error  // closes what the client owns
 	first      atomic.Bool   // Close has been called
 	closed     chan struct{} // closed when the first Close is done
@@ -55,6 +58,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
+		queues:     delayed.NewRegistry(e),
 		close:      c.OnClosed,
 		closed:     make(chan struct{}),
 	}, nil
@@ -227,6 +231,12 @@ func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rse
 // GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
 // a hash tag is bad too.
 func (c *Client) GetCountDownLatch(name string) *rlatch.Latch { return rlatch.New(c.latches, name) }
+
+// GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
+// bad name, and options that are bad or not for a queue, are reported by the queue's methods as [ErrInvalid].
+func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[T] {
+	return rdelayedqueue.New[T](c.queues, name, opts)
+}
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is

@@ -86,7 +86,7 @@ func (s samples) best(peers ...string) string {
 // table prints the rows as Markdown, with a column for each contestant that occurs.
 func (r *report) table(w io.Writer) {
 	var columns []string
-	for _, c := range allContestants() {
+	for _, c := range append(allContestants(), contestant{name: asynqName}) {
 		if slices.ContainsFunc(r.Rows, func(row row) bool { return row.Cells[c.name] != nil }) {
 			columns = append(columns, c.name)
 		}

@@ -1,0 +1,243 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/codec"
+)
+
+type item struct {
+	SKU    string
+	Amount int
+	Price  float64
+}
+
+type order struct {
+	ID    int64             `json:"id"`
+	Name  string            `json:"name"`
+	Items []item            `json:"items"`
+	Tags  map[string]string `json:"tags"`
+	Note  *string           `json:"note"`
+	At    time.Time         `json:"at"`
+}
+
+func TestStructsComeBack(t *testing.T) {
+	note := "a <b> & c"
+	want := order{
+		ID: 1 << 60, Name: "名前", Items: []item{{"x", 2, 0.1}, {"y", -1, 1e300}},
+		Tags: map[string]string{"b": "2", "a": "1"}, Note: &note, At: time.UnixMicro(1_700_000_000_123_456).UTC(),
+	}
+	for _, c := range []codec.Codec{codec.MsgPack{}, codec.JSON{}} {
+		data, err := codec.Marshal(c, want)
+		require.NoError(t, err)
+		var got order
+		require.NoError(t, codec.Unmarshal(c, data, &got), "%T", c)
+		got.At = got.At.UTC()
+		assert.Equal(t, want, got, "%T", c)
+	}
+}
+
+// written is what section 17 of the wire format says of plain values.
+var written = []struct {
+	codec codec.Codec
+	value any
+	want  string
+}{
+	{codec.String{}, "hello", "hello"},
+	{codec.String{}, "", ""},
+	{codec.String{}, 42, "42"},
+	{codec.String{}, uint8(7), "7"},
+	{codec.String{}, 3.0, "3.0"},
+	{codec.String{}, 1e10, "1.0E10"},
+	{codec.String{}, -1.5e-7, "-1.5E-7"},
+	{codec.String{}, 9999999.0, "9999999.0"},
+	{codec.String{}, 1e7, "1.0E7"},
+	{codec.String{}, 0.001, "0.001"},
+	{codec.String{}, float32(0.1), "0.1"},
+	{codec.String{}, math.NaN(), "NaN"},
+	{codec.String{}, math.Inf(-1), "-Infinity"},
+	{codec.String{}, true, "true"},
+	{codec.String{}, uuid.Nil, "00000000-0000-0000-0000-000000000000"},
+	{codec.Bytes{}, []byte{1, 0, 255}, "\x01\x00\xff"},
+	{codec.JSON{}, "hello", `"hello"`},
+	{codec.JSON{}, "a<b>&c", `"a<b>&c"`},
+	{codec.JSON{}, 42, "42"},
+	{codec.JSON{}, 3.5, "3.5"},
+	{codec.JSON{}, 1.0, "1.0"},
+	{codec.JSON{}, 1e10, "1.0E10"},
+	{codec.JSON{}, true, "true"},
+	{codec.JSON{}, struct {
+		Name string  `json:"name"`
+		Age  int     `json:"age"`
+		Note *string `json:"note"`
+	}{"bob", 7, nil}, `{"age":7,"name":"bob"}`},
+	{codec.JSON{}, []any{1, "a", 2, nil, map[string]any{"b": nil, "a": []int{}}}, `[1,"a",2,null,{"a":[]}]`},
+	{codec.JSON{}, map[string]string{"k": "v"}, `{"k":"v"}`},
+	{codec.JSON{}, []byte{1, 2, 3}, `"AQID"`},
+	{codec.JSON{}, uuid.Nil, `"00000000-0000-0000-0000-000000000000"`},
+	{codec.JSON{}, nil, "null"},
+	{codec.JSON{}, int64(math.MaxInt64), "9223372036854775807"},
+}
+
+func TestPlainValuesAreWrittenAsTheWireFormatSays(t *testing.T) {
+	for _, tc := range written {
+		data, err := codec.Marshal(tc.codec, tc.value)
+		require.NoError(t, err, "%T of %v", tc.codec, tc.value)
+		assert.Equal(t, tc.want, string(data), "%T of %v", tc.codec, tc.value)
+	}
+}
+
+type (
+	name  string
+	blob  []byte
+	level int8
+)
+
+func back[T any](t *testing.T, c codec.Codec, values ...T) {
+	t.Helper()
+	for _, want := range values {
+		data, err := codec.Marshal(c, want)
+		require.NoError(t, err)
+		var got T
+		require.NoError(t, codec.Unmarshal(c, data, &got), "%T of a %T", c, want)
+		assert.Equal(t, want, got, "%T", c)
+	}
+}
+
+func TestPlainValuesComeBack(t *testing.T) {
+	for _, c := range []codec.Codec{codec.MsgPack{}, codec.JSON{}, codec.String{}} {
+		back(t, c, "", "hello", "名前", "a\x00b")
+		back(t, c, name("n"))
+		back(t, c, 0, -1, math.MinInt64, math.MaxInt64)
+		back(t, c, uint64(math.MaxUint64))
+		back(t, c, level(-128))
+		back(t, c, 0.0, 1.0, 1e10, -1e-300, math.MaxFloat64, math.SmallestNonzeroFloat64)
+		back(t, c, float32(0.1), float32(1e30))
+		back(t, c, true, false)
+		back(t, c, uuid.MustParse("123e4567-e89b-12d3-a456-426614174000"))
+	}
+	back(t, codec.Bytes{}, []byte{}, []byte{0, 1, 255})
+	back(t, codec.Bytes{}, blob{1})
+}
+
+func TestBytesAreCopied(t *testing.T) {
+	data := []byte("abc")
+	encoded, err := codec.Bytes{}.Encode(data)
+	require.NoError(t, err)
+	var decoded []byte
+	require.NoError(t, codec.Bytes{}.Decode(encoded, &decoded))
+	data[0], encoded[1] = 'x', 'x'
+	assert.Equal(t, "abc", string(decoded))
+}
+
+func TestTextAndBytesFitAnInterface(t *testing.T) {
+	var v any
+	require.NoError(t, codec.String{}.Decode([]byte("42"), &v))
+	assert.Equal(t, "42", v)
+	require.NoError(t, codec.Bytes{}.Decode([]byte("42"), &v))
+	assert.Equal(t, []byte("42"), v)
+}
+
+func TestRefusedValuesNameCodecAndType(t *testing.T) {
+	for _, tc := range []struct {
+		codec codec.Codec
+		value any
+		want  []string
+	}{
+		{codec.MsgPack{}, make(chan int), []string{"codec.MsgPack", "chan int"}},
+		{codec.JSON{}, func() {}, []string{"codec.JSON", "func()"}},
+		{codec.JSON{}, math.NaN(), []string{"codec.JSON", "float64"}},
+		{codec.String{}, order{}, []string{"codec.String", "codec_test.order"}},
+		{codec.String{}, "\xff", []string{"codec.String", "string"}},
+		{codec.String{}, nil, []string{"codec.String"}},
+		{codec.Bytes{}, "text", []string{"codec.Bytes", "string"}},
+		{codec.Bytes{}, nil, []string{"codec.Bytes"}},
+		{panics{}, 1, []string{"codec_test.panics", "int", "boom"}},
+	} {
+		_, err := codec.Marshal(tc.codec, tc.value)
+		require.ErrorIs(t, err, codec.ErrEncode, "%T of %T", tc.codec, tc.value)
+		for _, part := range tc.want {
+			assert.ErrorContains(t, err, part)
+		}
+	}
+}
+
+// panics is a codec with a defect.
+type panics struct{}
+
+func (panics) Encode(any) ([]byte, error) { panic("boom") }
+func (panics) Decode([]byte, any) error   { panic("boom") }
+
+func TestRefusedBytesNameCodecAndType(t *testing.T) {
+	var number int
+	var text string
+	var list []int
+	for _, tc := range []struct {
+		codec codec.Codec
+		data  string
+		into  any
+	}{
+		{codec.MsgPack{}, "", &number},
+		{codec.MsgPack{}, "\xdd\xff\xff\xff\xff", &list},
+		{codec.MsgPack{}, "\x01\x01", &number},
+		{codec.MsgPack{}, "\xc1", &number},
+		{codec.MsgPack{}, "\xa3ab", &text},
+		{codec.MsgPack{}, "\xa1a", &number},
+		{codec.JSON{}, "", &number},
+		{codec.JSON{}, "1 2", &number},
+		{codec.JSON{}, `{"a"`, &list},
+		{codec.String{}, "x", &number},
+		{codec.String{}, "99999999999999999999", &number},
+		{codec.String{}, "\xff", &text},
+		{codec.String{}, "x", text},
+		{codec.Bytes{}, "x", &text},
+		{panics{}, "x", &text},
+	} {
+		err := codec.Unmarshal(tc.codec, []byte(tc.data), tc.into)
+		require.ErrorIs(t, err, codec.ErrDecode, "%T of %q", tc.codec, tc.data)
+		assert.ErrorContains(t, err, typeName(tc.codec))
+		assert.ErrorContains(t, err, typeName(tc.into))
+	}
+}
+
+func TestErrorsDoNotRepeatThePayload(t *testing.T) {
+	var number int
+	err := codec.Unmarshal(codec.String{}, []byte("secret"), &number)
+	require.ErrorIs(t, err, codec.ErrDecode)
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+func TestOwnErrorStaysInReach(t *testing.T) {
+	own := errors.New("own")
+	err := codec.Unmarshal(fails{own}, nil, new(int))
+	assert.ErrorIs(t, err, own)
+}
+
+type fails struct{ err error }
+
+func (f fails) Encode(any) ([]byte, error) { return nil, f.err }
+func (f fails) Decode([]byte, any) error   { return f.err }
+
+func TestNestingIsBounded(t *testing.T) {
+	nested := func(levels int) []byte { return append(bytes.Repeat([]byte{0x91}, levels), 0x01) }
+	var value any
+	var inStruct struct{ A []any }
+	require.NoError(t, codec.Unmarshal(codec.MsgPack{}, nested(100), &value))
+	require.ErrorIs(t, codec.Unmarshal(codec.MsgPack{}, nested(101), &value), codec.ErrDecode)
+	require.ErrorIs(t, codec.Unmarshal(codec.MsgPack{}, append([]byte("\x81\xa1A"), nested(101)...), &inStruct), codec.ErrDecode)
+
+	type list []list
+	deep := func(levels int) []byte { return append(bytes.Repeat([]byte{0x91}, levels-1), 0x90) }
+	var typed list
+	assert.NoError(t, codec.Unmarshal(codec.MsgPack{}, deep(9_999), &typed))
+	err := codec.Unmarshal(codec.MsgPack{}, append(bytes.Repeat([]byte{0x91}, 10_001), 0x90), &typed)
+	assert.ErrorContains(t, err, "more than 10000 levels")
+}

@@ -1,0 +1,12 @@
+// Package codec turns values into the bytes that Redis keeps, and back.
+//
+//	q := redlatch.GetDelayedQueue[Order](client, "orders", rdelayedqueue.WithCodec(codec.JSON{}))
+//
+// [MsgPack] is the default: small, fast, and it keeps Go's types apart. [JSON], [String] and [Bytes] write what Redisson's
+// TypedJsonJacksonCodec, StringCodec and ByteArrayCodec write. Anything with the two methods of [Codec] will do.
+//
+// # Limits
+//
+// Bytes come from Redis, where anybody may have written them. No input makes [Unmarshal] panic or allocate more than a small
+// multiple of the input's size: a codec that panics has refused its input. MessagePack is looked over before it is decoded.
+package codec

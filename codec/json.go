@@ -1,0 +1,143 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+)
+
+// JSON encodes as plain JSON, as Redisson's TypedJsonJacksonCodec does: without type information, members in alphabetical order
+// and without those that are null, and <, > and & as they are. A floating-point number that stands alone has Java's notation (1.0,
+// 1.0E10). Inside of other values numbers are written as encoding/json does, which Java reads alike; so it does a time.Time, which is
+// text in RFC 3339. Decode ignores members that the type does not have.
+type JSON struct{}
+
+// Encode returns v as JSON.
+func (JSON) Encode(v any) ([]byte, error) {
+	if f := reflect.ValueOf(v); f.IsValid() && f.CanFloat() && !implements(v) {
+		if text := javaFloat(f); text != "NaN" && text != "Infinity" && text != "-Infinity" {
+			return []byte(text), nil
+		}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if !bytes.HasPrefix(data, []byte("{")) && !bytes.Contains(data, []byte("{")) {
+		return data, nil // nothing has members
+	}
+	return tidied(data)
+}
+
+func implements(v any) bool {
+	_, ok := v.(json.Marshaler)
+	return ok
+}
+
+// Decode reads one JSON value into the pointer v.
+func (JSON) Decode(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(v); err != nil {
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errTrailing
+	}
+	return nil
+}
+
+// tidied returns JSON with the members of all objects in alphabetical order, and without those that are null.
+func tidied(data []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var b bytes.Buffer
+	if err := tidy(&b, d); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// tidy copies the next value of d.
+func tidy(b *bytes.Buffer, d *json.Decoder) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case json.Delim('{'):
+		return tidyObject(b, d)
+	case json.Delim('['):
+		return tidyArray(b, d)
+	}
+	return literal(b, token)
+}
+
+func tidyObject(b *bytes.Buffer, d *json.Decoder) error {
+	type member struct {
+		name  string
+		value []byte
+	}
+	var members []member
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value bytes.Buffer
+		if err := tidy(&value, d); err != nil {
+			return err
+		}
+		if text, ok := name.(string); ok && value.String() != "null" {
+			members = append(members, member{text, value.Bytes()})
+		}
+	}
+	slices.SortStableFunc(members, func(m, n member) int { return bytes.Compare([]byte(m.name), []byte(n.name)) })
+	b.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := literal(b, m.name); err != nil {
+			return err
+		}
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	_, err := d.Token() // the end of the object
+	return err
+}
+
+func tidyArray(b *bytes.Buffer, d *json.Decoder) error {
+	b.WriteByte('[')
+	for i := 0; d.More(); i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := tidy(b, d); err != nil {
+			return err
+		}
+	}
+	b.WriteByte(']')
+	_, err := d.Token() // the end of the array
+	return err
+}
+
+func literal(b *bytes.Buffer, v any) error {
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1) // the line's end
+	return nil
+}

@@ -1,0 +1,280 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+const (
+	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
+	prefetch     = 16                   // the least of these, where nothing else was asked for
+	maxText      = 4 << 10              // bytes of an error's text that are kept
+	outageLog    = 10 * time.Second     // between two lines about one outage
+	finishPauses = 100 * time.Millisecond
+)
+
+// Work is how a consumer works.
+type Work struct {
+	Terms
+	Concurrency    int
+	Prefetch       int // messages claimed ahead; negative for as many as suit quick handlers
+	Backoff        func(attempt int) time.Duration
+	HandlerTimeout time.Duration // 0 for none
+	StopGrace      time.Duration
+	Handle         func(ctx context.Context, m *Message) error
+}
+
+// consumer is one Consume.
+type consumer struct {
+	Work
+	queue   *Queue
+	hub     *hub
+	taker   *taker
+	base    context.Context //nolint:containedctx // the handlers' own, ended by the consumer
+	logger  *slog.Logger
+	failed  chan error // 1: why the consumer cannot go on
+	workers sync.WaitGroup
+
+	mu       sync.Mutex // guards all below; before the lane's
+	buffer   []*Message // claimed ahead
+	running  int
+	took     time.Duration // smoothed time of a handler
+	stopping bool
+	logged   time.Time
+}
+
+// Consume hands messages to handlers until ctx is done, which is no error, or the client closes.
+func (q *Queue) Consume(ctx context.Context, w Work) error {
+	if err := q.ready(ctx); err != nil {
+		if ctx != nil && ctx.Err() != nil && q.err == nil {
+			return nil // its end is no error, however early
+		}
+		return err
+	}
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(ErrStopped)
+	c := &consumer{
+		Work: w, queue: q, hub: q.registry.use(q.full), base: base, logger: q.registry.engine.Logger, failed: make(chan error, 1),
+		took: quick,
+	}
+	defer c.hub.leave()
+	c.taker = &taker{terms: w.Terms, want: w.Concurrency, stays: true, deliver: c.deliver, fail: c.fail}
+	c.hub.lane.add(c.taker)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-c.failed:
+	}
+	c.stop(cancel)
+	return err
+}
+
+// fail hears of tries that failed. Outages are waited out; what was wrong from the beginning is not.
+func (c *consumer) fail(err error) {
+	if errors.Is(err, errs.ErrClosed) || errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType) {
+		select {
+		case c.failed <- err:
+		default: // the first one counts
+		}
+		return
+	}
+	now := time.Now()
+	c.mu.Lock()
+	quiet := now.Sub(c.logged) < outageLog
+	if !quiet {
+		c.logged = now
+	}
+	c.mu.Unlock()
+	if !quiet {
+		c.logger.Warn("redlatch: a consumer cannot claim messages, and tries again", "queue", c.queue.user, "error", err)
+	}
+}
+
+// deliver takes messages that were claimed.
+func (c *consumer) deliver(claims []Claimed, asked time.Duration) {
+	c.mu.Lock()
+	if c.stopping {
+		c.mu.Unlock()
+		c.hub.lane.arrived(c.taker, len(claims))
+		c.hub.giveBack(claims)
+		return
+	}
+	for _, claim := range claims {
+		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.Terms, asked, true))
+	}
+	c.startLocked()
+	c.mu.Unlock()
+	c.hub.lane.arrived(c.taker, len(claims))
+	c.aim()
+}
+
+// startLocked starts workers for what is there, as many as there may be.
+func (c *consumer) startLocked() {
+	for range min(len(c.buffer), c.Concurrency-c.running) {
+		c.running++
+		c.workers.Go(c.work) // ends when nothing is left to do; stop waits for it
+	}
+}
+
+// aim tells the lane how many more messages there is room for.
+func (c *consumer) aim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopping {
+		return
+	}
+	ahead := c.ahead()
+	if len(c.buffer) > ahead/2 {
+		return // enough for now: claims are cheaper together
+	}
+	c.hub.lane.aim(c.taker, max(0, c.Concurrency+ahead-c.running-len(c.buffer)))
+}
+
+// ahead returns how many messages may be claimed before handlers are free for them. It is called with mu held.
+func (c *consumer) ahead() int {
+	switch {
+	case c.Prefetch >= 0:
+		return c.Prefetch
+	case c.took < quick:
+		return min(max(c.Concurrency, prefetch), maxBatch)
+	}
+	return 0
+}
+
+// work handles messages while there are some.
+func (c *consumer) work() {
+	defer func() { // here for a handler that ended its goroutine
+		c.mu.Lock()
+		c.running--
+		c.startLocked()
+		c.mu.Unlock()
+		c.aim()
+	}()
+	for {
+		c.mu.Lock()
+		if len(c.buffer) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		m := c.buffer[0]
+		c.buffer[0] = nil
+		c.buffer = c.buffer[1:]
+		c.mu.Unlock()
+		c.aim()
+		if m.Context().Err() != nil {
+			continue // lost before its turn; another consumer has it
+		}
+		start := time.Now()
+		err := c.handle(m)
+		c.measure(time.Since(start))
+		c.settle(m, err)
+	}
+}
+
+// measure smooths the time that messages take.
+func (c *consumer) measure(d time.Duration) {
+	c.mu.Lock()
+	c.took += (d - c.took) / 8
+	c.mu.Unlock()
+}
+
+// handle runs the handler for one message. A panic is an error, and so is a handler that ends its goroutine.
+func (c *consumer) handle(m *Message) (err error) {
+	ctx := m.Context()
+	if c.HandlerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.HandlerTimeout, ErrHandlerTimeout)
+		defer cancel()
+		m.within(ctx)
+	}
+	returned := false
+	defer func() {
+		p := recover()
+		switch {
+		case p != nil:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		case !returned:
+			c.settle(m, errors.New("the handler ended its goroutine"))
+		}
+	}()
+	err = c.Handle(ctx, m)
+	returned = true
+	if err == nil && errors.Is(context.Cause(ctx), ErrHandlerTimeout) {
+		err = ErrHandlerTimeout
+	}
+	return err
+}
+
+// settle acknowledges a message, or ends its attempt as failed. In an outage it goes on until the visibility has been
+// over for as long again: somebody else has the message then.
+func (c *consumer) settle(m *Message, failure error) {
+	end := func() error { return m.Ack(c.base) }
+	if failure != nil {
+		text := failure.Error()
+		delay := c.delay(m.Attempt)
+		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
+	}
+	clock := c.queue.registry.engine.Clock
+	until := clock.Now() + 2*c.Visibility
+	for !m.Finished() {
+		err := end()
+		if err == nil || errors.Is(err, ErrNotHeld) || clock.Now() > until {
+			return
+		}
+		c.fail(err)
+		if c.queue.registry.engine.Closed() {
+			return // Drain and the visibility do the rest
+		}
+		if engine.Sleep(context.WithoutCancel(c.base), engine.Jitter(finishPauses)) != nil {
+			return
+		}
+	}
+}
+
+// delay asks for the pause after a failed attempt. What a user's function does wrong costs a second.
+func (c *consumer) delay(attempt int) (d time.Duration) {
+	defer func() {
+		if recover() != nil || d < 0 {
+			d = time.Second
+		}
+	}()
+	return c.Backoff(attempt)
+}
+
+// stop claims no more, returns what was not begun, and waits for the handlers: for the grace under their own contexts,
+// then under contexts that have ended.
+func (c *consumer) stop(cancel context.CancelCauseFunc) {
+	c.mu.Lock()
+	c.stopping = true
+	buffer := c.buffer
+	c.buffer = nil
+	c.mu.Unlock()
+	c.hub.lane.remove(c.taker)
+	back := make([]*entry[Claimed], len(buffer))
+	for i, m := range buffer {
+		m.forget(ended, ErrFinished)
+		back[i] = c.hub.backs.add(m.Claimed)
+	}
+	timer := time.AfterFunc(c.StopGrace, func() { cancel(ErrStopped) })
+	defer timer.Stop()
+	c.workers.Wait()
+	ctx, done := patience(c.base)
+	defer done()
+	for _, e := range back {
+		_, _ = e.settled(ctx) // what fails is left to its visibility
+	}
+}
+
+// DefaultBackoff is the pause after a failed attempt where no other is set: a second, twice as long after each further
+// attempt, a quarter of an hour at most, and a quarter more or less.
+func DefaultBackoff(attempt int) time.Duration {
+	return engine.Jitter(min(time.Second<<min(attempt-1, 20), 15*time.Minute))
+}

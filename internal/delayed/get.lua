@@ -1,0 +1,33 @@
+-- get.lua: look at one message.
+--
+-- KEYS[1]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[2]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[3]  dead: sorted set, dead letters by the time of their death, µs
+-- KEYS[4]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
+-- KEYS[5]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
+-- KEYS[6]  errors: hash, id -> text of the last error
+-- ARGV[1]  id
+--
+-- Returns  an array: nothing if there is none; otherwise 0 delayed, 1 ready, 2 in flight, 3 dead; member, score, attempts,
+--          error, body
+local due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local id = ARGV[1]
+
+local body = redis.call('hget', bodies, id)
+if not body then
+  return {}
+end
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local member = string.sub(body, 1, 16) .. id
+local score, state = redis.call('zscore', due, member), 0
+if score and tonumber(score) <= now then
+  state = 1
+elseif not score then
+  score, state = redis.call('zscore', flight, member), 2
+end
+if not score then
+  score, state = redis.call('zscore', dead, member), 3
+end
+local attempts = tonumber(string.sub(redis.call('hget', claims, id) or '', 18)) or 0
+return {state, member, score or '0', attempts, redis.call('hget', errors, id) or '', body}

@@ -1,0 +1,22 @@
+package delayed
+
+import "github.com/redlatch/redlatch/internal/engine"
+
+// layout is the version of the keys below. Version 1 is not frozen.
+const layout = 1
+
+// keys are the names of a queue's keys, all in one slot.
+type keys struct {
+	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters string
+	channel                                                                  string // prefix of the clients' channels
+	calls                                                                    string // prefix of the clients' last claims
+}
+
+func keysOf(name string) keys {
+	base := engine.Prefixed("redlatch_dq", name) + ":"
+	return keys{
+		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
+		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
+		waiters: base + "waiters", channel: base + "wake:", calls: base + "call:",
+	}
+}

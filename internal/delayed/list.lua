@@ -1,0 +1,51 @@
+-- list.lua: look at a page of the messages in one sorted set.
+--
+-- KEYS[1]  the sorted set: due, flight or dead
+-- KEYS[2]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
+-- KEYS[3]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
+-- KEYS[4]  errors: hash, id -> text of the last error
+-- ARGV[1]  1 for those whose time has come, 0 for those whose time has not, -1 for all
+-- ARGV[2]  score of the message after which to begin, or nothing
+-- ARGV[3]  its member
+-- ARGV[4]  messages wanted
+-- ARGV[5]  bytes of bodies after which to stop
+--
+-- Returns  an array: 1 if there may be more, or 0; then for each message its member, score, attempts, error and body
+local set, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local passed, score, member = ARGV[1], ARGV[2], ARGV[3]
+local wanted, most = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local time = redis.call('time')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local split = redis.call('zcount', set, '-inf', now)
+local start, stop = 0, redis.call('zcard', set)
+if passed == '0' then
+  start = split
+elseif passed == '1' then
+  stop = split
+end
+if score ~= '' then
+  local rank = redis.call('zrank', set, member)
+  -- After one that is gone, those of the same time may come again.
+  start = math.max(start, rank and rank + 1 or redis.call('zcount', set, '-inf', '(' .. score))
+end
+local stand = math.min(stop, start + wanted)
+if stand <= start then
+  return {0}
+end
+local found = redis.call('zrange', set, start, stand - 1, 'withscores')
+local reply, size = {stand < stop and 1 or 0}, 0
+for i = 1, #found, 2 do
+  local id = string.sub(found[i], 17)
+  local body = redis.call('hget', bodies, id) or ''
+  size = size + #body
+  if i > 1 and size > most then
+    reply[1] = 1
+    break
+  end
+  local attempts = tonumber(string.sub(redis.call('hget', claims, id) or '', 18)) or 0
+  for _, part in ipairs({found[i], found[i + 1], attempts, redis.call('hget', errors, id) or '', body}) do
+    reply[#reply + 1] = part
+  end
+end
+return reply

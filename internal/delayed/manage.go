@@ -1,0 +1,264 @@
+package delayed
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// State is where a message is.
+type State int
+
+const (
+	// Delayed messages wait for their time.
+	Delayed State = iota
+	// Ready messages may be taken.
+	Ready
+	// InFlight messages are claimed.
+	InFlight
+	// Dead messages are given up.
+	Dead
+)
+
+// Entry is a message as it stands in Redis.
+type Entry struct {
+	ID      string
+	Payload []byte
+	State   State
+	Attempt int
+	DueAt   time.Time
+	Error   string
+
+	score, member string
+}
+
+// Stats are counts of messages.
+type Stats struct {
+	Delayed, Ready, InFlight, Dead int
+	Paused                         bool
+}
+
+// ask runs a call that may run twice on a queue whose name and context are in order.
+func (q *Queue) ask(ctx context.Context, call func(k *keys) *script.Call) (reply, bool, error) {
+	c, repeated, err := q.do(ctx, call)
+	if err != nil {
+		return nil, repeated, err
+	}
+	r, err := replyOf(c)
+	return r, repeated, err
+}
+
+func (q *Queue) do(ctx context.Context, call func(k *keys) *script.Call) (*script.Call, bool, error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, false, err
+	}
+	k := keysOf(q.full)
+	return q.registry.query(ctx, func() *script.Call { return call(&k) })
+}
+
+// wakeIf has a client woken if a script said that some wait.
+func (q *Queue) wakeIf(told int64) {
+	if told != 1 {
+		return
+	}
+	h := q.registry.use(q.full)
+	defer h.leave()
+	h.wake()
+}
+
+// Cancel removes a message that is not in flight.
+func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
+	c, repeated, err := q.do(ctx, func(k *keys) *script.Call { return k.cancel(id) })
+	if err != nil {
+		return false, err
+	}
+	n, err := c.Int()
+	return n == 1 || n == 0 && repeated, err // the first try may have removed it
+}
+
+// Reschedule sets anew when a message that waits is due.
+func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) (bool, error) {
+	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.reschedule(id, delay) })
+	if err != nil {
+		return false, err
+	}
+	told, err := r.int(0)
+	if err != nil {
+		return false, err
+	}
+	q.wakeIf(told)
+	done, err := r.int(1)
+	return done == 1, err
+}
+
+// Get returns a message, nil if there is none of this id.
+func (q *Queue) Get(ctx context.Context, id string) (*Entry, error) {
+	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
+	if err != nil || len(r) == 0 {
+		return nil, err
+	}
+	state, err := r.int(0)
+	if err != nil {
+		return nil, err
+	}
+	e, err := readEntry(r, 1)
+	e.State = State(state)
+	return &e, err
+}
+
+// entryFields is the number of values of a message in list's reply.
+const entryFields = 5
+
+func readEntry(r reply, i int) (e Entry, err error) {
+	texts := [4]string{}
+	for n, at := range []int{i, i + 1, i + 3, i + 4} {
+		if texts[n], err = r.text(at); err != nil {
+			return e, err
+		}
+	}
+	attempt, err := r.int(i + 2)
+	if err != nil {
+		return e, err
+	}
+	score, err := r.int(i + 1)
+	if err != nil {
+		return e, err
+	}
+	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(score)}
+	e.ID, err = idOf(e.member)
+	e.Payload, _ = payloadOf(texts[3])
+	return e, err
+}
+
+// List returns up to n messages of a state after a cursor, in the order of their times, and the cursor of the next page,
+// empty after the last one.
+func (q *Queue) List(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
+	var entries []Entry
+	for {
+		page, next, err := q.page(ctx, s, cursor, min(n-len(entries), maxBatch))
+		if err != nil {
+			return nil, "", err
+		}
+		entries, cursor = append(entries, page...), next
+		if cursor == "" || len(entries) >= n {
+			return entries, cursor, nil
+		}
+	}
+}
+
+func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
+	score, member, _ := strings.Cut(cursor, " ")
+	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.list(s, score, member, n) })
+	if err != nil {
+		return nil, "", err
+	}
+	more, err := r.int(0)
+	if err != nil {
+		return nil, "", err
+	}
+	var entries []Entry
+	for i := 1; i < len(r); i += entryFields {
+		e, err := readEntry(r, i)
+		if err != nil {
+			return nil, "", err
+		}
+		e.State = s
+		entries = append(entries, e)
+	}
+	if more == 0 || len(entries) == 0 {
+		return entries, "", nil
+	}
+	last := entries[len(entries)-1]
+	return entries, last.score + " " + last.member, nil
+}
+
+// CheckCursor reports whether a cursor may have come from List.
+func CheckCursor(cursor string) bool {
+	score, member, found := strings.Cut(cursor, " ")
+	_, err := strconv.ParseFloat(score, 64)
+	return cursor == "" || found && err == nil && len(member) > sequenceLength
+}
+
+// Stats counts the messages by state.
+func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
+	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.stats() })
+	if err != nil {
+		return s, err
+	}
+	counts := [5]int64{}
+	for i := range counts {
+		if counts[i], err = r.int(i); err != nil {
+			return s, err
+		}
+	}
+	return Stats{int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]), counts[4] == 1}, nil
+}
+
+// Redrive makes one dead letter due again.
+func (q *Queue) Redrive(ctx context.Context, id string) (bool, error) {
+	n, _, repeated, err := q.redrive(ctx, id, "0")
+	return n == 1 || n == -1 && repeated, err // the first try may have done it
+}
+
+// RedriveAll makes all that are dead letters now due again, and returns their number.
+func (q *Queue) RedriveAll(ctx context.Context) (total int, err error) {
+	until := "0"
+	for {
+		n, limit, _, err := q.redrive(ctx, "", until)
+		total += int(n)
+		if err != nil || n < maxBatch {
+			return total, err
+		}
+		until = limit
+	}
+}
+
+func (q *Queue) redrive(ctx context.Context, id, until string) (n int64, limit string, repeated bool, err error) {
+	r, repeated, err := q.ask(ctx, func(k *keys) *script.Call { return k.redrive(id, until) })
+	if err != nil {
+		return 0, "", repeated, err
+	}
+	told, err := r.int(0)
+	if err != nil {
+		return 0, "", repeated, err
+	}
+	q.wakeIf(told)
+	if n, err = r.int(1); err != nil {
+		return 0, "", repeated, err
+	}
+	limit, err = r.text(2)
+	return n, limit, repeated, err
+}
+
+// Purge removes all messages of a state, and returns their number.
+func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
+	for {
+		c, _, err := q.do(ctx, func(k *keys) *script.Call { return k.purge(s) })
+		if err != nil {
+			return total, err
+		}
+		n, err := c.Int()
+		total += int(n)
+		if err != nil || n < maxBatch {
+			return total, err
+		}
+	}
+}
+
+// Pause has all claims find nothing, until it is called with on false.
+func (q *Queue) Pause(ctx context.Context, on bool) error {
+	flag := 0
+	if on {
+		flag = 1
+	}
+	c, _, err := q.do(ctx, func(k *keys) *script.Call { return k.pause(flag) })
+	if err != nil {
+		return err
+	}
+	told, err := c.Int()
+	q.wakeIf(told)
+	return err
+}

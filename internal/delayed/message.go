@@ -1,0 +1,275 @@
+package delayed
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/wheel"
+)
+
+// ownKeep is how long an id of the library's own is remembered after its message was acknowledged: an offer that was not
+// answered is not sent again for longer.
+const ownKeep = time.Minute
+
+// Message is a message under a claim of this client. It is safe for concurrent use.
+type Message struct {
+	Claimed
+	queue   *Queue
+	hub     *hub
+	terms   Terms
+	renewed bool // the watchdog renews the visibility
+	end     context.CancelCauseFunc
+	timer   wheel.Timer
+
+	mu       sync.Mutex      // guards all below
+	ctx      context.Context //nolint:containedctx // a message has one by contract
+	deadline time.Duration   // by the client's clock: when the visibility is over
+	state    state
+	lost     bool // the context has ended for a loss
+}
+
+type state int
+
+const (
+	held state = iota
+	acked
+	ended // by Nack or Reject, or by an operation that found another claim
+)
+
+// message makes a message of a claim that was asked for at the given time. Its context descends from ctx.
+func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, renewed bool) *Message {
+	r := q.registry
+	m := &Message{Claimed: c, queue: q, hub: r.use(q.full), terms: terms, renewed: renewed, deadline: asked + terms.Visibility}
+	m.ctx, m.end = context.WithCancelCause(ctx)
+	m.timer.Owner = m
+	r.mu.Lock()
+	r.live[m] = struct{}{}
+	closed := r.engine.Closed()
+	r.mu.Unlock()
+	if closed {
+		m.end(errs.ErrClosed)
+	}
+	r.engine.Watchdog.Set(&m.timer, m.next(asked))
+	return m
+}
+
+// next returns when the timer has to fire: at the end of the visibility, or after a third of it for one that is renewed.
+func (m *Message) next(now time.Duration) time.Duration {
+	if !m.renewed {
+		return m.deadline
+	}
+	return min(m.deadline, max(now+time.Millisecond, m.deadline-m.terms.Visibility*2/3))
+}
+
+// Context returns the context of the work on the message.
+func (m *Message) Context() context.Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ctx
+}
+
+// within has the message's context be ctx, one that descends from it.
+func (m *Message) within(ctx context.Context) {
+	m.mu.Lock()
+	m.ctx = ctx
+	m.mu.Unlock()
+}
+
+func (m *Message) cancel(cause error) { m.end(cause) }
+
+// forget ends the message for this client, with a cause for its context.
+func (m *Message) forget(s state, cause error) {
+	r := m.queue.registry
+	m.mu.Lock()
+	m.state = s
+	m.mu.Unlock()
+	r.engine.Watchdog.Stop(&m.timer)
+	m.drop()
+	m.end(cause)
+}
+
+// drop takes the message from those that are live.
+func (m *Message) drop() {
+	r := m.queue.registry
+	r.mu.Lock()
+	_, live := r.live[m]
+	delete(r.live, m)
+	r.mu.Unlock()
+	if live {
+		m.hub.leave()
+		r.engine.Freed()
+	}
+}
+
+// lose ends the message's context: somebody else may have the message.
+func (m *Message) lose(why string) {
+	m.mu.Lock()
+	over := m.state != held || m.lost
+	m.lost = true
+	m.mu.Unlock()
+	if over {
+		return
+	}
+	m.queue.registry.engine.Watchdog.Stop(&m.timer)
+	m.drop()
+	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
+}
+
+// Due is called by the watchdog.
+func (m *Message) Due(now time.Duration) watchdog.Renewer {
+	m.mu.Lock()
+	over, left := m.state != held, m.deadline-now
+	m.mu.Unlock()
+	switch {
+	case over:
+		return nil
+	case left <= 0:
+		m.queue.registry.engine.Watchdog.Go(func() { m.lose("the visibility is over") })
+		return nil
+	case !m.renewed:
+		m.queue.registry.engine.Watchdog.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
+		return nil
+	}
+	m.queue.registry.engine.Watchdog.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
+	return (*renewer)(m.queue.registry)
+}
+
+// Ack removes the message: its work is done.
+func (m *Message) Ack(ctx context.Context) error {
+	if ctx == nil {
+		return engine.ErrNilContext
+	}
+	m.mu.Lock()
+	s := m.state
+	m.mu.Unlock()
+	switch s {
+	case acked:
+		return nil
+	case ended:
+		return ErrNotHeld
+	}
+	keep := ownKeep
+	if m.Given {
+		keep = m.terms.Dedupe
+	}
+	ctx, cancel := patience(ctx)
+	defer cancel()
+	h := m.queue.registry.use(m.queue.full)
+	defer h.leave()
+	ok, err := h.acks.add(ack{m.member, m.claim, keep}).settled(ctx)
+	switch {
+	case err != nil:
+		return err
+	case ok == 0:
+		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		return ErrNotHeld
+	}
+	m.forget(acked, ErrFinished)
+	return nil
+}
+
+// endWait bounds the wait for the answer to what ends a message.
+const (
+	endWait  = 3 * time.Second
+	endFloor = 100 * time.Millisecond
+)
+
+// patience returns a context that bounds the wait of Ack and its like: they work although ctx is done, and heed a deadline
+// that is still ahead.
+func patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := endWait
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil {
+		d = min(d, max(time.Until(deadline), endFloor))
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// ack is a message whose work is done.
+type ack struct {
+	member, claim string
+	keep          time.Duration
+}
+
+func (h *hub) sendAcks(batch []*entry[ack]) {
+	c, _, err := h.registry.end(func() *script.Call { return h.keys.ack(batch) })
+	var results []int64
+	if err == nil {
+		results, err = c.Ints()
+	}
+	answer(batch, results, err)
+}
+
+// Nack ends the attempt as failed: the message is due again after the delay, or a dead letter.
+func (m *Message) Nack(ctx context.Context, delay time.Duration, text string) error {
+	return m.finish(ctx, delay, false, text)
+}
+
+// Reject makes the message a dead letter.
+func (m *Message) Reject(ctx context.Context, reason string) error {
+	return m.finish(ctx, 0, true, reason)
+}
+
+func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, text string) error {
+	if ctx == nil {
+		return engine.ErrNilContext
+	}
+	m.mu.Lock()
+	s := m.state
+	m.mu.Unlock()
+	if s != held {
+		return ErrNotHeld
+	}
+	ctx, cancel := patience(ctx)
+	defer cancel()
+	h := m.queue.registry.use(m.queue.full)
+	defer h.leave()
+	n := nack{m.member, m.claim, delay, reject, m.terms.Attempts, text}
+	ok, err := h.nacks.add(n).settled(ctx)
+	switch {
+	case err != nil:
+		return err
+	case ok == 0:
+		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		return ErrNotHeld
+	}
+	m.forget(ended, ErrFinished)
+	return nil
+}
+
+// nack is an attempt that failed.
+type nack struct {
+	member, claim string
+	delay         time.Duration
+	reject        bool
+	attempts      int
+	text          string
+}
+
+func (h *hub) sendNacks(batch []*entry[nack]) {
+	c, _, err := h.registry.end(func() *script.Call { return h.keys.nack(batch) })
+	var results []int64
+	if err == nil {
+		results, err = c.Ints()
+	}
+	if err != nil || len(results) == 0 {
+		answer(batch, nil, err)
+		return
+	}
+	if results[0] == 1 {
+		h.wake()
+	}
+	answer(batch, results[1:], nil)
+}
+
+// Finished reports whether Ack, Nack or Reject has ended the message.
+func (m *Message) Finished() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state != held
+}

@@ -1,0 +1,106 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Item is a message to be offered.
+type Item struct {
+	ID      string // empty for one of the library's own
+	Delay   time.Duration
+	Payload []byte
+}
+
+// offer is an item on its way. Sent twice with one stamp it is recognised.
+type offer struct {
+	id, stamp string
+	delay     time.Duration
+	payload   []byte
+}
+
+// The first byte of a stamp says whose the id is, which decides how long it is remembered.
+const (
+	ownID   = 'o'
+	givenID = 'g'
+)
+
+func offerOf(i Item) (offer, error) {
+	kind := byte(givenID)
+	if i.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return offer{}, err
+		}
+		i.ID, kind = id.String(), ownID
+	}
+	stamp := append(make([]byte, 0, 16), kind)
+	stamp = strconv.AppendUint(stamp, 1<<40|rand.Uint64N(1<<40), 32)[:9]
+	return offer{i.ID, string(stamp), i.Delay, i.Payload}, nil
+}
+
+// Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
+// may have been added.
+func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, nil, err
+	}
+	h := q.registry.use(q.full)
+	defer h.leave()
+	ids, entries := make([]string, len(items)), make([]*entry[offer], len(items))
+	offers := make([]offer, len(items))
+	for i, item := range items {
+		if offers[i], err = offerOf(item); err != nil {
+			return nil, nil, err
+		}
+		ids[i] = offers[i].id
+	}
+	add := h.offers.add
+	if len(items) == 1 && ctx.Done() == nil && h.engine.Batch.Bounded() {
+		add = h.offers.do
+	}
+	for i := range offers {
+		entries[i] = add(offers[i])
+	}
+	added = make([]bool, len(items))
+	for i, e := range entries {
+		n, failed := e.wait(ctx)
+		added[i] = n == 1
+		if failed != nil && err == nil {
+			err = failed
+		}
+	}
+	return ids, added, err
+}
+
+func (h *hub) sendOffers(batch []*entry[offer]) {
+	ctx := context.Background() //nolint:forbidigo // query ends with the client
+	c, _, err := h.registry.query(ctx, func() *script.Call { return h.keys.offer(batch) })
+	if err != nil {
+		answer(batch, nil, err)
+		return
+	}
+	results, err := c.Ints()
+	switch {
+	case err != nil:
+	case len(results) == 0:
+		err = errors.Join(errs.ErrUnknown, errors.New("an empty answer"))
+	case results[0] < 0:
+		err = newerLayout(-results[0])
+	case results[0] == 1:
+		h.wake() // before the answers: their process may end with them
+	}
+	if err != nil {
+		answer(batch, nil, err)
+		return
+	}
+	answer(batch, results[1:], nil)
+}

@@ -1,0 +1,55 @@
+package delayed
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Queue is a name that points into a registry. It is safe for concurrent use.
+type Queue struct {
+	registry *Registry
+	user     string // the name as it was given
+	full     string // with the client's prefix
+	err      error  // what is wrong with the name
+}
+
+// Queue returns the queue of that name.
+func (r *Registry) Queue(name string) *Queue {
+	full := r.engine.Prefix + name
+	err := engine.CheckName(full)
+	if name == "" {
+		err = engine.CheckName(name)
+	}
+	return &Queue{registry: r, user: name, full: full, err: err}
+}
+
+// Name returns the name as it was given.
+func (q *Queue) Name() string { return q.user }
+
+// Check says what is wrong with the name.
+func (q *Queue) Check() error { return q.err }
+
+// ready says why a call cannot even be tried.
+func (q *Queue) ready(ctx context.Context) error {
+	switch {
+	case q.err != nil:
+		return q.err
+	case ctx == nil:
+		return engine.ErrNilContext
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case q.registry.engine.Closed():
+		return errs.ErrClosed
+	}
+	return nil
+}
+
+// Terms are those under which a consumer claims messages.
+type Terms struct {
+	Visibility time.Duration // how long a claim lasts
+	Attempts   int           // how often a message is tried; 0 for no limit
+	Dedupe     time.Duration // how long an id that a user gave is remembered after its Ack
+}

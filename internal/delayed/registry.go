@@ -1,0 +1,175 @@
+package delayed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Registry is what a client does with delayed queues just now. It is safe for concurrent use.
+type Registry struct {
+	engine *engine.Engine
+	calls  atomic.Uint64 // number of the last claim
+	crew   crew          // the goroutines of all hubs
+
+	mu   sync.Mutex // guards all below, and the users of each hub; a leaf
+	hubs map[string]*hub
+	live map[*Message]struct{} // claimed, not finished, not lost
+}
+
+// NewRegistry returns a registry that closes with its engine.
+func NewRegistry(e *engine.Engine) *Registry {
+	r := &Registry{engine: e, hubs: map[string]*hub{}, live: map[*Message]struct{}{}}
+	e.Register(r)
+	return r
+}
+
+// hub is a queue that this client does something with.
+type hub struct {
+	registry *Registry
+	engine   *engine.Engine
+	name     string
+	keys     keys
+	users    int // guarded by the registry's mu
+
+	offers gatherer[offer]
+	acks   gatherer[ack]
+	nacks  gatherer[nack]
+	backs  gatherer[Claimed]
+	lane   lane
+}
+
+// use returns the hub of a queue, which stays until it is left as often.
+func (r *Registry) use(name string) *hub {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hubs[name]
+	if h == nil {
+		h = &hub{registry: r, engine: r.engine, name: name, keys: keysOf(name)}
+		h.offers = gatherer[offer]{crew: &r.crew, send: h.sendOffers, weight: func(o *offer) int { return len(o.payload) }}
+		h.acks = gatherer[ack]{crew: &r.crew, send: h.sendAcks, weight: func(*ack) int { return 1 }}
+		h.nacks = gatherer[nack]{crew: &r.crew, send: h.sendNacks, weight: func(n *nack) int { return len(n.text) }}
+		h.backs = gatherer[Claimed]{crew: &r.crew, send: h.sendBacks, weight: func(*Claimed) int { return 1 }}
+		h.lane.hub = h
+		r.hubs[name] = h
+	}
+	h.users++
+	return h
+}
+
+// stay keeps a hub that somebody else uses.
+func (h *hub) stay() {
+	r := h.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.users++
+}
+
+func (h *hub) leave() {
+	r := h.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.users--; h.users == 0 {
+		delete(r.hubs, h.name)
+	}
+}
+
+// Closing ends the contexts of all messages and all waits for messages.
+func (r *Registry) Closing() {
+	r.mu.Lock()
+	var hubs []*hub
+	for _, h := range r.hubs {
+		hubs = append(hubs, h)
+	}
+	live := r.messages()
+	r.mu.Unlock()
+	for _, h := range hubs {
+		h.lane.close()
+	}
+	for _, m := range live {
+		m.cancel(errs.ErrClosed)
+	}
+}
+
+// messages returns the live messages. It is called with mu held.
+func (r *Registry) messages() []*Message {
+	live := make([]*Message, 0, len(r.live))
+	for m := range r.live {
+		live = append(live, m)
+	}
+	return live
+}
+
+// Open returns the number of messages that are neither finished nor lost.
+func (r *Registry) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.live)
+}
+
+// Drain has the messages that are left redelivered at once, and waits for what is under way, until the limit is over.
+func (r *Registry) Drain(limit time.Duration) {
+	r.mu.Lock()
+	live := r.messages()
+	r.mu.Unlock()
+	//nolint:forbidigo // bounded by the limit
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for _, m := range live {
+		r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
+	}
+	r.crew.Wait(ctx)
+}
+
+// settleTries is how long a call that ends something is repeated without an answer.
+const settleTries = 20
+
+// end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for a few
+// seconds. The result says whether an earlier try may have run.
+func (r *Registry) end(call func() *script.Call) (c *script.Call, repeated bool, err error) {
+	ctx := context.Background() //nolint:forbidigo // bounded by the batcher and by the tries
+	for try := 0; ; try++ {
+		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
+		switch {
+		case err == nil || script.Judge(err) != script.Unknown:
+			return c, repeated, engine.Explain(err)
+		case try == settleTries || errors.Is(err, errs.ErrClosed):
+			return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+		}
+		repeated = true
+		if err := engine.Sleep(ctx, engine.Jitter(pause(try))); err != nil {
+			return c, repeated, err
+		}
+	}
+}
+
+// pause is the time after the given try, counted from 0.
+func pause(try int) time.Duration {
+	return min(10*time.Millisecond<<min(try, 10), 500*time.Millisecond)
+}
+
+// query runs a call that may run twice, until it is answered, ctx is done or the client closes.
+func (r *Registry) query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
+	for {
+		c, again, err := r.engine.Query(ctx, call)
+		repeated = repeated || again
+		if !errors.Is(err, errs.ErrUnknown) || r.engine.Closed() {
+			return c, repeated, err
+		}
+		repeated = true
+	}
+}
+
+// wake has a client woken that waits for messages. If that fails they are found by the safety check of those that wait.
+func (h *hub) wake() {
+	ctx := context.Background()                //nolint:forbidigo // Query ends after a lease, and with the client
+	_, _, _ = h.engine.Query(ctx, h.keys.wake) // as said above
+}

@@ -1,0 +1,176 @@
+package delayed
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	safetyLeast = 10 * time.Second // between the looks of a lane that hears nothing
+	safetyMost  = 15 * time.Second
+	listenTime  = safetyMost + 5*time.Second // for how long Redis counts on a lane that does not come back
+	spareDelay  = 300 * time.Millisecond     // by which a second client looks in after the one that should
+)
+
+// sleep asks Redis when to look again, and does so then.
+func (l *lane) sleep() {
+	l.join()
+	l.mu.Lock()
+	listens := time.Duration(0)
+	if l.hears {
+		listens = listenTime
+	}
+	l.mu.Unlock()
+	h := l.hub
+	ctx := context.Background() //nolint:forbidigo // bounded by the batcher
+	call := h.keys.wait(h.engine.ID, listens)
+	err := h.registry.send(ctx, call)
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	left, err := call.Int()
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed = listens > 0 && left != 0
+	if l.wantedLocked() == 0 || left == 0 || l.again {
+		l.pokeLocked(true)
+		return
+	}
+	d := safetyLeast + rand.N(safetyMost-safetyLeast)
+	due := time.Duration(left) * time.Microsecond
+	l.peek = left < 0 || d < due
+	if !l.peek {
+		d = due
+	}
+	l.asleep = true
+	l.setTimerLocked(d)
+}
+
+func (l *lane) setTimerLocked(d time.Duration) {
+	l.stopTimerLocked()
+	if !l.closed {
+		l.timer = time.AfterFunc(d, l.poke)
+	}
+}
+
+func (l *lane) stopTimerLocked() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+}
+
+// join makes the lane hear its channel.
+func (l *lane) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.member != nil || l.closed {
+		return
+	}
+	l.member, l.hears = l.hub.engine.Router.Join(l.hub.keys.channel+l.hub.engine.ID, l)
+}
+
+// Subscribed has the lane look again: what was announced before was not heard.
+func (l *lane) Subscribed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hears = true
+	l.peek = l.asleep && l.failing == 0
+	l.pokeLocked(len(l.takers) > 0)
+}
+
+// Message brings the time until this lane should look, in microseconds.
+func (l *lane) Message(payload string) {
+	left, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil {
+		return
+	}
+	h := l.hub
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if hook := h.engine.Hooks.Woken; hook != nil && left == 0 && len(l.takers) > 0 {
+		hook("rdelayedqueue", h.name)
+	}
+	if l.wantedLocked() == 0 {
+		l.listed = true // Redis hears that this lane wants nothing, and somebody else is told
+	}
+	l.peek = false
+	if left > 0 && l.asleep && l.wantedLocked() > 0 {
+		l.setTimerLocked(min(time.Duration(left)*time.Microsecond, safetyMost))
+		return
+	}
+	l.pokeLocked(true)
+}
+
+// failed counts a try that failed, tells those whom it concerns, and sets the time of the next one.
+func (l *lane) failed(err error) {
+	err = engine.Explain(err)
+	final := script.Judge(err) == script.NotDone && !script.Transient(err)
+	now := l.hub.engine.Clock.Now()
+	l.mu.Lock()
+	if l.failing == 0 {
+		l.since = now
+	}
+	l.failing++
+	long := now-l.since > l.hub.engine.Lease
+	var told, left []*taker
+	for _, t := range l.takers {
+		switch ends := final || script.Refused(err) && !t.tried || long; {
+		case t.stays:
+			told, left = append(told, t), append(left, t)
+		case ends:
+			told = append(told, t)
+		default:
+			left = append(left, t)
+		}
+	}
+	l.takers = left
+	l.peek = false
+	if len(left) == 0 {
+		l.listed = false // it will be found out by those that wait
+	}
+	if len(left) > 0 || l.lost != 0 {
+		l.asleep = true
+		l.setTimerLocked(engine.Jitter(pause(l.failing)))
+	}
+	l.mu.Unlock()
+	for _, t := range told {
+		t.fail(err)
+	}
+}
+
+// close ends all waits.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.stopTimerLocked()
+	takers := l.takers
+	l.takers = nil
+	lost := l.lost
+	l.lost = 0
+	if l.member != nil {
+		l.member.Leave()
+		l.member = nil
+	}
+	l.mu.Unlock()
+	for _, t := range takers {
+		t.fail(errs.ErrClosed)
+	}
+	h := l.hub
+	if lost != 0 {
+		h.registry.crew.Go(func() { // Drain waits for it
+			_, _, _ = h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, lost) })
+		})
+	}
+}

@@ -1,0 +1,48 @@
+-- wait.lua: say when to look into the queue again, and hear wake-ups until then.
+--
+-- KEYS[1]  meta: hash; of those that wait, alarm looks in at alarm_at, and spare at spare_at should alarm have died
+-- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
+-- ARGV[1]  the caller: a client's id
+-- ARGV[2]  for how long it hears wake-ups, µs; 0 if it does not
+-- ARGV[3]  how much later than alarm the spare looks in, µs
+--
+-- Returns  -1  no time: wait for a wake-up
+--           0  claim now
+--           n  look again in n µs
+local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local client, listens, later = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at')
+local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local at = (first or expiry) and math.min(tonumber(first or expiry), tonumber(expiry or first))
+if head[1] then
+  at = nil
+end
+if at and at <= now then
+  return 0
+end
+if listens == 0 then
+  return at and at - now or -1
+end
+redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
+redis.call('pexpire', waiters, 60000)
+if not at then
+  return -1
+end
+local function covers(who, set, limit)
+  return who and who ~= client and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
+end
+if not covers(head[2], head[3], at) then
+  redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
+  return at - now
+end
+if head[4] == head[2] or not covers(head[4], head[5], at + later) then
+  redis.call('hset', meta, 'spare', client, 'spare_at', string.format('%.0f', at + later))
+  return at + later - now
+end
+return -1

@@ -1,0 +1,294 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+type handler = func(ctx context.Context, m *rdelayedqueue.Message[job]) error
+
+// consume runs a consumer until the returned function is called, which returns what Consume did.
+func consume(t *testing.T, q *rdelayedqueue.Queue[job], h handler, opts ...rdelayedqueue.Option) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1) // what Consume returns
+	go func() { ended <- q.Consume(ctx, h, opts...) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func TestConsumeHandlesAllAndStops(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		var running, most, handled atomic.Int64
+		stop := consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			handled.Add(1)
+			return nil
+		}, rdelayedqueue.WithConcurrency(4))
+		for i := range 40 {
+			offer(t, q, fmt.Sprint(i), time.Duration(i%3)*time.Second)
+		}
+		time.Sleep(13 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 40, handled.Load())
+		assert.EqualValues(t, 4, most.Load())
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+		assert.NoError(t, stop())
+	})
+}
+
+func TestFailedAttemptsBackOffAndDie(t *testing.T) {
+	failures := map[string]struct {
+		handle handler
+		text   string
+	}{
+		"error":   {func(context.Context, *rdelayedqueue.Message[job]) error { return errors.New("no stock") }, "no stock"},
+		"panic":   {func(context.Context, *rdelayedqueue.Message[job]) error { panic("boom") }, "consume_test.go"},
+		"exit":    {func(context.Context, *rdelayedqueue.Message[job]) error { runtime.Goexit(); return nil }, "ended its goroutine"},
+		"timeout": {func(ctx context.Context, _ *rdelayedqueue.Message[job]) error { <-ctx.Done(); return nil }, "took too long"},
+	}
+	for name, tc := range failures {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t))
+				var mu sync.Mutex
+				var at []time.Time
+				var attempts []int
+				handle := func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+					mu.Lock()
+					at, attempts = append(at, time.Now()), append(attempts, m.Attempt)
+					mu.Unlock()
+					return tc.handle(ctx, m)
+				}
+				offer(t, q, "a", 0)
+				offer(t, q, "b", time.Hour)
+				consume(t, q, handle, rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithHandlerTimeout(time.Second),
+					rdelayedqueue.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }))
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, []int{1, 2, 3}, attempts)
+				assert.WithinDuration(t, at[0].Add(time.Minute), at[1], 1100*time.Millisecond)
+				assert.WithinDuration(t, at[1].Add(2*time.Minute), at[2], 1100*time.Millisecond)
+				dead, err := q.Dead(t.Context(), 10)
+				require.NoError(t, err)
+				require.Len(t, dead, 1)
+				assert.Contains(t, dead[0].Error, tc.text)
+				assert.Equal(t, 3, dead[0].Attempt)
+			})
+		})
+	}
+}
+
+func TestVisibilityIsRenewedWhileAHandlerRuns(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q, other := jobs(b.Peer(t)), jobs(b.Peer(t))
+		offer(t, q, "a", 0)
+		done := make(chan error, 1)
+		stop := consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+			time.Sleep(10 * time.Minute)
+			done <- ctx.Err()
+			return nil
+		}, rdelayedqueue.WithVisibility(time.Second))
+		consume(t, other, func(context.Context, *rdelayedqueue.Message[job]) error {
+			t.Error("it was delivered twice")
+			return nil
+		})
+		assert.NoError(t, <-done)
+		synctest.Wait()
+		assert.NoError(t, stop())
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+	})
+}
+
+func TestStoppedConsumerFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q, other := jobs(b.Peer(t)), jobs(b.Peer(t))
+		for i := range 5 {
+			offer(t, q, fmt.Sprint(i), 0)
+		}
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+		ended := make(chan error, 1)
+		causes := make(chan error, 1)
+		began := make(chan struct{})
+		go func() {
+			ended <- q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+				close(began)
+				assert.Equal(t, "kept", ctx.Value(key{}))
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return nil
+			}, rdelayedqueue.WithPrefetch(3), rdelayedqueue.WithStopGrace(4*time.Second))
+		}()
+		<-began
+		synctest.Wait()
+		claimed := stats(t, other).InFlight
+		assert.True(t, claimed >= 2 && claimed <= 4, "%d: the one that is handled, and prefetched ones", claimed)
+		start := time.Now()
+		cancel()
+		synctest.Wait()
+		assert.Equal(t, rdelayedqueue.Stats{Ready: 4, InFlight: 1}, stats(t, other), "prefetched messages are back at once")
+		m := take(t, other)
+		assert.Equal(t, 1, m.Attempt, "nobody began to work on it")
+		assert.NoError(t, <-ended)
+		assert.WithinDuration(t, start.Add(4*time.Second), time.Now(), 10*time.Millisecond)
+		assert.ErrorIs(t, <-causes, rdelayedqueue.ErrStopped)
+		assert.Equal(t, rdelayedqueue.Stats{Ready: 3, InFlight: 1}, stats(t, other), "the last message was acknowledged")
+	})
+}
+
+func TestCloseStopsConsumersAndTakes(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCloseGrace(time.Second))
+		q, other := jobs(p), jobs(b.Peer(t))
+		offer(t, q, "taken", 0)
+		m := take(t, q)
+		ended, took := make(chan error, 1), make(chan error, 1)
+		go func() {
+			ended <- q.Consume(t.Context(), func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
+		}()
+		go func() {
+			_, err := q.Take(t.Context())
+			took <- err
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, p.Close())
+		assert.ErrorIs(t, <-ended, redlatch.ErrClosed)
+		assert.ErrorIs(t, <-took, redlatch.ErrClosed)
+		assert.ErrorIs(t, context.Cause(m.Context()), redlatch.ErrClosed)
+		_, err := q.Offer(t.Context(), job{}, 0)
+		assert.ErrorIs(t, err, redlatch.ErrClosed)
+		assert.Equal(t, 1, stats(t, other).Ready, "what was not finished is delivered again at once")
+	})
+}
+
+func TestHandlerMaySettleItsMessage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "a", 0)
+		consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+			return errors.Join(m.Reject(ctx, "mine"), errors.New("counts no more"))
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		dead, err := q.Dead(t.Context(), 2)
+		require.NoError(t, err)
+		require.Len(t, dead, 1)
+		assert.Equal(t, "mine", dead[0].Error)
+	})
+}
+
+func TestIdleConsumersCostNextToNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error { return nil }, rdelayedqueue.WithConcurrency(64))
+		time.Sleep(time.Minute)
+		before := p.Scripts()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		assert.LessOrEqual(t, p.Scripts()-before, 200, "in ten minutes")
+		assert.Positive(t, p.Scripts()-before, "the safety check")
+	})
+}
+
+func TestOneSleepingClientIsWokenForEachMessage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		const clients = 8
+		producer := jobs(b.Peer(t))
+		var peers []*locktest.Peer
+		handled := make(chan time.Time, 100)
+		for range clients {
+			p := b.Peer(t)
+			peers = append(peers, p)
+			consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error {
+				handled <- time.Now()
+				return nil
+			}, rdelayedqueue.WithConcurrency(4))
+		}
+		time.Sleep(time.Second)
+		count := func() (n int) {
+			for _, p := range peers {
+				n += p.Scripts()
+			}
+			return n
+		}
+		before := count()
+		for range 10 {
+			start := time.Now()
+			offer(t, producer, "now", 0)
+			assert.WithinDuration(t, start, <-handled, 2*time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
+		}
+		synctest.Wait()
+		// For each a claim, a look for the next one and an Ack, of the client that was woken; now and then a look of the spare.
+		assert.LessOrEqual(t, count()-before, 10*6+clients)
+	})
+}
+
+func TestAlarmIsHeardBySomebodyElseWhenItsClientDies(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		producer := jobs(b.Peer(t))
+		handled := make(chan time.Time, 10)
+		var peers []*locktest.Peer
+		for range 3 {
+			p := b.Peer(t, redlatch.WithCloseGrace(0))
+			peers = append(peers, p)
+			consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error {
+				handled <- time.Now()
+				return nil
+			})
+		}
+		time.Sleep(time.Second)
+		offer(t, producer, "x", time.Minute) // long enough for all to know of it by their safety checks
+		start := time.Now()
+		time.Sleep(50 * time.Second)
+		meta := b.Hash(t, "redlatch_dq:{jobs}:meta")
+		require.NotEmpty(t, meta["alarm"])
+		require.NotEmpty(t, meta["spare"])
+		require.NotEqual(t, meta["alarm"], meta["spare"])
+		for _, p := range peers {
+			if subscribed(t, b, p, "redlatch_dq:{jobs}:wake:"+meta["alarm"]) {
+				p.Blackhole(true)
+				defer p.Blackhole(false)
+			}
+		}
+		assert.WithinDuration(t, start.Add(time.Minute), <-handled, 500*time.Millisecond)
+	})
+}
+
+// subscribed reports whether a peer hears a channel: whether it does so less when the peer's wires are cut.
+func subscribed(t *testing.T, b *locktest.Bubble, p *locktest.Peer, channel string) bool {
+	t.Helper()
+	count := func() int64 {
+		n, err := b.Redis.PubSubNumSub(t.Context(), channel).Result()
+		require.NoError(t, err)
+		return n[channel]
+	}
+	before := count()
+	p.Cut()
+	synctest.Wait()
+	return count() < before
+}

@@ -1,0 +1,119 @@
+package rdelayedqueue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// steps is the life of a message. The counts are those of the queue after each step.
+var steps = []struct {
+	name string
+	do   func(t *testing.T, l *life)
+	want rdelayedqueue.Stats
+}{
+	{"OfferNew", func(t *testing.T, l *life) {
+		id, added, err := l.q.OfferNew(t.Context(), job{Name: "a"}, 0)
+		require.NoError(t, err)
+		assert.True(t, added)
+		l.id = id
+	}, rdelayedqueue.Stats{Ready: 1}},
+	{"Take", func(t *testing.T, l *life) { l.take(t, 1) }, rdelayedqueue.Stats{InFlight: 1}},
+	{"Extend", func(t *testing.T, l *life) { require.NoError(t, l.m.Extend(t.Context(), patience)) }, rdelayedqueue.Stats{InFlight: 1}},
+	{"Nack", func(t *testing.T, l *life) { require.NoError(t, l.m.Nack(t.Context(), 0)) }, rdelayedqueue.Stats{Ready: 1}},
+	{"Take again", func(t *testing.T, l *life) { l.take(t, 2) }, rdelayedqueue.Stats{InFlight: 1}},
+	{"Reject", func(t *testing.T, l *life) { require.NoError(t, l.m.Reject(t.Context(), "x")) }, rdelayedqueue.Stats{Dead: 1}},
+	{"Redrive", func(t *testing.T, l *life) {
+		ok, err := l.q.Redrive(t.Context(), l.id)
+		require.NoError(t, err)
+		assert.True(t, ok)
+	}, rdelayedqueue.Stats{Ready: 1}},
+	{"Take anew", func(t *testing.T, l *life) { l.take(t, 1) }, rdelayedqueue.Stats{InFlight: 1}},
+	{"Ack", func(t *testing.T, l *life) { require.NoError(t, l.m.Ack(t.Context())) }, rdelayedqueue.Stats{}},
+	{"OfferBatch", func(t *testing.T, l *life) {
+		ids, err := l.q.OfferBatch(t.Context(), []rdelayedqueue.Item[job]{{Delay: patience}, {Delay: patience}})
+		require.NoError(t, err)
+		l.id = ids[0]
+		assert.NotEqual(t, ids[0], ids[1])
+	}, rdelayedqueue.Stats{Delayed: 2}},
+	{"Cancel", func(t *testing.T, l *life) {
+		ok, err := l.q.Cancel(t.Context(), l.id)
+		require.NoError(t, err)
+		assert.True(t, ok)
+	}, rdelayedqueue.Stats{Delayed: 1}},
+}
+
+// life is a queue whose client loses replies, and the message in it.
+type life struct {
+	q, sound *rdelayedqueue.Queue[job]
+	id       string
+	m        *rdelayedqueue.Message[job]
+}
+
+func (l *life) take(t *testing.T, attempt int) {
+	t.Helper()
+	m, err := l.q.Take(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, l.id, m.ID)
+	assert.Equal(t, attempt, m.Attempt, "a claim whose reply was lost does not count")
+	l.m = m
+}
+
+func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c, sound := r.client(t), r.direct(t)
+	for sick, step := range steps {
+		for n := 1; n <= 4; n++ {
+			name := fmt.Sprintf("%s:%d", step.name, n)
+			before := r.proxy.Dropped()
+			l := &life{
+				q:     redlatch.GetDelayedQueue[job](c, name),
+				sound: redlatch.GetDelayedQueue[job](sound, name),
+			}
+			for i, step := range steps {
+				if i == sick {
+					r.proxy.DropReply(faulttest.Script, n)
+				}
+				step.do(t, l)
+				require.False(t, t.Failed(), "%s, in %s", name, step.name)
+				s, err := l.sound.Stats(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, step.want, s, "%s, after %s", name, step.name)
+			}
+			redistest.Eventually(t, patience, "the reply is lost", func() error {
+				if r.proxy.Dropped() == before {
+					_, _ = l.q.Stats(t.Context()) // its reply may be the one
+					return fmt.Errorf("%d", before)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+func TestF02_OfferUnderOneIDIsOneMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	q := queue(r.client(t))
+	n := runs(50, 1000)
+	for i := range n {
+		if i%3 == 0 {
+			r.proxy.DropReplies(faulttest.Script, 1+i%2)
+		}
+		_, added, err := q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
+		require.NoError(t, err)
+		assert.True(t, added, i)
+		_, added, err = q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
+		require.NoError(t, err)
+		assert.False(t, added, i)
+	}
+	assert.Equal(t, n, stats(t, q).Delayed)
+}

@@ -1,0 +1,113 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+func TestF07_ConsumerFindsWhatADeadProducerOffered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.NoError(t, faulttest.StartChild(t, "producer", r.server.Addr(), "1").Wait())
+	require.NoError(t, faulttest.StartChild(t, "producer", r.server.Addr(), "1500").Wait())
+	q := queue(r.direct(t))
+	for range 2 {
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		now, err := r.redis.Time(t.Context()).Result()
+		require.NoError(t, err)
+		assert.False(t, now.Before(m.DueAt), "early")
+		require.NoError(t, m.Ack(t.Context()))
+	}
+	assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+}
+
+func TestF07_JobsAreNeitherLateNorEarly(t *testing.T) {
+	r := newRig(t)
+	n := runs(400, 10_000)
+	var mu sync.Mutex
+	var late []time.Duration
+	done := make(chan struct{})
+	for range 3 {
+		consume(t, queue(r.direct(t)), func(_ context.Context, m *rdelayedqueue.Message[job]) error {
+			lateness := time.Since(m.DueAt) // server and test share a clock
+			mu.Lock()
+			defer mu.Unlock()
+			if late = append(late, lateness); len(late) == n {
+				close(done)
+			}
+			return nil
+		}, rdelayedqueue.WithConcurrency(8))
+	}
+	producer := queue(r.direct(t))
+	for range n {
+		_, err := producer.Offer(t.Context(), job{}, rand.N(2*time.Second))
+		require.NoError(t, err)
+	}
+	<-done
+	slices.Sort(late)
+	t.Logf("lateness: p50 %v, p99 %v, max %v", late[n/2], late[n*99/100], late[n-1])
+	assert.GreaterOrEqual(t, late[0], time.Duration(0), "early")
+	assert.Less(t, late[n*99/100], 50*time.Millisecond)
+}
+
+func TestF07_ManyDueAtOnceDrain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := runs(5000, 100_000)
+	q := queue(r.direct(t))
+	_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], n))
+	require.NoError(t, err)
+	var handled atomic.Int64
+	done := make(chan struct{})
+	stop := consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+		if handled.Add(1) == int64(n) {
+			close(done)
+		}
+		return nil
+	}, rdelayedqueue.WithConcurrency(32))
+	<-done
+	require.NoError(t, stop())
+	assert.EqualValues(t, n, handled.Load())
+	assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+}
+
+func TestF07_OutageDelaysNothingForLonger(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		producer := jobs(b.Peer(t))
+		handled := make(chan time.Time, 10)
+		consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error {
+			handled <- time.Now()
+			return nil
+		})
+		time.Sleep(time.Second)
+		p.Blackhole(true)
+		offer(t, producer, "in the outage", 0)
+		time.Sleep(time.Minute)
+		assert.Empty(t, handled)
+		p.Blackhole(false)
+		back := time.Now()
+		assert.WithinDuration(t, back, <-handled, 5*time.Second)
+		time.Sleep(time.Minute)
+
+		p.Cut() // the subscription is lost, and nobody hears of the next offer
+		start := time.Now()
+		offer(t, producer, "after the cut", 0)
+		assert.WithinDuration(t, start, <-handled, 15*time.Second, "the safety check at the latest")
+		synctest.Wait()
+	})
+}

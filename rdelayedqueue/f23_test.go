@@ -1,0 +1,180 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// badInputs are calls that must fail before any I/O.
+var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
+	"empty name": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := redlatch.GetDelayedQueue[job](c, "").Take(ctx)
+		return err
+	},
+	"negative delay": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, -1)
+		return err
+	},
+	"endless delay": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 1<<63-1)
+		return err
+	},
+	"empty id": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 0, rdelayedqueue.WithID(""))
+		return err
+	},
+	"id with a line": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Cancel(ctx, "a\nb")
+		return err
+	},
+	"long id in a batch": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).OfferBatch(ctx, []rdelayedqueue.Item[job]{{}, {ID: strings.Repeat("x", 513)}})
+		return err
+	},
+	"large payload": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithMaxPayload(10)).Offer(ctx, job{Name: "more than ten bytes"}, 0)
+		return err
+	},
+	"payload that the codec refuses": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithCodec(codec.Bytes{})).Offer(ctx, job{}, 0)
+		return err
+	},
+	"no codec": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithCodec(nil)).Offer(ctx, job{}, 0)
+		return err
+	},
+	"short visibility": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithVisibility(time.Second-1)).Stats(ctx)
+		return err
+	},
+	"option of a consumer for a queue": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, rdelayedqueue.WithConcurrency(2)).Stats(ctx)
+		return err
+	},
+	"option of a queue for an offer": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 0, rdelayedqueue.WithCodec(codec.JSON{}))
+		return err
+	},
+	"nil option": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Offer(ctx, job{}, 0, nil)
+		return err
+	},
+	"nil handler": func(ctx context.Context, c *redlatch.Client) error { return queue(c).Consume(ctx, nil) },
+	"no concurrency": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithConcurrency(0))
+	},
+	"bad prefetch": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithPrefetch(-1))
+	},
+	"bad attempts": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithMaxAttempts(-1))
+	},
+	"nil back-off": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithBackoff(nil))
+	},
+	"no handler time": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithHandlerTimeout(0))
+	},
+	"bad stop grace": func(ctx context.Context, c *redlatch.Client) error {
+		return consumeWith(ctx, c, rdelayedqueue.WithStopGrace(-1))
+	},
+	"batch of none": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).TakeBatch(ctx, 0)
+		return err
+	},
+	"page of none": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Dead(ctx, 0)
+		return err
+	},
+	"bad cursor": func(ctx context.Context, c *redlatch.Client) error {
+		_, _, err := queue(c).List(ctx, rdelayedqueue.Dead, "x", 1)
+		return err
+	},
+	"bad state": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).Purge(ctx, 7)
+		return err
+	},
+	"nil context": func(_ context.Context, c *redlatch.Client) error {
+		var none context.Context
+		_, err := queue(c).Take(none)
+		return err
+	},
+}
+
+func consumeWith(ctx context.Context, c *redlatch.Client, opt rdelayedqueue.Option) error {
+	return queue(c).Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil }, opt)
+}
+
+func TestF23_BadInputIsInvalidBeforeAnyIO(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		for name, call := range badInputs {
+			assert.ErrorIs(t, call(t.Context(), p.Client), redlatch.ErrInvalid, name)
+		}
+		assert.Empty(t, p.Sent())
+	})
+}
+
+func TestF23_OptionsThatApplyAreTaken(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q := jobs(b.Peer(t), rdelayedqueue.WithCodec(codec.JSON{}), rdelayedqueue.WithMaxPayload(100), rdelayedqueue.WithDedupe(time.Second),
+			rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(0), rdelayedqueue.WithBackoff(func(int) time.Duration { return 0 }))
+		assert.NoError(t, q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil },
+			rdelayedqueue.WithConcurrency(2), rdelayedqueue.WithPrefetch(0), rdelayedqueue.WithStopGrace(0), rdelayedqueue.WithHandlerTimeout(time.Second)))
+	})
+}
+
+func TestF23_ErrorsSayWhatWasDoneToWhat(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		_, err := q.Offer(t.Context(), job{}, -time.Second)
+		assert.EqualError(t, err, `rdelayedqueue: offer to "jobs": invalid argument: delay -1s is not between 0s and 876000h0m0s`)
+		offer(t, q, "a", 0)
+		m := take(t, q)
+		require.NoError(t, m.Nack(t.Context(), 0))
+		assert.EqualError(t, m.Ack(t.Context()), `rdelayedqueue: ack a message of "jobs": message not held`)
+	})
+}
+
+func TestF23_ForeignDataIsOfTheWrongType(t *testing.T) {
+	for _, part := range []string{"meta", "due", "bodies"} {
+		t.Run(part, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t))
+				require.NoError(t, b.Redis.Set(t.Context(), "redlatch_dq:{jobs}:"+part, "x", 0).Err())
+				_, err := q.Offer(t.Context(), job{}, 0)
+				assert.ErrorIs(t, err, redlatch.ErrWrongType)
+				assert.Equal(t, []string{"redlatch_dq:{jobs}:" + part}, b.Keys(t), "nothing was written")
+			})
+		})
+	}
+}
+
+func TestF23_NewerLayoutIsRefused(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{jobs}:meta", "layout", 2).Err())
+		_, err := q.Offer(t.Context(), job{}, 0)
+		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
+		_, err = q.Take(t.Context())
+		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
+		err = q.Consume(t.Context(), func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
+		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
+		assert.False(t, errors.Is(err, redlatch.ErrUnknown), fmt.Sprint(err))
+	})
+}

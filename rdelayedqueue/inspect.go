@@ -1,0 +1,133 @@
+package rdelayedqueue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// State is where a message is.
+type State int
+
+const (
+	// Delayed messages wait for their time.
+	Delayed = State(delayed.Delayed)
+	// Ready messages may be taken.
+	Ready = State(delayed.Ready)
+	// InFlight messages are claimed by a consumer.
+	InFlight = State(delayed.InFlight)
+	// Dead messages are dead letters: given up, until they are redriven, cancelled or purged.
+	Dead = State(delayed.Dead)
+)
+
+// String returns the state in a word or two.
+func (s State) String() string {
+	switch s {
+	case Delayed:
+		return "delayed"
+	case Ready:
+		return "ready"
+	case InFlight:
+		return "in flight"
+	case Dead:
+		return "dead"
+	}
+	return fmt.Sprintf("state %d", int(s))
+}
+
+func (s State) check() error {
+	if s < Delayed || s > Dead {
+		return fmt.Errorf("%w: there is no %v", errs.ErrInvalid, s)
+	}
+	return nil
+}
+
+// Entry is a message as it stands in Redis, to be looked at.
+type Entry[T any] struct {
+	ID string
+	// Value is what was offered, the zero value if the payload cannot be decoded.
+	Value T
+	// Raw is the payload.
+	Raw   []byte
+	State State
+	// Attempt is how often the message was claimed.
+	Attempt int
+	// DueAt is when it is due; when its claim runs out, if it is in flight; when it died, if it is dead.
+	DueAt time.Time
+	// Error is the text of the last failed attempt, or why it is dead.
+	Error string
+}
+
+func (q *Queue[T]) entry(e delayed.Entry) Entry[T] {
+	entry := Entry[T]{ID: e.ID, Raw: e.Payload, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	if codec.Unmarshal(q.options.codec, e.Payload, &entry.Value) != nil {
+		var zero T
+		entry.Value = zero
+	}
+	return entry
+}
+
+// Get returns the message of this id, nil if there is none. It costs one round trip.
+func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
+	if err := q.check(id); err != nil {
+		return nil, q.wrap("get from", err)
+	}
+	e, err := q.queue.Get(ctx, id)
+	if e == nil || err != nil {
+		return nil, q.wrap("get from", err)
+	}
+	entry := q.entry(*e)
+	return &entry, nil
+}
+
+// List returns up to n messages of a state, by their times, after a cursor: "" for the first page, and then what the last call returned
+// as next, which is "" after the last page. Messages that move meanwhile may be missed or come twice. It costs a round trip for 100
+// messages or 1 MiB.
+func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
+	err = q.err
+	switch {
+	case err != nil:
+	case n < 1:
+		err = fmt.Errorf("%w: a page of %d is below 1", errs.ErrInvalid, n)
+	case !delayed.CheckCursor(cursor):
+		err = fmt.Errorf("%w: the cursor is not one of List", errs.ErrInvalid)
+	default:
+		err = s.check()
+	}
+	if err != nil {
+		return nil, "", q.wrap("list", err)
+	}
+	found, next, err := q.queue.List(ctx, delayed.State(s), cursor, n)
+	for _, e := range found {
+		entries = append(entries, q.entry(e))
+	}
+	return entries, next, q.wrap("list", err)
+}
+
+// Dead returns up to n dead letters, the oldest first. [Queue.List] has the others.
+func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
+	entries, _, err := q.List(ctx, Dead, "", n)
+	return entries, err
+}
+
+// Stats are counts of messages by their state.
+type Stats struct {
+	Delayed  int
+	Ready    int // claims that ran out included
+	InFlight int
+	Dead     int
+	Paused   bool
+}
+
+// Stats counts the messages of the queue. It costs one round trip, however many there are.
+func (q *Queue[T]) Stats(ctx context.Context) (Stats, error) {
+	if q.err != nil {
+		return Stats{}, q.wrap("stats of", q.err)
+	}
+	s, err := q.queue.Stats(ctx)
+	return Stats(s), q.wrap("stats of", err)
+}

@@ -1,0 +1,16 @@
+package rdelayedqueue_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("worker", worker)
+	faulttest.RegisterChild("producer", producer)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}

@@ -1,0 +1,184 @@
+package rdelayedqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Queue is a queue of values of type T. It holds no state: any number of goroutines may share one, and two of the same name are the
+// same queue, in all clients. [Queue.Consume] hands messages to a function and sees to everything else; [Queue.Take] leaves it to the
+// caller. It is safe for concurrent use.
+type Queue[T any] struct {
+	queue   *delayed.Queue
+	options options
+	err     error // what is wrong with the name or the options
+}
+
+// New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
+func New[T any](r *delayed.Registry, name string, opts []Option) *Queue[T] {
+	q := &Queue[T]{queue: r.Queue(name)}
+	q.err = q.queue.Check()
+	o, err := apply(defaults(), opts, strings.Fields(forQueue))
+	if q.err == nil {
+		q.err = err
+	}
+	q.options = o
+	return q
+}
+
+// Name returns the queue's name as it was given to the client.
+func (q *Queue[T]) Name() string { return q.queue.Name() }
+
+// Item is a message of OfferBatch.
+type Item[T any] struct {
+	Value T
+	Delay time.Duration // not negative; 0 for at once
+	ID    string        // as for WithID; empty for a fresh one
+}
+
+// maxDelay keeps times within what a sorted set holds exactly.
+const maxDelay = 100 * 365 * 24 * time.Hour
+
+// Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
+// message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
+//
+// It waits for Redis until ctx is done or the client closes; a lost reply is asked for again, which never makes two messages. After an
+// error the message may have been offered, unless it is redlatch.ErrInvalid: a negative delay, a bad id, a value that the codec
+// refuses or that is larger than [WithMaxPayload] says. Offer again under the same id to be sure.
+//
+// It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.
+func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, err error) {
+	id, _, err = q.offerOne(ctx, value, delay, opts)
+	return id, q.wrap("offer to", err)
+}
+
+// OfferNew is Offer, and reports whether this call added the message: false if one of this id was there, or done not long ago.
+func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, added bool, err error) {
+	id, added, err = q.offerOne(ctx, value, delay, opts)
+	return id, added, q.wrap("offer to", err)
+}
+
+func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, opts []Option) (string, bool, error) {
+	if q.err != nil {
+		return "", false, q.err
+	}
+	o, err := apply(q.options, opts, strings.Fields(forOffer))
+	if err != nil {
+		return "", false, err
+	}
+	item, err := q.item(Item[T]{Value: value, Delay: delay, ID: o.id})
+	if err != nil {
+		return "", false, err
+	}
+	ids, added, err := q.queue.Offer(ctx, []delayed.Item{item})
+	if len(ids) == 0 || err != nil {
+		return "", false, err
+	}
+	return ids[0], added[0], nil
+}
+
+// OfferBatch offers many messages, 100 and 1 MiB in a round trip, and returns their ids in the order of the items. Messages that are due
+// at the same time are delivered in that order. Items are judged before anything is sent.
+//
+// It waits as Offer does. It is not a transaction: after an error some messages may have been offered, in part or all; ids are returned
+// even so, unless the error is redlatch.ErrInvalid, to offer them again under.
+func (q *Queue[T]) OfferBatch(ctx context.Context, items []Item[T]) ([]string, error) {
+	ids, err := q.offerAll(ctx, items)
+	return ids, q.wrap("offer to", err)
+}
+
+func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	encoded := make([]delayed.Item, len(items))
+	for i, item := range items {
+		var err error
+		if item.ID != "" {
+			err = checkID(item.ID)
+		}
+		if err == nil {
+			encoded[i], err = q.item(item)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	ids, _, err := q.queue.Offer(ctx, encoded)
+	return ids, err
+}
+
+// item judges and encodes an item whose id is in order.
+func (q *Queue[T]) item(i Item[T]) (delayed.Item, error) {
+	if err := between("delay", i.Delay, 0, maxDelay); err != nil {
+		return delayed.Item{}, err
+	}
+	payload, err := codec.Marshal(q.options.codec, i.Value)
+	if err != nil {
+		return delayed.Item{}, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
+	}
+	if len(payload) > q.options.maxPayload {
+		return delayed.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.options.maxPayload)
+	}
+	return delayed.Item{ID: i.ID, Delay: i.Delay, Payload: payload}, nil
+}
+
+// maxID is the longest id, in bytes.
+const maxID = 512
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%w: the id is empty", errs.ErrInvalid)
+	case len(id) > maxID:
+		return fmt.Errorf("%w: the id has %d bytes, more than %d", errs.ErrInvalid, len(id), maxID)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("%w: the id is not valid UTF-8", errs.ErrInvalid)
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return fmt.Errorf("%w: the id has a control character", errs.ErrInvalid)
+	}
+	return nil
+}
+
+// Cancel removes the message of this id if it waits or is a dead letter; its id is free at once. It returns false for one that is in
+// flight, and if there is none. It costs one round trip.
+func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
+	if err := q.check(id); err != nil {
+		return false, q.wrap("cancel in", err)
+	}
+	ok, err := q.queue.Cancel(ctx, id)
+	return ok, q.wrap("cancel in", err)
+}
+
+// Reschedule has the message of this id be due d from now, if it waits. It returns false for one that is in flight or a dead letter, and
+// if there is none. It costs one round trip.
+func (q *Queue[T]) Reschedule(ctx context.Context, id string, d time.Duration) (bool, error) {
+	err := q.check(id)
+	if err == nil {
+		err = between("delay", d, 0, maxDelay)
+	}
+	if err != nil {
+		return false, q.wrap("reschedule in", err)
+	}
+	ok, err := q.queue.Reschedule(ctx, id, d)
+	return ok, q.wrap("reschedule in", err)
+}
+
+func (q *Queue[T]) check(id string) error {
+	if q.err != nil {
+		return q.err
+	}
+	return checkID(id)
+}
+
+func (q *Queue[T]) wrap(verb string, err error) error { return wrap(verb, q.Name(), err) }
+
+func wrap(verb, name string, err error) error { return errs.Wrap("rdelayedqueue", verb, name, err) }

@@ -1,0 +1,72 @@
+package rdelayedqueue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an
+// error that cannot pass: on the first try everything that is certain, such as a wrong address; while waiting, transport errors are retried
+// for one lease of the client. After an error nothing is claimed: what was left unknown is given back without counting the attempt.
+//
+// The claim lasts for the visibility, 30 s by default, and is not renewed: Ack or Extend in time. The message's context descends from ctx.
+// A payload that cannot be decoded makes its message a dead letter, and Take goes on.
+//
+// It costs one round trip when a message is due, which it shares with concurrent calls, and none while it waits but a look every 10
+// to 15 s.
+func (q *Queue[T]) Take(ctx context.Context) (*Message[T], error) {
+	messages, err := q.take(ctx, 1)
+	if err != nil {
+		return nil, q.wrap("take from", err)
+	}
+	return messages[0], nil
+}
+
+// TakeBatch claims up to n messages that are due, in their order, at least 1 and at most 100. It waits for the first one as Take does.
+func (q *Queue[T]) TakeBatch(ctx context.Context, n int) ([]*Message[T], error) {
+	if n < 1 {
+		return nil, q.wrap("take from", fmt.Errorf("%w: a batch of %d is below 1", errs.ErrInvalid, n))
+	}
+	messages, err := q.take(ctx, n)
+	return messages, q.wrap("take from", err)
+}
+
+// take waits until at least one message that can be decoded is claimed.
+func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	for {
+		claimed, err := q.queue.Take(ctx, n, q.options.terms())
+		if err != nil {
+			return nil, err
+		}
+		messages := make([]*Message[T], 0, len(claimed))
+		for _, c := range claimed {
+			m, err := q.message(c)
+			if err == nil {
+				messages = append(messages, m)
+				continue
+			}
+			if err := c.Reject(ctx, reason(err.Error())); err != nil && len(messages) == 0 && len(claimed) == 1 {
+				return nil, err
+			}
+		}
+		if len(messages) > 0 {
+			return messages, nil
+		}
+	}
+}
+
+func (o *options) terms() delayed.Terms {
+	return delayed.Terms{Visibility: o.visibility, Attempts: o.attempts, Dedupe: o.dedupe}
+}
+
+func (q *Queue[T]) message(c *delayed.Message) (*Message[T], error) {
+	m := &Message[T]{ID: c.ID, Attempt: c.Attempt, DueAt: c.DueAt, message: c, name: q.Name()}
+	return m, codec.Unmarshal(q.options.codec, c.Payload, &m.Value)
+}
