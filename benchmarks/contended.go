@@ -145,41 +145,14 @@ func (c contest) run(ctx context.Context, b *bench, name string, s setup, window
 
 // compete starts the workers, lets them go at the same moment and adds up what they return.
 func (c contest) compete(ctx context.Context, task contendTask) (total contendResult, err error) {
-	var workers []*worker
-	defer func() {
-		for _, w := range workers {
-			w.end()
-		}
-	}()
-	for range c.processes {
-		w, err := startWorker(ctx, "contend", task)
-		if err != nil {
-			return total, err
-		}
-		workers = append(workers, w)
-	}
-	for _, w := range workers {
-		if err := w.awaitReady(); err != nil {
-			return total, err
-		}
-	}
-	start := time.Now().Add(20 * time.Millisecond)
-	for _, w := range workers {
-		if err := w.start(start); err != nil {
-			return total, err
-		}
-	}
-	for _, w := range workers {
-		var result contendResult
-		if err := w.result(&result); err != nil {
-			return total, err
-		}
+	results, err := together[contendTask, contendResult](ctx, "contend", c.processes, task, nil)
+	for _, result := range results {
 		total.Sections = append(total.Sections, result.Sections...)
 		total.Waits.merge(result.Waits)
 		total.Sent += result.Sent
 		total.Stuck += result.Stuck
 	}
-	return total, nil
+	return total, err
 }
 
 func (o outcomes) add(name string, r contendResult, window time.Duration, overlaps int64) {

@@ -33,7 +33,7 @@ type config struct {
 
 func parseFlags() config {
 	var c config
-	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,semaphore", "comma-separated `names` of the sections to run")
+	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,queue,semaphore,latch,crash", "comma-separated `names` of the sections to run")
 	flag.BoolVar(&c.quick, "quick", false, "one or two short rounds and no large numbers of holds: under a minute, and less exact")
 	flag.BoolVar(&c.million, "million", true, "in a full run, include 1,000,000 idle holds (about 50 s)")
 	flag.StringVar(&c.jsonPath, "json", "", "write the results to this `file` too, with the figures of each round")
@@ -58,7 +58,10 @@ func sections() []section {
 		{"cost", cost},
 		{"redlock", redlock},
 		{"kinds", kinds},
+		{"queue", queue},
 		{"semaphore", semaphores},
+		{"latch", latch},
+		{"crash", crash},
 	}
 }
 
