@@ -2,6 +2,7 @@ package rfairlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -40,7 +41,7 @@ func waiters(t *testing.T, rdb redis.UniversalClient) []string {
 func score(t *testing.T, rdb redis.UniversalClient, waiter string) time.Time {
 	t.Helper()
 	ms, err := rdb.ZScore(t.Context(), timeouts, waiter).Result()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return time.Time{}
 	}
 	require.NoError(t, err)
@@ -48,7 +49,7 @@ func score(t *testing.T, rdb redis.UniversalClient, waiter string) time.Time {
 }
 
 // await begins to wait for the lock, and returns once it stands in the queue.
-func await(t *testing.T, ctx context.Context, rdb redis.UniversalClient, l *rfairlock.Lock, opts ...rlock.Option) <-chan locktest.Outcome { //nolint:revive // t first, as everywhere in tests
+func await(t *testing.T, ctx context.Context, rdb redis.UniversalClient, l *rfairlock.Lock, opts ...rlock.Option) <-chan locktest.Outcome {
 	t.Helper()
 	before := len(waiters(t, rdb))
 	waiting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(ctx, opts...) })

@@ -1,6 +1,7 @@
 package rmultilock_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,7 +50,8 @@ func TestBadLocksAreErrInvalid(t *testing.T) {
 			}
 		}
 		for _, l := range both(c.Client, a, z) {
-			for verb, err := range locktest.Acquiring(nil, l) { //nolint:staticcheck // the very mistake
+			var none context.Context // the very mistake
+			for verb, err := range locktest.Acquiring(none, l) {
 				require.ErrorIs(t, err, redlatch.ErrInvalid, verb)
 			}
 		}

@@ -248,7 +248,7 @@ type claimants struct {
 }
 
 // enter requires that nobody else has the lock.
-func (c *claimants) enter(t *testing.T, ctx context.Context, who string) { //nolint:revive // t first, as everywhere in tests
+func (c *claimants) enter(t *testing.T, ctx context.Context, who string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ctx.Err() != nil {

@@ -2,6 +2,7 @@ package rrwlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,5 +252,34 @@ func TestBadOptionIsErrInvalid(t *testing.T) {
 		require.ErrorIs(t, l.RDo(t.Context(), nil), redlatch.ErrInvalid)
 		assert.Zero(t, p.Scripts())
 		require.EqualError(t, l.RDo(t.Context(), nil), `rrwlock: read do "n": invalid argument: fn is nil`)
+	})
+}
+
+func TestManyReadUnderOneWriterWhileItLeaves(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetReadWriteLock("n")
+		w := locktest.Acquire(t, t.Context(), l)
+		var users sync.WaitGroup
+		for i := range 8 {
+			users.Go(func() {
+				for range 20 {
+					r, err := l.RLock(w.Context())
+					if w.Context().Err() != nil && err != nil {
+						return // the writer was gone first
+					}
+					assert.NoError(t, err)
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					assert.NoError(t, r.Context().Err())
+					assert.NoError(t, r.Unlock(t.Context()))
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		assert.Equal(t, "1", b.Hash(t, "n")[w.Owner()+":write"])
+		locktest.Unlock(t, w)
+		users.Wait()
+		synctest.Wait()
+		assert.Empty(t, b.Keys(t))
+		locktest.Free(t, l)
 	})
 }

@@ -235,24 +235,29 @@ func TestHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range counted(1, 150) { // of some 350 steps each
-		h := &history{}
-		record(t, h, 40, func(p *faulttest.Proxy) {
-			p.OnCommand(func([]string) {
-				switch dice := rand.N(100); {
-				case dice < 3:
-					p.DropReply(faulttest.Script, 1)
-				case dice < 4:
-					p.Cut()
-				case dice < 7:
-					p.Delay(rand.N(3 * time.Millisecond))
-				case dice < 10:
-					p.Delay(0)
-				}
-			})
+	for round := range counted(1, 150) { // of some 350 steps each
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			h := &history{}
+			record(t, h, 40, disturb)
+			h.check(t)
 		})
-		h.check(t)
 	}
+}
+
+// disturb does something to one request in ten.
+func disturb(p *faulttest.Proxy) {
+	p.OnCommand(func([]string) {
+		switch dice := rand.N(100); {
+		case dice < 3:
+			p.DropReply(faulttest.Script, 1)
+		case dice < 4:
+			p.Cut()
+		case dice < 7:
+			p.Delay(rand.N(3 * time.Millisecond))
+		case dice < 10:
+			p.Delay(0)
+		}
+	})
 }
 
 // record has goroutines of three clients use a few locks at random.

@@ -32,7 +32,7 @@ func counted(usual, soak int) int {
 }
 
 // begin calls Lock on a goroutine of its own, and returns when it waits.
-func begin(t *testing.T, ctx context.Context, l rlock.Locker, opts ...rlock.Option) <-chan locktest.Outcome { //nolint:revive // t first, as everywhere in tests
+func begin(t *testing.T, ctx context.Context, l rlock.Locker, opts ...rlock.Option) <-chan locktest.Outcome {
 	t.Helper()
 	done := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(ctx, opts...) })
 	synctest.Wait()

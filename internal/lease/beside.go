@@ -103,7 +103,7 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 		l.gone()
 		return nil, errs.ErrLost
 	}
-	hold.standBeside(h, given)
+	hold.standBeside(given, h)
 	n.tellAcquired(started)
 	return hold, nil
 }
@@ -137,7 +137,7 @@ func (n *Name) shareAs(given, ctx context.Context, o *Options, p *stand) (*Hold,
 }
 
 // standBeside makes a share's first level one that is nested in a hold, beside whose lease it stands.
-func (h *Hold) standBeside(outer *Hold, given context.Context) {
+func (h *Hold) standBeside(given context.Context, outer *Hold) {
 	own, cancel := separate(given)
 	l := h.lease
 	l.mu.Lock()

@@ -147,7 +147,6 @@ type round struct {
 	owners  []any
 	waiters []*waiter
 	asks    []uint64 // of each when the call was sent
-
 }
 
 func (p *patrol) roundsLocked() []*round {

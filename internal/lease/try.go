@@ -140,10 +140,10 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 		}
 		return false
 	}
+	l.begin()
 	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.apart != nil {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
-	l.begin()
 	n.space.addLocked(sh, l)
 	for _, other := range rest {
 		other.begin()
