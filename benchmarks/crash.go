@@ -39,7 +39,7 @@ func holdPermits(ctx context.Context, task permitTask, ready func() time.Time) (
 
 // crash measures how long permits are gone whose holders were all killed.
 func crash(ctx context.Context, b *bench) ([]row, error) {
-	length, rounds := 1500*time.Millisecond, 5
+	length, rounds := 1500*time.Millisecond, 4
 	if b.config.quick {
 		length, rounds = time.Second, 2
 	}
