@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -93,16 +92,10 @@ func (p *stand) leave() {
 	p.mu.Lock()
 	until := max(p.until, s.engine.Clock.Now()+s.engine.Lease)
 	p.mu.Unlock()
-	attempt := func(report func(settled bool)) {
-		s.engine.Batch.Start(p.leaving(), batch.Urgent, func(c *script.Call) {
-			if _, err := c.Int(); err != nil {
-				report(script.Judge(err) == script.NotDone && !script.Transient(err))
-				return
-			}
-			report(!p.unsure())
-		})
-	}
-	job := s.engine.Settler.Add(attempt, func() { s.free(p.name.key, p.owner) }, until)
+	e := &errand{space: s, key: p.name.key, owner: p.owner, call: p.leaving}
+	e.free = func() { s.free(p.name.key, p.owner) }
+	e.settles = func(int64) bool { return !p.unsure() }
+	job := e.begin(until)
 	p.mu.Lock()
 	p.job = job
 	p.mu.Unlock()

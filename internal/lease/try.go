@@ -114,7 +114,7 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 	if g.stand != nil { // it asks again and takes over, or leaves
 		g.stand.unanswered(g.sent + 2*s.engine.Lease)
 	} else {
-		s.settleRelease(n.key, owner, g.sent+2*s.engine.Lease, true)
+		s.settleRelease(unsettled{key: n.key, owner: owner, until: g.sent + 2*s.engine.Lease, final: true})
 	}
 	switch {
 	case late:

@@ -1,0 +1,60 @@
+package rfairlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// granted returns a hold of a waiter, whose owner id will be used again.
+func granted(t *testing.T, b *locktest.Bubble, l *rfairlock.Lock, opts ...rlock.Option) *rlock.Hold {
+	t.Helper()
+	b.Foreign(t, key, time.Hour)
+	waiting := await(t, t.Context(), b.Redis, l, opts...)
+	b.Delete(t, key)
+	return locktest.Next(t, waiting)
+}
+
+func TestF02_LateReleaseFreesNoOtherHold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, other := b.Peer(t), b.Peer(t)
+		locktest.Unlock(t, granted(t, b, p.GetFairLock(key))) // Redis knows the scripts
+		h := granted(t, b, p.GetFairLock(key))
+		p.Withhold(1)
+		locktest.Unlock(t, h) // it was sent twice
+		h = locktest.Acquire(t, t.Context(), p.GetFairLock(key))
+		require.Equal(t, 1, p.Deliver(t))
+		locktest.Refused(t, other.GetFairLock(key))
+		locktest.Unlock(t, h)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, other := b.Peer(t), b.Peer(t)
+		b.Foreign(t, key, time.Hour)
+		warm(t, p)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaving := await(t, ctx, b.Redis, p.GetFairLock(key))
+		p.Withhold(1)
+		cancel()
+		locktest.Failed(t, leaving, context.Canceled)
+		time.Sleep(time.Second) // it was sent again
+		synctest.Wait()
+		b.Delete(t, key)
+		h := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
+		require.Equal(t, 1, p.Deliver(t))
+		locktest.Refused(t, other.GetFairLock(key))
+		locktest.Unlock(t, h)
+		assert.Empty(t, b.Keys(t))
+	})
+}
