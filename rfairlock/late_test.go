@@ -58,3 +58,23 @@ func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
 		assert.Empty(t, b.Keys(t))
 	})
 }
+
+func TestWaitersOfOneOwnIDListenOnce(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		own := rlock.WithOwner("billing-1")
+		h := granted(t, b, p.GetFairLock(key), own)
+		second := locktest.Begin(func() (*rlock.Hold, error) { return p.GetFairLock(key).Lock(t.Context(), own) })
+		time.Sleep(2 * time.Second) // this client has it under the id
+		locktest.Unlock(t, h)
+		b.Foreign(t, key, time.Hour) // it will have to queue
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"billing-1"}, waiters(t, b.Redis))
+		b.Delete(t, key)
+		locktest.Unlock(t, locktest.Next(t, second))
+		time.Sleep(10 * time.Minute)
+		channels, err := b.Redis.PubSubChannels(t.Context(), "*").Result()
+		require.NoError(t, err)
+		assert.Empty(t, channels)
+	})
+}
