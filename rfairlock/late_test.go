@@ -78,3 +78,22 @@ func TestWaitersOfOneOwnIDListenOnce(t *testing.T) {
 		assert.Empty(t, channels)
 	})
 }
+
+func TestF02_LateTryShortensNoLease(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		b.Foreign(t, key, time.Hour)
+		warm(t, p)
+		p.Withhold(2) // the second one would take over what the first one got
+		waiting := locktest.Begin(func() (*rlock.Hold, error) { return p.GetFairLock(key).Lock(t.Context()) })
+		time.Sleep(2 * time.Second)
+		b.Delete(t, key)
+		h := locktest.Next(t, waiting)
+		require.NoError(t, h.Extend(t.Context(), 10*time.Minute))
+		require.Equal(t, 2, p.Deliver(t))
+		assert.GreaterOrEqual(t, b.TTL(t, key), 10*time.Minute)
+		locktest.Unlock(t, h)
+		time.Sleep(time.Minute)
+		assert.Empty(t, b.Keys(t))
+	})
+}

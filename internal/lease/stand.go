@@ -61,6 +61,15 @@ func (p *stand) unsure() bool {
 	return p.open > 0 && p.space.engine.Clock.Now() < p.until
 }
 
+// asks has a try take over what an earlier one may have got.
+func (p *stand) asks(a Ask) Ask {
+	if p.unsure() {
+		a.Again = !a.TakeOver
+		a.TakeOver = true
+	}
+	return a
+}
+
 // Late hears of the answer to a try that was given up. It may come before the try's own call knows that it was.
 func (p *stand) Late(call *script.Call) {
 	if script.Judge(call.Err()) == script.Unknown {

@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -56,8 +57,10 @@ func (w *Wires) Deliver(tb testing.TB) int {
 		require.NoError(tb, err)
 		_, err = conn.Write(request)
 		require.NoError(tb, err)
-		_, err = conn.Read(make([]byte, 4096)) // it has run
+		reply := make([]byte, 4096)
+		n, err := conn.Read(reply)
 		require.NoError(tb, err)
+		require.False(tb, bytes.HasPrefix(reply[:n], []byte("-")), "%s", reply[:n])
 		require.NoError(tb, conn.Close())
 	}
 	return len(held)
