@@ -146,9 +146,10 @@ func (h *history) look(ctx context.Context, l *rlock.Lock) {
 
 // unlock ends a hold. Until its deadline it cannot have ended otherwise.
 func (h *history) unlock(ctx context.Context, key string, hold *rlock.Hold, id int) {
+	deadline := int64(hold.Deadline().Add(-earliness).Sub(h.started)) // afterwards it is the time of the end
 	call := h.now()
 	err := hold.Unlock(ctx)
-	back, deadline := h.now(), int64(hold.Deadline().Add(-earliness).Sub(h.started))
+	back := h.now()
 	switch {
 	case back >= deadline: // it may have been released, or have run out
 		h.add(event{kind: vanishes, key: key, hold: id}, min(call, deadline), forever)
