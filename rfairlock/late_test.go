@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -95,5 +96,33 @@ func TestF02_LateTryShortensNoLease(t *testing.T) {
 		locktest.Unlock(t, h)
 		time.Sleep(time.Minute)
 		assert.Empty(t, b.Keys(t))
+	})
+}
+
+// fickle is a context that is done from the moment on at which the lock was granted, and tells nobody.
+type fickle struct {
+	context.Context
+	redis *redis.Client
+}
+
+func (f fickle) Done() <-chan struct{} { return nil }
+
+func (f fickle) Err() error {
+	if f.redis.Exists(context.Background(), key).Val() == 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestGrantThatNobodyWantsIsLeftOnce(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		locktest.Free(t, p.GetFairLock(key))
+		before := p.Scripts()
+		_, err := p.GetFairLock(key).Lock(fickle{t.Context(), b.Redis})
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, b.Keys(t))
+		assert.LessOrEqual(t, p.Scripts()-before, 3, "the try, and a leave whose script Redis did not know")
 	})
 }

@@ -112,10 +112,11 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 		return tried{hold: hold}
 	}
 	l.unregister()
-	if g.stand != nil { // it asks again and takes over, or leaves
-		g.stand.unanswered(g.sent + 2*s.engine.Lease)
-	} else {
+	switch {
+	case g.stand == nil:
 		s.settleRelease(unsettled{key: n.key, owner: owner, until: g.sent + 2*s.engine.Lease, final: true})
+	case late: // it asks again, and takes over
+		g.stand.unanswered(g.sent + 2*s.engine.Lease)
 	}
 	switch {
 	case late:
