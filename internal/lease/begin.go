@@ -134,7 +134,10 @@ func (l *Lease) beginRelease(done func(error)) {
 		open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 		if open {
 			// A release repeated after an unknown outcome counts "not held" as released.
-			s.settleReleaseTold(l.key, l.owner, l.now()+s.engine.Lease, true, func() { done(nil) })
+			s.settleRelease(unsettled{
+				key: l.key, owner: l.owner, until: l.now() + s.engine.Lease,
+				final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) },
+			})
 		} else {
 			s.unreserve(l.key, l.owner)
 		}

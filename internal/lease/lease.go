@@ -304,7 +304,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 		share.recheck() // what took this lease away may have taken that one too
 	}
 	if uncertain {
-		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true})
 		return
 	}
 	s.unreserve(l.key, l.owner)

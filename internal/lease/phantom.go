@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -33,7 +32,7 @@ func (p *phantom) failed(err error) tried {
 		return tried{err: engine.Explain(err), passing: script.Transient(err)}
 	}
 	until := s.engine.Clock.Now() + p.length + straggler
-	job := s.settleRelease(l.key, l.owner, until, false)
+	job := s.settleRelease(unsettled{key: l.key, owner: l.owner, until: until})
 	p.mu.Lock()
 	p.job = job
 	call := p.call
@@ -67,29 +66,6 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 		}
 		job.Settled()
 	}
-}
-
-// settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
-func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
-	return s.settleReleaseTold(key, owner, until, final, func() {})
-}
-
-// settleReleaseTold is settleRelease; told hears of an answer that settled it.
-func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final bool, told func()) *settle.Job {
-	attempt := func(report func(settled bool)) {
-		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
-			switch n, err := c.Int(); {
-			case err != nil:
-				report(script.Judge(err) == script.NotDone && !script.Transient(err))
-			default:
-				if n > 0 || final {
-					told()
-				}
-				report(n > 0 || final)
-			}
-		})
-	}
-	return s.engine.Settler.Add(attempt, func() { s.unreserve(key, owner) }, until)
 }
 
 // reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.

@@ -186,18 +186,14 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 	if gone && err == nil {
 		heard = max(heard, 1)
 	}
-	switch {
-	case err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)):
-		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	case l.named && repeated:
-		// The lost release may still arrive, and would free the next hold of this id.
-		s.engine.Settler.Add(func(report func(bool)) { report(false) }, func() { s.unreserve(l.key, l.owner) }, l.now()+straggler)
-	default:
-		s.unreserve(l.key, l.owner)
+	} else { // a lost release may still arrive, and would free the next hold of this id
+		s.freeAfter(repeated, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
