@@ -124,11 +124,11 @@ func (c *call) takeSoon(h *hold, i int) error {
 
 // takeOne takes one lock, and waits for so long; without a limit if wait is nil.
 func (c *call) takeOne(h *hold, i int, wait *time.Duration) error {
-	held, err := c.lock.members[i].locker.Lock(c.ctx, c.option(wait))
+	p, err := c.lock.members[i].acquire(func(l rlock.Locker) (*rlock.Hold, error) { return l.Lock(c.ctx, c.option(wait)) })
 	if err != nil {
 		return err
 	}
-	h.answer(i, partOf(held), nil)
+	h.answer(i, p, nil)
 	return nil
 }
 

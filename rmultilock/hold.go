@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // state is where a hold is in its life.
@@ -62,14 +61,6 @@ type held interface {
 	Extend(ctx context.Context, d time.Duration) error
 	Deadline() time.Time
 	Owner() string
-}
-
-// partOf returns a part made of what a public lock returned.
-func partOf(h *rlock.Hold) part {
-	if l, ok := rlock.Unwrap(h).(*lease.Hold); ok {
-		return part{held: l, lease: l}
-	}
-	return part{held: h}
 }
 
 func (c *call) newHold() *hold {
@@ -128,7 +119,7 @@ func (p part) release(ctx context.Context, done func(error)) {
 	if p.lease != nil && p.lease.BeginUnlock(done) {
 		return
 	}
-	go func() { done(p.held.Unlock(ctx)) }() // ends with the Unlock, which is bounded
+	go func() { done(guard(func() error { return p.held.Unlock(ctx) })) }() // ends with the Unlock, which is bounded
 }
 
 // partEnded hears that a part was lost, or that its client closes.
@@ -265,7 +256,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	defer stop()
 	t := newTally(h.lock.need, len(left))
 	for i, p := range left {
-		go func() { t.answer(i, p.held.Extend(ctx, d)) }() // ends with ctx
+		go func() { t.answer(i, guard(func() error { return p.held.Extend(ctx, d) })) }() // ends with ctx
 	}
 	err := t.all(ctx, nodeLimit(d))
 	h.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 const (
@@ -176,11 +177,9 @@ func (h *hold) ask(ctx context.Context, i int, o *lease.Options) {
 	}
 	opts := *o
 	go func() { // ends with the try, which does not wait for the lock
-		held, err := m.locker.TryLock(ctx, func(to *lease.Options) { *to = opts })
-		if err != nil {
-			h.answer(i, part{}, err)
-			return
-		}
-		h.answer(i, partOf(held), nil)
+		p, err := m.acquire(func(l rlock.Locker) (*rlock.Hold, error) {
+			return l.TryLock(ctx, func(to *lease.Options) { *to = opts })
+		})
+		h.answer(i, p, err)
 	}()
 }
