@@ -205,7 +205,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 	left := h.overLocked()
 	h.mu.Unlock()
 	h.cancel(lease.Unlocked(title, h.lock.name, h))
-	limit := unlockLimit
+	limit := min(unlockLimit, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {
 		if rest := time.Until(deadline); rest > 0 {
 			limit = min(limit, max(rest, unlockFloor))
@@ -214,8 +214,19 @@ func (h *hold) Unlock(ctx context.Context) error {
 	return h.release(ctx, left, limit)
 }
 
+// latest returns until when one of the parts is promised at the most: nothing is left to release then.
+func latest(parts []part) (end time.Time) {
+	for _, p := range parts {
+		if at := p.held.Deadline(); at.After(end) {
+			end = at
+		}
+	}
+	return end
+}
+
 const (
 	unlockLimit = 3 * time.Second        // an Unlock takes no longer
+	unlockLeast = 10 * time.Millisecond  // but waits for an answer so long when the lease is over
 	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
 )
 

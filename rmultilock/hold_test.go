@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -35,6 +36,24 @@ func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
 				locktest.Ended(t, h.Context(), rlock.ErrLost)
 				synctest.Wait()
 				assert.Positive(t, seen.Load())
+				p.Blackhole(false)
+			})
+		})
+	}
+}
+
+func TestUnlockWaitsNoLongerThanTheLease(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind]
+				h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(300*time.Millisecond))
+				synctest.Wait()
+				p.Blackhole(true)
+				start := time.Now()
+				require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown)
+				assert.LessOrEqual(t, time.Since(start), 310*time.Millisecond)
 				p.Blackhole(false)
 			})
 		})
