@@ -189,6 +189,7 @@ func (h *hold) abandon(ctx context.Context) {
 	left := h.overLocked()
 	h.mu.Unlock()
 	h.cancel(errs.ErrNotAcquired)
+	h.giveUp()
 	limit := abandonLimit
 	if ctx.Err() != nil {
 		limit = 0

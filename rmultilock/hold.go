@@ -51,6 +51,7 @@ type part struct {
 	lease *lease.Hold // the same, if it is one of package lease; else nil
 	ended bool        // its client closes, and it waits for its release
 	asked bool        // a try is under way
+	try   *lease.Try  // that try, unless the lock answers it by itself
 	err   error       // what the last try came to
 }
 
@@ -109,6 +110,28 @@ func (h *hold) answer(i int, p part, err error) {
 	}
 }
 
+// asks notes the try for a lock that is under way, unless nobody wants it any more.
+func (h *hold) asks(i int, try *lease.Try) {
+	h.mu.Lock()
+	unwanted := h.state == over
+	if h.parts[i].asked {
+		h.parts[i].try = try
+	}
+	h.mu.Unlock()
+	if unwanted {
+		try.GiveUp()
+	}
+}
+
+// giveUp gives up the tries under way after the hold has ended.
+func (h *hold) giveUp() {
+	for _, p := range h.snapshot() {
+		if p.held == nil {
+			p.try.GiveUp()
+		}
+	}
+}
+
 // drop releases a part that nobody wants, without waiting for it.
 func (p part) drop() {
 	p.release(context.Background(), func(error) {}) //nolint:forbidigo // bounded; what cannot be released is settled
@@ -155,6 +178,9 @@ func (h *hold) partEnded(i int, who held, cause error) {
 	h.cancel(lease.Ended(title, h.lock.name, why, cause.Error()))
 	for _, p := range left {
 		p.drop()
+	}
+	if !closing {
+		h.giveUp()
 	}
 }
 
@@ -205,6 +231,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 	left := h.overLocked()
 	h.mu.Unlock()
 	h.cancel(lease.Unlocked(title, h.lock.name, h))
+	h.giveUp()
 	limit := min(unlockLimit, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {
 		if rest := time.Until(deadline); rest > 0 {

@@ -166,13 +166,14 @@ func isFinal(err error) bool {
 func (h *hold) ask(ctx context.Context, i int, o *lease.Options) {
 	m := h.lock.members[i]
 	if m.name != nil && m.name.HoldOf(ctx) == nil {
-		m.name.Begin(ctx, o, func(l *lease.Hold, err error) {
+		try := m.name.Begin(ctx, o, func(l *lease.Hold, err error) {
 			if l == nil {
 				h.answer(i, part{}, err)
 				return
 			}
 			h.answer(i, part{held: l, lease: l}, nil)
 		})
+		h.asks(i, try)
 		return
 	}
 	opts := *o

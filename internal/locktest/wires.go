@@ -19,6 +19,7 @@ type Wires struct {
 	black  bool // nothing passes, in either direction
 	refuse bool // dials fail
 	lose   int  // so many scripts will run whose replies are lost
+	hang   int  // so many scripts will run whose connections fall silent
 	sent   []string
 }
 
@@ -36,6 +37,9 @@ func (w *Wires) Blackhole(on bool) {
 
 // LoseReplies has the next n scripts run, and cuts their connections instead of delivering the replies.
 func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose = n }) }
+
+// HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
+func (w *Wires) HangReplies(n int) { w.set(func() { w.hang = n }) }
 
 // Cut closes all connections.
 func (w *Wires) Cut() {
@@ -100,6 +104,7 @@ type wire struct {
 	end    sync.Once
 
 	lost    bool   // the next reply is lost; guarded by the wires' mu
+	silent  bool   // no reply comes any more; guarded by the wires' mu
 	written []byte // not yet sent; guarded by the wires' mu
 }
 
@@ -133,9 +138,13 @@ func (c *wire) Write(b []byte) (int, error) {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		if w.lose > 0 && strings.HasPrefix(name, "eval") {
+		switch script := strings.HasPrefix(name, "eval"); {
+		case script && w.lose > 0:
 			w.lose--
 			c.lost = true
+		case script && w.hang > 0:
+			w.hang--
+			c.silent = true
 		}
 	}
 	if !w.black {
@@ -155,7 +164,7 @@ func (c *wire) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		var black, lost bool
-		c.wires.set(func() { black, lost = c.wires.black, c.lost })
+		c.wires.set(func() { black, lost = c.wires.black || c.silent, c.lost })
 		switch {
 		case err != nil:
 			return n, err
