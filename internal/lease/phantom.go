@@ -16,8 +16,9 @@ const straggler = 4 * time.Second
 // given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
 // "not held" does not, until the lease asked for has passed.
 type phantom struct {
-	lease  *Lease // what it asked for
-	length time.Duration
+	lease    *Lease // what it asked for
+	length   time.Duration
+	together Together // that read the answer of a script which asked for several; nil for one
 
 	mu   sync.Mutex // guards the rest
 	job  *settle.Job
@@ -60,12 +61,22 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 	case script.NotDone:
 		job.Settled()
 	case script.Done:
-		if reply, err := p.lease.space.kind.Acquired(call); err == nil && reply.Granted {
+		if p.granted(call) {
 			job.Now()
 			return
 		}
 		job.Settled()
 	}
+}
+
+// granted reports whether an answer is a yes.
+func (p *phantom) granted(call *script.Call) bool {
+	if p.together != nil {
+		busy, err := p.together.AcquiredAll(call)
+		return err == nil && busy < 0
+	}
+	reply, err := p.lease.space.kind.Acquired(call)
+	return err == nil && reply.Granted
 }
 
 // reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.

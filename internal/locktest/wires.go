@@ -25,6 +25,7 @@ type Wires struct {
 	lose   int  // so many scripts will run whose replies are lost
 	hold   int  // so many scripts are held back
 	held   [][]byte
+	hang   int // so many scripts will run whose connections fall silent
 	sent   []string
 }
 
@@ -65,6 +66,9 @@ func (w *Wires) Deliver(tb testing.TB) int {
 	}
 	return len(held)
 }
+
+// HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
+func (w *Wires) HangReplies(n int) { w.set(func() { w.hang = n }) }
 
 // Cut closes all connections.
 func (w *Wires) Cut() {
@@ -129,6 +133,7 @@ type wire struct {
 	end    sync.Once
 
 	lost    bool   // the next reply is lost; guarded by the wires' mu
+	silent  bool   // no reply comes any more; guarded by the wires' mu
 	written []byte // not yet sent; guarded by the wires' mu
 }
 
@@ -163,9 +168,13 @@ func (c *wire) Write(b []byte) (int, error) {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		if w.lose > 0 && strings.HasPrefix(name, "eval") {
+		switch script := strings.HasPrefix(name, "eval"); {
+		case script && w.lose > 0:
 			w.lose--
 			c.lost = true
+		case script && w.hang > 0:
+			w.hang--
+			c.silent = true
 		}
 		if w.hold > 0 && strings.HasPrefix(name, "eval") {
 			w.hold--
@@ -191,7 +200,7 @@ func (c *wire) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		var black, lost bool
-		c.wires.set(func() { black, lost = c.wires.black, c.lost })
+		c.wires.set(func() { black, lost = c.wires.black || c.silent, c.lost })
 		switch {
 		case err != nil:
 			return n, err
