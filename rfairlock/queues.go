@@ -10,18 +10,19 @@ import (
 // queues remembers the keys of queues that were used of late: they are half of what a call would otherwise allocate. It is
 // safe for concurrent use.
 type queues struct {
+	seed   maphash.Seed
 	recent [256]atomic.Pointer[queueKeys]
 }
+
+func newQueues() *queues { return &queues{seed: maphash.MakeSeed()} }
 
 // queueKeys are the keys of one lock's queue, boxed once.
 type queueKeys struct{ lock, queue, timeouts, channel any }
 
-var seed = maphash.MakeSeed()
-
 // of returns the keys of the queue of a lock. A name that meets another one in its place puts it out.
 func (q *queues) of(lock any) *queueKeys {
 	name, _ := lock.(string)
-	place := &q.recent[maphash.String(seed, name)%uint64(len(q.recent))]
+	place := &q.recent[maphash.String(q.seed, name)%uint64(len(q.recent))]
 	if known := place.Load(); known != nil && known.lock == lock {
 		return known
 	}

@@ -55,7 +55,7 @@ type kind struct {
 	java int           // 1 to keep the scores as Java does
 	lone int           // 1 if one server knows of all who listen
 
-	queues queues
+	queues *queues
 }
 
 var (
@@ -64,7 +64,7 @@ var (
 )
 
 func newKind(e *engine.Engine) *kind {
-	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait}
+	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
 	k.lone = flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1

@@ -180,7 +180,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			w.hold--
 			w.held = append(w.held, slices.Clone(b))
 			stays = true
-			defer c.Close() //nolint:errcheck // the client hears of it
+			defer c.Close() // the client hears of it
 		}
 	}
 	if !stays {
