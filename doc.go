@@ -1,5 +1,6 @@
 // Package redlatch is a toolkit of distributed primitives on Redis or Valkey. One [Client] hands out named objects; all
-// clients that use the same Redis, in Go or in Java with Redisson, share the objects of one name.
+// clients that use the same Redis, in Go or in Java with Redisson, share the objects of one name. Delayed queues alone are
+// not shared with Java.
 //
 //	client, err := redlatch.Open(ctx, "redis://localhost:6379/0")
 //	if err != nil {

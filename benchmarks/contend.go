@@ -12,7 +12,8 @@ type contendTask struct {
 	Contestant string        `json:"contestant"`
 	Setup      setup         `json:"setup"`
 	Goroutines int           `json:"goroutines"`
-	Section    time.Duration `json:"section"` // how long the lock is held, busy
+	Section    time.Duration `json:"section"`  // how long the lock is held, busy
+	Capacity   int           `json:"capacity"` // how many may hold it at once
 	WarmUp     time.Duration `json:"warm_up"`
 	Window     time.Duration `json:"window"`
 	Witness    string        `json:"witness"`
@@ -79,20 +80,20 @@ func newCrowd(ctx context.Context, s session, task contendTask, seen *witness, f
 	for range task.Goroutines {
 		m := &member{handle: s.handle("contended")}
 		c.members = append(c.members, m)
-		c.running.Go(func() { m.err = m.compete(ctx, task.Section, seen, from, until) })
+		c.running.Go(func() { m.err = m.compete(ctx, task, seen, from, until) })
 	}
 	return c
 }
 
-func (m *member) compete(ctx context.Context, section time.Duration, seen *witness, from, until time.Time) error {
+func (m *member) compete(ctx context.Context, task contendTask, seen *witness, from, until time.Time) error {
 	for asked := time.Now(); asked.Before(until); asked = time.Now() {
 		if err := m.handle.Lock(ctx); err != nil {
 			m.waits.add(time.Since(asked))
 			return err
 		}
-		seen.enter()
+		seen.enter(task.Capacity)
 		got := time.Now()
-		for section > 0 && time.Since(got) < section {
+		for task.Section > 0 && time.Since(got) < task.Section {
 		}
 		seen.leave()
 		if err := m.handle.Unlock(ctx); err != nil {

@@ -15,24 +15,28 @@ type contest struct {
 	goroutines int // in each process
 	section    time.Duration
 	names      []string // of the contestants
+	own        []string // those of them that must not overlap
+	permits    int      // of a semaphore; 0 for locks
 	targets    func(found outcomes) []target
 	zeroBudget func(found outcomes) []target
 }
 
 func contests() []contest {
 	peers := []string{rawName, bsmName, redsyncName, rueidisName}
+	own := []string{redlatchName}
 	one := append([]string{redlatchName}, peers...)
 	several := append([]string{redlatchName, noBudgetName}, peers...)
 	return []contest{
-		{label: "16 goroutines", processes: 1, goroutines: 16, names: one},
-		{label: "64 goroutines", processes: 1, goroutines: 64, names: append(one, plainName, autoName), targets: func(f outcomes) []target {
+		{label: "contended, 16 goroutines", processes: 1, goroutines: 16, names: one, own: own},
+		{label: "contended, 64 goroutines", processes: 1, goroutines: 64, names: append(one, plainName, autoName), own: own, targets: func(f outcomes) []target {
 			return f.targets(10, 7)
 		}},
-		{label: "4 processes of 8", processes: 4, goroutines: 8, names: several, targets: func(f outcomes) []target {
+		{label: "contended, 4 processes of 8", processes: 4, goroutines: 8, names: several, own: own, targets: func(f outcomes) []target {
 			return f.targets(8, 10)
 		}, zeroBudget: outcomes.zeroBudgetTargets},
 		{
-			label: "4 processes of 8, 50 µs inside", processes: 4, goroutines: 8, section: 50 * time.Microsecond, names: several,
+			label: "contended, 4 processes of 8, 50 µs inside", processes: 4, goroutines: 8, section: 50 * time.Microsecond,
+			names: several, own: own,
 			targets: outcomes.idealTargets, zeroBudget: outcomes.zeroBudgetTargets,
 		},
 	}
@@ -53,12 +57,17 @@ func newOutcomes() outcomes {
 
 // contended measures locks that many want at once.
 func contended(ctx context.Context, b *bench) ([]row, error) {
+	return runContests(ctx, b, contests())
+}
+
+// runContests runs contests one after the other.
+func runContests(ctx context.Context, b *bench, contests []contest) ([]row, error) {
 	rounds, window := 3, 800*time.Millisecond
 	if b.config.quick {
 		rounds, window = 1, 300*time.Millisecond
 	}
 	var rows []row
-	for _, c := range contests() {
+	for _, c := range contests {
 		found := newOutcomes()
 		tuned, err := tuneAll(ctx, b, c)
 		if err != nil {
@@ -71,7 +80,7 @@ func contended(ctx context.Context, b *bench) ([]row, error) {
 				}
 			}
 		}
-		progress("contended, %s: redlatch %s sections/s", c.label, figure(median(found.sections[redlatchName])))
+		progress("%s: %s %s sections/s", c.label, c.names[0], figure(median(found.sections[c.names[0]])))
 		rows = append(rows, c.rows(found)...)
 	}
 	return rows, nil
@@ -100,7 +109,7 @@ func tuneAll(ctx context.Context, b *bench, c contest) (map[string]setup, error)
 				most, best[who.name] = rate, candidate
 			}
 		}
-		progress("contended, %s: %s does best with %s", c.label, who.name, best[who.name].tuned())
+		progress("%s: %s does best with %s", c.label, who.name, best[who.name].tuned())
 	}
 	return best, nil
 }
@@ -114,9 +123,13 @@ func (c contest) run(ctx context.Context, b *bench, name string, s setup, window
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(path), b.server.empty(ctx)) }()
-	s.Addr, s.Lease = b.server.addr, lease
+	s.Addr, s.Lease, s.Permits = b.server.addr, lease, c.permits
+	capacity := max(c.permits, 1)
+	if contestants(name)[0].shared {
+		capacity = c.processes * c.goroutines
+	}
 	total, err := c.compete(ctx, contendTask{
-		Contestant: name, Setup: s, Goroutines: c.goroutines, Section: c.section,
+		Contestant: name, Setup: s, Goroutines: c.goroutines, Section: c.section, Capacity: capacity,
 		WarmUp: 200 * time.Millisecond, Window: window, Witness: path,
 	})
 	if err != nil {
@@ -132,41 +145,14 @@ func (c contest) run(ctx context.Context, b *bench, name string, s setup, window
 
 // compete starts the workers, lets them go at the same moment and adds up what they return.
 func (c contest) compete(ctx context.Context, task contendTask) (total contendResult, err error) {
-	var workers []*worker
-	defer func() {
-		for _, w := range workers {
-			w.end()
-		}
-	}()
-	for range c.processes {
-		w, err := startWorker(ctx, "contend", task)
-		if err != nil {
-			return total, err
-		}
-		workers = append(workers, w)
-	}
-	for _, w := range workers {
-		if err := w.awaitReady(); err != nil {
-			return total, err
-		}
-	}
-	start := time.Now().Add(20 * time.Millisecond)
-	for _, w := range workers {
-		if err := w.start(start); err != nil {
-			return total, err
-		}
-	}
-	for _, w := range workers {
-		var result contendResult
-		if err := w.result(&result); err != nil {
-			return total, err
-		}
+	results, err := together[contendTask, contendResult](ctx, "contend", c.processes, task, nil)
+	for _, result := range results {
 		total.Sections = append(total.Sections, result.Sections...)
 		total.Waits.merge(result.Waits)
 		total.Sent += result.Sent
 		total.Stuck += result.Stuck
 	}
-	return total, nil
+	return total, err
 }
 
 func (o outcomes) add(name string, r contendResult, window time.Duration, overlaps int64) {

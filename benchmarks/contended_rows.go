@@ -1,10 +1,13 @@
 package main
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // rows turns what a contest found into lines of the table.
 func (c contest) rows(found outcomes) []row {
-	prefix := "contended, " + c.label + ": "
+	prefix := c.label + ": "
 	waits := make(map[string][]float64)
 	for _, name := range c.names {
 		waits[name] = []float64{median(found.p50[name]), median(found.p99[name]), slices.Max(found.longest[name])}
@@ -22,7 +25,7 @@ func (c contest) rows(found outcomes) []row {
 		{Measure: prefix + "wait p50 / p99 / max, ms", Cells: waits, Rounds: found.p99},
 		{Measure: prefix + "fairness (Jain)", Cells: found.fairness.cells(), Rounds: found.fairness},
 		commands,
-		{Measure: prefix + "overlapping sections seen", Cells: found.overlaps.sums(), Rounds: found.overlaps, Targets: found.exclusion()},
+		{Measure: prefix + c.overlapping(), Cells: c.overlaps(found), Rounds: found.overlaps, Targets: c.exclusion(found)},
 	}
 	stuck := found.stuck.sums()
 	for _, cell := range stuck {
@@ -66,8 +69,30 @@ func (o outcomes) zeroBudgetTargets() []target {
 	}
 }
 
-func (o outcomes) exclusion() []target {
-	return []target{atMost("overlaps", 0, o.overlaps.sums()[redlatchName][0])}
+func (c contest) overlapping() string {
+	if c.permits > 0 {
+		return fmt.Sprintf("sections seen beyond the %d permitted", c.permits)
+	}
+	return "overlapping sections seen"
+}
+
+// overlaps leaves out those that may overlap.
+func (c contest) overlaps(found outcomes) map[string][]float64 {
+	cells := found.overlaps.sums()
+	for _, who := range contestants(c.names...) {
+		if who.shared {
+			delete(cells, who.name)
+		}
+	}
+	return cells
+}
+
+func (c contest) exclusion(found outcomes) []target {
+	var total float64
+	for _, name := range c.own {
+		total += found.overlaps.sums()[name][0]
+	}
+	return []target{atMost("overlaps", 0, total)}
 }
 
 // sums returns the totals over all rounds.

@@ -12,6 +12,7 @@ type contestant struct {
 	name   string
 	open   func(ctx context.Context, s setup) (session, error)
 	tuning []setup // settings to try on a contended lock; without a try, the first is used
+	shared bool    // holders do not exclude each other
 }
 
 // setup says how a contestant connects, and what may be tuned about it. Workers get it as JSON.
@@ -19,6 +20,8 @@ type setup struct {
 	Addr  string        `json:"addr"`
 	Lease time.Duration `json:"lease"`
 	Retry time.Duration `json:"retry"` // between two tries, for locks that poll
+	// Permits is how many a semaphore has. Semaphores have one name each, whatever key a handle is asked for.
+	Permits int `json:"permits"`
 	// NoTracking makes rueidislock poll every Retry instead of waiting for the server's invalidation messages.
 	NoTracking bool  `json:"no_tracking"`
 	Sent       *sent `json:"-"` // counts the commands sent, unless it is nil
@@ -46,6 +49,17 @@ const (
 	bsmName      = "bsm/redislock"
 	redsyncName  = "redsync"
 	rueidisName  = "rueidislock"
+
+	fairName    = "fair"
+	readName    = "read"
+	writeName   = "write"
+	multiName   = "multi-lock of 3"
+	readersName = "readers of one lock"
+
+	semaphoreName = "Semaphore"
+	permitName    = "PermitSemaphore"
+	counterName   = "Lua token counter"
+	inProcessName = "x/sync/semaphore"
 )
 
 const lease = 30 * time.Second
@@ -60,6 +74,15 @@ func allContestants() []contestant {
 		{name: bsmName, open: openBSM, tuning: polling()},
 		{name: redsyncName, open: openRedsync, tuning: polling()},
 		{name: rueidisName, open: openRueidis, tuning: rueidisTuning()},
+		{name: fairName, open: openKind(fairLock)},
+		{name: readName, open: openKind(readLock), shared: true},
+		{name: writeName, open: openKind(writeLock)},
+		{name: multiName, open: openKind(multiLock)},
+		{name: readersName, open: openKind(readersOfOne), shared: true},
+		{name: semaphoreName, open: openSemaphore},
+		{name: permitName, open: openPermits},
+		{name: counterName, open: openCounter, tuning: polling()},
+		{name: inProcessName, open: openInProcess},
 	}
 }
 

@@ -41,7 +41,7 @@ func cost(ctx context.Context, b *bench) ([]row, error) {
 
 func commandsPerPair(ctx context.Context, b *bench, c contestant, goroutines int) (float64, error) {
 	counter := &sent{}
-	s, err := c.open(ctx, setup{Addr: b.server.addr, Lease: lease, Retry: time.Second, NoTracking: true, Sent: counter})
+	s, err := c.open(ctx, setup{Addr: b.server.addr, Lease: lease, Retry: time.Second, NoTracking: true, Permits: enough, Sent: counter})
 	if err != nil {
 		return 0, err
 	}

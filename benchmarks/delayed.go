@@ -81,7 +81,7 @@ func delayed(ctx context.Context, b *bench) ([]row, error) {
 	return rows, b.server.empty(ctx)
 }
 
-var payload = []byte(strings.Repeat("x", 100))
+const payload = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 
 // rate calls do from n goroutines for the window and returns what it counts per second.
 func rate(ctx context.Context, n int, window time.Duration, do func(context.Context) (int, error)) (float64, error) {
@@ -121,7 +121,7 @@ func offers(ctx context.Context, b *bench) ([]row, error) {
 			if err != nil {
 				return nil, err
 			}
-			single := func(ctx context.Context) (int, error) { return 1, j.offer(ctx, payload, time.Hour) }
+			single := func(ctx context.Context) (int, error) { return 1, j.offer(ctx, []byte(payload), time.Hour) }
 			for n, found := range map[int]samples{1: one, 64: many} {
 				perSecond, err := rate(context.WithoutCancel(ctx), n, b.window, single)
 				if err != nil {
@@ -130,7 +130,7 @@ func offers(ctx context.Context, b *bench) ([]row, error) {
 				found.add(name, perSecond)
 			}
 			if r, ok := j.(*redlatchJobs); ok {
-				perSecond, err := rate(ctx, 4, b.window, func(ctx context.Context) (int, error) { return 100, r.offerBatch(ctx, payload, time.Hour, 100) })
+				perSecond, err := rate(ctx, 4, b.window, func(ctx context.Context) (int, error) { return 100, r.offerBatch(ctx, []byte(payload), time.Hour, 100) })
 				if err != nil {
 					return nil, err
 				}
@@ -193,7 +193,7 @@ func throughput(ctx context.Context, b *bench, name string) (perSecond, perJob f
 	for range 64 {
 		producers.Go(func() {
 			for left.Add(-1) >= 0 {
-				if err := j.offer(ctx, payload, 0); err != nil {
+				if err := j.offer(ctx, []byte(payload), 0); err != nil {
 					failed.Store(&err)
 				}
 			}
@@ -312,7 +312,7 @@ func million(ctx context.Context, b *bench) ([]row, error) {
 		before := usedMemory(ctx, b)
 		filled := waiting
 		for ; waiting < size; waiting += 1000 {
-			if err := j.offerBatch(ctx, payload, time.Hour, 1000); err != nil {
+			if err := j.offerBatch(ctx, []byte(payload), time.Hour, 1000); err != nil {
 				return nil, err
 			}
 		}
@@ -320,7 +320,7 @@ func million(ctx context.Context, b *bench) ([]row, error) {
 		const n = 5000
 		start := time.Now()
 		for range n {
-			if err := j.offer(ctx, payload, 0); err != nil {
+			if err := j.offer(ctx, []byte(payload), 0); err != nil {
 				return nil, err
 			}
 		}

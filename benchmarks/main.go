@@ -33,7 +33,7 @@ type config struct {
 
 func parseFlags() config {
 	var c config
-	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,delayed", "comma-separated `names` of the sections to run")
+	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,queue,semaphore,latch,crash,delayed", "comma-separated `names` of the sections to run")
 	flag.BoolVar(&c.quick, "quick", false, "one or two short rounds and no large numbers of holds: under a minute, and less exact")
 	flag.BoolVar(&c.million, "million", true, "in a full run, include 1,000,000 idle holds (about 50 s)")
 	flag.StringVar(&c.jsonPath, "json", "", "write the results to this `file` too, with the figures of each round")
@@ -56,8 +56,13 @@ func sections() []section {
 		{"handoff", handoff},
 		{"idle", idle},
 		{"cost", cost},
-		{"delayed", delayed},
 		{"redlock", redlock},
+		{"kinds", kinds},
+		{"queue", queue},
+		{"semaphore", semaphores},
+		{"latch", latch},
+		{"crash", crash},
+		{"delayed", delayed},
 	}
 }
 
@@ -118,11 +123,14 @@ func (b *bench) measure(ctx context.Context, chosen []section) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		r.Rows = append(r.Rows, rows...)
+		for _, row := range rows {
+			row.Section = s.name
+			r.Rows = append(r.Rows, row)
+		}
 		progress("%s: %s", s.name, time.Since(began).Round(time.Second))
 	}
 	fmt.Printf("%s. Medians; ratios are medians of the rounds' ratios.\n\n", r.Machine)
-	r.table(os.Stdout)
+	r.tables(os.Stdout, chosen)
 	r.summary(os.Stdout)
 	fmt.Printf("\nThe run took %s.\n", time.Since(start).Round(time.Second))
 	if b.config.jsonPath == "" {

@@ -13,25 +13,31 @@ import (
 type redlatchSession struct {
 	rdb    *redis.Client
 	client *redlatch.Client
+	lock   lockOf // the kind of lock
 }
 
-func openRedlatch(_ context.Context, s setup) (session, error) { return newRedlatch(s) }
+// lockOf returns a lock of one kind by its key.
+type lockOf func(c *redlatch.Client, key string) rlock.Locker
+
+func reentrantLock(c *redlatch.Client, key string) rlock.Locker { return c.GetLock(key) }
+
+func openRedlatch(_ context.Context, s setup) (session, error) { return newRedlatch(s, reentrantLock) }
 
 func openRedlatchNoBudget(_ context.Context, s setup) (session, error) {
-	return newRedlatch(s, redlatch.WithHandoffBudget(0))
+	return newRedlatch(s, reentrantLock, redlatch.WithHandoffBudget(0))
 }
 
-func newRedlatch(s setup, opts ...redlatch.Option) (*redlatchSession, error) {
+func newRedlatch(s setup, lock lockOf, opts ...redlatch.Option) (*redlatchSession, error) {
 	rdb := newGoRedis(s)
 	client, err := redlatch.New(rdb, append(opts, redlatch.WithLease(s.Lease))...)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &redlatchSession{rdb: rdb, client: client}, nil
+	return &redlatchSession{rdb: rdb, client: client, lock: lock}, nil
 }
 
 func (s *redlatchSession) handle(key string) handle {
-	return &redlatchHandle{lock: s.client.GetLock(key)}
+	return &redlatchHandle{lock: s.lock(s.client, key)}
 }
 
 func (s *redlatchSession) close() error { return errors.Join(s.client.Close(), s.rdb.Close()) }
@@ -41,7 +47,7 @@ func (s *redlatchSession) doneOf(hold any) <-chan struct{} {
 }
 
 type redlatchHandle struct {
-	lock *rlock.Lock
+	lock rlock.Locker
 	hold *rlock.Hold
 }
 

@@ -43,15 +43,9 @@ func redlock(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer closeAll(open)
 	for _, l := range []level{{1, false, "1 goroutine"}, {16, false, "16 goroutines"}, {64, false, "64 goroutines"}} {
-		found := samples{}
-		for round := range b.rounds {
-			for _, o := range rotated(open, round) {
-				pairs, err := pairsPerSecond(ctx, o.session, l, b.window)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %s: %w", o.name, l.label, err)
-				}
-				found.add(o.name, pairs)
-			}
+		found, err := l.measure(ctx, b, open)
+		if err != nil {
+			return nil, err
 		}
 		progress("RedLock, %s: redlatch %s, redsync %s pairs/s", l.label, figure(median(found[redlatchName])), figure(median(found[redsyncName])))
 		r := row{Measure: fmt.Sprintf("RedLock on %d servers, %s: pairs/s", nodes, l.label), Cells: found.cells(), Rounds: found}
@@ -88,7 +82,7 @@ func (n *redlatchNodes) handle(key string) handle {
 	for _, c := range n.clients {
 		locks = append(locks, c.GetLock(key))
 	}
-	return &redlatchNodesHandle{lock: n.clients[0].GetRedLock(locks...)}
+	return &redlatchHandle{lock: n.clients[0].GetRedLock(locks...)}
 }
 
 func (n *redlatchNodes) close() error {
@@ -101,18 +95,6 @@ func (n *redlatchNodes) close() error {
 	}
 	return err
 }
-
-type redlatchNodesHandle struct {
-	lock rlock.Locker
-	hold *rlock.Hold
-}
-
-func (h *redlatchNodesHandle) Lock(ctx context.Context) (err error) {
-	h.hold, err = h.lock.Lock(ctx)
-	return err
-}
-
-func (h *redlatchNodesHandle) Unlock(ctx context.Context) error { return h.hold.Unlock(ctx) }
 
 // redsyncNodes is redsync over independent servers.
 type redsyncNodes struct {

@@ -22,6 +22,7 @@ type report struct {
 
 // row is a line of the table: one measure of several contestants.
 type row struct {
+	Section string               `json:"section"`
 	Measure string               `json:"measure"`
 	Cells   map[string][]float64 `json:"cells"`            // contestant -> its figures, each a median over rounds
 	Rounds  samples              `json:"rounds,omitempty"` // the first of them, round by round
@@ -83,16 +84,31 @@ func (s samples) best(peers ...string) string {
 	})
 }
 
-// table prints the rows as Markdown, with a column for each contestant that occurs.
-func (r *report) table(w io.Writer) {
+// tables prints the rows of each section as Markdown.
+func (r *report) tables(w io.Writer, chosen []section) {
+	for _, s := range chosen {
+		var rows []row
+		for _, row := range r.Rows {
+			if row.Section == s.name {
+				rows = append(rows, row)
+			}
+		}
+		fmt.Fprintf(w, "### %s\n\n", s.name)
+		table(w, rows)
+		fmt.Fprintln(w)
+	}
+}
+
+// table prints rows, with a column for each contestant that occurs.
+func table(w io.Writer, rows []row) {
 	var columns []string
 	for _, c := range append(allContestants(), contestant{name: asynqName}) {
-		if slices.ContainsFunc(r.Rows, func(row row) bool { return row.Cells[c.name] != nil }) {
+		if slices.ContainsFunc(rows, func(row row) bool { return row.Cells[c.name] != nil }) {
 			columns = append(columns, c.name)
 		}
 	}
 	fmt.Fprintf(w, "| | %s | target: measured |\n|---|%s---|\n", strings.Join(columns, " | "), strings.Repeat("--:|", len(columns)))
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		fmt.Fprintf(w, "| %s |", row.Measure)
 		for _, column := range columns {
 			fmt.Fprintf(w, " %s |", cell(row.Cells[column]))
@@ -113,7 +129,7 @@ func (r *report) summary(w io.Writer) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\nTargets: %d of %d reached.\n", total-len(missed), total)
+	fmt.Fprintf(w, "Targets: %d of %d reached.\n", total-len(missed), total)
 	for _, line := range missed {
 		fmt.Fprintln(w, line)
 	}

@@ -93,3 +93,20 @@ func (s *server) stop() error {
 	_ = s.cmd.Wait() // it was killed, and says so
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
+
+// within waits until look says so, asking every step.
+func within(ctx context.Context, limit, step time.Duration, what string, look func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		done, err := look(ctx)
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		case <-time.After(step):
+		}
+	}
+}

@@ -81,3 +81,20 @@ func TestEmptyHistogramHasZeroPercentiles(t *testing.T) {
 	assert.Zero(t, h.percentile(0.99))
 	assert.Zero(t, h.total())
 }
+
+func TestOrderIsThatOfTheQueueBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		notes          []string
+		wrong, longest int
+	}{
+		"kept":              {[]string{"a b c", "b c d", "c d", "d", "e f"}, 0, 2},
+		"granted to second": {[]string{"a b c", "c b", "b"}, 1, 2},
+		"overtaken":         {[]string{"a b c d", "b d c", "d c", "c"}, 1, 3},
+		"forgotten":         {[]string{"a b c", "b", "d"}, 1, 2},
+		"granted to nobody": {[]string{"a b", "", "b"}, 1, 1},
+	} {
+		wrong, longest := outOfOrder(c.notes)
+		assert.Equal(t, c.wrong, wrong, name)
+		assert.Equal(t, c.longest, longest, name)
+	}
+}

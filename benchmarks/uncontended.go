@@ -25,6 +25,13 @@ func levels() []level {
 	}
 }
 
+func plural(goroutines int) string {
+	if goroutines == 1 {
+		return "1 goroutine"
+	}
+	return fmt.Sprintf("%d goroutines", goroutines)
+}
+
 // opened is a contestant with its connection.
 type opened struct {
 	contestant
@@ -40,15 +47,9 @@ func uncontended(ctx context.Context, b *bench) ([]row, error) {
 	defer closeAll(open)
 	var rows []row
 	for _, l := range levels() {
-		found := samples{}
-		for round := range b.rounds {
-			for _, o := range rotated(open, round) {
-				pairs, err := pairsPerSecond(ctx, o.session, l, b.window)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %s: %w", o.name, l.label, err)
-				}
-				found.add(o.name, pairs)
-			}
+		found, err := l.measure(ctx, b, open)
+		if err != nil {
+			return nil, err
 		}
 		progress("uncontended, %s: redlatch %s pairs/s", l.label, figure(median(found[redlatchName])))
 		rows = append(rows, row{
@@ -59,11 +60,26 @@ func uncontended(ctx context.Context, b *bench) ([]row, error) {
 	return rows, b.server.empty(ctx)
 }
 
+// measure has the contestants take turns, round by round.
+func (l level) measure(ctx context.Context, b *bench, open []opened) (samples, error) {
+	found := samples{}
+	for round := range b.rounds {
+		for _, o := range rotated(open, round) {
+			pairs, err := pairsPerSecond(ctx, o.session, l, b.window)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", o.name, l.label, err)
+			}
+			found.add(o.name, pairs)
+		}
+	}
+	return found, nil
+}
+
 func openAll(ctx context.Context, b *bench, names ...string) ([]opened, error) {
 	var open []opened
 	for _, c := range contestants(names...) {
 		// Tracking costs rueidislock throughput and gains nothing where nobody waits.
-		s, err := c.open(ctx, setup{Addr: b.server.addr, Lease: lease, Retry: time.Second, NoTracking: true})
+		s, err := c.open(ctx, setup{Addr: b.server.addr, Lease: lease, Retry: time.Second, NoTracking: true, Permits: enough})
 		if err != nil {
 			closeAll(open)
 			return nil, fmt.Errorf("open %s: %w", c.name, err)

@@ -26,6 +26,12 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, contend)
 	case "hold":
 		return work(ctx, in, holdMany)
+	case "queue":
+		return work(ctx, in, takeTurns)
+	case "latch":
+		return work(ctx, in, awaitLatches)
+	case "permits":
+		return work(ctx, in, holdPermits)
 	}
 	return fmt.Errorf("no worker of kind %q", kind)
 }
@@ -125,6 +131,12 @@ func (w *worker) end() {
 	_ = w.cmd.Wait()         // it was killed, and says so
 }
 
+func endAll(workers []*worker) {
+	for _, w := range workers {
+		w.end()
+	}
+}
+
 // firstLines passes a worker's first lines on to this program's standard error. A library in trouble may log a line for each
 // of a million locks.
 type firstLines struct{ left int }
@@ -142,4 +154,41 @@ func (f *firstLines) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// together has several workers do the same task, and returns what they answer. They begin at the same moment; from then on
+// meanwhile runs, unless it is nil.
+func together[In, Out any](ctx context.Context, kind string, processes int, task In, meanwhile func() error) ([]Out, error) {
+	var workers []*worker
+	defer func() { endAll(workers) }()
+	for range processes {
+		w, err := startWorker(ctx, kind, task)
+		if err != nil {
+			return nil, err
+		}
+		workers = append(workers, w)
+	}
+	for _, w := range workers {
+		if err := w.awaitReady(); err != nil {
+			return nil, err
+		}
+	}
+	start := time.Now().Add(20 * time.Millisecond)
+	for _, w := range workers {
+		if err := w.start(start); err != nil {
+			return nil, err
+		}
+	}
+	if meanwhile != nil {
+		if err := meanwhile(); err != nil {
+			return nil, err
+		}
+	}
+	results := make([]Out, len(workers))
+	for i, w := range workers {
+		if err := w.result(&results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }

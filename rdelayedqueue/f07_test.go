@@ -37,6 +37,7 @@ func TestF07_ConsumerFindsWhatADeadProducerOffered(t *testing.T) {
 
 func TestF07_JobsAreNeitherLateNorEarly(t *testing.T) {
 	r := newRig(t)
+	lag := faulttest.MeasureLag(t, r.server.Addr())
 	n := runs(400, 10_000)
 	var mu sync.Mutex
 	var late []time.Duration
@@ -61,7 +62,7 @@ func TestF07_JobsAreNeitherLateNorEarly(t *testing.T) {
 	slices.Sort(late)
 	t.Logf("lateness: p50 %v, p99 %v, max %v", late[n/2], late[n*99/100], late[n-1])
 	assert.GreaterOrEqual(t, late[0], time.Duration(0), "early")
-	assert.Less(t, late[n*99/100], 50*time.Millisecond)
+	assert.Less(t, late[n*99/100], 50*time.Millisecond+4*lag.Worst())
 }
 
 func TestF07_ManyDueAtOnceDrain(t *testing.T) {

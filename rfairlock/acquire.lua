@@ -27,7 +27,8 @@ if left ~= -2 then
     redis.call('lrem', queue, 0, owner)
     redis.call('zrem', timeouts, owner)
     redis.call('hset', lock, owner, 1)
-    redis.call('pexpire', lock, lease)
+    -- It may arrive late, when the owner has the lock for longer.
+    redis.call('pexpire', lock, math.max(left, tonumber(lease)))
     return -2
   elseif verify == '1' or left == -1 then
     -- An error for what is no hash.

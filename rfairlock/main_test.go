@@ -10,6 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("rfairlock-waiter", fairWaiter)
+	faulttest.RegisterChild("rfairlock-crowd", crowd)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }

@@ -15,10 +15,12 @@
 local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, java, alone = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('hexists', lock, owner) == 0 then
+-- Before anything is written: it fails if the queue is of another type.
+if not redis.call('lindex', queue, 0) then
+  return redis.call('hdel', lock, owner) -- nobody waits
+elseif redis.call('hexists', lock, owner) == 0 then
   return 0
 end
--- Before anything is written: it fails if the queue is of another type.
 local head = first(queue, timeouts, java)
 redis.call('hdel', lock, owner)
 local heard = wake(channel, head)

@@ -54,6 +54,8 @@ type kind struct {
 	good time.Duration // how long a waiter is good
 	java int           // 1 to keep the scores as Java does
 	lone int           // 1 if one server knows of all who listen
+
+	queues *queues
 }
 
 var (
@@ -62,7 +64,7 @@ var (
 )
 
 func newKind(e *engine.Engine) *kind {
-	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait}
+	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
 	k.lone = flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1
@@ -112,9 +114,9 @@ func (k *kind) wait(limit time.Duration) int64 {
 
 // call is a call of one of the queue's scripts, which all have the same keys.
 func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
-	name, _ := key.(string)
-	list := make([]any, 0, 4+len(args))
-	list = append(list, key, engine.Prefixed("redisson_lock_queue", name), engine.Prefixed("redisson_lock_timeout", name), channel(name))
+	q := k.queues.of(key)
+	list := make([]any, 0, 12) // enough but for a patrol, so that it need not be on the heap
+	list = append(list, key, q.queue, q.timeouts, q.channel)
 	return s.Call(4, append(list, args...)...)
 }
 

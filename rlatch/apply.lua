@@ -30,7 +30,7 @@ end
 -- An error below must not let the batch be carried out when it arrives once more.
 if remember == '1' then redis.call('set', last, number, 'px', keep) end
 local text = stored[1] or redis.call('get', latch) -- an error for what is no string
-if text and not string.match(text, '^%d+$') then
+if text and (not string.match(text, '^%d+$') or tonumber(text) >= 1e14) then -- beyond it a script would round
   return redis.error_reply('WRONGTYPE the key holds no count')
 end
 local before = tonumber(text or 0)

@@ -196,6 +196,9 @@ func otherData(t *testing.T, p *place) {
 	for what, fill := range map[string]func() error{
 		"a list": func() error { return p.Redis.RPush(t.Context(), p.name, "x").Err() },
 		"a word": func() error { return p.Redis.Set(t.Context(), p.name, "word", 0).Err() },
+		"a number that a script would round": func() error {
+			return p.Redis.Set(t.Context(), p.name, "9223372036854775807", 0).Err()
+		},
 	} {
 		require.NoError(t, fill())
 		for verb, call := range calls {

@@ -7,7 +7,7 @@
 local latch, opened = KEYS[1], KEYS[2]
 
 local text = redis.call('get', latch)
-if text and not string.match(text, '^%d+$') then
+if text and (not string.match(text, '^%d+$') or tonumber(text) >= 1e14) then -- beyond it a script would round
   return redis.error_reply('WRONGTYPE the key holds no count')
 end
 return { text or '0', redis.call('get', opened) or '' }

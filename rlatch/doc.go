@@ -25,4 +25,8 @@
 // # What is not promised
 //
 // Redis replicates asynchronously: a master that fails over may forget what it had just counted.
+//
+// Redisson knows neither when a latch last opened nor its participants. When one of its clients opens a latch that is
+// used again at once, waiters here may wait for the second zero; and participants stay until the count is next set,
+// counted or deleted from here.
 package rlatch

@@ -124,11 +124,11 @@ func (c *call) takeSoon(h *hold, i int) error {
 
 // takeOne takes one lock, and waits for so long; without a limit if wait is nil.
 func (c *call) takeOne(h *hold, i int, wait *time.Duration) error {
-	held, err := c.lock.members[i].locker.Lock(c.ctx, c.option(wait))
+	p, err := c.lock.members[i].acquire(func(l rlock.Locker) (*rlock.Hold, error) { return l.Lock(c.ctx, c.option(wait)) })
 	if err != nil {
 		return err
 	}
-	h.answer(i, partOf(held), nil)
+	h.answer(i, p, nil)
 	return nil
 }
 
@@ -189,6 +189,7 @@ func (h *hold) abandon(ctx context.Context) {
 	left := h.overLocked()
 	h.mu.Unlock()
 	h.cancel(errs.ErrNotAcquired)
+	h.giveUp()
 	limit := abandonLimit
 	if ctx.Err() != nil {
 		limit = 0

@@ -27,18 +27,25 @@ func (c *holdContext) Err() error {
 		return err
 	}
 	h := (*hold)(c)
-	h.mu.Lock()
-	var late []part
-	if h.state == holding && !time.Now().Before(h.deadlineLocked()) {
-		late = append(late, h.parts...)
+	if !h.late() {
+		return nil
 	}
-	h.mu.Unlock()
-	for _, p := range late {
+	for _, p := range h.snapshot() {
 		if p.held != nil {
 			_ = p.held.Context().Err() // a part that is lost says so by itself
 		}
 	}
-	return c.inner.Err()
+	if err := c.inner.Err(); err != nil || !h.late() {
+		return err
+	}
+	return context.Canceled // a part was found lost elsewhere, and the news of it is on its way
+}
+
+// late reports whether fewer parts than are needed are still promised.
+func (h *hold) late() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state == over || h.state == holding && !time.Now().Before(h.deadlineLocked())
 }
 
 // Value answers the search for a lineage, of the parts and of the whole, and otherwise has the values of the context

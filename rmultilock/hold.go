@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // state is where a hold is in its life.
@@ -52,6 +51,7 @@ type part struct {
 	lease *lease.Hold // the same, if it is one of package lease; else nil
 	ended bool        // its client closes, and it waits for its release
 	asked bool        // a try is under way
+	try   *lease.Try  // that try, unless the lock answers it by itself
 	err   error       // what the last try came to
 }
 
@@ -62,14 +62,6 @@ type held interface {
 	Extend(ctx context.Context, d time.Duration) error
 	Deadline() time.Time
 	Owner() string
-}
-
-// partOf returns a part made of what a public lock returned.
-func partOf(h *rlock.Hold) part {
-	if l, ok := rlock.Unwrap(h).(*lease.Hold); ok {
-		return part{held: l, lease: l}
-	}
-	return part{held: h}
 }
 
 func (c *call) newHold() *hold {
@@ -118,6 +110,28 @@ func (h *hold) answer(i int, p part, err error) {
 	}
 }
 
+// asks notes the try for a lock that is under way, unless nobody wants it any more.
+func (h *hold) asks(i int, try *lease.Try) {
+	h.mu.Lock()
+	unwanted := h.state == over
+	if h.parts[i].asked {
+		h.parts[i].try = try
+	}
+	h.mu.Unlock()
+	if unwanted {
+		try.GiveUp()
+	}
+}
+
+// giveUp gives up the tries under way after the hold has ended.
+func (h *hold) giveUp() {
+	for _, p := range h.snapshot() {
+		if p.held == nil {
+			p.try.GiveUp()
+		}
+	}
+}
+
 // drop releases a part that nobody wants, without waiting for it.
 func (p part) drop() {
 	p.release(context.Background(), func(error) {}) //nolint:forbidigo // bounded; what cannot be released is settled
@@ -128,7 +142,7 @@ func (p part) release(ctx context.Context, done func(error)) {
 	if p.lease != nil && p.lease.BeginUnlock(done) {
 		return
 	}
-	go func() { done(p.held.Unlock(ctx)) }() // ends with the Unlock, which is bounded
+	go func() { done(guard(func() error { return p.held.Unlock(ctx) })) }() // ends with the Unlock, which is bounded
 }
 
 // partEnded hears that a part was lost, or that its client closes.
@@ -164,6 +178,9 @@ func (h *hold) partEnded(i int, who held, cause error) {
 	h.cancel(lease.Ended(title, h.lock.name, why, cause.Error()))
 	for _, p := range left {
 		p.drop()
+	}
+	if !closing {
+		h.giveUp()
 	}
 }
 
@@ -214,7 +231,8 @@ func (h *hold) Unlock(ctx context.Context) error {
 	left := h.overLocked()
 	h.mu.Unlock()
 	h.cancel(lease.Unlocked(title, h.lock.name, h))
-	limit := unlockLimit
+	h.giveUp()
+	limit := min(unlockLimit, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {
 		if rest := time.Until(deadline); rest > 0 {
 			limit = min(limit, max(rest, unlockFloor))
@@ -223,8 +241,19 @@ func (h *hold) Unlock(ctx context.Context) error {
 	return h.release(ctx, left, limit)
 }
 
+// latest returns until when one of the parts is promised at the most: nothing is left to release then.
+func latest(parts []part) (end time.Time) {
+	for _, p := range parts {
+		if at := p.held.Deadline(); at.After(end) {
+			end = at
+		}
+	}
+	return end
+}
+
 const (
 	unlockLimit = 3 * time.Second        // an Unlock takes no longer
+	unlockLeast = 10 * time.Millisecond  // but waits for an answer so long when the lease is over
 	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
 )
 
@@ -265,7 +294,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	defer stop()
 	t := newTally(h.lock.need, len(left))
 	for i, p := range left {
-		go func() { t.answer(i, p.held.Extend(ctx, d)) }() // ends with ctx
+		go func() { t.answer(i, guard(func() error { return p.held.Extend(ctx, d) })) }() // ends with ctx
 	}
 	err := t.all(ctx, nodeLimit(d))
 	h.mu.Lock()

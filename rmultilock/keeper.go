@@ -113,6 +113,6 @@ func (k *keeper) extend(p part, length time.Duration) {
 	h.lock.workers.Go(func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(h.given), k.length/3)
 		defer stop()
-		done(p.held.Extend(ctx, length))
+		done(guard(func() error { return p.held.Extend(ctx, length) }))
 	})
 }

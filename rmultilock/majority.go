@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 const (
@@ -165,22 +166,21 @@ func isFinal(err error) bool {
 func (h *hold) ask(ctx context.Context, i int, o *lease.Options) {
 	m := h.lock.members[i]
 	if m.name != nil && m.name.HoldOf(ctx) == nil {
-		m.name.Begin(ctx, o, func(l *lease.Hold, err error) {
+		try := m.name.Begin(ctx, o, func(l *lease.Hold, err error) {
 			if l == nil {
 				h.answer(i, part{}, err)
 				return
 			}
 			h.answer(i, part{held: l, lease: l}, nil)
 		})
+		h.asks(i, try)
 		return
 	}
 	opts := *o
 	go func() { // ends with the try, which does not wait for the lock
-		held, err := m.locker.TryLock(ctx, func(to *lease.Options) { *to = opts })
-		if err != nil {
-			h.answer(i, part{}, err)
-			return
-		}
-		h.answer(i, partOf(held), nil)
+		p, err := m.acquire(func(l rlock.Locker) (*rlock.Hold, error) {
+			return l.TryLock(ctx, func(to *lease.Options) { *to = opts })
+		})
+		h.answer(i, p, err)
 	}()
 }

@@ -67,6 +67,36 @@ func (m member) check() error {
 	return nil
 }
 
+// acquire returns the part that a call of the lock's own method acquires.
+func (m member) acquire(call func(rlock.Locker) (*rlock.Hold, error)) (p part, err error) {
+	err = guard(func() error {
+		h, err := call(m.locker)
+		switch {
+		case err != nil:
+			return err
+		case h == nil || rlock.Unwrap(h) == nil:
+			return fmt.Errorf("%w: the lock %q returned neither a hold nor an error", errs.ErrInvalid, m.locker.Name())
+		}
+		p.held = h
+		if l, ok := rlock.Unwrap(h).(*lease.Hold); ok {
+			p = part{held: l, lease: l}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// guard returns what fn returns, and its panic as an error. A lock may be of a user's own making: while it is called others are
+// held, which must not stay so, and it may run on a goroutine where nobody can recover.
+func guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: a lock panicked: %v", errs.ErrInvalid, v)
+		}
+	}()
+	return fn()
+}
+
 // same reports whether the two are one lock.
 func (m member) same(other member) bool {
 	switch l := m.locker.(type) {

@@ -38,7 +38,7 @@ func (c *call) takeTogether(h *hold, members []int) (tried bool, busy int, err e
 		err  error
 	}
 	answered := make(chan answer, 1) // room for the answer: nobody may wait for it
-	lease.BeginAll(c.ctx, names, &c.options, func(holds []*lease.Hold, busy int, err error) {
+	try := lease.BeginAll(c.ctx, names, &c.options, func(holds []*lease.Hold, busy int, err error) {
 		for at, held := range holds {
 			if p := (part{held: held, lease: held}); err == nil {
 				h.answer(members[at], p, nil)
@@ -58,12 +58,14 @@ func (c *call) takeTogether(h *hold, members []int) (tried bool, busy int, err e
 	case a := <-answered:
 		return true, members[a.busy], a.err
 	case <-c.ctx.Done():
-		return true, members[0], c.ctx.Err()
+		err = c.ctx.Err()
 	case <-limit:
-		return true, members[0], errs.ErrNotAcquired
+		err = errs.ErrNotAcquired
 	case <-time.After(togetherLimit):
-		return true, members[0], errors.Join(errs.ErrUnknown, errNoAnswer)
+		err = errors.Join(errs.ErrUnknown, errNoAnswer)
 	}
+	try.GiveUp()
+	return true, members[0], err
 }
 
 // togetherLimit bounds the wait for the answer of a script, beside the bound of its connection.

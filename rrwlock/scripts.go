@@ -139,7 +139,15 @@ func (writeKind) Acquire(a lease.Ask) *script.Call {
 	if a.Waits {
 		mark = markFor
 	}
-	return writeAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, millis(a.Lease), flag(a.TakeOver), millis(mark))
+	return writeAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, millis(a.Lease), takeOver(a), millis(mark))
+}
+
+// takeOver returns what a try takes over: 0 for nothing, 1 for all that its owner has, 2 for what an earlier try got.
+func takeOver(a lease.Ask) int {
+	if a.Again {
+		return 2
+	}
+	return flag(a.TakeOver)
 }
 
 func (writeKind) Leave(key, owner any) *script.Call {

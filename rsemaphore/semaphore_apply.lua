@@ -29,7 +29,7 @@ end
 -- An error below must not let the batch be carried out when it arrives once more.
 if remember == '1' then redis.call('set', last, number, 'px', keep) end
 local text = stored[1] or redis.call('get', semaphore) -- an error for what is no string
-if text and not string.match(text, '^-?%d+$') then
+if text and (not string.match(text, '^-?%d+$') or math.abs(tonumber(text)) >= 1e14) then -- beyond it a script would round
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 local before = tonumber(text or 0)
@@ -54,6 +54,8 @@ for i = 4, #ARGV do
   touched = touched or done ~= 0
   reply[#reply + 1] = done
 end
+-- First of all what an ACL may forbid: an error says that nothing was done.
+local heard = now > before and now > 0 and redis.call('publish', channel, now) or 0
 -- What sets the number ends a TTL, as in Java; what moves it does not.
 if set then
   redis.call('set', semaphore, now)
@@ -61,7 +63,7 @@ elseif now ~= before then
   redis.call('incrby', semaphore, now - before)
 end
 reply[#reply + 1] = now
-reply[#reply + 1] = now > before and now > 0 and redis.call('publish', channel, now) or 0
+reply[#reply + 1] = heard
 if touched or remember == '1' then
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end

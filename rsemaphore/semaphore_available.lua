@@ -6,7 +6,7 @@
 local semaphore = KEYS[1]
 
 local text = redis.call('get', semaphore)
-if text and not string.match(text, '^-?%d+$') then
+if text and (not string.match(text, '^-?%d+$') or math.abs(tonumber(text)) >= 1e14) then -- beyond it a script would round
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 return tonumber(text or 0)

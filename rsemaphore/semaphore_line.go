@@ -100,7 +100,11 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 	w := l.joinLocked(n, once)
 	l.askLocked(false)
 	part.Unlock()
-	d.book.GoAlong(ctx, key)
+	if wait == nil || once {
+		d.book.GoAlong(ctx, key)
+	} else { // a silent Redis must not hold up a call with a limit of its own
+		d.book.Go(key)
+	}
 	acquired, err := w.wait(ctx, wait)
 	if f := d.engine.Hooks.Acquired; f != nil && acquired {
 		f("rsemaphore", key[len(d.engine.Prefix):], d.engine.Clock.Now()-started)

@@ -157,3 +157,25 @@ func TestSemaphoreWaitersCostLittle(t *testing.T) {
 		requireThere(t, s, 0)
 	})
 }
+
+func TestSemaphoreNumberThatLuaCannotCountIsRefused(t *testing.T) {
+	for where, in := range map[string]locktest.Place{"in memory": locktest.InMemory, "on a server": locktest.OnServer} {
+		t.Run(where, func(t *testing.T) {
+			in(t, func(t *testing.T, server *locktest.Server) {
+				p := &semaphorePlace{Server: server, name: "semaphoretest:huge"}
+				s := p.semaphore(t)
+				for _, huge := range []string{"9223372036854775807", "9007199254740993", "-9223372036854775808", "100000000000000"} {
+					require.NoError(t, p.Redis.Set(t.Context(), p.name, huge, 0).Err())
+					for verb, call := range semaphoreCalls {
+						require.ErrorIs(t, call(t.Context(), s), redlatch.ErrWrongType, "%s of %s", verb, huge)
+					}
+					require.Equal(t, huge, p.Redis.Get(t.Context(), p.name).Val())
+				}
+				require.NoError(t, p.Redis.Set(t.Context(), p.name, "99999999999998", 0).Err())
+				release(t, s, 1)
+				require.Equal(t, 99999999999999, counter(t, p.Redis, p.name))
+				require.NoError(t, p.Redis.Del(t.Context(), p.name).Err())
+			})
+		})
+	}
+}

@@ -50,6 +50,8 @@ type Ask struct {
 	Limit time.Duration
 	// Usual says that Limit is what the batcher bounds a call by anyway, when it goes out at once.
 	Usual bool
+	// Deaf says that the end of ctx does not end the wait; its values are kept.
+	Deaf bool
 	// Late, if set, hears of a call that finished after its caller had stopped waiting for it.
 	Late Listener
 }
@@ -162,12 +164,12 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	l := b.lane(call)
 	// A limit can be a deadline of the connection's; a cancellation cannot, and needs somebody to hear of it.
-	if ctx.Done() != nil || ask.Limit > 0 && !b.Bounded() {
-		return l.wait(ctx, call, ask)
+	if ctx.Done() != nil && !ask.Deaf || ask.Limit > 0 && !b.Bounded() {
+		return l.wait(ask.heeded(ctx), call, ask)
 	}
 	slot, ok := l.enter()
 	if !ok {
-		return l.wait(ctx, call, ask)
+		return l.wait(ask.heeded(ctx), call, ask)
 	}
 	io, cancel := b.ioContext(ctx), func() {}
 	if ask.Limit > 0 && !ask.Usual {
@@ -177,6 +179,14 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	cancel()
 	l.leave(slot)
 	return call.Err()
+}
+
+// heeded returns the context whose end ends the wait.
+func (a Ask) heeded(ctx context.Context) context.Context {
+	if a.Deaf {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // Start sends a call and returns at once; done is called with it when it has finished, on a goroutine that it must not
@@ -245,10 +255,11 @@ type valuesOf struct {
 }
 
 func (v valuesOf) Value(key any) any {
-	if found := v.values.Value(key); found != nil {
+	// The bound first, which has no values but its own: package context finds by one what ends a context.
+	if found := v.Context.Value(key); found != nil {
 		return found
 	}
-	return v.Context.Value(key)
+	return v.values.Value(key)
 }
 
 // send runs one call, a second time with its full text if Redis does not know the script.

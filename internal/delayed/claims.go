@@ -102,7 +102,7 @@ func (h *hub) sendBacks(batch []*entry[Claimed]) {
 	for i, e := range batch {
 		claims[i] = e.value
 	}
-	c, _, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.engine.ID, claims) })
+	c, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.engine.ID, claims) })
 	results := make([]int64, len(batch))
 	if err == nil {
 		var r []int64

@@ -206,7 +206,7 @@ func (l *lane) lose(number uint64) {
 	}
 	l.mu.Unlock()
 	if closed {
-		_, _, _ = l.hub.registry.end(func() *script.Call { return l.hub.keys.recover(l.hub.engine.ID, number) })
+		_, _ = l.hub.registry.end(func() *script.Call { return l.hub.keys.recover(l.hub.engine.ID, number) })
 		return
 	}
 	l.hub.stay() // until it is settled

@@ -208,7 +208,7 @@ type ack struct {
 }
 
 func (h *hub) sendAcks(batch []*entry[ack]) {
-	c, _, err := h.registry.end(func() *script.Call { return h.keys.ack(batch) })
+	c, err := h.registry.end(func() *script.Call { return h.keys.ack(batch) })
 	var results []int64
 	if err == nil {
 		results, err = c.Ints()
@@ -263,7 +263,7 @@ type nack struct {
 }
 
 func (h *hub) sendNacks(batch []*entry[nack]) {
-	c, _, err := h.registry.end(func() *script.Call { return h.keys.nack(batch) })
+	c, err := h.registry.end(func() *script.Call { return h.keys.nack(batch) })
 	var results []int64
 	if err == nil {
 		results, err = c.Ints()

@@ -133,23 +133,22 @@ func (r *Registry) Drain(limit time.Duration) {
 const settleTries = 20
 
 // end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for a few
-// seconds. The result says whether an earlier try may have run.
-func (r *Registry) end(call func() *script.Call) (c *script.Call, repeated bool, err error) {
+// seconds.
+func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher and by the tries
 	for try := 0; ; try++ {
 		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
 		switch {
 		case err == nil || script.Judge(err) != script.Unknown:
-			if err != nil && repeated {
+			if err != nil && try > 0 { // an earlier one may have run
 				err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 			}
-			return c, repeated, engine.Explain(err)
+			return c, engine.Explain(err)
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
-			return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
-		repeated = true
 		if err := engine.Sleep(ctx, engine.Jitter(pause(try))); err != nil {
-			return c, repeated, err
+			return c, err
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (l *lane) close() {
 	h := l.hub
 	if lost != 0 {
 		h.registry.crew.Go(func() { // Drain waits for it
-			_, _, _ = h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, lost) })
+			_, _ = h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, lost) })
 		})
 	}
 }

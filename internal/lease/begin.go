@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
@@ -17,35 +18,83 @@ import (
 
 // Begin sends one try, which never nests and never waits. The options must be valid. done gets the hold, or an error:
 // ErrNotAcquired if the lock is taken. What an error leaves unknown is being settled. A client that is closed meanwhile
-// may never tell.
-func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) {
+// may never tell. The result is nil if nothing was sent.
+func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *Try {
 	s := n.space
 	switch {
 	case n.err != nil:
 		done(nil, n.err)
-		return
+		return nil
 	case s.engine.Closed():
 		done(nil, errs.ErrClosed)
-		return
+		return nil
 	case n.takenHere():
 		done(nil, errs.ErrNotAcquired)
-		return
+		return nil
 	}
 	owner, ok := s.reserve(n.key, o)
 	if !ok {
 		done(nil, errs.ErrNotAcquired)
-		return
+		return nil
 	}
 	l := s.newLease(n.key, owner)
 	l.named = o.Owner != nil
 	b := begun{name: n, lease: l, sent: s.engine.Clock.Now()}
 	b.length = l.register(ctx, o, b.sent)
 	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: b.length, TakeOver: l.named, Verify: true})
-	if !s.engine.Batch.Start(call, batch.Normal, func(c *script.Call) { done(b.answered(ctx, c)) }) {
+	t := &Try{phantoms: []*phantom{{lease: l, length: b.length}}}
+	answered := func(c *script.Call) {
+		if t.answered(c) {
+			done(b.answered(ctx, c))
+		}
+	}
+	if !s.engine.Batch.Start(call, batch.Normal, answered) {
 		l.unregister()
 		s.unreserve(n.key, owner)
 		done(nil, errs.ErrClosed)
+		return nil
 	}
+	return t
+}
+
+// Try is a script under way that acquires one lock, or several.
+type Try struct {
+	phantoms []*phantom // what becomes of it if it is given up
+
+	mu   sync.Mutex // guards over
+	over bool       // answered or given up
+}
+
+// GiveUp has what the try may acquire released from now on: its answer may be long in coming. Who began it is not told any
+// more. It does nothing once the answer has come. A nil try is one that was not sent.
+func (t *Try) GiveUp() {
+	if t == nil || !t.end() {
+		return
+	}
+	for _, p := range t.phantoms {
+		p.lease.unregister()
+		_ = p.failed(script.ErrNoAnswer) // nobody asks
+	}
+}
+
+// answered reports whether the answer is still wanted. Else it settles what was given up.
+func (t *Try) answered(c *script.Call) bool {
+	if t.end() {
+		return true
+	}
+	for _, p := range t.phantoms {
+		p.Late(c)
+	}
+	return false
+}
+
+// end reports whether it was the first to end the try.
+func (t *Try) end() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := !t.over
+	t.over = true
+	return first
 }
 
 // begun is a try that was sent.
@@ -134,7 +183,10 @@ func (l *Lease) beginRelease(done func(error)) {
 		open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 		if open {
 			// A release repeated after an unknown outcome counts "not held" as released.
-			s.settleReleaseTold(l.key, l.owner, l.now()+s.engine.Lease, true, func() { done(nil) })
+			s.settleRelease(unsettled{
+				key: l.key, owner: l.owner, until: l.now() + s.engine.Lease,
+				final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) },
+			})
 		} else {
 			s.unreserve(l.key, l.owner)
 		}

@@ -41,10 +41,10 @@ type Lease struct {
 	failed  bool // the last renewal failed
 	parted  bool // because others of its slot had moved; the next one goes alone
 	named   bool // the owner id is the caller's own; never changes
+	doubled bool // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool // its release has begun; guarded by the shard's mu
 
-	beside  *Lease // the share that was last taken under the same owner id; see beside.go
-	doubled bool   // such a share may exist
+	beside  *Lease // the last such share
 	partner *Lease // the lease beside which this one was taken
 
 	space   *Space        // never changes, like key, owner, token and since once it is granted
@@ -304,7 +304,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 		share.recheck() // what took this lease away may have taken that one too
 	}
 	if uncertain {
-		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true})
 		return
 	}
 	s.unreserve(l.key, l.owner)

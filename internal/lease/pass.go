@@ -46,7 +46,7 @@ func (l *Lease) pass(ctx context.Context, limit time.Duration, w *waiter) error 
 	case err != nil:
 		to.unregister()
 		if script.Judge(err) != script.NotDone {
-			s.settleRelease(l.key, to.owner, l.now()+length+straggler, false)
+			s.settleRelease(unsettled{key: l.key, owner: to.owner, until: l.now() + length + straggler})
 		}
 		w.passedBy()
 		return l.release(ctx, max(limit-(l.now()-sent), 10*time.Millisecond), script.Judge(err) != script.NotDone)

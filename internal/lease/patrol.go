@@ -111,7 +111,7 @@ func (l *line) askAfterLocked() {
 func (w *waiter) listenFirst() {
 	l := w.line
 	w.stands = true
-	if l.space.apart == nil {
+	if l.space.apart == nil || l.joining { // it may listen already, while another call has its id
 		return
 	}
 	member := l.space.engine.Router.Rejoin(w.channel(), l)

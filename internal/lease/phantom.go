@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -17,8 +16,9 @@ const straggler = 4 * time.Second
 // given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
 // "not held" does not, until the lease asked for has passed.
 type phantom struct {
-	lease  *Lease // what it asked for
-	length time.Duration
+	lease    *Lease // what it asked for
+	length   time.Duration
+	together Together // that read the answer of a script which asked for several; nil for one
 
 	mu   sync.Mutex // guards the rest
 	job  *settle.Job
@@ -33,7 +33,7 @@ func (p *phantom) failed(err error) tried {
 		return tried{err: engine.Explain(err), passing: script.Transient(err)}
 	}
 	until := s.engine.Clock.Now() + p.length + straggler
-	job := s.settleRelease(l.key, l.owner, until, false)
+	job := s.settleRelease(unsettled{key: l.key, owner: l.owner, until: until})
 	p.mu.Lock()
 	p.job = job
 	call := p.call
@@ -61,7 +61,7 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 	case script.NotDone:
 		job.Settled()
 	case script.Done:
-		if reply, err := p.lease.space.kind.Acquired(call); err == nil && reply.Granted {
+		if p.granted(call) {
 			job.Now()
 			return
 		}
@@ -69,27 +69,14 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 	}
 }
 
-// settleRelease releases what an owner may hold, in the background. Unless final is set, "not held" is no answer yet.
-func (s *Space) settleRelease(key, owner any, until time.Duration, final bool) *settle.Job {
-	return s.settleReleaseTold(key, owner, until, final, func() {})
-}
-
-// settleReleaseTold is settleRelease; told hears of an answer that settled it.
-func (s *Space) settleReleaseTold(key, owner any, until time.Duration, final bool, told func()) *settle.Job {
-	attempt := func(report func(settled bool)) {
-		s.engine.Batch.Start(s.kind.Release(key, owner), batch.Urgent, func(c *script.Call) {
-			switch n, err := c.Int(); {
-			case err != nil:
-				report(script.Judge(err) == script.NotDone && !script.Transient(err))
-			default:
-				if n > 0 || final {
-					told()
-				}
-				report(n > 0 || final)
-			}
-		})
+// granted reports whether an answer is a yes.
+func (p *phantom) granted(call *script.Call) bool {
+	if p.together != nil {
+		busy, err := p.together.AcquiredAll(call)
+		return err == nil && busy < 0
 	}
-	return s.engine.Settler.Add(attempt, func() { s.unreserve(key, owner) }, until)
+	reply, err := p.lease.space.kind.Acquired(call)
+	return err == nil && reply.Granted
 }
 
 // reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.

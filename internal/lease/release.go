@@ -182,22 +182,18 @@ func (l *Lease) boundLocked(ctx context.Context) time.Duration {
 // release releases the lock in Redis after its last level has ended. gone says that it may be released already.
 func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) error {
 	s := l.space
-	heard, repeated, err := s.release(context.WithoutCancel(ctx), l.key, l.owner, limit)
+	heard, repeated, err := s.release(ctx, l.key, l.owner, limit)
 	if gone && err == nil {
 		heard = max(heard, 1)
 	}
-	switch {
-	case err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)):
-		s.settleRelease(l.key, l.owner, l.now()+s.engine.Lease, true)
+	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	case l.named && repeated:
-		// The lost release may still arrive, and would free the next hold of this id.
-		s.engine.Settler.Add(func(report func(bool)) { report(false) }, func() { s.unreserve(l.key, l.owner) }, l.now()+straggler)
-	default:
-		s.unreserve(l.key, l.owner)
+	} else { // a lost release may still arrive, and would free the next hold of this id
+		s.freeAfter(repeated, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
@@ -208,14 +204,14 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 	return engine.Explain(err)
 }
 
-// release sends a release until it is answered or the limit is over. A repeated one that finds nothing counts as done:
+// release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of
 // it, and whether an earlier release may still arrive.
 func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
 	deadline := s.engine.Clock.Now() + limit
 	for try := 0; ; try++ {
 		ask := urgent(max(deadline-s.engine.Clock.Now(), time.Millisecond))
-		ask.Usual = limit == unlockLimit && try == 0
+		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
 		call := s.kind.Release(key, owner)
 		err := s.engine.Batch.Do(ctx, call, ask)
 		if err == nil {
@@ -231,7 +227,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		}
 		repeated = repeated || judged == script.Unknown
 		left := deadline - s.engine.Clock.Now()
-		if left <= 0 || engine.Sleep(ctx, min(left, engine.Backoff(try))) != nil {
+		if left <= 0 || engine.Sleep(context.WithoutCancel(ctx), min(left, engine.Backoff(try))) != nil {
 			return 0, repeated, err
 		}
 	}

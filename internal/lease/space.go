@@ -98,6 +98,8 @@ type Ask struct {
 	Lease      time.Duration
 	// TakeOver lets the owner have the lock if it holds it already.
 	TakeOver bool
+	// Again says that it can hold it only by an earlier try of the same call.
+	Again bool
 	// Verify looks at the type of a key that is busy.
 	Verify bool
 	// Waits says that the call goes on waiting if it is refused, and Limit for how long in all; 0 for no limit.

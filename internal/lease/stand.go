@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -62,6 +61,15 @@ func (p *stand) unsure() bool {
 	return p.open > 0 && p.space.engine.Clock.Now() < p.until
 }
 
+// asks has a try take over what an earlier one may have got.
+func (p *stand) asks(a Ask) Ask {
+	if p.unsure() {
+		a.Again = !a.TakeOver
+		a.TakeOver = true
+	}
+	return a
+}
+
 // Late hears of the answer to a try that was given up. It may come before the try's own call knows that it was.
 func (p *stand) Late(call *script.Call) {
 	if script.Judge(call.Err()) == script.Unknown {
@@ -93,16 +101,10 @@ func (p *stand) leave() {
 	p.mu.Lock()
 	until := max(p.until, s.engine.Clock.Now()+s.engine.Lease)
 	p.mu.Unlock()
-	attempt := func(report func(settled bool)) {
-		s.engine.Batch.Start(p.leaving(), batch.Urgent, func(c *script.Call) {
-			if _, err := c.Int(); err != nil {
-				report(script.Judge(err) == script.NotDone && !script.Transient(err))
-				return
-			}
-			report(!p.unsure())
-		})
-	}
-	job := s.engine.Settler.Add(attempt, func() { s.free(p.name.key, p.owner) }, until)
+	e := &errand{space: s, key: p.name.key, owner: p.owner, call: p.leaving}
+	e.free = func() { s.free(p.name.key, p.owner) }
+	e.settles = func(int64) bool { return !p.unsure() }
+	job := e.begin(until)
 	p.mu.Lock()
 	p.job = job
 	p.mu.Unlock()

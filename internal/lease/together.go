@@ -40,17 +40,17 @@ func (n *Name) Together(others []*Name) bool {
 
 // BeginAll is Begin for several names that can be taken together, under fresh owner ids. done gets the holds of all; or the position of one that
 // is busy and ErrNotAcquired; or another error. Some holds may come with an error: they are to be released.
-func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []*Hold, busy int, err error)) {
+func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []*Hold, busy int, err error)) *Try {
 	s := names[0].space
 	kind, _ := s.kind.(Together)
 	if s.engine.Closed() {
 		done(nil, 0, errs.ErrClosed)
-		return
+		return nil
 	}
 	for i, n := range names {
 		if n.takenHere() {
 			done(nil, i, errs.ErrNotAcquired)
-			return
+			return nil
 		}
 	}
 	a := all{kind: kind, begun: make([]begun, len(names))}
@@ -62,17 +62,33 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 		b.length = b.lease.register(ctx, o, sent)
 		a.begun[i] = b
 	}
-	call := kind.AcquireAll(keys, owners, a.begun[0].length)
-	if !s.engine.Batch.Start(call, batch.Normal, func(c *script.Call) { done(a.answered(ctx, c)) }) {
+	call, t := kind.AcquireAll(keys, owners, a.begun[0].length), &Try{phantoms: a.phantoms()}
+	answered := func(c *script.Call) {
+		if t.answered(c) {
+			done(a.answered(ctx, c))
+		}
+	}
+	if !s.engine.Batch.Start(call, batch.Normal, answered) {
 		a.unregister()
 		done(nil, 0, errs.ErrClosed)
+		return nil
 	}
+	return t
 }
 
 // all are the tries of one script.
 type all struct {
 	kind  Together
 	begun []begun
+}
+
+// phantoms returns what becomes of the tries if they have no answer.
+func (a all) phantoms() []*phantom {
+	phantoms := make([]*phantom, len(a.begun))
+	for i, b := range a.begun {
+		phantoms[i] = &phantom{lease: b.lease, length: b.length, together: a.kind}
+	}
+	return phantoms
 }
 
 func (a all) unregister() {
@@ -90,9 +106,8 @@ func (a all) answered(ctx context.Context, c *script.Call) (holds []*Hold, busy 
 	switch {
 	case err != nil:
 		a.unregister()
-		for _, b := range a.begun {
-			ghost := &phantom{lease: b.lease, length: b.length}
-			_ = ghost.failed(err) // one error for all
+		for _, p := range a.phantoms() {
+			_ = p.failed(err) // one error for all
 		}
 		return nil, 0, unknown(err)
 	case busy >= 0:

@@ -48,8 +48,9 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	sent := s.engine.Clock.Now()
 	length := l.register(ctx, o, sent)
 
-	takeOver := l.named || a.stand.unsure()
-	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: length, TakeOver: takeOver, Verify: a.verify, Waits: w != nil, Limit: o.waitLimit()})
+	call := s.kind.Acquire(a.stand.asks(Ask{
+		Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
+	}))
 	ask := batch.Ask{Limit: a.limit}
 	var ghost *phantom
 	switch {
@@ -67,7 +68,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	if err != nil {
 		l.unregister()
 		if a.stand != nil {
-			return a.stand.failed(err, sent+length+straggler)
+			return a.stand.failed(err, s.engine.Clock.Now()+length+straggler)
 		}
 		if ghost == nil {
 			ghost = &phantom{lease: l, length: length}
@@ -111,10 +112,11 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 		return tried{hold: hold}
 	}
 	l.unregister()
-	if g.stand != nil { // it asks again and takes over, or leaves
+	switch {
+	case g.stand == nil:
+		s.settleRelease(unsettled{key: n.key, owner: owner, until: g.sent + 2*s.engine.Lease, final: true})
+	case late: // it asks again, and takes over
 		g.stand.unanswered(g.sent + 2*s.engine.Lease)
-	} else {
-		s.settleRelease(n.key, owner, g.sent+2*s.engine.Lease, true)
 	}
 	switch {
 	case late:

@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -8,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Wires are the connections of one client. They may be watched and broken from any goroutine.
@@ -19,6 +23,9 @@ type Wires struct {
 	black  bool // nothing passes, in either direction
 	refuse bool // dials fail
 	lose   int  // so many scripts will run whose replies are lost
+	hold   int  // so many scripts are held back
+	held   [][]byte
+	hang   int // so many scripts will run whose connections fall silent
 	sent   []string
 }
 
@@ -36,6 +43,32 @@ func (w *Wires) Blackhole(on bool) {
 
 // LoseReplies has the next n scripts run, and cuts their connections instead of delivering the replies.
 func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose = n }) }
+
+// Withhold has the next n scripts stay on their way, and cuts their connections, until Deliver has the server run them:
+// as requests do that were given up and arrive late.
+func (w *Wires) Withhold(n int) { w.set(func() { w.hold = n }) }
+
+// Deliver has the scripts that were held back arrive, and returns how many when the server has run them.
+func (w *Wires) Deliver(tb testing.TB) int {
+	tb.Helper()
+	var held [][]byte
+	w.set(func() { held, w.held = w.held, nil })
+	for _, request := range held {
+		conn, err := w.bubble.Mini.Dial()
+		require.NoError(tb, err)
+		_, err = conn.Write(request)
+		require.NoError(tb, err)
+		reply := make([]byte, 4096)
+		n, err := conn.Read(reply)
+		require.NoError(tb, err)
+		require.False(tb, bytes.HasPrefix(reply[:n], []byte("-")), "%s", reply[:n])
+		require.NoError(tb, conn.Close())
+	}
+	return len(held)
+}
+
+// HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
+func (w *Wires) HangReplies(n int) { w.set(func() { w.hang = n }) }
 
 // Cut closes all connections.
 func (w *Wires) Cut() {
@@ -100,6 +133,7 @@ type wire struct {
 	end    sync.Once
 
 	lost    bool   // the next reply is lost; guarded by the wires' mu
+	silent  bool   // no reply comes any more; guarded by the wires' mu
 	written []byte // not yet sent; guarded by the wires' mu
 }
 
@@ -128,17 +162,28 @@ func (c *wire) Close() error {
 func (c *wire) Write(b []byte) (int, error) {
 	w := c.wires
 	w.mu.Lock()
+	stays := w.black
 	for _, name := range commands(string(b)) {
 		if name == "hello" || name == "client" {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		if w.lose > 0 && strings.HasPrefix(name, "eval") {
+		switch script := strings.HasPrefix(name, "eval"); {
+		case script && w.lose > 0:
 			w.lose--
 			c.lost = true
+		case script && w.hang > 0:
+			w.hang--
+			c.silent = true
+		}
+		if w.hold > 0 && strings.HasPrefix(name, "eval") {
+			w.hold--
+			w.held = append(w.held, slices.Clone(b))
+			stays = true
+			defer c.Close() // the client hears of it
 		}
 	}
-	if !w.black {
+	if !stays {
 		c.written = append(c.written, b...)
 	}
 	w.mu.Unlock()
@@ -155,7 +200,7 @@ func (c *wire) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		var black, lost bool
-		c.wires.set(func() { black, lost = c.wires.black, c.lost })
+		c.wires.set(func() { black, lost = c.wires.black || c.silent, c.lost })
 		switch {
 		case err != nil:
 			return n, err

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	maxOps     = 256         // in one batch
-	remembered = time.Hour   // how long Redis keeps a client's last batch, and how long a lost one is repeated
-	pace       = time.Second // between two repetitions, at most
+	maxOps     = 256              // in one batch
+	remembered = time.Hour        // how long Redis keeps a client's last batch
+	repeated   = 50 * time.Minute // how long a lost batch is repeated: the last one must not arrive when it is forgotten
+	pace       = time.Second      // between two repetitions, at most
 )
 
 // lane is what a client has to do to one object. It is guarded by its part of the table.
@@ -157,7 +158,7 @@ func (f *flight) answered(c *script.Call, err error) {
 	}
 	e := f.lane.book.engine
 	f.lane.part.Lock()
-	repeated := f.again
+	resent := f.again
 	f.unknown = f.unknown || script.Judge(err) == script.Unknown
 	f.again, f.noted = true, true
 	unknown := f.unknown
@@ -169,7 +170,7 @@ func (f *flight) answered(c *script.Call, err error) {
 		f.end(nil, fmt.Errorf("%w: %w", errs.ErrUnknown, err))
 	case script.Judge(err) == script.NotDone && !passing:
 		f.end(nil, err)
-	case !unknown && script.Refused(err) && !repeated && !f.insists:
+	case !unknown && script.Refused(err) && !resent && !f.insists:
 		f.end(nil, err)
 	case !unknown && e.Clock.Now()-f.since >= e.Lease:
 		f.end(nil, err)
@@ -194,7 +195,7 @@ func (f *flight) repeat() {
 	}
 	f.settles = true
 	l.part.Unlock()
-	job := e.Settler.AddWithin(f.attempt, f.giveUp, e.Clock.Now()+remembered, pace)
+	job := e.Settler.AddWithin(f.attempt, f.giveUp, f.since+repeated, pace)
 	l.part.Lock()
 	f.job = job
 	ended := f.over
@@ -223,7 +224,7 @@ func (f *flight) attempt(report func(settled bool)) {
 	}
 }
 
-// giveUp ends a batch that was not answered as long as Redis would have known it.
+// giveUp ends a batch that was not answered as long as Redis certainly knew it.
 func (f *flight) giveUp() { f.end(nil, errs.ErrUnknown) }
 
 // end tells everybody, and goes on with the next batch.

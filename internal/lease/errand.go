@@ -1,0 +1,97 @@
+package lease
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
+)
+
+// errand is a call under an owner id that is sent in the background, and again, until an answer settles what was left
+// unknown. Then the id is free, once none of the calls can arrive any more: a late release would free the next hold
+// of the id.
+type errand struct {
+	space      *Space
+	key, owner any
+	call       func() *script.Call
+	settles    func(n int64) bool // whether an answer does
+	free       func()             // lets the id go
+	open       atomic.Int32       // calls that may arrive yet
+}
+
+// begin sends the call for the first time. It is given up when the client's clock shows until.
+func (e *errand) begin(until time.Duration) *settle.Job {
+	return e.space.engine.Settler.Add(e.attempt, e.done, until)
+}
+
+func (e *errand) attempt(report func(settled bool)) {
+	e.open.Add(1)
+	e.space.engine.Batch.Start(e.call(), batch.Urgent, func(c *script.Call) {
+		n, err := c.Int()
+		judged := script.Judge(err)
+		if judged != script.Unknown {
+			e.open.Add(-1)
+		}
+		if err != nil {
+			report(judged == script.NotDone && !script.Transient(err))
+			return
+		}
+		report(e.settles(n))
+	})
+}
+
+func (e *errand) done() { e.space.freeAfter(e.open.Load() > 0, e.key, e.owner, e.free) }
+
+// freeAfter calls free, which lets an owner id go, at once, or when a call under the id that got no answer cannot
+// arrive any more. An id that will not be used again needs no such care.
+func (s *Space) freeAfter(open bool, key, owner any, free func()) {
+	if !open || !s.usedAgain(key, owner) {
+		free()
+		return
+	}
+	nothing := func(report func(bool)) { report(false) }
+	s.engine.Settler.Add(nothing, free, s.engine.Clock.Now()+straggler)
+}
+
+// usedAgain reports whether a later call may have the same owner id: one of a pool, or the caller's own.
+func (s *Space) usedAgain(key, owner any) bool {
+	if s.apart != nil {
+		return true
+	}
+	name, _ := key.(string)
+	id, _ := owner.(string)
+	sh := s.shard(name)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	_, own := sh.owned[s.ownedID(name, id)]
+	return own
+}
+
+// unsettled is what may have to be released.
+type unsettled struct {
+	key, owner any
+	until      time.Duration // how long it is tried
+	final      bool          // "not held" is an answer
+	sent       bool          // a release was sent before, and may arrive yet
+	told       func()        // hears of an answer that settled it; nil for nobody
+}
+
+// settleRelease releases what an owner may hold, in the background.
+func (s *Space) settleRelease(u unsettled) *settle.Job {
+	e := &errand{space: s, key: u.key, owner: u.owner}
+	e.call = func() *script.Call { return s.kind.Release(u.key, u.owner) }
+	e.free = func() { s.unreserve(u.key, u.owner) }
+	e.settles = func(n int64) bool {
+		settled := n > 0 || u.final
+		if settled && u.told != nil {
+			u.told()
+		}
+		return settled
+	}
+	if u.sent {
+		e.open.Add(1)
+	}
+	return e.begin(u.until)
+}

@@ -1,0 +1,37 @@
+package rfairlock
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+
+	"github.com/redlatch/redlatch/internal/engine"
+)
+
+// queues remembers the keys of queues that were used of late: they are half of what a call would otherwise allocate. It is
+// safe for concurrent use.
+type queues struct {
+	seed   maphash.Seed
+	recent [256]atomic.Pointer[queueKeys]
+}
+
+func newQueues() *queues { return &queues{seed: maphash.MakeSeed()} }
+
+// queueKeys are the keys of one lock's queue, boxed once.
+type queueKeys struct{ lock, queue, timeouts, channel any }
+
+// of returns the keys of the queue of a lock. A name that meets another one in its place puts it out.
+func (q *queues) of(lock any) *queueKeys {
+	name, _ := lock.(string)
+	place := &q.recent[maphash.String(q.seed, name)%uint64(len(q.recent))]
+	if known := place.Load(); known != nil && known.lock == lock {
+		return known
+	}
+	made := &queueKeys{
+		lock:     lock,
+		queue:    engine.Prefixed("redisson_lock_queue", name),
+		timeouts: engine.Prefixed("redisson_lock_timeout", name),
+		channel:  channel(name),
+	}
+	place.Store(made)
+	return made
+}

@@ -1,0 +1,61 @@
+package rmultilock_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var held atomic.Pointer[rlock.Hold]
+				var seen atomic.Int32
+				// An observer hears of a part's loss before the whole does.
+				hear := redlatch.Observer{Lost: func(string, string, error) {
+					if h := held.Load(); !time.Now().Before(h.Deadline()) {
+						seen.Add(1)
+						assert.ErrorIs(t, h.Context().Err(), context.Canceled)
+					}
+				}}
+				p := b.Peer(t, redlatch.WithLease(lease), redlatch.WithObserver(hear))
+				h := locktest.Acquire(t, t.Context(), both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind])
+				held.Store(h)
+				synctest.Wait()
+				p.Blackhole(true)
+				locktest.Ended(t, h.Context(), rlock.ErrLost)
+				synctest.Wait()
+				assert.Positive(t, seen.Load())
+				p.Blackhole(false)
+			})
+		})
+	}
+}
+
+func TestUnlockWaitsNoLongerThanTheLease(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind]
+				h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(300*time.Millisecond))
+				synctest.Wait()
+				p.Blackhole(true)
+				start := time.Now()
+				require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown)
+				assert.LessOrEqual(t, time.Since(start), 310*time.Millisecond)
+				p.Blackhole(false)
+			})
+		})
+	}
+}
