@@ -143,7 +143,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	sh.mu.Lock()
 	l.mu.Lock()
 	over := h.over
-	if !over && (l.levels != h || h.next != nil || l.renews || l.named || len(l.turn) > 0) {
+	if !over && (l.levels != h || h.next != nil || l.renews || l.named || l.turn.taken()) {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return false
@@ -215,7 +215,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	err := h.overLocked()
 	if err == nil {
 		select {
-		case l.turnLocked() <- struct{}{}:
+		case l.turnLocked().token <- struct{}{}:
 		default:
 			err = errTurn
 		}

@@ -146,10 +146,10 @@ func (h *Hold) standBeside(given context.Context, outer *Hold) {
 	if cause == nil {
 		h.inner, h.cancel = own, cancel
 	}
-	l.partner, l.turn = outer.lease, outer.lease.turn
+	l.turn = outer.lease.turn
 	l.mu.Unlock()
 	outer.lease.mu.Lock()
-	outer.lease.beside = l
+	outer.lease.turn.share = l
 	outer.lease.mu.Unlock()
 	if cause != nil { // lost already
 		cancel(cause)
@@ -162,7 +162,10 @@ func (h *Hold) standBeside(given context.Context, outer *Hold) {
 func (l *Lease) share() *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.beside
+	if l.turn == nil || l.space.beside {
+		return nil
+	}
+	return l.turn.share
 }
 
 // anyLevel returns a live level; nil if there is none.
@@ -185,5 +188,5 @@ func (l *Lease) reenters() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.partner != nil // its id is that of the lease beside which it stands
+	return l.space.beside && l.turn != nil // its id is that of the lease beside which it stands
 }

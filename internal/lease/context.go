@@ -78,7 +78,7 @@ func (h *Hold) materialize() context.Context {
 		cancel(nil)
 		return made
 	}
-	h.inner, h.cancel = inner, cancel
+	h.inner, h.cancel = inner, both(cancel, h.cancel)
 	if h.over && h.cause == nil {
 		h.cause = h.unlockedCause()
 	}
@@ -101,18 +101,11 @@ func (h *Hold) endContextLocked(cause error) func() {
 		return nil
 	}
 	h.cause = cause
-	cancel, told := h.cancel, h.onEnd
-	if cancel == nil && told == nil {
+	if h.cancel == nil {
 		return nil
 	}
-	return func() {
-		if cancel != nil {
-			cancel(cause)
-		}
-		if told != nil {
-			told(cause)
-		}
-	}
+	cancel := h.cancel
+	return func() { cancel(cause) }
 }
 
 // separate makes the context of a nested level, which does not end with the release of an outer one. A deadline of

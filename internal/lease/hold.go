@@ -19,28 +19,41 @@ type Hold struct {
 
 	// The rest is guarded by the lease's mu.
 
-	next   *Hold           // the next live level of the lease
-	fixed  time.Duration   // when a level of fixed lease ends, on the client's clock; 0 for one that is renewed
-	length time.Duration   // the lease, which decides the margin
-	limit  time.Duration   // when renewal ends for good, 0 for never; once it is over, when it ended
-	inner  context.Context //nolint:containedctx // made when first asked for
-	cancel context.CancelCauseFunc
-	cause  error // why the context ended; nil while it has not ended by this hold's doing
-	over   bool  // unlocked or lost
-	onEnd  func(cause error)
+	next   *Hold                   // the next live level of the lease
+	fixed  time.Duration           // when a level of fixed lease ends, on the client's clock; 0 for one that is renewed
+	length time.Duration           // the lease, which decides the margin
+	limit  time.Duration           // when renewal ends for good, 0 for never; once it is over, when it ended
+	inner  context.Context         //nolint:containedctx // made when first asked for
+	cancel context.CancelCauseFunc // what to call when it ends; nil for nothing
+	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
+	over   bool                    // unlocked or lost
 }
 
-// OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is lost or the client
-// closes, at once if that has happened. The end of the context that the hold was given does not count. It must not block.
+// OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is unlocked or lost or the
+// client closes, at once if that has happened. The end of the context that the hold was given does not count. It must not block.
 func (h *Hold) OnEnd(fn func(cause error)) {
 	h.lease.mu.Lock()
 	cause := h.cause
 	if cause == nil {
-		h.onEnd = fn
+		h.cancel = both(h.cancel, fn)
 	}
 	h.lease.mu.Unlock()
 	if cause != nil {
 		fn(cause)
+	}
+}
+
+// both returns a function that calls two, of which either may be nil.
+func both(first, second context.CancelCauseFunc) context.CancelCauseFunc {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(cause error) {
+		first(cause)
+		second(cause)
 	}
 }
 

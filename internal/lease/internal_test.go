@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
@@ -35,4 +36,10 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 			assert.NotErrorIs(t, err, errs.ErrUnknown, "%v", c.err)
 		}
 	}
+}
+
+// A million of them are a supported load: one that grows into the next size class of the allocator costs all of them.
+func TestLeaseAndHoldStaySmall(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
+	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
 }

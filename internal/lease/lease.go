@@ -44,16 +44,13 @@ type Lease struct {
 	doubled bool // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool // its release has begun; guarded by the shard's mu
 
-	beside  *Lease // the last such share
-	partner *Lease // the lease beside which this one was taken
-
 	space   *Space        // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
 	owner   any           // the owner id, a string
 	token   int64         // the fencing token; 0 for none
 	since   time.Duration // when Redis granted it, for the hand-off budget
 	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
-	turn    chan struct{} // 1: holds a token while an operation of a level is under way; made at the first nesting
+	turn    *turn         // of the operations of its levels; made at the first nesting
 }
 
 func (s *Space) newLease(key any, owner any) *Lease {
@@ -190,7 +187,7 @@ func (l *Lease) recountLocked() func() {
 		return nil
 	}
 	select {
-	case l.turn <- struct{}{}:
+	case l.turn.token <- struct{}{}:
 	default:
 		return nil
 	}

@@ -100,19 +100,31 @@ func (l *Lease) takeTurn(ctx context.Context) error {
 	turn := l.turnLocked()
 	l.mu.Unlock()
 	select {
-	case turn <- struct{}{}:
+	case turn.token <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// turnLocked returns the channel that holds a token while an operation is under way.
-func (l *Lease) turnLocked() chan struct{} {
+// turn is taken by each operation of a lease's levels, and of a share beside it. It is apart from the lease because few
+// leases have one.
+type turn struct {
+	token chan struct{} // 1: holds a token while an operation is under way
+	share *Lease        // the last one that was taken beside the lease; guarded by the lease's mu
+}
+
+func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }
+
+// taken reports whether an operation is under way.
+func (t *turn) taken() bool { return t != nil && len(t.token) > 0 }
+
+// turnLocked returns the lease's turn.
+func (l *Lease) turnLocked() *turn {
 	if l.turn == nil {
-		l.turn = make(chan struct{}, 1)
+		l.turn = newTurn()
 	}
 	return l.turn
 }
 
-func (l *Lease) giveTurn() { <-l.turn }
+func (l *Lease) giveTurn() { <-l.turn.token }

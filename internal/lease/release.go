@@ -72,7 +72,7 @@ func (l *Lease) releaseTo(ctx context.Context, limit time.Duration, heir *waiter
 
 // settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
 // after the release has begun, and no operation of a nested level overtakes it. The result gives the turn back.
-func (l *Lease) settleDown(renewal <-chan struct{}, turn chan struct{}, limit time.Duration) func() {
+func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Duration) func() {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	if renewal != nil {
@@ -84,7 +84,7 @@ func (l *Lease) settleDown(renewal <-chan struct{}, turn chan struct{}, limit ti
 	}
 	if turn != nil {
 		select {
-		case turn <- struct{}{}:
+		case turn.token <- struct{}{}:
 			return l.giveTurn
 		case <-timer.C:
 		}
@@ -158,7 +158,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) 
 // givableLocked reports whether the lock may go from a hold to the head of the line without competing: both are plain, and
 // nothing is under way. If the waiter's ctx is done it passes the hold on; to ask here could need another lease's mutex.
 func (l *Lease) givableLocked(line *line, h *Hold) bool {
-	if l.space.shared != nil || l.doubled || l.state != holding || len(l.turn) > 0 || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
+	if l.space.shared != nil || l.doubled || l.state != holding || l.turn.taken() || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
 		return false
 	}
 	w := line.head
