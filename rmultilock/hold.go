@@ -50,6 +50,7 @@ type part struct {
 	held  held
 	lease *lease.Hold // the same, if it is one of package lease; else nil
 	ended bool        // its client closes, and it waits for its release
+	gone  bool        // it was released, or its client has closed: it cannot be renewed any more
 	asked bool        // a try is under way
 	try   *lease.Try  // that try, unless the lock answers it by itself
 	err   error       // what the last try came to

@@ -3,6 +3,7 @@ package rmultilock_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,3 +83,48 @@ func TestNamesAreJoined(t *testing.T) {
 		assert.Equal(t, "c,a,b", c.GetRedLock(names...).Name(), "as they were given")
 	})
 }
+
+func TestErrorTexts(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithLease(lease))
+		ctx := t.Context()
+		a, z := p.GetLock("a"), p.GetLock("z")
+		multi, red := p.GetMultiLock(z, a), p.GetRedLock(z, a)
+		h := locktest.Acquire(t, ctx, multi)
+		got := map[string]error{
+			`rmultilock: lock "": invalid argument: no locks are given`:          second(p.GetMultiLock().Lock(ctx)),
+			`rmultilock: try lock "": invalid argument: lock 2 is nil`:           second(p.GetRedLock(a, nil).TryLock(ctx)),
+			`rmultilock: lock "": invalid argument: the lock "a" is given twice`: second(p.GetMultiLock(a, z, a).Lock(ctx)),
+			`rmultilock: lock "": invalid argument: the name is empty`:           second(p.GetRedLock(p.GetLock("")).Lock(ctx)),
+			`rmultilock: do "a,z": invalid argument: fn is nil`:                  multi.Do(ctx, nil),
+			`rmultilock: lock "z,a": invalid argument: an option is nil`:         second(red.Lock(ctx, nil)),
+			`rmultilock: lock "z,a": invalid argument: lease 3ms is below 10ms`:  second(red.Lock(ctx, rlock.WithLease(3*time.Millisecond))),
+			`rmultilock: extend "a,z": invalid argument: lease 0s is below 10ms`: h.Extend(ctx, 0),
+			`rmultilock: try lock "a,z": lock not acquired`:                      second(multi.TryLock(ctx)),
+			`rmultilock: lock "z,a": lock not acquired`:                          second(red.Lock(ctx, rlock.WithWait(time.Second))),
+			`rmultilock: lock "a,z": lock held by this context already`:          second(multi.Lock(h.Context(), rlock.WithoutReentry())),
+		}
+		locktest.Unlock(t, h)
+		got[`rmultilock: unlock "a,z": lock not held`] = h.Unlock(ctx)
+		got[`rmultilock: extend "a,z": lock not held`] = h.Extend(ctx, time.Minute)
+		got[`rmultilock: lock "a,z": lock released`] = context.Cause(h.Context())
+		h = locktest.Acquire(t, ctx, red)
+		b.Delete(t, "a")
+		<-h.Context().Done()
+		got[`rmultilock: lock "z,a": lock lost: rlock: lock "a": lock lost: `+
+			`Redis has it no longer: its lease ended there, or it was taken away`] = context.Cause(h.Context())
+		got[`rmultilock: extend "z,a": lock lost`] = h.Extend(ctx, time.Minute)
+		h = locktest.Acquire(t, ctx, multi, rlock.WithLease(time.Second))
+		<-h.Context().Done()
+		assert.Regexp(t, `^rmultilock: lock "a,z": lock lost: rlock: lock "[az]": lock lost: the lease ended$`, context.Cause(h.Context()).Error())
+		h = locktest.Acquire(t, ctx, multi)
+		require.NoError(t, p.Close())
+		assert.Regexp(t, `^rmultilock: lock "a,z": client closed: rlock: lock "[az]": client closed$`, context.Cause(h.Context()).Error())
+		got[`rmultilock: try lock "z,a": client closed`] = second(red.TryLock(ctx))
+		for want, err := range got {
+			assert.EqualError(t, err, want)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -2,9 +2,11 @@ package rmultilock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
@@ -87,8 +89,9 @@ func (k *keeper) renew() {
 	o := &lease.Options{Lease: &length, Owner: k.owner}
 	for i, p := range parts {
 		switch {
+		case p.gone:
 		case p.held != nil:
-			k.extend(p, length)
+			k.extend(i, p, length)
 		case !p.asked:
 			h.ask(context.WithoutCancel(h.given), i, o) // the lock outlives the context that it was given
 		}
@@ -96,15 +99,19 @@ func (k *keeper) renew() {
 }
 
 // extend renews one part. What becomes of it shows by its end; what failed is repeated soon.
-func (k *keeper) extend(p part, length time.Duration) {
+func (k *keeper) extend(i int, p part, length time.Duration) {
 	h := k.hold
 	done := func(err error) {
 		if err == nil {
 			return
 		}
 		h.mu.Lock()
+		defer h.mu.Unlock()
+		if errors.Is(err, errs.ErrNotHeld) || errors.Is(err, errs.ErrClosed) {
+			k.goneLocked(i, p.held)
+			return
+		}
 		k.soonLocked()
-		h.mu.Unlock()
 	}
 	if p.lease != nil {
 		p.lease.BeginExtend(length, done)
@@ -115,4 +122,23 @@ func (k *keeper) extend(p part, length time.Duration) {
 		defer stop()
 		done(guard(func() error { return p.held.Extend(ctx, length) }))
 	})
+}
+
+// goneLocked hears that a part cannot be renewed any more. Renewal ends when too few are left that can: nobody may ever
+// unlock the hold.
+func (k *keeper) goneLocked(i int, who held) {
+	parts := k.hold.parts
+	if parts[i].held != who {
+		return
+	}
+	parts[i].gone = true
+	left := 0
+	for _, p := range parts {
+		if p.held != nil && !p.gone {
+			left++
+		}
+	}
+	if left < k.hold.lock.need {
+		k.stopLocked()
+	}
 }

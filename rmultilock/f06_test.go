@@ -1,0 +1,56 @@
+package rmultilock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+// mishaps are ways in which the next scripts of a client fail.
+var mishaps = map[string]func(p *locktest.Peer, n int){
+	"lost request": func(p *locktest.Peer, n int) { p.Withhold(n) },
+	"lost reply":   func(p *locktest.Peer, n int) { p.LoseReplies(n) },
+}
+
+func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		for how, fail := range mishaps {
+			t.Run(kind+", "+how, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					s := newServers(t, b, 3)
+					mine, others := s.peers(t), s.peers(t)
+					h := locktest.Acquire(t, t.Context(), both(mine[0].Client, mine.locks("a")...)[kind])
+					time.Sleep(lease / 10)
+					require.Equal(t, 3, s.have(t, "a"))
+					var seen, failed [3]int
+					for i, peer := range mine {
+						seen[i] = peer.Scripts() - 3
+					}
+					const tick = 10 * time.Millisecond
+					for end := time.Now().Add(time.Duration(runs(20, 500)) * lease); time.Now().Before(end); time.Sleep(tick) {
+						for i, peer := range mine {
+							if peer.Scripts()-seen[i] >= 3 { // two have failed, and one has not
+								seen[i] = peer.Scripts()
+								failed[i] += 2
+								fail(peer, 2)
+							}
+							require.Positive(t, s[i].TTL(t, "a"), "server %d has the lock", i)
+						}
+						locktest.Live(t, h.Context())
+					}
+					for i, peer := range mine {
+						fail(peer, 0)
+						assert.Greater(t, failed[i], 20, "renewals that failed")
+					}
+					locktest.Refused(t, both(others[0].Client, others.locks("a")...)[kind])
+					locktest.Unlock(t, h)
+					s.empty(t, 2*lease)
+				})
+			})
+		}
+	}
+}
