@@ -8,6 +8,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+func fairLock(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) }
+
 func TestConformanceInMemory(t *testing.T) { conform(t, locktest.InMemory) }
 
 func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
@@ -16,5 +18,5 @@ func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
 func conform(t *testing.T, where locktest.Place) {
 	t.Helper()
-	locktest.Run(t, locktest.Env{Where: where, New: func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) }})
+	locktest.Run(t, locktest.Env{Where: where, New: fairLock})
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
@@ -29,40 +29,11 @@ func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 				if far {
 					holder = clientAt(t, server.Addr())
 				}
-				waitingThousand(t, proxy, holder.GetLock("f21"), client.GetLock("f21"))
+				first := locktest.Acquire(t, t.Context(), holder.GetLock("f21"))
+				assert.LessOrEqual(t, locktest.Waiters(t, proxy, first, client.GetLock("f21"), 1000, false), 3.0)
 			})
 		}
 	}
-}
-
-func waitingThousand(t *testing.T, proxy *faulttest.Proxy, held, lock *rlock.Lock) {
-	const n = 1000
-	first, err := held.Lock(t.Context())
-	require.NoError(t, err)
-	before := proxy.Total()
-	var inside, sections atomic.Int64
-	var started, waiters sync.WaitGroup
-	started.Add(n)
-	for range n {
-		waiters.Go(func() {
-			started.Done()
-			hold, err := lock.Lock(t.Context())
-			if !assert.NoError(t, err) {
-				return
-			}
-			assert.EqualValues(t, 1, inside.Add(1))
-			sections.Add(1)
-			inside.Add(-1)
-			assert.NoError(t, hold.Unlock(t.Context()))
-		})
-	}
-	started.Wait()
-	require.NoError(t, first.Unlock(t.Context()))
-	waiters.Wait()
-	assert.EqualValues(t, n, sections.Load())
-	commands := proxy.Total() - before
-	t.Logf("%.2f commands per hand-off", float64(commands)/n)
-	assert.LessOrEqual(t, commands, 3*n)
 }
 
 func TestF21_CommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {

@@ -2,11 +2,7 @@ package rlock_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -14,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -22,47 +19,34 @@ import (
 const lastToken = "redisson_lock_token:{failover}"
 
 func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
-	master := redistest.Start(t)
-	replica := redistest.StartReplica(t, master)
-	sentinel := redistest.StartSentinel(t, master, "redlatch", 2, 3)
+	group := locktest.StartGroup(t)
 	witness := faulttest.NewWitness(t, redistest.Shared(t).Addr(), freshName("failover"))
 
 	var locks []*rlock.Lock
 	for range 5 {
-		quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-		c, err := redlatch.New(sentinel.Client(t), quiet, redlatch.WithLease(shortLease))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		c := group.Client(t, redlatch.WithLease(shortLease))
 		locks = append(locks, c.GetFencedLock("failover"))
 	}
-	each(t, locks, func(ctx context.Context, l *rlock.Lock) { draw(ctx, t, witness, l) })
+	locktest.Each(t, locks, func(ctx context.Context, l *rlock.Lock) { draw(ctx, t, witness, l) })
 
-	await(t, replica.Client(t), lastToken)
-	stopReplication(t, master, replica)
-	each(t, locks, func(ctx context.Context, l *rlock.Lock) { draw(ctx, t, witness, l) })
+	await(t, group.Replica.Client(t), lastToken)
+	group.StopReplication(t)
+	locktest.Each(t, locks, func(ctx context.Context, l *rlock.Lock) { draw(ctx, t, witness, l) })
 	lost, err := locks[0].Lock(t.Context())
 	require.NoError(t, err)
 	witness.Token(lost.Token())
-	stale, err := replica.Client(t).Get(t.Context(), lastToken).Int64()
+	stale, err := group.Replica.Client(t).Get(t.Context(), lastToken).Int64()
 	require.NoError(t, err)
 	require.Less(t, stale, lost.Token(), "the replica knows all tokens")
-	master.Kill()
+	group.Master.Kill()
 
-	each(t, locks, func(ctx context.Context, l *rlock.Lock) {
-		for { // while there is no master, a first try may say so
-			err := attemptDraw(ctx, witness, l)
-			if err == nil || !assert.NoError(t, ctx.Err(), "last error: %v", err) {
-				return
-			}
-			wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-			<-wait.Done()
-			cancel()
-		}
+	locktest.Each(t, locks, func(ctx context.Context, l *rlock.Lock) {
+		locktest.Persist(ctx, t, func() error { return attemptDraw(ctx, witness, l) })
 	})
 	<-lost.Context().Done()
 	assert.ErrorIs(t, context.Cause(lost.Context()), rlock.ErrLost)
-	sentinel.AwaitMaster(master.Addr())
-	assert.Equal(t, replica.Addr(), sentinel.Master())
+	group.Sentinel.AwaitMaster(group.Master.Addr())
+	assert.Equal(t, group.Replica.Addr(), group.Sentinel.Master())
 	assert.Empty(t, witness.Regressions())
 	for _, l := range locks {
 		require.NoError(t, wholeLife(t.Context(), l))
@@ -73,18 +57,6 @@ func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
 func await(t *testing.T, rdb *redis.Client, key string) {
 	t.Helper()
 	redistest.Eventually(t, longWait, key, func() error { return rdb.Get(t.Context(), key).Err() })
-}
-
-// each calls fn for all locks at once.
-func each(t *testing.T, locks []*rlock.Lock, fn func(context.Context, *rlock.Lock)) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), longWait)
-	defer cancel()
-	var all sync.WaitGroup
-	for _, l := range locks {
-		all.Go(func() { fn(ctx, l) })
-	}
-	all.Wait()
 }
 
 func draw(ctx context.Context, t *testing.T, w *faulttest.Witness, l *rlock.Lock) {
@@ -99,19 +71,4 @@ func attemptDraw(ctx context.Context, w *faulttest.Witness, l *rlock.Lock) error
 	}
 	w.Token(hold.Token())
 	return hold.Unlock(ctx)
-}
-
-// stopReplication leaves the replica with what it has: it cannot log in any more.
-func stopReplication(t *testing.T, master, replica *redistest.Server) {
-	t.Helper()
-	rdb := replica.Client(t)
-	require.NoError(t, rdb.ConfigSet(t.Context(), "masterauth", "wrong").Err())
-	require.NoError(t, master.Client(t).Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
-	redistest.Eventually(t, longWait, "replication stops", func() error {
-		info, err := rdb.InfoMap(t.Context(), "replication").Result()
-		if err == nil && info["Replication"]["master_link_status"] != "down" {
-			err = fmt.Errorf("link is %s", info["Replication"]["master_link_status"])
-		}
-		return err
-	})
 }

@@ -1,0 +1,14 @@
+package rfairlock_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+func TestF21_ThousandLocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
+	// To queue, to have one's turn, to release: three, and a little for connections and patrols.
+	assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: fairLock}, 1000), 3.25)
+}

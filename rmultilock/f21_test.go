@@ -1,0 +1,13 @@
+package rmultilock_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+func TestF21_LocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
+	assert.LessOrEqual(t, locktest.Crowd(t, envs["MultiLockOfThree"], 300), 9.0)
+}

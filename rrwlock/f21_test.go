@@ -1,0 +1,26 @@
+package rrwlock_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+)
+
+func TestF21_ThousandLocalWritersEnterOnceEachForFewCommands(t *testing.T) {
+	for title, opts := range map[string][]redlatch.Option{
+		"with a hand-off budget": nil,
+		"without":                {redlatch.WithHandoffBudget(0)},
+	} {
+		t.Run(title, func(t *testing.T) {
+			assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: writer}, 1000, opts...), 3.0)
+		})
+	}
+}
+
+func TestF21_ThousandLocalReadersEnterTogetherForOneTryEach(t *testing.T) {
+	// To get in and to leave: two, and a little for connections and for those that came while the writer was inside.
+	assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: reader, Rival: writer}, 1000), 2.25)
+}
