@@ -9,6 +9,6 @@ import (
 )
 
 func TestF21_LocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
-	// To queue, to have one's turn, to release: three for each of its locks, if nothing were shared.
+	// Three for each of its locks, as for one alone.
 	assert.LessOrEqual(t, locktest.Crowd(t, envs["MultiLockOfThree"], 300), 9.0)
 }
