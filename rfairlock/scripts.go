@@ -65,7 +65,7 @@ var (
 
 func newKind(e *engine.Engine) *kind {
 	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
-	k.lone = flag(!e.Cluster)
+	k.lone = script.Flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1
 	}
@@ -77,7 +77,7 @@ func (*kind) Title() string { return title }
 func (*kind) ChannelOf(key, owner string) string { return channel(key) + ":" + owner }
 
 func (k *kind) Acquire(a lease.Ask) *script.Call {
-	return k.call(acquireScript, a.Key, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify), flag(a.Waits), k.wait(a.Limit), k.java)
+	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
 }
 
 func (k *kind) Release(key, owner any) *script.Call {
@@ -91,7 +91,7 @@ func (k *kind) LeaveAfter(key, owner any, limit time.Duration) *script.Call {
 }
 
 func (k *kind) Patrol(key any, owners []any) *script.Call {
-	return k.call(patrolScript, key, append([]any{millis(k.good), k.java}, owners...)...)
+	return k.call(patrolScript, key, append([]any{script.Millis(k.good), k.java}, owners...)...)
 }
 
 // Period is a third of the time for which a waiter is good. In Java's queue nothing is gained by asking often.
@@ -107,9 +107,9 @@ func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, 
 // wait returns the time, in ms, that one waiter adds to the scores: Java takes the limit of its wait, if it has one.
 func (k *kind) wait(limit time.Duration) int64 {
 	if k.java == 1 && limit > 0 {
-		return millis(limit)
+		return script.Millis(limit)
 	}
-	return millis(k.good)
+	return script.Millis(k.good)
 }
 
 // call is a call of one of the queue's scripts, which all have the same keys.
@@ -121,13 +121,3 @@ func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
 }
 
 func channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
-
-// millis returns a time as scripts take it, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

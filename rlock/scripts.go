@@ -57,7 +57,7 @@ func (kind) Title() string { return "rlock" }
 func (kind) Channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
 
 func (kind) Acquire(a lease.Ask) *script.Call {
-	return acquireScript.Call(1, a.Key, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify))
+	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify))
 }
 
 func (kind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -66,7 +66,7 @@ func (kind) Acquired(c *script.Call) (lease.Reply, error) {
 }
 
 func (kind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return keepScript.Call(1, key, owner, levels, millis(length))
+	return keepScript.Call(1, key, owner, levels, script.Millis(length))
 }
 
 func (k kind) Release(key, owner any) *script.Call {
@@ -74,13 +74,13 @@ func (k kind) Release(key, owner any) *script.Call {
 }
 
 func (kind) Pass(key, from, to any, length time.Duration) *script.Call {
-	return passScript.Call(1, key, from, to, millis(length))
+	return passScript.Call(1, key, from, to, script.Millis(length))
 }
 
 func (kind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	args := make([]any, 0, 2*len(keys)+1)
 	args = append(args, keys...)
-	args = append(args, millis(length))
+	args = append(args, script.Millis(length))
 	args = append(args, owners...)
 	return renewScript.Call(len(keys), args...)
 }
@@ -116,7 +116,7 @@ type plainKind struct{ kind }
 func (plainKind) AcquireAll(keys, owners []any, length time.Duration) *script.Call {
 	args := make([]any, 0, 2*len(keys)+1)
 	args = append(args, keys...)
-	args = append(args, millis(length))
+	args = append(args, script.Millis(length))
 	args = append(args, owners...)
 	return acquireAllScript.Call(len(keys), args...)
 }
@@ -139,7 +139,7 @@ type fencedKind struct {
 func (f fencedKind) Acquire(a lease.Ask) *script.Call {
 	name, _ := a.Key.(string)
 	token := engine.Prefixed("redisson_lock_token", name)
-	return acquireFencedScript.Call(2, a.Key, token, a.Owner, millis(a.Lease), flag(a.TakeOver), flag(a.Verify), millis(f.keep))
+	return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify), script.Millis(f.keep))
 }
 
 func (fencedKind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -167,14 +167,4 @@ func reply(left, token int64) lease.Reply {
 		return lease.Reply{TTL: -1}
 	}
 	return lease.Reply{TTL: time.Duration(left) * time.Millisecond}
-}
-
-// millis returns a time as scripts take it, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -95,11 +95,11 @@ func (readKind) Heads(payload string) int {
 }
 
 func (k readKind) Acquire(a lease.Ask) *script.Call {
-	return readAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, millis(a.Lease), flag(a.TakeOver), flag(k.heeds))
+	return readAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(k.heeds))
 }
 
 func (readKind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return readKeepScript.Call(2, key, readersOf(key), owner, levels, millis(length))
+	return readKeepScript.Call(2, key, readersOf(key), owner, levels, script.Millis(length))
 }
 
 func (readKind) Release(key, owner any) *script.Call {
@@ -112,7 +112,7 @@ func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	for _, key := range keys {
 		args = append(args, readersOf(key))
 	}
-	args = append(args, millis(length))
+	args = append(args, script.Millis(length))
 	args = append(args, owners...)
 	return renewScript.Call(2*len(keys), args...)
 }
@@ -121,7 +121,7 @@ func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 type besideKind struct{ readKind }
 
 func (besideKind) Acquire(a lease.Ask) *script.Call {
-	return readKeepScript.Call(2, a.Key, readersOf(a.Key), a.Owner, 1, millis(a.Lease))
+	return readKeepScript.Call(2, a.Key, readersOf(a.Key), a.Owner, 1, script.Millis(a.Lease))
 }
 
 func (besideKind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -139,7 +139,7 @@ func (writeKind) Acquire(a lease.Ask) *script.Call {
 	if a.Waits {
 		mark = markFor
 	}
-	return writeAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, millis(a.Lease), takeOver(a), millis(mark))
+	return writeAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, script.Millis(a.Lease), takeOver(a), script.Millis(mark))
 }
 
 // takeOver returns what a try takes over: 0 for nothing, 1 for all that its owner has, 2 for what an earlier try got.
@@ -147,7 +147,7 @@ func takeOver(a lease.Ask) int {
 	if a.Again {
 		return 2
 	}
-	return flag(a.TakeOver)
+	return script.Flag(a.TakeOver)
 }
 
 func (writeKind) Leave(key, owner any) *script.Call {
@@ -155,7 +155,7 @@ func (writeKind) Leave(key, owner any) *script.Call {
 }
 
 func (writeKind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return writeKeepScript.Call(1, key, owner, levels, millis(length))
+	return writeKeepScript.Call(1, key, owner, levels, script.Millis(length))
 }
 
 func (writeKind) Release(key, owner any) *script.Call {
@@ -165,7 +165,7 @@ func (writeKind) Release(key, owner any) *script.Call {
 func (writeKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	args := make([]any, 0, 2*len(keys)+1)
 	args = append(args, keys...)
-	args = append(args, millis(length))
+	args = append(args, script.Millis(length))
 	for _, owner := range owners {
 		args = append(args, text(owner)+writeSuffix)
 	}
@@ -207,13 +207,3 @@ func readersOf(key any) string { return engine.Suffixed(text(key), "") }
 func writersOf(key any) string { return engine.Prefixed("redlatch_rwlock_writers", text(key)) }
 
 func text(v any) string { s, _ := v.(string); return s }
-
-// millis returns a time as scripts take it, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

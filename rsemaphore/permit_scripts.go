@@ -55,7 +55,7 @@ func (permitKind) Channel(key string) string { return semaphoreChannel(key) }
 
 func (permitKind) Acquire(a lease.Ask) *script.Call {
 	available, out, channel := permitKeys(a.Key)
-	return permitAcquireScript.Call(3, available, out, channel, a.Owner, millis(a.Lease))
+	return permitAcquireScript.Call(3, available, out, channel, a.Owner, script.Millis(a.Lease))
 }
 
 func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -73,7 +73,7 @@ func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
 
 func (permitKind) Keep(key, owner any, _ int, length time.Duration) *script.Call {
 	available, out, channel := permitKeys(key)
-	return permitKeepScript.Call(3, available, out, channel, owner, millis(length))
+	return permitKeepScript.Call(3, available, out, channel, owner, script.Millis(length))
 }
 
 func (permitKind) Release(key, owner any) *script.Call {
@@ -87,7 +87,7 @@ func (permitKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 		name, _ := key.(string)
 		args = append(args, outKey(name))
 	}
-	args = append(args, millis(length))
+	args = append(args, script.Millis(length))
 	args = append(args, owners...)
 	return permitRenewScript.Call(len(keys), args...)
 }
@@ -132,6 +132,3 @@ func permitKeys(key any) (available, out, channel string) {
 }
 
 func outKey(name string) string { return engine.Suffixed(name, "timeout") }
-
-// millis returns a time as scripts take it, rounded up.
-func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
