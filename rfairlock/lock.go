@@ -117,18 +117,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then. When ctx ended first, and
 // after redlatch.ErrUnknown, it may be released or be released yet. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	if err := l.name.Check(); err != nil {
-		return false, wrap("force unlock", l.Name(), err)
-	}
-	c, repeated, err := l.engine.Query(ctx, func() *script.Call { return l.kind.force(l.name.Key()) })
-	if err != nil {
-		return false, wrap("force unlock", l.Name(), err)
-	}
-	n, err := c.Int()
-	if n > 0 || repeated { // a repeated one that finds nothing: the one before did it
-		l.name.Recheck()
-	}
-	return n > 0 || repeated, wrap("force unlock", l.Name(), err)
+	forced, err := l.name.Force(ctx, func() *script.Call { return l.kind.force(l.name.Key()) })
+	return forced, wrap("force unlock", l.Name(), err)
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {

@@ -187,15 +187,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)
 	}
-	c, repeated, err := l.engine.Query(ctx, func() *script.Call { return force(l.write.Key()) })
-	if err != nil {
-		return false, wrap("force unlock", l.Name(), err)
-	}
-	n, err := c.Int()
-	if n > 0 || repeated { // a repeated one that finds nothing: the one before did it
-		l.write.Recheck()
-	}
-	return n > 0 || repeated, wrap("force unlock", l.Name(), err)
+	forced, err := l.write.Force(ctx, func() *script.Call { return force(l.write.Key()) })
+	return forced, wrap("force unlock", l.Name(), err)
 }
 
 // free is the time left of a lock that nobody holds.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Name is a lock's name in a space. It is the key under which a context is searched for a lineage. It is safe for
@@ -53,6 +54,23 @@ func (n *Name) Recheck() {
 // Same reports whether locks of the two names exclude each other in one client.
 func (n *Name) Same(other *Name) bool {
 	return n.space.Registry == other.space.Registry && n.key == other.key
+}
+
+// Force frees the lock by a call that may run twice and tells whether there was anything to free, and reports whether
+// there was. A lease of this client hears of it at once.
+func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error) {
+	if n.err != nil {
+		return false, n.err
+	}
+	c, repeated, err := n.space.engine.Query(ctx, call)
+	if err != nil {
+		return false, err
+	}
+	freed, err := c.Int()
+	if freed > 0 || repeated { // a repeated one that finds nothing: the one before did it
+		n.Recheck()
+	}
+	return freed > 0 || repeated, err
 }
 
 // Check returns the error of a name that is not a good one.
