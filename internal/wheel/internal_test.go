@@ -39,6 +39,27 @@ func TestOneStepMovesAtMostAThousand(t *testing.T) {
 	assert.Len(t, batch, 10, "every 256th is due at 512")
 }
 
+// A tick may be the beginning of slots of several levels, each with a timer that was set from another distance.
+func TestSlotsThatBeginTogetherOpenTogether(t *testing.T) {
+	for _, edge := range []int64{1 << 8, 1 << 16, 1 << 24, 3<<16 + 7<<8} {
+		w := New(func() time.Duration { return 0 }, nil)
+		var timers [2 * levels]Timer
+		for i := range levels { // from afar to close by
+			require.True(t, w.advanceLocked(edge-edge>>(slotBits*i)))
+			on, after := &timers[2*i], &timers[2*i+1]
+			on.tick, after.tick = edge, edge+1
+			w.slots.link(on)
+			w.slots.link(after)
+			w.count += 2
+		}
+		require.True(t, w.advanceLocked(edge))
+		assert.Len(t, w.takeLocked(nil), levels, "due at %d", edge)
+		require.True(t, w.advanceLocked(edge+1))
+		assert.Len(t, w.takeLocked(nil), levels, "due right after %d", edge)
+		assert.Zero(t, w.count)
+	}
+}
+
 func TestTakeFillsABatchAndLeavesTheRest(t *testing.T) {
 	w := New(func() time.Duration { return 0 }, nil)
 	timers := make([]Timer, maxBatch+1)
@@ -65,13 +86,12 @@ func TestFirstSlotIsNeverLate(t *testing.T) {
 			require.LessOrEqual(t, start, timers[i].tick)
 			earliestStart = min(earliestStart, start)
 		}
-		_, start := s.first()
-		require.Equal(t, earliestStart, start, "link promises the start that first finds")
+		require.Equal(t, earliestStart, s.first(), "link promises the start that first finds")
 		for fired := false; !fired; {
-			slot, start := s.first()
+			start := s.first()
 			require.LessOrEqual(t, start, earliest)
-			require.False(t, s.heads[slot].empty())
-			s.open(slot, start)
+			s.open(start)
+			require.False(t, s.due.empty() && s.moving.empty())
 			for !s.moving.empty() {
 				e := s.moving.next
 				s.unlink(e)

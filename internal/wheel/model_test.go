@@ -72,6 +72,14 @@ func span(rng *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(min(scale, most)) + 1))
 }
 
+// onEdge moves every other time to where a coarse slot begins, and with it a fine one.
+func onEdge(rng *rand.Rand, at time.Duration) time.Duration {
+	if rng.IntN(2) == 0 {
+		return at
+	}
+	return at.Round(time.Millisecond << (8 * rng.IntN(3)))
+}
+
 func TestWheelDoesWhatASortedListDoes(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) { runModel(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -92,7 +100,7 @@ func runModel(t *testing.T, rng *rand.Rand) {
 		timer := &timers[rng.IntN(len(timers))]
 		switch op := rng.IntN(20); {
 		case op < 11:
-			at := b.now() + span(rng, 100*24*time.Hour) - span(rng, time.Second)
+			at := onEdge(rng, b.now()+span(rng, 100*24*time.Hour)-span(rng, time.Second))
 			b.Set(timer, at)
 			m.set(timer, at)
 		case op < 15:

@@ -49,8 +49,7 @@ func (w *Wheel) stepLocked(now int64, batch []*Timer) ([]*Timer, int64) {
 	if w.count == 0 {
 		return batch, never
 	}
-	_, start := w.slots.first()
-	return batch, min(start, w.slots.cur+maxSleep)
+	return batch, min(w.slots.first(), w.slots.cur+maxSleep)
 }
 
 // advanceLocked brings the wheel to the tick now, and returns false when that needs another call.
@@ -58,12 +57,12 @@ func (w *Wheel) advanceLocked(now int64) (settled bool) {
 	s := &w.slots
 	budget := maxMoves
 	for ; budget > 0; budget-- {
-		slot, start := s.first()
+		start := s.first()
 		if start > now {
 			s.cur = max(s.cur, now)
 			break
 		}
-		s.open(slot, start)
+		s.open(start)
 	}
 	for ; budget > 0 && !s.moving.empty(); budget-- {
 		t := s.moving.next

@@ -70,32 +70,34 @@ func (s *slots) vacate(slot int) {
 	s.occupied[slot/slotCount][slot%slotCount/64] &^= 1 << (slot % 64)
 }
 
-// open reaches the beginning of a slot: its timers become due, or wait to be moved to a finer level.
-func (s *slots) open(slot int, start int64) {
+// open reaches the tick at which an occupied slot begins. With it begin slots of finer levels, all of which are opened: what
+// is due at that tick may sit in any of them, by how far away it was when it was set.
+func (s *slots) open(start int64) {
 	s.cur = start
-	s.vacate(slot)
-	if slot < slotCount {
-		s.heads[slot].spliceBefore(&s.due)
-		return
+	to := &s.due // timers become due, or wait to be moved to a finer level
+	for level := range levels {
+		shift := level * slotBits
+		if start>>shift<<shift != start {
+			return
+		}
+		slot := level*slotCount + int(start>>shift%slotCount)
+		s.vacate(slot)
+		s.heads[slot].spliceBefore(to)
+		to = &s.moving
 	}
-	s.heads[slot].spliceBefore(&s.moving)
 }
 
-// first returns the occupied slot that begins first, and the tick at which it does: never when all are empty.
-func (s *slots) first() (slot int, start int64) {
+// first returns the tick at which the first occupied slot begins: never when all are empty.
+func (s *slots) first() (start int64) {
 	start = never
 	for level := range levels {
 		shift := level * slotBits
 		after := s.cur>>shift + 1
-		distance, ok := s.nextOccupied(level, uint8(after%slotCount))
-		if !ok {
-			continue
-		}
-		if n := after + int64(distance); n<<shift < start {
-			slot, start = level*slotCount+int(n%slotCount), n<<shift
+		if distance, ok := s.nextOccupied(level, uint8(after%slotCount)); ok {
+			start = min(start, (after+int64(distance))<<shift)
 		}
 	}
-	return slot, start
+	return start
 }
 
 // nextOccupied returns how far ahead of the index from, going round, the level's next occupied slot is.
