@@ -150,6 +150,7 @@ func (h *History[E]) Deadline(hold Hold) int64 {
 // Ending is what is known of the end of a hold.
 type Ending int
 
+// The endings.
 const (
 	Released Ending = iota // the hold was there, and is gone
 	Refused                // the hold was not there
