@@ -118,6 +118,15 @@ func (l *Lease) armLocked() {
 	}
 }
 
+// shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
+// the lock go as soon as that, whether or not the call is answered.
+func (l *Lease) shortenLocked(end time.Duration) {
+	if end < l.end {
+		l.end = end
+		l.armLocked()
+	}
+}
+
 // Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
 func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	l.mu.Lock()
@@ -191,7 +200,10 @@ func (l *Lease) recountLocked() func() {
 	default:
 		return nil
 	}
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), l.longestLocked(l.now()))
+	now := l.now()
+	length := l.longestLocked(now)
+	l.shortenLocked(now + length)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 			n, err := c.Int()
