@@ -83,3 +83,19 @@ func TestUnknownExtensionPromisesTheShorterLease(t *testing.T) {
 		})
 	}
 }
+
+func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		b.Delete(t, "orders")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		next, err := l.Lock(ctx)
+		require.NoError(t, err, "the lock is free, and this client asks about it while somebody waits")
+		locktest.Ended(t, outer.Context(), rlock.ErrLost)
+		locktest.Ended(t, inner.Context(), rlock.ErrLost)
+		locktest.Unlock(t, next)
+	})
+}

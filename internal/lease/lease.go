@@ -229,21 +229,21 @@ func (l *Lease) growsLocked() bool {
 	return false
 }
 
-// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
+// recheck looks whether Redis still has the lease: it is renewed at once, if a renewal could be due.
 func (l *Lease) recheck() {
 	l.mu.Lock()
 	if l.state != holding || l.renews {
 		l.mu.Unlock()
 		return
 	}
-	if l.growsLocked() {
-		l.renewAt = l.now()
+	if now := l.now(); l.growsLocked() && l.end-l.space.engine.Lease <= now {
+		l.renewAt = now
 		l.armLocked()
 		l.mu.Unlock()
 		return
 	}
 	l.turnLocked()
-	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
+	ask := l.recountLocked() // a lease that is not renewed, or not for long, is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()
