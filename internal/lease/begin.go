@@ -222,6 +222,10 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	sent := l.now()
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
+	if err == nil {
+		h.shortenLocked(sent, d)
+		l.shortenLocked(sent + length)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		done(err)

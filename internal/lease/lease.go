@@ -118,6 +118,15 @@ func (l *Lease) armLocked() {
 	}
 }
 
+// shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
+// the lock go as soon as that, whether or not the call is answered.
+func (l *Lease) shortenLocked(end time.Duration) {
+	if end < l.end {
+		l.end = end
+		l.armLocked()
+	}
+}
+
 // Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
 func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	l.mu.Lock()
@@ -191,7 +200,10 @@ func (l *Lease) recountLocked() func() {
 	default:
 		return nil
 	}
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), l.longestLocked(l.now()))
+	now := l.now()
+	length := l.longestLocked(now)
+	l.shortenLocked(now + length)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 			n, err := c.Int()
@@ -217,21 +229,21 @@ func (l *Lease) growsLocked() bool {
 	return false
 }
 
-// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
+// recheck looks whether Redis still has the lease: it is renewed at once, if a renewal could be due.
 func (l *Lease) recheck() {
 	l.mu.Lock()
 	if l.state != holding || l.renews {
 		l.mu.Unlock()
 		return
 	}
-	if l.growsLocked() {
-		l.renewAt = l.now()
+	if now := l.now(); l.growsLocked() && l.end-l.space.engine.Lease <= now {
+		l.renewAt = now
 		l.armLocked()
 		l.mu.Unlock()
 		return
 	}
 	l.turnLocked()
-	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
+	ask := l.recountLocked() // a lease that is not renewed, or not for long, is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()

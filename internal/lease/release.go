@@ -252,7 +252,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	open := l.state == holding && levels > 0
 	l.mu.Unlock()
 	if !open {
-		return nil // released, or lost, with the levels around it
+		return l.releaseEmpty(ctx)
 	}
 	kept, sent, err := l.keep(ctx, levels, length)
 	if err != nil && ctx.Err() != nil {
@@ -270,6 +270,27 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	l.end = sent + length
 	l.armLocked()
 	return nil
+}
+
+// releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
+// and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has the turn; ctx has a deadline.
+func (l *Lease) releaseEmpty(ctx context.Context) error {
+	sh := l.space.shard(l.name())
+	sh.mu.Lock()
+	l.mu.Lock()
+	empty := l.state == holding && l.levels == nil
+	if empty {
+		l.beginReleaseLocked(sh)
+	}
+	wait := l.renewalLocked()
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	if !empty {
+		return nil
+	}
+	_ = await(ctx, wait) // no longer than the caller waits
+	deadline, _ := ctx.Deadline()
+	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond), false)
 }
 
 // errNoAnswer is the error of an inner Unlock that was not answered within its own bound.
