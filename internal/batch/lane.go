@@ -273,14 +273,25 @@ func (b *Batcher) dispatch(j job) {
 	select {
 	case b.jobs <- j:
 	default:
-		b.workers.Add(1)
-		go b.work(j) // Close waits for it
+		go b.work(j, b.hire())
 	}
 }
 
+// hire reports whether Close waits for one more worker. One that comes later finds everything ended, and ends with it.
+func (b *Batcher) hire() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.workers.Add(1)
+	}
+	return !b.closed
+}
+
 // work flushes until there is nothing more to do, then waits a while for the next flush.
-func (b *Batcher) work(j job) {
-	defer b.workers.Done()
+func (b *Batcher) work(j job, counted bool) {
+	if counted {
+		defer b.workers.Done()
+	}
 	for {
 		for ok := true; ok; {
 			j.flush()

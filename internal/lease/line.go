@@ -125,7 +125,11 @@ func (w *waiter) leave() *Hold {
 	hold := w.hold
 	var member *pubsub.Membership
 	if hold == nil {
+		l, first := w.line, w.line.head == w
 		member = w.leaveLocked()
+		if first && w.options.count() > 1 { // who comes next may want no more than there is
+			l.resumeLocked(l.space.engine.Clock.Now())
+		}
 	}
 	w.line.shard.mu.Unlock()
 	w.line.left(member)
