@@ -12,9 +12,9 @@ type keys struct {
 	calls                                                                    string // prefix of the clients' last claims
 }
 
-func keysOf(name string) keys {
+func keysOf(name string) *keys {
 	base := engine.Prefixed("redlatch_dq", name) + ":"
-	return keys{
+	return &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
 		waiters: base + "waiters", channel: base + "wake:", calls: base + "call:",
