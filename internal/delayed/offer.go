@@ -80,7 +80,7 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 const offerAgain = ownKeep / 2
 
 func (h *hub) sendOffers(batch []*entry[offer]) {
-	c, err := h.registry.twice(func() *script.Call { return h.keys.offer(batch) }, offerAgain)
+	c, err := h.registry.twice(func() *script.Call { return h.keys.offers(batch) }, offerAgain)
 	if err != nil {
 		answer(batch, nil, err)
 		return

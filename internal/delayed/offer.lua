@@ -1,6 +1,6 @@
 -- offer.lua: put messages into the queue, unless their ids are taken.
 --
--- KEYS[1]  meta: hash
+-- KEYS[1]  meta: hash; expires is there while the key has a time to live, as that of an empty queue has
 -- KEYS[2]  due: sorted set, sequence and id by the time at which it may be taken, µs
 -- KEYS[3]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
 -- KEYS[4]  done: sorted set, ids that are remembered after their Ack, by the time at which they are forgotten, µs
@@ -14,14 +14,12 @@
 local meta, due, bodies, done, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local layout, stamp, items = tonumber(ARGV[1]), ARGV[2], ARGV
 
-local head = redis.call('hmget', meta, 'layout', 'last', 'alarm_at')
-if tonumber(head[1] or 0) > layout then
-  return {-tonumber(head[1])}
-end
+local head = redis.call('hmget', meta, 'layout', 'last', 'alarm_at', 'expires')
+if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local last, alarm = math.max(tonumber(head[2] or 0), now), tonumber(head[3] or 0)
--- A hundred messages are to take well under a millisecond, so the loops count instead of asking for lengths, and format what changes.
+-- A hundred messages are to take well under a millisecond: so the loops count, and format only what changes.
 local format, ids, reply, scores, fields, new, n, size = string.format, {}, {0}, {}, {}, {}, 0, 0
 for i = 3, #items, 3 do
   n = n + 1
@@ -63,8 +61,12 @@ if size == 0 then
 end
 redis.call('zadd', due, unpack(scores))
 redis.call('hset', bodies, unpack(fields))
-redis.call('hset', meta, 'layout', layout, 'last', format('%.0f', last))
-redis.call('persist', meta)
+redis.call('hset', meta, 'last', format('%.0f', last))
+if head[4] or not head[1] then
+  redis.call('persist', meta)
+  redis.call('hdel', meta, 'expires')
+  redis.call('hset', meta, 'layout', layout)
+end
 if (alarm < now or alarm > earliest) and redis.call('exists', waiters) == 1 then
   reply[1] = 1
 end

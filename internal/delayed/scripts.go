@@ -77,13 +77,13 @@ var (
 	pauseScript      = script.New(pauseSource)
 )
 
-func (k *keys) offer(batch []*entry[offer]) *script.Call {
+func (k *keys) offers(batch []*entry[offer]) *script.Call {
 	args := make([]any, 0, 7+3*len(batch))
 	stamp := ownStamp
 	if slices.ContainsFunc(batch, func(e *entry[offer]) bool { return e.value.stamp != ownStamp }) {
 		stamp = ""
 	}
-	args = append(args, k.meta, k.due, k.bodies, k.done, k.waiters, layout, stamp)
+	args = append(append(args, k.offer[:]...), stamp)
 	for _, e := range batch {
 		payload := e.value.payload
 		if stamp == "" {
