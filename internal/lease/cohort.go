@@ -111,10 +111,11 @@ func (l *Lease) untilLocked() time.Duration {
 }
 
 // restLocked sets the timer for the round after one that was sent at the given time: not quite a period later, by a random
-// part of it, so that rounds which a busy moment has pushed together part again.
+// part of it, so that rounds which a busy moment has pushed together part again. The times are on a grid, a fine one: a few cohorts
+// that share a pipeline cost much less than each alone.
 func (c *cohort) restLocked(sent time.Duration) {
 	period := c.space.engine.Lease / 3
-	c.next = sent + period - rand.N(period/32+1)
+	c.next = (sent + period - rand.N(period/32+1)).Truncate(max(period/500, time.Millisecond))
 	if c.size > 0 {
 		c.space.engine.Watchdog.Set(&c.timer, c.next)
 	} else {

@@ -2,8 +2,8 @@ package lease
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -68,16 +68,13 @@ func (l *Lease) user() string { return l.name()[len(l.space.engine.Prefix):] }
 
 func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
 
-// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. The first renewal is
-// due at a random moment of the second half of its period, so that leases taken in one burst spread out.
-// It returns the lease to ask for.
+// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease to ask for.
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	length := l.newHoldLocked(ctx, o, sent).length
-	period := l.space.engine.Lease / 3
 	l.end = sent + length
-	l.renewAt = sent + period/2 + rand.N(period/2)
+	l.renewAt = l.space.firstRenewal(sent)
 	l.space.engine.Watchdog.Set(&l.timer, l.nextLocked())
 	return length
 }
@@ -88,6 +85,16 @@ func (l *Lease) unregister() {
 	l.state = over
 	l.mu.Unlock()
 	l.space.engine.Watchdog.Stop(&l.timer)
+}
+
+// firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so that
+// leases taken in one burst spread out. Those taken within a thousandth of a period go together. They were made one after another,
+// so that a round of many leases, which were not used since, finds them close together in memory.
+func (s *Space) firstRenewal(sent time.Duration) time.Duration {
+	period := s.engine.Lease / 3
+	taken := sent.Truncate(max(period/1000, time.Millisecond))
+	random := maphash.Comparable(s.seed, taken)
+	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
 }
 
 // onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
