@@ -178,7 +178,8 @@ func (c *cohort) allLocked() []*Lease {
 
 // callLocked closes the gaps between the members and returns the call that renews them.
 func (c *cohort) callLocked() *script.Call {
-	keys, owners := make([]any, 0, c.size), make([]any, 0, c.size)
+	room := &c.space.room
+	keys, owners := room.keys[:0], room.owners[:0]
 	for i, l := range c.members {
 		if l == nil {
 			continue
@@ -188,8 +189,16 @@ func (c *cohort) callLocked() *script.Call {
 		}
 		keys, owners = append(keys, l.key), append(owners, l.owner)
 	}
-	return c.space.kind.Renew(keys, owners, c.space.engine.Lease)
+	call := c.space.kind.Renew(keys, owners, c.space.engine.Lease)
+	room.keys, room.owners = keys, owners
+	clear(keys)
+	clear(owners)
+	return call
 }
+
+// room is where the arguments of a call are put together, one call after another: on the wheel's goroutine alone. A round
+// of very many leases would leave as much garbage as they take themselves within a few minutes.
+type room struct{ keys, owners []any }
 
 // answer takes what came of a round.
 func (r *joint) answer(call *script.Call) {
