@@ -30,10 +30,13 @@ const slowlogFrom = 500 * time.Microsecond
 
 func loads(c config) []load {
 	small := []load{{10_000, 9 * time.Second, []string{redlatchName, rueidisName}}}
+	own := []string{redlatchName}
+	if c.holds > 0 {
+		return []load{{c.holds, lease, own}}
+	}
 	if c.quick {
 		return small
 	}
-	own := []string{redlatchName}
 	more := append(small, load{10_000, lease, own}, load{100_000, lease, own})
 	if c.million {
 		more = append(more, load{1_000_000, lease, own})

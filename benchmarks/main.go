@@ -26,6 +26,7 @@ type config struct {
 	sections string
 	quick    bool
 	million  bool
+	holds    int
 	jsonPath string
 	redis    string
 	worker   string
@@ -36,6 +37,7 @@ func parseFlags() config {
 	flag.StringVar(&c.sections, "sections", "uncontended,contended,handoff,idle,cost,redlock,kinds,queue,semaphore,latch,crash,delayed,drain", "comma-separated `names` of the sections to run")
 	flag.BoolVar(&c.quick, "quick", false, "one or two short rounds and no large numbers of holds: under a minute, and less exact")
 	flag.BoolVar(&c.million, "million", true, "in a full run, include 1,000,000 idle holds (about 50 s)")
+	flag.IntVar(&c.holds, "holds", 0, "in the section of idle holds, measure only this `number` of them, of a 30 s lease")
 	flag.StringVar(&c.jsonPath, "json", "", "write the results to this `file` too, with the figures of each round")
 	flag.StringVar(&c.redis, "redis-server", "redis-server", "the redis-server `binary` to start")
 	flag.StringVar(&c.worker, "worker", "", "for the program's own use: run as a worker `process` of this kind")

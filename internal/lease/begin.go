@@ -142,6 +142,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	l.mu.Lock()
+	l.leaveLocked()
 	over := h.over
 	if !over && (l.levels != h || h.next != nil || l.renews || l.named || l.turn.taken()) {
 		l.mu.Unlock()
@@ -220,6 +221,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 			err = errTurn
 		}
 	}
+	l.leaveLocked()
 	sent := l.now()
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	if err == nil {

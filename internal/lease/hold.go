@@ -79,6 +79,7 @@ func (h *Hold) Answers(key any) bool {
 
 // newHoldLocked adds a level to a lease.
 func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Duration) *Hold {
+	l.leaveLocked()
 	h := &Hold{lease: l, given: given, next: l.levels}
 	switch {
 	case o.Lease != nil:
@@ -108,7 +109,7 @@ func (h *Hold) deadlineLocked() time.Duration {
 	if h.fixed != 0 {
 		return h.fixed - margin(h.length)
 	}
-	end := h.lease.end
+	end := h.lease.untilLocked()
 	if h.limit != 0 {
 		end = min(end, h.limit)
 	}
@@ -174,6 +175,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		l.mu.Unlock()
 		return err
 	}
+	l.leaveLocked()
 	sent := l.now()
 	if h.fixed == 0 {
 		h.fixed, h.limit = l.end, 0 // no renewal from here on
@@ -226,8 +228,7 @@ func (h *Hold) extended(sent, d, length time.Duration) error {
 		return h.overLocked()
 	}
 	h.fixed, h.length = sent+d, d
-	l.end = sent + length
-	l.armLocked()
+	l.keptLocked(sent + length)
 	return nil
 }
 
@@ -256,6 +257,13 @@ func (l *Lease) countLocked() int {
 		n++
 	}
 	return n
+}
+
+// keptLocked notes until when Redis keeps the lease.
+func (l *Lease) keptLocked(end time.Duration) {
+	l.leaveLocked()
+	l.end = end
+	l.armLocked()
 }
 
 // keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It

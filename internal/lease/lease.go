@@ -2,8 +2,8 @@ package lease
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -34,8 +34,8 @@ type Lease struct {
 	mu      sync.Mutex // guards what is not said to be otherwise; what a renewal needs comes first
 	levels  *Hold      // the live ones, innermost first
 	end     time.Duration
-	renewAt time.Duration
-	asked   time.Duration // the lease that the renewal under way asks for
+	renewAt time.Duration // when to renew it; once that is under way, the lease that it asks for
+	cohort  *cohort       // with whom it is renewed, and which then knows when it ends; nil while it is on its own
 	state   state
 	renews  bool // a renewal is under way
 	failed  bool // the last renewal failed
@@ -43,6 +43,7 @@ type Lease struct {
 	named   bool // the owner id is the caller's own; never changes
 	doubled bool // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool // its release has begun; guarded by the shard's mu
+	place   uint8
 
 	space   *Space        // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -67,16 +68,13 @@ func (l *Lease) user() string { return l.name()[len(l.space.engine.Prefix):] }
 
 func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
 
-// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. The first renewal is
-// due at a random moment of the second half of its period, so that leases taken in one burst spread out.
-// It returns the lease to ask for.
+// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease to ask for.
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	length := l.newHoldLocked(ctx, o, sent).length
-	period := l.space.engine.Lease / 3
 	l.end = sent + length
-	l.renewAt = sent + period/2 + rand.N(period/2)
+	l.renewAt = l.space.firstRenewal(sent)
 	l.space.engine.Watchdog.Set(&l.timer, l.nextLocked())
 	return length
 }
@@ -89,9 +87,19 @@ func (l *Lease) unregister() {
 	l.space.engine.Watchdog.Stop(&l.timer)
 }
 
-// quantum rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
-func quantum(at, period time.Duration) time.Duration {
-	return at.Truncate(max(period/32, time.Millisecond))
+// firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so that
+// leases taken in one burst spread out. Those taken within a thousandth of a period go together. They were made one after another,
+// so that a round of many leases, which were not used since, finds them close together in memory.
+func (s *Space) firstRenewal(sent time.Duration) time.Duration {
+	period := s.engine.Lease / 3
+	taken := sent.Truncate(max(period/1000, time.Millisecond))
+	random := maphash.Comparable(s.seed, taken)
+	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
+}
+
+// onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
+func (s *Space) onGrid(at time.Duration) time.Duration {
+	return at.Truncate(max(s.engine.Lease/96, time.Millisecond))
 }
 
 // nextLocked returns when the watchdog has to look at the lease.
@@ -130,6 +138,10 @@ func (l *Lease) shortenLocked(end time.Duration) {
 // Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
 func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	l.mu.Lock()
+	if l.cohort != nil { // joined meanwhile
+		l.mu.Unlock()
+		return nil
+	}
 	if l.state == asking {
 		l.space.engine.Watchdog.Set(&l.timer, now+l.space.engine.Lease/3)
 	}
@@ -148,7 +160,7 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	}
 	// The timer stays stopped until the renewal is answered, or has waited for too long: see the renewal's own timer.
 	l.renews = true
-	l.asked = l.lengthLocked(now)
+	l.renewAt = l.lengthLocked(now)
 	return l.space
 }
 
@@ -169,6 +181,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
+	l.leaveLocked()
 	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
@@ -232,6 +245,7 @@ func (l *Lease) growsLocked() bool {
 // recheck looks whether Redis still has the lease: it is renewed at once, if a renewal could be due.
 func (l *Lease) recheck() {
 	l.mu.Lock()
+	l.leaveLocked()
 	if l.state != holding || l.renews {
 		l.mu.Unlock()
 		return
@@ -291,6 +305,7 @@ func (l *Lease) gone() {
 		l.mu.Unlock()
 		return
 	}
+	l.leaveLocked()
 	l.state = over
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
@@ -369,6 +384,7 @@ func (l *Lease) drain(limit time.Duration) {
 		l.mu.Unlock()
 		return
 	}
+	l.leaveLocked()
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {

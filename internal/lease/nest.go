@@ -66,8 +66,7 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	l.end = sent + length
-	l.armLocked()
+	l.keptLocked(sent + length)
 	l.mu.Unlock()
 	follow(given, follower{inner: own, cancel: cancel, within: inner.within})
 	return inner, nil

@@ -31,6 +31,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		sh.mu.Unlock()
 		return errs.ErrNotHeld
 	}
+	l.leaveLocked()
 	l.unlinkLocked(h)
 	if l.levels != nil {
 		sh.mu.Unlock()
@@ -267,8 +268,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end = sent + length
-	l.armLocked()
+	l.keptLocked(sent + length)
 	return nil
 }
 

@@ -15,23 +15,20 @@ import (
 // Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
 func (s *Space) Slot(subject watchdog.Subject) string {
 	l, _ := subject.(*Lease)
+	l.mu.Lock()
+	asked, alone := l.renewAt, l.parted
+	l.mu.Unlock()
 	slot := ""
 	if s.engine.Cluster {
-		if l.goesAlone() {
+		if alone {
 			return "|" + l.name()
 		}
 		slot = engine.Tag(l.name())
 	}
-	if asked := l.asked; asked != s.engine.Lease {
+	if asked != s.engine.Lease {
 		slot += "|" + strconv.FormatInt(asked.Milliseconds(), 10)
 	}
 	return slot
-}
-
-func (l *Lease) goesAlone() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.parted
 }
 
 // Renew renews leases that share a slot in one call, and tells each what came of it.
@@ -44,12 +41,16 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 	for _, subject := range subjects {
 		l, _ := subject.(*Lease)
 		l.mu.Lock()
-		if l.state != holding || l.asked < time.Millisecond {
+		if !l.renews { // an older one was answered meanwhile, and has set the timer
+			l.mu.Unlock()
+			continue
+		}
+		if l.state != holding || l.renewAt < time.Millisecond {
 			l.endRenewalLocked() // unlocked meanwhile: nothing is renewed after its release began
 			l.mu.Unlock()
 			continue
 		}
-		length = l.asked
+		length = l.renewAt
 		first = min(first, l.nextLocked())
 		l.mu.Unlock()
 		leases, keys, owners = append(leases, l), append(keys, l.key), append(owners, l.owner)
@@ -99,6 +100,11 @@ func (r *renewal) answer(c *script.Call) {
 		}
 		return
 	}
+	var fellows *cohort
+	if len(leases) == cohortSize && r.length == s.engine.Lease {
+		fellows = s.newCohort(r.sent)
+		defer fellows.begin(r.sent)
+	}
 	next := 0
 	for i, l := range leases {
 		if next < len(gone) && gone[next] == int64(i+1) {
@@ -106,7 +112,11 @@ func (r *renewal) answer(c *script.Call) {
 			l.renewalRefused()
 			continue
 		}
-		l.renewed(r.sent, r.length)
+		l.mu.Lock()
+		if l.renewedLocked(r.sent, r.length) && (fellows == nil || !fellows.takesLocked(l, i)) {
+			l.armLocked()
+		}
+		l.mu.Unlock()
 	}
 }
 
@@ -114,15 +124,24 @@ func (r *renewal) answer(c *script.Call) {
 func (l *Lease) renewed(sent, length time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.renewedLocked(sent, length) {
+		l.armLocked()
+	}
+}
+
+// renewedLocked notes that a renewal was answered, and reports whether the timer is to be set for the next one.
+func (l *Lease) renewedLocked(sent, length time.Duration) bool {
+	if l.cohort != nil { // the answer is late, and a newer one has come
+		return false
+	}
 	l.endRenewalLocked()
 	if l.state != holding {
-		return
+		return false
 	}
 	l.failed, l.parted = false, false
-	period := l.space.engine.Lease / 3
 	l.end = max(l.end, sent+length)
-	l.renewAt = quantum(sent+period, period)
-	l.armLocked()
+	l.renewAt = l.space.onGrid(sent + l.space.engine.Lease/3)
+	return true
 }
 
 // renewalFailed takes a renewal that got no answer. The next one follows soon, several times within a lease; at once, and
@@ -130,6 +149,7 @@ func (l *Lease) renewed(sent, length time.Duration) {
 func (l *Lease) renewalFailed(parted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.leaveLocked()
 	l.endRenewalLocked()
 	if l.state != holding {
 		return
@@ -149,6 +169,7 @@ func (l *Lease) renewalFailed(parted bool) {
 func (l *Lease) renewalOverdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.leaveLocked()
 	if !l.renews || l.state != holding {
 		l.endRenewalLocked()
 		return

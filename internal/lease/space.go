@@ -33,7 +33,8 @@ type Kind interface {
 	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
 	// more than the number of clients that heard of it.
 	Release(key, owner any) *script.Call
-	// Renew sets the lease of locks that share a slot, each if its owner holds it. Its reply lists those that are lost.
+	// Renew sets the lease of locks that share a slot, each if its owner holds it. Its reply lists those that are lost. It
+	// must not keep the slices.
 	Renew(keys, owners []any, lease time.Duration) *script.Call
 }
 
@@ -130,6 +131,7 @@ type Space struct {
 	pool   Pool
 	passer Passer
 	beside bool // of shares that are taken beside a lease of another kind
+	room   room // for the calls of cohorts
 }
 
 // NewSpace returns a space of the given kind.
