@@ -129,6 +129,7 @@ func (l *Lease) armLocked() {
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
 // the lock go as soon as that, whether or not the call is answered.
 func (l *Lease) shortenLocked(end time.Duration) {
+	l.leaveLocked()
 	if end < l.end {
 		l.end = end
 		l.armLocked()
