@@ -156,8 +156,9 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 		return true
 	}
 	l.unlinkLocked(h)
-	next, left := l.handOffLocked(sh, h)
-	cancel := h.endUnlockedLocked()
+	now := l.now()
+	next, left := l.handOffLocked(sh, h, now)
+	cancel := h.endUnlockedLocked(now)
 	if next == nil {
 		l.beginReleaseLocked(sh)
 	}

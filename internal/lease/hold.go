@@ -138,12 +138,12 @@ func (h *Hold) Deadline() time.Time {
 
 // endLocked ends the level. The result is to be called without the mutex.
 func (h *Hold) endLocked(cause error) func() {
-	h.markOverLocked()
+	h.markOverLocked(h.lease.now())
 	return h.endContextLocked(cause)
 }
 
-func (h *Hold) markOverLocked() {
-	h.limit = min(h.lease.now(), h.deadlineLocked())
+func (h *Hold) markOverLocked(now time.Duration) {
+	h.limit = min(now, h.deadlineLocked())
 	h.over = true
 }
 

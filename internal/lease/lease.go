@@ -412,8 +412,8 @@ func (l *Lease) finish(heard int) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	if s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
-		sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	if line := sh.lines[l.name()]; line != nil && s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
+		line.releasedLocked(s.engine.Clock.Now(), heard)
 	}
 	if doubled { // but nobody is told there that a lock is shared from now on
 		sh.shares[l.name()].openLocked(s.engine.Clock.Now())

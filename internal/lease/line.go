@@ -364,6 +364,9 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	if holder := l.holderLocked(); holder != nil {
 		return stepWait, l.watchLocked(holder) // it will hand on, release, or be lost: the line hears of each
 	}
+	if l.tryAt == 0 {
+		return stepTry, 0
+	}
 	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {
 		return stepWait, left
 	}
