@@ -22,7 +22,7 @@ import (
 )
 
 // slack is how much later than the last of the dead the next one may come to its turn.
-const slack = 200 * time.Millisecond
+const slack = 300 * time.Millisecond
 
 func TestF11_DeadWaitersArePassedOverInOneCall(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

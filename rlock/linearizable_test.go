@@ -74,7 +74,7 @@ func step(m mutex, e event) (bool, mutex) {
 // record is what happened to some locks, as their users saw it.
 type record struct {
 	*historytest.History[event]
-	strict bool // a lock that is said to be taken is a hold of the history
+	strict bool // a lock that is said to be taken is a hold of the history: none that comes after its lease is given back
 	holds  atomic.Int64
 }
 
@@ -146,10 +146,14 @@ func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 func (r *record) play(t *testing.T, harm func(*faulttest.Proxy)) {
 	t.Helper()
 	server := redistest.Start(t)
+	length := shortLease / 2
+	if r.strict {
+		length = time.Minute
+	}
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
-		client := clientAt(t, proxy.Addr(), redlatch.WithLease(shortLease/2), redlatch.WithCloseGrace(0))
+		client := clientAt(t, proxy.Addr(), redlatch.WithLease(length), redlatch.WithCloseGrace(0))
 		locks := []*rlock.Lock{
 			client.GetLock("plain 1"), client.GetLock("plain 2"),
 			client.GetFencedLock("fenced 1"), client.GetFencedLock("fenced 2"),
@@ -178,7 +182,7 @@ func (r *record) use(ctx context.Context, l *rlock.Lock) {
 	}
 	var opts []rlock.Option
 	dice := rand.N(100)
-	if dice < 10 {
+	if dice < 10 && !r.strict {
 		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}
 	var hold *rlock.Hold
@@ -194,15 +198,15 @@ func (r *record) use(ctx context.Context, l *rlock.Lock) {
 	if hold == nil {
 		return
 	}
-	work(hold, dice)
+	r.work(hold, dice)
 	r.unlock(ctx, l.Name(), hold, id)
 }
 
 // work keeps a hold for a while: some until they are lost, some until they were renewed, most for no time at all.
-func work(hold *rlock.Hold, dice int) {
+func (r *record) work(hold *rlock.Hold, dice int) {
 	length := time.Duration(0)
 	switch {
-	case dice < 5: // of a short lease
+	case dice < 5 && !r.strict: // of a short lease
 		length = time.Second
 	case dice < 6:
 		length = shortLease / 3
