@@ -42,4 +42,5 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 func TestLeaseAndHoldStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
 	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
+	assert.LessOrEqual(t, unsafe.Sizeof(cohort{}), uintptr(896))
 }
