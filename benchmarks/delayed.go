@@ -30,16 +30,19 @@ type redlatchJobs struct {
 	rdb    interface{ Close() error }
 }
 
-func openJobs(name string, s setup) (jobs, error) {
+func openJobs(name string, s setup) (jobs, error) { return openQueue(name, s, "jobs") }
+
+// openQueue opens a queue of its own. The options are for redlatch.
+func openQueue(name string, s setup, queue string, opts ...rdelayedqueue.Option) (jobs, error) {
 	if name == asynqName {
-		return openAsynq(s), nil
+		return openAsynq(s, queue), nil
 	}
 	rdb := newGoRedis(s)
 	client, err := redlatch.New(rdb)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &redlatchJobs{client, redlatch.GetDelayedQueue[[]byte](client, "jobs"), rdb}, nil
+	return &redlatchJobs{client, redlatch.GetDelayedQueue[[]byte](client, queue, opts...), rdb}, nil
 }
 
 func (j *redlatchJobs) offer(ctx context.Context, payload []byte, delay time.Duration) error {
@@ -68,7 +71,7 @@ func (j *redlatchJobs) close() error { return errors.Join(j.client.Close(), j.rd
 // delayed measures queues.
 func delayed(ctx context.Context, b *bench) ([]row, error) {
 	var rows []row
-	for _, part := range []func(context.Context, *bench) ([]row, error){offers, endToEnd, lateness, idleQueue, million} {
+	for _, part := range []func(context.Context, *bench) ([]row, error){offers, endToEnd, lateness, redelivery, million} {
 		if err := b.server.empty(ctx); err != nil {
 			return nil, err
 		}

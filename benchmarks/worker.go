@@ -32,6 +32,10 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, awaitLatches)
 	case "permits":
 		return work(ctx, in, holdPermits)
+	case "jobs":
+		return work(ctx, in, holdJobs)
+	case "drain":
+		return work(ctx, in, drainJobs)
 	}
 	return fmt.Errorf("no worker of kind %q", kind)
 }

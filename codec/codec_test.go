@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"testing"
@@ -69,6 +70,13 @@ var written = []struct {
 	{codec.Bytes{}, []byte{1, 0, 255}, "\x01\x00\xff"},
 	{codec.JSON{}, "hello", `"hello"`},
 	{codec.JSON{}, "a<b>&c", `"a<b>&c"`},
+	{codec.JSON{}, "\u2028 \u2029 \u00e9 \x7f", "\"\u2028 \u2029 \u00e9 \x7f\""},
+	{codec.JSON{}, "\b\t\n\f\r\x1f\"\\/", `"\b\t\n\f\r\u001F\"\\/"`},
+	{codec.JSON{}, "a\U0001F600b", `"a\uD83D\uDE00b"`},
+	{codec.JSON{}, `\u2028 \\u001f`, `"\\u2028 \\\\u001f"`},
+	{codec.JSON{}, []string{"<>&\u2028", "\x1e\U0001F600"}, "[\"<>&\u2028\",\"\\u001E\\uD83D\\uDE00\"]"},
+	{codec.JSON{}, map[string]any{"<\u2029>": []any{"&\U0001F600\x01"}}, "{\"<\u2029>\":[\"&\\uD83D\\uDE00\\u0001\"]}"},
+	{codec.JSON{}, json.RawMessage(`["\u00e9\u000a\u000b\u0022\ud83d\ude00"]`), "[\"\u00e9\\n\\u000B\\\"\\uD83D\\uDE00\"]"},
 	{codec.JSON{}, 42, "42"},
 	{codec.JSON{}, 3.5, "3.5"},
 	{codec.JSON{}, 1.0, "1.0"},

@@ -4,15 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // JSON encodes as plain JSON, as Redisson's TypedJsonJacksonCodec does: without type information, members in alphabetical order
-// and without those that are null, and <, > and & as they are. A floating-point number that stands alone has Java's notation (1.0,
-// 1.0E10). Inside of other values numbers are written as encoding/json does, which Java reads alike; so it does a time.Time, which is
-// text in RFC 3339. Decode ignores members that the type does not have.
+// and without those that are null, and with nothing escaped but quotes, backslashes, control characters and those beyond
+// U+FFFF, which are two \u each. A floating-point number that stands alone has Java's notation (1.0, 1.0E10). Inside of other values
+// numbers are written as encoding/json does, which Java reads alike; so it does a time.Time, which is text in RFC 3339. Decode ignores
+// members that the type does not have.
 type JSON struct{}
 
 // Encode returns v as JSON.
@@ -30,9 +36,60 @@ func (JSON) Encode(v any) ([]byte, error) {
 	}
 	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if !bytes.HasPrefix(data, []byte("{")) && !bytes.Contains(data, []byte("{")) {
-		return data, nil // nothing has members
+		return javaText(data), nil // nothing has members
 	}
-	return tidied(data)
+	data, err := tidied(data)
+	return javaText(data), err
+}
+
+// fourBytes is the least first byte of a character beyond U+FFFF.
+const fourBytes = 0xF0
+
+// javaText returns JSON with the strings escaped as Java escapes them.
+func javaText(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u`)) && !slices.ContainsFunc(data, func(c byte) bool { return c >= fourBytes }) {
+		return data
+	}
+	text := make([]byte, 0, len(data)+16)
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch code, escaped := codeOf(data); {
+		case escaped:
+			text, size = appendCode(text, code), len(`\u0000`)
+		case data[0] == '\\':
+			size = min(len(`\n`), len(data))
+			text = append(text, data[:size]...)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			text = appendCode(appendCode(text, high), low)
+		default:
+			text = append(text, data[:size]...)
+		}
+		data = data[size:]
+	}
+	return text
+}
+
+// codeOf reads the \u escape that data may begin with.
+func codeOf(data []byte) (code rune, ok bool) {
+	if len(data) < len(`\u0000`) || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	return rune(n), err == nil
+}
+
+// appendCode appends a character that came escaped, or half of one: escaped only if it must be.
+func appendCode(text []byte, code rune) []byte {
+	switch {
+	case code == '"' || code == '\\':
+		return append(text, '\\', byte(code))
+	case strings.ContainsRune("\b\t\n\f\r", code):
+		return append(text, '\\', "btn_fr"[code-'\b'])
+	case code < ' ' || utf16.IsSurrogate(code):
+		return fmt.Appendf(text, `\u%04X`, code)
+	}
+	return utf8.AppendRune(text, code)
 }
 
 func implements(v any) bool {

@@ -3,7 +3,6 @@ package rdelayedqueue
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redlatch/redlatch/internal/delayed"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -31,7 +30,7 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 	if q.err != nil {
 		return q.err
 	}
-	o, err := apply(q.options, opts, strings.Fields(forConsumer))
+	o, err := apply(q.options, opts, forConsumer)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,9 @@ package rdelayedqueue_test
 
 import (
 	"context"
+	"reflect"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,60 +12,118 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF16_CallsEndWithTheirContextsWhenRedisIsSilent(t *testing.T) {
+// held is a message that a client has, and its queue.
+type held struct {
+	*rdelayedqueue.Queue[job]
+	message *rdelayedqueue.Message[job]
+}
+
+// blockingCall is a method that waits for Redis, and what it returns when its context ends before Redis answers.
+type blockingCall struct {
+	name string
+	call func(ctx context.Context, h held) error
+	want error
+}
+
+// blocking is all of them.
+var blocking = []blockingCall{
+	{"Offer", func(ctx context.Context, h held) error { return second(h.Offer(ctx, job{}, 0)) }, context.DeadlineExceeded},
+	{"OfferNew", func(ctx context.Context, h held) error {
+		_, _, err := h.OfferNew(ctx, job{}, 0, rdelayedqueue.WithID("new"))
+		return err
+	}, context.DeadlineExceeded},
+	{"OfferBatch", func(ctx context.Context, h held) error {
+		return second(h.OfferBatch(ctx, make([]rdelayedqueue.Item[job], 250)))
+	}, context.DeadlineExceeded},
+	{"Cancel", func(ctx context.Context, h held) error { return second(h.Cancel(ctx, "id")) }, context.DeadlineExceeded},
+	{"Reschedule", func(ctx context.Context, h held) error {
+		return second(h.Reschedule(ctx, "id", time.Second))
+	}, context.DeadlineExceeded},
+	{"Take", func(ctx context.Context, h held) error { return second(h.Take(ctx)) }, context.DeadlineExceeded},
+	{"TakeBatch", func(ctx context.Context, h held) error { return second(h.TakeBatch(ctx, 10)) }, context.DeadlineExceeded},
+	{"Get", func(ctx context.Context, h held) error { return second(h.Get(ctx, "id")) }, context.DeadlineExceeded},
+	{"List", func(ctx context.Context, h held) error {
+		_, _, err := h.List(ctx, rdelayedqueue.Ready, "", 250)
+		return err
+	}, context.DeadlineExceeded},
+	{"Dead", func(ctx context.Context, h held) error { return second(h.Dead(ctx, 10)) }, context.DeadlineExceeded},
+	{"Stats", func(ctx context.Context, h held) error { return second(h.Stats(ctx)) }, context.DeadlineExceeded},
+	{"Redrive", func(ctx context.Context, h held) error { return second(h.Redrive(ctx, "id")) }, context.DeadlineExceeded},
+	{"RedriveAll", func(ctx context.Context, h held) error { return second(h.RedriveAll(ctx)) }, context.DeadlineExceeded},
+	{"Purge", func(ctx context.Context, h held) error { return second(h.Purge(ctx)) }, context.DeadlineExceeded},
+	{"Pause", func(ctx context.Context, h held) error { return h.Pause(ctx) }, context.DeadlineExceeded},
+	{"Resume", func(ctx context.Context, h held) error { return h.Resume(ctx) }, context.DeadlineExceeded},
+	{"Extend", func(ctx context.Context, h held) error { return h.message.Extend(ctx, time.Minute) }, context.DeadlineExceeded},
+	{"Ack", func(ctx context.Context, h held) error { return h.message.Ack(ctx) }, redlatch.ErrUnknown},
+	{"Nack", func(ctx context.Context, h held) error { return h.message.Nack(ctx, 0) }, redlatch.ErrUnknown},
+	{"Reject", func(ctx context.Context, h held) error { return h.message.Reject(ctx, "") }, redlatch.ErrUnknown},
+	{"Consume", func(ctx context.Context, h held) error {
+		return h.Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
+	}, nil},
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestF16_CallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	const limit, slack = 300 * time.Millisecond, 150 * time.Millisecond
-	calls := map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) error{
-		"Offer": func(ctx context.Context, q *rdelayedqueue.Queue[job], _ *rdelayedqueue.Message[job]) error {
-			_, err := q.Offer(ctx, job{}, 0)
-			return err
-		},
-		"Take": func(ctx context.Context, q *rdelayedqueue.Queue[job], _ *rdelayedqueue.Message[job]) error {
-			_, err := q.Take(ctx)
-			return err
-		},
-		"Stats": func(ctx context.Context, q *rdelayedqueue.Queue[job], _ *rdelayedqueue.Message[job]) error {
-			_, err := q.Stats(ctx)
-			return err
-		},
-		"Extend": func(ctx context.Context, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) error {
-			return m.Extend(ctx, time.Minute)
-		},
-		"Ack": func(ctx context.Context, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) error {
-			return m.Ack(ctx)
-		},
-	}
-	for name, call := range calls {
+	for name, fail := range map[string]func(*faulttest.Proxy){
+		"silent": func(p *faulttest.Proxy) { p.Blackhole(true) },
+		"deaf":   func(p *faulttest.Proxy) { p.HalfOpen(); p.Refuse(true) },
+		"gone":   func(p *faulttest.Proxy) { p.Refuse(true); p.Cut() },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			c := r.client(t)
-			q := queue(c)
-			_, err := q.Offer(t.Context(), job{}, 0)
-			require.NoError(t, err)
-			m, err := q.Take(t.Context())
-			require.NoError(t, err)
-			r.proxy.Blackhole(true)
-			defer r.proxy.Blackhole(false)
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			start := time.Now()
-			err = call(ctx, q, m)
-			assert.Less(t, time.Since(start), limit+slack)
-			require.Error(t, err)
-			if name == "Ack" {
-				assert.ErrorIs(t, err, redlatch.ErrUnknown)
-			} else {
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			clients, holds := make([]*redlatch.Client, len(blocking)), make([]held, len(blocking))
+			for i := range blocking {
+				clients[i] = r.client(t)
+				q := queue(clients[i])
+				_, err := q.Offer(t.Context(), job{}, 0)
+				require.NoError(t, err)
+				m, err := q.Take(t.Context())
+				require.NoError(t, err)
+				holds[i] = held{q, m}
 			}
-			start = time.Now()
-			require.NoError(t, c.Close())
-			assert.Less(t, time.Since(start), 100*time.Millisecond+3*time.Second+slack, "grace + 3 s")
+			fail(r.proxy)
+			var calls sync.WaitGroup // all at a time: each takes seconds to close
+			for i, b := range blocking {
+				calls.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					start := time.Now()
+					err := b.call(ctx, holds[i])
+					assert.Less(t, time.Since(start), limit+slack, b.name)
+					assert.ErrorIs(t, err, b.want, b.name)
+					start = time.Now()
+					assert.NoError(t, clients[i].Close(), b.name)
+					assert.Less(t, time.Since(start), 100*time.Millisecond+3*time.Second+slack, "%s: grace + 3 s", b.name)
+				})
+			}
+			calls.Wait()
 		})
 	}
+}
+
+// TestF16_TableIsComplete keeps the table up with the methods that take a context.
+func TestF16_TableIsComplete(t *testing.T) {
+	var missing []string
+	for _, methods := range []reflect.Type{
+		reflect.TypeFor[*rdelayedqueue.Queue[job]](), reflect.TypeFor[*rdelayedqueue.Message[job]](),
+	} {
+		for i := range methods.NumMethod() {
+			m := methods.Method(i)
+			waits := m.Type.NumIn() > 1 && m.Type.In(1) == reflect.TypeFor[context.Context]()
+			if waits && !slices.ContainsFunc(blocking, func(b blockingCall) bool { return b.name == m.Name }) {
+				missing = append(missing, m.Name)
+			}
+		}
+	}
+	assert.Empty(t, missing)
 }
 
 func TestF16_ConsumerOutlivesARestart(t *testing.T) {

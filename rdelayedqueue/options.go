@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
@@ -119,9 +120,16 @@ const (
 	forConsumer = "WithVisibility WithMaxAttempts WithBackoff WithConcurrency WithPrefetch WithHandlerTimeout WithStopGrace"
 )
 
-// apply returns base with the options set, if they may be given here.
-func apply(base options, opts []Option, here []string) (options, error) {
+// apply returns base, which is in order, with the options set, if they may be given here.
+func apply(base options, opts []Option, here string) (options, error) {
 	base.given = nil
+	if len(opts) == 0 {
+		return base, nil
+	}
+	return set(base, opts, strings.Fields(here))
+}
+
+func set(base options, opts []Option, here []string) (options, error) {
 	for _, opt := range opts {
 		if opt == nil {
 			return base, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)

@@ -26,7 +26,7 @@ type Queue[T any] struct {
 func New[T any](r *delayed.Registry, name string, opts []Option) *Queue[T] {
 	q := &Queue[T]{queue: r.Queue(name)}
 	q.err = q.queue.Check()
-	o, err := apply(defaults(), opts, strings.Fields(forQueue))
+	o, err := apply(defaults(), opts, forQueue)
 	if q.err == nil {
 		q.err = err
 	}
@@ -70,7 +70,7 @@ func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, o
 	if q.err != nil {
 		return "", false, q.err
 	}
-	o, err := apply(q.options, opts, strings.Fields(forOffer))
+	o, err := apply(q.options, opts, forOffer)
 	if err != nil {
 		return "", false, err
 	}

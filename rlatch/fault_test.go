@@ -158,7 +158,7 @@ func TestF02_LostRepliesOnServer(t *testing.T) {
 
 func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	server := redistest.Start(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
+	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	proxy.DropMessages(true)
 	direct := clientThrough(t, server.Addr()).GetCountDownLatch("n")
 	set(t, direct, 2)
@@ -187,7 +187,7 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	for _, w := range waiting {
 		require.NoError(t, ended(t, w))
 	}
-	require.Less(t, time.Since(start), recheck+250*time.Millisecond)
+	require.Less(t, time.Since(start), recheck+250*time.Millisecond+lag.Late())
 }
 
 func TestF04_LostSubscriptionLosesNoZero(t *testing.T) {
@@ -209,7 +209,7 @@ func TestF04_LostSubscriptionLosesNoZero(t *testing.T) {
 
 func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
 	server := redistest.Start(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
+	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	c := clientThrough(t, proxy.Addr(), redlatch.WithCloseGrace(0))
 	for verb, call := range calls {
 		l := c.GetCountDownLatch("f16 " + verb)
@@ -219,7 +219,7 @@ func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
 		start := time.Now()
 		err := call(ctx, l)
 		cancel()
-		require.Less(t, time.Since(start), 600*time.Millisecond, verb)
+		require.Less(t, time.Since(start), 600*time.Millisecond+lag.Late(), verb)
 		require.ErrorIs(t, err, context.DeadlineExceeded, verb)
 		proxy.Blackhole(false)
 		work, cancel := context.WithTimeout(t.Context(), limit)
@@ -234,7 +234,7 @@ func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
 	proxy.Blackhole(true)
 	start := time.Now()
 	require.NoError(t, c.Close())
-	require.Less(t, time.Since(start), 3*time.Second+500*time.Millisecond)
+	require.Less(t, time.Since(start), 3*time.Second+500*time.Millisecond+lag.Late())
 	require.ErrorIs(t, ended(t, waiting), redlatch.ErrClosed)
 	proxy.Blackhole(false)
 }

@@ -120,7 +120,7 @@ func releasedInFailover(t *testing.T, g *group) {
 		outage := time.Since(began)
 		took := acquireAll(t, waiters)
 		t.Logf("failover %v", outage)
-		require.Less(t, took.quantile(1), outage+recheck+groupSlack+late(g.lag))
+		require.Less(t, took.quantile(1), outage+recheck+groupSlack+g.lag.Late())
 	}
 }
 
@@ -141,7 +141,7 @@ func releasedOnTheWay(t *testing.T, g *group) {
 		}
 		took := acquireAll(t, waiters) // while the slot is still on its way
 		m.Finish(t)
-		require.Less(t, took.quantile(1), recheck+groupSlack+late(g.lag))
+		require.Less(t, took.quantile(1), recheck+groupSlack+g.lag.Late())
 		from, to = to, from
 	}
 }
@@ -237,7 +237,7 @@ func heldInFailover(t *testing.T, g *group) {
 		quick++
 		require.NoError(t, loss)
 		require.Positive(t, least)
-		require.GreaterOrEqual(t, least, min(kept/3, kept*2/3-outage)-late(g.lag))
+		require.GreaterOrEqual(t, least, min(kept/3, kept*2/3-outage)-g.lag.Late())
 	}
 }
 
@@ -256,7 +256,7 @@ func heldOnTheWay(t *testing.T, g *group) {
 		})
 		require.NoError(t, loss)
 		require.Positive(t, least)
-		require.GreaterOrEqual(t, least, kept/3-late(g.lag))
+		require.GreaterOrEqual(t, least, kept/3-g.lag.Late())
 		from, to = to, from
 	}
 }

@@ -80,7 +80,7 @@ func cancelledAt(parent context.Context, d time.Duration) (context.Context, cont
 func (r *rig) noneLeft(t *testing.T, name string, since time.Time) error {
 	t.Helper()
 	elapse(since.Add(promised))
-	elapse(since.Add(promised + late(r.lag)))
+	elapse(since.Add(promised + r.lag.Late()))
 	return r.noKeys(t, name)
 }
 

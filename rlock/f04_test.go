@@ -49,8 +49,8 @@ func (s *spans) quantile(q float64) time.Duration {
 func (r *rig) prompt(t *testing.T, took *spans) {
 	t.Helper()
 	t.Logf("p99 %v, max %v; worst lag %v", took.quantile(0.99), took.quantile(1), r.lag.Worst())
-	require.Less(t, took.quantile(0.99), prompt+late(r.lag))
-	require.Less(t, took.quantile(1), recheck+late(r.lag), "less than a re-check")
+	require.Less(t, took.quantile(0.99), prompt+r.lag.Late())
+	require.Less(t, took.quantile(1), recheck+r.lag.Late(), "less than a re-check")
 	require.Less(t, took.quantile(0.5), recheck/2, "whatever the machine does")
 }
 
@@ -133,7 +133,7 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 		return hold.Unlock(t.Context())
 	})
 	t.Logf("p50 %v, max %v", took.quantile(0.5), took.quantile(1))
-	require.Less(t, took.quantile(1), recheck+slack+late(r.lag))
+	require.Less(t, took.quantile(1), recheck+slack+r.lag.Late())
 }
 
 // crowd has waiters for so many locks that a stranger holds, and returns them once they have subscribed.
@@ -174,7 +174,7 @@ func TestF04_DeletedKeyIsNoticed(t *testing.T) {
 	for range runs(1, 20) {
 		names, waiters := crowd(t, r, 50)
 		require.NoError(t, r.redis.Del(t.Context(), names...).Err())
-		require.Less(t, acquireAll(t, waiters).quantile(1), recheck+slack+late(r.lag))
+		require.Less(t, acquireAll(t, waiters).quantile(1), recheck+slack+r.lag.Late())
 	}
 }
 
@@ -187,7 +187,7 @@ func TestF04_ExpiredKeyIsNoticed(t *testing.T) {
 		for _, name := range names {
 			require.NoError(t, r.redis.PExpire(t.Context(), name, left).Err())
 		}
-		require.Less(t, acquireAll(t, waiters).quantile(1), left+recheck+slack+late(r.lag))
+		require.Less(t, acquireAll(t, waiters).quantile(1), left+recheck+slack+r.lag.Late())
 	}
 }
 
@@ -215,7 +215,7 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 				close(again)
 				took := acquireAll(t, waiters)
 				r.proxy.OnCommand(nil)
-				require.Less(t, took.quantile(1), 3*prompt+late(r.lag), "who is subscribed again asks again")
+				require.Less(t, took.quantile(1), 3*prompt+r.lag.Late(), "who is subscribed again asks again")
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 		commands := m.Commands()
 		for _, c := range commands {
 			if acquisitions(c.Args) {
-				seen += zombies(t, c.Args[4], released.at, renewalsOf(commands, renewals, c.Args[4]), underWay+late(r.lag))
+				seen += zombies(t, c.Args[4], released.at, renewalsOf(commands, renewals, c.Args[4]), underWay+r.lag.Late())
 			}
 		}
 	}
@@ -163,8 +163,8 @@ func TestF05_ReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 		})
 		began := clock.Now()
 		require.ErrorIs(t, hold.Unlock(t.Context()), redlatch.ErrUnknown)
-		redistest.Eventually(t, briskLease+underWay+late(r.lag), "the lease ends", func() error { return r.noKeys(t, name) })
-		assert.Empty(t, monitor.Since(began.Add(underWay+late(r.lag)), "PEXPIRE"))
+		redistest.Eventually(t, briskLease+underWay+r.lag.Late(), "the lease ends", func() error { return r.noKeys(t, name) })
+		assert.Empty(t, monitor.Since(began.Add(underWay+r.lag.Late()), "PEXPIRE"))
 		r.proxy.OnCommand(nil)
 	}
 }
@@ -218,11 +218,11 @@ func TestF05_RenewalEndsWithTheHold(t *testing.T) {
 		ended := clock.Now()
 		verify = append(verify, func() {
 			for _, at := range renewalsOf(monitor.Commands(), renewals, hold.Owner()) {
-				assert.Less(t, at.Sub(ended), underWay+late(r.lag), "%s: renewed after its end", way.name)
+				assert.Less(t, at.Sub(ended), underWay+r.lag.Late(), "%s: renewed after its end", way.name)
 			}
 		})
 	}
-	r.empty(t, 2*briskLease+late(r.lag))
+	r.empty(t, 2*briskLease+r.lag.Late())
 	elapse(time.Now().Add(briskLease)) // a zombie would renew three times
 	for _, v := range verify {
 		v()

@@ -130,7 +130,7 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 			require.NoError(t, err)
 			t.Logf("least TTL %v", least)
 			require.Positive(t, least)
-			require.GreaterOrEqual(t, least, patchyLease/3-late(r.lag))
+			require.GreaterOrEqual(t, least, patchyLease/3-r.lag.Late())
 			require.NoError(t, context.Cause(hold.Context()))
 			locktest.Unlock(t, hold)
 		})
@@ -150,7 +150,7 @@ func TestF06_FreshHoldIsRenewedAfterALoss(t *testing.T) {
 	least, err := r.lowest(t.Context(), "fresh", time.Now().Add(2*briskLease))
 	require.NoError(t, err)
 	require.Positive(t, least)
-	require.GreaterOrEqual(t, least, briskLease/3-late(r.lag))
+	require.GreaterOrEqual(t, least, briskLease/3-r.lag.Late())
 	locktest.Unlock(t, hold)
 }
 
@@ -180,7 +180,7 @@ func TestF06_StarvedProcessKeepsAllItsLocks(t *testing.T) {
 	lag := starvedLease - starvedLease/3 - left.quantile(0.01)
 	t.Logf("least TTL %v, renewal lag p99 %v", left.quantile(0), lag)
 	require.Positive(t, left.quantile(0), "no lock expired")
-	require.Less(t, lag, starvedLease/4+late(r.lag))
+	require.Less(t, lag, starvedLease/4+r.lag.Late())
 }
 
 // starvedHolder is a process that holds many locks and does not leave its own renewals much of its one processor.

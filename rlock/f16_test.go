@@ -234,7 +234,7 @@ func (a *attempt) run(t *testing.T, fault absence, lag *faulttest.Lag) {
 	err := a.call(ctx, a.lock, a.hold)
 	took := time.Since(started)
 	what := a.lock.Name()
-	assert.Less(t, took, callPatience+callSlack+late(lag), what)
+	assert.Less(t, took, callPatience+callSlack+lag.Late(), what)
 	if early := took < callPatience || errors.Is(err, redlatch.ErrUnknown); fault.answers && early && gone(err) {
 		return
 	}
@@ -332,7 +332,7 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 			took := time.Since(started)
 			assert.ErrorIs(t, err, redlatch.ErrUnknown, tc.what)
 			assert.GreaterOrEqual(t, took, tc.least, tc.what)
-			assert.Less(t, took, tc.most+callSlack+late(lag), tc.what)
+			assert.Less(t, took, tc.most+callSlack+lag.Late(), tc.what)
 		})
 	}
 	calls.Wait()
@@ -367,7 +367,7 @@ func TestF16_CloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
 			closing.Go(func() {
 				what := title + "/" + fault.name
 				took := timeToClose(t, what, client, func() { fault.down(proxy, server) })
-				assert.Less(t, took, grace+3*time.Second+callSlack+late(lag), what)
+				assert.Less(t, took, grace+3*time.Second+callSlack+lag.Late(), what)
 				fault.up(proxy, server)
 				_ = taken.Unlock(t.Context()) // gone with the server, in one case
 			})
@@ -432,7 +432,7 @@ func TestF16_ClusterThatStopsAnswering(t *testing.T) {
 	}
 	started := time.Now()
 	assert.NoError(t, client.Close())
-	assert.Less(t, time.Since(started), 3*time.Second+callSlack+late(lag))
+	assert.Less(t, time.Since(started), 3*time.Second+callSlack+lag.Late())
 	for _, node := range cluster.Nodes() {
 		node.Resume()
 	}

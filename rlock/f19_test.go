@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -96,7 +97,7 @@ func (f *fence) write(token int64) bool {
 
 func TestF19_EvictedLockIsNoticedAndFenced(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
-	rdb := server.Client(t)
+	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
 	first := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
 	second := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
 	for round := range counted(3, 100) {
@@ -113,7 +114,7 @@ func TestF19_EvictedLockIsNoticedAndFenced(t *testing.T) {
 		assert.True(t, resource.write(other.Token()))
 
 		<-hold.Context().Done()
-		assert.Less(t, time.Since(evicted), shortLease)
+		assert.Less(t, time.Since(evicted), shortLease+lag.Late())
 		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
 		assert.False(t, resource.write(hold.Token()), "a stale write was accepted")
 		assert.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld)

@@ -47,12 +47,6 @@ func newRig(t *testing.T) *rig {
 	return &rig{server: s, proxy: faulttest.NewProxy(t, s.Addr()), redis: s.Client(t), lag: faulttest.MeasureLag(t, s.Addr())}
 }
 
-// late is how much later than it should what a test bounds may come on this machine, as measured in the same test.
-func late(l *faulttest.Lag) time.Duration { return steps * l.Worst() }
-
-// steps is how many things follow upon each other, about, in what a test bounds: messages, timers, calls.
-const steps = 4
-
 // client returns a client that reaches the server through the proxy, with short leases unless opts say otherwise.
 func (r *rig) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()

@@ -1,24 +1,20 @@
 package rlock_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -48,23 +44,10 @@ type mutex struct {
 	token  int64 // the highest that was given out
 }
 
+func (e event) Object() string { return e.key }
+
 // leasedMutex is a lock whose holds may end by themselves, but not before their deadlines.
-var leasedMutex = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		parts := map[string][]porcupine.Operation{}
-		for _, op := range history {
-			key := op.Input.(event).key
-			parts[key] = append(parts[key], op)
-		}
-		var list [][]porcupine.Operation
-		for _, part := range parts {
-			list = append(list, part)
-		}
-		return list
-	},
-	Init: func() any { return mutex{} },
-	Step: func(state, input, _ any) (bool, any) { return step(state.(mutex), input.(event)) },
-}
+var leasedMutex historytest.Model[mutex, event] = step
 
 func step(m mutex, e event) (bool, mutex) {
 	switch e.kind {
@@ -88,143 +71,81 @@ func step(m mutex, e event) (bool, mutex) {
 	return false, m
 }
 
-// history is what happened to some locks, as their users saw it.
-type history struct {
-	started time.Time
-	strict  bool // a lock that is said to be taken is a hold of the history
-
-	mu    sync.Mutex // guards the rest
-	holds int
-	ops   []porcupine.Operation
+// record is what happened to some locks, as their users saw it.
+type record struct {
+	*historytest.History[event]
+	strict bool // a lock that is said to be taken is a hold of the history
+	holds  atomic.Int64
 }
 
-const forever = math.MaxInt64
-
-// earliness is by how much a client may end a hold before its deadline.
-const earliness = 2 * time.Millisecond
-
-func (h *history) now() int64 { return int64(time.Since(h.started)) }
-
-func (h *history) add(e event, call, back int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{Input: e, Call: call, Return: back})
-}
-
-func (h *history) nextHold() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.holds++
-	return h.holds
+func newRecord(strict bool) *record {
+	return &record{History: historytest.New[event](), strict: strict}
 }
 
 // acquire makes an acquiring call. An outcome that is not known leaves nobody who believes to hold the lock.
-func (h *history) acquire(key string, try func() (*rlock.Hold, error)) (hold *rlock.Hold, id int) {
-	call := h.now()
+func (r *record) acquire(key string, try func() (*rlock.Hold, error)) (hold *rlock.Hold, id int) {
+	call := r.Now()
 	hold, err := try()
 	switch {
 	case err == nil:
-		id = h.nextHold()
-		h.add(event{granted, key, id, hold.Token()}, call, h.now())
-	case errors.Is(err, rlock.ErrNotAcquired) && h.strict:
-		h.add(event{kind: busy, key: key}, call, h.now())
+		id = int(r.holds.Add(1))
+		r.Add(event{granted, key, id, hold.Token()}, call, r.Now())
+	case errors.Is(err, rlock.ErrNotAcquired) && r.strict:
+		r.Add(event{kind: busy, key: key}, call, r.Now())
 	}
 	return hold, id
 }
 
-func (h *history) look(ctx context.Context, l *rlock.Lock) {
-	call := h.now()
+func (r *record) look(ctx context.Context, l *rlock.Lock) {
+	call := r.Now()
 	locked, err := l.IsLocked(ctx)
 	switch {
 	case err != nil:
 	case !locked:
-		h.add(event{kind: free, key: l.Name()}, call, h.now())
-	case h.strict:
-		h.add(event{kind: busy, key: l.Name()}, call, h.now())
+		r.Add(event{kind: free, key: l.Name()}, call, r.Now())
+	case r.strict:
+		r.Add(event{kind: busy, key: l.Name()}, call, r.Now())
 	}
 }
 
-// unlock ends a hold. Until its deadline, which afterwards is the time of its end, it cannot have ended otherwise.
-func (h *history) unlock(ctx context.Context, key string, hold *rlock.Hold, id int) {
-	deadline := int64(hold.Deadline().Add(-earliness).Sub(h.started))
-	call := h.now()
-	err := hold.Unlock(ctx)
-	back := h.now()
-	switch {
-	case back >= deadline: // it may have been released, or have run out
-		h.add(event{kind: vanishes, key: key, hold: id}, min(call, deadline), forever)
-	case err == nil:
-		h.add(event{kind: released, key: key, hold: id}, call, back)
-	case errors.Is(err, rlock.ErrNotHeld):
-		h.add(event{kind: refused, key: key, hold: id}, call, back)
-	default:
-		h.add(event{kind: vanishes, key: key, hold: id}, call, forever)
-	}
+// unlock ends a hold. Until its deadline it cannot have ended otherwise.
+func (r *record) unlock(ctx context.Context, key string, hold *rlock.Hold, id int) {
+	end, call, back := r.Unlock(ctx, hold)
+	kind := map[historytest.Ending]eventKind{historytest.Released: released, historytest.Refused: refused, historytest.Vanishes: vanishes}[end]
+	r.Add(event{kind: kind, key: key, hold: id}, call, back)
 }
 
 // check fails the test unless one order of the events explains them all.
-func (h *history) check(t *testing.T) {
+func (r *record) check(t *testing.T) {
 	t.Helper()
-	count := map[eventKind]int{}
-	for _, op := range h.ops {
-		count[op.Input.(event).kind]++
+	ops, count := r.Ops(), map[eventKind]int{}
+	for e := range r.Events() {
+		count[e.kind]++
 	}
 	t.Log(count)
-	assert.Greater(t, count[granted], len(h.ops)/5, "holds")
+	assert.Greater(t, count[granted], len(ops)/5, "holds")
 	assert.Greater(t, count[released], count[granted]/2, "most ends are known to be releases")
-	if result := porcupine.CheckOperationsTimeout(leasedMutex, h.ops, time.Minute); result != porcupine.Ok {
-		assert.Fail(t, "no order explains what was seen", "%s\n%s", result, h)
-	}
-}
-
-func (h *history) String() string {
-	var b strings.Builder
-	slices.SortFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
-	for _, op := range h.ops {
-		back := "..."
-		if op.Return != forever {
-			back = time.Duration(op.Return).String()
-		}
-		fmt.Fprintf(&b, "%v %v %+v\n", time.Duration(op.Call), back, op.Input)
-	}
-	return b.String()
+	historytest.Check(t, leasedMutex, ops)
 }
 
 func TestHistoryIsLinearizable(t *testing.T) {
-	h := &history{strict: true}
-	record(t, h, nil)
-	h.check(t)
+	r := newRecord(true)
+	r.play(t, nil)
+	r.check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range counted(2, 200) {
-		h := &history{}
-		record(t, h, damage)
-		h.check(t)
+		r := newRecord(false)
+		r.play(t, (*faulttest.Proxy).Disturb)
+		r.check(t)
 	}
 }
 
-// damage does something to one request in ten.
-func damage(p *faulttest.Proxy) {
-	p.OnCommand(func([]string) {
-		switch dice := rand.N(100); {
-		case dice < 4:
-			p.DropReply(faulttest.Script, 1)
-		case dice < 5:
-			p.Cut()
-		case dice < 8:
-			p.Delay(rand.N(3 * time.Millisecond))
-		case dice < 11:
-			p.Delay(0)
-		}
-	})
-}
-
-// record has goroutines of several clients use a few locks at random.
-func record(t *testing.T, h *history, harm func(*faulttest.Proxy)) {
+// play has goroutines of several clients use a few locks at random.
+func (r *record) play(t *testing.T, harm func(*faulttest.Proxy)) {
 	t.Helper()
 	server := redistest.Start(t)
-	h.started = time.Now()
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
@@ -235,12 +156,11 @@ func record(t *testing.T, h *history, harm func(*faulttest.Proxy)) {
 		}
 		if harm != nil {
 			harm(proxy)
-			t.Cleanup(func() { proxy.OnCommand(nil); proxy.Delay(0) })
 		}
 		for range 3 {
 			users.Go(func() {
 				for range 80 {
-					h.use(t.Context(), locks[rand.N(len(locks))])
+					r.use(t.Context(), locks[rand.N(len(locks))])
 				}
 			})
 		}
@@ -249,9 +169,9 @@ func record(t *testing.T, h *history, harm func(*faulttest.Proxy)) {
 }
 
 // use does one thing with a lock, and releases it if it has it then.
-func (h *history) use(ctx context.Context, l *rlock.Lock) {
+func (r *record) use(ctx context.Context, l *rlock.Lock) {
 	wait := ctx
-	if !h.strict { // a call that is given up leaves an unknown outcome
+	if !r.strict { // a call that is given up leaves an unknown outcome
 		var cancel context.CancelFunc
 		wait, cancel = context.WithTimeout(ctx, shortLease)
 		defer cancel()
@@ -265,17 +185,17 @@ func (h *history) use(ctx context.Context, l *rlock.Lock) {
 	var id int
 	switch {
 	case dice < 60:
-		hold, id = h.acquire(l.Name(), func() (*rlock.Hold, error) { return l.Lock(wait, opts...) })
+		hold, id = r.acquire(l.Name(), func() (*rlock.Hold, error) { return l.Lock(wait, opts...) })
 	case dice < 80:
-		hold, id = h.acquire(l.Name(), func() (*rlock.Hold, error) { return l.TryLock(wait) })
+		hold, id = r.acquire(l.Name(), func() (*rlock.Hold, error) { return l.TryLock(wait) })
 	default:
-		h.look(wait, l)
+		r.look(wait, l)
 	}
 	if hold == nil {
 		return
 	}
 	work(hold, dice)
-	h.unlock(ctx, l.Name(), hold, id)
+	r.unlock(ctx, l.Name(), hold, id)
 }
 
 // work keeps a hold for a while: some until they are lost, some until they were renewed, most for no time at all.
@@ -298,30 +218,26 @@ func work(hold *rlock.Hold, dice int) {
 }
 
 func TestModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
-	type op struct {
-		event
-		call, back int64
+	type ops = []historytest.Op[event]
+	at := func(e event, call, back int64) historytest.Op[event] {
+		return historytest.Op[event]{Event: e, Call: call, Back: back}
 	}
 	for _, tc := range []struct {
 		what string
 		good bool
-		ops  []op
+		ops  ops
 	}{
-		{"one after the other", true, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{released, "k", 1, 0}, 2, 3}, {event{granted, "k", 2, 0}, 4, 5}}},
-		{"granted while the release is under way", true, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{released, "k", 1, 0}, 2, 9}, {event{granted, "k", 2, 0}, 4, 5}}},
-		{"two at once", false, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{granted, "k", 2, 0}, 2, 3}, {event{released, "k", 1, 0}, 4, 5}}},
-		{"two keys at once", true, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{granted, "l", 2, 0}, 2, 3}}},
-		{"granted after an unknown release", true, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{vanishes, "k", 1, 0}, 2, forever}, {event{granted, "k", 2, 0}, 9, 10}}},
-		{"granted before the deadline", false, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{granted, "k", 2, 0}, 4, 5}, {event{vanishes, "k", 1, 0}, 6, forever}}},
-		{"lost before the deadline", false, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{refused, "k", 1, 0}, 2, 3}}},
-		{"free while it is held", false, []op{{event{granted, "k", 1, 0}, 0, 1}, {event{free, "k", 0, 0}, 2, 3}, {event{released, "k", 1, 0}, 4, 5}}},
-		{"busy while nobody holds it", false, []op{{event{busy, "k", 0, 0}, 0, 1}}},
-		{"a token that falls", false, []op{{event{granted, "k", 1, 7}, 0, 1}, {event{released, "k", 1, 0}, 2, 3}, {event{granted, "k", 2, 7}, 4, 5}}},
+		{"one after the other", true, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{released, "k", 1, 0}, 2, 3), at(event{granted, "k", 2, 0}, 4, 5)}},
+		{"granted while the release is under way", true, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{released, "k", 1, 0}, 2, 9), at(event{granted, "k", 2, 0}, 4, 5)}},
+		{"two at once", false, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{granted, "k", 2, 0}, 2, 3), at(event{released, "k", 1, 0}, 4, 5)}},
+		{"two keys at once", true, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{granted, "l", 2, 0}, 2, 3)}},
+		{"granted after an unknown release", true, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{vanishes, "k", 1, 0}, 2, historytest.Forever), at(event{granted, "k", 2, 0}, 9, 10)}},
+		{"granted before the deadline", false, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{granted, "k", 2, 0}, 4, 5), at(event{vanishes, "k", 1, 0}, 6, historytest.Forever)}},
+		{"lost before the deadline", false, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{refused, "k", 1, 0}, 2, 3)}},
+		{"free while it is held", false, ops{at(event{granted, "k", 1, 0}, 0, 1), at(event{free, "k", 0, 0}, 2, 3), at(event{released, "k", 1, 0}, 4, 5)}},
+		{"busy while nobody holds it", false, ops{at(event{busy, "k", 0, 0}, 0, 1)}},
+		{"a token that falls", false, ops{at(event{granted, "k", 1, 7}, 0, 1), at(event{released, "k", 1, 0}, 2, 3), at(event{granted, "k", 2, 7}, 4, 5)}},
 	} {
-		var ops []porcupine.Operation
-		for _, o := range tc.ops {
-			ops = append(ops, porcupine.Operation{Input: o.event, Call: o.call, Return: o.back})
-		}
-		require.Equal(t, tc.good, porcupine.CheckOperations(leasedMutex, ops), tc.what)
+		require.Equal(t, tc.good, leasedMutex.Explains(tc.ops), tc.what)
 	}
 }

@@ -5,21 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
@@ -82,19 +81,10 @@ func printed(all []holder) holders {
 	return holders(b.String())
 }
 
+func (e event) Object() string { return e.key }
+
 // leasedReadWriteLock is a read-write lock whose holds may end by themselves, but not before their deadlines.
-var leasedReadWriteLock = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		parts := map[string][]porcupine.Operation{}
-		for _, op := range history {
-			key := op.Input.(event).key
-			parts[key] = append(parts[key], op)
-		}
-		return slices.Collect(maps.Values(parts))
-	},
-	Init: func() any { return holders("") },
-	Step: func(state, input, _ any) (bool, any) { return step(state.(holders), input.(event)) },
-}
+var leasedReadWriteLock historytest.Model[holders, event] = step
 
 func step(s holders, e event) (bool, holders) {
 	there, others, otherWriter, own, ownWriter := false, false, false, false, false
@@ -122,34 +112,15 @@ func step(s holders, e event) (bool, holders) {
 	return false, s
 }
 
-// history is what happened to some locks, as their users saw it.
-type history struct {
-	started time.Time
-	strict  bool // nothing is broken: a lock that is said to be taken is a hold of the history
-
-	mu    sync.Mutex // guards the rest
-	holds int
-	ops   []porcupine.Operation
+// record is what happened to some locks, as their users saw it.
+type record struct {
+	*historytest.History[event]
+	strict bool // nothing is broken: a lock that is said to be taken is a hold of the history
+	holds  atomic.Int64
 }
 
-const forever = math.MaxInt64
-
-// earliness is by how much a client may end a hold before its deadline.
-const earliness = 2 * time.Millisecond
-
-func (h *history) now() int64 { return int64(time.Since(h.started)) }
-
-func (h *history) add(e event, call, back int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{Input: e, Call: call, Return: back})
-}
-
-func (h *history) next() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.holds++
-	return h.holds
+func newRecord(strict bool) *record {
+	return &record{History: historytest.New[event](), strict: strict}
 }
 
 // taken is a hold of the history.
@@ -161,117 +132,89 @@ type taken struct {
 
 // take makes an acquiring call; under is the hold in whose context it is made. An outcome that is not known leaves nobody who
 // believes to hold the lock.
-func (h *history) take(l *rrwlock.Lock, kind string, under *taken, try func() (*rlock.Hold, error)) *taken {
-	e := event{kind: kind, key: l.Name(), hold: h.next()}
+func (r *record) take(l *rrwlock.Lock, kind string, under *taken, try func() (*rlock.Hold, error)) *taken {
+	e := event{kind: kind, key: l.Name(), hold: int(r.holds.Add(1))}
 	e.party = e.hold
 	if under != nil {
 		e.party = under.party
 	}
-	call := h.now()
+	call := r.Now()
 	hold, err := try()
 	switch {
 	case err == nil:
-		h.add(e, call, h.now())
+		r.Add(e, call, r.Now())
 		return &taken{Hold: hold, event: e}
-	case errors.Is(err, rlock.ErrNotAcquired) && h.strict && kind == writes:
-		h.add(event{kind: busy, key: e.key, party: e.party}, call, h.now())
+	case errors.Is(err, rlock.ErrNotAcquired) && r.strict && kind == writes:
+		r.Add(event{kind: busy, key: e.key, party: e.party}, call, r.Now())
 	}
 	return nil
 }
 
 // unlock ends a hold. Until its deadline it cannot have ended otherwise.
-func (h *history) unlock(ctx context.Context, t *taken) {
+func (r *record) unlock(ctx context.Context, t *taken) {
 	if t == nil {
 		return
 	}
-	deadline := int64(t.Deadline().Add(-earliness).Sub(h.started)) // afterwards it is the time of the end
-	e, call := t.event, h.now()
-	err := t.Unlock(ctx)
-	back := h.now()
+	end, call, back := r.Unlock(ctx, t.Hold)
+	e := t.event
 	switch {
-	case back >= deadline: // it may have been released, or have run out
-		e.kind, call, back = vanishes, min(call, deadline), forever
-	case err == nil:
+	case end == historytest.Released:
 		e.kind = released
-	case errors.Is(err, rlock.ErrNotHeld) && !t.short:
+	case end == historytest.Refused && !t.short:
 		e.kind = refused
 	default:
-		e.kind, back = vanishes, forever
+		e.kind, back = vanishes, historytest.Forever
 	}
-	h.add(e, call, back)
+	r.Add(e, call, back)
 }
 
 // crash forgets a hold whose client is gone: it ends by itself, not before its deadline.
-func (h *history) crash(t *taken) {
+func (r *record) crash(t *taken) {
 	e := t.event
 	e.kind = vanishes
-	h.add(e, int64(t.Deadline().Add(-earliness).Sub(h.started)), forever)
+	r.Add(e, r.Deadline(t.Hold), historytest.Forever)
 }
 
 // check fails the test unless one order of the events explains them all.
-func (h *history) check(t *testing.T) {
+func (r *record) check(t *testing.T) {
 	t.Helper()
-	count := map[string]int{}
-	for _, op := range h.ops {
-		count[op.Input.(event).kind]++
+	ops, count := r.Ops(), map[string]int{}
+	for e := range r.Events() {
+		count[e.kind]++
 	}
 	t.Log(count)
-	assert.Greater(t, min(count[reads], count[writes]), len(h.ops)/20, "holds of both kinds")
-	if result := porcupine.CheckOperationsTimeout(leasedReadWriteLock, h.ops, time.Minute); result != porcupine.Ok {
-		slices.SortFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
-		for _, op := range h.ops {
-			t.Logf("%v %v %+v", time.Duration(op.Call), time.Duration(op.Return), op.Input)
-		}
-		assert.Fail(t, "no order explains what was seen", result)
-	}
+	assert.Greater(t, min(count[reads], count[writes]), len(ops)/20, "holds of both kinds")
+	historytest.Check(t, leasedReadWriteLock, ops)
 }
 
 const modelLease = 300 * time.Millisecond
 
 func TestHistoryIsLinearizable(t *testing.T) {
-	h := &history{strict: true}
-	record(t, h, counted(40, 400), nil)
-	h.check(t)
+	r := newRecord(true)
+	r.play(t, counted(40, 400), nil)
+	r.check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for round := range counted(1, 150) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			h := &history{}
-			record(t, h, 40, disturb)
-			h.check(t)
+			r := newRecord(false)
+			r.play(t, 40, (*faulttest.Proxy).Disturb)
+			r.check(t)
 		})
 	}
 }
 
-// disturb does something to one request in ten.
-func disturb(p *faulttest.Proxy) {
-	p.OnCommand(func([]string) {
-		switch dice := rand.N(100); {
-		case dice < 3:
-			p.DropReply(faulttest.Script, 1)
-		case dice < 4:
-			p.Cut()
-		case dice < 7:
-			p.Delay(rand.N(3 * time.Millisecond))
-		case dice < 10:
-			p.Delay(0)
-		}
-	})
-}
-
-// record has goroutines of three clients use a few locks at random.
-func record(t *testing.T, h *history, steps int, harm func(*faulttest.Proxy)) {
+// play has goroutines of three clients use a few locks at random.
+func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy)) {
 	t.Helper()
 	server := redistest.Start(t)
-	h.started = time.Now()
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
 		client := clientAt(t, proxy.Addr(), redlatch.WithLease(modelLease))
 		if harm != nil {
 			harm(proxy)
-			t.Cleanup(func() { proxy.OnCommand(nil); proxy.Delay(0) })
 		}
 		for range 3 {
 			users.Go(func() {
@@ -279,10 +222,10 @@ func record(t *testing.T, h *history, steps int, harm func(*faulttest.Proxy)) {
 					name := fmt.Sprint("n", rand.N(3))
 					if rand.N(40) == 0 {
 						doomed := clientAt(t, proxy.Addr(), redlatch.WithLease(modelLease/3), redlatch.WithAbandonOnClose())
-						h.die(t.Context(), doomed, doomed.GetReadWriteLock(name))
+						r.die(t.Context(), doomed, doomed.GetReadWriteLock(name))
 						continue
 					}
-					h.use(t.Context(), client.GetReadWriteLock(name))
+					r.use(t.Context(), client.GetReadWriteLock(name))
 				}
 			})
 		}
@@ -291,23 +234,23 @@ func record(t *testing.T, h *history, steps int, harm func(*faulttest.Proxy)) {
 }
 
 // die takes a lock and never releases it.
-func (h *history) die(ctx context.Context, c *redlatch.Client, l *rrwlock.Lock) {
+func (r *record) die(ctx context.Context, c *redlatch.Client, l *rrwlock.Lock) {
 	wait := rlock.WithWait(modelLease)
 	kind, side := writes, rlock.Locker(l)
 	if rand.N(2) == 0 {
 		kind, side = reads, l.RLocker()
 	}
-	hold := h.take(l, kind, nil, func() (*rlock.Hold, error) { return side.Lock(ctx, wait) })
+	hold := r.take(l, kind, nil, func() (*rlock.Hold, error) { return side.Lock(ctx, wait) })
 	_ = c.Close() // what it says of a broken connection is not of interest
 	if hold != nil {
-		h.crash(hold)
+		r.crash(hold)
 	}
 }
 
 // use does one thing with a lock, and releases it if it has it then.
-func (h *history) use(ctx context.Context, l *rrwlock.Lock) {
+func (r *record) use(ctx context.Context, l *rrwlock.Lock) {
 	wait := ctx
-	if !h.strict { // a call that is given up leaves an unknown outcome
+	if !r.strict { // a call that is given up leaves an unknown outcome
 		var cancel context.CancelFunc
 		wait, cancel = context.WithTimeout(ctx, modelLease)
 		defer cancel()
@@ -326,14 +269,14 @@ func (h *history) use(ctx context.Context, l *rrwlock.Lock) {
 	if rand.N(4) == 0 {
 		lock = side.TryLock
 	}
-	outer := h.take(l, kind, nil, func() (*rlock.Hold, error) { return lock(wait, opts...) })
+	outer := r.take(l, kind, nil, func() (*rlock.Hold, error) { return lock(wait, opts...) })
 	if outer == nil {
 		return
 	}
 	var inner *taken
 	switch rand.N(3) {
 	case 0: // re-enter
-		inner = h.take(l, kind, outer, func() (*rlock.Hold, error) { return side.Lock(outer.Context()) })
+		inner = r.take(l, kind, outer, func() (*rlock.Hold, error) { return side.Lock(outer.Context()) })
 	case 1:
 		if kind == reads {
 			_, err := l.Lock(outer.Context())
@@ -342,7 +285,7 @@ func (h *history) use(ctx context.Context, l *rrwlock.Lock) {
 			}
 			break
 		}
-		inner = h.take(l, reads, outer, func() (*rlock.Hold, error) { return l.RLock(outer.Context(), opts...) })
+		inner = r.take(l, reads, outer, func() (*rlock.Hold, error) { return l.RLock(outer.Context(), opts...) })
 	}
 	if inner != nil {
 		inner.short = len(opts) > 0
@@ -351,9 +294,9 @@ func (h *history) use(ctx context.Context, l *rrwlock.Lock) {
 	if rand.N(3) == 0 {
 		outer, inner = inner, outer
 	}
-	h.unlock(ctx, outer)
+	r.unlock(ctx, outer)
 	linger(inner, dice)
-	h.unlock(ctx, inner)
+	r.unlock(ctx, inner)
 }
 
 // linger keeps a hold for a while: some until they are lost, some until they were renewed, most for no time at all.
@@ -379,25 +322,26 @@ func linger(t *taken, dice int) {
 }
 
 func TestModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
-	at := func(kind string, hold, party int, call, back int64) porcupine.Operation {
-		return porcupine.Operation{Input: event{kind, "k", hold, party}, Call: call, Return: back}
+	type ops = []historytest.Op[event]
+	at := func(kind string, hold, party int, call, back int64) historytest.Op[event] {
+		return historytest.Op[event]{Event: event{kind, "k", hold, party}, Call: call, Back: back}
 	}
 	for _, tc := range []struct {
 		what string
 		good bool
-		ops  []porcupine.Operation
+		ops  ops
 	}{
-		{"two readers", true, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(reads, 2, 2, 2, 3), at(released, 1, 1, 4, 5), at(released, 2, 2, 6, 7)}},
-		{"two writers", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(writes, 2, 2, 2, 3), at(released, 1, 1, 4, 5)}},
-		{"a writer beside a reader", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(writes, 2, 2, 2, 3)}},
-		{"a reader beside a writer", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 2, 2, 3)}},
-		{"a writer after a lease that may have ended", true, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 2, forever), at(writes, 2, 2, 5, 6)}},
-		{"a writer before it", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 4, forever), at(writes, 2, 2, 2, 3)}},
-		{"a downgrade", true, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 9), at(reads, 3, 3, 5, 6)}},
-		{"a writer beside the downgraded one", false, []porcupine.Operation{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 5), at(writes, 3, 3, 6, 7)}},
-		{"an upgrade", false, []porcupine.Operation{at(reads, 1, 1, 0, 1), at(writes, 2, 1, 2, 3)}},
-		{"busy without a holder", false, []porcupine.Operation{at(busy, 0, 0, 0, 1)}},
+		{"two readers", true, ops{at(reads, 1, 1, 0, 1), at(reads, 2, 2, 2, 3), at(released, 1, 1, 4, 5), at(released, 2, 2, 6, 7)}},
+		{"two writers", false, ops{at(writes, 1, 1, 0, 1), at(writes, 2, 2, 2, 3), at(released, 1, 1, 4, 5)}},
+		{"a writer beside a reader", false, ops{at(reads, 1, 1, 0, 1), at(writes, 2, 2, 2, 3)}},
+		{"a reader beside a writer", false, ops{at(writes, 1, 1, 0, 1), at(reads, 2, 2, 2, 3)}},
+		{"a writer after a lease that may have ended", true, ops{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 2, historytest.Forever), at(writes, 2, 2, 5, 6)}},
+		{"a writer before it", false, ops{at(reads, 1, 1, 0, 1), at(vanishes, 1, 1, 4, historytest.Forever), at(writes, 2, 2, 2, 3)}},
+		{"a downgrade", true, ops{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 9), at(reads, 3, 3, 5, 6)}},
+		{"a writer beside the downgraded one", false, ops{at(writes, 1, 1, 0, 1), at(reads, 2, 1, 2, 3), at(released, 1, 1, 4, 5), at(writes, 3, 3, 6, 7)}},
+		{"an upgrade", false, ops{at(reads, 1, 1, 0, 1), at(writes, 2, 1, 2, 3)}},
+		{"busy without a holder", false, ops{at(busy, 0, 0, 0, 1)}},
 	} {
-		require.Equal(t, tc.good, porcupine.CheckOperations(leasedReadWriteLock, tc.ops), tc.what)
+		require.Equal(t, tc.good, leasedReadWriteLock.Explains(tc.ops), tc.what)
 	}
 }

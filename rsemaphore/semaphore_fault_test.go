@@ -101,7 +101,7 @@ func TestF04_SemaphoreWaitersGoOnWithoutMessages(t *testing.T) {
 
 func TestF04_SemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	server := redistest.Start(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
+	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	holder, waiter := clientThrough(t, server.Addr()), clientThrough(t, proxy.Addr())
 	var released sync.Map
 	proxy.OnCommand(func(cmd []string) {
@@ -119,7 +119,7 @@ func TestF04_SemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 		take(t, s, 1)
 		at, ok := released.Load(s.Name())
 		require.True(t, ok, "acquired after the release")
-		require.Less(t, time.Since(at.(time.Time)), 700*time.Millisecond, "less than a re-check")
+		require.Less(t, time.Since(at.(time.Time)), 700*time.Millisecond+lag.Late(), "less than a re-check")
 	}
 	proxy.OnCommand(nil)
 }
@@ -154,7 +154,7 @@ func TestF10_SemaphoreWaitersShareOneSubscriptionConnection(t *testing.T) {
 
 func TestF16_SemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
 	server := redistest.Start(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
+	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	c := clientThrough(t, proxy.Addr(), redlatch.WithCloseGrace(0))
 	for verb, call := range semaphoreCalls {
 		s := c.GetSemaphore("f16 " + verb)
@@ -164,7 +164,7 @@ func TestF16_SemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
 		start := time.Now()
 		err := call(ctx, s)
 		cancel()
-		require.Less(t, time.Since(start), 600*time.Millisecond, verb)
+		require.Less(t, time.Since(start), 600*time.Millisecond+lag.Late(), verb)
 		require.ErrorIs(t, err, context.DeadlineExceeded, verb)
 		proxy.Blackhole(false)
 		work, cancel := context.WithTimeout(t.Context(), semaphoreLimit)
@@ -176,7 +176,7 @@ func TestF16_SemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
 	waiting := beginTake(context.WithoutCancel(t.Context()), c.GetSemaphore("f16"), 1)
 	start := time.Now()
 	require.NoError(t, c.Close())
-	require.Less(t, time.Since(start), 3*time.Second+500*time.Millisecond)
+	require.Less(t, time.Since(start), 3*time.Second+500*time.Millisecond+lag.Late())
 	require.ErrorIs(t, ended(t, waiting), redlatch.ErrClosed)
 	proxy.Blackhole(false)
 }

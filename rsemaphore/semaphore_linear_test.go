@@ -1,22 +1,17 @@
 package rsemaphore_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -40,24 +35,11 @@ const (
 	permitsSeen    permitEventKind = "seen" // exactly so many were there
 )
 
+func (e permitEvent) Object() string { return e.name }
+
 // countedPermits is a semaphore. A call that gives up may borrow permits for a moment, which only makes others find
 // fewer: a history with such calls says "at least" of what was drained or seen.
-var countedPermits = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		parts := map[string][]porcupine.Operation{}
-		for _, op := range history {
-			name := op.Input.(permitEvent).name
-			parts[name] = append(parts[name], op)
-		}
-		var list [][]porcupine.Operation
-		for _, part := range parts {
-			list = append(list, part)
-		}
-		return list
-	},
-	Init: func() any { return 0 },
-	Step: func(state, input, _ any) (bool, any) { return permitStep(state.(int), input.(permitEvent)) },
-}
+var countedPermits historytest.Model[int, permitEvent] = permitStep
 
 func permitStep(there int, e permitEvent) (bool, int) {
 	switch e.kind {
@@ -79,32 +61,23 @@ func permitStep(there int, e permitEvent) (bool, int) {
 	return false, there
 }
 
-// permitHistory is what happened to some semaphores, as their users saw it.
-type permitHistory struct {
-	started time.Time
-	strict  bool // no call gives up or waits: what was refused was not there
-
-	mu  sync.Mutex // guards ops
-	ops []porcupine.Operation
+// permitRecord is what happened to some semaphores, as their users saw it.
+type permitRecord struct {
+	*historytest.History[permitEvent]
+	strict bool // no call gives up or waits: what was refused was not there
 }
 
-const notYet = math.MaxInt64 // the return of what goes on in the background
-
-func (h *permitHistory) now() int64 { return int64(time.Since(h.started)) }
-
-func (h *permitHistory) add(e permitEvent, call, back int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{Input: e, Call: call, Return: back})
+func newPermitRecord(strict bool) *permitRecord {
+	return &permitRecord{History: historytest.New[permitEvent](), strict: strict}
 }
 
 // acquire takes permits and reports whether it did.
-func (h *permitHistory) acquire(ctx context.Context, s *rsemaphore.Semaphore, n int) bool {
-	call := h.now()
+func (r *permitRecord) acquire(ctx context.Context, s *rsemaphore.Semaphore, n int) bool {
+	call := r.Now()
 	var ok bool
 	var err error
 	switch dice := rand.N(10); {
-	case h.strict || dice < 4:
+	case r.strict || dice < 4:
 		ok, err = s.TryAcquire(ctx, n)
 	case dice < 7:
 		ok, err = s.TryAcquire(ctx, n, rsemaphore.WithWait(rand.N(20*time.Millisecond)))
@@ -116,121 +89,110 @@ func (h *permitHistory) acquire(ctx context.Context, s *rsemaphore.Semaphore, n 
 	}
 	switch {
 	case ok:
-		h.add(permitEvent{permitsTaken, s.Name(), n}, call, h.now())
-	case err == nil && h.strict:
-		h.add(permitEvent{permitsRefused, s.Name(), n}, call, h.now())
+		r.Add(permitEvent{permitsTaken, s.Name(), n}, call, r.Now())
+	case err == nil && r.strict:
+		r.Add(permitEvent{permitsRefused, s.Name(), n}, call, r.Now())
 	}
 	return ok
 }
 
 // release gives permits back, at the latest in the background.
-func (h *permitHistory) release(ctx context.Context, s *rsemaphore.Semaphore, n int) {
-	if !h.strict && rand.N(4) == 0 {
+func (r *permitRecord) release(ctx context.Context, s *rsemaphore.Semaphore, n int) {
+	if !r.strict && rand.N(4) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Millisecond+rand.N(5*time.Millisecond))
 		defer cancel()
 	}
-	call, back := h.now(), int64(notYet)
+	call, back := r.Now(), int64(historytest.Forever) // in the background
 	err := s.Release(ctx, n)
 	if err == nil {
-		back = h.now()
+		back = r.Now()
 	}
-	h.add(permitEvent{permitsBack, s.Name(), n}, call, back)
+	r.Add(permitEvent{permitsBack, s.Name(), n}, call, back)
 }
 
 // use does one thing with a semaphore, and releases what it has then.
-func (h *permitHistory) use(t *testing.T, s *rsemaphore.Semaphore) {
-	ctx, call := t.Context(), h.now()
+func (r *permitRecord) use(t *testing.T, s *rsemaphore.Semaphore) {
+	ctx, call := t.Context(), r.Now()
 	switch dice := rand.N(100); {
 	case dice < 75:
-		if n := 1 + rand.N(4); h.acquire(ctx, s, n) {
-			h.release(ctx, s, n)
+		if n := 1 + rand.N(4); r.acquire(ctx, s, n) {
+			r.release(ctx, s, n)
 		}
 	case dice < 85:
 		n := 1 + rand.N(2)
 		if assert.NoError(t, s.AddPermits(ctx, n)) {
-			h.add(permitEvent{permitsBack, s.Name(), n}, call, h.now())
+			r.Add(permitEvent{permitsBack, s.Name(), n}, call, r.Now())
 		}
 	case dice < 90:
 		n, err := s.Drain(ctx)
 		switch {
-		case !assert.NoError(t, err) || n == 0 && !h.strict:
-		case h.strict:
-			h.add(permitEvent{permitsDrained, s.Name(), n}, call, h.now())
+		case !assert.NoError(t, err) || n == 0 && !r.strict:
+		case r.strict:
+			r.Add(permitEvent{permitsDrained, s.Name(), n}, call, r.Now())
 		default:
-			h.add(permitEvent{permitsTaken, s.Name(), n}, call, h.now())
+			r.Add(permitEvent{permitsTaken, s.Name(), n}, call, r.Now())
 		}
 	default:
 		n, err := s.Available(ctx)
 		kind := permitsAtLeast
-		if h.strict {
+		if r.strict {
 			kind = permitsSeen
 		}
 		if assert.NoError(t, err) {
-			h.add(permitEvent{kind, s.Name(), n}, call, h.now())
+			r.Add(permitEvent{kind, s.Name(), n}, call, r.Now())
 		}
 	}
 }
 
-// settle holds what is left against what the users say, after all clients have closed.
-func (h *permitHistory) settle(t *testing.T, see func(name string) int, names ...string) {
+// settled returns the history with what is left in the end, which it first holds against what the users say. All clients
+// have closed.
+func (r *permitRecord) settled(t *testing.T, see func(name string) int, names ...string) []historytest.Op[permitEvent] {
 	t.Helper()
 	want := map[string]int{}
-	for _, op := range h.ops {
-		switch e := op.Input.(permitEvent); e.kind {
+	for e := range r.Events() {
+		switch e.kind {
 		case permitsSet, permitsBack:
 			want[e.name] += e.n
 		case permitsTaken, permitsDrained:
 			want[e.name] -= e.n
 		}
 	}
+	end, ops := r.Now(), r.Ops()
+	for i := range ops {
+		ops[i].Back = min(ops[i].Back, end)
+	}
 	for _, name := range names {
 		require.Equal(t, want[name], see(name), "%s has what its users say", name)
+		seen := permitEvent{permitsSeen, name, see(name)}
+		ops = append(ops, historytest.Op[permitEvent]{Event: seen, Call: end + 1, Back: end + 2})
 	}
-	end := h.now()
-	for i := range h.ops {
-		h.ops[i].Return = min(h.ops[i].Return, end)
-	}
-	for _, name := range names {
-		h.add(permitEvent{permitsSeen, name, see(name)}, end+1, end+2)
-	}
+	return ops
 }
 
-// check fails the test unless one order of the events explains them all.
-func (h *permitHistory) check(t *testing.T) {
+// checkPermits fails the test unless one order of the events explains them all.
+func checkPermits(t *testing.T, ops []historytest.Op[permitEvent]) {
 	t.Helper()
 	count := map[permitEventKind]int{}
-	for _, op := range h.ops {
-		count[op.Input.(permitEvent).kind]++
+	for _, op := range ops {
+		count[op.Event.kind]++
 	}
 	t.Log(count)
-	assert.Greater(t, count[permitsTaken], len(h.ops)/10, "permits were taken")
-	if result := porcupine.CheckOperationsTimeout(countedPermits, h.ops, time.Minute); result != porcupine.Ok {
-		assert.Fail(t, "no order explains what was seen", "%s\n%s", result, h)
-	}
+	assert.Greater(t, count[permitsTaken], len(ops)/10, "permits were taken")
+	historytest.Check(t, countedPermits, ops)
 }
 
-func (h *permitHistory) String() string {
-	var b strings.Builder
-	slices.SortFunc(h.ops, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
-	for _, op := range h.ops {
-		fmt.Fprintf(&b, "%v %v %+v\n", time.Duration(op.Call), time.Duration(op.Return), op.Input)
-	}
-	return b.String()
-}
-
-// recordPermits has goroutines of several clients use a few semaphores at random.
-func recordPermits(t *testing.T, h *permitHistory, harm func(*faulttest.Proxy)) {
+// play has goroutines of several clients use a few semaphores at random, and returns what happened.
+func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy)) []historytest.Op[permitEvent] {
 	t.Helper()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	names := []string{"a", "b"}
-	h.started = time.Now()
 	direct := clientThrough(t, server.Addr())
 	for _, name := range names {
-		call := h.now()
+		call := r.Now()
 		give(t, direct.GetSemaphore(name), 4)
-		h.add(permitEvent{permitsSet, name, 4}, call, h.now())
+		r.Add(permitEvent{permitsSet, name, 4}, call, r.Now())
 	}
 	var users sync.WaitGroup
 	var ends []func()
@@ -239,17 +201,15 @@ func recordPermits(t *testing.T, h *permitHistory, harm func(*faulttest.Proxy)) 
 		client := clientThrough(t, proxy.Addr())
 		if harm != nil {
 			harm(proxy)
-			t.Cleanup(func() { proxy.OnCommand(nil) })
 		}
 		ends = append(ends, func() { // Close gives back what callers that gave up have got
-			proxy.OnCommand(nil)
-			proxy.Delay(0)
+			proxy.Calm()
 			assert.NoError(t, client.Close())
 		})
 		for range 3 {
 			users.Go(func() {
 				for range 50 {
-					h.use(t, client.GetSemaphore(names[rand.N(len(names))]))
+					r.use(t, client.GetSemaphore(names[rand.N(len(names))]))
 				}
 			})
 		}
@@ -258,57 +218,37 @@ func recordPermits(t *testing.T, h *permitHistory, harm func(*faulttest.Proxy)) 
 	for _, end := range ends {
 		end()
 	}
-	h.settle(t, func(name string) int { return counter(t, rdb, name) }, names...)
+	return r.settled(t, func(name string) int { return counter(t, rdb, name) }, names...)
 }
 
 func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
 	for range semaphoreRuns(1, 50) {
-		h := &permitHistory{strict: true}
-		recordPermits(t, h, nil)
-		h.check(t)
+		checkPermits(t, newPermitRecord(true).play(t, nil))
 	}
 }
 
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range semaphoreRuns(2, 100) {
-		h := &permitHistory{}
-		recordPermits(t, h, harmSemaphores)
-		h.check(t)
+		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb))
 	}
 }
 
-// harmSemaphores does something to one request in ten.
-func harmSemaphores(p *faulttest.Proxy) {
-	p.OnCommand(func([]string) {
-		switch dice := rand.N(100); {
-		case dice < 4:
-			p.DropReply(faulttest.Script, 1)
-		case dice < 5:
-			p.Cut()
-		case dice < 8:
-			p.Delay(rand.N(3 * time.Millisecond))
-		case dice < 11:
-			p.Delay(0)
-		}
-	})
-}
-
 func TestSemaphoreModelRefusesWhatCannotBe(t *testing.T) {
-	at := func(kind permitEventKind, n int, call, back int64) porcupine.Operation {
-		return porcupine.Operation{Input: permitEvent{kind, "s", n}, Call: call, Return: back}
+	type ops = []historytest.Op[permitEvent]
+	at := func(kind permitEventKind, n int, call, back int64) historytest.Op[permitEvent] {
+		return historytest.Op[permitEvent]{Event: permitEvent{kind, "s", n}, Call: call, Back: back}
 	}
 	for _, c := range []struct {
 		name string
 		ok   bool
-		ops  []porcupine.Operation
+		ops  ops
 	}{
-		{"all are taken", true, []porcupine.Operation{at(permitsSet, 2, 0, 1), at(permitsTaken, 2, 2, 3), at(permitsRefused, 1, 4, 5)}},
-		{"one too many", false, []porcupine.Operation{at(permitsSet, 2, 0, 1), at(permitsTaken, 2, 2, 3), at(permitsTaken, 1, 4, 5), at(permitsBack, 1, 6, 7)}},
-		{"one that comes back meanwhile", true, []porcupine.Operation{at(permitsSet, 1, 0, 1), at(permitsTaken, 1, 2, 3), at(permitsBack, 1, 4, 9), at(permitsTaken, 1, 5, 6)}},
-		{"a release that counts twice", false, []porcupine.Operation{at(permitsSet, 2, 0, 1), at(permitsTaken, 1, 2, 3), at(permitsBack, 1, 4, 5), at(permitsSeen, 3, 6, 7)}},
-		{"a refusal without a reason", false, []porcupine.Operation{at(permitsSet, 2, 0, 1), at(permitsRefused, 2, 2, 3)}},
+		{"all are taken", true, ops{at(permitsSet, 2, 0, 1), at(permitsTaken, 2, 2, 3), at(permitsRefused, 1, 4, 5)}},
+		{"one too many", false, ops{at(permitsSet, 2, 0, 1), at(permitsTaken, 2, 2, 3), at(permitsTaken, 1, 4, 5), at(permitsBack, 1, 6, 7)}},
+		{"one that comes back meanwhile", true, ops{at(permitsSet, 1, 0, 1), at(permitsTaken, 1, 2, 3), at(permitsBack, 1, 4, 9), at(permitsTaken, 1, 5, 6)}},
+		{"a release that counts twice", false, ops{at(permitsSet, 2, 0, 1), at(permitsTaken, 1, 2, 3), at(permitsBack, 1, 4, 5), at(permitsSeen, 3, 6, 7)}},
+		{"a refusal without a reason", false, ops{at(permitsSet, 2, 0, 1), at(permitsRefused, 2, 2, 3)}},
 	} {
-		got := porcupine.CheckOperations(countedPermits, c.ops)
-		require.Equal(t, c.ok, got, c.name)
+		require.Equal(t, c.ok, countedPermits.Explains(c.ops), c.name)
 	}
 }

@@ -10,14 +10,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 )
 
@@ -55,17 +58,18 @@ func run(ctx context.Context, url string) error {
 
 	working, stop := context.WithCancel(ctx)
 	defer stop()
+	var staff sync.WaitGroup
 	for _, name := range []string{"worker A", "worker B", "worker C"} {
 		w, err := hire(s, name, url)
 		if err != nil {
 			return err
 		}
 		defer w.leave()
-		go func() { // ends with the context, or with its connection
-			if err := w.work(working); err != nil {
+		staff.Go(func() { // ends with the context
+			if err := w.work(working); err != nil && !errors.Is(err, redlatch.ErrClosed) { // the dead one's is closed
 				s.say(name, "%v", err)
 			}
-		}()
+		})
 	}
 
 	for i := 1; i <= orders; i++ {
@@ -82,5 +86,7 @@ func run(ctx context.Context, url string) error {
 	if err := desk.finish(ctx); err != nil {
 		return err
 	}
+	stop()
+	staff.Wait()
 	return s.report()
 }

@@ -64,7 +64,8 @@ func (w *worker) work(ctx context.Context) error {
 	return w.queue.Consume(ctx, func(ctx context.Context, m *rdelayedqueue.Message[order]) error {
 		if w.shop.begin(m.ID, w.name) {
 			w.shop.say(w.name, "got %s, and dies", m.ID)
-			_ = w.rdb.Close() // for good: nobody acknowledges, and nobody renews
+			_ = w.rdb.Close() // for good: nobody acknowledges, nobody renews, and nothing is given back
+			_ = w.client.Close()
 			return nil
 		}
 		if m.Attempt > 1 {

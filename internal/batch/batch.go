@@ -48,7 +48,7 @@ type Ask struct {
 	Class Class
 	// Limit bounds the wait beside ctx; 0 for no bound.
 	Limit time.Duration
-	// Usual says that Limit is what the batcher bounds a call by anyway, when it goes out at once.
+	// Usual says that Limit is what the batcher bounds a call by anyway; it may end up to half a second sooner.
 	Usual bool
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool
@@ -77,11 +77,12 @@ type Batcher struct {
 	endBy    atomic.Pointer[time.Time] // of a client that closes
 	jobs     chan job                  // hands a flush to a parked worker
 	parked   atomic.Int32
-	workers  sync.WaitGroup // Close waits for all workers
+	workers  sync.WaitGroup // of those that Close waits for
 	known    atomic.Bool    // a cluster's layout has been loaded
 	flushes  atomic.Int64
 	free     sync.Pool  // of *pending; the batcher's own, since channels belong to one synctest bubble
-	mu       sync.Mutex // guards lanes
+	mu       sync.Mutex // guards closed and lanes
+	closed   bool       // Close waits for the workers that there are
 	lanes    map[*redis.Client]*lane
 	loneLane *lane // of a client that is not a cluster
 }
@@ -137,6 +138,9 @@ func (b *Batcher) Stop() { b.end() }
 // those that wait for a reply end only with the user's own read time-out.
 func (b *Batcher) Close() {
 	b.end()
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { // ends with the workers
 		b.workers.Wait()

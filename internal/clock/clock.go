@@ -20,7 +20,8 @@ type Clock struct {
 	gap     atomic.Int64 // wall minus monotonic time since start, as last accepted
 	skipped atomic.Int64 // sum of the forward jumps of gap
 
-	mu sync.Mutex // serialises changes of gap and skipped
+	mu sync.Mutex    // serialises changes of gap and skipped
+	of time.Duration // monotonic time since start of the reading by which gap was last changed; guarded by mu
 }
 
 // New returns a clock that shows 0 now.
@@ -37,18 +38,20 @@ func (c *Clock) Now() time.Duration {
 func (c *Clock) at(elapsed, wall time.Duration) time.Duration {
 	gap := wall - elapsed
 	if d := gap - time.Duration(c.gap.Load()); d > jump || d < -jump {
-		c.accept(gap)
+		c.accept(elapsed, gap)
 	}
 	return elapsed + time.Duration(c.skipped.Load())
 }
 
-func (c *Clock) accept(gap time.Duration) {
+func (c *Clock) accept(elapsed, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := gap - time.Duration(c.gap.Load())
-	if d <= jump && d >= -jump {
+	// A reading that was overtaken would undo the jump, and the next one count it again.
+	if d <= jump && d >= -jump || elapsed < c.of {
 		return
 	}
+	c.of = elapsed
 	c.gap.Store(int64(gap))
 	if d > 0 {
 		c.skipped.Add(int64(d))

@@ -15,6 +15,13 @@ func TestWallClockAheadCountsAsElapsed(t *testing.T) {
 	assert.Equal(t, 2*time.Hour+4*time.Second, c.at(4*time.Second, time.Hour+4*time.Second), "ahead again counts again")
 }
 
+func TestReadingThatWasOvertakenCountsNothing(t *testing.T) {
+	c := New()
+	assert.Equal(t, time.Hour+2*time.Second, c.at(2*time.Second, time.Hour+2*time.Second), "a suspension of one hour")
+	c.at(time.Second, time.Second) // read before it, on a goroutine that had no processor until now
+	assert.Equal(t, time.Hour+3*time.Second, c.at(3*time.Second, time.Hour+3*time.Second), "the hour has been counted")
+}
+
 func TestReadingNoiseDoesNotAccumulate(t *testing.T) {
 	c := New()
 	for i := range 1000 {

@@ -56,6 +56,8 @@ if redis.call('pttl', done) < longest then
   redis.call('pexpire', receipts, 2 * longest)
 end
 if redis.call('exists', bodies) == 0 and redis.call('hexists', meta, 'paused') == 0 then
-  redis.call('pexpire', meta, 86400000)
+  if redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
+  end
 end
 return reply

@@ -29,6 +29,8 @@ redis.call('hdel', bodies, id)
 redis.call('hdel', claims, id)
 redis.call('hdel', errors, id)
 if redis.call('exists', bodies) == 0 and redis.call('hexists', meta, 'paused') == 0 then
-  redis.call('pexpire', meta, 86400000)
+  if redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
+  end
 end
 return 1

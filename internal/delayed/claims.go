@@ -118,7 +118,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 	if err := q.ready(ctx); err != nil {
 		return nil, err
 	}
-	h := q.registry.use(q.full)
+	h := q.registry.use(q)
 	defer h.leave()
 	type outcome struct {
 		claims []Claimed

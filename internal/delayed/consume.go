@@ -62,7 +62,7 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(ErrStopped)
 	c := &consumer{
-		Work: w, queue: q, hub: q.registry.use(q.full), base: base, logger: q.registry.engine.Logger, failed: make(chan error, 1),
+		Work: w, queue: q, hub: q.registry.use(q), base: base, logger: q.registry.engine.Logger, failed: make(chan error, 1),
 		took: quick,
 	}
 	defer c.hub.leave()

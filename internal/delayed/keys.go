@@ -10,13 +10,16 @@ type keys struct {
 	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters string
 	channel                                                                  string // prefix of the clients' channels
 	calls                                                                    string // prefix of the clients' last claims
+	offer                                                                    [6]any // what each offer.lua begins with
 }
 
-func keysOf(name string) keys {
+func keysOf(name string) *keys {
 	base := engine.Prefixed("redlatch_dq", name) + ":"
-	return keys{
+	k := &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
 		waiters: base + "waiters", channel: base + "wake:", calls: base + "call:",
 	}
+	k.offer = [...]any{k.meta, k.due, k.bodies, k.done, k.waiters, layout}
+	return k
 }

@@ -55,8 +55,7 @@ func (q *Queue) do(ctx context.Context, call func(k *keys) *script.Call) (*scrip
 	if err := q.ready(ctx); err != nil {
 		return nil, false, err
 	}
-	k := keysOf(q.full)
-	return q.registry.query(ctx, func() *script.Call { return call(&k) })
+	return q.registry.query(ctx, func() *script.Call { return call(q.names()) })
 }
 
 // wakeIf has a client woken if a script said that some wait.
@@ -64,7 +63,7 @@ func (q *Queue) wakeIf(told int64) {
 	if told != 1 {
 		return
 	}
-	h := q.registry.use(q.full)
+	h := q.registry.use(q)
 	defer h.leave()
 	h.wake()
 }

@@ -46,7 +46,7 @@ const (
 // message makes a message of a claim that was asked for at the given time. Its context descends from ctx.
 func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, renewed bool) *Message {
 	r := q.registry
-	m := &Message{Claimed: c, queue: q, hub: r.use(q.full), terms: terms, renewed: renewed, deadline: asked + terms.Visibility}
+	m := &Message{Claimed: c, queue: q, hub: r.use(q), terms: terms, renewed: renewed, deadline: asked + terms.Visibility}
 	m.ctx, m.end = context.WithCancelCause(ctx)
 	m.timer.Owner = m
 	r.mu.Lock()
@@ -161,7 +161,7 @@ func (m *Message) Ack(ctx context.Context) error {
 	}
 	ctx, cancel := patience(ctx)
 	defer cancel()
-	h := m.queue.registry.use(m.queue.full)
+	h := m.queue.registry.use(m.queue)
 	defer h.leave()
 	ok, err := m.ack(h, keep).settled(ctx)
 	switch {
@@ -238,7 +238,7 @@ func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, 
 	}
 	ctx, cancel := patience(ctx)
 	defer cancel()
-	h := m.queue.registry.use(m.queue.full)
+	h := m.queue.registry.use(m.queue)
 	defer h.leave()
 	n := nack{m.member, m.claim, delay, reject, m.terms.Attempts, text}
 	ok, err := h.nacks.add(n).settled(ctx)

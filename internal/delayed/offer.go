@@ -28,22 +28,18 @@ type offer struct {
 }
 
 // The first byte of a stamp says whose the id is, which decides how long it is remembered.
-const (
-	ownID   = 'o'
-	givenID = 'g'
-)
+const givenID = 'g'
+
+// ownStamp is that of messages whose ids are the library's own: nobody else can have offered them.
+const ownStamp = "o00000000"
 
 func offerOf(i Item) (offer, error) {
-	kind := byte(givenID)
 	if i.ID == "" {
 		id, err := uuid.NewV7()
-		if err != nil {
-			return offer{}, err
-		}
-		i.ID, kind = id.String(), ownID
+		return offer{id.String(), ownStamp, i.Delay, i.Payload}, err
 	}
-	stamp := append(make([]byte, 0, 16), kind)
-	stamp = strconv.AppendUint(stamp, 1<<40|rand.Uint64N(1<<40), 32)[:9]
+	stamp := append(make([]byte, 0, 16), givenID)
+	stamp = strconv.AppendUint(stamp, 1<<40|rand.Uint64N(1<<40), 32)[:len(ownStamp)]
 	return offer{i.ID, string(stamp), i.Delay, i.Payload}, nil
 }
 
@@ -53,7 +49,7 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	if err := q.ready(ctx); err != nil {
 		return nil, nil, err
 	}
-	h := q.registry.use(q.full)
+	h := q.registry.use(q)
 	defer h.leave()
 	ids = make([]string, len(items))
 	offers := make([]offer, len(items))
@@ -67,9 +63,11 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	if ctx.Done() == nil && h.engine.Batch.Bounded() {
 		add = h.offers.do
 	}
+	sent := add(offers...)
+	h.offers.wait(ctx, sent)
 	added = make([]bool, len(items))
-	for i, e := range add(offers) {
-		n, failed := h.offers.wait(ctx, e)
+	for i := range items {
+		n, failed := sent.entries[i].outcome(ctx.Err())
 		added[i] = n == 1 || failed == nil && items[i].ID == "" // one of its own may be done before its offer is answered
 		if failed != nil && err == nil {
 			err = failed
@@ -82,7 +80,7 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 const offerAgain = ownKeep / 2
 
 func (h *hub) sendOffers(batch []*entry[offer]) {
-	c, err := h.registry.twice(func() *script.Call { return h.keys.offer(batch) }, offerAgain)
+	c, err := h.registry.twice(func() *script.Call { return h.keys.offers(batch) }, offerAgain)
 	if err != nil {
 		answer(batch, nil, err)
 		return

@@ -15,10 +15,13 @@ if paused == '1' then
   redis.call('hsetnx', meta, 'layout', layout)
   redis.call('hset', meta, 'paused', 1)
   redis.call('persist', meta)
+  redis.call('hdel', meta, 'expires')
   return 0
 end
 redis.call('hdel', meta, 'paused')
 if redis.call('exists', bodies) == 0 then
-  redis.call('pexpire', meta, 86400000)
+  if redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
+  end
 end
 return redis.call('exists', waiters)

@@ -32,6 +32,8 @@ redis.call('hdel', bodies, unpack(ids))
 redis.call('hdel', claims, unpack(ids))
 redis.call('hdel', errors, unpack(ids))
 if redis.call('exists', bodies) == 0 and redis.call('hexists', meta, 'paused') == 0 then
-  redis.call('pexpire', meta, 86400000)
+  if redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
+  end
 end
 return #members

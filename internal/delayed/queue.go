@@ -2,6 +2,7 @@ package delayed
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -14,6 +15,7 @@ type Queue struct {
 	user     string // the name as it was given
 	full     string // with the client's prefix
 	err      error  // what is wrong with the name
+	keys     atomic.Pointer[keys]
 }
 
 // Queue returns the queue of that name.
@@ -24,6 +26,16 @@ func (r *Registry) Queue(name string) *Queue {
 		err = engine.CheckName(name)
 	}
 	return &Queue{registry: r, user: name, full: full, err: err}
+}
+
+// names returns the names of the queue's keys, made when they are first needed: a queue that is not used costs nothing.
+func (q *Queue) names() *keys {
+	k := q.keys.Load()
+	if k == nil {
+		k = keysOf(q.full)
+		q.keys.Store(k)
+	}
+	return k
 }
 
 // Name returns the name as it was given.

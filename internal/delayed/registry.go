@@ -37,7 +37,7 @@ type hub struct {
 	registry *Registry
 	engine   *engine.Engine
 	name     string
-	keys     keys
+	keys     *keys
 	users    int // guarded by the registry's mu
 
 	offers gatherer[offer]
@@ -48,18 +48,18 @@ type hub struct {
 }
 
 // use returns the hub of a queue, which stays until it is left as often.
-func (r *Registry) use(name string) *hub {
+func (r *Registry) use(q *Queue) *hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.hubs[name]
+	h := r.hubs[q.full]
 	if h == nil {
-		h = &hub{registry: r, engine: r.engine, name: name, keys: keysOf(name)}
-		h.offers = gatherer[offer]{crew: &r.crew, send: h.sendOffers, weight: func(o *offer) int { return len(o.payload) }}
+		h = &hub{registry: r, engine: r.engine, name: q.full, keys: q.names()}
+		h.offers = gatherer[offer]{crew: &r.crew, send: h.sendOffers, weight: func(o *offer) int { return len(o.payload) }, ahead: true}
 		h.acks = gatherer[ack]{crew: &r.crew, send: h.sendAcks, weight: func(*ack) int { return 1 }}
 		h.nacks = gatherer[nack]{crew: &r.crew, send: h.sendNacks, weight: func(n *nack) int { return len(n.text) }}
 		h.backs = gatherer[Claimed]{crew: &r.crew, send: h.sendBacks, weight: func(*Claimed) int { return 1 }}
 		h.lane.hub = h
-		r.hubs[name] = h
+		r.hubs[q.full] = h
 	}
 	h.users++
 	return h

@@ -3,6 +3,7 @@ package delayed
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,11 +77,19 @@ var (
 	pauseScript      = script.New(pauseSource)
 )
 
-func (k *keys) offer(batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 6+4*len(batch))
-	args = append(args, k.meta, k.due, k.bodies, k.done, k.waiters, layout)
+func (k *keys) offers(batch []*entry[offer]) *script.Call {
+	args := make([]any, 0, 7+3*len(batch))
+	stamp := ownStamp
+	if slices.ContainsFunc(batch, func(e *entry[offer]) bool { return e.value.stamp != ownStamp }) {
+		stamp = ""
+	}
+	args = append(append(args, k.offer[:]...), stamp)
 	for _, e := range batch {
-		args = append(args, e.value.id, e.value.stamp, micros(e.value.delay), e.value.payload)
+		payload := e.value.payload
+		if stamp == "" {
+			payload = append([]byte(e.value.stamp), payload...)
+		}
+		args = append(args, e.value.id, micros(e.value.delay), payload)
 	}
 	return offerScript.Call(5, args...)
 }

@@ -49,6 +49,9 @@ func (l *Lag) Worst() time.Duration {
 	return max(time.Duration(l.worst.Load()), time.Since(l.since)-time.Duration(l.due.Load()))
 }
 
+// Late is how late the end of a few steps may be: messages, timers, calls, each of which waits for the one before.
+func (l *Lag) Late() time.Duration { return 4 * l.Worst() }
+
 func (l *Lag) sample(ctx context.Context) {
 	timer := time.NewTimer(lagPace)
 	defer timer.Stop()

@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -94,6 +95,30 @@ func (p *Proxy) close() {
 	case <-time.After(closeLimit):
 		p.tb.Errorf("faulttest: a hook of the proxy still blocks %v after the test", closeLimit)
 	}
+}
+
+// Disturb does something to one request in ten, until the test ends or [Proxy.Calm]: a reply is lost, all connections are
+// cut, or what follows takes up to 3 ms longer.
+func (p *Proxy) Disturb() {
+	p.OnCommand(func([]string) {
+		switch dice := rand.N(100); {
+		case dice < 4:
+			p.DropReply(Script, 1)
+		case dice < 5:
+			p.Cut()
+		case dice < 8:
+			p.Delay(rand.N(3 * time.Millisecond))
+		case dice < 11:
+			p.Delay(0)
+		}
+	})
+	p.tb.Cleanup(p.Calm) // before what the test has set up earlier is closed
+}
+
+// Calm ends what [Proxy.Disturb] began.
+func (p *Proxy) Calm() {
+	p.OnCommand(nil)
+	p.Delay(0)
 }
 
 // Blackhole loses everything in both directions while it is on: connections are accepted and stay open, nothing arrives,

@@ -38,7 +38,10 @@ func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage)
 	if o.Wait != nil {
 		single = *o.Wait == 0
 	}
-	started := n.space.engine.Clock.Now()
+	started := time.Duration(0)
+	if n.space.engine.Hooks.Acquired != nil {
+		started = n.space.engine.Clock.Now()
+	}
 	take := n.wait
 	if single {
 		take = n.once

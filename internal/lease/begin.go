@@ -156,8 +156,9 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 		return true
 	}
 	l.unlinkLocked(h)
-	next, left := l.handOffLocked(sh, h)
-	cancel := h.endUnlockedLocked()
+	now := l.now()
+	next, left := l.handOffLocked(sh, h, now)
+	cancel := h.endUnlockedLocked(now)
 	if next == nil {
 		l.beginReleaseLocked(sh)
 	}
@@ -224,6 +225,10 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	l.leaveLocked()
 	sent := l.now()
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
+	if err == nil {
+		h.shortenLocked(sent, d)
+		l.shortenLocked(sent + length)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		done(err)

@@ -138,12 +138,12 @@ func (h *Hold) Deadline() time.Time {
 
 // endLocked ends the level. The result is to be called without the mutex.
 func (h *Hold) endLocked(cause error) func() {
-	h.markOverLocked()
+	h.markOverLocked(h.lease.now())
 	return h.endContextLocked(cause)
 }
 
-func (h *Hold) markOverLocked() {
-	h.limit = min(h.lease.now(), h.deadlineLocked())
+func (h *Hold) markOverLocked(now time.Duration) {
+	h.limit = min(now, h.deadlineLocked())
 	h.over = true
 }
 
@@ -187,6 +187,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if err := await(ctx, wait); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	h.shortenLocked(l.now(), d)
+	l.mu.Unlock()
 	kept, sent, err := l.keep(ctx, levels, length)
 	if err != nil {
 		return err
@@ -206,6 +209,14 @@ func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
 		}
 	}
 	return d
+}
+
+// shortenLocked ends the level after d if that is sooner: the extension which is about to be sent may never be answered.
+func (h *Hold) shortenLocked(sent, d time.Duration) {
+	if end := sent + d; end < h.fixed && !h.over {
+		h.fixed, h.length = end, d
+		h.lease.armLocked()
+	}
 }
 
 // extended takes Redis's yes: the level ends after d, the lease after length.
@@ -261,7 +272,10 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 	s := l.space
 	deadline := l.now() + s.engine.Lease
 	for try := 0; ; try++ {
+		l.mu.Lock()
 		sent = l.now()
+		l.shortenLocked(sent + length)
+		l.mu.Unlock()
 		call := s.kind.Keep(l.key, l.owner, levels, length)
 		err = s.engine.Batch.Do(ctx, call, urgent(s.renewalLimit()))
 		if err == nil {

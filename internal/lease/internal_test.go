@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -43,4 +45,23 @@ func TestLeaseAndHoldStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
 	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
 	assert.LessOrEqual(t, unsafe.Sizeof(cohort{}), uintptr(896))
+}
+
+// Whatever users put into their hash tags: what one call may renew shares the tag and the lease.
+func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
+	s := &Space{Registry: &Registry{engine: &engine.Engine{Cluster: true, Config: engine.Config{Lease: 30 * time.Second}}}}
+	slot := func(name string, length time.Duration, parted bool) string {
+		return s.Slot(&Lease{key: name, renewAt: length, parted: parted})
+	}
+	usual, brief := s.engine.Lease, 5*time.Second
+	assert.Equal(t, slot("{a}1", usual, false), slot("{a}2", usual, false))
+	assert.Equal(t, slot("{a}1", brief, false), slot("{a}2", brief, false))
+	different := map[string]bool{}
+	for _, slot := range []string{
+		slot("{a}1", usual, false), slot("{a}1", brief, false), slot("{a}1", usual, true), slot("{a}2", usual, true),
+		slot("{5000}", usual, false), slot("{5000|a}", usual, false), slot("{a|5000}", usual, false), slot("{alone|{a}1}", usual, false),
+	} {
+		assert.False(t, different[slot], slot)
+		different[slot] = true
+	}
 }

@@ -111,6 +111,16 @@ func (l *Lease) armLocked() {
 	}
 }
 
+// shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
+// the lock go as soon as that, whether or not the call is answered.
+func (l *Lease) shortenLocked(end time.Duration) {
+	l.leaveLocked()
+	if end < l.end {
+		l.end = end
+		l.armLocked()
+	}
+}
+
 // Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
 func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	l.mu.Lock()
@@ -189,7 +199,10 @@ func (l *Lease) recountLocked() func() {
 	default:
 		return nil
 	}
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), l.longestLocked(l.now()))
+	now := l.now()
+	length := l.longestLocked(now)
+	l.shortenLocked(now + length)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 			n, err := c.Int()
@@ -215,7 +228,7 @@ func (l *Lease) growsLocked() bool {
 	return false
 }
 
-// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
+// recheck looks whether Redis still has the lease: it is renewed at once, if a renewal could be due.
 func (l *Lease) recheck() {
 	l.mu.Lock()
 	l.leaveLocked()
@@ -223,14 +236,14 @@ func (l *Lease) recheck() {
 		l.mu.Unlock()
 		return
 	}
-	if l.growsLocked() {
-		l.renewAt = l.now()
+	if now := l.now(); l.growsLocked() && l.end-l.space.engine.Lease <= now {
+		l.renewAt = now
 		l.armLocked()
 		l.mu.Unlock()
 		return
 	}
 	l.turnLocked()
-	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
+	ask := l.recountLocked() // a lease that is not renewed, or not for long, is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()
@@ -384,8 +397,8 @@ func (l *Lease) finish(heard int) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	if s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
-		sh.lines[l.name()].releasedLocked(s.engine.Clock.Now(), heard)
+	if line := sh.lines[l.name()]; line != nil && s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
+		line.releasedLocked(s.engine.Clock.Now(), heard)
 	}
 	if doubled { // but nobody is told there that a lock is shared from now on
 		sh.shares[l.name()].openLocked(s.engine.Clock.Now())

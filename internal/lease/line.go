@@ -125,7 +125,11 @@ func (w *waiter) leave() *Hold {
 	hold := w.hold
 	var member *pubsub.Membership
 	if hold == nil {
+		l, first := w.line, w.line.head == w
 		member = w.leaveLocked()
+		if first && w.options.count() > 1 { // who comes next may want no more than there is
+			l.resumeLocked(l.space.engine.Clock.Now())
+		}
 	}
 	w.line.shard.mu.Unlock()
 	w.line.left(member)
@@ -359,6 +363,9 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	}
 	if holder := l.holderLocked(); holder != nil {
 		return stepWait, l.watchLocked(holder) // it will hand on, release, or be lost: the line hears of each
+	}
+	if l.tryAt == 0 {
+		return stepTry, 0
 	}
 	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {
 		return stepWait, left

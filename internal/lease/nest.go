@@ -77,9 +77,23 @@ func (l *Lease) abandon(h *Hold, cause error) {
 	l.mu.Lock()
 	l.unlinkLocked(h)
 	cancel := h.endLocked(cause)
+	empty := l.state == holding && l.levels == nil
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
+	}
+	if empty {
+		l.space.engine.Watchdog.Go(l.releaseLater)
+	}
+}
+
+// releaseLater is for a lease whose last level was taken back: the Unlock of the one around it may have given up waiting for that.
+func (l *Lease) releaseLater() {
+	ctx, stop := context.WithTimeout(context.Background(), unlockLimit) //nolint:forbidigo // bounded; what cannot be released is settled
+	defer stop()
+	if l.takeTurn(ctx) == nil {
+		defer l.giveTurn()
+		_ = l.releaseEmpty(ctx) // nobody asks
 	}
 }
 

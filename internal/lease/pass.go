@@ -76,8 +76,6 @@ func (l *Lease) inherit(from *Lease, w *waiter) {
 	l.since = l.now()
 	l.mu.Lock()
 	hold := l.levels
-	l.state = holding
-	l.armLocked()
 	l.mu.Unlock()
 	from.mu.Lock()
 	from.state = over
@@ -85,6 +83,7 @@ func (l *Lease) inherit(from *Lease, w *waiter) {
 
 	sh := s.shard(l.name())
 	sh.mu.Lock()
+	l.begin() // not before it is known, or its end could come first and leave it known for good
 	s.addLocked(sh, l)
 	s.removeLocked(sh, from)
 	gone := !w.standsLocked() || s.engine.Closed()

@@ -38,13 +38,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return l.unlockNested(ctx, h) // unlocks l.mu
 	}
 	var heir *waiter
-	next, left := l.handOffLocked(sh, h)
+	now := l.now()
+	next, left := l.handOffLocked(sh, h, now)
 	if next == nil {
 		heir = l.heirLocked(sh, h)
 		l.beginReleaseLocked(sh)
 	}
-	cancel := h.endUnlockedLocked()
-	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(ctx)
+	cancel := h.endUnlockedLocked(now)
+	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(ctx, now)
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if cancel != nil {
@@ -100,8 +101,8 @@ func (l *Lease) tellReleased() {
 }
 
 // endUnlockedLocked ends a level that its user unlocked. The cause is made only if somebody looks at the context.
-func (h *Hold) endUnlockedLocked() func() {
-	h.markOverLocked()
+func (h *Hold) endUnlockedLocked(now time.Duration) func() {
+	h.markOverLocked(now)
 	if h.cancel == nil {
 		return nil
 	}
@@ -144,9 +145,8 @@ func await(ctx context.Context, c <-chan struct{}) error {
 
 // handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
 // for longer than the budget, and the lease is fresh.
-func (l *Lease) handOffLocked(sh *shard, h *Hold) (*waiter, *pubsub.Membership) {
+func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *pubsub.Membership) {
 	line := sh.lines[l.name()]
-	now := l.now()
 	if line == nil || now-l.since >= l.space.engine.HandoffBudget || l.end-now <= l.space.engine.Lease/3 || !l.givableLocked(line, h) {
 		return nil, nil
 	}
@@ -167,9 +167,9 @@ func (l *Lease) givableLocked(line *line, h *Hold) bool {
 }
 
 // boundLocked returns how long an Unlock may take.
-func (l *Lease) boundLocked(ctx context.Context) time.Duration {
+func (l *Lease) boundLocked(ctx context.Context, now time.Duration) time.Duration {
 	limit := unlockLimit
-	if rest := l.end - l.now(); rest < limit {
+	if rest := l.end - now; rest < limit {
 		limit = max(rest, 10*time.Millisecond)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -193,8 +193,10 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	} else { // a lost release may still arrive, and would free the next hold of this id
+	} else if repeated { // a lost release may still arrive, and would free the next hold of this id
 		s.freeAfter(repeated, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
+	} else {
+		s.unreserve(l.key, l.owner)
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
@@ -210,8 +212,8 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 // it, and whether an earlier release may still arrive.
 func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
 	deadline := s.engine.Clock.Now() + limit
-	for try := 0; ; try++ {
-		ask := urgent(max(deadline-s.engine.Clock.Now(), time.Millisecond))
+	for try, left := 0, limit; ; try++ {
+		ask := urgent(max(left, time.Millisecond))
 		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
 		call := s.kind.Release(key, owner)
 		err := s.engine.Batch.Do(ctx, call, ask)
@@ -227,17 +229,19 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 			return 0, repeated, err
 		}
 		repeated = repeated || judged == script.Unknown
-		left := deadline - s.engine.Clock.Now()
+		left = deadline - s.engine.Clock.Now()
 		if left <= 0 || engine.Sleep(context.WithoutCancel(ctx), min(left, engine.Backoff(try))) != nil {
 			return 0, repeated, err
 		}
+		left = deadline - s.engine.Clock.Now()
 	}
 }
 
 // unlockNested ends a level that has others around it. The caller holds l.mu, which it unlocks.
 func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
-	cancel := h.endUnlockedLocked()
-	limit := l.boundLocked(ctx)
+	now := l.now()
+	cancel := h.endUnlockedLocked(now)
+	limit := l.boundLocked(ctx, now)
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
@@ -253,7 +257,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	open := l.state == holding && levels > 0
 	l.mu.Unlock()
 	if !open {
-		return nil // released, or lost, with the levels around it
+		return l.releaseEmpty(ctx)
 	}
 	kept, sent, err := l.keep(ctx, levels, length)
 	if err != nil && ctx.Err() != nil {
@@ -270,6 +274,27 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	defer l.mu.Unlock()
 	l.keptLocked(sent + length)
 	return nil
+}
+
+// releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
+// and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has the turn; ctx has a deadline.
+func (l *Lease) releaseEmpty(ctx context.Context) error {
+	sh := l.space.shard(l.name())
+	sh.mu.Lock()
+	l.mu.Lock()
+	empty := l.state == holding && l.levels == nil
+	if empty {
+		l.beginReleaseLocked(sh)
+	}
+	wait := l.renewalLocked()
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	if !empty {
+		return nil
+	}
+	_ = await(ctx, wait) // no longer than the caller waits
+	deadline, _ := ctx.Deadline()
+	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond), false)
 }
 
 // errNoAnswer is the error of an inner Unlock that was not answered within its own bound.

@@ -35,14 +35,15 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 	asked, alone := l.renewAt, l.parted
 	l.mu.Unlock()
 	slot := ""
-	if s.engine.Cluster {
-		if alone {
-			return "|" + l.name()
-		}
-		slot = engine.Tag(l.name())
-	}
 	if asked != s.engine.Lease {
-		slot += "|" + strconv.FormatInt(asked.Milliseconds(), 10)
+		slot = strconv.FormatInt(asked.Milliseconds(), 10)
+	}
+	switch {
+	case !s.engine.Cluster:
+	case alone:
+		return "alone|" + l.name()
+	default:
+		slot += "|" + engine.Tag(l.name()) // last: a tag may contain anything
 	}
 	return slot
 }

@@ -35,6 +35,9 @@ func (w *Wires) Refuse(on bool) { w.set(func() { w.refuse = on }) }
 // Blackhole loses everything in both directions while it is on, on new connections too. Those that existed at any
 // time while it was on are cut when it goes off.
 func (w *Wires) Blackhole(on bool) {
+	if !on {
+		w.Cut() // first: what is stuck in them must not get through
+	}
 	w.set(func() { w.black = on })
 	if !on {
 		w.Cut()
@@ -106,11 +109,13 @@ func (w *Wires) set(change func()) {
 	change()
 }
 
+var errRefused = &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
+
 func (w *Wires) dial() (net.Conn, error) {
 	var refuse bool
 	w.set(func() { refuse = w.refuse })
 	if refuse {
-		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
+		return nil, errRefused
 	}
 	// Not under the mutex: the server's own is held while it publishes, until a reader that needs ours has read.
 	conn, err := w.bubble.Mini.Dial()
@@ -118,7 +123,14 @@ func (w *Wires) dial() (net.Conn, error) {
 		return nil, err
 	}
 	c := &wire{Conn: conn, wires: w, filled: make(chan struct{}, 1), closed: make(chan struct{})}
-	w.set(func() { w.open = append(w.open, c) })
+	w.set(func() {
+		if refuse = w.refuse; !refuse {
+			w.open = append(w.open, c)
+		}
+	})
+	if refuse { // meanwhile
+		return nil, errors.Join(errRefused, conn.Close())
+	}
 	go c.pump()
 	return c, nil
 }

@@ -25,22 +25,26 @@ func New(source string) *Script {
 // Go-redis repeats EVALSHA after a read time-out or a closed connection, which may run a script twice unnoticed.
 // It honours NoRetry on single, cluster and pipelined clients, also on those that the user configured.
 type Call struct {
-	*redis.Cmd
+	redis.Cmd
 	script *Script
 	key    string
 	keys   int
+	room   [8]any // for the arguments of most calls, which are one allocation so
 }
 
 // Call prepares a run. Of args, the first `keys` are the script's KEYS, the rest its ARGV; the first key is a string.
 func (s *Script) Call(keys int, args ...any) *Call {
 	c := &Call{script: s, keys: keys}
 	c.key, _ = args[0].(string)
-	list := make([]any, 3+len(args))
-	list[0], list[1], list[2] = "evalsha", s.digest, keys
-	copy(list[3:], args)
-	c.Cmd = redis.NewCmd(noContext, list...)
-	c.SetFirstKeyPos(3)
+	list := append(c.room[:0], "evalsha", s.digest, keys)
+	c.command(append(list, args...))
 	return c
+}
+
+// command makes the call run a command of go-redis.
+func (c *Call) command(args []any) {
+	c.Cmd = *redis.NewCmd(noContext, args...)
+	c.SetFirstKeyPos(3)
 }
 
 // Key returns the first key of the call, which decides its slot.
@@ -54,13 +58,18 @@ func (c *Call) NoRetry() bool { return true }
 
 // Clone returns a copy of the call.
 func (c *Call) Clone() redis.Cmder {
-	clone := *c
-	clone.Cmd, _ = c.Cmd.Clone().(*redis.Cmd)
-	return &clone
+	clone := &Call{script: c.script, key: c.key, keys: c.keys}
+	clone.command(append(clone.room[:0], c.Args()...))
+	clone.SetVal(c.Val())
+	clone.SetErr(c.Err())
+	return clone
 }
 
 // Missing reports whether Redis did not know the script: after a restart, a failover, SCRIPT FLUSH, on a new node.
-func (c *Call) Missing() bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") }
+func (c *Call) Missing() bool {
+	err := c.Err()
+	return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") // which allocates
+}
 
 // Resend turns the call into an EVAL with the full text, to be sent after Missing.
 func (c *Call) Resend() {
@@ -68,8 +77,7 @@ func (c *Call) Resend() {
 	list := make([]any, len(args))
 	copy(list, args)
 	list[0], list[1] = "eval", c.script.source
-	c.Cmd = redis.NewCmd(noContext, list...)
-	c.SetFirstKeyPos(3)
+	c.command(list)
 }
 
 // Int returns the reply of a script that answers an integer.

@@ -1,0 +1,41 @@
+package batch_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// A call may have found the batcher open, and look for a worker when Close waits for the last one already. The race detector is the judge.
+func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed },
+		DialerRetries:            1,
+		PoolSize:                 1 << 16, // after as many refused dials go-redis would go on dialing by itself
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := add()
+	for range 2000 {
+		b := batch.New(rdb, false, 0)
+		var callers sync.WaitGroup
+		for range 2 {
+			callers.Go(func() {
+				_ = b.Do(ctx, s.Call(1, "k", 1), batch.Ask{}) // it ends; without a server never well
+				b.Start(s.Call(1, "k", 1), batch.Urgent, func(*script.Call) {})
+			})
+		}
+		b.Close()
+		callers.Wait()
+	}
+}

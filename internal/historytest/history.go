@@ -1,0 +1,176 @@
+// Package historytest records what the users of some objects saw, and has porcupine look for one order of
+// events that explains it all.
+package historytest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+const (
+	// Forever is the return of what may still happen when the history ends.
+	Forever = math.MaxInt64
+
+	earliness  = 2 * time.Millisecond // by how much a client may end a hold before its deadline
+	checkLimit = time.Minute
+)
+
+// Event happens to one object at one moment between a call and its return.
+type Event interface {
+	// Object names what it happens to: objects are independent of one another.
+	Object() string
+}
+
+// Op is an event with the times between which it happened, in ns since the history began.
+type Op[E Event] struct {
+	Event      E
+	Call, Back int64
+}
+
+// Model says which events an object in a state lets happen, and what becomes of its state. States are compared by ==. The
+// first state is the zero value.
+type Model[S comparable, E Event] func(state S, event E) (possible bool, next S)
+
+// Explains reports whether some order of the events is possible.
+func (m Model[S, E]) Explains(ops []Op[E]) bool { return m.check(ops) == porcupine.Ok }
+
+func (m Model[S, E]) check(ops []Op[E]) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(m.checked(), operations(ops), checkLimit)
+}
+
+func (m Model[S, E]) checked() porcupine.Model {
+	return porcupine.Model{
+		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
+			place := map[string]int{}
+			for _, op := range all {
+				object := op.Input.(E).Object()
+				i, ok := place[object]
+				if !ok {
+					i = len(parts)
+					place[object], parts = i, append(parts, nil)
+				}
+				parts[i] = append(parts[i], op)
+			}
+			return parts
+		},
+		Init: func() any { var first S; return first },
+		Step: func(state, input, _ any) (bool, any) { return m(state.(S), input.(E)) },
+	}
+}
+
+func operations[E Event](ops []Op[E]) (all []porcupine.Operation) {
+	for _, op := range ops {
+		all = append(all, porcupine.Operation{Input: op.Event, Call: op.Call, Return: op.Back})
+	}
+	return all
+}
+
+// Check fails the test unless the model explains the events.
+func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
+	t.Helper()
+	result := m.check(ops)
+	if result == porcupine.Ok {
+		return
+	}
+	var b strings.Builder
+	for _, op := range slices.SortedFunc(slices.Values(ops), func(x, y Op[E]) int { return cmp.Compare(x.Call, y.Call) }) {
+		back := "..."
+		if op.Back != Forever {
+			back = time.Duration(op.Back).String()
+		}
+		fmt.Fprintf(&b, "%v %v %+v\n", time.Duration(op.Call), back, op.Event)
+	}
+	assert.Fail(t, "no order explains what was seen", "%s\n%s", result, &b)
+}
+
+// History is what happened so far. Its methods may be called from any goroutine.
+type History[E Event] struct {
+	started time.Time
+
+	mu  sync.Mutex // guards ops
+	ops []Op[E]
+}
+
+// New returns an empty history that begins now.
+func New[E Event]() *History[E] { return &History[E]{started: time.Now()} }
+
+// Now is the time for a call or its return.
+func (h *History[E]) Now() int64 { return int64(time.Since(h.started)) }
+
+// Add adds an event.
+func (h *History[E]) Add(event E, call, back int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, Op[E]{event, call, back})
+}
+
+// Ops returns a copy of what was added so far.
+func (h *History[E]) Ops() []Op[E] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ops)
+}
+
+// Events yields the events of [History.Ops].
+func (h *History[E]) Events() iter.Seq[E] {
+	return func(yield func(E) bool) {
+		for _, op := range h.Ops() {
+			if !yield(op.Event) {
+				return
+			}
+		}
+	}
+}
+
+// Hold is what ends by itself, but not before its deadline.
+type Hold interface {
+	Deadline() time.Time
+	Unlock(ctx context.Context) error
+}
+
+// Deadline is the time until which a hold that is not released certainly lasts. After its end it is the time of that.
+func (h *History[E]) Deadline(hold Hold) int64 {
+	return int64(hold.Deadline().Add(-earliness).Sub(h.started))
+}
+
+// Ending is what is known of the end of a hold.
+type Ending int
+
+// The endings.
+const (
+	Released Ending = iota // the hold was there, and is gone
+	Refused                // the hold was not there
+	Vanishes               // the hold is gone, if it was there: by its release, or with its lease
+)
+
+// Unlock ends a hold and tells how, and between which times.
+func (h *History[E]) Unlock(ctx context.Context, hold Hold) (end Ending, call, back int64) {
+	deadline := h.Deadline(hold)
+	call = h.Now()
+	err := hold.Unlock(ctx)
+	back = h.Now()
+	switch {
+	case back >= deadline:
+		return Vanishes, min(call, deadline), Forever
+	case err == nil:
+		return Released, call, back
+	case errors.Is(err, errs.ErrNotHeld):
+		return Refused, call, back
+	default:
+		return Vanishes, call, Forever
+	}
+}

@@ -1,0 +1,78 @@
+package lease
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/wheel"
+)
+
+// bare is a kind that releases and does nothing else.
+type bare struct{ Kind }
+
+func (bare) Title() string             { return "bare" }
+func (bare) Channel(key string) string { return key }
+func (bare) Release(key, _ any) *script.Call {
+	return script.New("return 1").Call(1, key)
+}
+
+// countdown is told when its timer has fired so many times.
+type countdown struct {
+	timer wheel.Timer
+	dog   *watchdog.Watchdog
+	left  int
+	over  chan struct{} // closed at the end
+}
+
+func (c *countdown) Due(now time.Duration) watchdog.Renewer {
+	if c.left--; c.left == 0 {
+		close(c.over)
+		return nil
+	}
+	c.dog.Set(&c.timer, now+time.Millisecond)
+	return nil
+}
+
+// The answer of a pass may come when the new lease is over. What is then entered under its name must not stay there.
+func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
+	mini := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	e := engine.New(rdb, engine.Config{Lease: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	defer func() {
+		e.Close()
+		assert.NoError(t, rdb.Close())
+	}()
+	s := NewSpace(NewRegistry(e), bare{})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	from, to := s.newLease("orders", "a"), s.newLease("orders", "b")
+	from.state, from.freed = releasing, true
+	sh.mu.Lock()
+	w := n.joinLocked(t.Context(), sh, none)
+	s.addLocked(sh, from)
+	sh.mu.Unlock()
+	to.register(t.Context(), none, e.Clock.Now()-e.Lease)
+
+	from.mu.Lock() // holds the pass up where it has its answer
+	passed := make(chan struct{})
+	go func() {
+		to.inherit(from, w)
+		close(passed)
+	}()
+	c := &countdown{dog: e.Watchdog, left: 30, over: make(chan struct{})}
+	c.timer.Owner = c
+	e.Watchdog.Set(&c.timer, e.Clock.Now())
+	<-c.over
+	from.mu.Unlock()
+	<-passed
+	assert.Eventually(t, func() bool { return s.Open() == 0 }, 5*time.Second, time.Millisecond, "its end came first")
+	assert.False(t, n.takenHere())
+}

@@ -1,0 +1,101 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// These tests set a lease that ends sooner than the one before. A context that lives on when Redis has let the lock go is a second
+// holder.
+
+// coveredFor requires, for so long, that the hold's context does not outlive the lock in Redis.
+func coveredFor(t *testing.T, b *locktest.Bubble, h *rlock.Hold, span time.Duration) {
+	t.Helper()
+	for range span / time.Second {
+		if h.Context().Err() != nil {
+			return
+		}
+		require.Contains(t, b.Hash(t, "orders"), h.Owner(), "the context lives, and Redis has let the lock go")
+		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"), "the promise is longer than the lease")
+		time.Sleep(time.Second)
+	}
+}
+
+func TestLevelThatEndsAfterAShorterExtensionLeavesTheOthersCovered(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		require.NoError(t, inner.Extend(t.Context(), time.Hour))
+		require.NoError(t, inner.Extend(t.Context(), 10*time.Second))
+		<-inner.Context().Done()
+		coveredFor(t, b, outer, 3*lease)
+		locktest.Live(t, outer.Context())
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestUnknownUnlockOfALongLevelLeavesTheOthersCovered(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		p.LoseReplies(1000)
+		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
+		p.LoseReplies(0)
+		coveredFor(t, b, outer, 3*lease)
+		locktest.Live(t, outer.Context())
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestUnknownExtensionPromisesTheShorterLease(t *testing.T) {
+	for name, opts := range map[string][]rlock.Option{"fixed": {rlock.WithLease(time.Hour)}, "renewed": nil} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), opts...)
+				other := locktest.Acquire(t, t.Context(), p.GetLock("others"))
+				require.NoError(t, other.Extend(t.Context(), time.Hour), "Redis knows the script from here on")
+				locktest.Unlock(t, other)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				p.LoseReplies(1000)
+				require.Error(t, h.Extend(ctx, 5*time.Second))
+				p.LoseReplies(0)
+				coveredFor(t, b, h, 2*lease)
+				locktest.Ended(t, h.Context(), rlock.ErrLost)
+				synctest.Wait()
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		b.Delete(t, "orders")
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		next, err := l.Lock(ctx)
+		require.NoError(t, err, "the lock is free, and this client asks about it while somebody waits")
+		locktest.Ended(t, outer.Context(), rlock.ErrLost)
+		locktest.Ended(t, inner.Context(), rlock.ErrLost)
+		locktest.Unlock(t, next)
+	})
+}
