@@ -20,8 +20,8 @@ const (
 // cohort is leases that were renewed by one call, and that nothing but renewal happens to. They have one end and one timer,
 // and are renewed by one call each time, which looks at a lease only for its name and its owner id.
 //
-// Whatever else is done to a lease takes it out first: leaveLocked puts it into the state that it would have alone. A round that
-// fails or gets no answer in time dissolves the cohort in the same way.
+// Whatever else is done to a lease takes it out first: leaveLocked puts it into the state that it would have alone. A round
+// that fails or gets no answer in time dissolves the cohort in the same way.
 type cohort struct {
 	timer wheel.Timer
 	space *Space // never changes
@@ -48,15 +48,16 @@ type leaver struct {
 	place int
 }
 
-// newCohort returns a cohort without members, of leases that were renewed by a call sent at the given time. Its timer starts with begin.
+// newCohort returns a cohort without members, of leases that were renewed by a call sent at the given time. Its timer starts
+// with begin.
 func (s *Space) newCohort(sent time.Duration) *cohort {
-	c := &cohort{space: s, end: sent + s.engine.Lease}
+	c := &cohort{space: s, end: sent + s.engine.Lease, next: sent + s.engine.Lease/3}
 	c.timer.Owner = c
 	return c
 }
 
-// takesLocked makes a lease that is held, and not being renewed, a member at a place of its own, if one plain level is all there is to it. The
-// caller has the lease's mu.
+// takesLocked makes a lease that is held, and not being renewed, a member at a place of its own, if one plain level is all
+// there is to it. The caller has the lease's mu.
 func (c *cohort) takesLocked(l *Lease, place int) bool {
 	h := l.levels
 	if h == nil || h.next != nil || h.fixed != 0 || h.limit != 0 || l.turn.taken() || l.end > c.end {

@@ -44,6 +44,7 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 func TestLeaseAndHoldStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
 	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
+	assert.LessOrEqual(t, unsafe.Sizeof(cohort{}), uintptr(896))
 }
 
 // Whatever users put into their hash tags: what one call may renew shares the tag and the lease.

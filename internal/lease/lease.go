@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"hash/maphash"
 	"math"
 	"sync"
 	"time"
@@ -31,19 +30,19 @@ const (
 type Lease struct {
 	timer wheel.Timer
 
-	mu      sync.Mutex // guards what is not said to be otherwise; what a renewal needs comes first
-	levels  *Hold      // the live ones, innermost first
-	end     time.Duration
+	mu      sync.Mutex    // guards what is not said to be otherwise; what a renewal needs comes first
+	levels  *Hold         // the live ones, innermost first
+	end     time.Duration // when Redis ends it; see untilLocked
 	renewAt time.Duration // when to renew it; once that is under way, the lease that it asks for
 	cohort  *cohort       // with whom it is renewed, and which then knows when it ends; nil while it is on its own
 	state   state
-	renews  bool // a renewal is under way
-	failed  bool // the last renewal failed
-	parted  bool // because others of its slot had moved; the next one goes alone
-	named   bool // the owner id is the caller's own; never changes
-	doubled bool // a share may exist that was taken under the same owner id; see beside.go
-	freed   bool // its release has begun; guarded by the shard's mu
-	place   uint8
+	renews  bool  // a renewal is under way
+	failed  bool  // the last renewal failed
+	parted  bool  // because others of its slot had moved; the next one goes alone
+	named   bool  // the owner id is the caller's own; never changes
+	doubled bool  // a share may exist that was taken under the same owner id; see beside.go
+	freed   bool  // its release has begun; guarded by the shard's mu
+	place   uint8 // among the cohort's members; guarded by the cohort's mu
 
 	space   *Space        // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -68,7 +67,8 @@ func (l *Lease) user() string { return l.name()[len(l.space.engine.Prefix):] }
 
 func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
 
-// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease to ask for.
+// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease
+// to ask for.
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,21 +85,6 @@ func (l *Lease) unregister() {
 	l.state = over
 	l.mu.Unlock()
 	l.space.engine.Watchdog.Stop(&l.timer)
-}
-
-// firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so that
-// leases taken in one burst spread out. Those taken within a thousandth of a period go together. They were made one after another,
-// so that a round of many leases, which were not used since, finds them close together in memory.
-func (s *Space) firstRenewal(sent time.Duration) time.Duration {
-	period := s.engine.Lease / 3
-	taken := sent.Truncate(max(period/1000, time.Millisecond))
-	random := maphash.Comparable(s.seed, taken)
-	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
-}
-
-// onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
-func (s *Space) onGrid(at time.Duration) time.Duration {
-	return at.Truncate(max(s.engine.Lease/96, time.Millisecond))
 }
 
 // nextLocked returns when the watchdog has to look at the lease.

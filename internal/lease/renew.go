@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -11,6 +12,21 @@ import (
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
 )
+
+// firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so
+// that leases taken in one burst spread out. Those taken within a thousandth of a period go together: they were made one
+// after another, so that a call which renews them finds them close together in memory.
+func (s *Space) firstRenewal(sent time.Duration) time.Duration {
+	period := s.engine.Lease / 3
+	taken := sent.Truncate(max(period/1000, time.Millisecond))
+	random := maphash.Comparable(s.seed, taken)
+	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
+}
+
+// onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
+func (s *Space) onGrid(at time.Duration) time.Duration {
+	return at.Truncate(max(s.engine.Lease/96, time.Millisecond))
+}
 
 // Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
 func (s *Space) Slot(subject watchdog.Subject) string {

@@ -4,7 +4,8 @@
 // A line is where the goroutines of this client stand that want a lock which somebody has; only its head asks Redis.
 // A kind of lock supplies its scripts and its channel, and nothing else.
 //
-// Lock order: a shard's mu before a lease's mu. Neither is held during I/O, a send that could block, or a call of a user's context.
+// Lock order: a shard's mu before a lease's mu, and that before its cohort's. None is held during I/O, a send that
+// could block, or a call of a user's context.
 package lease
 
 import (
