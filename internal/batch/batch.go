@@ -48,7 +48,7 @@ type Ask struct {
 	Class Class
 	// Limit bounds the wait beside ctx; 0 for no bound.
 	Limit time.Duration
-	// Usual says that Limit is what the batcher bounds a call by anyway, when it goes out at once.
+	// Usual says that Limit is what the batcher bounds a call by anyway; it may end up to half a second sooner.
 	Usual bool
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool

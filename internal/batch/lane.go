@@ -54,7 +54,7 @@ func (l *lane) enter() (slot int, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || !l.mayLocked() || l.gathersLocked() {
+	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || l.gathersLocked() || !l.mayLocked() {
 		return 0, false
 	}
 	l.flying++
@@ -107,8 +107,12 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	p.state.Store(waiting)
 	l.submit(p, ask.Class)
 
+	ended := l.batcher.life.Done()
 	var limit <-chan time.Time
-	if ask.Limit > 0 {
+	switch {
+	case ask.Usual: // a timer for each call would cost more than to queue it
+		ended = l.batcher.bound().Done()
+	case ask.Limit > 0:
 		timer := time.NewTimer(ask.Limit)
 		defer timer.Stop()
 		limit = timer.C
@@ -118,7 +122,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 		return l.recycle(p)
 	case <-ctx.Done():
 	case <-limit:
-	case <-l.batcher.life.Done():
+	case <-ended:
 	}
 	if l.withdraw(p, ask.Class) {
 		return notSent(ctx)
@@ -159,7 +163,7 @@ func (l *lane) submit(p *pending, class Class) {
 	l.waiting++
 	var next job
 	var ok bool
-	if l.mayLocked() && (class == Urgent || !l.gathersLocked()) {
+	if (class == Urgent || !l.gathersLocked()) && l.mayLocked() {
 		next, ok = l.takeLocked()
 	} else {
 		l.watchLocked()
@@ -245,9 +249,14 @@ func (l *lane) unstick() {
 }
 
 func (l *lane) youngLocked() int {
-	young := 0
-	for _, at := range l.started {
-		if !at.IsZero() && time.Since(at) < stall {
+	now, young := time.Now(), 0
+	for i, left := 0, l.flying; left > 0 && i < len(l.started); i++ {
+		at := &l.started[i]
+		if at.IsZero() {
+			continue
+		}
+		left--
+		if now.Sub(*at) < stall {
 			young++
 		}
 	}
