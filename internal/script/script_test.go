@@ -64,3 +64,23 @@ func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
 	assert.Equal(t, []any{"eval", "return 1", 1, "key", "arg"}, c.Args())
 	assert.Equal(t, "key", c.Key())
 }
+
+// Every acquisition and every release pays for it.
+func TestCallIsOneAllocation(t *testing.T) {
+	s := script.New("return 1")
+	key, owner, channel := any("key"), any("owner"), any("channel")
+	var c *script.Call
+	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { c = s.Call(1, key, owner, channel, 0, 0) }))
+	assert.Equal(t, 0.0, testing.AllocsPerRun(100, func() { _ = c.Missing() }))
+}
+
+func TestCallTakesAnyNumberOfArguments(t *testing.T) {
+	args := []any{"key"}
+	want := []any{"evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 1, "key"}
+	for n := range 20 {
+		args, want = append(args, n), append(want, n)
+		c := script.New("return 1").Call(1, args...)
+		assert.Equal(t, want, c.Args())
+		assert.Equal(t, want, c.Clone().Args())
+	}
+}
