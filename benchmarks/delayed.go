@@ -117,7 +117,7 @@ func rate(ctx context.Context, n int, window time.Duration, do func(context.Cont
 }
 
 func offers(ctx context.Context, b *bench) ([]row, error) {
-	one, many, batches := samples{}, samples{}, samples{}
+	one, bounded, many, batches := samples{}, samples{}, samples{}, samples{}
 	for round := range b.rounds {
 		for _, name := range rotated([]string{redlatchName, asynqName}, round) {
 			j, err := openJobs(name, setup{Addr: b.server.addr})
@@ -132,6 +132,11 @@ func offers(ctx context.Context, b *bench) ([]row, error) {
 				}
 				found.add(name, perSecond)
 			}
+			perSecond, err := rate(ctx, 1, b.window, single)
+			if err != nil {
+				return nil, fmt.Errorf("%s: offer: %w", name, err)
+			}
+			bounded.add(name, perSecond)
 			if r, ok := j.(*redlatchJobs); ok {
 				perSecond, err := rate(ctx, 4, b.window, func(ctx context.Context) (int, error) { return 100, r.offerBatch(ctx, []byte(payload), time.Hour, 100) })
 				if err != nil {
@@ -147,6 +152,7 @@ func offers(ctx context.Context, b *bench) ([]row, error) {
 	batches[asynqName] = many[asynqName]
 	return []row{
 		{Measure: "delayed, offers/s, 1 goroutine", Cells: one.cells(), Rounds: one, Targets: []target{atLeast("× asynq", 0.9, one.ratio(redlatchName, asynqName))}},
+		{Measure: "delayed, offers/s, 1 goroutine, context that can end", Cells: bounded.cells(), Rounds: bounded},
 		{Measure: "delayed, offers/s, 64 goroutines", Cells: many.cells(), Rounds: many, Targets: []target{atLeast("× asynq", 1.5, many.ratio(redlatchName, asynqName))}},
 		{Measure: "delayed, offers/s, batches of 100 (asynq: one by one)", Cells: batches.cells(), Rounds: batches, Targets: []target{atLeast("× asynq", 4, batches.ratio(redlatchName, asynqName))}},
 	}, nil
