@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-const processLease = 400 * time.Millisecond
+const processLease = time.Second
 
 // Two functions for other processes. They are registered before TestMain begins.
 var (

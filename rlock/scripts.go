@@ -65,8 +65,8 @@ func (kind) Acquired(c *script.Call) (lease.Reply, error) {
 	return reply(left, 0), err
 }
 
-func (kind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return keepScript.Call(1, key, owner, levels, script.Millis(length))
+func (kind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
+	return keepScript.Call(1, key, owner, levels, script.Millis(length), script.Millis(most))
 }
 
 func (k kind) Release(key, owner any) *script.Call {

@@ -99,3 +99,31 @@ func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
 		locktest.Unlock(t, next)
 	})
 }
+
+// late has the call that do makes first arrive only after it was repeated, and after then has run.
+func late(t *testing.T, p *locktest.Peer, do, then func()) {
+	t.Helper()
+	p.Withhold(1)
+	do()
+	then()
+	require.Equal(t, 1, p.Deliver(t), "a late call")
+}
+
+func TestCallThatArrivesLateDoesNotShortenAnExtension(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		extend := func() { require.NoError(t, outer.Extend(t.Context(), time.Hour)) }
+		late(t, p, func() { locktest.Unlock(t, inner) }, extend)
+		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"), "an Unlock that was late")
+
+		require.NoError(t, outer.Extend(t.Context(), 5*time.Second))
+		require.Equal(t, 5*time.Second, b.TTL(t, "orders"))
+		late(t, p, func() { require.NoError(t, outer.Extend(t.Context(), 10*time.Second)) }, extend)
+		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"), "an Extend that was late")
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}

@@ -65,3 +65,27 @@ func TestF02_LateTryTakesNothingFromADowngradedWriter(t *testing.T) {
 		})
 	}
 }
+
+func TestF02_LateUnlockOfALevelShortensNoExtension(t *testing.T) {
+	for _, mode := range []string{"writer", "reader"} {
+		t.Run(mode, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				side := sides(p.GetReadWriteLock("n"))[mode]
+				outer := locktest.Acquire(t, t.Context(), side)
+				inner := locktest.Acquire(t, outer.Context(), side)
+				p.Withhold(1)
+				locktest.Unlock(t, inner)
+				require.NoError(t, outer.Extend(t.Context(), 10*time.Minute))
+				require.Equal(t, 1, p.Deliver(t))
+				for _, key := range b.Keys(t) {
+					assert.GreaterOrEqual(t, b.TTL(t, key), 10*time.Minute, key)
+				}
+				require.NoError(t, outer.Extend(t.Context(), time.Minute))
+				assert.Equal(t, time.Minute, b.TTL(t, "n"), "one in time may shorten it")
+				locktest.Unlock(t, outer)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}

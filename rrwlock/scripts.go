@@ -98,8 +98,8 @@ func (k readKind) Acquire(a lease.Ask) *script.Call {
 	return readAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(k.heeds))
 }
 
-func (readKind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return readKeepScript.Call(2, key, readersOf(key), owner, levels, script.Millis(length))
+func (readKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
+	return readKeepScript.Call(2, key, readersOf(key), owner, levels, script.Millis(length), script.Millis(most))
 }
 
 func (readKind) Release(key, owner any) *script.Call {
@@ -121,7 +121,7 @@ func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 type besideKind struct{ readKind }
 
 func (besideKind) Acquire(a lease.Ask) *script.Call {
-	return readKeepScript.Call(2, a.Key, readersOf(a.Key), a.Owner, 1, script.Millis(a.Lease))
+	return readKeepScript.Call(2, a.Key, readersOf(a.Key), a.Owner, 1, script.Millis(a.Lease), 0)
 }
 
 func (besideKind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -154,8 +154,8 @@ func (writeKind) Leave(key, owner any) *script.Call {
 	return leaveScript.Call(3, key, writersOf(key), channelOf(key), owner)
 }
 
-func (writeKind) Keep(key, owner any, levels int, length time.Duration) *script.Call {
-	return writeKeepScript.Call(1, key, owner, levels, script.Millis(length))
+func (writeKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
+	return writeKeepScript.Call(1, key, owner, levels, script.Millis(length), script.Millis(most))
 }
 
 func (writeKind) Release(key, owner any) *script.Call {

@@ -94,7 +94,7 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 		read, write := readKind{heeds: true}, writeKind{}
 		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("A"))))
 		for range 2 {
-			assert.Equal(t, 1, b.run(t, read.Keep(b.key, "A", 2, time.Minute)))
+			assert.Equal(t, 1, b.run(t, read.Keep(b.key, "A", 2, time.Minute, time.Hour)))
 		}
 		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("B"))))
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1")
@@ -107,8 +107,8 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 			assert.InDelta(t, 60_000, b.run(t, write.Acquire(ask)), 31_000)
 		}
 		assert.Positive(t, b.run(t, read.Acquire(b.ask("C"))), "held back")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 2, time.Second)), "B re-enters")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 1, time.Second)))
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 2, time.Second, time.Hour)), "B re-enters")
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 1, time.Second, time.Hour)))
 		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(time.Second), "not below another's")
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1", "waits W", "")
 
@@ -134,7 +134,7 @@ func TestScriptsDowngrade(t *testing.T) {
 			assert.Equal(t, 1, b.run(t, beside.Acquire(b.ask("W"))))
 		}
 		assert.Zero(t, b.run(t, beside.Acquire(b.ask("X"))), "another's")
-		assert.Equal(t, 1, b.run(t, write.Keep(b.key, "W", 2, 10*time.Second)))
+		assert.Equal(t, 1, b.run(t, write.Keep(b.key, "W", 2, 10*time.Second, time.Hour)))
 		assert.Greater(t, b.PTTL(t.Context(), b.key).Val(), 20*time.Second, "not below the reader's")
 		b.is(t, "mode", "write", "W:write", "2", "W", "1", "W"+level+"1", "1")
 		assert.Equal(t, 1, b.run(t, write.Release(b.key, "W")))
@@ -239,7 +239,7 @@ func TestRenewalSparesWhatIsLonger(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		ctx := context.WithoutCancel(t.Context())
 		b.run(t, readKind{}.Acquire(b.ask("A")))
-		b.run(t, readKind{}.Keep(b.key, "A", 2, time.Minute))
+		b.run(t, readKind{}.Keep(b.key, "A", 2, time.Minute, time.Hour))
 		require.NoError(t, b.PExpire(ctx, levelOf(b.key, "A", 2), time.Second).Err())
 		other := b.key + ":x"
 		require.NoError(t, b.Set(ctx, other, "data", 0).Err())

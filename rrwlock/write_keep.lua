@@ -4,11 +4,12 @@
 -- ARGV[1]  owner
 -- ARGV[2]  levels
 -- ARGV[3]  lease, ms
+-- ARGV[4]  the most that may be left of the lease, ms: where more is, the call is late, and does not shorten what a newer one set
 --
 -- Returns  1  set
 --          0  the owner does not hold the write lock; nothing was changed
 local lock = KEYS[1]
-local owner, levels, lease = ARGV[1], ARGV[2], ARGV[3]
+local owner, levels, lease, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local field = owner .. ':write'
 
 if redis.call('hexists', lock, field) == 0 then
@@ -16,7 +17,8 @@ if redis.call('hexists', lock, field) == 0 then
 end
 redis.call('hset', lock, field, levels)
 -- The hash lasts as long as any holder: it may end sooner only if the owner does not read as well.
-if redis.call('pttl', lock) < tonumber(lease) or redis.call('hexists', lock, owner) == 0 then
+local left = redis.call('pttl', lock)
+if left < lease or left <= most and redis.call('hexists', lock, owner) == 0 then
   redis.call('pexpire', lock, lease)
 end
 return 1

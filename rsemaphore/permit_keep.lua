@@ -5,11 +5,12 @@
 -- KEYS[3]  channel of the waiters
 -- ARGV[1]  id
 -- ARGV[2]  lease, ms
+-- ARGV[3]  the most that may be left of the lease, ms: where more is, the call is late, and does not shorten what a newer one set
 --
 -- Returns  1  set
 --          0  the permit is not out, or has expired
 local available, out, channel = KEYS[1], KEYS[2], KEYS[3]
-local id, lease = ARGV[1], tonumber(ARGV[2])
+local id, lease, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
@@ -22,8 +23,11 @@ if expired > 0 then
     redis.call('publish', channel, free)
   end
 end
-if tonumber(redis.call('zscore', out, id) or 0) <= math.floor(now) then
+local left = tonumber(redis.call('zscore', out, id) or 0) - math.floor(now)
+if left <= 0 then
   return 0
 end
-redis.call('zadd', out, string.format('%.0f', math.ceil(now) + lease), id)
+if left < lease or left <= most then
+  redis.call('zadd', out, string.format('%.0f', math.ceil(now) + lease), id)
+end
 return 1

@@ -35,3 +35,23 @@ func TestAcquireNThatGivesUpLeavesWhatThereIsToThoseBehind(t *testing.T) {
 		assert.LessOrEqual(t, <-one, 3*time.Second+20*time.Millisecond, "nobody stands before it any more")
 	})
 }
+
+func TestExtensionThatArrivesLateShortensNoNewerOne(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetPermitSemaphore("slots")
+		givePermits(t, s, 1)
+		permit := takePermit(t, s)
+		require.NoError(t, permit.Extend(t.Context(), time.Minute)) // Redis knows the script
+		p.Withhold(1)
+		require.NoError(t, permit.Extend(t.Context(), 10*time.Second))
+		require.NoError(t, permit.Extend(t.Context(), time.Hour))
+		require.Equal(t, 1, p.Deliver(t))
+		time.Sleep(30 * time.Minute)
+		locktest.Live(t, permit.Context())
+		free, err := b.Peer(t).GetPermitSemaphore("slots").Available(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, free, "the permit is out")
+		releasePermits(t, permit)
+	})
+}

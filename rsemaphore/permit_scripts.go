@@ -71,9 +71,9 @@ func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
 	return lease.Reply{TTL: time.Duration(n) * time.Millisecond}, nil
 }
 
-func (permitKind) Keep(key, owner any, _ int, length time.Duration) *script.Call {
+func (permitKind) Keep(key, owner any, _ int, length, most time.Duration) *script.Call {
 	available, out, channel := permitKeys(key)
-	return permitKeepScript.Call(3, available, out, channel, owner, script.Millis(length))
+	return permitKeepScript.Call(3, available, out, channel, owner, script.Millis(length), script.Millis(most))
 }
 
 func (permitKind) Release(key, owner any) *script.Call {

@@ -49,8 +49,8 @@ func (l *Lag) Worst() time.Duration {
 	return max(time.Duration(l.worst.Load()), time.Since(l.since)-time.Duration(l.due.Load()))
 }
 
-// Late is how late the end of a few steps may be: messages, timers, calls, each of which waits for the one before.
-func (l *Lag) Late() time.Duration { return 4 * l.Worst() }
+// Late is how late the end of several steps may be: messages, timers, calls, each of which waits for the one before.
+func (l *Lag) Late() time.Duration { return 8 * l.Worst() }
 
 func (l *Lag) sample(ctx context.Context) {
 	timer := time.NewTimer(lagPace)

@@ -224,7 +224,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	l.leaveLocked()
 	sent := l.now()
-	levels, length := l.countLocked(), h.coverLocked(sent, d)
+	levels, length, most := l.countLocked(), h.coverLocked(sent, d), l.mostLocked(sent)
 	if err == nil {
 		h.shortenLocked(sent, d)
 		l.shortenLocked(sent + length)
@@ -234,7 +234,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 		done(err)
 		return
 	}
-	if !l.space.engine.Batch.Start(l.space.kind.Keep(l.key, l.owner, levels, length), batch.Urgent, func(c *script.Call) {
+	if !l.space.engine.Batch.Start(l.space.kind.Keep(l.key, l.owner, levels, length, most), batch.Urgent, func(c *script.Call) {
 		kept, err := c.Int()
 		l.giveTurn()
 		switch {

@@ -270,13 +270,16 @@ func (l *Lease) keptLocked(end time.Duration) {
 // returns false if the owner does not hold the lock, and when the call that answered was sent.
 func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
 	s := l.space
+	l.mu.Lock()
+	most := l.mostLocked(l.now())
+	l.mu.Unlock()
 	deadline := l.now() + s.engine.Lease
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		sent = l.now()
 		l.shortenLocked(sent + length)
 		l.mu.Unlock()
-		call := s.kind.Keep(l.key, l.owner, levels, length)
+		call := s.kind.Keep(l.key, l.owner, levels, length, most)
 		err = s.engine.Batch.Do(ctx, call, urgent(s.renewalLimit()))
 		if err == nil {
 			n, err := call.Int()

@@ -111,6 +111,12 @@ func (l *Lease) armLocked() {
 	}
 }
 
+// mostLocked bounds what Redis has left of the lease: more than is known here by as much as the last answer took. A call that sets a lease
+// carries it. Given up and repeated, it may run long after a newer one, whose lease it must not shorten.
+func (l *Lease) mostLocked(now time.Duration) time.Duration {
+	return max(l.untilLocked()-now, 0) + time.Second
+}
+
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
 // the lock go as soon as that, whether or not the call is answered.
 func (l *Lease) shortenLocked(end time.Duration) {
@@ -200,9 +206,9 @@ func (l *Lease) recountLocked() func() {
 		return nil
 	}
 	now := l.now()
-	length := l.longestLocked(now)
+	length, most := l.longestLocked(now), l.mostLocked(now)
 	l.shortenLocked(now + length)
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length)
+	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length, most)
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 			n, err := c.Int()
