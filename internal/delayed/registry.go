@@ -17,8 +17,10 @@ import (
 // Registry is what a client does with delayed queues just now. It is safe for concurrent use.
 type Registry struct {
 	engine *engine.Engine
-	calls  atomic.Uint64 // number of the last claim
-	crew   crew          // the goroutines of all hubs
+	calls  atomic.Uint64   // number of the last claim
+	crew   crew            // the goroutines of all hubs
+	life   context.Context //nolint:containedctx // until Drain gives up what is under way
+	over   context.CancelFunc
 
 	mu   sync.Mutex // guards all below, and the users of each hub; a leaf
 	hubs map[string]*hub
@@ -28,6 +30,7 @@ type Registry struct {
 // NewRegistry returns a registry that closes with its engine.
 func NewRegistry(e *engine.Engine) *Registry {
 	r := &Registry{engine: e, hubs: map[string]*hub{}, live: map[*Message]struct{}{}}
+	r.life, r.over = context.WithCancel(context.Background()) //nolint:forbidigo // ended by Drain
 	e.Register(r)
 	return r
 }
@@ -127,6 +130,7 @@ func (r *Registry) Drain(limit time.Duration) {
 		r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
 	}
 	r.crew.Wait(ctx)
+	r.over()
 }
 
 // settleTries is how long a call that ends something is repeated without an answer.
@@ -147,8 +151,8 @@ func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
-		if err := engine.Sleep(ctx, engine.Jitter(pause(try))); err != nil {
-			return c, err
+		if err := engine.Sleep(r.life, engine.Jitter(pause(try))); err != nil {
+			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
 		}
 	}
 }
