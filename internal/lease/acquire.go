@@ -129,6 +129,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	if o.Wait != nil {
 		c.limit = n.space.engine.Clock.Now() + *o.Wait
 	}
+	defer c.left()
 	hold, err := c.run(ctx, o)
 	if hold == nil {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
@@ -151,6 +152,14 @@ type call struct {
 	since   time.Duration // of the first of them
 	lastErr error
 	timer   *time.Timer
+}
+
+// left lets a Close that waits for it go on: what the call had to say in Redis is on its way.
+func (c *call) left() {
+	if c.stand != nil {
+		c.name.space.stands.Add(-1)
+		c.name.space.engine.Freed()
+	}
 }
 
 func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
@@ -213,6 +222,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 			w.busy(wakes, l.space.engine.Lease/100)
 			return nil, c.giveUp(ctx)
 		}
+		l.space.stands.Add(1)
 		w.owner = c.stand.owner
 		w.listenFirst()
 	}

@@ -153,6 +153,7 @@ type Registry struct {
 	seed   maphash.Seed
 	shards [64]shard
 	leases atomic.Int64 // granted and not yet released or lost
+	stands atomic.Int64 // of calls that wait in Redis as well, and have to leave there
 }
 
 // shard is a part of the names.
@@ -182,8 +183,8 @@ func (r *Registry) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seed, key)%uint64(len(r.shards))]
 }
 
-// Open returns the number of leases that are not released yet.
-func (r *Registry) Open() int { return int(r.leases.Load()) }
+// Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
+func (r *Registry) Open() int { return int(r.leases.Load() + r.stands.Load()) }
 
 // each returns all leases.
 func (r *Registry) each() []*Lease {
