@@ -58,7 +58,7 @@ func redelivery(ctx context.Context, b *bench) ([]row, error) {
 	long := map[string]*orphans{}
 	defer func() {
 		for _, o := range long {
-			o.end()
+			_ = o.end() // a failure has been told by who waited for it
 		}
 	}()
 	for _, name := range []string{redlatchName, asynqName} {
