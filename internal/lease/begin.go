@@ -224,17 +224,18 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	l.leaveLocked()
 	sent := l.now()
-	levels, length, most := l.countLocked(), h.coverLocked(sent, d), l.mostLocked(sent)
+	length := h.coverLocked(sent, d)
+	var call *script.Call
 	if err == nil {
 		h.shortenLocked(sent, d)
-		l.shortenLocked(sent + length)
+		call = l.keepLocked(sent, length)
 	}
 	l.mu.Unlock()
 	if err != nil {
 		done(err)
 		return
 	}
-	if !l.space.engine.Batch.Start(l.space.kind.Keep(l.key, l.owner, levels, length, most), batch.Urgent, func(c *script.Call) {
+	if !l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 		kept, err := c.Int()
 		l.giveTurn()
 		switch {

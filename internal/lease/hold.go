@@ -259,44 +259,6 @@ func (l *Lease) countLocked() int {
 	return n
 }
 
-// keptLocked notes until when Redis keeps the lease.
-func (l *Lease) keptLocked(end time.Duration) {
-	l.leaveLocked()
-	l.end = end
-	l.armLocked()
-}
-
-// keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
-// returns false if the owner does not hold the lock, and when the call that answered was sent.
-func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
-	s := l.space
-	l.mu.Lock()
-	most := l.mostLocked(l.now())
-	l.mu.Unlock()
-	deadline := l.now() + s.engine.Lease
-	for try := 0; ; try++ {
-		l.mu.Lock()
-		sent = l.now()
-		l.shortenLocked(sent + length)
-		l.mu.Unlock()
-		call := s.kind.Keep(l.key, l.owner, levels, length, most)
-		err = s.engine.Batch.Do(ctx, call, urgent(s.renewalLimit()))
-		if err == nil {
-			n, err := call.Int()
-			return n > 0, sent, err
-		}
-		if ctx.Err() != nil {
-			return false, sent, ctx.Err()
-		}
-		if l.now() > deadline || script.Judge(err) == script.NotDone && !script.Transient(err) {
-			return false, sent, unknown(err)
-		}
-		if err := pause(ctx, try); err != nil {
-			return false, sent, err
-		}
-	}
-}
-
 // unknown marks an error after which nobody knows what Redis did, and explains the others.
 func unknown(err error) error {
 	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)

@@ -6,9 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
 )
@@ -111,22 +109,6 @@ func (l *Lease) armLocked() {
 	}
 }
 
-// mostLocked bounds what Redis has left of the lease: more than is known here by as much as the last answer took. A call that sets a lease
-// carries it. Given up and repeated, it may run long after a newer one, whose lease it must not shorten.
-func (l *Lease) mostLocked(now time.Duration) time.Duration {
-	return max(l.untilLocked()-now, 0) + time.Second
-}
-
-// shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
-// the lock go as soon as that, whether or not the call is answered.
-func (l *Lease) shortenLocked(end time.Duration) {
-	l.leaveLocked()
-	if end < l.end {
-		l.end = end
-		l.armLocked()
-	}
-}
-
 // Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
 func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	l.mu.Lock()
@@ -192,32 +174,6 @@ func (l *Lease) expire(now time.Duration) {
 		l.lost(why, true)
 	}
 	cancels.run() // last: who hears of the loss finds the lock free here
-}
-
-// recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
-// nil if another operation of this lease is under way, which will.
-func (l *Lease) recountLocked() func() {
-	if l.turn == nil {
-		return nil
-	}
-	select {
-	case l.turn.token <- struct{}{}:
-	default:
-		return nil
-	}
-	now := l.now()
-	length, most := l.longestLocked(now), l.mostLocked(now)
-	l.shortenLocked(now + length)
-	call := l.space.kind.Keep(l.key, l.owner, l.countLocked(), length, most)
-	return func() {
-		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
-			n, err := c.Int()
-			l.giveTurn()
-			if err == nil && n == 0 {
-				l.gone()
-			}
-		})
-	}
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
