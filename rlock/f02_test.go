@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -135,6 +136,23 @@ func useUp(t *testing.T, r *rig, l *rlock.Lock, dropped int) {
 		}
 		return nil
 	})
+}
+
+func TestF02_ForcedReleaseFreesOneHolderAtMost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.load(t, "force")
+	forced := r.client(t, redlatch.WithLease(lease)).GetLock("forced")
+	locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithLease(lease)).GetLock("forced"))
+	next := r.direct(t, redlatch.WithLease(lease)).GetLock("forced")
+	waiting := locktest.Begin(func() (*rlock.Hold, error) { return next.Lock(t.Context()) })
+	r.listening(t, 1)
+	r.proxy.DropReply(faulttest.Script, 1)
+	_, err := forced.ForceUnlock(t.Context())
+	require.ErrorIs(t, err, redlatch.ErrUnknown)
+	hold := locktest.Next(t, waiting)
+	require.NoError(t, r.holds(t, "forced", hold.Owner(), 1))
+	locktest.Unlock(t, hold)
 }
 
 // model is what the server should have: the levels of one lock that a client holds, in the order of their nesting.

@@ -134,14 +134,8 @@ const runTries = 5
 //
 // The result says whether an earlier try got no answer, and may have run.
 func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
-	if ctx == nil {
-		return nil, false, ErrNilContext
-	}
-	if err := ctx.Err(); err != nil {
+	if err := e.ready(ctx); err != nil {
 		return nil, false, err
-	}
-	if e.Closed() {
-		return nil, false, errs.ErrClosed
 	}
 	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
@@ -160,6 +154,34 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 		}
 		return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
+}
+
+// Once runs a script that must not run twice. Where its outcome is not known the error is that of ctx if it is done, or ErrUnknown.
+func (e *Engine) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	if err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	c, err := e.Run(ctx, call, batch.Ask{})
+	switch {
+	case script.Judge(err) != script.Unknown:
+		return c, Explain(err)
+	case ctx.Err() != nil:
+		return c, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
+	}
+	return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+}
+
+// ready refuses a call before any I/O.
+func (e *Engine) ready(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return ErrNilContext
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case e.Closed():
+		return errs.ErrClosed
+	}
+	return nil
 }
 
 // ErrNilContext is returned for a context that is nil.

@@ -56,21 +56,24 @@ func (n *Name) Same(other *Name) bool {
 	return n.space.Registry == other.space.Registry && n.key == other.key
 }
 
-// Force frees the lock by a call that may run twice and tells whether there was anything to free, and reports whether
-// there was. A lease of this client hears of it at once.
+// Force frees the lock by a call that says whether there was anything to free, and reports whether there was. It is sent once: a
+// second one would free whoever came after the first. A lease of this client hears of it at once.
 func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error) {
 	if n.err != nil {
 		return false, n.err
 	}
-	c, repeated, err := n.space.engine.Query(ctx, call)
+	c, err := n.space.engine.Once(ctx, call)
 	if err != nil {
+		if c != nil && script.Judge(err) == script.Unknown {
+			n.Recheck()
+		}
 		return false, err
 	}
 	freed, err := c.Int()
-	if freed > 0 || repeated { // a repeated one that finds nothing: the one before did it
+	if freed > 0 {
 		n.Recheck()
 	}
-	return freed > 0 || repeated, err
+	return freed > 0, err
 }
 
 // Check returns the error of a name that is not a good one.
