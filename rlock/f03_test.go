@@ -112,6 +112,8 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 		return errors.Join(expect("deferred unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
 	})
 	t.Logf("%d acquired, %d cancelled", acquired, cancelled)
+	require.Positive(t, acquired)
+	require.Positive(t, cancelled)
 	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
 }
 

@@ -52,7 +52,7 @@ func TestF15_GoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 	enter := func(i int) error {
 		who := fmt.Sprint(i)
 		return locks[i%len(locks)].Do(t.Context(), func(context.Context) error {
-			most.Store(max(most.Load(), inside.Add(1)))
+			highest(&most, inside.Add(1))
 			defer inside.Add(-1)
 			entries.Add(1)
 			if i%10 == 0 { // the record takes its time

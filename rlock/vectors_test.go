@@ -123,10 +123,11 @@ func TestVectorWakeUpByAnotherProgram(t *testing.T) {
 		for _, payload := range []string{"0", "1"} {
 			b.Foreign(t, v.key, 0)
 			waiting := queue(t, p.GetLock(v.name))
-			start := time.Now()
-			require.NoError(t, b.Redis.Publish(t.Context(), v.channel, "7").Err()) // no wake-up: ignored
-			b.Delete(t, v.key)
+			start, asked := time.Now(), p.Scripts()
+			require.NoError(t, b.Redis.Publish(t.Context(), v.channel, "7").Err())
 			synctest.Wait()
+			require.Equal(t, asked, p.Scripts(), "no wake-up: ignored")
+			b.Delete(t, v.key)
 			require.NoError(t, b.Redis.Publish(t.Context(), v.channel, payload).Err())
 			h := locktest.Next(t, waiting)
 			assert.Less(t, time.Since(start), moment)
