@@ -93,7 +93,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	if l.err != nil {
 		return 0, l.wrap("count", l.err)
 	}
-	c, _, err := l.hall.engine.Query(ctx, func() *script.Call { return countOf(l.key) })
+	c, err := l.hall.engine.Read(ctx, func() *script.Call { return countOf(l.key) })
 	if err != nil {
 		return 0, l.wrap("count", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +27,8 @@ var classes = map[string]error{
 	"ErrNotAcquired": rlock.ErrNotAcquired, "ErrNotHeld": rlock.ErrNotHeld,
 	"ErrLost": rlock.ErrLost, "ErrHeld": rlock.ErrHeld, "ErrUnlocked": rlock.ErrUnlocked,
 	"Canceled": context.Canceled, "DeadlineExceeded": context.DeadlineExceeded,
-	"ECONNREFUSED": syscall.ECONNREFUSED, "OOM": replyPrefix("OOM"), "NOAUTH": replyPrefix("NOAUTH"), "NOPERM": replyPrefix("NOPERM"),
+	"ErrPoolTimeout": redis.ErrPoolTimeout,
+	"ECONNREFUSED":   syscall.ECONNREFUSED, "OOM": replyPrefix("OOM"), "NOAUTH": replyPrefix("NOAUTH"), "NOPERM": replyPrefix("NOPERM"),
 }
 
 // replyPrefix is the class of errors that Redis itself answers with.
@@ -266,6 +269,23 @@ var causes = []struct {
 		_, err := b.client.GetLock("f23").IsLocked(t.Context())
 		return err
 	}},
+	{"closed during a query", "ErrClosed", func(t *testing.T, b *bench) error {
+		asked := make(chan error, 1) // the result of IsLocked
+		sent := make(chan struct{})
+		b.proxy.OnCommand(func(cmd []string) {
+			if faulttest.Script(cmd) {
+				b.proxy.Blackhole(true)
+				close(sent)
+			}
+		})
+		go func() {
+			_, err := b.client.GetLock("f23").IsLocked(t.Context())
+			asked <- err
+		}()
+		<-sent
+		require.NoError(t, b.client.Close())
+		return <-asked
+	}},
 	{"closed while waiting", "ErrClosed", func(t *testing.T, b *bench) error {
 		b.hold(t, b.other)
 		closed := make(chan error, 1) // the result of Close
@@ -308,6 +328,20 @@ var causes = []struct {
 	{"there is no Redis to wait for", "ECONNREFUSED", func(t *testing.T, b *bench) error {
 		b.server.Kill()
 		return lock(t.Context(), clientAt(t, b.server.Addr()))
+	}},
+	{"no connection is free", "ErrPoolTimeout", func(t *testing.T, b *bench) error {
+		rdb := redis.NewClient(&redis.Options{Addr: b.server.Addr(), PoolSize: 1})
+		var other sync.WaitGroup
+		other.Go(func() { _ = rdb.BLPop(t.Context(), time.Minute, "nothing") }) // It ends with the client.
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()); other.Wait() })
+		redistest.Eventually(t, patience, "the connection is taken", func() error {
+			list, err := b.rdb.ClientList(t.Context()).Result()
+			if err == nil && !strings.Contains(list, "cmd=blpop") {
+				err = errors.New(list)
+			}
+			return err
+		})
+		return tryLock(context.Background(), clientOf(t, rdb, redlatch.WithLease(shortLease), redlatch.WithCloseGrace(0)))
 	}},
 	{"memory is full", "OOM", func(t *testing.T, b *bench) error {
 		require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())

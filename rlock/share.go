@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, e *engine.Engine, n *lease.Name, owner string)
 	if err := n.Check(); err != nil {
 		return State{}, err
 	}
-	c, _, err := e.Query(ctx, func() *script.Call { return kind{}.inspect(n.Key(), owner) })
+	c, err := e.Read(ctx, func() *script.Call { return kind{}.inspect(n.Key(), owner) })
 	if err != nil {
 		return State{}, err
 	}

@@ -198,7 +198,7 @@ func (l *Lock) inspect(ctx context.Context, field string) (left time.Duration, l
 	if err := l.check(); err != nil {
 		return free, 0, err
 	}
-	c, _, err := l.engine.Query(ctx, func() *script.Call { return inspect(l.write.Key(), field) })
+	c, err := l.engine.Read(ctx, func() *script.Call { return inspect(l.write.Key(), field) })
 	if err != nil {
 		return free, 0, err
 	}

@@ -75,7 +75,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)
 	}
-	c, _, err := s.space.engine.Query(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
+	c, err := s.space.engine.Read(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}

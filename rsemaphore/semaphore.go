@@ -137,7 +137,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if s.err != nil {
 		return 0, s.wrap("available", s.err)
 	}
-	c, _, err := s.desk.engine.Query(ctx, func() *script.Call { return available(s.key) })
+	c, err := s.desk.engine.Read(ctx, func() *script.Call { return available(s.key) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}

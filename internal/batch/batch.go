@@ -9,6 +9,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -274,6 +275,7 @@ func (b *Batcher) send(ctx context.Context, call *script.Call) {
 		call.Resend()
 		_ = b.rdb.Process(ctx, call) // as above
 	}
+	b.judgeUnsent(call)
 	b.learn(call)
 }
 
@@ -300,6 +302,37 @@ func (b *Batcher) pipeline(ctx context.Context, calls []*script.Call) {
 		_ = pipe.Process(ctx, call) // it only queues
 	}
 	_, _ = pipe.Exec(ctx) // each call keeps its own error
+	for _, call := range calls {
+		b.judgeUnsent(call)
+		if b.cluster != nil && redirected(call.Err()) {
+			call.SetErr(errRedirected)
+		}
+	}
+}
+
+// errRedirected is the error of a call in a pipeline that a node sent to another one. Go-redis leaves the first node's
+// answer in the call although the second one may have run it: where that one's answers end, only one call hears of it.
+var errRedirected = errors.New("redirected, and no answer came")
+
+func redirected(err error) bool {
+	if err == nil { // what follows allocates
+		return false
+	}
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
+// judgeUnsent says of a call that waited for a connection until its bound that it was not sent. Go-redis returns a context's bare error only
+// for that: what it has sent ends with an error of the connection. On a cluster an earlier attempt may have been sent.
+func (b *Batcher) judgeUnsent(call *script.Call) {
+	err := call.Err()
+	if err != context.DeadlineExceeded && err != context.Canceled || !b.Bounded() { //nolint:errorlint // as said above
+		return
+	}
+	reason := redis.ErrPoolTimeout
+	if b.life.Err() != nil {
+		reason = errs.ErrClosed
+	}
+	call.SetErr(fmt.Errorf("%w: %w", script.ErrNotSent, reason))
 }
 
 func (b *Batcher) learn(call *script.Call) {

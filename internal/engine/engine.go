@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -118,7 +119,7 @@ func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.As
 	for try := 0; ; try++ {
 		c := call()
 		err := e.Batch.Do(ctx, c, ask)
-		if err == nil || try == runTries || script.Refused(err) || !script.Transient(err) || e.Closed() {
+		if err == nil || try == runTries || script.Refused(err) || script.Crowded(err) || !script.Transient(err) || e.Closed() {
 			return c, err
 		}
 		if err := Sleep(ctx, Backoff(try)); err != nil {
@@ -154,6 +155,15 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 		}
 		return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
+}
+
+// Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
+func (e *Engine) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	c, _, err := e.Query(ctx, call)
+	if e.Closed() && (errors.Is(err, errs.ErrUnknown) || errors.Is(err, script.ErrNotSent)) && ctx.Err() == nil {
+		err = errs.ErrClosed
+	}
+	return c, err
 }
 
 // Once runs a script that must not run twice. Where its outcome is not known the error is that of ctx if it is done, or ErrUnknown.

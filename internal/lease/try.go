@@ -21,7 +21,7 @@ type tried struct {
 
 // repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
 func (t tried) repeatable() bool {
-	return t.passing && script.Judge(t.err) == script.NotDone && !script.Refused(t.err)
+	return t.passing && script.Judge(t.err) == script.NotDone && !script.Refused(t.err) && !script.Crowded(t.err)
 }
 
 // attempt says how one try differs from the others of its call.

@@ -38,11 +38,11 @@ var ErrNotSent = errors.New("not sent")
 // write, so that neither leaves anything behind. A broken or silent connection means nothing at all.
 func Judge(err error) Outcome {
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case err == nil, err == redis.Nil: //nolint:errorlint // a wrapped one is a Sentinel's, which does not know the master
 		return Done
 	case isReply(err), errors.Is(err, ErrNotSent), isDial(err):
 		return NotDone
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case Crowded(err), errors.Is(err, redis.ErrClosed):
 		return NotDone
 	}
 	return Unknown
@@ -51,7 +51,7 @@ func Judge(err error) Outcome {
 // Transient reports whether an error that means NotDone may go away by itself: the server is loading, failing over,
 // moving a slot, or the pool or the queue is busy.
 func Transient(err error) bool {
-	if errors.Is(err, ErrNoAnswer) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDial(err) {
+	if errors.Is(err, ErrNoAnswer) || Crowded(err) || isDial(err) {
 		return true
 	}
 	for _, prefix := range transient {
@@ -59,7 +59,7 @@ func Transient(err error) bool {
 			return true
 		}
 	}
-	return false
+	return redis.IsReadOnlyError(err) // which knows the text that Redis 6 wraps it into
 }
 
 // transient are prefixes of replies, less the ERR that some have before them.
@@ -76,6 +76,11 @@ func Parted(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }
+
+// Crowded reports whether no connection of the pool came free in time.
+func Crowded(err error) bool {
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+}
 
 // WrongType reports whether a script met a key of another kind. Redis 6 wraps the reply of an inner command into a
 // text of its own, so the word may stand anywhere.
