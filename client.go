@@ -1,10 +1,7 @@
 package redlatch
 
 import (
-	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -79,107 +76,6 @@ func checkClient(rdb redis.UniversalClient) error {
 		return fmt.Errorf("%w: a %T is neither a *redis.Client nor a *redis.ClusterClient", errs.ErrInvalid, rdb)
 	}
 	return fmt.Errorf("%w: the go-redis client is nil", errs.ErrInvalid)
-}
-
-// Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
-// redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
-// option is [ErrInvalid].
-//
-// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error.
-func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
-	c, err := open(ctx, rawURL, opts)
-	if err != nil {
-		return nil, fmt.Errorf("redlatch: open: %w", err)
-	}
-	return c, nil
-}
-
-func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
-	if _, err := configure(opts); err != nil {
-		return nil, err
-	}
-	if ctx == nil {
-		return nil, engine.ErrNilContext
-	}
-	rdb, err := dial(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	if err := ping(ctx, rdb); err != nil {
-		return nil, fmt.Errorf("ping: %w", join(err, rdb.Close()))
-	}
-	c, err := New(rdb, opts...)
-	if err != nil {
-		return nil, join(err, rdb.Close())
-	}
-	after := c.close
-	c.close = func() error {
-		err := rdb.Close()
-		if after != nil {
-			err = join(err, after())
-		}
-		return err
-	}
-	return c, nil
-}
-
-// join returns the first error; what closing says after a failure adds nothing.
-func join(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
-// dial returns a go-redis client for a URL. Errors do not repeat the URL, which may hold a password.
-func dial(rawURL string) (redis.UniversalClient, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.ErrInvalid)
-	}
-	switch q := u.Query(); {
-	case q.Has("master_name"):
-		o, err := redis.ParseFailoverURL(rawURL)
-		if err != nil {
-			return nil, badURL(u, err)
-		}
-		return redis.NewFailoverClient(o), nil
-	case q.Has("addr"):
-		o, err := redis.ParseClusterURL(rawURL)
-		if err != nil {
-			return nil, badURL(u, err)
-		}
-		o.ContextTimeoutEnabled = true
-		return redis.NewClusterClient(o), nil
-	}
-	o, err := redis.ParseURL(rawURL)
-	if err != nil {
-		return nil, badURL(u, err)
-	}
-	return redis.NewClient(o), nil
-}
-
-func badURL(u *url.URL, err error) error {
-	text := err.Error()
-	if password, ok := u.User.Password(); ok && password != "" && strings.Contains(text, password) {
-		return fmt.Errorf("%w: the URL is not one of go-redis", errs.ErrInvalid)
-	}
-	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
-}
-
-// ping waits for an answer or for ctx, whatever the connection is doing.
-func ping(ctx context.Context, rdb redis.UniversalClient) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
-	go func() { answer <- rdb.Ping(ctx).Err() }()
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes

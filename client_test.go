@@ -59,65 +59,6 @@ func TestNewDoesNoIO(t *testing.T) {
 	})
 }
 
-func TestOpen(t *testing.T) {
-	s, err := embedded.Start()
-	require.NoError(t, err)
-	defer s.Close()
-	c, err := redlatch.Open(t.Context(), s.URL())
-	require.NoError(t, err)
-	locktest.Free(t, c.GetLock("orders"))
-	require.NoError(t, c.Close())
-	require.NoError(t, c.Close())
-	_, err = c.GetLock("orders").Lock(t.Context())
-	require.ErrorIs(t, err, redlatch.ErrClosed)
-}
-
-func TestOpenOnEveryTopology(t *testing.T) {
-	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
-	addrs := cluster.Addrs()
-	for _, url := range []string{server.URL(), "redis://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2]} {
-		c, err := redlatch.Open(t.Context(), url)
-		require.NoError(t, err)
-		locktest.Free(t, c.GetLock("open:orders"))
-		locktest.Free(t, c.GetFencedLock("open:{shop}:orders"))
-		require.NoError(t, c.Close())
-	}
-}
-
-func TestOpenRefusesBadURLs(t *testing.T) {
-	for _, url := range []string{
-		"", "orders", "http://u:hunter2@localhost", "redis://u:hunter2@localhost:port", "redis://u:hunter2@localhost/first",
-		"redis://u:hunter2@localhost:6379/0/1", "redis://u:hunter2@local host", "://u:hunter2@x", "redis://u:hunter2@[::1",
-		"redis://u:hunter2@localhost?db=hunter2x&db=y", "redis://u:hunter2@localhost?nonsense=1",
-		"redis://u:hunter2@localhost?dial_timeout=never", "unix://u:hunter2@",
-		"redis://u:hunter2@localhost:6379?addr=localhost:6380&max_redirects=many",
-		"http://u:hunter2@localhost:6379?addr=localhost:6380",
-		"redis://u:hunter2@localhost:26379?master_name=m&db=first",
-		"redis://u:x@localhost:26379?master_name=m&sentinel_password=hunter2&nonsense=1",
-		"redis://u:hunter%32@localhost/first", "redis://u:hunter2%zz@localhost",
-	} {
-		c, err := redlatch.Open(t.Context(), url)
-		if !assert.ErrorIs(t, err, redlatch.ErrInvalid, url) {
-			continue
-		}
-		assert.Nil(t, c)
-		assert.NotContains(t, err.Error(), "hunter", "the password shows for %s", url)
-	}
-}
-
-func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err := redlatch.Open(ctx, "redis://u:hunter2@127.0.0.1:1?max_retries=-1")
-	require.Error(t, err)
-	require.NotErrorIs(t, err, redlatch.ErrInvalid)
-	require.NotContains(t, err.Error(), "hunter2")
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = redlatch.Open(done, "redis://127.0.0.1:1")
-	require.ErrorIs(t, err, context.Canceled)
-}
-
 func TestCloseReturnsAtOnceWithoutHolds(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		idle, used := b.Peer(t), b.Peer(t)

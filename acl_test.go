@@ -1,0 +1,163 @@
+package redlatch_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// readmesUser returns the words of the README's ACL SETUSER, with those for names that have a tag of their own.
+func readmesUser(t *testing.T) (rules []any) {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	command := regexp.MustCompile(`(?s)redis-cli (ACL SETUSER .*?)` + "```").FindSubmatch(text)
+	tagged := regexp.MustCompile("such as `app:{shop}`, add `(.*?)`").FindSubmatch(text)
+	require.NotNil(t, command)
+	require.NotNil(t, tagged)
+	words := strings.NewReplacer("'", "", "\\\n", " ").Replace(string(command[1]) + " " + string(tagged[1]))
+	for word := range strings.FieldsSeq(words) {
+		rules = append(rules, word)
+	}
+	return rules
+}
+
+func TestF20_ReadmesUserNeedsNoMore(t *testing.T) {
+	server := redistest.Start(t)
+	require.NoError(t, server.Client(t).Do(t.Context(), readmesUser(t)...).Err())
+	var log bytes.Buffer
+	logger := redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	user := func() *redlatch.Client {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), logger)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c
+	}
+	one, two := user(), user()
+	for _, name := range []string{"plain", "{with a tag}"} {
+		for kind, get := range map[string]func(*redlatch.Client) rlock.Locker{
+			"lock":   func(c *redlatch.Client) rlock.Locker { return c.GetLock(name + "lock") },
+			"fenced": func(c *redlatch.Client) rlock.Locker { return c.GetFencedLock(name + "fenced") },
+			"fair":   func(c *redlatch.Client) rlock.Locker { return c.GetFairLock(name + "fair") },
+			"writer": func(c *redlatch.Client) rlock.Locker { return c.GetReadWriteLock(name + "rw") },
+			"reader": func(c *redlatch.Client) rlock.Locker {
+				if c == one {
+					return c.GetReadWriteLock(name + "rwr")
+				}
+				return c.GetReadWriteLock(name + "rwr").RLocker()
+			},
+			"multi": func(c *redlatch.Client) rlock.Locker {
+				return c.GetMultiLock(c.GetLock(name+"a"), c.GetLock(name+"b"))
+			},
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) { passedOn(t, server, get(one), get(two)) })
+		}
+		t.Run("permits "+name, func(t *testing.T) { borrowed(t, one, two, name) })
+		t.Run("queue "+name, func(t *testing.T) { delivered(t, one, two, name) })
+	}
+	t.Run("latch", func(t *testing.T) {
+		latch := one.GetCountDownLatch("latch")
+		_, err := latch.TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		opened := make(chan error, 1) // the result of Await
+		go func() { opened <- two.GetCountDownLatch("latch").Await(t.Context()) }()
+		_, err = latch.CountDownOnce(t.Context(), "one")
+		require.NoError(t, err)
+		require.NoError(t, latch.CountDown(t.Context()))
+		require.NoError(t, <-opened)
+		_, err = latch.Delete(t.Context())
+		require.NoError(t, err)
+	})
+	require.NoError(t, one.Close())
+	require.NoError(t, two.Close())
+	assert.Empty(t, log.String())
+}
+
+// passedOn has one client wait for another's lock.
+func passedOn(t *testing.T, server *redistest.Server, mine, theirs rlock.Locker) {
+	t.Helper()
+	admin := server.Client(t)
+	before, err := admin.PubSubChannels(t.Context(), "*").Result()
+	require.NoError(t, err)
+	hold, err := mine.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, hold.Extend(t.Context(), time.Minute))
+	waiting := locktest.Begin(func() (*rlock.Hold, error) { return theirs.Lock(t.Context()) })
+	redistest.Eventually(t, lease, "the waiter listens", func() error {
+		now, err := admin.PubSubChannels(t.Context(), "*").Result()
+		if err == nil && !slices.ContainsFunc(now, func(c string) bool { return !slices.Contains(before, c) }) {
+			err = errors.New("no new channel")
+		}
+		return err
+	})
+	require.NoError(t, hold.Unlock(t.Context()))
+	next := <-waiting
+	require.NoError(t, next.Err)
+	locktest.Unlock(t, next.Hold)
+}
+
+// borrowed moves permits of both kinds from one client to another.
+func borrowed(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	counted, leased := one.GetSemaphore(name+"counted"), one.GetPermitSemaphore(name+"leased")
+	_, err := counted.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = leased.TrySetPermits(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, counted.Acquire(t.Context(), 1))
+	permit, err := leased.Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, permit.Extend(t.Context(), time.Minute))
+	got := make(chan error, 2) // both results
+	go func() { got <- two.GetSemaphore(name+"counted").Acquire(t.Context(), 1) }()
+	go func() {
+		permit, err := two.GetPermitSemaphore(name + "leased").Acquire(t.Context())
+		if err == nil {
+			err = permit.Release(t.Context())
+		}
+		got <- err
+	}()
+	require.NoError(t, counted.Release(t.Context(), 1))
+	require.NoError(t, permit.Release(t.Context()))
+	require.NoError(t, <-got)
+	require.NoError(t, <-got)
+}
+
+// delivered has one client consume what another offers.
+func delivered(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	got := make(chan error, 1) // the result of Take and Ack
+	go func() {
+		m, err := redlatch.GetDelayedQueue[string](two, name+"queue").Take(t.Context())
+		if err == nil {
+			err = m.Ack(t.Context())
+		}
+		got <- err
+	}()
+	q := redlatch.GetDelayedQueue[string](one, name+"queue")
+	_, err := q.Offer(t.Context(), "later", time.Hour)
+	require.NoError(t, err)
+	_, err = q.Offer(t.Context(), "now", 0)
+	require.NoError(t, err)
+	require.NoError(t, <-got)
+	require.NoError(t, q.Pause(t.Context()))
+	_, err = q.Stats(t.Context())
+	require.NoError(t, err)
+}

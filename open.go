@@ -1,0 +1,134 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
+// redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
+// option is [ErrInvalid].
+//
+// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error. A Redis that may evict keys, and locks with
+// them, is logged as a warning, if the user may ask for that.
+func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
+	c, err := open(ctx, rawURL, opts)
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: open: %w", err)
+	}
+	return c, nil
+}
+
+func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
+	if _, err := configure(opts); err != nil {
+		return nil, err
+	}
+	if ctx == nil {
+		return nil, engine.ErrNilContext
+	}
+	rdb, err := dial(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := ping(ctx, rdb)
+	if err != nil {
+		return nil, fmt.Errorf("ping: %w", join(err, rdb.Close()))
+	}
+	c, err := New(rdb, opts...)
+	if err != nil {
+		return nil, join(err, rdb.Close())
+	}
+	if policy != "" && policy != "noeviction" {
+		c.engine.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
+	}
+	after := c.close
+	c.close = func() error {
+		err := rdb.Close()
+		if after != nil {
+			err = join(err, after())
+		}
+		return err
+	}
+	return c, nil
+}
+
+// join returns the first error; what closing says after a failure adds nothing.
+func join(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// dial returns a go-redis client for a URL. Errors do not repeat the URL, which may hold a password.
+func dial(rawURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.ErrInvalid)
+	}
+	switch q := u.Query(); {
+	case q.Has("master_name"):
+		o, err := redis.ParseFailoverURL(rawURL)
+		if err != nil {
+			return nil, badURL(u, err)
+		}
+		return redis.NewFailoverClient(o), nil
+	case q.Has("addr"):
+		o, err := redis.ParseClusterURL(rawURL)
+		if err != nil {
+			return nil, badURL(u, err)
+		}
+		o.ContextTimeoutEnabled = true
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(rawURL)
+	if err != nil {
+		return nil, badURL(u, err)
+	}
+	return redis.NewClient(o), nil
+}
+
+func badURL(u *url.URL, err error) error {
+	text := err.Error()
+	if password, ok := u.User.Password(); ok && password != "" && strings.Contains(text, password) {
+		return fmt.Errorf("%w: the URL is not one of go-redis", errs.ErrInvalid)
+	}
+	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
+}
+
+// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis does when its memory is full; "" if it
+// does not tell.
+func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
+	pipe := rdb.Pipeline()
+	ping, info := pipe.Ping(ctx), pipe.Info(ctx, "memory")
+	go func() {
+		_, _ = pipe.Exec(ctx) // each command keeps its own error
+		answer <- ping.Err()
+	}()
+	select {
+	case err := <-answer:
+		return evictionPolicy(info.Val()), err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+func evictionPolicy(info string) string {
+	for line := range strings.Lines(info) {
+		if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
+			return strings.TrimSpace(policy)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package redlatch_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestOpen(t *testing.T) {
+	s, err := embedded.Start()
+	require.NoError(t, err)
+	defer s.Close()
+	c, err := redlatch.Open(t.Context(), s.URL())
+	require.NoError(t, err)
+	locktest.Free(t, c.GetLock("orders"))
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	_, err = c.GetLock("orders").Lock(t.Context())
+	require.ErrorIs(t, err, redlatch.ErrClosed)
+}
+
+func TestOpenTakesEveryFormOfURL(t *testing.T) {
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	redistest.Start(t, "--unixsocket", socket)
+	addrs := cluster.Addrs()
+	for form, url := range map[string]string{
+		"single":   server.URL(),
+		"cluster":  "redis://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2],
+		"Sentinel": "redis://" + locktest.StartGroup(t).Sentinel.Addrs()[0] + "?master_name=redlatch",
+		"socket":   "unix://" + socket,
+		"TLS":      "rediss://" + encrypted(t, server.Addr()) + "?skip_verify=true",
+	} {
+		t.Run(form, func(t *testing.T) {
+			c, err := redlatch.Open(t.Context(), url)
+			require.NoError(t, err)
+			locktest.Free(t, c.GetLock("open:orders"))
+			locktest.Free(t, c.GetFencedLock("open:{shop}:orders"))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// encrypted returns the address of a listener that takes the TLS off what it passes on to addr.
+func encrypted(t *testing.T, addr string) string {
+	t.Helper()
+	https := httptest.NewTLSServer(nil)
+	https.Close() // it is there for its certificate
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates}) //nolint:gosec // a test's
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	t.Cleanup(func() { assert.NoError(t, listener.Close()); running.Wait() })
+	running.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if !assert.NoError(t, err) {
+				return
+			}
+			running.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
+			running.Go(func() { _, _ = io.Copy(near, far); _ = near.Close() })
+		}
+	})
+	return listener.Addr().String()
+}
+
+func TestOpenWarnsOfAServerThatEvicts(t *testing.T) {
+	for _, policy := range []string{"noeviction", "allkeys-lru"} {
+		var log bytes.Buffer
+		server := redistest.Start(t, "--maxmemory-policy", policy)
+		c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		assert.Equal(t, policy != "noeviction", strings.Contains(log.String(), "maxmemory_policy="+policy), "%s: %q", policy, log.String())
+	}
+}
+
+func TestOpenRefusesBadURLs(t *testing.T) {
+	for _, url := range []string{
+		"", "orders", "http://u:hunter2@localhost", "redis://u:hunter2@localhost:port", "redis://u:hunter2@localhost/first",
+		"redis://u:hunter2@localhost:6379/0/1", "redis://u:hunter2@local host", "://u:hunter2@x", "redis://u:hunter2@[::1",
+		"redis://u:hunter2@localhost?db=hunter2x&db=y", "redis://u:hunter2@localhost?nonsense=1",
+		"redis://u:hunter2@localhost?dial_timeout=never", "unix://u:hunter2@",
+		"redis://u:hunter2@localhost:6379?addr=localhost:6380&max_redirects=many",
+		"http://u:hunter2@localhost:6379?addr=localhost:6380",
+		"redis://u:hunter2@localhost:26379?master_name=m&db=first",
+		"redis://u:x@localhost:26379?master_name=m&sentinel_password=hunter2&nonsense=1",
+		"redis://u:hunter%32@localhost/first", "redis://u:hunter2%zz@localhost",
+	} {
+		c, err := redlatch.Open(t.Context(), url)
+		if !assert.ErrorIs(t, err, redlatch.ErrInvalid, url) {
+			continue
+		}
+		assert.Nil(t, c)
+		assert.NotContains(t, err.Error(), "hunter", "the password shows for %s", url)
+	}
+}
+
+func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := redlatch.Open(ctx, "redis://u:hunter2@127.0.0.1:1?max_retries=-1")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, redlatch.ErrInvalid)
+	require.NotContains(t, err.Error(), "hunter2")
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = redlatch.Open(done, "redis://127.0.0.1:1")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
