@@ -79,7 +79,7 @@ func checkClient(rdb redis.UniversalClient) error {
 }
 
 // GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes
-// with the prefix, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
+// with the prefix, not valid UTF-8, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
 func (c *Client) GetLock(name string) *rlock.Lock { return rlock.New(c.engine, c.locks.Plain, name) }
 
 // GetFencedLock returns the reentrant lock of that name, whose holds carry a fencing token. It excludes holders of GetLock's lock of

@@ -18,8 +18,8 @@
 // # Guarantees
 //
 // All objects of a client share one way to run scripts, which never runs one twice unnoticed; one subscription
-// connection for wake-ups; and one watchdog, which renews what is held. A client has a constant number of goroutines,
-// however many objects, holds and waiters it has. Asking for an object costs nothing and keeps nothing alive.
+// connection for wake-ups; and one watchdog, which renews what is held. A client has a few goroutines, whose number does
+// not grow with its locks, holds and waiters. Asking for an object costs nothing and keeps nothing alive.
 //
 // # Limits
 //

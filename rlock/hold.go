@@ -47,10 +47,12 @@ func (h *Hold) Context() context.Context { return h.hold.Context() }
 // Unlock ends this level of the hold, and releases the lock with the last one. It works although ctx is done.
 //
 // It returns once Redis has answered, after 3 s, when the lease has run out, or at a deadline of ctx that is still ahead (one nearer
-// than 100 ms counts as 100 ms); cancellation of ctx does not end it. The hold is over whatever it returns. If the outcome is not
-// known it returns redlatch.ErrUnknown, and the release goes on in the background.
+// than 100 ms counts as 100 ms); cancellation of ctx does not end it. The hold is over whatever it returns, but for redlatch.ErrInvalid, which a nil ctx is.
+// If the outcome is not known it returns redlatch.ErrUnknown, and the release goes on in the background; Redis may count an inner level
+// until the hold's next operation there.
 //
-// It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it.
+// It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it. A name
+// that other data has replaced meanwhile is redlatch.ErrWrongType.
 //
 // It costs one round trip, or none when the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
@@ -61,7 +63,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // to 24 h.
 //
 // It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the lock is gone,
-// [ErrNotHeld] after Unlock, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
+// [ErrNotHeld] after Unlock, redlatch.ErrWrongType when other data has replaced it, and redlatch.ErrUnknown when the outcome is not known;
+// renewal has ended even so.
+//
+// It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.wrap("extend", h.hold.Extend(ctx, d))
 }

@@ -70,9 +70,10 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 }
 
 // TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] when it is taken. It
-// nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown.
+// nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown, and is taken back in the background.
 //
-// Without a wait it costs one round trip, or none when this client itself holds the lock.
+// Without a wait it costs one round trip, or none when this client itself holds the lock. It ends with ctx, and after about 3 s when
+// Redis is silent; what Redis says it cannot do just now, as during a failover, is tried for about half a second.
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "try lock", true, opts)
 }
@@ -90,14 +91,17 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	return lease.During(ctx, hold, fn, "rlock", l.Name())
 }
 
-// IsLocked reports whether anybody holds the lock. It costs one round trip.
+// IsLocked reports whether anybody holds the lock.
+//
+// It waits for Redis until ctx is done, and for a lease at most: then it returns redlatch.ErrUnknown. A closed client is
+// redlatch.ErrClosed, a name that another kind of object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	s, err := Inspect(ctx, l.engine, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
-// trip, or none.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It waits and fails
+// as IsLocked does. It costs one round trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
@@ -111,15 +115,18 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 }
 
 // TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
-// lock of redlatch or Redisson leaves behind. It costs one round trip.
+// lock of redlatch or Redisson leaves behind. It waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	s, err := Inspect(ctx, l.engine, &l.name, "")
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 
 // ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
-// one at its next renewal at the latest. It is for operators: exclusion is broken until then. When ctx ended first, and after redlatch.ErrUnknown, it may be released or be released
-// yet. It costs one round trip.
+// one at its next renewal at the latest. It is for operators: exclusion is broken until then.
+//
+// It waits for Redis until ctx is done, and for about 3 s at most. It is sent once, since a second one would free whoever came after the
+// first: when ctx ended first, and after redlatch.ErrUnknown, the lock may be released or be released yet. A closed client is
+// redlatch.ErrClosed, a name that another kind of object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	forced, err := l.name.Force(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)
