@@ -62,7 +62,7 @@ func TestOpenTakesEveryFormOfURL(t *testing.T) {
 func encrypted(t *testing.T, addr string) string {
 	t.Helper()
 	https := httptest.NewTLSServer(nil)
-	https.Close() // it is there for its certificate
+	https.Close()                                                                                        // it is there for its certificate
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates}) //nolint:gosec // a test's
 	require.NoError(t, err)
 	var running sync.WaitGroup
@@ -128,4 +128,3 @@ func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
 	_, err = redlatch.Open(done, "redis://127.0.0.1:1")
 	require.ErrorIs(t, err, context.Canceled)
 }
-
