@@ -236,7 +236,7 @@ func (f *flight) end(replies []int64, err error) {
 		return
 	}
 	f.over = true
-	l.doubt = err != nil && (l.doubt || f.unknown) || err == nil && l.doubt && !f.noted
+	l.doubt = err != nil && (l.doubt || f.unknown)
 	for i, op := range f.ops {
 		op.state = over
 		if op.Err = err; err == nil {

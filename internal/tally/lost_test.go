@@ -4,12 +4,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/tally"
 )
 
@@ -40,7 +42,31 @@ func (d *desk) onScript(t *testing.T, reply func(call int) string) {
 	})
 }
 
-const broken = "broken"
+const (
+	broken    = "broken"
+	forbidden = "NOPERM no permission"
+)
+
+// then hears of an operation and puts the next one, before its lane can fall idle.
+type then struct {
+	heard
+	desk *desk
+	next []string
+}
+
+func (a *then) Answered(op *tally.Op, others []int64) {
+	a.heard.Answered(op, others)
+	a.put()
+}
+
+func (a *then) put() {
+	if len(a.next) == 0 {
+		return
+	}
+	op := &tally.Op{Code: a.next[0], Answerer: a}
+	a.next = a.next[1:]
+	a.desk.Put("k", op)
+}
 
 func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
@@ -57,5 +83,34 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, n)
 		assert.Equal(t, []string{"1 1 x"}, d.log(t, "k"))
+	})
+}
+
+func TestBatchIsDoubtedUntilOneLeavesItsNumber(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *desk) {
+		start, late := time.Now(), false
+		d.onScript(t, func(int) string {
+			switch {
+			case time.Since(start) < 50*time.Minute:
+				return broken
+			case !late:
+				late = true
+				return forbidden
+			}
+			return ""
+		})
+		a := &then{desk: d, next: []string{"first", "second", "third", "fourth"}}
+		a.put()
+		d.Go("k")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Len(t, a.err, 4)
+		require.ErrorIs(t, a.err[0], errs.ErrUnknown, "never answered")
+		require.ErrorContains(t, a.err[1], forbidden)
+		require.NotErrorIs(t, a.err[1], errs.ErrUnknown, "certainly not done")
+		require.NoError(t, a.err[2])
+		require.NoError(t, a.err[3])
+		assert.Equal(t, []string{"3 1 third", "4 0 fourth"}, d.log(t, "k"))
+		assert.Zero(t, d.Lanes())
 	})
 }
