@@ -20,6 +20,7 @@ const (
 	longestRest  = 20 * time.Millisecond // after a turn
 	plenty       = math.MaxInt64 / 2     // permits that may be there as long as nothing is known
 	maxAsked     = 200                   // waiters of a line that ask at a time
+	owed         = time.Hour             // how long permits are given back that Redis refuses to take
 )
 
 // Desk is where a client's counting semaphores are served. It is safe for concurrent use.

@@ -1,8 +1,11 @@
 package rsemaphore
 
 import (
+	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/tally"
 )
 
@@ -15,6 +18,7 @@ type handing struct {
 	permits int64
 	line    *line // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
 	resting bool  // the client's turn was over
+	then    func(taken bool) // hears, at last, whether the permits need not be offered again; may be nil
 }
 
 // put puts the operation, and those who wait right behind it.
@@ -60,6 +64,9 @@ func (h *handing) Answered(op *tally.Op, others []int64) {
 	}
 	part.Unlock()
 	h.desk.book.Go(h.key)
+	if h.then != nil {
+		h.then(op.Err == nil || errors.Is(op.Err, errs.ErrUnknown) || errors.Is(op.Err, errs.ErrWrongType))
+	}
 }
 
 // turnEndedLocked leaves what was released to the others, if there are any.
@@ -83,9 +90,35 @@ func (l *line) turnEndedLocked(op *tally.Op, others []int64) {
 // turn is how long a client may hand permits on among its own.
 func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortestTurn) }
 
-// giveBack releases permits that were granted to a call which had given up.
+// giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
+// else will.
 func (d *Desk) giveBack(key string, n int) {
-	h := &handing{desk: d, key: key, permits: int64(n)}
+	d.offer(key, n, func(taken bool) {
+		if !taken {
+			d.owe(key, n)
+		}
+	})
+}
+
+// owe has permits released as soon as Redis lets that be done.
+func (d *Desk) owe(key string, n int) {
+	var offered atomic.Bool // each offer counts: one at a time, and none after the one that was taken
+	attempt := func(report func(settled bool)) {
+		if offered.Swap(true) {
+			return
+		}
+		d.offer(key, n, func(taken bool) {
+			offered.Store(taken)
+			report(taken)
+		})
+	}
+	e := d.engine
+	e.Settler.AddWithin(attempt, func() {}, e.Clock.Now()+owed, recheck)
+}
+
+// offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
+func (d *Desk) offer(key string, n int, then func(taken bool)) {
+	h := &handing{desk: d, key: key, permits: int64(n), then: then}
 	h.put(&tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
 	d.book.Go(key)
 }

@@ -38,9 +38,11 @@ type Op struct {
 	// Answerer hears what came of it.
 	Answerer Answerer
 
-	// Result is the script's answer, Err is set if there is none. Both are for the Answerer.
+	// Result is the script's answer, Err is set if there is none. Late says that this answers an operation of which an
+	// Answerer has heard before that nobody knows. All are for the Answerer.
 	Result int64
 	Err    error
+	Late   bool
 
 	state     state // guarded by the part of its lane, as is abandoned
 	abandoned bool
@@ -48,6 +50,9 @@ type Op struct {
 
 // Answerer hears of the end of an operation, on a goroutine that it must not hold up. Others are what the script
 // answered beside the results; nil after an error.
+//
+// One that grants may be answered twice: with an error that wraps [errs.ErrUnknown], and, as another Op that is Late, when
+// its outcome is known after all.
 type Answerer interface {
 	Answered(op *Op, others []int64)
 }
