@@ -79,6 +79,23 @@ func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 	}
 }
 
+func TestF02_LostRepliesHideNoWrongType(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		require.NoError(t, b.Redis.Set(t.Context(), "word", "word", 0).Err())
+		require.NoError(t, b.Redis.HSet(t.Context(), "hash", "a", "b").Err())
+		for n := 1; n <= 4; n++ {
+			for _, name := range []string{"word", "hash"} {
+				for verb, call := range calls {
+					p.LoseReplies(n)
+					require.ErrorIs(t, call(t.Context(), p.GetCountDownLatch(name)), redlatch.ErrWrongType, "%s of a %s, %d lost", verb, name, n)
+				}
+			}
+		}
+		p.LoseReplies(0)
+	})
+}
+
 func TestF02_RandomLostRepliesCountExactly(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		peers := []*locktest.Peer{b.Peer(t), b.Peer(t)}
