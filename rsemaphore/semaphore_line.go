@@ -118,7 +118,7 @@ func (d *Desk) change(ctx context.Context, key, code string, permits int64, insi
 	ask := tally.Ask{Code: code, Insists: insists}
 	if permits > 0 {
 		h := &handing{desk: d, key: key, permits: permits}
-		ask.Then, ask.Put = h, h.put
+		ask.Then, ask.Put, ask.Withdrawn = h, h.put, h.withdrawn
 	}
 	return d.book.Do(ctx, key, ask)
 }

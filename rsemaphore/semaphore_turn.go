@@ -49,6 +49,16 @@ func (h *handing) put(op *tally.Op) bool {
 	return true
 }
 
+// withdrawn says that the permits do not come. Who asks for them already is refused, and the line waits again.
+func (h *handing) withdrawn() {
+	part := h.desk.lines.Part(h.key)
+	part.Lock()
+	defer part.Unlock()
+	if h.line != nil {
+		h.line.coming -= h.permits
+	}
+}
+
 // Answered counts what is there, and lets the line go on after a turn.
 func (h *handing) Answered(op *tally.Op, others []int64) {
 	part := h.desk.lines.Part(h.key)

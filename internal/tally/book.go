@@ -187,6 +187,8 @@ type Ask struct {
 	Then Answerer
 	// Put, if set, is called instead of the book's own Put.
 	Put func(*Op) bool
+	// Withdrawn, if set, is called in place of Then when the caller has left in time.
+	Withdrawn func()
 }
 
 // Do has an operation carried out and waits for its answer, for ctx, or for Close.
@@ -194,12 +196,7 @@ type Ask struct {
 // An error that wraps [errs.ErrUnknown] says that the operation may take effect yet. After ctx's own error or
 // [errs.ErrClosed] alone it has not, and will not.
 func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
-	c, _ := b.calls.Get().(*call)
-	if c == nil {
-		c = &call{done: make(chan struct{}, 1)}
-	}
-	c.op = Op{Code: ask.Code, Insists: ask.Insists, Answerer: c}
-	c.then = ask.Then
+	c := b.call(ask)
 	put := ask.Put
 	if put == nil {
 		put = func(op *Op) bool { return b.Put(key, op) }
@@ -219,12 +216,25 @@ func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 	}
 	switch b.Leave(key, &c.op) {
 	case Never:
+		if ask.Withdrawn != nil {
+			ask.Withdrawn()
+		}
 		return 0, why
 	case Over:
 		<-c.done // at once
 		return b.answer(c)
 	}
 	return 0, fmt.Errorf("%w: %w", errs.ErrUnknown, why)
+}
+
+func (b *Book) call(ask Ask) *call {
+	c, _ := b.calls.Get().(*call)
+	if c == nil {
+		c = &call{done: make(chan struct{}, 1)}
+	}
+	c.op = Op{Code: ask.Code, Insists: ask.Insists, Answerer: c}
+	c.then = ask.Then
+	return c
 }
 
 func (b *Book) answer(c *call) (int64, error) {
