@@ -2,7 +2,10 @@ package rsemaphore_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // denyScripts has the server refuse calls of scripts as long as denied says so of a call, counted from 1.
@@ -111,4 +115,50 @@ func TestF02_SemaphoreCallsBehindARefusedBatchHearOfIt(t *testing.T) {
 		require.Equal(t, 6, counter(t, b.Redis, "s"), "the release counts once, and nothing else")
 		take(t, s, 6)
 	})
+}
+
+func TestF02_SemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 10)
+		var sick atomic.Bool
+		denyScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 })
+		var there atomic.Int64
+		there.Store(10)
+		for range semaphoreRuns(30, 300) {
+			sick.Store(true)
+			p.LoseReplies(rand.N(6))
+			var workers sync.WaitGroup
+			for range 5 {
+				workers.Go(func() {
+					for range 10 {
+						there.Add(int64(refusedStep(t, s)))
+					}
+				})
+			}
+			workers.Wait()
+			sick.Store(false)
+			p.LoseReplies(0)
+			time.Sleep(10 * time.Second) // what was given up is settled
+			require.EqualValues(t, there.Load(), counter(t, b.Redis, "s"), "permits available")
+		}
+	})
+}
+
+// refusedStep does one thing at random, and returns how many permits that will have made available in the end: what nobody
+// knows is given back if it took some, and carried out if it adds some.
+func refusedStep(t *testing.T, s *rsemaphore.Semaphore) int {
+	ctx, cancel := context.WithTimeout(t.Context(), rand.N(50*time.Millisecond))
+	defer cancel()
+	if rand.N(2) == 0 {
+		if s.Acquire(ctx, 1) == nil {
+			return -1
+		}
+		return 0
+	}
+	if err := s.Release(ctx, 1); err == nil || errors.Is(err, redlatch.ErrUnknown) {
+		return 1
+	}
+	return 0
 }

@@ -16,8 +16,8 @@ type handing struct {
 	desk    *Desk
 	key     string
 	permits int64
-	line    *line // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
-	resting bool  // the client's turn was over
+	line    *line            // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
+	resting bool             // the client's turn was over
 	then    func(taken bool) // hears, at last, whether the permits need not be offered again; may be nil
 }
 
@@ -74,8 +74,12 @@ func (h *handing) Answered(op *tally.Op, others []int64) {
 	}
 	part.Unlock()
 	h.desk.book.Go(h.key)
-	if h.then != nil {
-		h.then(op.Err == nil || errors.Is(op.Err, errs.ErrUnknown) || errors.Is(op.Err, errs.ErrWrongType))
+	taken := op.Err == nil || errors.Is(op.Err, errs.ErrUnknown) || errors.Is(op.Err, errs.ErrWrongType)
+	switch {
+	case h.then != nil:
+		h.then(taken)
+	case !taken && op.Insists && op.Left(): // its caller has been told that it goes on
+		h.desk.owe(h.key, op.Code, h.permits)
 	}
 }
 
@@ -103,21 +107,22 @@ func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortes
 // giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
 // else will.
 func (d *Desk) giveBack(key string, n int) {
-	d.offer(key, n, func(taken bool) {
+	code := releaseOf(n)
+	d.offer(key, code, int64(n), func(taken bool) {
 		if !taken {
-			d.owe(key, n)
+			d.owe(key, code, int64(n))
 		}
 	})
 }
 
-// owe has permits released as soon as Redis lets that be done.
-func (d *Desk) owe(key string, n int) {
+// owe has a release carried out as soon as Redis lets that be done.
+func (d *Desk) owe(key, code string, permits int64) {
 	var offered atomic.Bool // each offer counts: one at a time, and none after the one that was taken
 	attempt := func(report func(settled bool)) {
 		if offered.Swap(true) {
 			return
 		}
-		d.offer(key, n, func(taken bool) {
+		d.offer(key, code, permits, func(taken bool) {
 			offered.Store(taken)
 			report(taken)
 		})
@@ -127,8 +132,8 @@ func (d *Desk) owe(key string, n int) {
 }
 
 // offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
-func (d *Desk) offer(key string, n int, then func(taken bool)) {
-	h := &handing{desk: d, key: key, permits: int64(n), then: then}
-	h.put(&tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
+func (d *Desk) offer(key, code string, permits int64, then func(taken bool)) {
+	h := &handing{desk: d, key: key, permits: permits, then: then}
+	h.put(&tally.Op{Code: code, Insists: true, Answerer: h})
 	d.book.Go(key)
 }

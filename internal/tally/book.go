@@ -48,6 +48,9 @@ type Op struct {
 	abandoned bool
 }
 
+// Left reports whether the caller had left. It is for the Answerer.
+func (op *Op) Left() bool { return op.abandoned }
+
 // Answerer hears of the end of an operation, on a goroutine that it must not hold up. Others are what the script
 // answered beside the results; nil after an error.
 //
