@@ -10,11 +10,12 @@
 -- ARGV[4..n]  changes, a letter and a number n: c create with n permits in all; s set to n in all; p add n; x nothing
 --
 -- Returns  an array of integers: for each change 1 for done and 0 for not; KEYS[4] is told how many permits were set or added
---          an empty array  a later batch of the client was seen
+--          an empty array  a later batch of the client was seen, or this one had met an error that has gone
 local available, last, out, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
 
 local record = redis.call('get', last)
+local stopped -- by an error below, which left the number alone
 if record then
   local seen = tonumber(string.match(record, '^%d+'))
   if seen >= tonumber(number) then
@@ -22,7 +23,8 @@ if record then
     if seen == tonumber(number) then
       for n in string.gmatch(record, ' (-?%d+)') do again[#again + 1] = tonumber(n) end
     end
-    return again
+    stopped = seen == tonumber(number) and #again == 0
+    if not stopped then return again end
   end
 end
 -- An error below must not let the batch be carried out when it arrives once more.
@@ -32,6 +34,7 @@ local free = tonumber(stored or 0)
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
+if stopped then return {} end
 local held, exists, touched, reply = redis.call('zcard', out), stored, false, {}
 for i = 4, #ARGV do
   local op, digits = string.match(ARGV[i], '^(%a)(-?%d*)$')

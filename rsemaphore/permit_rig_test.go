@@ -135,13 +135,17 @@ type permitState struct {
 	out  map[string]string // id in hexadecimal -> score, with all digits
 }
 
+// readPermits reads both at the same instant: settlements may be under way.
 func readPermits(ctx context.Context, rdb redis.UniversalClient, name string) (permitState, error) {
-	free, err := rdb.Get(ctx, name).Int()
+	tx := rdb.TxPipeline()
+	available, timeout := tx.Get(ctx, name), tx.ZRangeWithScores(ctx, "{"+name+"}:timeout", 0, -1)
+	_, _ = tx.Exec(ctx) // each has its own error
+	free, err := available.Int()
 	if err != nil && err != redis.Nil { //nolint:errorlint // the very value, as go-redis documents it
 		return permitState{}, err
 	}
 	s := permitState{free: free, out: map[string]string{}}
-	members, err := rdb.ZRangeWithScores(ctx, "{"+name+"}:timeout", 0, -1).Result()
+	members, err := timeout.Result()
 	for _, z := range members {
 		id, _ := z.Member.(string)
 		s.out[hex.EncodeToString([]byte(id))] = strconv.FormatFloat(z.Score, 'f', -1, 64)

@@ -23,7 +23,8 @@ const releaseLimit = 3 * time.Second
 // [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for concurrent use.
 //
 // Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes.
-// A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
+// When Redis refuses the repetition for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on
+// in the background. A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
 type Semaphore struct {
 	desk *Desk
 	key  string
@@ -107,8 +108,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool
 // ever taken, unless [WithMax] says how many there are at most; then nothing changes and it returns [ErrOverRelease]. Releasing to a
 // semaphore that does not exist makes it.
 //
-// It works although ctx is done: it then waits for 3 s at most. When ctx ends while it waits, or the client closes, it returns
-// redlatch.ErrUnknown with the cause, and the release goes on in the background. After any other error nothing was released.
+// It works although ctx is done: it then waits for 3 s at most. When ctx ends while it waits, the client closes or a repetition is refused,
+// it returns redlatch.ErrUnknown with the cause, and the release goes on in the background. After any other error nothing was released.
 //
 // It costs one round trip.
 func (s *Semaphore) Release(ctx context.Context, n int) error {

@@ -11,11 +11,12 @@
 --
 -- Returns  an array of integers: for each operation 1 for done and 0 for not, of d the permits drained; the permits then
 --          available; how many clients heard of more permits
---          an empty array  a later batch of the client was seen
+--          an empty array  a later batch of the client was seen, or this one had met an error that has gone
 local semaphore, last, channel = KEYS[1], KEYS[2], KEYS[3]
 local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
 
 local stored = redis.call('mget', semaphore, last)
+local stopped -- by an error below, which left the number alone
 if stored[2] then
   local seen = tonumber(string.match(stored[2], '^%d+'))
   if seen >= tonumber(number) then
@@ -23,7 +24,8 @@ if stored[2] then
     if seen == tonumber(number) then
       for n in string.gmatch(stored[2], ' (-?%d+)') do again[#again + 1] = tonumber(n) end
     end
-    return again
+    stopped = seen == tonumber(number) and #again == 0
+    if not stopped then return again end
   end
 end
 -- An error below must not let the batch be carried out when it arrives once more.
@@ -32,6 +34,7 @@ local text = stored[1] or redis.call('get', semaphore) -- an error for what is n
 if text and (not string.match(text, '^-?%d+$') or math.abs(tonumber(text)) >= 1e14) then -- beyond it a script would round
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
+if stopped then return {} end
 local before = tonumber(text or 0)
 local now, exists, set, refused, touched, reply = before, text, false, false, false, {}
 for i = 4, #ARGV do

@@ -55,8 +55,14 @@ func (l *line) restsLocked() bool {
 // Answered hears whether a waiter has its permits.
 func (w *waiter) Answered(op *tally.Op, others []int64) {
 	l := w.line
-	l.part.Lock()
 	granted := op.Err == nil && op.Result == 1
+	if op.Late { // its caller has been told that nobody knows
+		if granted {
+			l.desk.giveBack(l.key, w.n)
+		}
+		return
+	}
+	l.part.Lock()
 	w.asks = false
 	l.asked--
 	l.promised -= int64(w.n)

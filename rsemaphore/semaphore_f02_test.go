@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
@@ -163,6 +164,25 @@ func TestF02_SemaphoreLostRepliesOnServer(t *testing.T) {
 		}
 	}
 	require.Positive(t, proxy.Dropped())
+}
+
+func TestF02_SemaphoreLostRepliesHideNoWrongType(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		require.NoError(t, b.Redis.Set(t.Context(), "word", "word", 0).Err())
+		require.NoError(t, b.Redis.HSet(t.Context(), "hash", "a", "b").Err())
+		for n := 1; n <= 4; n++ {
+			for _, name := range []string{"word", "hash"} {
+				for verb, call := range semaphoreCalls {
+					p.LoseReplies(n)
+					require.ErrorIs(t, call(t.Context(), p.GetSemaphore(name)), redlatch.ErrWrongType, "%s of a %s, %d lost", verb, name, n)
+				}
+				p.LoseReplies(n)
+				require.ErrorIs(t, p.GetPermitSemaphore(name).AddPermits(t.Context(), 1), redlatch.ErrWrongType, "a %s, %d lost", name, n)
+				p.LoseReplies(0)
+			}
+		}
+	})
 }
 
 func TestF02_SemaphoreLateOriginalDoesNothing(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	longestRest  = 20 * time.Millisecond // after a turn
 	plenty       = math.MaxInt64 / 2     // permits that may be there as long as nothing is known
 	maxAsked     = 200                   // waiters of a line that ask at a time
+	owed         = time.Hour             // how long permits are given back that Redis refuses to take
 )
 
 // Desk is where a client's counting semaphores are served. It is safe for concurrent use.
@@ -117,7 +118,7 @@ func (d *Desk) change(ctx context.Context, key, code string, permits int64, insi
 	ask := tally.Ask{Code: code, Insists: insists}
 	if permits > 0 {
 		h := &handing{desk: d, key: key, permits: permits}
-		ask.Then, ask.Put = h, h.put
+		ask.Then, ask.Put, ask.Withdrawn = h, h.put, h.withdrawn
 	}
 	return d.book.Do(ctx, key, ask)
 }

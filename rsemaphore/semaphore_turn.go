@@ -1,8 +1,11 @@
 package rsemaphore
 
 import (
+	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/tally"
 )
 
@@ -13,8 +16,9 @@ type handing struct {
 	desk    *Desk
 	key     string
 	permits int64
-	line    *line // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
-	resting bool  // the client's turn was over
+	line    *line            // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
+	resting bool             // the client's turn was over
+	then    func(taken bool) // hears, at last, whether the permits need not be offered again; may be nil
 }
 
 // put puts the operation, and those who wait right behind it.
@@ -45,6 +49,16 @@ func (h *handing) put(op *tally.Op) bool {
 	return true
 }
 
+// withdrawn says that the permits do not come. Who asks for them already is refused, and the line waits again.
+func (h *handing) withdrawn() {
+	part := h.desk.lines.Part(h.key)
+	part.Lock()
+	defer part.Unlock()
+	if h.line != nil {
+		h.line.coming -= h.permits
+	}
+}
+
 // Answered counts what is there, and lets the line go on after a turn.
 func (h *handing) Answered(op *tally.Op, others []int64) {
 	part := h.desk.lines.Part(h.key)
@@ -60,6 +74,13 @@ func (h *handing) Answered(op *tally.Op, others []int64) {
 	}
 	part.Unlock()
 	h.desk.book.Go(h.key)
+	taken := op.Err == nil || errors.Is(op.Err, errs.ErrUnknown) || errors.Is(op.Err, errs.ErrWrongType)
+	switch {
+	case h.then != nil:
+		h.then(taken)
+	case !taken && op.Insists && op.Left(): // its caller has been told that it goes on
+		h.desk.owe(h.key, op.Code, h.permits)
+	}
 }
 
 // turnEndedLocked leaves what was released to the others, if there are any.
@@ -83,9 +104,36 @@ func (l *line) turnEndedLocked(op *tally.Op, others []int64) {
 // turn is how long a client may hand permits on among its own.
 func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortestTurn) }
 
-// giveBack releases permits that were granted to a call which had given up.
+// giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
+// else will.
 func (d *Desk) giveBack(key string, n int) {
-	h := &handing{desk: d, key: key, permits: int64(n)}
-	h.put(&tally.Op{Code: releaseOf(n), Insists: true, Answerer: h})
+	code := releaseOf(n)
+	d.offer(key, code, int64(n), func(taken bool) {
+		if !taken {
+			d.owe(key, code, int64(n))
+		}
+	})
+}
+
+// owe has a release carried out as soon as Redis lets that be done.
+func (d *Desk) owe(key, code string, permits int64) {
+	var offered atomic.Bool // each offer counts: one at a time, and none after the one that was taken
+	attempt := func(report func(settled bool)) {
+		if offered.Swap(true) {
+			return
+		}
+		d.offer(key, code, permits, func(taken bool) {
+			offered.Store(taken)
+			report(taken)
+		})
+	}
+	e := d.engine
+	e.Settler.AddWithin(attempt, func() {}, e.Clock.Now()+owed, recheck)
+}
+
+// offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
+func (d *Desk) offer(key, code string, permits int64, then func(taken bool)) {
+	h := &handing{desk: d, key: key, permits: permits, then: then}
+	h.put(&tally.Op{Code: code, Insists: true, Answerer: h})
 	d.book.Go(key)
 }

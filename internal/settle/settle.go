@@ -3,6 +3,7 @@ package settle
 
 import (
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/wheel"
 )
 
-// maxJobs bounds what may be unsettled at a time. What comes beyond it is left to its lease.
+// maxJobs bounds what may be unsettled at a time, where a lease ends what nobody settles. What comes beyond it is left to
+// its lease.
 const maxJobs = 10_000
 
 // pauses between the attempts of a job; the last one repeats.
@@ -51,27 +53,34 @@ func New(w *watchdog.Watchdog, c *clock.Clock, logger *slog.Logger) *Settler {
 
 // Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
 // clock shows until; then done is called.
+//
+// A job is for what ends with a lease in any case: when too many are unsettled, done is called at once.
 func (s *Settler) Add(attempt Attempt, done func(), until time.Duration) *Job {
-	return s.AddWithin(attempt, done, until, pauses[len(pauses)-1])
+	return s.add(&Job{attempt: attempt, done: done, until: until, most: pauses[len(pauses)-1]}, maxJobs)
 }
 
-// AddWithin is Add for what callers wait for: there is never more than most between two attempts.
+// AddWithin is Add for what callers wait for, or what has no lease: there is never more than most between two attempts,
+// and however many jobs there are, this one is taken.
 func (s *Settler) AddWithin(attempt Attempt, done func(), until, most time.Duration) *Job {
-	j := &Job{settler: s, attempt: attempt, done: done, until: until, most: most}
-	j.timer.Owner = j
+	return s.add(&Job{attempt: attempt, done: done, until: until, most: most}, math.MaxInt)
+}
+
+// add takes a job, unless there are room others.
+func (s *Settler) add(j *Job, room int) *Job {
+	j.settler, j.timer.Owner = s, j
 	s.mu.Lock()
-	full, closed := len(s.jobs) >= maxJobs, s.closed
+	full, closed := len(s.jobs) >= room, s.closed
 	if !full && !closed {
 		s.jobs[j] = struct{}{}
 	}
 	s.mu.Unlock()
 	if full {
 		s.logger.Warn("redlatch: too many unsettled operations; one is left to its lease")
-		done()
+		j.done()
 		return j
 	}
 	if closed {
-		attempt(func(bool) {}) // the last chance
+		j.attempt(func(bool) {}) // the last chance
 		return j
 	}
 	j.run()

@@ -147,7 +147,11 @@ func TestJobsAreBounded(t *testing.T) {
 		}
 		assert.Equal(t, 1, refused, "the one beyond the bound is given up at once")
 		assert.Equal(t, 10_000, s.Len())
+		j := s.AddWithin(a.attempt, a.ended, time.Minute, time.Second)
+		assert.Len(t, a.at, 1, "what callers wait for is taken all the same")
 		assert.Zero(t, a.done)
+		j.Settled()
+		assert.Equal(t, 1, a.done)
 		s.Close(time.Millisecond)
 	})
 }

@@ -38,16 +38,24 @@ type Op struct {
 	// Answerer hears what came of it.
 	Answerer Answerer
 
-	// Result is the script's answer, Err is set if there is none. Both are for the Answerer.
+	// Result is the script's answer, Err is set if there is none. Late says that this answers an operation of which an
+	// Answerer has heard before that nobody knows. All are for the Answerer.
 	Result int64
 	Err    error
+	Late   bool
 
 	state     state // guarded by the part of its lane, as is abandoned
 	abandoned bool
 }
 
+// Left reports whether the caller had left. It is for the Answerer.
+func (op *Op) Left() bool { return op.abandoned }
+
 // Answerer hears of the end of an operation, on a goroutine that it must not hold up. Others are what the script
 // answered beside the results; nil after an error.
+//
+// One that grants may be answered twice: with an error that wraps [errs.ErrUnknown], and, as another Op that is Late, when
+// its outcome is known after all.
 type Answerer interface {
 	Answered(op *Op, others []int64)
 }
@@ -182,6 +190,8 @@ type Ask struct {
 	Then Answerer
 	// Put, if set, is called instead of the book's own Put.
 	Put func(*Op) bool
+	// Withdrawn, if set, is called in place of Then when the caller has left in time.
+	Withdrawn func()
 }
 
 // Do has an operation carried out and waits for its answer, for ctx, or for Close.
@@ -189,12 +199,7 @@ type Ask struct {
 // An error that wraps [errs.ErrUnknown] says that the operation may take effect yet. After ctx's own error or
 // [errs.ErrClosed] alone it has not, and will not.
 func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
-	c, _ := b.calls.Get().(*call)
-	if c == nil {
-		c = &call{done: make(chan struct{}, 1)}
-	}
-	c.op = Op{Code: ask.Code, Insists: ask.Insists, Answerer: c}
-	c.then = ask.Then
+	c := b.call(ask)
 	put := ask.Put
 	if put == nil {
 		put = func(op *Op) bool { return b.Put(key, op) }
@@ -214,12 +219,25 @@ func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 	}
 	switch b.Leave(key, &c.op) {
 	case Never:
+		if ask.Withdrawn != nil {
+			ask.Withdrawn()
+		}
 		return 0, why
 	case Over:
 		<-c.done // at once
 		return b.answer(c)
 	}
 	return 0, fmt.Errorf("%w: %w", errs.ErrUnknown, why)
+}
+
+func (b *Book) call(ask Ask) *call {
+	c, _ := b.calls.Get().(*call)
+	if c == nil {
+		c = &call{done: make(chan struct{}, 1)}
+	}
+	c.op = Op{Code: ask.Code, Insists: ask.Insists, Answerer: c}
+	c.then = ask.Then
+	return c
 }
 
 func (b *Book) answer(c *call) (int64, error) {

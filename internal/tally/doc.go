@@ -5,6 +5,8 @@
 // beside the object remembers the last number and its reply, and a batch whose number it has seen before is answered
 // from there. The next batch goes only when the last one is answered. One whose answer was lost is repeated under its
 // number, and then leaves its number even where it changes nothing, so that the lost one can do nothing when it arrives.
+// One that was given up without an answer leaves that to the next batch. If none follows before the lane is idle, a lost
+// one that arrives after all may still be carried out.
 //
 // What is asked for while a batch is under way forms the next one: a busy lane costs few round trips. A lane exists
 // while there is something to send, and has no goroutine.

@@ -45,6 +45,7 @@ type flight struct {
 	unknown bool // one that was sent may have been carried out
 	insists bool
 	over    bool
+	told    bool // nobody waits for it any more: those who did have heard that the outcome is not known
 	settles bool // the settler has it
 	last    bool // the last attempt of a client that closes has been made
 	job     *settle.Job
@@ -167,7 +168,9 @@ func (f *flight) answered(c *script.Call, err error) {
 	case script.WrongType(err): // a repeated one has left its number
 		f.end(nil, engine.Explain(err))
 	case script.Judge(err) == script.NotDone && !passing && unknown:
-		f.end(nil, fmt.Errorf("%w: %w", errs.ErrUnknown, err))
+		f.tell(fmt.Errorf("%w: %w", errs.ErrUnknown, err))
+		f.refuse(err)
+		f.repeat()
 	case script.Judge(err) == script.NotDone && !passing:
 		f.end(nil, err)
 	case !unknown && script.Refused(err) && !resent && !f.insists:
@@ -176,6 +179,47 @@ func (f *flight) answered(c *script.Call, err error) {
 		f.end(nil, err)
 	default:
 		f.repeat()
+	}
+}
+
+// tell tells everybody that the outcome is not known. The batch goes on with others in their places, for whom nobody waits:
+// what was granted has to be given back.
+func (f *flight) tell(err error) {
+	l := f.lane
+	l.part.Lock()
+	if f.over || f.told {
+		l.part.Unlock()
+		return
+	}
+	f.told = true
+	told := slices.Clone(f.ops)
+	for i, op := range told {
+		op.state, op.Err = over, err
+		f.ops[i] = &Op{Code: op.Code, Grants: op.Grants, Late: true, state: flying, abandoned: true}
+		if op.Grants {
+			f.ops[i].Answerer = op.Answerer
+		}
+	}
+	l.part.Unlock()
+	for _, op := range told {
+		op.Answerer.Answered(op, nil)
+	}
+}
+
+// refuse tells those behind the batch of an error that it has met, and that they would meet. They were never sent.
+func (f *flight) refuse(err error) {
+	l := f.lane
+	l.part.Lock()
+	var refused []*Op
+	if !f.over {
+		refused, l.queue = l.queue, nil
+	}
+	for _, op := range refused {
+		op.state, op.Err = over, err
+	}
+	l.part.Unlock()
+	for _, op := range refused {
+		op.Answerer.Answered(op, nil)
 	}
 }
 
@@ -236,7 +280,7 @@ func (f *flight) end(replies []int64, err error) {
 		return
 	}
 	f.over = true
-	l.doubt = err != nil && (l.doubt || f.unknown) || err == nil && l.doubt && !f.noted
+	l.doubt = err != nil && (l.doubt || f.unknown)
 	for i, op := range f.ops {
 		op.state = over
 		if op.Err = err; err == nil {
@@ -250,7 +294,9 @@ func (f *flight) end(replies []int64, err error) {
 		others = replies[len(f.ops):]
 	}
 	for _, op := range f.ops {
-		op.Answerer.Answered(op, others)
+		if op.Answerer != nil {
+			op.Answerer.Answered(op, others)
+		}
 	}
 	if job != nil {
 		job.Settled()

@@ -37,6 +37,7 @@ return replies`)
 type desk struct {
 	*tally.Book
 	engine *engine.Engine
+	mini   *miniredis.Miniredis
 	redis  *redis.Client
 }
 
@@ -54,7 +55,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
 		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(e.Close)
 		b := tally.New(e, tally.Kind{Script: logScript, Keys: func(string) []any { return nil }})
-		test(t, &desk{Book: b, engine: e, redis: rdb})
+		test(t, &desk{Book: b, engine: e, mini: mini, redis: rdb})
 	})
 }
 

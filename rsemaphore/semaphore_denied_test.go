@@ -1,0 +1,164 @@
+package rsemaphore_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// denyScripts has the server refuse calls of scripts as long as denied says so of a call, counted from 1.
+func denyScripts(b *locktest.Bubble, denied func(call int64) bool) {
+	var calls atomic.Int64
+	b.Mini.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
+		if !strings.HasPrefix(cmd, "EVAL") || !denied(calls.Add(1)) {
+			return false
+		}
+		p.WriteError("NOPERM no permission")
+		return true
+	})
+}
+
+func TestF02_SemaphoreGrantNobodyHeardOfIsGivenBackAfterARefusal(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 5)
+		p.LoseReplies(1)
+		denyScripts(b, func(call int64) bool { return call == 2 })
+		err := s.Acquire(t.Context(), 1)
+		require.ErrorIs(t, err, redlatch.ErrUnknown)
+		require.ErrorContains(t, err, "NOPERM")
+		time.Sleep(time.Minute)
+		require.Equal(t, 5, counter(t, b.Redis, "s"))
+		take(t, s, 5)
+	})
+}
+
+func TestF02_SemaphoreCloseGivesBackAGrantNobodyHeardOf(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 5)
+		p.LoseReplies(1)
+		denyScripts(b, func(call int64) bool { return call == 2 })
+		require.ErrorIs(t, s.Acquire(t.Context(), 1), redlatch.ErrUnknown)
+		require.NoError(t, p.Close())
+		require.Equal(t, 5, counter(t, b.Redis, "s"))
+	})
+}
+
+func TestF03_SemaphoreAbandonedGrantIsGivenBackAfterARefusal(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 5)
+		p.HangReplies(1)
+		denyScripts(b, func(call int64) bool { return call == 2 })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded)
+		require.Equal(t, 4, counter(t, b.Redis, "s"), "it was carried out")
+		time.Sleep(time.Minute)
+		require.Equal(t, 5, counter(t, b.Redis, "s"))
+	})
+}
+
+func TestF03_SemaphoreRefusedGiveBackIsRepeated(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 5)
+		p.HangReplies(1)
+		start := time.Now()
+		denyScripts(b, func(call int64) bool { return call > 2 && time.Since(start) < time.Minute })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded)
+		time.Sleep(30 * time.Second)
+		_, err := s.Drain(t.Context())
+		require.ErrorContains(t, err, "NOPERM", "nobody waits for what is to be given back")
+		require.Equal(t, 4, counter(t, b.Redis, "s"))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 5, counter(t, b.Redis, "s"), "once")
+	})
+}
+
+func TestF02_SemaphoreCallsBehindARefusedBatchHearOfIt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 5)
+		start := time.Now()
+		p.LoseReplies(1)
+		denyScripts(b, func(call int64) bool { return call > 1 && time.Since(start) < time.Minute })
+		require.ErrorIs(t, s.Release(t.Context(), 1), redlatch.ErrUnknown)
+		for verb, call := range semaphoreCalls {
+			began := time.Now()
+			err := call(t.Context(), s)
+			require.ErrorContains(t, err, "NOPERM", verb)
+			require.NotErrorIs(t, err, redlatch.ErrUnknown, "%s: it was not sent", verb)
+			require.LessOrEqual(t, time.Since(began), time.Second+semaphoreMoment, verb)
+		}
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 6, counter(t, b.Redis, "s"), "the release counts once, and nothing else")
+		take(t, s, 6)
+	})
+}
+
+func TestF02_SemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 10)
+		var sick atomic.Bool
+		denyScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 })
+		var there atomic.Int64
+		there.Store(10)
+		for range semaphoreRuns(30, 300) {
+			sick.Store(true)
+			p.LoseReplies(rand.N(6))
+			var workers sync.WaitGroup
+			for range 5 {
+				workers.Go(func() {
+					for range 10 {
+						there.Add(int64(refusedStep(t, s)))
+					}
+				})
+			}
+			workers.Wait()
+			sick.Store(false)
+			p.LoseReplies(0)
+			time.Sleep(10 * time.Second) // what was given up is settled
+			require.EqualValues(t, there.Load(), counter(t, b.Redis, "s"), "permits available")
+		}
+	})
+}
+
+// refusedStep does one thing at random, and returns how many permits that will have made available in the end: what nobody
+// knows is given back if it took some, and carried out if it adds some.
+func refusedStep(t *testing.T, s *rsemaphore.Semaphore) int {
+	ctx, cancel := context.WithTimeout(t.Context(), rand.N(50*time.Millisecond))
+	defer cancel()
+	if rand.N(2) == 0 {
+		if s.Acquire(ctx, 1) == nil {
+			return -1
+		}
+		return 0
+	}
+	if err := s.Release(ctx, 1); err == nil || errors.Is(err, redlatch.ErrUnknown) {
+		return 1
+	}
+	return 0
+}
