@@ -214,10 +214,10 @@ func (l *Lease) beginRelease(done func(error)) {
 func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	l := h.lease
 	l.mu.Lock()
-	err := h.overLocked()
+	turn, err := l.turnLocked(), h.overLocked()
 	if err == nil {
 		select {
-		case l.turnLocked().token <- struct{}{}:
+		case turn.token <- struct{}{}:
 		default:
 			err = errTurn
 		}
@@ -237,7 +237,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	if !l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 		kept, err := c.Int()
-		l.giveTurn()
+		turn.give()
 		switch {
 		case err != nil:
 			done(unknown(err))
@@ -248,7 +248,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 			done(h.extended(sent, d, length))
 		}
 	}) {
-		l.giveTurn()
+		turn.give()
 		done(errs.ErrClosed)
 	}
 }
