@@ -58,8 +58,11 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 			if hold != nil || err != nil {
 				return hold, err
 			}
-			if err := pause(wait, try); err != nil { // the share before is being released, or settled
-				return nil, err
+			if pause(wait, try) != nil { // the share before is being released, or settled
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				return nil, errs.ErrNotAcquired
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -30,7 +31,7 @@ func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.
 	}
 	defer stop()
 	hold, err := fn(wait)
-	if err == nil || wait.Err() == nil || ctx.Err() != nil {
+	if err == nil || wait.Err() == nil || ctx.Err() != nil || errors.Is(err, errs.ErrNotAcquired) {
 		return hold, err
 	}
 	if o.Wait != nil && *o.Wait > 0 {
