@@ -45,6 +45,13 @@ func (o *owners) NewOwner() any {
 	return id
 }
 
+// Drop forgets an id, which is not used again.
+func (o *owners) Drop(owner any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.waited, owner)
+}
+
 // Free takes an id back.
 func (o *owners) Free(owner any) {
 	o.mu.Lock()

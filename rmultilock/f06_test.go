@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -53,4 +54,49 @@ func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestF06_SilentConnectionsHoldUpNoRenewal(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		mine, others := s.peers(t), s.peers(t)
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		time.Sleep(lease / 10)
+		require.Equal(t, 3, s.have(t, "a"))
+		for _, peer := range mine {
+			peer.HangReplies(1)
+		}
+		for end := time.Now().Add(4 * lease); time.Now().Before(end); time.Sleep(lease / 100) {
+			locktest.Live(t, h.Context())
+			require.Equal(t, 3, s.have(t, "a"))
+		}
+		locktest.Refused(t, others.red("a"))
+		locktest.Unlock(t, h)
+		s.empty(t, 2*lease)
+	})
+}
+
+// Every answer comes later than a renewal is waited for. It counts all the same.
+func TestF06_SlowAnswersRenewALease(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		mine := s.peers(t)
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		for _, one := range s {
+			one.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+				if cmd == "EVALSHA" {
+					time.Sleep(lease / 8)
+				}
+				return false
+			})
+		}
+		for end := time.Now().Add(10 * lease); time.Now().Before(end); time.Sleep(lease / 100) {
+			locktest.Live(t, h.Context())
+		}
+		for _, one := range s {
+			one.Mini.Server().SetPreHook(nil)
+		}
+		locktest.Unlock(t, h)
+		s.empty(t, 2*lease)
+	})
 }

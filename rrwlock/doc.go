@@ -19,7 +19,7 @@
 //
 // # Both modes in one context
 //
-// The context of a writer may take the read lock, which is granted at once. When the write lock is given up first, the
+// The context of a writer may take the read lock, which is granted at once, unless a reply for the one before was lost. When the write lock is given up first, the
 // reader stays, and other readers get in beside it: the writer has been downgraded, and nobody wrote in between. The context of a
 // reader that asks for the write lock gets [ErrUpgrade] at once: two readers that waited for each other to leave would wait for ever.
 //

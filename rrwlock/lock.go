@@ -97,8 +97,9 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 
 // RLock acquires the read lock: it waits for the writer, and for one that waits. Reentrancy follows ctx: where ctx descends from
 // the context of a live hold of this very lock, the call does not wait. Under a read hold it adds a level to it. Under a write
-// hold it adds a reader with a lease of its own, which goes on when the write hold is unlocked: the downgrade. A hold under an id
-// of the caller's own (rlock.WithOwner) is no lineage.
+// hold it adds a reader with a lease of its own, which goes on when the write hold is unlocked: the downgrade. It waits there only
+// after a reply for the reader before was lost: until that is settled, for a lease and a few seconds at most. A hold under an id of
+// the caller's own (rlock.WithOwner) is no lineage.
 //
 // It ends and fails as Lock does.
 //
@@ -109,7 +110,8 @@ func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, er
 }
 
 // TryRLock tries once to acquire the read lock, or for as long as rlock.WithWait says, and returns rlock.ErrNotAcquired when a writer
-// holds the lock or holds readers back. It nests, fails and holds as RLock does. A try whose outcome is not known returns
+// holds the lock or holds readers back, or after 3 s where RLock would go on waiting under a write hold. It nests, fails and holds
+// as RLock does. A try whose outcome is not known returns
 // redlatch.ErrUnknown.
 //
 // Without a wait it costs one round trip, or none when readers of this client wait.

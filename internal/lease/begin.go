@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -208,50 +207,3 @@ func (l *Lease) beginRelease(done func(error)) {
 		done(errs.ErrClosed)
 	}
 }
-
-// BeginExtend sets the lease of a level of fixed lease anew, to d from now. done gets nil, ErrLost when the lock is gone, ErrNotHeld
-// after Unlock, and another error when the outcome is not known; it may never be called once the client has closed.
-func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
-	l := h.lease
-	l.mu.Lock()
-	err := h.overLocked()
-	if err == nil {
-		select {
-		case l.turnLocked().token <- struct{}{}:
-		default:
-			err = errTurn
-		}
-	}
-	l.leaveLocked()
-	sent := l.now()
-	length := h.coverLocked(sent, d)
-	var call *script.Call
-	if err == nil {
-		h.shortenLocked(sent, d)
-		call = l.keepLocked(sent, length)
-	}
-	l.mu.Unlock()
-	if err != nil {
-		done(err)
-		return
-	}
-	if !l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
-		kept, err := c.Int()
-		l.giveTurn()
-		switch {
-		case err != nil:
-			done(unknown(err))
-		case kept == 0:
-			l.gone()
-			done(errs.ErrLost)
-		default:
-			done(h.extended(sent, d, length))
-		}
-	}) {
-		l.giveTurn()
-		done(errs.ErrClosed)
-	}
-}
-
-// errTurn is the error of an extension that would have to wait for another operation of the same owner.
-var errTurn = fmt.Errorf("%w: another operation is under way", errs.ErrUnknown)

@@ -58,8 +58,11 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 			if hold != nil || err != nil {
 				return hold, err
 			}
-			if err := pause(wait, try); err != nil { // the share before is being released, or settled
-				return nil, err
+			if pause(wait, try) != nil { // the share before is being released, or settled
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				return nil, errs.ErrNotAcquired
 			}
 		}
 	})
@@ -69,12 +72,13 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 // done; the hold descends from given. It returns neither a hold nor an error if it is to be called again.
 func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, error) {
 	l := h.lease
-	if err := l.takeTurn(ctx); err != nil {
+	turn, err := l.takeTurn(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer l.giveTurn()
+	defer turn.give()
 	l.mu.Lock()
-	if err := h.overLocked(); err != nil {
+	if err = h.overLocked(); err != nil {
 		l.mu.Unlock()
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 		return nil, nil //nolint:nilnil // as documented
 	}
 	started := l.now()
-	hold, err := n.shareAs(given, ctx, &under, p)
+	hold, err := n.shareAs(given, ctx, &under, attempt{stand: p, turn: turn})
 	if err != nil {
 		p.leave()
 		return nil, err
@@ -109,7 +113,7 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 }
 
 // shareAs asks for a share until it is answered: it returns no hold if it was refused.
-func (n *Name) shareAs(given, ctx context.Context, o *Options, p *stand) (*Hold, error) {
+func (n *Name) shareAs(given, ctx context.Context, o *Options, a attempt) (*Hold, error) {
 	e := n.space.engine
 	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
@@ -117,7 +121,8 @@ func (n *Name) shareAs(given, ctx context.Context, o *Options, p *stand) (*Hold,
 		if end, ok := ctx.Deadline(); ok {
 			limit = min(limit, time.Until(end))
 		}
-		t := n.try(given, nil, o, attempt{limit: max(limit, time.Millisecond), stand: p})
+		a.limit = max(limit, time.Millisecond)
+		t := n.try(given, nil, o, a)
 		if t.hold != nil || t.err == nil {
 			return t.hold, nil
 		}
@@ -146,10 +151,10 @@ func (h *Hold) standBeside(given context.Context, outer *Hold) {
 	if cause == nil {
 		h.inner, h.cancel = own, cancel
 	}
-	l.turn = outer.lease.turn
+	turn := l.turn
 	l.mu.Unlock()
 	outer.lease.mu.Lock()
-	outer.lease.turn.share = l
+	turn.share = l
 	outer.lease.mu.Unlock()
 	if cause != nil { // lost already
 		cancel(cause)

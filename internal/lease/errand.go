@@ -19,6 +19,7 @@ type errand struct {
 	settles    func(n int64) bool // whether an answer does
 	free       func()             // lets the id go
 	open       atomic.Int32       // calls that may arrive yet
+	begun      atomic.Bool        // the settler has taken it
 }
 
 // begin sends the call for the first time. It is given up when the client's clock shows until.
@@ -27,6 +28,7 @@ func (e *errand) begin(until time.Duration) *settle.Job {
 }
 
 func (e *errand) attempt(report func(settled bool)) {
+	e.begun.Store(true)
 	e.open.Add(1)
 	e.space.engine.Batch.Start(e.call(), batch.Urgent, func(c *script.Call) {
 		n, err := c.Int()
@@ -42,7 +44,15 @@ func (e *errand) attempt(report func(settled bool)) {
 	})
 }
 
-func (e *errand) done() { e.space.freeAfter(e.open.Load() > 0, e.key, e.owner, e.free) }
+// done lets the id go. If the settler was full, the call is sent this once.
+func (e *errand) done() {
+	if !e.begun.Load() {
+		e.space.engine.Batch.Start(e.call(), batch.Urgent, func(*script.Call) {})
+		e.space.drop(e.key, e.owner)
+		return
+	}
+	e.space.freeAfter(e.open.Load() > 0, e.key, e.owner, e.free)
+}
 
 // freeAfter calls free, which lets an owner id go, at once, or when a call under the id that got no answer cannot
 // arrive any more. An id that will not be used again needs no such care.
@@ -51,8 +61,18 @@ func (s *Space) freeAfter(open bool, key, owner any, free func()) {
 		free()
 		return
 	}
-	nothing := func(report func(bool)) { report(false) }
-	s.engine.Settler.Add(nothing, free, s.engine.Clock.Now()+straggler)
+	var begun atomic.Bool
+	nothing := func(report func(bool)) {
+		begun.Store(true)
+		report(false)
+	}
+	s.engine.Settler.Add(nothing, func() {
+		if begun.Load() {
+			free()
+		} else { // the settler is full
+			s.drop(key, owner)
+		}
+	}, s.engine.Clock.Now()+straggler)
 }
 
 // usedAgain reports whether a later call may have the same owner id: one of a pool, or the caller's own.

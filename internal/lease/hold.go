@@ -166,12 +166,13 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	l := h.lease
-	if err := l.takeTurn(ctx); err != nil {
+	turn, err := l.takeTurn(ctx)
+	if err != nil {
 		return err
 	}
-	defer l.giveTurn()
+	defer turn.give()
 	l.mu.Lock()
-	if err := h.overLocked(); err != nil {
+	if err = h.overLocked(); err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -184,7 +185,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	l.armLocked()
 	wait := l.renewalLocked()
 	l.mu.Unlock()
-	if err := await(ctx, wait); err != nil {
+	if err = await(ctx, wait); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -58,11 +58,12 @@ func (l *Lease) keepLocked(now, length time.Duration) *script.Call {
 // recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
 // nil if another operation of this lease is under way, which will.
 func (l *Lease) recountLocked() func() {
-	if l.turn == nil {
+	turn := l.turn
+	if turn == nil {
 		return nil
 	}
 	select {
-	case l.turn.token <- struct{}{}:
+	case turn.token <- struct{}{}:
 	default:
 		return nil
 	}
@@ -71,7 +72,7 @@ func (l *Lease) recountLocked() func() {
 	return func() {
 		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 			n, err := c.Int()
-			l.giveTurn()
+			turn.give()
 			if err == nil && n == 0 {
 				l.gone()
 			}

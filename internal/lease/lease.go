@@ -48,7 +48,7 @@ type Lease struct {
 	token   int64         // the fencing token; 0 for none
 	since   time.Duration // when Redis granted it, for the hand-off budget
 	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
-	turn    *turn         // of the operations of its levels; made at the first nesting
+	turn    *turn         // of the operations of its levels; made at the first nesting, and then never changes
 }
 
 func (s *Space) newLease(key any, owner any) *Lease {

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -10,10 +11,11 @@ import (
 func (of lineage) nest(ctx context.Context, o *Options, single bool) (*Hold, error) {
 	return bounded(ctx, o, single, func(wait context.Context) (*Hold, error) {
 		l := of.in.lease
-		if err := l.takeTurn(wait); err != nil {
+		turn, err := l.takeTurn(wait)
+		if err != nil {
 			return nil, err
 		}
-		defer l.giveTurn()
+		defer turn.give()
 		return of.level(ctx, wait, o)
 	})
 }
@@ -29,7 +31,7 @@ func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.
 	}
 	defer stop()
 	hold, err := fn(wait)
-	if err == nil || wait.Err() == nil || ctx.Err() != nil {
+	if err == nil || wait.Err() == nil || ctx.Err() != nil || errors.Is(err, errs.ErrNotAcquired) {
 		return hold, err
 	}
 	if o.Wait != nil && *o.Wait > 0 {
@@ -91,8 +93,8 @@ func (l *Lease) abandon(h *Hold, cause error) {
 func (l *Lease) releaseLater() {
 	ctx, stop := context.WithTimeout(context.Background(), unlockLimit) //nolint:forbidigo // bounded; what cannot be released is settled
 	defer stop()
-	if l.takeTurn(ctx) == nil {
-		defer l.giveTurn()
+	if turn, err := l.takeTurn(ctx); err == nil {
+		defer turn.give()
 		_ = l.releaseEmpty(ctx) // nobody asks
 	}
 }
@@ -107,16 +109,16 @@ func (l *Lease) unlinkLocked(h *Hold) {
 }
 
 // takeTurn waits until no other operation of a level of this lease is under way: under one owner id they are sent one
-// at a time.
-func (l *Lease) takeTurn(ctx context.Context) error {
+// at a time. Who has it gives it back.
+func (l *Lease) takeTurn(ctx context.Context) (*turn, error) {
 	l.mu.Lock()
 	turn := l.turnLocked()
 	l.mu.Unlock()
 	select {
 	case turn.token <- struct{}{}:
-		return nil
+		return turn, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
@@ -140,4 +142,5 @@ func (l *Lease) turnLocked() *turn {
 	return l.turn
 }
 
-func (l *Lease) giveTurn() { <-l.turn.token }
+// give ends an operation.
+func (t *turn) give() { <-t.token }

@@ -125,16 +125,29 @@ func (s *Space) unreserve(key, owner any) {
 
 // free lets an owner id be used again at once.
 func (s *Space) free(key, owner any) {
+	s.disown(key, owner)
+	if s.owners != nil {
+		s.owners.Free(owner)
+	}
+}
+
+// drop forgets an owner id under which something may arrive yet, and for which nobody can wait. One of a pool is not used
+// again. The caller's own is, or its lock could not be taken any more.
+func (s *Space) drop(key, owner any) {
+	s.disown(key, owner)
+	if s.apart != nil {
+		s.apart.Drop(owner)
+	}
+}
+
+func (s *Space) disown(key, owner any) {
 	name, _ := key.(string)
 	id, _ := owner.(string)
 	sh := s.shard(name)
 	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	if sh.owned != nil {
 		delete(sh.owned, s.ownedID(name, id))
-	}
-	sh.mu.Unlock()
-	if s.owners != nil {
-		s.owners.Free(owner)
 	}
 }
 

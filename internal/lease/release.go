@@ -87,7 +87,7 @@ func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Durat
 	if turn != nil {
 		select {
 		case turn.token <- struct{}{}:
-			return l.giveTurn
+			return turn.give
 		case <-timer.C:
 		}
 	}
@@ -248,10 +248,11 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer stop()
-	if l.takeTurn(ctx) != nil {
+	turn, err := l.takeTurn(ctx)
+	if err != nil {
 		return errNoAnswer
 	}
-	defer l.giveTurn()
+	defer turn.give()
 	l.mu.Lock()
 	levels, length := l.countLocked(), l.longestLocked(l.now())
 	open := l.state == holding && levels > 0

@@ -99,8 +99,11 @@ func (r *renewal) Due(time.Duration) watchdog.Renewer {
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
-func (s *Space) renewalLimit() time.Duration {
-	return min(max(s.engine.Lease/10, 20*time.Millisecond), 2*time.Second)
+func (s *Space) renewalLimit() time.Duration { return shareOf(s.engine.Lease) }
+
+// shareOf returns how long one of several tries within a lease may take.
+func shareOf(lease time.Duration) time.Duration {
+	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
 // answer tells each lease of a renewal what came of it.

@@ -56,6 +56,8 @@ type Apart interface {
 	ChannelOf(key, owner string) string
 	// Waits notes that an owner has to wait, and will listen to its channel. It must return at once.
 	Waits(owner any)
+	// Drop forgets an owner id, which is not used again.
+	Drop(owner any)
 	// LeaveAfter is Leave of a waiter that had set its wait a limit.
 	LeaveAfter(key, owner any, limit time.Duration) *script.Call
 	// Patrol looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the

@@ -29,6 +29,7 @@ type attempt struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
 	verify bool          // look at the type of a busy key
 	stand  *stand        // of a waiter that Redis knows; nil for others
+	turn   *turn         // that the lease shares with another one; nil for a turn of its own
 }
 
 // try asks Redis once. What it leaves unknown is being settled when it returns.
@@ -44,7 +45,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		return tried{ttl: s.engine.Lease / 100}
 	}
 	l := s.newLease(n.key, owner)
-	l.named = o.Owner != nil
+	l.named, l.turn = o.Owner != nil, a.turn
 	sent := s.engine.Clock.Now()
 	length := l.register(ctx, o, sent)
 
