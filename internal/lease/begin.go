@@ -187,10 +187,10 @@ func (l *Lease) beginRelease(done func(error)) {
 			// A release repeated after an unknown outcome counts "not held" as released.
 			s.settleRelease(unsettled{
 				key: l.key, owner: l.owner, until: l.now() + s.engine.Lease,
-				final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) },
+				final: true, sent: script.Judge(err) == script.Unknown, stray: l.strays(), told: func() { done(nil) },
 			})
 		} else {
-			s.unreserve(l.key, l.owner)
+			l.freeOwner(false)
 		}
 		l.finish(int(heard) - 1)
 		if err == nil && heard == 0 {
@@ -237,6 +237,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	if !l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
 		kept, err := c.Int()
+		l.answered(err)
 		l.giveTurn()
 		switch {
 		case err != nil:

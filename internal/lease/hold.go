@@ -188,6 +188,10 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	l.mu.Lock()
+	if err := h.overLocked(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
 	h.shortenLocked(l.now(), d)
 	l.mu.Unlock()
 	kept, sent, err := l.keep(ctx, levels, length)

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -125,6 +126,8 @@ func (l *Lease) takeTurn(ctx context.Context) error {
 type turn struct {
 	token chan struct{} // 1: holds a token while an operation is under way
 	share *Lease        // the last one that was taken beside the lease; guarded by the lease's mu
+	keeps atomic.Int32  // calls under way that set a lease
+	stray atomic.Int64  // until when one that got no answer may arrive, on the client's clock
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -188,15 +188,13 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated, stray: l.strays()})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	} else if repeated { // a lost release may still arrive, and would free the next hold of this id
-		s.freeAfter(repeated, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
 	} else {
-		s.unreserve(l.key, l.owner)
+		l.freeOwner(repeated)
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
