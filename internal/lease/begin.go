@@ -186,7 +186,7 @@ func (l *Lease) beginRelease(done func(error)) {
 		if open {
 			// A release repeated after an unknown outcome counts "not held" as released.
 			s.settleRelease(unsettled{
-				key: l.key, owner: l.owner, until: l.now() + s.engine.Lease,
+				key: l.key, owner: l.owner, until: l.releaseUntil(),
 				final: true, sent: script.Judge(err) == script.Unknown, stray: l.strays(), told: func() { done(nil) },
 			})
 		} else {

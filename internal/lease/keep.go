@@ -99,6 +99,8 @@ func (l *Lease) mostLocked(now time.Duration) time.Duration {
 func (l *Lease) shortenLocked(end time.Duration) {
 	l.leaveLocked()
 	l.turn.keeps.Add(1)
+	until := max(time.Duration(l.turn.until.Load()), l.end, end)
+	l.turn.until.Store(int64(until))
 	if end < l.end {
 		l.end = end
 		l.armLocked()
@@ -133,6 +135,18 @@ func (l *Lease) strays() time.Duration {
 		return until
 	}
 	return 0
+}
+
+// releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
+// began to count when a call arrived.
+func (l *Lease) releaseUntil() time.Duration {
+	l.mu.Lock()
+	until, turn := l.untilLocked(), l.turn
+	l.mu.Unlock()
+	if turn != nil {
+		until = max(until, time.Duration(turn.until.Load()))
+	}
+	return max(l.now()+l.space.engine.Lease, until+straggler)
 }
 
 // freeOwner lets the owner id be used again, once nothing that was sent under it can arrive any more. repeated says that a

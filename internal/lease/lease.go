@@ -276,7 +276,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 		share.recheck() // what took this lease away may have taken that one too
 	}
 	if uncertain {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, stray: l.strays()})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, stray: l.strays()})
 		return
 	}
 	l.freeOwner(false)

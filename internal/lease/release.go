@@ -188,7 +188,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated, stray: l.strays()})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, stray: l.strays()})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
