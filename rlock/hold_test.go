@@ -240,6 +240,24 @@ func TestExtendEndsMaxHold(t *testing.T) {
 	})
 }
 
+func TestUnknownExtensionKeepsMaxHold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l, start := p.GetLock("orders"), time.Now()
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithMaxHold(5*time.Second))
+		p.Refuse(true)
+		p.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, inner.Extend(ctx, time.Minute))
+		p.Refuse(false)
+		endsAt(t, inner.Context(), start.Add(5*time.Second-margin(5*time.Second)), rlock.ErrLost)
+		locktest.Live(t, outer.Context())
+		locktest.Unlock(t, outer)
+	})
+}
+
 func TestExtendOfAHoldThatEnded(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetLock("orders")

@@ -178,7 +178,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	l.leaveLocked()
 	sent := l.now()
 	if h.fixed == 0 {
-		h.fixed, h.limit = l.end, 0 // no renewal from here on
+		h.fixed, h.limit = h.endLocal(), 0 // no renewal from here on
 	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	l.armLocked()
@@ -238,8 +238,11 @@ func (h *Hold) extended(sent, d, length time.Duration) error {
 
 // endLocal returns when the level ends if nothing more is done for it.
 func (h *Hold) endLocal() time.Duration {
-	if h.fixed != 0 {
+	switch {
+	case h.fixed != 0:
 		return h.fixed
+	case h.limit != 0:
+		return min(h.limit, h.lease.end)
 	}
 	return h.lease.end
 }
