@@ -202,3 +202,26 @@ func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
 		})
 	}
 }
+
+func TestExtensionThatARenewalOvertakesLeavesTheOthersCovered(t *testing.T) {
+	const brief = time.Second
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithLease(brief))
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		time.Sleep(brief / 3) // renewed once
+		for b.TTL(t, "orders") > brief*3/4 {
+			time.Sleep(time.Millisecond)
+		}
+		p.Withhold(1)
+		_ = inner.Extend(t.Context(), 10*time.Millisecond) // its level may be over when it is answered
+		for before := outer.Deadline(); outer.Deadline().Before(before.Add(brief / 8)); {
+			time.Sleep(time.Millisecond)
+		}
+		require.Equal(t, 1, p.Deliver(t))
+		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"))
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}

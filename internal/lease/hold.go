@@ -205,8 +205,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.extended(sent, d, length)
 }
 
-// coverLocked returns the lease that covers d for this level, and every other one.
+// coverLocked returns the lease that covers d for this level, and every other one: also where a renewal overtakes the call that sets it.
 func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
+	d = max(d, h.lease.lengthLocked(sent))
 	for other := h.lease.levels; other != nil; other = other.next {
 		if other != h {
 			d = max(d, other.endLocal()-sent)
