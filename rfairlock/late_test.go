@@ -39,6 +39,22 @@ func TestF02_LateReleaseFreesNoOtherHold(t *testing.T) {
 	})
 }
 
+func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		h := granted(t, b, p.GetFairLock(key))
+		require.NoError(t, h.Extend(t.Context(), time.Minute)) // Redis knows the scripts
+		p.Withhold(1)
+		require.NoError(t, h.Extend(t.Context(), time.Second)) // it was sent twice
+		locktest.Unlock(t, h)
+		h = locktest.Acquire(t, t.Context(), p.GetFairLock(key), rlock.WithLease(time.Minute))
+		require.Equal(t, 1, p.Deliver(t))
+		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, key))
+		locktest.Unlock(t, h)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)

@@ -247,3 +247,32 @@ func TestLossAfterTheParentsEndKeepsTheFirstCause(t *testing.T) {
 		assert.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 	})
 }
+
+// own is a context whose deadline is that of a hold.
+type own struct {
+	context.Context
+	t    *testing.T
+	hold *rlock.Hold
+}
+
+func (o own) Deadline() (time.Time, bool) {
+	told := make(chan time.Time, 1) // room for the result, so that the goroutine ends in any case
+	go func() { told <- o.hold.Deadline() }()
+	select {
+	case at := <-told:
+		return at, true
+	case <-time.After(5 * time.Second):
+		assert.Fail(o.t, "the context is asked under a mutex")
+		return time.Time{}, false
+	}
+}
+
+func TestUnlockTakesAContextThatAsksTheHold(t *testing.T) {
+	locktest.OnServer(t, func(t *testing.T, s *locktest.Server) {
+		l := s.Client(t).GetLock(t.Name())
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		require.NoError(t, inner.Unlock(own{t.Context(), t, inner}))
+		require.NoError(t, outer.Unlock(own{t.Context(), t, outer}))
+	})
+}

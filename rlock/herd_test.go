@@ -311,7 +311,7 @@ func agree(t *testing.T, b *locktest.Bubble, seed uint64) {
 				require.NoError(t, err) // a brief one may end while the answer is missing
 			}
 			fixed[i] = true
-		case act == 6 && live && inner[i] == nil:
+		case act == 6 && live && inner[i] == nil && !fixed[i]: // what was extended may end while the answer is missing
 			inner[i] = locktest.Acquire(t, h.Context(), c.peer.GetLock(h.name))
 		case act == 7 && live && inner[i] != nil:
 			if err := inner[i].Unlock(t.Context()); err != nil {

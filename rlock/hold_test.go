@@ -72,18 +72,99 @@ func TestUnlockIsBoundedWhenRedisIsSilent(t *testing.T) {
 	}
 }
 
+// unansweredNest nests for an hour in a hold, and hears of no answer.
+func unansweredNest(t *testing.T, p *locktest.Peer, outer *rlock.Hold) {
+	t.Helper()
+	l := p.GetLock("orders")
+	locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l)) // Redis knows the script from here on
+	p.LoseReplies(1000)
+	_, err := l.Lock(outer.Context(), rlock.WithLease(time.Hour), rlock.WithWait(time.Second))
+	require.Error(t, err)
+	p.LoseReplies(0)
+}
+
 func TestUnknownUnlockGoesOnInTheBackground(t *testing.T) {
+	for name, held := range map[string]func(t *testing.T, p *locktest.Peer) *rlock.Hold{
+		"a lease of its own": func(t *testing.T, p *locktest.Peer) *rlock.Hold {
+			return locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(time.Hour))
+		},
+		"extended": func(t *testing.T, p *locktest.Peer) *rlock.Hold {
+			h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+			require.NoError(t, h.Extend(t.Context(), time.Hour))
+			return h
+		},
+		"not heard of": func(t *testing.T, p *locktest.Peer) *rlock.Hold {
+			h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+			unansweredNest(t, p, h)
+			return h
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				h := held(t, p)
+				p.Blackhole(true)
+				require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown)
+				time.Sleep(2 * lease)
+				assert.NotEmpty(t, b.Keys(t))
+				p.Blackhole(false)
+				time.Sleep(6 * time.Second)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestLostHoldIsReleasedForAsLongAsRedisMayHaveIt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
-		h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(time.Hour))
+		h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+		unansweredNest(t, p, h)
 		p.Blackhole(true)
-		require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown)
-		time.Sleep(time.Second)
+		<-h.Context().Done()
+		time.Sleep(2 * lease)
 		assert.NotEmpty(t, b.Keys(t))
 		p.Blackhole(false)
 		time.Sleep(6 * time.Second)
 		assert.Empty(t, b.Keys(t))
 	})
+}
+
+// spiteful is a context that is done, and has Redis fall silent, from the moment on at which the lock was granted.
+type spiteful struct {
+	context.Context
+	bubble *locktest.Bubble
+	peer   *locktest.Peer
+}
+
+func (s spiteful) Done() <-chan struct{} { return nil }
+
+func (s spiteful) Err() error {
+	if !s.bubble.Mini.Exists("orders") {
+		return nil
+	}
+	s.peer.Blackhole(true)
+	return context.Canceled
+}
+
+func TestRefusedGrantIsReleasedForAsLongAsRedisMayHaveIt(t *testing.T) {
+	for name, get := range map[string]func(*redlatch.Client, string) rlock.Locker{
+		"plain": func(c *redlatch.Client, name string) rlock.Locker { return c.GetLock(name) },
+		"fair":  func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				_, err := get(p.Client, "orders").Lock(spiteful{t.Context(), b, p}, rlock.WithLease(time.Hour))
+				require.ErrorIs(t, err, context.Canceled)
+				time.Sleep(3 * lease)
+				assert.NotEmpty(t, b.Keys(t))
+				p.Blackhole(false)
+				time.Sleep(6 * time.Second)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
 }
 
 func TestNothingIsRenewedAfterAnUnlockBegan(t *testing.T) {
@@ -156,6 +237,24 @@ func TestExtendEndsMaxHold(t *testing.T) {
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		assert.Equal(t, time.Minute, b.TTL(t, "orders"))
 		locktest.Unlock(t, h)
+	})
+}
+
+func TestUnknownExtensionKeepsMaxHold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l, start := p.GetLock("orders"), time.Now()
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithMaxHold(5*time.Second))
+		p.Refuse(true)
+		p.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, inner.Extend(ctx, time.Minute))
+		p.Refuse(false)
+		endsAt(t, inner.Context(), start.Add(5*time.Second-margin(5*time.Second)), rlock.ErrLost)
+		locktest.Live(t, outer.Context())
+		locktest.Unlock(t, outer)
 	})
 }
 

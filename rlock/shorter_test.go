@@ -127,3 +127,101 @@ func TestCallThatArrivesLateDoesNotShortenAnExtension(t *testing.T) {
 		assert.Empty(t, b.Keys(t))
 	})
 }
+
+// givenUp extends the hold to a second, and hears of no answer.
+func givenUp(t *testing.T, h *rlock.Hold) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, h.Extend(ctx, time.Second), context.DeadlineExceeded)
+}
+
+func TestExtensionEndsWithItsHold(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *rlock.Hold){
+		"unlocked": func(t *testing.T, h *rlock.Hold) { require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown) },
+		"lost":     func(_ *testing.T, h *rlock.Hold) { <-h.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(5*time.Second))
+				p.Blackhole(true)
+				extending := locktest.Begin(func() (*rlock.Hold, error) { return nil, h.Extend(t.Context(), time.Hour) })
+				synctest.Wait()
+				end(t, h)
+				ended := time.Now()
+				locktest.Failed(t, extending, redlatch.ErrUnknown)
+				assert.LessOrEqual(t, time.Since(ended), 3*time.Second, "nothing is sent for it any more")
+				p.Blackhole(false)
+				time.Sleep(2 * lease)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold){
+		"answered when it was repeated": func(t *testing.T, _ *locktest.Bubble, _ *locktest.Peer, h *rlock.Hold) {
+			require.NoError(t, h.Extend(t.Context(), time.Second))
+			locktest.Unlock(t, h)
+		},
+		"given up": func(t *testing.T, _ *locktest.Bubble, _ *locktest.Peer, h *rlock.Hold) {
+			givenUp(t, h)
+			locktest.Unlock(t, h)
+		},
+		"given up before an unknown Unlock": func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, h *rlock.Hold) {
+			givenUp(t, h)
+			p.Refuse(true)
+			p.Cut()
+			require.ErrorIs(t, h.Unlock(t.Context()), redlatch.ErrUnknown)
+			p.Refuse(false)
+			time.Sleep(2 * time.Second) // the next attempt of the release
+		},
+		"lost": func(t *testing.T, b *locktest.Bubble, _ *locktest.Peer, h *rlock.Hold) {
+			b.Delete(t, "orders")
+			require.ErrorIs(t, h.Extend(t.Context(), time.Second), rlock.ErrLost)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				mine, p := rlock.WithOwner("billing-1"), b.Peer(t)
+				l := p.GetLock("orders")
+				h := locktest.Acquire(t, t.Context(), l, mine)
+				require.NoError(t, h.Extend(t.Context(), lease), "Redis knows the script from here on")
+				p.Withhold(1)
+				end(t, b, p, h)
+				waiting := queue(t, l, mine)
+				time.Sleep(time.Second)
+				require.Equal(t, 1, p.Deliver(t), "a late call")
+				h = locktest.Next(t, waiting)
+				require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"))
+				locktest.Unlock(t, h)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestExtensionThatARenewalOvertakesLeavesTheOthersCovered(t *testing.T) {
+	const brief = time.Second
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithLease(brief))
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		time.Sleep(brief / 3) // renewed once
+		for b.TTL(t, "orders") > brief*3/4 {
+			time.Sleep(time.Millisecond)
+		}
+		p.Withhold(1)
+		_ = inner.Extend(t.Context(), 10*time.Millisecond) // its level may be over when it is answered
+		for before := outer.Deadline(); outer.Deadline().Before(before.Add(brief / 8)); {
+			time.Sleep(time.Millisecond)
+		}
+		require.Equal(t, 1, p.Deliver(t))
+		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"))
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}

@@ -185,11 +185,11 @@ func (l *Lease) beginRelease(done func(error)) {
 		if open {
 			// A release repeated after an unknown outcome counts "not held" as released.
 			s.settleRelease(unsettled{
-				key: l.key, owner: l.owner, until: l.now() + s.engine.Lease,
-				final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) },
+				key: l.key, owner: l.owner, until: l.releaseUntil(),
+				final: true, sent: script.Judge(err) == script.Unknown, stray: l.strays(), told: func() { done(nil) },
 			})
 		} else {
-			s.unreserve(l.key, l.owner)
+			l.freeOwner(false)
 		}
 		l.finish(int(heard) - 1)
 		if err == nil && heard == 0 {

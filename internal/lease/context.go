@@ -31,7 +31,7 @@ func (c *holdContext) Err() error {
 	switch {
 	case late:
 		h.lease.expire(h.lease.now())
-		return context.Canceled
+		return c.Err() // a renewal's answer may have come between
 	case inner != nil && (!ended || inner.Err() != nil):
 		return inner.Err()
 	case ended:

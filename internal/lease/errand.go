@@ -18,6 +18,7 @@ type errand struct {
 	call       func() *script.Call
 	settles    func(n int64) bool // whether an answer does
 	free       func()             // lets the id go
+	stray      time.Duration      // until when something else may arrive that was sent under the id
 	open       atomic.Int32       // calls that may arrive yet
 	begun      atomic.Bool        // the settler has taken it
 }
@@ -51,13 +52,17 @@ func (e *errand) done() {
 		e.space.drop(e.key, e.owner)
 		return
 	}
-	e.space.freeAfter(e.open.Load() > 0, e.key, e.owner, e.free)
+	until := e.stray
+	if e.open.Load() > 0 {
+		until = max(until, e.space.engine.Clock.Now()+straggler)
+	}
+	e.space.freeAfter(until, e.key, e.owner, e.free)
 }
 
-// freeAfter calls free, which lets an owner id go, at once, or when a call under the id that got no answer cannot
-// arrive any more. An id that will not be used again needs no such care.
-func (s *Space) freeAfter(open bool, key, owner any, free func()) {
-	if !open || !s.usedAgain(key, owner) {
+// freeAfter calls free, which lets an owner id go, when the client's clock shows until: calls under the id that got no answer may
+// arrive as long. An id that will not be used again needs no such care.
+func (s *Space) freeAfter(until time.Duration, key, owner any, free func()) {
+	if until <= s.engine.Clock.Now() || !s.usedAgain(key, owner) {
 		free()
 		return
 	}
@@ -72,7 +77,7 @@ func (s *Space) freeAfter(open bool, key, owner any, free func()) {
 		} else { // the settler is full
 			s.drop(key, owner)
 		}
-	}, s.engine.Clock.Now()+straggler)
+	}, until)
 }
 
 // usedAgain reports whether a later call may have the same owner id: one of a pool, or the caller's own.
@@ -95,12 +100,13 @@ type unsettled struct {
 	until      time.Duration // how long it is tried
 	final      bool          // "not held" is an answer
 	sent       bool          // a release was sent before, and may arrive yet
+	stray      time.Duration // until when something else that was sent under the id may
 	told       func()        // hears of an answer that settled it; nil for nobody
 }
 
 // settleRelease releases what an owner may hold, in the background.
 func (s *Space) settleRelease(u unsettled) *settle.Job {
-	e := &errand{space: s, key: u.key, owner: u.owner}
+	e := &errand{space: s, key: u.key, owner: u.owner, stray: u.stray}
 	e.call = func() *script.Call { return s.kind.Release(u.key, u.owner) }
 	e.free = func() { s.unreserve(u.key, u.owner) }
 	e.settles = func(n int64) bool {

@@ -79,6 +79,7 @@ func (x *extension) Due(time.Duration) watchdog.Renewer {
 
 func (x *extension) answer(c *script.Call) {
 	kept, err := c.Int()
+	x.hold.lease.answered(err)
 	inTime := x.first()
 	switch {
 	case err != nil:

@@ -179,7 +179,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	l.leaveLocked()
 	sent := l.now()
 	if h.fixed == 0 {
-		h.fixed, h.limit = l.end, 0 // no renewal from here on
+		h.fixed, h.limit = h.endLocal(), 0 // no renewal from here on
 	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	l.armLocked()
@@ -189,6 +189,10 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	l.mu.Lock()
+	if err := h.overLocked(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
 	h.shortenLocked(l.now(), d)
 	l.mu.Unlock()
 	kept, sent, err := l.keep(ctx, levels, length)
@@ -202,8 +206,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.extended(sent, d, length)
 }
 
-// coverLocked returns the lease that covers d for this level, and every other one.
+// coverLocked returns the lease that covers d for this level, and every other one: also where a renewal overtakes the call that sets it.
 func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
+	d = max(d, h.lease.lengthLocked(sent))
 	for other := h.lease.levels; other != nil; other = other.next {
 		if other != h {
 			d = max(d, other.endLocal()-sent)
@@ -235,8 +240,11 @@ func (h *Hold) extended(sent, d, length time.Duration) error {
 
 // endLocal returns when the level ends if nothing more is done for it.
 func (h *Hold) endLocal() time.Duration {
-	if h.fixed != 0 {
+	switch {
+	case h.fixed != 0:
 		return h.fixed
+	case h.limit != 0:
+		return min(h.limit, h.lease.end)
 	}
 	return h.lease.end
 }

@@ -276,10 +276,10 @@ func (l *Lease) lost(detail string, uncertain bool) {
 		share.recheck() // what took this lease away may have taken that one too
 	}
 	if uncertain {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, stray: l.strays()})
 		return
 	}
-	s.unreserve(l.key, l.owner)
+	l.freeOwner(false)
 }
 
 // lostCause tells that the lock was lost, and how.

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -127,6 +128,9 @@ func (l *Lease) takeTurn(ctx context.Context) (*turn, error) {
 type turn struct {
 	token chan struct{} // 1: holds a token while an operation is under way
 	share *Lease        // the last one that was taken beside the lease; guarded by the lease's mu
+	keeps atomic.Int32  // calls under way that set a lease
+	stray atomic.Int64  // until when one that got no answer may arrive, on the client's clock
+	until atomic.Int64  // the latest end that they may have set, or may set yet
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -24,6 +24,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	l, s := h.lease, h.lease.space
 	sh := s.shard(l.name())
+	deadline, _ := ctx.Deadline() // not under the mutex: ctx may be made of this hold
 	sh.mu.Lock()
 	l.mu.Lock()
 	if h.over {
@@ -35,7 +36,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	l.unlinkLocked(h)
 	if l.levels != nil {
 		sh.mu.Unlock()
-		return l.unlockNested(ctx, h) // unlocks l.mu
+		return l.unlockNested(ctx, h, deadline) // unlocks l.mu
 	}
 	var heir *waiter
 	now := l.now()
@@ -45,7 +46,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		l.beginReleaseLocked(sh)
 	}
 	cancel := h.endUnlockedLocked(now)
-	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(ctx, now)
+	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(deadline, now)
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if cancel != nil {
@@ -166,16 +167,17 @@ func (l *Lease) givableLocked(line *line, h *Hold) bool {
 	return w != nil && w.space == l.space && w.options.plain() && !l.space.engine.Closed()
 }
 
-// boundLocked returns how long an Unlock may take.
-func (l *Lease) boundLocked(ctx context.Context, now time.Duration) time.Duration {
+// boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
+func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration {
 	limit := unlockLimit
 	if rest := l.end - now; rest < limit {
 		limit = max(rest, 10*time.Millisecond)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if left := time.Until(deadline); left > 0 {
-			limit = min(limit, max(left, unlockFloor))
-		}
+	if deadline.IsZero() {
+		return limit
+	}
+	if left := time.Until(deadline); left > 0 {
+		limit = min(limit, max(left, unlockFloor))
 	}
 	return limit
 }
@@ -188,15 +190,13 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.now() + s.engine.Lease, final: true, sent: repeated})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, stray: l.strays()})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", err, ctx.Err())
 		}
-	} else if repeated { // a lost release may still arrive, and would free the next hold of this id
-		s.freeAfter(repeated, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
 	} else {
-		s.unreserve(l.key, l.owner)
+		l.freeOwner(repeated)
 	}
 	l.finish(int(heard) - 1)
 	if err == nil && heard == 0 {
@@ -238,10 +238,10 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 }
 
 // unlockNested ends a level that has others around it. The caller holds l.mu, which it unlocks.
-func (l *Lease) unlockNested(ctx context.Context, h *Hold) error {
+func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) error {
 	now := l.now()
 	cancel := h.endUnlockedLocked(now)
-	limit := l.boundLocked(ctx, now)
+	limit := l.boundLocked(deadline, now)
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()

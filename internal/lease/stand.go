@@ -20,7 +20,7 @@ type stand struct {
 
 	mu    sync.Mutex    // guards the rest
 	open  int           // tries without an answer, less those answered late
-	until time.Duration // until when one of them may still have an effect
+	until time.Duration // until when one of them, or what was granted, may still have an effect
 	job   *settle.Job   // once the call gave up, or its hold has ended
 }
 
@@ -47,6 +47,13 @@ func (p *stand) failed(err error, until time.Duration) tried {
 func (p *stand) unanswered(until time.Duration) {
 	p.mu.Lock()
 	p.open++
+	p.until = max(p.until, until)
+	p.mu.Unlock()
+}
+
+// granted notes that the answer to a try was a yes which nobody wants any more, and until when Redis may have the lease.
+func (p *stand) granted(until time.Duration) {
+	p.mu.Lock()
 	p.until = max(p.until, until)
 	p.mu.Unlock()
 }

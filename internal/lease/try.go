@@ -115,9 +115,11 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 	l.unregister()
 	switch {
 	case g.stand == nil:
-		s.settleRelease(unsettled{key: n.key, owner: owner, until: g.sent + 2*s.engine.Lease, final: true})
+		s.settleRelease(unsettled{key: n.key, owner: owner, until: l.releaseUntil(), final: true})
 	case late: // it asks again, and takes over
-		g.stand.unanswered(g.sent + 2*s.engine.Lease)
+		g.stand.unanswered(l.releaseUntil())
+	default:
+		g.stand.granted(l.releaseUntil())
 	}
 	switch {
 	case late:
