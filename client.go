@@ -136,9 +136,9 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
 // close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
-// released, or left to its lease with [WithAbandonOnClose].
+// released, or left to its lease with [WithAbandonOnClose]. What calls under way are granted meanwhile is given back in either case.
 //
-// It returns at once when nothing is held, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
+// It returns at once when nothing is held or under way, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
 // left, but for calls to a silent cluster: those end with the cluster client's own ReadTimeout. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
 	if !c.first.CompareAndSwap(false, true) {

@@ -210,3 +210,43 @@ func TestF03_DeadContextAcquiresNothing(t *testing.T) {
 	}
 	require.Equal(t, before, r.proxy.Total(), "nothing was sent")
 }
+
+func TestF03_CloseDuringAnAcquisitionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := runs(30, 200)
+	clients := far(t, r, n)
+	span := 4 * oneWay // an acquisition and a release
+	var acquired, closed int
+	var mu sync.Mutex // guards both
+	share(t, 10, n, func(_, run int) error {
+		name := fmt.Sprintf("close-%d", run)
+		l, ctx := clients[run].GetLock(name), t.Context()
+		take := l.TryLock
+		if run%2 == 0 {
+			take, ctx = l.Lock, context.WithoutCancel(ctx)
+		}
+		done := make(chan error, 1) // one result
+		go func() {
+			hold, err := take(ctx)
+			mu.Lock()
+			if err == nil {
+				acquired++
+			} else {
+				closed++
+			}
+			mu.Unlock()
+			if err == nil {
+				done <- expect("unlock", hold.Unlock(ctx), nil)
+				return
+			}
+			done <- expect("lock", err, redlatch.ErrClosed)
+		}()
+		elapse(time.Now().Add(span * time.Duration(run) / time.Duration(n)))
+		err := clients[run].Close()
+		return errors.Join(err, r.noKeys(t, name), <-done)
+	})
+	t.Logf("%d acquired, %d closed", acquired, closed)
+	require.Positive(t, acquired)
+	require.Positive(t, closed)
+}

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +16,9 @@ import (
 )
 
 // turn returns a client without hand-off whose turn has begun: first holds the lock, and a waiter stands behind it.
-func turn(t *testing.T, b *locktest.Bubble) (p *locktest.Peer, first *rlock.Hold, second <-chan locktest.Outcome) {
+func turn(t *testing.T, b *locktest.Bubble, opts ...redlatch.Option) (p *locktest.Peer, first *rlock.Hold, second <-chan locktest.Outcome) {
 	t.Helper()
-	p = b.Peer(t, redlatch.WithHandoffBudget(0))
+	p = b.Peer(t, append(opts, redlatch.WithHandoffBudget(0))...)
 	l := p.GetLock("orders")
 	before := locktest.Acquire(t, t.Context(), l)
 	waiting := queue(t, l)
@@ -122,4 +123,33 @@ func TestCloseDuringAPassLeavesNothing(t *testing.T) {
 		require.NoError(t, <-closed)
 		assert.Empty(t, b.Keys(t))
 	})
+}
+
+func TestCloseWithoutGraceDuringAPassLeavesNothing(t *testing.T) {
+	for name, lost := range map[string]func(p *locktest.Peer){
+		"its answer": func(p *locktest.Peer) { p.HangReplies(1) },
+		"everything": func(p *locktest.Peer) {
+			p.Blackhole(true)
+			time.AfterFunc(time.Second, func() { p.Blackhole(false) })
+		},
+	} {
+		for _, opts := range [][]redlatch.Option{nil, {redlatch.WithAbandonOnClose()}} {
+			t.Run(name+" abandon "+strconv.Itoa(len(opts)), func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					p, first, waiting := turn(t, b, append(opts, redlatch.WithCloseGrace(0))...)
+					third := queue(t, p.GetLock("orders"))
+					locktest.Unlock(t, first) // from here on Redis knows the script
+					second := locktest.Next(t, waiting)
+					lost(p)
+					unlocked := make(chan error, 1) // one answer
+					go func() { unlocked <- second.Unlock(t.Context()) }()
+					synctest.Wait()
+					require.NoError(t, p.Close())
+					assert.Empty(t, b.Keys(t))
+					require.ErrorIs(t, locktest.Fetch(t, third).Err, redlatch.ErrClosed)
+					<-unlocked
+				})
+			})
+		}
+	}
 }

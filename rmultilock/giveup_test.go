@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -45,6 +46,22 @@ func TestF14_TryThatHangsIsReleasedOnceItIsGivenUp(t *testing.T) {
 		mine[2].HangReplies(1)
 		_, err = l.Lock(t.Context(), rlock.WithWait(50*time.Millisecond))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		s.empty(t, 100*time.Millisecond)
+	})
+}
+
+func TestClosedMemberKeepsNothingOfATryThatHangs(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		mine := s.peers(t, redlatch.WithCloseGrace(0))
+		locktest.Free(t, mine.red("a"))
+		mine[1].HangReplies(1)
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		synctest.Wait()
+		require.Equal(t, 3, s.have(t, "a"), "one of them has not said so")
+		require.NoError(t, mine[1].Close())
+		require.Equal(t, 2, s.have(t, "a"))
+		locktest.Unlock(t, h)
 		s.empty(t, 100*time.Millisecond)
 	})
 }

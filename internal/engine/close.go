@@ -10,6 +10,8 @@ import (
 const (
 	closeTail = 2 * time.Second
 	ioTail    = 2500 * time.Millisecond
+	patience  = 500 * time.Millisecond // with the answers to calls under way, before they are handed over
+	lastTail  = 500 * time.Millisecond // of closeTail, for last settlements only
 )
 
 // Close ends all waits and contexts, gives holders the grace to release, releases the rest unless it is to be
@@ -37,7 +39,7 @@ func (e *Engine) Close() {
 // as long as it may.
 func (e *Engine) drain() {
 	var both sync.WaitGroup
-	both.Go(func() { e.Settler.Close(closeTail) })
+	both.Go(e.settle)
 	if !e.Abandon {
 		for _, h := range e.holders {
 			both.Go(func() { h.Drain(closeTail) })
@@ -46,20 +48,62 @@ func (e *Engine) drain() {
 	both.Wait()
 }
 
+// settle makes the last settlements. What calls under way leave to the settler, and what they may leave if they are not
+// answered any more, is among them.
+func (e *Engine) settle() {
+	end := time.Now().Add(closeTail)
+	if !e.quiet(patience) {
+		for _, d := range e.debtors {
+			d.HandOver()
+		}
+		e.quiet(time.Until(end) - lastTail)
+	}
+	e.Settler.Close(time.Until(end))
+}
+
 // grace waits until everything is released or the close grace is over.
-func (e *Engine) grace() {
-	timer := time.NewTimer(e.CloseGrace)
+func (e *Engine) grace() { e.await(e.CloseGrace, func() bool { return e.open() == 0 }) }
+
+// quiet waits until no call is under way that Begin has counted, and reports whether that was so within the limit.
+func (e *Engine) quiet(limit time.Duration) bool {
+	return e.await(limit, func() bool { return e.underWay.Load() <= 0 })
+}
+
+// await waits until cond holds, which is asked again whenever something was freed, and reports whether it did within
+// the limit.
+func (e *Engine) await(limit time.Duration, cond func() bool) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	for e.open() > 0 {
+	for !cond() {
 		select {
 		case <-e.freed:
 		case <-timer.C:
-			return
+			return false
 		}
 	}
+	return true
 }
 
-// Freed tells a Close that waits for holders that something was released.
+// Begin counts a call that may leave something taken in Redis, until End. Close waits for it, for a while.
+func (e *Engine) Begin() { e.underWay.Add(1) }
+
+// Admit is Begin for a call that acquires. It returns false, and has counted nothing, once the client closes.
+func (e *Engine) Admit() bool {
+	e.Begin()
+	if e.Closed() { // asked after Begin: either Close sees the call, or the call sees Close
+		e.End()
+		return false
+	}
+	return true
+}
+
+// End takes back Begin: the call has left nothing, or the settler has what it left.
+func (e *Engine) End() {
+	e.underWay.Add(-1)
+	e.Freed()
+}
+
+// Freed tells a Close that waits that something was released, or has ended.
 func (e *Engine) Freed() {
 	if !e.Closed() {
 		return

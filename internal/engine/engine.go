@@ -63,10 +63,12 @@ type Engine struct {
 	Waiting atomic.Int64 // waiters that re-check by themselves, to share the budget of re-checks
 
 	sequence atomic.Uint64
+	underWay atomic.Int64  // see Begin
 	closing  chan struct{} // closed when Close begins
-	freed    chan struct{} // 1: something was released while Close waits
+	freed    chan struct{} // 1: something was released, or has ended, while Close waits
 	closed   atomic.Bool
 	holders  []Holder
+	debtors  []Debtor
 }
 
 // Holder is a kind of object whose holds Close has to end.
@@ -77,6 +79,14 @@ type Holder interface {
 	Open() int
 	// Drain releases what is still held, until the limit is over.
 	Drain(limit time.Duration)
+}
+
+// Debtor is a Holder whose calls under way, those that Begin counts, may leave something taken in Redis.
+type Debtor interface {
+	Holder
+	// HandOver has the settler give back what calls under way may have taken, or have not given back yet: they have had no
+	// answer for so long that Close does not wait for them any more. It returns at once.
+	HandOver()
 }
 
 // New returns an engine over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
@@ -91,7 +101,12 @@ func New(rdb redis.UniversalClient, c Config) *Engine {
 }
 
 // Register adds a kind of object to those that Close asks. It is called while the client is made.
-func (e *Engine) Register(h Holder) { e.holders = append(e.holders, h) }
+func (e *Engine) Register(h Holder) {
+	e.holders = append(e.holders, h)
+	if d, ok := h.(Debtor); ok {
+		e.debtors = append(e.debtors, d)
+	}
+}
 
 // NextOwner returns an owner id that nobody has had before.
 func (e *Engine) NextOwner() string {

@@ -158,7 +158,7 @@ type call struct {
 func (c *call) left() {
 	if c.stand != nil {
 		c.name.space.stands.Add(-1)
-		c.name.space.engine.Freed()
+		c.name.space.engine.End()
 	}
 }
 
@@ -222,6 +222,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 			w.busy(wakes, l.space.engine.Lease/100)
 			return nil, c.giveUp(ctx)
 		}
+		l.space.engine.Begin()
 		l.space.stands.Add(1)
 		w.owner = c.stand.owner
 		w.listenFirst()

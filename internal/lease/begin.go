@@ -30,9 +30,13 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 	case n.takenHere():
 		done(nil, errs.ErrNotAcquired)
 		return nil
+	case !s.engine.Admit():
+		done(nil, errs.ErrClosed)
+		return nil
 	}
 	owner, ok := s.reserve(n.key, o)
 	if !ok {
+		s.engine.End()
 		done(nil, errs.ErrNotAcquired)
 		return nil
 	}
@@ -45,9 +49,11 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 	answered := func(c *script.Call) {
 		if t.answered(c) {
 			done(b.answered(ctx, c))
+			s.engine.End()
 		}
 	}
 	if !s.engine.Batch.Start(call, batch.Normal, answered) {
+		s.engine.End()
 		l.unregister()
 		s.unreserve(n.key, owner)
 		done(nil, errs.ErrClosed)
@@ -74,6 +80,7 @@ func (t *Try) GiveUp() {
 		p.lease.unregister()
 		_ = p.failed(script.ErrNoAnswer) // nobody asks
 	}
+	t.phantoms[0].lease.space.engine.End()
 }
 
 // answered reports whether the answer is still wanted. Else it settles what was given up.
@@ -181,6 +188,9 @@ func (l *Lease) beginRelease(done func(error)) {
 	s := l.space
 	sent := s.engine.Batch.Start(s.kind.Release(l.key, l.owner), batch.Urgent, func(c *script.Call) {
 		heard, err := c.Int()
+		if err == nil && l.in(yielded) {
+			heard = max(heard, 1)
+		}
 		open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 		if open {
 			// A release repeated after an unknown outcome counts "not held" as released.
@@ -191,7 +201,7 @@ func (l *Lease) beginRelease(done func(error)) {
 		} else {
 			l.freeOwner(false)
 		}
-		l.finish(int(heard) - 1)
+		l.released(int(heard) - 1)
 		if err == nil && heard == 0 {
 			l.tellLost(lostInRedis)
 			done(errs.ErrNotHeld)
@@ -203,7 +213,7 @@ func (l *Lease) beginRelease(done func(error)) {
 		}
 	})
 	if !sent {
-		l.finish(-1)
+		l.released(-1)
 		done(errs.ErrClosed)
 	}
 }

@@ -72,6 +72,10 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 // done; the hold descends from given. It returns neither a hold nor an error if it is to be called again.
 func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, error) {
 	l := h.lease
+	if !n.space.engine.Admit() {
+		return nil, errs.ErrClosed
+	}
+	defer n.space.engine.End() // whoever gives up has left by then
 	turn, err := l.takeTurn(ctx)
 	if err != nil {
 		return nil, err

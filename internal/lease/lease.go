@@ -21,6 +21,7 @@ const (
 	asking    state = iota // the acquisition is under way
 	holding                // granted
 	releasing              // its last level was unlocked; Redis may not know yet
+	yielded                // releasing, and Close has had it released as well
 	over                   // released or lost
 )
 

@@ -86,7 +86,7 @@ func (l *Lease) abandon(h *Hold, cause error) {
 		cancel()
 	}
 	if empty {
-		l.space.engine.Watchdog.Go(l.releaseLater)
+		l.space.soon(l.releaseLater)
 	}
 }
 

@@ -52,10 +52,15 @@ func (l *Lease) pass(ctx context.Context, limit time.Duration, w *waiter) error 
 		return l.release(ctx, max(limit-(l.now()-sent), 10*time.Millisecond), script.Judge(err) != script.NotDone)
 	case passed == 0:
 		to.unregister()
-		l.finish(0)
+		freed := l.in(yielded)
+		l.released(0)
 		w.passedBy()
-		l.tellLost(lostInRedis)
-		return errs.ErrNotHeld
+		if !freed {
+			l.tellLost(lostInRedis)
+			return errs.ErrNotHeld
+		}
+		l.tellReleased()
+		return nil
 	}
 	l.tellReleased()
 	to.inherit(l, w)
@@ -86,6 +91,7 @@ func (l *Lease) inherit(from *Lease, w *waiter) {
 	l.begin() // not before it is known, or its end could come first and leave it known for good
 	s.addLocked(sh, l)
 	s.removeLocked(sh, from)
+	defer s.engine.End() // of the release of the lease before, which has become a pass
 	gone := !w.standsLocked() || s.engine.Closed()
 	w.passing = false
 	if !gone {

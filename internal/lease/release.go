@@ -110,8 +110,9 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 	return h.endContextLocked(h.unlockedCause())
 }
 
-// beginReleaseLocked stops renewal, before the release is sent.
+// beginReleaseLocked stops renewal, before the release is sent. Close waits until released.
 func (l *Lease) beginReleaseLocked(sh *shard) {
+	l.space.engine.Begin()
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	l.freed = true
@@ -182,11 +183,17 @@ func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration
 	return limit
 }
 
+// released is finish for a release that beginReleaseLocked began. What it left unknown is the settler's.
+func (l *Lease) released(heard int) {
+	l.finish(heard)
+	l.space.engine.End()
+}
+
 // release releases the lock in Redis after its last level has ended. gone says that it may be released already.
 func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) error {
 	s := l.space
 	heard, repeated, err := s.release(ctx, l.key, l.owner, limit)
-	if gone && err == nil {
+	if err == nil && (gone || l.in(yielded)) {
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
@@ -198,7 +205,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 	} else {
 		l.freeOwner(repeated)
 	}
-	l.finish(int(heard) - 1)
+	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost(lostInRedis)
 		return errs.ErrNotHeld
@@ -314,7 +321,16 @@ func (l *Lease) longestLocked(now time.Duration) time.Duration {
 
 // pass releases a hold that was handed to a call which has given up, or hands it on.
 func (h *Hold) pass() {
-	h.lease.space.engine.Watchdog.Go(func() {
+	h.lease.space.soon(func() {
 		_ = h.Unlock(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
+	})
+}
+
+// soon has one of the watchdog's workers run what releases a lease. Close waits for it.
+func (s *Space) soon(fn func()) {
+	s.engine.Begin()
+	s.engine.Watchdog.Go(func() {
+		defer s.engine.End()
+		fn()
 	})
 }

@@ -53,6 +53,10 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 			return nil
 		}
 	}
+	if !s.engine.Admit() {
+		done(nil, 0, errs.ErrClosed)
+		return nil
+	}
 	a := all{kind: kind, begun: make([]begun, len(names))}
 	keys, owners := make([]any, len(names)), make([]any, len(names))
 	sent := s.engine.Clock.Now()
@@ -66,9 +70,11 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 	answered := func(c *script.Call) {
 		if t.answered(c) {
 			done(a.answered(ctx, c))
+			s.engine.End()
 		}
 	}
 	if !s.engine.Batch.Start(call, batch.Normal, answered) {
+		s.engine.End()
 		a.unregister()
 		done(nil, 0, errs.ErrClosed)
 		return nil

@@ -35,6 +35,10 @@ type attempt struct {
 // try asks Redis once. What it leaves unknown is being settled when it returns.
 func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
 	s := n.space
+	if !s.engine.Admit() {
+		return tried{err: errs.ErrClosed}
+	}
+	defer s.engine.End()
 	owner, ok := any(nil), true
 	if a.stand != nil {
 		owner = a.stand.owner

@@ -52,6 +52,16 @@ func (w *Watchdog) Set(t *wheel.Timer, at time.Duration) { w.wheel.Set(t, at) }
 // Stop takes back Set, and reports whether the timer was still set.
 func (w *Watchdog) Stop(t *wheel.Timer) bool { return w.wheel.Stop(t) }
 
+// Each calls fn for every subject whose timer is set. It is for shutdown.
+func (w *Watchdog) Each(fn func(Subject)) {
+	w.wheel.Each(func(t *wheel.Timer) bool {
+		if subject, ok := t.Owner.(Subject); ok {
+			fn(subject)
+		}
+		return true
+	})
+}
+
 // Go runs fn on one of a few workers, soon. Close waits for it.
 func (w *Watchdog) Go(fn func()) { w.workers.Go(fn) }
 
