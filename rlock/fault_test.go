@@ -156,8 +156,16 @@ func runs(short, long int) int {
 // share makes n runs on so many lanes at a time, a goroutine each, and reports the errors. It starts no run after one.
 func share(t *testing.T, lanes, n int, run func(lane, run int) error) {
 	t.Helper()
+	if err := shared(lanes, n, run); err != nil {
+		t.Error(err)
+	}
+}
+
+// shared is share for a test that judges the errors itself.
+func shared(lanes, n int, run func(lane, run int) error) error {
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup
+	errs := make([]error, lanes)
 	for lane := range lanes {
 		wg.Go(func() {
 			for failed.Load() == 0 {
@@ -167,12 +175,13 @@ func share(t *testing.T, lanes, n int, run func(lane, run int) error) {
 				}
 				if err := run(lane, i); err != nil {
 					failed.Add(1)
-					t.Errorf("run %d: %v", i, err)
+					errs[lane] = fmt.Errorf("run %d: %w", i, err)
 				}
 			}
 		})
 	}
 	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // calls matches the calls of one of this package's scripts, named as its file.
