@@ -77,7 +77,7 @@ func flushing(t *testing.T, nodes ...*redis.Client) (stop func() int) {
 
 func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := serve(t)
 	var renewed, failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(n, lost int, err error) {
 		renewed.Add(int64(n))
@@ -113,7 +113,7 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 }
 
 func TestF17_RestartedServerServesTheSameClient(t *testing.T) {
-	server := redistest.Start(t)
+	server := serve(t)
 	client := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
 	for range counted(3, 50) {
 		require.NoError(t, wholeLife(t.Context(), client.GetLock("f17")))

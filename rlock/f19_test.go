@@ -22,7 +22,7 @@ import (
 func TestF19_NamesUsedOnceLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	const tokenTTL = time.Second // the least that is allowed
-	server := redistest.Start(t)
+	server := serve(t)
 	rdb := server.Client(t)
 	client := clientAt(t, server.Addr(), redlatch.WithTokenTTL(tokenTTL))
 	var workers sync.WaitGroup
@@ -48,7 +48,7 @@ func TestF19_NamesUsedOnceLeaveNoKeys(t *testing.T) {
 }
 
 func TestF19_TokensRiseWhateverHappensToTheirKey(t *testing.T) {
-	server := redistest.Start(t)
+	server := serve(t)
 	rdb := server.Client(t)
 	client := clientAt(t, server.Addr())
 	lock := client.GetFencedLock("f19")
@@ -96,7 +96,7 @@ func (f *fence) write(token int64) bool {
 }
 
 func TestF19_EvictedLockIsNoticedAndFenced(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	server := serve(t, "--maxmemory-policy", "allkeys-lru")
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
 	first := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
 	second := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))

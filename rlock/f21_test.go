@@ -12,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
@@ -22,7 +21,7 @@ func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	} {
 		for _, far := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, held elsewhere %t", title, far), func(t *testing.T) {
-				server := redistest.Start(t)
+				server := serve(t)
 				proxy := faulttest.NewProxy(t, server.Addr())
 				client := clientAt(t, proxy.Addr(), opts...)
 				holder := client
@@ -51,7 +50,7 @@ func TestF21_CommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
 // commandsPerHandOff has some goroutines of some clients take one lock again and again, each time through Redis.
 func commandsPerHandOff(t *testing.T, clients, waiters int) float64 {
 	t.Helper()
-	server := redistest.Start(t)
+	server := serve(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	sections := int64(counted(1000, 50_000))
 	var left, done, inside atomic.Int64

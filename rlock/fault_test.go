@@ -32,7 +32,7 @@ func registerChildren() {
 	faulttest.RegisterChild("starved holder", starvedHolder)
 }
 
-// rig is a server of a test's own with a proxy before it. What is left on the server fails the test.
+// rig is a server of a test's own with a proxy before it.
 type rig struct {
 	server *redistest.Server
 	proxy  *faulttest.Proxy
@@ -40,10 +40,17 @@ type rig struct {
 	lag    *faulttest.Lag
 }
 
+// serve starts a server of a test's own. What is left on it fails the test.
+func serve(t *testing.T, args ...string) *redistest.Server {
+	t.Helper()
+	s := redistest.Start(t, args...)
+	faulttest.LeakCheck(t, s.Addr())
+	return s
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	s := redistest.Start(t)
-	faulttest.LeakCheck(t, s.Addr())
+	s := serve(t)
 	return &rig{server: s, proxy: faulttest.NewProxy(t, s.Addr()), redis: s.Client(t), lag: faulttest.MeasureLag(t, s.Addr())}
 }
 
