@@ -105,6 +105,13 @@ func TestOpenRefusesBadURLs(t *testing.T) {
 	}
 }
 
+func TestOpenRefusesNoContext(t *testing.T) {
+	var none context.Context
+	c, err := redlatch.Open(none, "redis://127.0.0.1:1")
+	require.ErrorIs(t, err, redlatch.ErrInvalid)
+	require.Nil(t, c)
+}
+
 func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -276,7 +283,8 @@ func TestClosedClientRefusesCalls(t *testing.T) {
 				require.ErrorIs(t, err, redlatch.ErrClosed, verb)
 			}
 		}
-		require.Error(t, h.Extend(t.Context(), time.Minute))
+		require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrNotHeld, "Close has ended it")
+		require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 		assert.Len(t, p.Sent(), sent)
 	})
 }
