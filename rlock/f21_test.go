@@ -14,6 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
+// What a crowd costs is measured in commands for each hand-off: unlike the share of a processor it does not depend on the machine,
+// on what else runs there, and on whether the clients are processes or, as here, share one.
 func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	for title, opts := range map[string][]redlatch.Option{
 		"with a hand-off budget": nil,
