@@ -217,7 +217,8 @@ func TestClosedClientRefusesCalls(t *testing.T) {
 				require.ErrorIs(t, err, redlatch.ErrClosed, verb)
 			}
 		}
-		require.Error(t, h.Extend(t.Context(), time.Minute))
+		require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrNotHeld, "Close has ended it")
+		require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 		assert.Len(t, p.Sent(), sent)
 	})
 }

@@ -200,7 +200,6 @@ func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []st
 	upheaval(names)
 	close(done)
 	sampler.Wait()
-	t.Logf("least TTL %v, worst lag %v", least, g.lag.Worst())
 	require.NoError(t, err)
 	for _, hold := range holds {
 		loss = errors.Join(loss, context.Cause(hold.Context()))
@@ -221,42 +220,42 @@ func TestF06_ReshapedClusterLosesNoHold(t *testing.T) {
 }
 
 func heldInFailover(t *testing.T, g *group) {
-	c := g.client(t, redlatch.WithLease(kept))
 	for quick := 0; quick < runs(1, 50); {
-		var outage time.Duration
-		least, loss := g.keeps(t, c, func([]string) {
-			began := time.Now()
-			g.failover(t)
-			outage = time.Since(began)
-			t.Logf("failover %v", outage)
-			elapse(began.Add(kept))
+		faulttest.Steady(t, g.other.Addr(), kept, stillParts, func(lease time.Duration) error {
+			var outage time.Duration
+			least, loss := g.keeps(t, g.client(t, redlatch.WithLease(lease)), func([]string) {
+				began := time.Now()
+				g.failover(t)
+				outage = time.Since(began)
+				elapse(began.Add(lease))
+			})
+			t.Logf("failover %v, least TTL %v", outage, least)
+			if outage > lease/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
+				return nil
+			}
+			quick++
+			// A sixth of the lease may pass from when a renewal is due to when one succeeds, the outage apart.
+			return errors.Join(loss, above("TTL", least, min(lease/3, lease/2-outage)))
 		})
-		if outage > kept/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
-			continue
-		}
-		quick++
-		require.NoError(t, loss)
-		require.Positive(t, least)
-		require.GreaterOrEqual(t, least, min(kept/3, kept*2/3-outage)-g.lag.Late())
 	}
 }
 
 func heldOnTheWay(t *testing.T, g *group) {
-	c := g.client(t, redlatch.WithLease(kept))
 	from, to := g.master, g.other
 	for range runs(1, 50) {
-		least, loss := g.keeps(t, c, func(names []string) {
-			m := g.Migrate(t, names[0], to)
-			m.Move(t, names[:groupLocks/2]...)
-			elapse(time.Now().Add(kept * 5 / 4)) // some are here, the others are there
-			m.Move(t, names[groupLocks/2:]...)
-			elapse(time.Now().Add(kept / 2)) // all have moved, and nobody has been told
-			m.Finish(t)
-			elapse(time.Now().Add(kept / 2))
+		faulttest.Steady(t, to.Addr(), kept, stillParts, func(lease time.Duration) error {
+			least, loss := g.keeps(t, g.client(t, redlatch.WithLease(lease)), func(names []string) {
+				m := g.Migrate(t, names[0], to)
+				m.Move(t, names[:groupLocks/2]...)
+				elapse(time.Now().Add(lease * 5 / 4)) // some are here, the others are there
+				m.Move(t, names[groupLocks/2:]...)
+				elapse(time.Now().Add(lease / 2)) // all have moved, and nobody has been told
+				m.Finish(t)
+				elapse(time.Now().Add(lease / 2))
+			})
+			from, to = to, from
+			t.Logf("least TTL %v", least)
+			return errors.Join(loss, above("TTL", least, lease/3))
 		})
-		require.NoError(t, loss)
-		require.Positive(t, least)
-		require.GreaterOrEqual(t, least, kept/3-g.lag.Late())
-		from, to = to, from
 	}
 }

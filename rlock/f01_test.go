@@ -37,30 +37,42 @@ var outages = []struct {
 	},
 }
 
-// toldLease has a margin of 20 ms: a busy machine may hold the goroutine that closes Done up for longer than the 6 ms
-// of faultLease.
+// toldLease has a margin of 20 ms: the goroutine that closes Done has that much time.
 const toldLease = 2 * time.Second
+
+// toldParts says for how short a part of the lease a machine may stand still without an effect: half the margin.
+const toldParts = 200
 
 func TestF01_HolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 	r := newRig(t)
-	rival := r.direct(t, redlatch.WithLease(toldLease))
+	faulttest.Steady(t, r.server.Addr(), toldLease, toldParts, func(lease time.Duration) error { return told(t, r, lease) })
+}
+
+// told has many holders cut off, some at a time.
+func told(t *testing.T, r *rig, lease time.Duration) error {
+	t.Helper()
+	rival := r.direct(t, redlatch.WithLease(lease))
 	const lanes = 24
 	var proxies [lanes]*faulttest.Proxy
 	var holders [lanes]*redlatch.Client
 	for i := range lanes {
 		proxies[i] = faulttest.NewProxy(t, r.server.Addr())
-		holders[i] = connect(t, &redis.Options{Addr: proxies[i].Addr()}, redlatch.WithLease(toldLease))
+		holders[i] = connect(t, &redis.Options{Addr: proxies[i].Addr()}, redlatch.WithLease(lease))
 	}
-	share(t, lanes, runs(24, 1000), func(lane, run int) error {
+	return shared(lanes, runs(24, 1000), func(lane, run int) error {
 		outage := outages[run%len(outages)]
-		name := fmt.Sprintf("%s-%d", outage.name, run)
+		name := fmt.Sprintf("%s-%d-%v", outage.name, run, lease)
 		defer outage.heal(proxies[lane])
-		return toldInTime(t.Context(), holders[lane].GetLock(name), rival.GetLock(name), func() { outage.cut(proxies[lane]) })
+		mine, other := holders[lane].GetLock(name), rival.GetLock(name)
+		return toldInTime(t.Context(), mine, other, func() {
+			elapse(time.Now().Add(rand.N(lease / 3)))
+			outage.cut(proxies[lane])
+		})
 	})
 }
 
-// toldInTime cuts a holder off at a random moment between two renewals, and requires that both its levels end before the rival
-// has the lock.
+// toldInTime cuts a holder off, which is to happen at a random moment between two renewals, and requires that both its levels
+// end before the rival has the lock.
 func toldInTime(ctx context.Context, mine, other *rlock.Lock, cut func()) error {
 	hold, err := mine.Lock(ctx)
 	if err != nil {
@@ -72,7 +84,6 @@ func toldInTime(ctx context.Context, mine, other *rlock.Lock, cut func()) error 
 	}
 	done := []<-chan struct{}{hold.Context().Done(), inner.Context().Done()}
 	next := locktest.Begin(func() (*rlock.Hold, error) { return other.Lock(ctx) })
-	elapse(time.Now().Add(rand.N(toldLease / 3)))
 	cut()
 	taken := <-next
 	if taken.Err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,9 +138,9 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 }
 
 // crowd has waiters for so many locks that a stranger holds, and returns them once they have subscribed.
-func crowd(t *testing.T, r *rig, n int) (names []string, waiters []<-chan locktest.Outcome) {
+func crowd(t *testing.T, r *rig, n int, opts ...redlatch.Option) (names []string, waiters []<-chan locktest.Outcome) {
 	t.Helper()
-	c := r.client(t, redlatch.WithLease(lease))
+	c := r.client(t, append(opts, redlatch.WithLease(lease))...)
 	for i := range n {
 		name := fmt.Sprintf("crowd-%d", i)
 		r.foreign(t, name)
@@ -203,7 +204,10 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			for range runs(1, 20) {
-				names, waiters := crowd(t, r, 50)
+				var back atomic.Int64
+				observer := redlatch.Observer{Reconnected: func() { back.Add(1) }}
+				names, waiters := crowd(t, r, 50, redlatch.WithObserver(observer))
+				require.Zero(t, back.Load(), "the first connection is no reconnection")
 				again := make(chan struct{}) // closed when all is released
 				r.proxy.OnCommand(func(cmd []string) {
 					if faulttest.Named("SUBSCRIBE")(cmd) {
@@ -216,6 +220,7 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 				took := acquireAll(t, waiters)
 				r.proxy.OnCommand(nil)
 				require.Less(t, took.quantile(1), 3*prompt+r.lag.Late(), "who is subscribed again asks again")
+				require.Positive(t, back.Load(), "the observer is told")
 			}
 		})
 	}

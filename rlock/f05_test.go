@@ -70,7 +70,11 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	})
 	r.proxy.Delay(0)
 	t.Logf("%d of %d runs were disturbed, worst lag %v", disturbed.Load(), n, r.lag.Worst())
-	require.Less(t, int(disturbed.Load()), n/2)
+	most := n / 10
+	if r.lag.Worst() > briskLease/stillParts {
+		most = n / 2
+	}
+	require.LessOrEqual(t, int(disturbed.Load()), most)
 	redistest.Eventually(t, 3*briskLease, "no key is left", func() error { return r.noKeys(t, "lane-*") })
 	renewals, acquisitions := calls(t, "renew"), calls(t, "acquire")
 	seen := 0

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -88,8 +87,7 @@ func (c *complaints) all() []string {
 }
 
 func TestF10_ManyContendedKeysShareOneSubscriptionConnection(t *testing.T) {
-	server := redistest.Start(t)
-	faulttest.LeakCheck(t, server.Addr())
+	server := serve(t)
 	log, logger := newComplaints(t)
 	f := &crowdedKeys{
 		holder: clientAt(t, server.Addr()),
@@ -186,8 +184,7 @@ func highest(v *atomic.Int64, n int64) {
 }
 
 func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
-	server := redistest.Start(t)
-	faulttest.LeakCheck(t, server.Addr())
+	server := serve(t)
 	var failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(_, lost int, err error) {
 		if lost > 0 || err != nil {

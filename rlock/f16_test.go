@@ -172,7 +172,7 @@ func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
 
 // endInTime makes every call at once while Redis is away, and again once it is back.
 func endInTime(t *testing.T, options redis.Options, fault absence) {
-	server := redistest.Start(t)
+	server := serve(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	options.Addr = proxy.Addr()
 	client := clientOver(t, &options, redlatch.WithCloseGrace(0))
@@ -280,7 +280,7 @@ func TestF16_UnlockHasABoundOfItsOwn(t *testing.T) {
 	for title, options := range settings {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			server := serve(t)
 			proxy := faulttest.NewProxy(t, server.Addr())
 			options.Addr = proxy.Addr()
 			long := clientOver(t, &options)
@@ -353,7 +353,7 @@ func TestF16_CloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
 	var closing sync.WaitGroup
 	for title, options := range settings {
 		for _, fault := range absences {
-			server := redistest.Start(t)
+			server := serve(t)
 			proxy := faulttest.NewProxy(t, server.Addr())
 			options.Addr = proxy.Addr()
 			client := clientOver(t, &options, redlatch.WithCloseGrace(grace))
@@ -396,6 +396,9 @@ func timeToClose(t *testing.T, what string, client *redlatch.Client, down func()
 func TestF16_ClusterThatStopsAnswering(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
+	for _, node := range cluster.Nodes() {
+		faulttest.LeakCheck(t, node.Addr())
+	}
 	rdb := cluster.Client(t)
 	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
 	client, err := redlatch.New(rdb, quiet, redlatch.WithCloseGrace(0))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -77,7 +78,7 @@ func flushing(t *testing.T, nodes ...*redis.Client) (stop func() int) {
 
 func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := serve(t)
 	var renewed, failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(n, lost int, err error) {
 		renewed.Add(int64(n))
@@ -113,7 +114,7 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 }
 
 func TestF17_RestartedServerServesTheSameClient(t *testing.T) {
-	server := redistest.Start(t)
+	server := serve(t)
 	client := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
 	for range counted(3, 50) {
 		require.NoError(t, wholeLife(t.Context(), client.GetLock("f17")))
@@ -156,4 +157,27 @@ func TestF17_ColdClusterNodesAreNotNoticed(t *testing.T) {
 	}
 	workers.Wait()
 	assert.Positive(t, stop(), "flushes")
+}
+
+func TestF17_FailoverToAColdReplica(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	c := g.client(t, redlatch.WithLease(lease))
+	for range counted(2, 20) {
+		require.NoError(t, wholeLife(t.Context(), c.GetLock(g0(0)))) // the client has used its scripts already
+		held := locktest.Acquire(t, t.Context(), c.GetLock(g0(0)))
+		require.NoError(t, g.replica.Client(t).ScriptFlush(t.Context()).Err())
+		g.failover(t)
+		var workers sync.WaitGroup
+		for i := range 16 { // as many at once as make a pipeline
+			workers.Go(func() {
+				assert.NoError(t, wholeLife(t.Context(), c.GetLock(g0(1))))
+				assert.NoError(t, wholeLife(t.Context(), c.GetLock(g0(2+i))))
+				assert.NoError(t, wholeLife(t.Context(), c.GetFencedLock(g0(20+i))))
+			})
+		}
+		workers.Wait()
+		locktest.Live(t, held.Context())
+		locktest.Unlock(t, held)
+	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestF20_UserOfOnePrefixNeedsNoMore(t *testing.T) {
-	server := redistest.Start(t)
+	server := serve(t)
 	rules := "ACL SETUSER app on >secret +@all -@dangerous " +
 		"~pfx:* ~{pfx:* ~redisson_*{pfx:* ~redlatch_*{pfx:* &redisson_*{pfx:* " +
 		"~redisson_*:pfx:* ~redlatch_*:pfx:* &redisson_*:pfx:*"

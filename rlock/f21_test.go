@@ -12,9 +12,10 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
-	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// What a crowd costs is measured in commands for each hand-off: unlike the share of a processor it does not depend on the machine,
+// on what else runs there, and on whether the clients are processes or, as here, share one.
 func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	for title, opts := range map[string][]redlatch.Option{
 		"with a hand-off budget": nil,
@@ -22,7 +23,7 @@ func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	} {
 		for _, far := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, held elsewhere %t", title, far), func(t *testing.T) {
-				server := redistest.Start(t)
+				server := serve(t)
 				proxy := faulttest.NewProxy(t, server.Addr())
 				client := clientAt(t, proxy.Addr(), opts...)
 				holder := client
@@ -51,7 +52,7 @@ func TestF21_CommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
 // commandsPerHandOff has some goroutines of some clients take one lock again and again, each time through Redis.
 func commandsPerHandOff(t *testing.T, clients, waiters int) float64 {
 	t.Helper()
-	server := redistest.Start(t)
+	server := serve(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	sections := int64(counted(1000, 50_000))
 	var left, done, inside atomic.Int64

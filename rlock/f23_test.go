@@ -59,7 +59,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{server: redistest.Start(t)}
+	b := &bench{server: serve(t)}
 	b.proxy = faulttest.NewProxy(t, b.server.Addr())
 	b.rdb = b.server.Client(t)
 	b.client = clientAt(t, b.proxy.Addr(), redlatch.WithLease(shortLease), redlatch.WithCloseGrace(0))
@@ -71,6 +71,13 @@ func newBench(t *testing.T) *bench {
 	_, err := warm.ForceUnlock(t.Context())
 	require.NoError(t, err)
 	return b
+}
+
+// kill takes the server away for the rest of the test.
+func (b *bench) kill(t *testing.T) {
+	t.Helper()
+	b.server.Kill()
+	t.Cleanup(b.server.Restart) // the leak check asks it
 }
 
 // hold takes a lock with a client of the bench.
@@ -304,29 +311,31 @@ var causes = []struct {
 		return context.Cause(hold.Context())
 	}},
 	{"a string has the name", "ErrWrongType", func(t *testing.T, b *bench) error {
-		require.NoError(t, b.rdb.Set(t.Context(), "f23", "x", 0).Err())
+		require.NoError(t, b.rdb.Set(t.Context(), "f23", "x", time.Minute).Err())
 		return tryLock(t.Context(), b.client)
 	}},
 	{"a list has the name of a waiter", "ErrWrongType", func(t *testing.T, b *bench) error {
 		require.NoError(t, b.rdb.RPush(t.Context(), "f23", "x").Err())
+		require.NoError(t, b.rdb.Expire(t.Context(), "f23", time.Minute).Err())
 		return lock(t.Context(), b.client)
 	}},
 	{"a query of a string", "ErrWrongType", func(t *testing.T, b *bench) error {
-		require.NoError(t, b.rdb.Set(t.Context(), "f23", "x", 0).Err())
+		require.NoError(t, b.rdb.Set(t.Context(), "f23", "x", time.Minute).Err())
 		_, err := b.client.GetLock("f23").TTL(t.Context())
 		return err
 	}},
 	{"a read-write lock is forced", "ErrWrongType", func(t *testing.T, b *bench) error {
 		require.NoError(t, b.rdb.HSet(t.Context(), "f23", "mode", "read").Err())
+		require.NoError(t, b.rdb.Expire(t.Context(), "f23", time.Minute).Err())
 		_, err := b.client.GetLock("f23").ForceUnlock(t.Context())
 		return err
 	}},
 	{"there is no Redis", "ECONNREFUSED", func(t *testing.T, b *bench) error {
-		b.server.Kill()
+		b.kill(t)
 		return tryLock(t.Context(), clientAt(t, b.server.Addr()))
 	}},
 	{"there is no Redis to wait for", "ECONNREFUSED", func(t *testing.T, b *bench) error {
-		b.server.Kill()
+		b.kill(t)
 		return lock(t.Context(), clientAt(t, b.server.Addr()))
 	}},
 	{"no connection is free", "ErrPoolTimeout", func(t *testing.T, b *bench) error {

@@ -32,7 +32,7 @@ func registerChildren() {
 	faulttest.RegisterChild("starved holder", starvedHolder)
 }
 
-// rig is a server of a test's own with a proxy before it. What is left on the server fails the test.
+// rig is a server of a test's own with a proxy before it.
 type rig struct {
 	server *redistest.Server
 	proxy  *faulttest.Proxy
@@ -40,10 +40,17 @@ type rig struct {
 	lag    *faulttest.Lag
 }
 
+// serve starts a server of a test's own. What is left on it fails the test.
+func serve(t *testing.T, args ...string) *redistest.Server {
+	t.Helper()
+	s := redistest.Start(t, args...)
+	faulttest.LeakCheck(t, s.Addr())
+	return s
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	s := redistest.Start(t)
-	faulttest.LeakCheck(t, s.Addr())
+	s := serve(t)
 	return &rig{server: s, proxy: faulttest.NewProxy(t, s.Addr()), redis: s.Client(t), lag: faulttest.MeasureLag(t, s.Addr())}
 }
 
@@ -156,8 +163,16 @@ func runs(short, long int) int {
 // share makes n runs on so many lanes at a time, a goroutine each, and reports the errors. It starts no run after one.
 func share(t *testing.T, lanes, n int, run func(lane, run int) error) {
 	t.Helper()
+	if err := shared(lanes, n, run); err != nil {
+		t.Error(err)
+	}
+}
+
+// shared is share for a test that judges the errors itself.
+func shared(lanes, n int, run func(lane, run int) error) error {
 	var next, failed atomic.Int64
 	var wg sync.WaitGroup
+	errs := make([]error, lanes)
 	for lane := range lanes {
 		wg.Go(func() {
 			for failed.Load() == 0 {
@@ -167,12 +182,13 @@ func share(t *testing.T, lanes, n int, run func(lane, run int) error) {
 				}
 				if err := run(lane, i); err != nil {
 					failed.Add(1)
-					t.Errorf("run %d: %v", i, err)
+					errs[lane] = fmt.Errorf("run %d: %w", i, err)
 				}
 			}
 		})
 	}
 	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // calls matches the calls of one of this package's scripts, named as its file.

@@ -59,6 +59,19 @@ func TestBadArgumentsReachNoServer(t *testing.T) {
 	})
 }
 
+func TestNoContextReachesNoServer(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		var none context.Context
+		for _, l := range []*rlock.Lock{p.GetLock("orders"), p.GetFencedLock("orders")} {
+			for verb, err := range everyCall(none, l) {
+				require.ErrorIs(t, err, redlatch.ErrInvalid, verb)
+			}
+		}
+		assert.Empty(t, p.Sent())
+	})
+}
+
 func TestPrefixCountsInTheName(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t, redlatch.WithNamePrefix("app:"))

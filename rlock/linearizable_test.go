@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -145,7 +144,7 @@ func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 // play has goroutines of several clients use a few locks at random.
 func (r *record) play(t *testing.T, harm func(*faulttest.Proxy)) {
 	t.Helper()
-	server := redistest.Start(t)
+	server := serve(t)
 	length := shortLease / 2
 	if r.strict {
 		length = time.Minute

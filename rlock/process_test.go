@@ -95,7 +95,7 @@ return 1`
 }
 
 func TestKilledProcessesExcludeEachOther(t *testing.T) {
-	server := redistest.Start(t)
+	server := serve(t)
 	witness := faulttest.NewWitness(t, server.Addr(), "killed")
 	start := func(n int) contestant {
 		name := "child" + strconv.Itoa(n)
@@ -146,7 +146,7 @@ func awaitEntries(t *testing.T, w *faulttest.Witness, more int) {
 
 func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := serve(t)
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
 	for round := range counted(2, 100) {
 		name, resource := fmt.Sprint("stopped:", round), fmt.Sprint("resource:", round)

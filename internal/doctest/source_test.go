@@ -69,6 +69,20 @@ func TestPackagesDependOneWay(t *testing.T) {
 	}
 }
 
+func TestPackagesWithTestsLookForGoroutinesThatAreLeft(t *testing.T) {
+	looks := map[string]bool{} // package directory -> whether one of its tests does
+	for _, name := range files(t, goFile) {
+		if strings.HasSuffix(name, "_test.go") {
+			text := read(t, name)
+			found := strings.Contains(text, "goleak.VerifyTestMain(m") || strings.Contains(text, "redistest.Run(m")
+			looks[path.Dir(name)] = looks[path.Dir(name)] || found
+		}
+	}
+	for dir, found := range looks {
+		assert.True(t, found, "%s has no TestMain with goleak", dir)
+	}
+}
+
 func TestForbiddenImportsAreFound(t *testing.T) {
 	const miniredis, rlock = "github.com/alicebob/miniredis/v2", module + "/rlock"
 	for _, tc := range []struct {

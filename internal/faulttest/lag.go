@@ -52,6 +52,38 @@ func (l *Lag) Worst() time.Duration {
 // Late is how late the end of several steps may be: messages, timers, calls, each of which waits for the one before.
 func (l *Lag) Late() time.Duration { return 8 * l.Worst() }
 
+const (
+	steadyRuns    = 3 // at most, in Steady
+	steadyStretch = 4 // by how much longer the lease of each further run is
+)
+
+// Steady has run succeed with a lease of which the machine never stood still for more than one of so many parts. A run
+// that fails although the machine stood still for less has failed; another one is repeated with a lease four times as
+// long, twice at most. So the bounds of a run need no allowance for a busy machine, which would make them void there.
+// The server at addr is asked as [MeasureLag] does it.
+func Steady(tb testing.TB, addr string, lease time.Duration, parts int, run func(lease time.Duration) error) {
+	tb.Helper()
+	err := steady(lease, parts, func(lease time.Duration) (still time.Duration, err error) {
+		lag := MeasureLag(tb, addr)
+		err = run(lease)
+		tb.Logf("lease %v, worst lag %v, error %v", lease, lag.Worst(), err)
+		return lag.Worst(), err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func steady(lease time.Duration, parts int, run func(lease time.Duration) (still time.Duration, err error)) error {
+	for again := steadyRuns - 1; ; again-- {
+		still, err := run(lease)
+		if err == nil || again == 0 || still <= lease/time.Duration(parts) {
+			return err
+		}
+		lease *= steadyStretch
+	}
+}
+
 func (l *Lag) sample(ctx context.Context) {
 	timer := time.NewTimer(lagPace)
 	defer timer.Stop()

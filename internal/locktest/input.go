@@ -20,6 +20,7 @@ var input = []claim{
 	{name: "BadNamesAreErrInvalid", test: badNames},
 	{name: "GoodNamesWork", test: goodNames},
 	{name: "BadOptionsAreErrInvalid", test: badOptions},
+	{name: "NoContextIsErrInvalid", test: noContext},
 	{name: "OtherDataIsErrWrongType", test: otherData},
 }
 
@@ -123,6 +124,19 @@ func badOptions(t *testing.T, r *rig) {
 	}
 	Live(t, h.Context())
 	Unlock(t, h)
+}
+
+func noContext(t *testing.T, r *rig) {
+	var none context.Context
+	l := r.lock(t)
+	for verb, err := range Acquiring(none, l) {
+		require.ErrorIs(t, err, redlatch.ErrInvalid, verb)
+	}
+	h := Acquire(t, t.Context(), l)
+	require.ErrorIs(t, h.Extend(none, time.Minute), redlatch.ErrInvalid)
+	require.ErrorIs(t, h.Unlock(none), redlatch.ErrInvalid)
+	Live(t, h.Context())
+	Unlock(t, h) // the call before was none
 }
 
 func otherData(t *testing.T, r *rig) {
