@@ -300,21 +300,22 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 		client      *redlatch.Client
 		ctx         func() context.Context
 		least, most time.Duration
+		also        error // joined with ErrUnknown
 	}{
 		{"a deadline ahead", long, func() context.Context {
 			ctx, cancel := context.WithTimeout(t.Context(), callPatience)
 			context.AfterFunc(ctx, cancel)
 			return ctx
-		}, callPatience - callSlack, callPatience},
-		{"a deadline that is far", long, func() context.Context { return deadline }, callPatience, 3 * time.Second},
-		{"cancelled before", long, func() context.Context { return cancelled }, callPatience, 3 * time.Second},
+		}, callPatience - callSlack, callPatience, context.DeadlineExceeded},
+		{"a deadline that is far", long, func() context.Context { return deadline }, callPatience, 3 * time.Second, nil},
+		{"cancelled before", long, func() context.Context { return cancelled }, callPatience, 3 * time.Second, nil},
 		{"cancelled meanwhile", long, func() context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(callPatience, cancel)
 			return ctx
-		}, 2 * callPatience, 3 * time.Second},
-		{"no end", long, func() context.Context { return context.WithoutCancel(t.Context()) }, callPatience, 3 * time.Second},
-		{"a short lease", brief, t.Context, 0, shortLease},
+		}, 2 * callPatience, 3 * time.Second, nil},
+		{"no end", long, func() context.Context { return context.WithoutCancel(t.Context()) }, callPatience, 3 * time.Second, nil},
+		{"a short lease", brief, t.Context, 0, shortLease, nil},
 	}
 	lag := faulttest.MeasureLag(t, "")
 	var holds []*rlock.Hold
@@ -331,6 +332,7 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 			err := holds[i].Unlock(tc.ctx())
 			took := time.Since(started)
 			assert.ErrorIs(t, err, redlatch.ErrUnknown, tc.what)
+			assert.Equal(t, tc.also != nil, errors.Is(err, context.DeadlineExceeded), "%s: %v", tc.what, err)
 			assert.GreaterOrEqual(t, took, tc.least, tc.what)
 			assert.Less(t, took, tc.most+callSlack+lag.Late(), tc.what)
 		})

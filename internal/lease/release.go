@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,9 +23,24 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return engine.ErrNilContext
 	}
+	deadline, _ := ctx.Deadline() // not under a mutex: ctx may be made of this hold
+	err := h.unlock(ctx, deadline)
+	if !errors.Is(err, errs.ErrUnknown) {
+		return err
+	}
+	ended := ctx.Err()
+	if ended == nil && !deadline.IsZero() && !time.Now().Before(deadline) { // its own timer is about to fire
+		ended = context.DeadlineExceeded
+	}
+	if ended != nil {
+		err = fmt.Errorf("%w (%w)", err, ended)
+	}
+	return err
+}
+
+func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 	l, s := h.lease, h.lease.space
 	sh := s.shard(l.name())
-	deadline, _ := ctx.Deadline() // not under the mutex: ctx may be made of this hold
 	sh.mu.Lock()
 	l.mu.Lock()
 	if h.over {
@@ -199,9 +215,6 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
 		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, stray: l.strays()})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w (%w)", err, ctx.Err())
-		}
 	} else {
 		l.freeOwner(repeated)
 	}
