@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -91,7 +92,7 @@ func (l *lane) Subscribed() {
 	l.pokeLocked(len(l.takers) > 0)
 }
 
-// Message brings the time until this lane should look, in microseconds.
+// Message brings the time until this lane should look, in microseconds, with a plus sign for one that is only the spare.
 func (l *lane) Message(payload string) {
 	left, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
@@ -106,14 +107,17 @@ func (l *lane) Message(payload string) {
 	if l.wantedLocked() == 0 {
 		l.listed = true // Redis hears that this lane wants nothing, and somebody else is told
 	}
-	if left > 0 && l.asleep && l.wantedLocked() > 0 {
+	sleeps := left > 0 && l.asleep && l.wantedLocked() > 0
+	if sleeps && strings.HasPrefix(payload, "+") {
 		if d := time.Duration(left) * time.Microsecond; h.engine.Clock.Now()+d < l.wakeAt {
 			l.peek = false
 			l.setTimerLocked(d)
 		}
 		return
 	}
-	l.peek = false
+	// Who is told first has to say that it heard: a cluster may count it as deaf, and then tells it no more. It also finds
+	// a spare.
+	l.peek = sleeps
 	l.pokeLocked(true)
 }
 
