@@ -135,3 +135,100 @@ func newClient(t *testing.T, rdb redis.UniversalClient) *redlatch.Client {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }
+
+// taken is when somebody else got a message.
+type taken struct {
+	at  time.Time
+	err error
+}
+
+// sleepingTake takes from the queue once there is something, and returns when it sleeps.
+func sleepingTake(t *testing.T, q *rdelayedqueue.Queue[job]) <-chan taken {
+	t.Helper()
+	got := make(chan taken, 1)
+	go func() {
+		_, err := q.Take(t.Context())
+		got <- taken{time.Now(), err}
+	}()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	return got
+}
+
+func TestClosingClientTellsOthersWhatItLeaves(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCloseGrace(0))
+		q := jobs(p, rdelayedqueue.WithVisibility(time.Hour))
+		offer(t, q, "a", 0)
+		take(t, q)
+		got := sleepingTake(t, jobs(b.Peer(t)))
+		start := time.Now()
+		require.NoError(t, p.Close())
+		other := <-got
+		require.NoError(t, other.err)
+		assert.WithinDuration(t, start, other.at, 10*time.Millisecond)
+	})
+}
+
+func TestClosingClientHandsOnItsAlarm(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := sleepers(t, b, 2)
+		start := time.Now()
+		offer(t, jobs(b.Peer(t)), "x", 5*time.Second)
+		synctest.Wait()
+		closing := s.alarm(t, b)
+		require.NoError(t, closing.Close())
+		assert.WithinDuration(t, start.Add(5*time.Second), <-s.handled, 10*time.Millisecond, "not left to the spare")
+	})
+}
+
+func TestClaimThatIsTakenBackIsAnnounced(t *testing.T) {
+	ends := map[string]func(p *locktest.Peer, cancel context.CancelFunc) error{
+		"caller gone":   func(p *locktest.Peer, cancel context.CancelFunc) error { cancel(); p.Refuse(false); return nil },
+		"client closed": func(p *locktest.Peer, _ context.CancelFunc) error { p.Refuse(false); return p.Close() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				q := jobs(p, rdelayedqueue.WithVisibility(time.Hour))
+				offer(t, q, "known", 0)
+				require.NoError(t, take(t, q).Ack(t.Context())) // Redis knows the scripts after it
+				offer(t, q, "a", 0)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				p.LoseReplies(1)
+				go func() {
+					_, err := q.Take(ctx)
+					ended <- err
+				}()
+				synctest.Wait()
+				p.Refuse(true)
+				other := jobs(b.Peer(t))
+				require.Equal(t, 1, stats(t, other).InFlight)
+				got := sleepingTake(t, other)
+				start := time.Now()
+				require.NoError(t, end(p, cancel))
+				require.Error(t, <-ended)
+				found := <-got
+				require.NoError(t, found.err)
+				assert.WithinDuration(t, start, found.at, time.Second)
+			})
+		})
+	}
+}
+
+func TestShortenedVisibilityIsAnnounced(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithVisibility(time.Hour))
+		offer(t, q, "a", 0)
+		m := take(t, q)
+		got := sleepingTake(t, jobs(b.Peer(t)))
+		start := time.Now()
+		require.NoError(t, m.Extend(t.Context(), time.Second))
+		found := <-got
+		require.NoError(t, found.err)
+		assert.WithinDuration(t, start.Add(time.Second), found.at, 10*time.Millisecond)
+	})
+}

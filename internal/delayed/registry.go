@@ -190,8 +190,11 @@ func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script
 	return c, nil
 }
 
-// wake has a client woken that waits for messages. If that fails they are found by the safety check of those that wait.
+// wake has a client woken that waits for messages, also while this one closes: others hear of what it leaves. If that fails they
+// find it by their safety checks.
 func (h *hub) wake() {
-	ctx := context.Background()                //nolint:forbidigo // Query ends after a lease, and with the client
-	_, _, _ = h.engine.Query(ctx, h.keys.wake) // as said above
+	ctx := context.Background() //nolint:forbidigo // Query ends after a lease, and with the client
+	if _, _, err := h.engine.Query(ctx, h.keys.wake); err != nil && h.engine.Closed() {
+		_, _ = h.registry.end(h.keys.wake) // as said above
+	}
 }

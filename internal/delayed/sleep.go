@@ -174,6 +174,7 @@ func (l *lane) close() {
 	l.takers = nil
 	lost := l.lost
 	l.lost = 0
+	retires := l.listed && !l.running // a goroutine that is at it sees to it itself
 	if l.member != nil {
 		l.member.Leave()
 		l.member = nil
@@ -184,8 +185,9 @@ func (l *lane) close() {
 	}
 	h := l.hub
 	if lost != 0 {
-		h.registry.crew.Go(func() { // Drain waits for it
-			_, _ = h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, lost) })
-		})
+		h.registry.crew.Go(func() { h.recover(lost) }) // Drain waits for it
+	}
+	if retires {
+		h.registry.crew.Go(l.retire) // Drain waits for it
 	}
 }
