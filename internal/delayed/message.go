@@ -95,6 +95,14 @@ func (m *Message) forget(s state, cause error) {
 	m.end(cause)
 }
 
+// giveBack returns the claim of a message that nobody began to work on, should it have it still. It is added before the message is
+// forgotten, so that a Close that waits for the message waits for this too.
+func (m *Message) giveBack() *entry[Claimed] {
+	back := m.hub.backs.add(m.Claimed)
+	m.forget(ended, ErrFinished)
+	return back
+}
+
 // drop takes the message from those that are live.
 func (m *Message) drop() {
 	r := m.queue.registry
