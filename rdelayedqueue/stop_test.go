@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -82,4 +83,50 @@ func TestClosingConsumerGivesBackWhatItHasNotBegun(t *testing.T) {
 		assert.Equal(t, rdelayedqueue.Stats{Ready: 10}, stats(t, other))
 		assert.Equal(t, 1, take(t, other).Attempt)
 	})
+}
+
+func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
+	cases := map[string]struct {
+		work func(t *testing.T, q *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job])
+		opts []redlatch.Option
+	}{
+		"an Ack under way": {
+			func(t *testing.T, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) {
+				require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrUnknown)
+			}, nil,
+		},
+		"an Ack under way, abandoned": {
+			func(t *testing.T, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) {
+				require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrUnknown)
+			}, []redlatch.Option{redlatch.WithAbandonOnClose()},
+		},
+		"a claim under way": {
+			func(t *testing.T, q *rdelayedqueue.Queue[job], _ *rdelayedqueue.Message[job]) {
+				go func() {
+					_, err := q.Take(t.Context())
+					assert.ErrorIs(t, err, redlatch.ErrClosed)
+				}()
+				synctest.Wait()
+			}, nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, append(tc.opts, redlatch.WithCloseGrace(0))...)
+				q := jobs(p)
+				offer(t, q, "a", 0)
+				m := take(t, q)
+				p.Blackhole(true)
+				defer p.Blackhole(false)
+				tc.work(t, q, m)
+				start := time.Now()
+				require.NoError(t, p.Close())
+				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+				synctest.Wait()
+				stacks := make([]byte, 1<<20)
+				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/delayed.(*crew)")
+			})
+		})
+	}
 }

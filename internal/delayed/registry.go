@@ -118,7 +118,8 @@ func (r *Registry) Open() int {
 	return len(r.live)
 }
 
-// Drain has the messages that are left redelivered at once, and waits for what is under way, until the limit is over.
+// Drain has the messages that are left redelivered at once, unless they are to be abandoned, and waits for what is under way,
+// until the limit is over.
 func (r *Registry) Drain(limit time.Duration) {
 	r.mu.Lock()
 	live := r.messages()
@@ -126,11 +127,21 @@ func (r *Registry) Drain(limit time.Duration) {
 	//nolint:forbidigo // bounded by the limit
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, m := range live {
-		r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
+	if !r.engine.Abandon {
+		for _, m := range live {
+			r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
+		}
 	}
 	r.crew.Wait(ctx)
 	r.over()
+}
+
+// Wait waits until then for the crew, of which some wait for replies of a server that is silent.
+func (r *Registry) Wait(until time.Time) {
+	//nolint:forbidigo // bounded by the time
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	r.crew.Wait(ctx)
 }
 
 // settleTries is how long a call that ends something is repeated without an answer.

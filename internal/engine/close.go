@@ -6,10 +6,11 @@ import (
 )
 
 // closeTail is how long Close waits for releases and last settlements beyond the grace. What was sent last then has
-// until [ioTail] to come back.
+// until [ioTail] to come back, and what was sent before Close until [endTail].
 const (
 	closeTail = 2 * time.Second
 	ioTail    = 2500 * time.Millisecond
+	endTail   = 3 * time.Second
 )
 
 // Close ends all waits and contexts, gives holders the grace to release, releases the rest unless it is to be
@@ -19,7 +20,8 @@ func (e *Engine) Close() {
 		return
 	}
 	close(e.closing)
-	e.Batch.EndBy(time.Now().Add(e.CloseGrace + ioTail))
+	began := time.Now()
+	e.Batch.EndBy(began.Add(e.CloseGrace + ioTail))
 	var router sync.WaitGroup
 	router.Go(e.Router.Close) // nobody waits for a message any more
 	for _, h := range e.holders {
@@ -30,20 +32,21 @@ func (e *Engine) Close() {
 	e.Batch.Stop()
 	e.Watchdog.Close()
 	e.Batch.Close()
+	for _, h := range e.holders {
+		h.Wait(began.Add(e.CloseGrace + endTail))
+	}
 	router.Wait()
 }
 
-// drain releases what is still held and makes the last settlements, both at the same time: with Redis gone each takes
-// as long as it may.
+// drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as
+// long as it may.
 func (e *Engine) drain() {
-	var both sync.WaitGroup
-	both.Go(func() { e.Settler.Close(closeTail) })
-	if !e.Abandon {
-		for _, h := range e.holders {
-			both.Go(func() { h.Drain(closeTail) })
-		}
+	var all sync.WaitGroup
+	all.Go(func() { e.Settler.Close(closeTail) })
+	for _, h := range e.holders {
+		all.Go(func() { h.Drain(closeTail) })
 	}
-	both.Wait()
+	all.Wait()
 }
 
 // grace waits until everything is released or the close grace is over.
