@@ -3,6 +3,7 @@ package rdelayedqueue_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,4 +130,27 @@ func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCloseNeedsFewGoroutinesForManyMessages(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCloseGrace(0))
+		q, other := jobs(p), jobs(b.Peer(t))
+		_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], 300))
+		require.NoError(t, err)
+		for range 3 {
+			_, err := q.TakeBatch(t.Context(), 100)
+			require.NoError(t, err)
+		}
+		p.Blackhole(true)
+		closed := make(chan error, 1)
+		go func() { closed <- p.Close() }()
+		synctest.Wait()
+		stacks := make([]byte, 4<<20)
+		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/delayed.(*crew)")
+		assert.LessOrEqual(t, crew, 3)
+		p.Blackhole(false)
+		require.NoError(t, <-closed)
+		assert.Equal(t, 300, stats(t, other).Ready)
+	})
 }

@@ -130,7 +130,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 		err    error
 	}
 	result := make(chan outcome, 1) // one of deliver and fail is called once
-	t := &taker{terms: terms, want: n}
+	t := &taker{terms: terms, want: min(n, maxBatch)}
 	t.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
 	t.fail = func(err error) { result <- outcome{err: err} }
 	h.lane.add(t)

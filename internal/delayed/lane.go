@@ -58,7 +58,7 @@ type Claimed struct {
 
 func (l *lane) add(t *taker) {
 	l.mu.Lock()
-	if l.closed {
+	if l.closed || l.hub.engine.Closed() { // Close may have begun before it could see this lane
 		l.mu.Unlock()
 		t.fail(errs.ErrClosed)
 		return
@@ -110,9 +110,8 @@ func (l *lane) pokeLocked(do bool) {
 		return
 	}
 	l.again, l.asleep = true, false
-	if !l.running {
+	if !l.running && l.hub.stay() {
 		l.running = true
-		l.hub.stay()
 		l.hub.registry.crew.Go(l.run) // ends when there is nothing to look at; Drain waits for it
 	}
 }

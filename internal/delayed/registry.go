@@ -68,19 +68,23 @@ func (r *Registry) use(q *Queue) *hub {
 	return h
 }
 
-// stay keeps a hub that somebody else uses.
-func (h *hub) stay() {
+// stay keeps a hub that somebody else uses, and reports whether anybody does: one that was left by all may have a successor.
+func (h *hub) stay() bool {
 	r := h.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if h.users == 0 {
+		return false
+	}
 	h.users++
+	return true
 }
 
 func (h *hub) leave() {
 	r := h.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.users--; h.users == 0 {
+	if h.users--; h.users == 0 && r.hubs[h.name] == h {
 		delete(r.hubs, h.name)
 	}
 }
@@ -128,9 +132,7 @@ func (r *Registry) Drain(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if !r.engine.Abandon {
-		for _, m := range live {
-			r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
-		}
+		nackAll(ctx, live)
 	}
 	r.crew.Wait(ctx)
 	r.over()
