@@ -45,21 +45,35 @@ func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
 		if err != nil {
 			return nil, err
 		}
-		messages := make([]*Message[T], 0, len(claimed))
-		for _, c := range claimed {
-			m, err := q.message(c)
-			if err == nil {
-				messages = append(messages, m)
-				continue
-			}
-			if err := c.Reject(ctx, reason(err.Error())); err != nil && len(messages) == 0 && len(claimed) == 1 {
-				return nil, err
-			}
-		}
-		if len(messages) > 0 {
+		messages, err := q.decode(ctx, claimed)
+		switch {
+		case len(messages) > 0:
 			return messages, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+			return nil, err
 		}
 	}
+}
+
+// decode returns the messages that can be decoded, and makes dead letters of the others.
+func (q *Queue[T]) decode(ctx context.Context, claimed []*delayed.Message) ([]*Message[T], error) {
+	messages := make([]*Message[T], 0, len(claimed))
+	var bad []*delayed.Message
+	var reasons []string
+	for _, c := range claimed {
+		m, err := q.message(c)
+		if err != nil {
+			bad, reasons = append(bad, c), append(reasons, reason(err.Error()))
+			continue
+		}
+		messages = append(messages, m)
+	}
+	if len(bad) == 0 {
+		return messages, nil
+	}
+	return messages, delayed.RejectAll(ctx, bad, reasons)
 }
 
 func (o *options) terms() delayed.Terms {

@@ -103,14 +103,18 @@ func (h *hub) sendBacks(batch []*entry[Claimed]) {
 		claims[i] = e.value
 	}
 	c, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.engine.ID, claims) })
-	results := make([]int64, len(batch))
 	if err == nil {
-		var r []int64
-		if r, err = c.Ints(); err == nil && len(r) > 0 && r[0] == 1 {
-			h.wake()
-		}
+		h.announce(c)
 	}
-	answer(batch, results, err)
+	answer(batch, make([]int64, len(batch)), err)
+}
+
+// announce has a client woken if giveback.lua said that some wait. How many claims it returned says nothing: an earlier try that
+// was not answered may have returned them.
+func (h *hub) announce(c *script.Call) {
+	if r, err := c.Ints(); err == nil && len(r) > 0 && r[0] == 1 {
+		h.wake()
+	}
 }
 
 // Take waits until messages are due, and claims up to n. Their contexts descend from ctx.
@@ -126,7 +130,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 		err    error
 	}
 	result := make(chan outcome, 1) // one of deliver and fail is called once
-	t := &taker{terms: terms, want: n}
+	t := &taker{terms: terms, want: min(n, maxBatch)}
 	t.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
 	t.fail = func(err error) { result <- outcome{err: err} }
 	h.lane.add(t)

@@ -77,8 +77,13 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	return err
 }
 
-// fail hears of tries that failed. Outages are waited out; what was wrong from the beginning is not.
+// fail hears of claims that failed.
 func (c *consumer) fail(err error) {
+	c.hear(err, "redlatch: a consumer cannot claim messages, and tries again")
+}
+
+// hear hears of a call that failed, and what to log of it. Outages are waited out; what was wrong from the beginning is not.
+func (c *consumer) hear(err error, text string) {
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType) {
 		select {
 		case c.failed <- err:
@@ -94,7 +99,7 @@ func (c *consumer) fail(err error) {
 	}
 	c.mu.Unlock()
 	if !quiet {
-		c.logger.Warn("redlatch: a consumer cannot claim messages, and tries again", "queue", c.queue.user, "error", err)
+		c.logger.Warn(text, "queue", c.queue.user, "error", err)
 	}
 }
 
@@ -170,7 +175,8 @@ func (c *consumer) work() {
 		c.mu.Unlock()
 		c.aim()
 		if m.Context().Err() != nil {
-			continue // lost before its turn; another consumer has it
+			m.giveBack() // lost before its turn, or the end has come
+			continue
 		}
 		start := time.Now()
 		err := c.handle(m)
@@ -214,7 +220,7 @@ func (c *consumer) handle(m *Message) (err error) {
 }
 
 // settle acknowledges a message, or ends its attempt as failed. In an outage it goes on until the visibility has been
-// over for as long again: somebody else has the message then.
+// over for as long again, as somebody else has the message then, or until a consumer that stops has no grace left.
 func (c *consumer) settle(m *Message, failure error) {
 	end := func() error { return m.Ack(c.base) }
 	if failure != nil {
@@ -229,11 +235,11 @@ func (c *consumer) settle(m *Message, failure error) {
 		if err == nil || errors.Is(err, ErrNotHeld) || clock.Now() > until {
 			return
 		}
-		c.fail(err)
+		c.hear(err, "redlatch: a consumer cannot end an attempt, and tries again")
 		if c.queue.registry.engine.Closed() {
 			return // Drain and the visibility do the rest
 		}
-		if engine.Sleep(context.WithoutCancel(c.base), engine.Jitter(finishPauses)) != nil {
+		if engine.Sleep(c.base, engine.Jitter(finishPauses)) != nil {
 			return
 		}
 	}
@@ -260,14 +266,13 @@ func (c *consumer) stop(cancel context.CancelCauseFunc) {
 	c.hub.lane.remove(c.taker)
 	back := make([]*entry[Claimed], len(buffer))
 	for i, m := range buffer {
-		m.forget(ended, ErrFinished)
-		back[i] = c.hub.backs.add(m.Claimed)
+		back[i] = m.giveBack()
 	}
+	ctx, done := patience(c.base)
+	defer done()
 	timer := time.AfterFunc(c.StopGrace, func() { cancel(ErrStopped) })
 	defer timer.Stop()
 	c.workers.Wait()
-	ctx, done := patience(c.base)
-	defer done()
 	for _, e := range back {
 		_, _ = e.settled(ctx) // what fails is left to its visibility
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -57,7 +58,7 @@ type Claimed struct {
 
 func (l *lane) add(t *taker) {
 	l.mu.Lock()
-	if l.closed {
+	if l.closed || l.hub.engine.Closed() { // Close may have begun before it could see this lane
 		l.mu.Unlock()
 		t.fail(errs.ErrClosed)
 		return
@@ -109,9 +110,8 @@ func (l *lane) pokeLocked(do bool) {
 		return
 	}
 	l.again, l.asleep = true, false
-	if !l.running {
+	if !l.running && l.hub.stay() {
 		l.running = true
-		l.hub.stay()
 		l.hub.registry.crew.Go(l.run) // ends when there is nothing to look at; Drain waits for it
 	}
 }
@@ -125,7 +125,11 @@ func (l *lane) run() {
 			if !l.listed {
 				l.leaveLocked()
 			}
+			retires := l.closed && l.listed
 			l.mu.Unlock()
+			if retires {
+				l.retire()
+			}
 			return
 		}
 		peek := l.peek && l.hears
@@ -206,7 +210,7 @@ func (l *lane) lose(number uint64) {
 	}
 	l.mu.Unlock()
 	if closed {
-		_, _ = l.hub.registry.end(func() *script.Call { return l.hub.keys.recover(l.hub.engine.ID, number) })
+		l.hub.recover(number)
 		return
 	}
 	l.hub.stay() // until it is settled
@@ -224,6 +228,25 @@ func (l *lane) retires() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.listed
+}
+
+// retireLimit bounds the call by which a lane that closes hands on what it was to look for: it saves others a third of a second
+// in most cases, and is not worth a longer Close.
+const retireLimit = 500 * time.Millisecond
+
+// retire tells Redis, as the client closes, not to count on this lane any more, and has somebody else told.
+func (l *lane) retire() {
+	h := l.hub
+	number := h.registry.calls.Add(1)
+	call := func() *script.Call { return h.keys.claim(h.engine.ID, number, 0, Terms{}) }
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
+	c, err := h.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent, Limit: retireLimit})
+	if err != nil {
+		return
+	}
+	if _, _, waiters, err := readClaims(c); err == nil && waiters {
+		h.wake()
+	}
 }
 
 // leaveLocked stops hearing the channel when nobody wants messages.
@@ -253,10 +276,19 @@ func (l *lane) settleLost() bool {
 	settled := l.lost == lost
 	l.lost = 0
 	l.mu.Unlock()
+	h.announce(call)
 	if settled {
 		h.leave()
 	}
 	return true
+}
+
+// recover returns what an unanswered claim of a lane that closes may have brought. What fails is left to its visibility.
+func (h *hub) recover(number uint64) {
+	c, err := h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, number) })
+	if err == nil {
+		h.announce(c)
+	}
 }
 
 // assign hands claims to the takers with these terms, in their order, and returns how many messages are wanted after it.

@@ -31,8 +31,9 @@ type Message struct {
 	ctx      context.Context //nolint:containedctx // a message has one by contract
 	deadline time.Duration   // by the client's clock: when the visibility is over
 	state    state
-	lost     bool        // the context has ended for a loss
-	acking   *entry[ack] // the last Ack, which may be under way
+	lost     bool         // the context has ended for a loss
+	acking   *entry[ack]  // the last Ack, which may be under way
+	nacking  *entry[nack] // the last Nack or Reject, as well
 }
 
 type state int
@@ -95,6 +96,14 @@ func (m *Message) forget(s state, cause error) {
 	m.end(cause)
 }
 
+// giveBack returns the claim of a message that nobody began to work on, should it have it still. It is added before the message is
+// forgotten, so that a Close that waits for the message waits for this too.
+func (m *Message) giveBack() *entry[Claimed] {
+	back := m.hub.backs.add(m.Claimed)
+	m.forget(ended, ErrFinished)
+	return back
+}
+
 // drop takes the message from those that are live.
 func (m *Message) drop() {
 	r := m.queue.registry
@@ -125,7 +134,7 @@ func (m *Message) lose(why string) {
 // Due is called by the watchdog.
 func (m *Message) Due(now time.Duration) watchdog.Renewer {
 	m.mu.Lock()
-	over, left := m.state != held, m.deadline-now
+	over, left := m.state != held || m.lost, m.deadline-now
 	m.mu.Unlock()
 	switch {
 	case over:
@@ -230,18 +239,33 @@ func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, 
 	if ctx == nil {
 		return engine.ErrNilContext
 	}
-	m.mu.Lock()
-	s := m.state
-	m.mu.Unlock()
-	if s != held {
-		return ErrNotHeld
-	}
 	ctx, cancel := patience(ctx)
 	defer cancel()
 	h := m.queue.registry.use(m.queue)
 	defer h.leave()
+	return m.finished(ctx, m.nack(h, delay, reject, text))
+}
+
+// nack sends the end of an attempt, unless just that is under way. It returns nil for a message that has ended.
+func (m *Message) nack(h *hub, delay time.Duration, reject bool, text string) *entry[nack] {
 	n := nack{m.member, m.claim, delay, reject, m.terms.Attempts, text}
-	ok, err := h.nacks.add(n).settled(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state != held {
+		return nil
+	}
+	if m.nacking == nil || m.nacking.settledYet() || m.nacking.value != n {
+		m.nacking = h.nacks.add(n)
+	}
+	return m.nacking
+}
+
+// finished waits for what nack has sent.
+func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
+	if sent == nil {
+		return ErrNotHeld
+	}
+	ok, err := sent.settled(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -251,6 +275,36 @@ func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, 
 	}
 	m.forget(ended, ErrFinished)
 	return nil
+}
+
+// RejectAll makes dead letters of messages, whose reasons are given in their order. They are sent together; it waits for all until
+// they are answered, for 3 s, or until ctx is done, and returns the first error.
+func RejectAll(ctx context.Context, messages []*Message, reasons []string) error {
+	ctx, cancel := context.WithTimeout(ctx, endWait)
+	defer cancel()
+	sent := make([]*entry[nack], len(messages))
+	for i, m := range messages {
+		sent[i] = m.nack(m.hub, 0, true, reasons[i])
+	}
+	return finishedAll(ctx, messages, sent)
+}
+
+// nackAll ends the attempts of messages that are due again at once. What fails is left to their visibility.
+func nackAll(ctx context.Context, messages []*Message) {
+	sent := make([]*entry[nack], len(messages))
+	for i, m := range messages {
+		sent[i] = m.nack(m.hub, 0, false, "")
+	}
+	_ = finishedAll(ctx, messages, sent) // as said above
+}
+
+func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) (first error) {
+	for i, m := range messages {
+		if err := m.finished(ctx, sent[i]); first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // nack is an attempt that failed.

@@ -68,19 +68,23 @@ func (r *Registry) use(q *Queue) *hub {
 	return h
 }
 
-// stay keeps a hub that somebody else uses.
-func (h *hub) stay() {
+// stay keeps a hub that somebody else uses, and reports whether anybody does: one that was left by all may have a successor.
+func (h *hub) stay() bool {
 	r := h.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if h.users == 0 {
+		return false
+	}
 	h.users++
+	return true
 }
 
 func (h *hub) leave() {
 	r := h.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.users--; h.users == 0 {
+	if h.users--; h.users == 0 && r.hubs[h.name] == h {
 		delete(r.hubs, h.name)
 	}
 }
@@ -118,7 +122,8 @@ func (r *Registry) Open() int {
 	return len(r.live)
 }
 
-// Drain has the messages that are left redelivered at once, and waits for what is under way, until the limit is over.
+// Drain has the messages that are left redelivered at once, unless they are to be abandoned, and waits for what is under way,
+// until the limit is over.
 func (r *Registry) Drain(limit time.Duration) {
 	r.mu.Lock()
 	live := r.messages()
@@ -126,11 +131,19 @@ func (r *Registry) Drain(limit time.Duration) {
 	//nolint:forbidigo // bounded by the limit
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, m := range live {
-		r.crew.Go(func() { _ = m.finish(ctx, 0, false, "") }) // what fails is left to its visibility
+	if !r.engine.Abandon {
+		nackAll(ctx, live)
 	}
 	r.crew.Wait(ctx)
 	r.over()
+}
+
+// Wait waits until then for the crew, of which some wait for replies of a server that is silent.
+func (r *Registry) Wait(until time.Time) {
+	//nolint:forbidigo // bounded by the time
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	r.crew.Wait(ctx)
 }
 
 // settleTries is how long a call that ends something is repeated without an answer.
@@ -190,8 +203,11 @@ func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script
 	return c, nil
 }
 
-// wake has a client woken that waits for messages. If that fails they are found by the safety check of those that wait.
+// wake has a client woken that waits for messages, also while this one closes: others hear of what it leaves. If that fails they
+// find it by their safety checks.
 func (h *hub) wake() {
-	ctx := context.Background()                //nolint:forbidigo // Query ends after a lease, and with the client
-	_, _, _ = h.engine.Query(ctx, h.keys.wake) // as said above
+	ctx := context.Background() //nolint:forbidigo // Query ends after a lease, and with the client
+	if _, _, err := h.engine.Query(ctx, h.keys.wake); err != nil && h.engine.Closed() {
+		_, _ = h.registry.end(h.keys.wake) // as said above
+	}
 }

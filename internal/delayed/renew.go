@@ -105,6 +105,16 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 		m.lose("another consumer has it, or it was removed")
 		return ErrNotHeld
 	}
+	if m.shortens(sentAt + d) {
+		r.crew.Go(m.hub.wake) // ends with the call; Drain waits for it
+	}
 	m.prolong(sentAt, d)
 	return nil
+}
+
+// shortens reports whether a visibility that ends then is over sooner than others were told.
+func (m *Message) shortens(end time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return end < m.deadline
 }

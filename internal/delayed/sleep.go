@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -91,7 +92,7 @@ func (l *lane) Subscribed() {
 	l.pokeLocked(len(l.takers) > 0)
 }
 
-// Message brings the time until this lane should look, in microseconds.
+// Message brings the time until this lane should look, in microseconds, with a plus sign for one that is only the spare.
 func (l *lane) Message(payload string) {
 	left, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
@@ -106,14 +107,17 @@ func (l *lane) Message(payload string) {
 	if l.wantedLocked() == 0 {
 		l.listed = true // Redis hears that this lane wants nothing, and somebody else is told
 	}
-	if left > 0 && l.asleep && l.wantedLocked() > 0 {
+	sleeps := left > 0 && l.asleep && l.wantedLocked() > 0
+	if sleeps && strings.HasPrefix(payload, "+") {
 		if d := time.Duration(left) * time.Microsecond; h.engine.Clock.Now()+d < l.wakeAt {
 			l.peek = false
 			l.setTimerLocked(d)
 		}
 		return
 	}
-	l.peek = false
+	// Who is told first has to say that it heard: a cluster may count it as deaf, and then tells it no more. It also finds
+	// a spare.
+	l.peek = sleeps
 	l.pokeLocked(true)
 }
 
@@ -170,6 +174,7 @@ func (l *lane) close() {
 	l.takers = nil
 	lost := l.lost
 	l.lost = 0
+	retires := l.listed && !l.running // a goroutine that is at it sees to it itself
 	if l.member != nil {
 		l.member.Leave()
 		l.member = nil
@@ -180,8 +185,9 @@ func (l *lane) close() {
 	}
 	h := l.hub
 	if lost != 0 {
-		h.registry.crew.Go(func() { // Drain waits for it
-			_, _ = h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, lost) })
-		})
+		h.registry.crew.Go(func() { h.recover(lost) }) // Drain waits for it
+	}
+	if retires {
+		h.registry.crew.Go(l.retire) // Drain waits for it
 	}
 }

@@ -4,7 +4,7 @@
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
--- KEYS[5]  prefix of the clients' channels
+-- KEYS[5]  prefix of the clients' channels, of which one is told in how many µs to look as the spare, after a plus sign
 -- ARGV[1]  the caller: a client's id
 -- ARGV[2]  for how long it hears wake-ups, µs; 0 if it does not
 -- ARGV[3]  how much later than alarm the spare looks in, µs
@@ -45,7 +45,7 @@ if not covers(head[2], head[3], at) then
   -- The caller may die too, so one that sleeps is told to look after it, unless one will.
   if head[4] == client or not covers(head[4], head[5], at + later) then
     for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do
-      if who ~= client and redis.call('publish', channel .. who, string.format('%.0f', at + later - now)) > 0 then
+      if who ~= client and redis.call('publish', channel .. who, string.format('+%.0f', at + later - now)) > 0 then
         redis.call('hset', meta, 'spare', who, 'spare_at', string.format('%.0f', at + later))
         break
       end

@@ -4,7 +4,7 @@
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
--- KEYS[5]  prefix of the clients' channels
+-- KEYS[5]  prefix of the clients' channels; who is told of a later time calls wait.lua then
 --
 -- Returns  1  a client was told
 --          0  none has to be told, or none is there

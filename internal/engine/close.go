@@ -6,10 +6,11 @@ import (
 )
 
 // closeTail is how long Close waits for releases and last settlements beyond the grace. What was sent last then has
-// until [ioTail] to come back.
+// until [ioTail] to come back, and what was sent before Close until [endTail].
 const (
 	closeTail = 2 * time.Second
 	ioTail    = 2500 * time.Millisecond
+	endTail   = 3 * time.Second
 	patience  = 500 * time.Millisecond // with the answers to calls under way, before they are handed over
 	lastTail  = 500 * time.Millisecond // of closeTail, for last settlements only
 )
@@ -21,7 +22,8 @@ func (e *Engine) Close() {
 		return
 	}
 	close(e.closing)
-	e.Batch.EndBy(time.Now().Add(e.CloseGrace + ioTail))
+	began := time.Now()
+	e.Batch.EndBy(began.Add(e.CloseGrace + ioTail))
 	var router sync.WaitGroup
 	router.Go(e.Router.Close) // nobody waits for a message any more
 	for _, h := range e.holders {
@@ -32,20 +34,21 @@ func (e *Engine) Close() {
 	e.Batch.Stop()
 	e.Watchdog.Close()
 	e.Batch.Close()
+	for _, h := range e.holders {
+		h.Wait(began.Add(e.CloseGrace + endTail))
+	}
 	router.Wait()
 }
 
-// drain releases what is still held and makes the last settlements, both at the same time: with Redis gone each takes
-// as long as it may.
+// drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as
+// long as it may.
 func (e *Engine) drain() {
-	var both sync.WaitGroup
-	both.Go(e.settle)
-	if !e.Abandon {
-		for _, h := range e.holders {
-			both.Go(func() { h.Drain(closeTail) })
-		}
+	var all sync.WaitGroup
+	all.Go(e.settle)
+	for _, h := range e.holders {
+		all.Go(func() { h.Drain(closeTail) })
 	}
-	both.Wait()
+	all.Wait()
 }
 
 // settle makes the last settlements. What calls under way leave to the settler, and what they may leave if they are not

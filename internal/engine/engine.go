@@ -77,8 +77,11 @@ type Holder interface {
 	Closing()
 	// Open returns the number of holds that are not released yet.
 	Open() int
-	// Drain releases what is still held, until the limit is over.
+	// Drain releases what is still held, unless it is to be abandoned, and waits for what is under way, until the limit
+	// is over.
 	Drain(limit time.Duration)
+	// Wait waits until then for goroutines that are left: nothing is sent any more.
+	Wait(until time.Time)
 }
 
 // Debtor is a Holder whose calls under way, those that Begin counts, may leave something taken in Redis.

@@ -212,8 +212,11 @@ func (r *Registry) Closing() {
 	}
 }
 
-// Drain releases what is still held, many at a time, until the limit is over.
+// Drain releases what is still held, many at a time, until the limit is over, unless it is to be abandoned.
 func (r *Registry) Drain(limit time.Duration) {
+	if r.engine.Abandon {
+		return
+	}
 	deadline := time.Now().Add(limit)
 	leases := make(chan *Lease) // closed below, when all are handed out
 	var workers sync.WaitGroup
@@ -233,6 +236,9 @@ func (r *Registry) Drain(limit time.Duration) {
 	close(leases)
 	workers.Wait()
 }
+
+// Wait does nothing: a registry has no goroutines but Drain's.
+func (r *Registry) Wait(time.Time) {}
 
 // linesOf returns the lines in which the space's waiters stand.
 func (s *Space) linesOf(sh *shard) map[string]*line {

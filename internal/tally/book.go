@@ -267,5 +267,8 @@ func (b *Book) Closing() {
 // Drain does nothing: the settler has it all.
 func (b *Book) Drain(time.Duration) {}
 
+// Wait does nothing: a book has no goroutines of its own.
+func (b *Book) Wait(time.Time) {}
+
 // errForgotten is the error of a batch whose number the record has passed.
 var errForgotten = errors.New("the reply is not remembered any more")

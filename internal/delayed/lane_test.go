@@ -1,0 +1,105 @@
+package delayed
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// rig is a client whose Redis refuses all connections.
+type rig struct {
+	engine   *engine.Engine
+	registry *Registry
+	queue    *Queue
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		refuse := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: net.ErrClosed}
+		}
+		rdb := redis.NewClient(&redis.Options{
+			Dialer: refuse, DialerRetries: 1,
+			// It looks up no address by itself: that would not work in a bubble.
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, CloseGrace: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		registry := NewRegistry(e)
+		test(t, rig{e, registry, registry.Queue("jobs")})
+		e.Close()
+		require.NoError(t, rdb.Close())
+		time.Sleep(2 * time.Second) // after many refused dials go-redis goes on dialing for so long
+	})
+}
+
+func TestTakerThatComesAfterCloseFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig) {
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.engine.Clock.Now(), false)
+		closed := make(chan struct{})
+		go func() {
+			r.engine.Close() // waits for the message
+			close(closed)
+		}()
+		synctest.Wait()
+		h := r.registry.use(&Queue{registry: r.registry, full: "another"}) // Close has not seen it
+		failed := make(chan error, 1)
+		h.lane.add(&taker{want: 1, fail: func(err error) { failed <- err }})
+		synctest.Wait()
+		require.Len(t, failed, 1, "it would sleep until its next look")
+		assert.ErrorIs(t, <-failed, errs.ErrClosed)
+		h.leave()
+		m.forget(ended, ErrFinished)
+		<-closed
+	})
+}
+
+func TestLaneOfAQueueThatWasLeftIsNotRevived(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig) {
+		old := r.registry.use(r.queue)
+		old.leave()
+		now := r.registry.use(r.queue)
+		defer now.leave()
+		require.NotSame(t, old, now)
+		old.lane.Message("0") // was on its way
+		synctest.Wait()
+		assert.Zero(t, r.registry.calls.Load(), "a claim of the old one would take the client off the waiters")
+		again := r.registry.use(r.queue)
+		defer again.leave()
+		assert.Same(t, now, again)
+	})
+}
+
+func TestHubThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig) {
+		old := r.registry.use(r.queue)
+		old.leave()
+		now := r.registry.use(r.queue)
+		defer now.leave()
+		old.users++
+		old.leave()
+		again := r.registry.use(r.queue)
+		defer again.leave()
+		assert.Same(t, now, again)
+	})
+}
+
+func TestLostMessageIsNotRenewed(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig) {
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.engine.Clock.Now(), true)
+		m.lose("a renewal said so")
+		assert.Nil(t, m.Due(r.engine.Clock.Now()), "its timer was set just after it was stopped")
+		assert.False(t, r.engine.Watchdog.Stop(&m.timer), "its timer is set again")
+	})
+}

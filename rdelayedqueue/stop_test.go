@@ -1,0 +1,156 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// outages are ways in which Redis can be gone.
+var outages = map[string]func(p *locktest.Peer, on bool){
+	"refused": func(p *locktest.Peer, on bool) {
+		p.Refuse(on)
+		p.Cut()
+	},
+	"silent": func(p *locktest.Peer, on bool) { p.Blackhole(on) },
+}
+
+func TestConsumerStopsInAnOutage(t *testing.T) {
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				const grace = time.Second
+				p := b.Peer(t)
+				q := jobs(p)
+				for range 5 { // one is handled, others are claimed ahead
+					offer(t, q, "a", 0)
+				}
+				began, end := make(chan struct{}), make(chan struct{})
+				stop := consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+					close(began)
+					<-end
+					return nil
+				}, rdelayedqueue.WithStopGrace(grace), rdelayedqueue.WithPrefetch(4))
+				<-began
+				synctest.Wait()
+				outage(p, true)
+				defer outage(p, false)
+				close(end)
+				start := time.Now()
+				require.NoError(t, stop())
+				assert.LessOrEqual(t, time.Since(start), grace+3*time.Second+10*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestClosingConsumerGivesBackWhatItHasNotBegun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the handler then gets on before Consume hears of the end
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, other := jobs(p, rdelayedqueue.WithMaxAttempts(1)), jobs(b.Peer(t))
+		offer(t, q, "held", 0)
+		held := take(t, q)
+		for range 11 {
+			offer(t, q, "a", 0)
+		}
+		began := make(chan struct{}, 11)
+		consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+			began <- struct{}{}
+			err := m.Ack(ctx)
+			<-held.Context().Done()
+			return err
+		}, rdelayedqueue.WithPrefetch(10))
+		<-began
+		synctest.Wait()
+		require.GreaterOrEqual(t, stats(t, other).InFlight, 6, "most are claimed ahead")
+		start := time.Now()
+		go func() {
+			<-held.Context().Done()
+			assert.NoError(t, held.Ack(t.Context()))
+		}()
+		require.NoError(t, p.Close())
+		assert.Less(t, time.Since(start), time.Second)
+		assert.Equal(t, rdelayedqueue.Stats{Ready: 10}, stats(t, other))
+		assert.Equal(t, 1, take(t, other).Attempt)
+	})
+}
+
+func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
+	cases := map[string]struct {
+		work func(t *testing.T, q *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job])
+		opts []redlatch.Option
+	}{
+		"an Ack under way": {
+			func(t *testing.T, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) {
+				require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrUnknown)
+			}, nil,
+		},
+		"an Ack under way, abandoned": {
+			func(t *testing.T, _ *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job]) {
+				require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrUnknown)
+			}, []redlatch.Option{redlatch.WithAbandonOnClose()},
+		},
+		"a claim under way": {
+			func(t *testing.T, q *rdelayedqueue.Queue[job], _ *rdelayedqueue.Message[job]) {
+				go func() {
+					_, err := q.Take(t.Context())
+					assert.ErrorIs(t, err, redlatch.ErrClosed)
+				}()
+				synctest.Wait()
+			}, nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, append(tc.opts, redlatch.WithCloseGrace(0))...)
+				q := jobs(p)
+				offer(t, q, "a", 0)
+				m := take(t, q)
+				p.Blackhole(true)
+				defer p.Blackhole(false)
+				tc.work(t, q, m)
+				start := time.Now()
+				require.NoError(t, p.Close())
+				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+				synctest.Wait()
+				stacks := make([]byte, 1<<20)
+				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/delayed.(*crew)")
+			})
+		})
+	}
+}
+
+func TestCloseNeedsFewGoroutinesForManyMessages(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCloseGrace(0))
+		q, other := jobs(p), jobs(b.Peer(t))
+		_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], 300))
+		require.NoError(t, err)
+		for range 3 {
+			_, err := q.TakeBatch(t.Context(), 100)
+			require.NoError(t, err)
+		}
+		p.Blackhole(true)
+		closed := make(chan error, 1)
+		go func() { closed <- p.Close() }()
+		synctest.Wait()
+		stacks := make([]byte, 4<<20)
+		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/delayed.(*crew)")
+		assert.LessOrEqual(t, crew, 3)
+		p.Blackhole(false)
+		require.NoError(t, <-closed)
+		assert.Equal(t, 300, stats(t, other).Ready)
+	})
+}
