@@ -169,11 +169,20 @@ func TestF23_ForeignDataIsOfTheWrongType(t *testing.T) {
 
 // calls are those that ask Redis.
 var calls = map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job]) error{
-	"Offer":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Offer(ctx, job{}, 0); return err },
-	"Take":       func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Take(ctx); return err },
-	"Cancel":     func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Cancel(ctx, "a"); return err },
-	"Reschedule": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Reschedule(ctx, "a", 0); return err },
-	"Redrive":    func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Redrive(ctx, "a"); return err },
+	"Offer": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Offer(ctx, job{}, 0)
+		return err
+	},
+	"Take":   func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Take(ctx); return err },
+	"Cancel": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Cancel(ctx, "a"); return err },
+	"Reschedule": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Reschedule(ctx, "a", 0)
+		return err
+	},
+	"Redrive": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Redrive(ctx, "a")
+		return err
+	},
 	"RedriveAll": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.RedriveAll(ctx); return err },
 	"Purge":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Purge(ctx); return err },
 	"Pause":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.Pause(ctx) },

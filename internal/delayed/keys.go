@@ -8,10 +8,10 @@ const layout = 1
 // keys are the names of a queue's keys, all in one slot.
 type keys struct {
 	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, gone string
-	channel                                                                  string // prefix of the clients' channels
-	calls                                                                    string // prefix of the clients' last claims
-	asked                                                                    string // prefix of the clients' numbered calls
-	offer                                                                    [7]any // what each offer.lua begins with
+	channel                                                                        string // prefix of the clients' channels
+	calls                                                                          string // prefix of the clients' last claims
+	asked                                                                          string // prefix of the clients' numbered calls
+	offer                                                                          [7]any // what each offer.lua begins with
 }
 
 func keysOf(name string) *keys {

@@ -158,9 +158,15 @@ type extension struct {
 	visibility    time.Duration
 }
 
-func (k *keys) extend(batch []extension) *script.Call {
-	args := make([]any, 0, 3+3*len(batch))
-	args = append(args, k.due, k.flight, k.claims)
+// extend is what Extend asks for.
+func (k *keys) extend(e extension) *script.Call { return k.extensions(1, e) }
+
+// renew is what the watchdog asks for: no claim ends sooner for it, since it may arrive later than an Extend.
+func (k *keys) renew(batch []extension) *script.Call { return k.extensions(0, batch...) }
+
+func (k *keys) extensions(sooner int, batch ...extension) *script.Call {
+	args := make([]any, 0, 4+3*len(batch))
+	args = append(args, k.due, k.flight, k.claims, sooner)
 	for _, e := range batch {
 		args = append(args, e.member, e.claim, micros(e.visibility))
 	}
@@ -205,7 +211,9 @@ func (k *keys) place(s State) (set string, passed int) {
 	return k.dead, -1
 }
 
-func (k *keys) stats() *script.Call { return statsScript.Call(4, k.due, k.flight, k.dead, k.meta, layout) }
+func (k *keys) stats() *script.Call {
+	return statsScript.Call(4, k.due, k.flight, k.dead, k.meta, layout)
+}
 
 func (k *keys) redrive(t turn, id string, until int64) *script.Call {
 	return redriveScript.Call(8, k.meta, k.asked+t.client, k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
