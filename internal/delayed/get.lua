@@ -31,6 +31,9 @@ if score and tonumber(score) <= now then
   state = 1
 elseif not score then
   score, state = redis.call('zscore', flight, member), 2
+  if score and tonumber(score) <= now then
+    state = 1
+  end
 end
 if not score then
   score, state = redis.call('zscore', dead, member), 3

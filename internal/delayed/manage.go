@@ -15,7 +15,7 @@ type State int
 const (
 	// Delayed messages wait for their time.
 	Delayed State = iota
-	// Ready messages may be taken.
+	// Ready messages may be taken, those included whose claims ran out.
 	Ready
 	// InFlight messages are claimed.
 	InFlight
@@ -152,8 +152,8 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	return e, err
 }
 
-// List returns up to n messages of a state after a cursor, in the order of their times, and the cursor of the next page,
-// empty after the last one.
+// List returns up to n messages of a state after a cursor, in the order of their times in each of its places, and the cursor of the
+// next page, empty after the last one.
 func (q *Queue) List(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
 	var entries []Entry
 	for {
@@ -168,9 +168,18 @@ func (q *Queue) List(ctx context.Context, s State, cursor string, n int) ([]Entr
 	}
 }
 
+// furtherPlace begins a cursor in the second place of a state, and is one by itself.
+const furtherPlace = "+"
+
 func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
-	score, member, _ := strings.Cut(cursor, " ")
-	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.list(s, score, member, n) })
+	rest, further := strings.CutPrefix(cursor, furtherPlace)
+	score, member, _ := strings.Cut(rest, " ")
+	places := q.names().places(s)
+	mark, here := "", places[0]
+	if further && len(places) > 1 {
+		mark, here, places = furtherPlace, places[1], places[1:]
+	}
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.list(here, score, member, n) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -187,18 +196,21 @@ func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entr
 		e.State = s
 		entries = append(entries, e)
 	}
-	if more == 0 || len(entries) == 0 {
-		return entries, "", nil
+	switch last := len(entries) - 1; {
+	case more == 1 && last >= 0:
+		return entries, mark + entries[last].score + " " + entries[last].member, nil
+	case len(places) > 1:
+		return entries, furtherPlace, nil
 	}
-	last := entries[len(entries)-1]
-	return entries, last.score + " " + last.member, nil
+	return entries, "", nil
 }
 
 // CheckCursor reports whether a cursor may have come from List.
 func CheckCursor(cursor string) bool {
-	score, member, found := strings.Cut(cursor, " ")
+	rest := strings.TrimPrefix(cursor, furtherPlace)
+	score, member, found := strings.Cut(rest, " ")
 	_, err := strconv.ParseFloat(score, 64)
-	return cursor == "" || found && err == nil && len(member) > sequenceLength
+	return rest == "" || found && err == nil && len(member) > sequenceLength
 }
 
 // Stats counts the messages by state.
@@ -254,8 +266,19 @@ func (q *Queue) redrive(ctx context.Context, id string, until int64) (n, limit i
 
 // Purge removes all messages of a state, and returns their number.
 func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
+	for _, p := range q.names().places(s) {
+		n, err := q.purge(ctx, p)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (q *Queue) purge(ctx context.Context, p place) (total int, err error) {
 	for {
-		r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.purge(t, s) })
+		r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.purge(t, p) })
 		if err != nil {
 			return total, err
 		}

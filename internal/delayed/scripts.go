@@ -174,12 +174,12 @@ func (k *keys) extensions(sooner int, batch ...extension) *script.Call {
 }
 
 func (k *keys) cancel(t turn, id string) *script.Call {
-	return cancelScript.Call(8, k.meta, k.asked+t.client, k.due, k.dead, k.bodies, k.claims, k.errors, k.gone,
+	return cancelScript.Call(9, k.meta, k.asked+t.client, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.gone,
 		layout, t.number, t.floor, id)
 }
 
 func (k *keys) reschedule(t turn, id string, delay time.Duration) *script.Call {
-	return rescheduleScript.Call(5, k.meta, k.asked+t.client, k.due, k.bodies, k.waiters,
+	return rescheduleScript.Call(6, k.meta, k.asked+t.client, k.due, k.flight, k.bodies, k.waiters,
 		layout, t.number, t.floor, id, micros(delay))
 }
 
@@ -187,28 +187,31 @@ func (k *keys) get(id string) *script.Call {
 	return getScript.Call(7, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, layout, id)
 }
 
-func (k *keys) list(s State, score, member string, n int) *script.Call {
-	set, passed := k.place(s)
-	return listScript.Call(5, k.meta, set, k.bodies, k.claims, k.errors, layout, passed, score, member, n, maxBytes)
+func (k *keys) list(p place, score, member string, n int) *script.Call {
+	return listScript.Call(5, k.meta, p.set, k.bodies, k.claims, k.errors, layout, p.passed, score, member, n, maxBytes)
 }
 
-func (k *keys) purge(t turn, s State) *script.Call {
-	set, passed := k.place(s)
-	return purgeScript.Call(7, k.meta, k.asked+t.client, set, k.bodies, k.claims, k.errors, k.gone,
-		layout, t.number, t.floor, passed, maxBytes)
+func (k *keys) purge(t turn, p place) *script.Call {
+	return purgeScript.Call(7, k.meta, k.asked+t.client, p.set, k.bodies, k.claims, k.errors, k.gone,
+		layout, t.number, t.floor, p.passed, maxBytes)
 }
 
-// place returns the sorted set of a state, and whether scores there must have passed: 1, must not: 0, or either: -1.
-func (k *keys) place(s State) (set string, passed int) {
+// place is where messages of a state are: a sorted set, in which their scores have passed: 1, have not: 0, or either: -1.
+type place struct {
+	set    string
+	passed int
+}
+
+func (k *keys) places(s State) []place {
 	switch s {
 	case Delayed:
-		return k.due, 0
+		return []place{{k.due, 0}}
 	case Ready:
-		return k.due, 1
+		return []place{{k.due, 1}, {k.flight, 1}} // those whose claims ran out may be taken too
 	case InFlight:
-		return k.flight, -1
+		return []place{{k.flight, 0}}
 	}
-	return k.dead, -1
+	return []place{{k.dead, -1}}
 }
 
 func (k *keys) stats() *script.Call {
