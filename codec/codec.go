@@ -37,7 +37,8 @@ func Marshal(c Codec, v any) (data []byte, err error) {
 }
 
 // Unmarshal decodes data into v, a pointer, with c. Its error wraps [ErrDecode] and the codec's own, and names the codec and the type
-// of v; a codec that panics has refused the bytes. What v points to is undefined after an error.
+// of v; a codec that panics has refused the bytes. The text of what this package's codecs say repeats nothing of the bytes; the error of
+// a type's own method stays in reach of [errors.As]. What v points to is undefined after an error.
 func Unmarshal(c Codec, data []byte, v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

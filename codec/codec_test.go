@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"math/big"
 	"testing"
 	"time"
 
@@ -217,10 +219,46 @@ func TestRefusedBytesNameCodecAndType(t *testing.T) {
 }
 
 func TestErrorsDoNotRepeatThePayload(t *testing.T) {
-	var number int
-	err := codec.Unmarshal(codec.String{}, []byte("secret"), &number)
-	require.ErrorIs(t, err, codec.ErrDecode)
-	assert.NotContains(t, err.Error(), "secret")
+	encoded, err := codec.Marshal(codec.MsgPack{}, "4111secret")
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		codec codec.Codec
+		data  string
+		into  any
+	}{
+		{codec.String{}, "4111secret", new(int)},
+		{codec.String{}, "4111secret", new(time.Time)},
+		{codec.String{}, "4111secret", new(big.Int)},
+		{codec.JSON{}, "41110000", new(int8)},
+		{codec.JSON{}, `{"id":41110000.5}`, new(order)},
+		{codec.JSON{}, `{"4111secret":1}`, new(map[int]int)},
+		{codec.JSON{}, `"4111secret"`, new(time.Time)},
+		{codec.JSON{}, `"4111secret"`, new(json.Number)},
+		{codec.JSON{}, `{"N":"4111secret"}`, new(struct {
+			N int `json:",string"`
+		})},
+		{codec.MsgPack{}, string(encoded), new(int)},
+		{codec.MsgPack{}, string(encoded), new(secretive)},
+	} {
+		err := codec.Unmarshal(tc.codec, []byte(tc.data), tc.into)
+		require.ErrorIs(t, err, codec.ErrDecode, "%T of %q into a %T", tc.codec, tc.data, tc.into)
+		assert.NotContains(t, err.Error(), "4111", "%T into a %T", tc.codec, tc.into)
+	}
+}
+
+// secretive is a type whose error repeats the text.
+type secretive struct{}
+
+func (*secretive) UnmarshalText(text []byte) error { return fmt.Errorf("no %s", text) }
+
+func TestErrorOfATypesOwnMethodStaysInReach(t *testing.T) {
+	var parse *time.ParseError
+	assert.ErrorAs(t, codec.Unmarshal(codec.JSON{}, []byte(`"x"`), new(time.Time)), &parse)
+	assert.ErrorAs(t, codec.Unmarshal(codec.String{}, []byte("x"), new(time.Time)), &parse)
+	err := codec.Unmarshal(codec.JSON{}, []byte(`{"id":"x"}`), new(order))
+	var kind *json.UnmarshalTypeError
+	assert.ErrorAs(t, err, &kind)
+	assert.ErrorContains(t, err, "order.id", "where it stands")
 }
 
 func TestOwnErrorStaysInReach(t *testing.T) {

@@ -7,6 +7,7 @@
 //
 // # Limits
 //
-// Bytes come from Redis, where anybody may have written them. No input makes [Unmarshal] panic or allocate more than a small
-// multiple of the input's size: a codec that panics has refused its input. MessagePack is looked over before it is decoded.
+// Bytes come from Redis, where anybody may have written them. No input makes [Unmarshal] panic: a codec that panics has
+// refused its input. It allocates no more than a small multiple of the input's size, times the size of the largest element of a slice or
+// map in the type: one byte may stand for an element that is empty. MessagePack is looked over before it is decoded.
 package codec

@@ -1,8 +1,10 @@
 package codec_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -56,6 +58,20 @@ func TestHostileBytesCostLittle(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+}
+
+func TestBytesCostNoMoreThanTheirElements(t *testing.T) {
+	type wide struct{ _ [512]byte }
+	const n = 1 << 14
+	data := append([]byte{0xdd, 0, 0, n >> 8, 0}, bytes.Repeat([]byte{0xc0}, n)...)
+	for _, into := range []any{new([]wide), new([]*wide), new([][]wide)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		require.NoError(t, codec.Unmarshal(codec.MsgPack{}, data, into))
+		runtime.ReadMemStats(&after)
+		size := uint64(reflect.TypeOf(into).Elem().Elem().Size())
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, 4*n*size, "%T", into)
+	}
 }
 
 func FuzzMsgPackRoundTrip(f *testing.F) {

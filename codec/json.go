@@ -101,10 +101,7 @@ func implements(v any) bool {
 func (JSON) Decode(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(v); err != nil {
-		if errors.Is(err, io.EOF) {
-			return io.ErrUnexpectedEOF
-		}
-		return err
+		return jsonRefusal(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errTrailing

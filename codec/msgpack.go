@@ -25,7 +25,7 @@ func (MsgPack) Decode(data []byte, v any) error {
 	if levels > maxLevelsAny && takesAny(reflect.TypeOf(v), map[reflect.Type]bool{}) {
 		return fmt.Errorf("%d levels of nesting for an interface value, more than %d", levels, maxLevelsAny)
 	}
-	return msgpack.Unmarshal(data, v)
+	return msgpackRefusal(msgpack.Unmarshal(data, v))
 }
 
 // takesAny reports whether a value of the type can hold an interface value, however deep.

@@ -53,7 +53,10 @@ func (String) Decode(data []byte, v any) error {
 		return errUTF8
 	}
 	if u, ok := v.(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText(data)
+		if err := u.UnmarshalText(data); err != nil {
+			return discreet(err)
+		}
+		return nil
 	}
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {

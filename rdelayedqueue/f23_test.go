@@ -2,8 +2,6 @@ package rdelayedqueue_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,16 +167,49 @@ func TestF23_ForeignDataIsOfTheWrongType(t *testing.T) {
 	}
 }
 
+// calls are those that ask Redis.
+var calls = map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job]) error{
+	"Offer": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Offer(ctx, job{}, 0)
+		return err
+	},
+	"Take":   func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Take(ctx); return err },
+	"Cancel": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Cancel(ctx, "a"); return err },
+	"Reschedule": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Reschedule(ctx, "a", 0)
+		return err
+	},
+	"Redrive": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		_, err := q.Redrive(ctx, "a")
+		return err
+	},
+	"RedriveAll": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.RedriveAll(ctx); return err },
+	"Purge":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Purge(ctx); return err },
+	"Pause":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.Pause(ctx) },
+	"Resume":     func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.Resume(ctx) },
+	"Get":        func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Get(ctx, "a"); return err },
+	"List":       func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Dead(ctx, 1); return err },
+	"Stats":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Stats(ctx); return err },
+	"Consume": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error {
+		return q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
+	},
+}
+
 func TestF23_NewerLayoutIsRefused(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		q := jobs(b.Peer(t))
-		require.NoError(t, b.Redis.HSet(t.Context(), "redlatch_dq:{jobs}:meta", "layout", 2).Err())
-		_, err := q.Offer(t.Context(), job{}, 0)
-		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
-		_, err = q.Take(t.Context())
-		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
-		err = q.Consume(t.Context(), func(context.Context, *rdelayedqueue.Message[job]) error { return nil })
-		assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
-		assert.False(t, errors.Is(err, redlatch.ErrUnknown), fmt.Sprint(err))
-	})
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				const meta = "redlatch_dq:{jobs}:meta"
+				require.NoError(t, b.Redis.HSet(t.Context(), meta, "layout", 2).Err())
+				start := time.Now()
+				err := call(t.Context(), jobs(b.Peer(t)))
+				assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
+				assert.NotErrorIs(t, err, redlatch.ErrUnknown)
+				assert.ErrorContains(t, err, "version 2")
+				assert.Less(t, time.Since(start), time.Second, "it cannot pass")
+				assert.Equal(t, []string{meta}, b.Keys(t), "nothing was written")
+				assert.Equal(t, map[string]string{"layout": "2"}, b.Hash(t, meta))
+			})
+		})
+	}
 }

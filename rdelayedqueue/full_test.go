@@ -44,6 +44,14 @@ func TestF19_FullRedisCanBeEmptied(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Reject(t.Context(), "no place"))
 	assert.Equal(t, rdelayedqueue.Stats{Dead: 1}, stats(t, q))
+	for range 2 {
+		ok, err := q.Cancel(t.Context(), "none")
+		require.NoError(t, err)
+		assert.False(t, ok)
+	}
+	removed, err := q.Purge(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, removed)
 }
 
 func TestF08_ClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {

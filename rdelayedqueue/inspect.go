@@ -16,7 +16,7 @@ type State int
 const (
 	// Delayed messages wait for their time.
 	Delayed = State(delayed.Delayed)
-	// Ready messages may be taken.
+	// Ready messages may be taken, those included whose claims ran out.
 	Ready = State(delayed.Ready)
 	// InFlight messages are claimed by a consumer.
 	InFlight = State(delayed.InFlight)
@@ -56,7 +56,7 @@ type Entry[T any] struct {
 	State State
 	// Attempt is how often the message was claimed.
 	Attempt int
-	// DueAt is when it is due; when its claim runs out, if it is in flight; when it died, if it is dead.
+	// DueAt is when it is due; when its claim runs out, if it is in flight, or ran out; when it died, if it is dead.
 	DueAt time.Time
 	// Error is the text of the last failed attempt, or why it is dead.
 	Error string
@@ -85,7 +85,7 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 }
 
 // List returns up to n messages of a state, by their times, after a cursor: "" for the first page, and then what the last call returned
-// as next, which is "" after the last page. Messages that move meanwhile may be missed or come twice. It costs a round trip for 100
+// as next, which is "" after the last page. Of Ready, those whose claims ran out come last. Messages that move meanwhile may be missed or come twice. It costs a round trip for 100
 // messages or 1 MiB.
 func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
 	err = q.err
@@ -117,7 +117,7 @@ func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
 // Stats are counts of messages by their state.
 type Stats struct {
 	Delayed  int
-	Ready    int // claims that ran out included
+	Ready    int
 	InFlight int
 	Dead     int
 	Paused   bool

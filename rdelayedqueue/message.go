@@ -59,7 +59,7 @@ func (m *Message[T]) Reject(ctx context.Context, why string) error {
 }
 
 // Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler the watchdog goes on
-// renewing after it. It returns [ErrNotHeld] when the message is another consumer's or was finished.
+// renewing, and ends no claim sooner than this has asked for. It returns [ErrNotHeld] when the message is another consumer's or was finished.
 //
 // It waits for Redis until ctx is done or the client closes.
 func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {

@@ -83,7 +83,7 @@ func WithMaxAttempts(n int) Option {
 }
 
 // WithBackoff sets the pause after a failed attempt, counted from 1, before the message is due again. It must return at once; a
-// negative time or a panic is taken for a second. For a queue, or a consumer. Defaults to 1 s, doubled with each attempt up to 15
+// negative time or a panic is taken for a second, and more than 100 years for so many. For a queue, or a consumer. Defaults to 1 s, doubled with each attempt up to 15
 // minutes, a quarter more or less.
 func WithBackoff(f func(attempt int) time.Duration) Option {
 	return option("WithBackoff", func(o *options) { o.backoff = f })

@@ -44,8 +44,7 @@ type Item[T any] struct {
 	ID    string        // as for WithID; empty for a fresh one
 }
 
-// maxDelay keeps times within what a sorted set holds exactly.
-const maxDelay = 100 * 365 * 24 * time.Hour
+const maxDelay = delayed.MaxDelay
 
 // Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
 // message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.

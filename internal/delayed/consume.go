@@ -245,14 +245,14 @@ func (c *consumer) settle(m *Message, failure error) {
 	}
 }
 
-// delay asks for the pause after a failed attempt. What a user's function does wrong costs a second.
+// delay asks for the pause after a failed attempt, [MaxDelay] at most. What a user's function does wrong costs a second.
 func (c *consumer) delay(attempt int) (d time.Duration) {
 	defer func() {
 		if recover() != nil || d < 0 {
 			d = time.Second
 		}
 	}()
-	return c.Backoff(attempt)
+	return min(c.Backoff(attempt), MaxDelay)
 }
 
 // stop claims no more, returns what was not begun, and waits for the handlers: for the grace under their own contexts,

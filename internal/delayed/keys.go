@@ -7,10 +7,11 @@ const layout = 1
 
 // keys are the names of a queue's keys, all in one slot.
 type keys struct {
-	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters string
-	channel                                                                  string // prefix of the clients' channels
-	calls                                                                    string // prefix of the clients' last claims
-	offer                                                                    [6]any // what each offer.lua begins with
+	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, gone string
+	channel                                                                        string // prefix of the clients' channels
+	calls                                                                          string // prefix of the clients' last claims
+	asked                                                                          string // prefix of the clients' numbered calls
+	offer                                                                          [7]any // what each offer.lua begins with
 }
 
 func keysOf(name string) *keys {
@@ -18,8 +19,8 @@ func keysOf(name string) *keys {
 	k := &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
-		waiters: base + "waiters", channel: base + "wake:", calls: base + "call:",
+		waiters: base + "waiters", gone: base + "gone", channel: base + "wake:", calls: base + "call:", asked: base + "asked:",
 	}
-	k.offer = [...]any{k.meta, k.due, k.bodies, k.done, k.waiters, layout}
+	k.offer = [...]any{k.meta, k.due, k.bodies, k.done, k.waiters, k.gone, layout}
 	return k
 }

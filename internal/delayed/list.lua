@@ -1,20 +1,27 @@
 -- list.lua: look at a page of the messages in one sorted set.
 --
--- KEYS[1]  the sorted set: due, flight or dead
--- KEYS[2]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
--- KEYS[3]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
--- KEYS[4]  errors: hash, id -> text of the last error
--- ARGV[1]  1 for those whose time has come, 0 for those whose time has not, -1 for all
--- ARGV[2]  score of the message after which to begin, or nothing
--- ARGV[3]  its member
--- ARGV[4]  messages wanted
--- ARGV[5]  bytes of bodies after which to stop
+-- KEYS[1]  meta: hash
+-- KEYS[2]  the sorted set: due, flight or dead
+-- KEYS[3]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
+-- KEYS[4]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
+-- KEYS[5]  errors: hash, id -> text of the last error
+-- ARGV[1]  the caller's version of the layout
+-- ARGV[2]  1 for those whose time has come, 0 for those whose time has not, -1 for all
+-- ARGV[3]  score of the message after which to begin, or nothing
+-- ARGV[4]  its member
+-- ARGV[5]  messages wanted
+-- ARGV[6]  bytes of bodies after which to stop
 --
--- Returns  an array: 1 if there may be more, or 0; then for each message its member, score, attempts, error and body
-local set, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local passed, score, member = ARGV[1], ARGV[2], ARGV[3]
-local wanted, most = tonumber(ARGV[4]), tonumber(ARGV[5])
+-- Returns  an array: 1 if there may be more, or 0; then for each message its member, score, attempts, error and body; or one
+--          negative number, the layout's version, if it is higher than the caller's
+local meta, set, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local layout, passed, score, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local wanted, most = tonumber(ARGV[5]), tonumber(ARGV[6])
 
+local version = tonumber(redis.call('hget', meta, 'layout') or 0)
+if version > tonumber(layout) then
+  return {-version}
+end
 local time = redis.call('time')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 local split = redis.call('zcount', set, '-inf', now)

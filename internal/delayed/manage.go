@@ -15,7 +15,7 @@ type State int
 const (
 	// Delayed messages wait for their time.
 	Delayed State = iota
-	// Ready messages may be taken.
+	// Ready messages may be taken, those included whose claims ran out.
 	Ready
 	// InFlight messages are claimed.
 	InFlight
@@ -41,21 +41,41 @@ type Stats struct {
 	Paused                         bool
 }
 
-// ask runs a call that may run twice on a queue whose name and context are in order.
-func (q *Queue) ask(ctx context.Context, call func(k *keys) *script.Call) (reply, bool, error) {
-	c, repeated, err := q.do(ctx, call)
-	if err != nil {
-		return nil, repeated, err
+// ask runs a call that only looks, on a queue whose name and context are in order.
+func (q *Queue) ask(ctx context.Context, call func(k *keys) *script.Call) (reply, error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, err
 	}
-	r, err := replyOf(c)
-	return r, repeated, err
+	return known(q.registry.query(ctx, func() *script.Call { return call(q.names()) }))
 }
 
-func (q *Queue) do(ctx context.Context, call func(k *keys) *script.Call) (*script.Call, bool, error) {
-	if err := q.ready(ctx); err != nil {
-		return nil, false, err
+// known returns the array that a script answered with, unless that is the negative version of a newer layout.
+func known(c *script.Call, err error) (reply, error) {
+	if err != nil {
+		return nil, err
 	}
-	return q.registry.query(ctx, func() *script.Call { return call(q.names()) })
+	r, err := replyOf(c)
+	if err != nil || len(r) != 1 {
+		return r, err
+	}
+	if first, err := r.int(0); err == nil && first < 0 {
+		return nil, newerLayout(-first)
+	}
+	return r, nil
+}
+
+// act runs a numbered call: however often it arrives, and however late, it acts once, and not at all after act has returned.
+func (q *Queue) act(ctx context.Context, call func(k *keys, t turn) *script.Call) (reply, error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, err
+	}
+	h := q.registry.use(q)
+	defer h.leave()
+	number := h.turns.begin(&q.registry.calls)
+	defer h.turns.end(number)
+	return known(q.registry.query(ctx, func() *script.Call {
+		return call(h.keys, turn{h.engine.ID, number, h.turns.floor()})
+	}))
 }
 
 // wakeIf has a client woken if a script said that some wait.
@@ -70,17 +90,17 @@ func (q *Queue) wakeIf(told int64) {
 
 // Cancel removes a message that is not in flight.
 func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
-	c, repeated, err := q.do(ctx, func(k *keys) *script.Call { return k.cancel(id) })
+	r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.cancel(t, id) })
 	if err != nil {
 		return false, err
 	}
-	n, err := c.Int()
-	return n == 1 || n == 0 && repeated, err // the first try may have removed it
+	n, err := r.int(0)
+	return n == 1, err
 }
 
 // Reschedule sets anew when a message that waits is due.
 func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) (bool, error) {
-	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.reschedule(id, delay) })
+	r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.reschedule(t, id, delay) })
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +115,7 @@ func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) 
 
 // Get returns a message, nil if there is none of this id.
 func (q *Queue) Get(ctx context.Context, id string) (*Entry, error) {
-	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
 	if err != nil || len(r) == 0 {
 		return nil, err
 	}
@@ -132,8 +152,8 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	return e, err
 }
 
-// List returns up to n messages of a state after a cursor, in the order of their times, and the cursor of the next page,
-// empty after the last one.
+// List returns up to n messages of a state after a cursor, in the order of their times in each of its places, and the cursor of the
+// next page, empty after the last one.
 func (q *Queue) List(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
 	var entries []Entry
 	for {
@@ -148,9 +168,18 @@ func (q *Queue) List(ctx context.Context, s State, cursor string, n int) ([]Entr
 	}
 }
 
+// furtherPlace begins a cursor in the second place of a state, and is one by itself.
+const furtherPlace = "+"
+
 func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entry, string, error) {
-	score, member, _ := strings.Cut(cursor, " ")
-	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.list(s, score, member, n) })
+	rest, further := strings.CutPrefix(cursor, furtherPlace)
+	score, member, _ := strings.Cut(rest, " ")
+	places := q.names().places(s)
+	mark, here := "", places[0]
+	if further && len(places) > 1 {
+		mark, here, places = furtherPlace, places[1], places[1:]
+	}
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.list(here, score, member, n) })
 	if err != nil {
 		return nil, "", err
 	}
@@ -167,23 +196,26 @@ func (q *Queue) page(ctx context.Context, s State, cursor string, n int) ([]Entr
 		e.State = s
 		entries = append(entries, e)
 	}
-	if more == 0 || len(entries) == 0 {
-		return entries, "", nil
+	switch last := len(entries) - 1; {
+	case more == 1 && last >= 0:
+		return entries, mark + entries[last].score + " " + entries[last].member, nil
+	case len(places) > 1:
+		return entries, furtherPlace, nil
 	}
-	last := entries[len(entries)-1]
-	return entries, last.score + " " + last.member, nil
+	return entries, "", nil
 }
 
 // CheckCursor reports whether a cursor may have come from List.
 func CheckCursor(cursor string) bool {
-	score, member, found := strings.Cut(cursor, " ")
+	rest := strings.TrimPrefix(cursor, furtherPlace)
+	score, member, found := strings.Cut(rest, " ")
 	_, err := strconv.ParseFloat(score, 64)
-	return cursor == "" || found && err == nil && len(member) > sequenceLength
+	return rest == "" || found && err == nil && len(member) > sequenceLength
 }
 
 // Stats counts the messages by state.
 func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
-	r, _, err := q.ask(ctx, func(k *keys) *script.Call { return k.stats() })
+	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.stats() })
 	if err != nil {
 		return s, err
 	}
@@ -198,15 +230,15 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 
 // Redrive makes one dead letter due again.
 func (q *Queue) Redrive(ctx context.Context, id string) (bool, error) {
-	n, _, repeated, err := q.redrive(ctx, id, "0")
-	return n == 1 || n == -1 && repeated, err // the first try may have done it
+	n, _, err := q.redrive(ctx, id, 0)
+	return n == 1, err
 }
 
 // RedriveAll makes all that are dead letters now due again, and returns their number.
 func (q *Queue) RedriveAll(ctx context.Context) (total int, err error) {
-	until := "0"
+	until := int64(0)
 	for {
-		n, limit, _, err := q.redrive(ctx, "", until)
+		n, limit, err := q.redrive(ctx, "", until)
 		total += int(n)
 		if err != nil || n < maxBatch {
 			return total, err
@@ -215,33 +247,47 @@ func (q *Queue) RedriveAll(ctx context.Context) (total int, err error) {
 	}
 }
 
-func (q *Queue) redrive(ctx context.Context, id, until string) (n int64, limit string, repeated bool, err error) {
-	r, repeated, err := q.ask(ctx, func(k *keys) *script.Call { return k.redrive(id, until) })
+func (q *Queue) redrive(ctx context.Context, id string, until int64) (n, limit int64, err error) {
+	r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.redrive(t, id, until) })
 	if err != nil {
-		return 0, "", repeated, err
+		return 0, 0, err
 	}
 	told, err := r.int(0)
 	if err != nil {
-		return 0, "", repeated, err
+		return 0, 0, err
 	}
 	q.wakeIf(told)
 	if n, err = r.int(1); err != nil {
-		return 0, "", repeated, err
+		return 0, 0, err
 	}
-	limit, err = r.text(2)
-	return n, limit, repeated, err
+	limit, err = r.int(2)
+	return n, limit, err
 }
 
 // Purge removes all messages of a state, and returns their number.
 func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
-	for {
-		c, _, err := q.do(ctx, func(k *keys) *script.Call { return k.purge(s) })
+	for _, p := range q.names().places(s) {
+		n, err := q.purge(ctx, p)
+		total += n
 		if err != nil {
 			return total, err
 		}
-		n, err := c.Int()
+	}
+	return total, nil
+}
+
+func (q *Queue) purge(ctx context.Context, p place) (total int, err error) {
+	for {
+		r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.purge(t, p) })
+		if err != nil {
+			return total, err
+		}
+		n, err := r.int(0)
+		if err != nil {
+			return total, err
+		}
 		total += int(n)
-		if err != nil || n < maxBatch {
+		if more, err := r.int(1); err != nil || more == 0 {
 			return total, err
 		}
 	}
@@ -253,11 +299,11 @@ func (q *Queue) Pause(ctx context.Context, on bool) error {
 	if on {
 		flag = 1
 	}
-	c, _, err := q.do(ctx, func(k *keys) *script.Call { return k.pause(flag) })
+	r, err := q.act(ctx, func(k *keys, t turn) *script.Call { return k.pause(t, flag) })
 	if err != nil {
 		return err
 	}
-	told, err := c.Int()
+	told, err := r.int(0)
 	q.wakeIf(told)
 	return err
 }

@@ -30,6 +30,7 @@ type Message struct {
 	mu       sync.Mutex      // guards all below
 	ctx      context.Context //nolint:containedctx // a message has one by contract
 	deadline time.Duration   // by the client's clock: when the visibility is over
+	extends  int             // answered calls of Extend
 	state    state
 	lost     bool         // the context has ended for a loss
 	acking   *entry[ack]  // the last Ack, which may be under way
@@ -61,12 +62,13 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	return m
 }
 
-// next returns when the timer has to fire: at the end of the visibility, or after a third of it for one that is renewed.
+// next returns when the timer has to fire: at the end of the visibility; for one that is renewed after a third of it, and by a third
+// before less than that is left.
 func (m *Message) next(now time.Duration) time.Duration {
 	if !m.renewed {
 		return m.deadline
 	}
-	return min(m.deadline, max(now+time.Millisecond, m.deadline-m.terms.Visibility*2/3))
+	return min(m.deadline, max(now+time.Millisecond, min(now+m.terms.Visibility/3, m.deadline-m.terms.Visibility*2/3)))
 }
 
 // Context returns the context of the work on the message.

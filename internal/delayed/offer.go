@@ -13,6 +13,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+// MaxDelay keeps times within what a sorted set holds exactly.
+const MaxDelay = 100 * 365 * 24 * time.Hour
+
 // Item is a message to be offered.
 type Item struct {
 	ID      string // empty for one of the library's own
@@ -43,29 +46,39 @@ func offerOf(i Item) (offer, error) {
 	return offer{i.ID, string(stamp), i.Delay, i.Payload}, nil
 }
 
-// Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
-// may have been added.
-func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
-	if err := q.ready(ctx); err != nil {
-		return nil, nil, err
-	}
-	h := q.registry.use(q)
-	defer h.leave()
-	ids = make([]string, len(items))
-	offers := make([]offer, len(items))
+func offersOf(items []Item) (offers []offer, ids []string, err error) {
+	offers, ids = make([]offer, len(items)), make([]string, len(items))
 	for i, item := range items {
 		if offers[i], err = offerOf(item); err != nil {
 			return nil, nil, err
 		}
 		ids[i] = offers[i].id
 	}
+	return offers, ids, nil
+}
+
+// Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
+// may have been added; the ids are returned even so, unless the name or the context is at fault.
+func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
+	added = make([]bool, len(items))
+	offers, ids, err := offersOf(items)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := q.ready(ctx); err != nil {
+		if errors.Is(err, errs.ErrInvalid) {
+			ids = nil
+		}
+		return ids, added, err
+	}
+	h := q.registry.use(q)
+	defer h.leave()
 	add := h.offers.addAll
 	if ctx.Done() == nil && h.engine.Batch.Bounded() {
 		add = h.offers.do
 	}
 	sent := add(offers...)
 	h.offers.wait(ctx, sent)
-	added = make([]bool, len(items))
 	for i := range items {
 		n, failed := sent.entries[i].outcome(ctx.Err())
 		added[i] = n == 1 || failed == nil && items[i].ID == "" // one of its own may be done before its offer is answered

@@ -17,7 +17,7 @@ import (
 // Registry is what a client does with delayed queues just now. It is safe for concurrent use.
 type Registry struct {
 	engine *engine.Engine
-	calls  atomic.Uint64   // number of the last claim
+	calls  atomic.Uint64   // number of the last claim, or call of turns
 	crew   crew            // the goroutines of all hubs
 	life   context.Context //nolint:containedctx // until Drain gives up what is under way
 	over   context.CancelFunc
@@ -47,6 +47,7 @@ type hub struct {
 	acks   gatherer[ack]
 	nacks  gatherer[nack]
 	backs  gatherer[Claimed]
+	turns  turns
 	lane   lane
 }
 
@@ -176,14 +177,12 @@ func pause(try int) time.Duration {
 }
 
 // query runs a call that may run twice, until it is answered, ctx is done or the client closes.
-func (r *Registry) query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
+func (r *Registry) query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	for {
-		c, again, err := r.engine.Query(ctx, call)
-		repeated = repeated || again
+		c, _, err := r.engine.Query(ctx, call)
 		if !errors.Is(err, errs.ErrUnknown) || r.engine.Closed() {
-			return c, repeated, err
+			return c, err
 		}
-		repeated = true
 	}
 }
 
@@ -196,7 +195,7 @@ func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c, _, again := r.query(ctx, call)
+	c, again := r.query(ctx, call)
 	if again != nil {
 		return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}

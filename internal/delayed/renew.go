@@ -25,31 +25,59 @@ func (*renewer) Slot(s watchdog.Subject) string {
 
 // Renew sends the renewal of messages of one queue.
 func (r *renewer) Renew(subjects []watchdog.Subject) {
-	messages := make([]*Message, 0, len(subjects))
+	renewals := make([]renewal, 0, len(subjects))
 	extensions := make([]extension, 0, len(subjects))
+	sentAt := r.engine.Clock.Now()
 	for _, s := range subjects {
 		if m, ok := s.(*Message); ok {
-			messages = append(messages, m)
-			extensions = append(extensions, extension{m.member, m.claim, m.terms.Visibility})
+			one := m.renewal(sentAt)
+			renewals = append(renewals, one)
+			extensions = append(extensions, extension{m.member, m.claim, one.visibility})
 		}
 	}
-	if len(messages) == 0 {
+	if len(renewals) == 0 {
 		return
 	}
-	sentAt := r.engine.Clock.Now()
-	r.engine.Batch.Start(messages[0].hub.keys.extend(extensions), batch.Urgent, func(c *script.Call) {
+	r.engine.Batch.Start(renewals[0].hub.keys.renew(extensions), batch.Urgent, func(c *script.Call) {
 		results, err := c.Ints()
 		r.report(results, err)
-		for i, m := range messages {
+		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
 			case results[i] == 0:
-				r.engine.Watchdog.Go(func() { m.lose("another consumer has it, or it was removed") })
+				r.engine.Watchdog.Go(func() { one.lose("another consumer has it, or it was removed") })
 			default:
-				m.prolong(sentAt, m.terms.Visibility)
+				one.done(sentAt)
 			}
 		}
 	})
+}
+
+// renewal is a message whose visibility is being renewed.
+type renewal struct {
+	*Message
+	visibility time.Duration
+	extends    int // of the message, before
+}
+
+// renewal returns what is to be asked for: the visibility, or what is left of a longer one.
+func (m *Message) renewal(now time.Duration) renewal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return renewal{m, max(m.terms.Visibility, m.deadline-now), m.extends}
+}
+
+// done notes that Redis renewed the visibility. An Extend that was answered meanwhile may have been later, and has the last word.
+func (r renewal) done(sentAt time.Duration) {
+	r.mu.Lock()
+	superseded := r.Message.extends != r.extends
+	if !superseded {
+		r.deadline = sentAt + r.visibility
+	}
+	r.mu.Unlock()
+	if !superseded {
+		r.watch(sentAt)
+	}
 }
 
 // report tells the user's hook of a renewal.
@@ -67,11 +95,10 @@ func (r *renewer) report(results []int64, err error) {
 	hook(len(results)-lost, lost, err)
 }
 
-// prolong notes that the visibility was set anew by a call that was sent at the given time.
-func (m *Message) prolong(sentAt, visibility time.Duration) {
+// watch sets the timer after a call that was sent at the given time has set the visibility anew.
+func (m *Message) watch(sentAt time.Duration) {
 	m.mu.Lock()
 	over := m.state != held || m.lost
-	m.deadline = sentAt + visibility
 	next := m.next(sentAt)
 	m.mu.Unlock()
 	if !over {
@@ -89,8 +116,8 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	}
 	r := m.queue.registry
 	sentAt := r.engine.Clock.Now()
-	c, _, err := r.query(ctx, func() *script.Call {
-		return m.hub.keys.extend([]extension{{m.member, m.claim, d}})
+	c, err := r.query(ctx, func() *script.Call {
+		return m.hub.keys.extend(extension{m.member, m.claim, d})
 	})
 	if err != nil {
 		return err
@@ -108,7 +135,11 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	if m.shortens(sentAt + d) {
 		r.crew.Go(m.hub.wake) // ends with the call; Drain waits for it
 	}
-	m.prolong(sentAt, d)
+	m.mu.Lock()
+	m.extends++
+	m.deadline = sentAt + d
+	m.mu.Unlock()
+	m.watch(sentAt)
 	return nil
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+//go:embed gone.lua
+var goneSource string
+
 //go:embed offer.lua
 var offerSource string
 
@@ -33,6 +36,12 @@ var nackSource string
 
 //go:embed extend.lua
 var extendSource string
+
+//go:embed once.lua
+var onceSource string
+
+//go:embed bury.lua
+var burySource string
 
 //go:embed cancel.lua
 var cancelSource string
@@ -59,7 +68,7 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.New(offerSource)
+	offerScript      = script.New(goneSource + offerSource)
 	wakeScript       = script.New(wakeSource)
 	claimScript      = script.New(claimSource)
 	waitScript       = script.New(waitSource)
@@ -67,18 +76,18 @@ var (
 	ackScript        = script.New(ackSource)
 	nackScript       = script.New(nackSource)
 	extendScript     = script.New(extendSource)
-	cancelScript     = script.New(cancelSource)
-	rescheduleScript = script.New(rescheduleSource)
+	cancelScript     = script.New(onceSource + burySource + cancelSource)
+	rescheduleScript = script.New(onceSource + rescheduleSource)
 	getScript        = script.New(getSource)
 	listScript       = script.New(listSource)
 	statsScript      = script.New(statsSource)
-	redriveScript    = script.New(redriveSource)
-	purgeScript      = script.New(purgeSource)
-	pauseScript      = script.New(pauseSource)
+	redriveScript    = script.New(onceSource + redriveSource)
+	purgeScript      = script.New(onceSource + burySource + purgeSource)
+	pauseScript      = script.New(onceSource + pauseSource)
 )
 
 func (k *keys) offers(batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 7+3*len(batch))
+	args := make([]any, 0, 8+3*len(batch))
 	stamp := ownStamp
 	if slices.ContainsFunc(batch, func(e *entry[offer]) bool { return e.value.stamp != ownStamp }) {
 		stamp = ""
@@ -91,7 +100,7 @@ func (k *keys) offers(batch []*entry[offer]) *script.Call {
 		}
 		args = append(args, e.value.id, micros(e.value.delay), payload)
 	}
-	return offerScript.Call(5, args...)
+	return offerScript.Call(6, args...)
 }
 
 func (k *keys) wake() *script.Call {
@@ -149,58 +158,73 @@ type extension struct {
 	visibility    time.Duration
 }
 
-func (k *keys) extend(batch []extension) *script.Call {
-	args := make([]any, 0, 3+3*len(batch))
-	args = append(args, k.due, k.flight, k.claims)
+// extend is what Extend asks for.
+func (k *keys) extend(e extension) *script.Call { return k.extensions(1, e) }
+
+// renew is what the watchdog asks for: no claim ends sooner for it, since it may arrive later than an Extend.
+func (k *keys) renew(batch []extension) *script.Call { return k.extensions(0, batch...) }
+
+func (k *keys) extensions(sooner int, batch ...extension) *script.Call {
+	args := make([]any, 0, 4+3*len(batch))
+	args = append(args, k.due, k.flight, k.claims, sooner)
 	for _, e := range batch {
 		args = append(args, e.member, e.claim, micros(e.visibility))
 	}
 	return extendScript.Call(3, args...)
 }
 
-func (k *keys) cancel(id string) *script.Call {
-	return cancelScript.Call(7, k.meta, k.due, k.dead, k.bodies, k.claims, k.errors, k.done, id)
+func (k *keys) cancel(t turn, id string) *script.Call {
+	return cancelScript.Call(9, k.meta, k.asked+t.client, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.gone,
+		layout, t.number, t.floor, id)
 }
 
-func (k *keys) reschedule(id string, delay time.Duration) *script.Call {
-	return rescheduleScript.Call(3, k.due, k.bodies, k.waiters, id, micros(delay))
+func (k *keys) reschedule(t turn, id string, delay time.Duration) *script.Call {
+	return rescheduleScript.Call(6, k.meta, k.asked+t.client, k.due, k.flight, k.bodies, k.waiters,
+		layout, t.number, t.floor, id, micros(delay))
 }
 
 func (k *keys) get(id string) *script.Call {
-	return getScript.Call(6, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, id)
+	return getScript.Call(7, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, layout, id)
 }
 
-func (k *keys) list(s State, score, member string, n int) *script.Call {
-	set, passed := k.place(s)
-	return listScript.Call(4, set, k.bodies, k.claims, k.errors, passed, score, member, n, maxBytes)
+func (k *keys) list(p place, score, member string, n int) *script.Call {
+	return listScript.Call(5, k.meta, p.set, k.bodies, k.claims, k.errors, layout, p.passed, score, member, n, maxBytes)
 }
 
-func (k *keys) purge(s State) *script.Call {
-	set, passed := k.place(s)
-	return purgeScript.Call(5, set, k.meta, k.bodies, k.claims, k.errors, passed)
+func (k *keys) purge(t turn, p place) *script.Call {
+	return purgeScript.Call(7, k.meta, k.asked+t.client, p.set, k.bodies, k.claims, k.errors, k.gone,
+		layout, t.number, t.floor, p.passed, maxBytes)
 }
 
-// place returns the sorted set of a state, and whether scores there must have passed: 1, must not: 0, or either: -1.
-func (k *keys) place(s State) (set string, passed int) {
+// place is where messages of a state are: a sorted set, in which their scores have passed: 1, have not: 0, or either: -1.
+type place struct {
+	set    string
+	passed int
+}
+
+func (k *keys) places(s State) []place {
 	switch s {
 	case Delayed:
-		return k.due, 0
+		return []place{{k.due, 0}}
 	case Ready:
-		return k.due, 1
+		return []place{{k.due, 1}, {k.flight, 1}} // those whose claims ran out may be taken too
 	case InFlight:
-		return k.flight, -1
+		return []place{{k.flight, 0}}
 	}
-	return k.dead, -1
+	return []place{{k.dead, -1}}
 }
 
-func (k *keys) stats() *script.Call { return statsScript.Call(4, k.due, k.flight, k.dead, k.meta) }
-
-func (k *keys) redrive(id, until string) *script.Call {
-	return redriveScript.Call(6, k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters, id, until)
+func (k *keys) stats() *script.Call {
+	return statsScript.Call(4, k.due, k.flight, k.dead, k.meta, layout)
 }
 
-func (k *keys) pause(on int) *script.Call {
-	return pauseScript.Call(3, k.meta, k.bodies, k.waiters, on, layout)
+func (k *keys) redrive(t turn, id string, until int64) *script.Call {
+	return redriveScript.Call(8, k.meta, k.asked+t.client, k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
+		layout, t.number, t.floor, id, until)
+}
+
+func (k *keys) pause(t turn, on int) *script.Call {
+	return pauseScript.Call(4, k.meta, k.asked+t.client, k.bodies, k.waiters, layout, t.number, t.floor, on)
 }
 
 // micros returns a time as scripts take it, rounded up.

@@ -2,6 +2,7 @@ package delayed
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -131,7 +132,7 @@ func (l *lane) waits() bool {
 // failed counts a try that failed, tells those whom it concerns, and sets the time of the next one.
 func (l *lane) failed(err error) {
 	err = engine.Explain(err)
-	final := script.Judge(err) == script.NotDone && !script.Transient(err)
+	final := script.Judge(err) == script.NotDone && !script.Transient(err) || errors.Is(err, ErrLayout)
 	now := l.hub.engine.Clock.Now()
 	l.mu.Lock()
 	if l.failing == 0 {

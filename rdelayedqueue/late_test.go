@@ -1,0 +1,203 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// late is a call whose first try stays on its way, so that it is repeated, and arrives after the user has gone on.
+type late struct {
+	before func(t *testing.T, q *rdelayedqueue.Queue[job])
+	call   func(t *testing.T, q *rdelayedqueue.Queue[job])
+	after  func(t *testing.T, q *rdelayedqueue.Queue[job])
+	want   rdelayedqueue.Stats
+}
+
+func skip(*testing.T, *rdelayedqueue.Queue[job]) {}
+
+func offerA(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	_, added, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
+	require.NoError(t, err)
+	require.True(t, added, "the id is free")
+}
+
+func cancelA(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	ok, err := q.Cancel(t.Context(), "a")
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+func rejectOne(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	require.NoError(t, take(t, q).Reject(t.Context(), "x"))
+}
+
+func purgeDelayed(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	n, err := q.Purge(t.Context(), rdelayedqueue.Delayed)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func resume(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	require.NoError(t, q.Resume(t.Context()))
+}
+
+var lates = map[string]late{
+	"Cancel": {offerA, cancelA, offerA, rdelayedqueue.Stats{Delayed: 1}},
+	"Purge":  {offerA, purgeDelayed, offerA, rdelayedqueue.Stats{Delayed: 1}},
+	"Reschedule": {offerA, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		ok, err := q.Reschedule(t.Context(), "a", 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		ok, err := q.Reschedule(t.Context(), "a", time.Hour)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}, rdelayedqueue.Stats{Delayed: 1}},
+	"Pause": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		require.NoError(t, q.Pause(t.Context()))
+	}, resume, rdelayedqueue.Stats{}},
+	"Pause that was given up": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+		defer cancel()
+		require.ErrorIs(t, q.Pause(ctx), context.DeadlineExceeded)
+	}, resume, rdelayedqueue.Stats{}},
+	"Redrive": {func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		offer(t, q, "a", 0, rdelayedqueue.WithID("a"))
+		rejectOne(t, q)
+	}, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		ok, err := q.Redrive(t.Context(), "a")
+		require.NoError(t, err)
+		require.True(t, ok)
+	}, rejectOne, rdelayedqueue.Stats{Dead: 1}},
+	"RedriveAll": {func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		offer(t, q, "a", 0)
+		rejectOne(t, q)
+	}, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		n, err := q.RedriveAll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}, rejectOne, rdelayedqueue.Stats{Dead: 1}},
+	"Offer before Cancel": {skip, offerA, cancelA, rdelayedqueue.Stats{}},
+	"Offer before Purge":  {skip, offerA, purgeDelayed, rdelayedqueue.Stats{}},
+	"Offer without an id": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		offer(t, q, "x", time.Hour)
+	}, purgeDelayed, rdelayedqueue.Stats{}},
+	"Offer before Cancel and another Offer": {skip, offerA, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		cancelA(t, q)
+		offerA(t, q)
+		cancelA(t, q)
+	}, rdelayedqueue.Stats{}},
+}
+
+func TestF02_LateOriginalActsNoSecondTime(t *testing.T) {
+	for name, l := range lates {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				q := jobs(p)
+				learn(t, q)
+				l.before(t, q)
+				p.Withhold(1)
+				l.call(t, q)
+				l.after(t, q)
+				require.Equal(t, 1, p.Deliver(t))
+				assert.Equal(t, l.want, stats(t, q))
+			})
+		})
+	}
+}
+
+// learn has the server know the scripts that are sent late: it would refuse their digests otherwise.
+func learn(t *testing.T, q *rdelayedqueue.Queue[job]) {
+	t.Helper()
+	offer(t, q, "x", 0)
+	rejectOne(t, q)
+	for _, call := range []func() error{
+		func() error { _, err := q.RedriveAll(t.Context()); return err },
+		func() error { _, err := q.Reschedule(t.Context(), "b", 0); return err },
+		func() error { _, err := q.Cancel(t.Context(), "b"); return err },
+		func() error { _, err := q.Purge(t.Context(), rdelayedqueue.Ready); return err },
+		func() error { return q.Pause(t.Context()) },
+		func() error { return q.Resume(t.Context()) },
+	} {
+		require.NoError(t, call())
+	}
+	require.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+}
+
+func TestF02_OfferIsNotRepeatedIntoACancelledID(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, other := jobs(p), jobs(b.Peer(t))
+		learn(t, other)
+		p.LoseReplies(2)
+		added := make(chan bool, 1)
+		go func() {
+			_, was, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
+			assert.NoError(t, err)
+			added <- was
+		}()
+		synctest.Wait() // until the offer is to be sent again
+		cancelA(t, other)
+		assert.True(t, <-added, "it was there")
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+	})
+}
+
+func TestF02_LostReplyChangesNoNumber(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		learn(t, q)
+		for range 120 {
+			offer(t, q, "x", 0)
+			rejectOne(t, q)
+		}
+		for _, call := range []func(context.Context) (int, error){
+			q.RedriveAll,
+			func(ctx context.Context) (int, error) { return q.Purge(ctx, rdelayedqueue.Ready) },
+		} {
+			p.LoseReplies(1)
+			n, err := call(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 120, n)
+		}
+	})
+}
+
+func TestF19_WhatIsKeptOfCallsStaysSmall(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		for range 50 {
+			offerA(t, q)
+			cancelA(t, q)
+		}
+		for _, key := range b.Keys(t) {
+			assert.Positive(t, b.TTL(t, key), "%s stays for ever", key)
+			if b.Mini.Type(key) == "zset" && key != "redlatch_dq:{jobs}:gone" {
+				n, err := b.Redis.ZCard(t.Context(), key).Result()
+				require.NoError(t, err)
+				assert.LessOrEqual(t, n, int64(2), key)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		offerA(t, q)
+		cancelA(t, q)
+		n, err := b.Redis.ZCard(t.Context(), "redlatch_dq:{jobs}:gone").Result()
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n, "the old ones are forgotten")
+	})
+}
