@@ -328,7 +328,7 @@ func (b *Batcher) judgeUnsent(call *script.Call) {
 	if err != context.DeadlineExceeded && err != context.Canceled || !b.Bounded() { //nolint:errorlint // as said above
 		return
 	}
-	reason := redis.ErrPoolTimeout
+	reason := fmt.Errorf("no connection in time: %w", redis.ErrPoolTimeout)
 	if b.life.Err() != nil {
 		reason = errs.ErrClosed
 	}

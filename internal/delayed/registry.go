@@ -157,7 +157,7 @@ func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
 	for try := 0; ; try++ {
 		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
 		switch {
-		case err == nil || script.Judge(err) != script.Unknown:
+		case !script.Silent(err):
 			if err != nil && try > 0 { // an earlier one may have run
 				err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 			}
@@ -180,7 +180,7 @@ func pause(try int) time.Duration {
 func (r *Registry) query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	for {
 		c, _, err := r.engine.Query(ctx, call)
-		if !errors.Is(err, errs.ErrUnknown) || r.engine.Closed() {
+		if !errors.Is(err, errs.ErrUnknown) && !script.Crowded(err) || r.engine.Closed() {
 			return c, err
 		}
 	}
@@ -190,7 +190,7 @@ func (r *Registry) query(ctx context.Context, call func() *script.Call) (*script
 func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher, then by the limit
 	c, err := r.engine.Run(ctx, call, batch.Ask{})
-	if err == nil || script.Judge(err) != script.Unknown {
+	if !script.Silent(err) {
 		return c, engine.Explain(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -160,16 +160,19 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 	for try := 0; ; try++ {
 		c, err := e.Run(ctx, call, batch.Ask{})
 		switch {
-		case err == nil || script.Judge(err) != script.Unknown:
+		case !script.Silent(err):
 			return c, repeated, Explain(err)
 		case ctx.Err() == nil && !e.Closed() && e.Clock.Now() < deadline:
-			repeated = true
+			repeated = repeated || script.Judge(err) == script.Unknown
 			if Sleep(ctx, Backoff(try)) == nil {
 				continue
 			}
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return c, repeated, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
+		case !repeated && script.Judge(err) == script.NotDone:
+			return c, false, err
 		}
 		return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}

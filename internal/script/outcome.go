@@ -82,6 +82,9 @@ func Crowded(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 }
 
+// Silent reports whether Redis has not answered, be it the call or its connection: it may do so later.
+func Silent(err error) bool { return Judge(err) == Unknown || Crowded(err) }
+
 // WrongType reports whether a script met a key of another kind. Redis 6 wraps the reply of an inner command into a
 // text of its own, so the word may stand anywhere.
 func WrongType(err error) bool {
