@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,14 +197,23 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	h.shortenLocked(l.now(), d)
 	l.mu.Unlock()
 	kept, sent, err := l.keep(ctx, levels, length)
-	if err != nil {
+	switch {
+	case errors.Is(err, errGivenUp):
+		return h.whyOver()
+	case err != nil:
 		return err
-	}
-	if !kept {
+	case !kept:
 		l.gone()
 		return errs.ErrLost
 	}
 	return h.extended(sent, d, length)
+}
+
+// whyOver returns why nothing can be done any more for a level whose lease was given up.
+func (h *Hold) whyOver() error {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return cmp.Or(h.overLocked(), errs.ErrNotHeld)
 }
 
 // coverLocked returns the lease that covers d for this level, and every other one: also where a renewal overtakes the call that sets it.

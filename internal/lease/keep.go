@@ -1,12 +1,11 @@
 package lease
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -19,9 +18,12 @@ func (l *Lease) keptLocked(end time.Duration) {
 	l.armLocked()
 }
 
+// errGivenUp is the error of a call for a lease that was released, lost or closed before the call was sent.
+var errGivenUp = errors.New("the lease was given up")
+
 // keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
 // returns false if the owner does not hold the lock, and when the call that answered was sent. Nothing is sent for a lease
-// that was given up here: then the error is that of the last try, ErrNotHeld without one.
+// that was given up here: then the error is that of the last try, [errGivenUp] without one.
 func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
 	s := l.space
 	l.mu.Lock()
@@ -32,7 +34,10 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 		l.mu.Lock()
 		if l.state != holding { // its owner id may be free before this call has arrived
 			l.mu.Unlock()
-			return false, sent, unknown(cmp.Or(err, errs.ErrNotHeld))
+			if err == nil {
+				return false, sent, errGivenUp
+			}
+			return false, sent, unknown(err)
 		}
 		sent = l.now()
 		l.shortenLocked(sent + length)

@@ -64,6 +64,9 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		l.gone()
 		err = errs.ErrLost
 	}
+	if errors.Is(err, errGivenUp) {
+		err = h.whyOver()
+	}
 	if err != nil {
 		l.abandon(inner, err)
 		return nil, err

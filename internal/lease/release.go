@@ -281,6 +281,9 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 		return l.releaseEmpty(ctx)
 	}
 	kept, sent, err := l.keep(ctx, levels, length)
+	if errors.Is(err, errGivenUp) {
+		return l.releaseEmpty(ctx)
+	}
 	if err != nil && ctx.Err() != nil {
 		return errNoAnswer
 	}
