@@ -64,8 +64,9 @@ func (c *call) all() (*hold, error) {
 	}
 }
 
-// takeAll takes the first lock, however long that takes, and then the others, for which it waits a moment only. It returns
-// which one was not acquired.
+// takeAll takes the first lock, however long that takes, and then the others: for those after it in the order it waits a moment, and for
+// those before it not at all. Their holder may be waiting for the first one, and of two who have what the other wants one has to
+// yield at once. It returns which one was not acquired.
 func (c *call) takeAll(h *hold, first int) (busy int, err error) {
 	rest := make([]int, 0, len(c.lock.members))
 	for i := range c.lock.members {
@@ -77,11 +78,15 @@ func (c *call) takeAll(h *hold, first int) (busy int, err error) {
 		return first, err
 	}
 	tried, busy, err := c.takeTogether(h, rest)
-	if tried && (err == nil || c.single || c.expired() || !errors.Is(err, errs.ErrNotAcquired)) {
+	if tried && (err == nil || c.single || c.expired() || busy < first || !errors.Is(err, errs.ErrNotAcquired)) {
 		return busy, err
 	}
 	for _, i := range rest {
-		if err := c.takeSoon(h, i); err != nil {
+		take := c.takeSoon
+		if i < first {
+			take = c.takeNow
+		}
+		if err := take(h, i); err != nil {
 			return i, err
 		}
 	}
@@ -109,9 +114,8 @@ func (c *call) takeAtOnce(h *hold) (done bool, busy int, err error) {
 // takeSoon takes one lock if it is free, or becomes free in a moment: the others are held meanwhile. The moment is longer
 // than it takes the server to answer, however far it is.
 func (c *call) takeSoon(h *hold, i int) error {
-	none := time.Duration(0)
 	asked := time.Now()
-	err := c.takeOne(h, i, &none)
+	err := c.takeNow(h, i)
 	if c.single || !errors.Is(err, errs.ErrNotAcquired) {
 		return err
 	}
@@ -120,6 +124,12 @@ func (c *call) takeSoon(h *hold, i int) error {
 		wait = min(wait, *left)
 	}
 	return c.takeOne(h, i, &wait)
+}
+
+// takeNow takes one lock if it is free.
+func (c *call) takeNow(h *hold, i int) error {
+	none := time.Duration(0)
+	return c.takeOne(h, i, &none)
 }
 
 // takeOne takes one lock, and waits for so long; without a limit if wait is nil.

@@ -16,8 +16,8 @@
 // # Multi-lock
 //
 // All or nothing. The locks are taken in the order of their names, so that two multi-locks which share some meet in the
-// same order. A call blocks on one lock only while it holds none; for the others it waits 20 ms and four times as long as an answer takes, and when one of
-// them stays busy it releases all, pauses at random, and waits for that one. So it never holds one lock and waits
+// same order. A call blocks on one lock only while it holds none; for those after it in the order it waits 20 ms and four times as long as
+// an answer takes, for those before it not at all, and when one of them stays busy it releases all, pauses at random, and waits for that one. So it never holds one lock and waits
 // without bound for another, whatever others do. Nobody is served first come, first served.
 //
 // # RedLock: what it promises

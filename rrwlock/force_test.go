@@ -15,7 +15,7 @@ import (
 
 // watched is a context whose deadline is asked for at moments that a test cannot reach otherwise.
 type watched struct {
-	context.Context //nolint:containedctx // a context made of another
+	context.Context
 	asked           func()
 }
 
