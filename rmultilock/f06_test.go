@@ -2,6 +2,7 @@ package rmultilock_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -82,6 +83,7 @@ func TestF06_SlowAnswersRenewALease(t *testing.T) {
 		s := newServers(t, b, 3)
 		mine := s.peers(t)
 		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		synctest.Wait() // all three are connected
 		for _, one := range s {
 			one.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
 				if cmd == "EVALSHA" {

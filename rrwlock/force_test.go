@@ -16,7 +16,7 @@ import (
 // watched is a context whose deadline is asked for at moments that a test cannot reach otherwise.
 type watched struct {
 	context.Context
-	asked           func()
+	asked func()
 }
 
 func (w watched) Deadline() (time.Time, bool) {
