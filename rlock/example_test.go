@@ -332,3 +332,29 @@ func ExampleDetach() {
 	// with the hold's context: nested
 	// detached: rlock: try lock "stock": lock not acquired
 }
+
+// What takes a Locker works with every kind of lock.
+func ExampleLocker() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	restock := func(l rlock.Locker) error {
+		return l.Do(ctx, func(context.Context) error {
+			fmt.Println("restocking under", l.Name())
+			return nil
+		})
+	}
+	for _, l := range []rlock.Locker{client.GetLock("shelf"), client.GetFairLock("till"), client.GetReadWriteLock("stock")} {
+		if err := restock(l); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// restocking under shelf
+	// restocking under till
+	// restocking under stock
+}
