@@ -46,7 +46,7 @@ func (q *Queue) ask(ctx context.Context, call func(k *keys) *script.Call) (reply
 	if err := q.ready(ctx); err != nil {
 		return nil, err
 	}
-	return known(q.registry.query(ctx, func() *script.Call { return call(q.names()) }))
+	return known(q.registry.read(ctx, func() *script.Call { return call(q.names()) }))
 }
 
 // known returns the array that a script answered with, unless that is the negative version of a newer layout.
@@ -64,7 +64,8 @@ func known(c *script.Call, err error) (reply, error) {
 	return r, nil
 }
 
-// act runs a numbered call: however often it arrives, and however late, it acts once, and not at all after act has returned.
+// act runs a numbered call: however often it arrives, and however late, it acts once, and not at all once a later call of this client
+// has said that act has returned.
 func (q *Queue) act(ctx context.Context, call func(k *keys, t turn) *script.Call) (reply, error) {
 	if err := q.ready(ctx); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (q *Queue) act(ctx context.Context, call func(k *keys, t turn) *script.Call
 	defer h.leave()
 	number := h.turns.begin(&q.registry.calls)
 	defer h.turns.end(number)
-	return known(q.registry.query(ctx, func() *script.Call {
+	return known(q.registry.act(ctx, func() *script.Call {
 		return call(h.keys, turn{h.engine.ID, number, h.turns.floor()})
 	}))
 }

@@ -2,6 +2,7 @@ package delayed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -288,7 +289,11 @@ func RejectAll(ctx context.Context, messages []*Message, reasons []string) error
 	for i, m := range messages {
 		sent[i] = m.nack(m.hub, 0, true, reasons[i])
 	}
-	return finishedAll(ctx, messages, sent)
+	err := finishedAll(ctx, messages, sent)
+	for _, m := range messages { // nobody else will: what is not answered yet is on its way
+		m.forget(ended, ErrFinished)
+	}
+	return err
 }
 
 // nackAll ends the attempts of messages that are due again at once. What fails is left to their visibility.
@@ -302,7 +307,7 @@ func nackAll(ctx context.Context, messages []*Message) {
 
 func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) (first error) {
 	for i, m := range messages {
-		if err := m.finished(ctx, sent[i]); first == nil {
+		if err := m.finished(ctx, sent[i]); first == nil && !errors.Is(err, ErrNotHeld) { // one that is gone needs no end
 			first = err
 		}
 	}

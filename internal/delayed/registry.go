@@ -153,18 +153,16 @@ const settleTries = 20
 // end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for a few
 // seconds.
 func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
-	ctx := context.Background() //nolint:forbidigo // bounded by the batcher and by the tries
-	for try := 0; ; try++ {
+	ctx := context.Background()          //nolint:forbidigo // bounded by the batcher and by the tries
+	for try, open := 0, false; ; try++ { // open: one may have run
 		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
 		switch {
 		case !script.Silent(err):
-			if err != nil && try > 0 { // an earlier one may have run
-				err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
-			}
-			return c, engine.Explain(err)
+			return c, doubted(engine.Explain(err), open)
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
+		open = open || script.Judge(err) == script.Unknown
 		if err := engine.Sleep(r.life, engine.Jitter(pause(try))); err != nil {
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
 		}
@@ -176,14 +174,40 @@ func pause(try int) time.Duration {
 	return min(10*time.Millisecond<<min(try, 10), 500*time.Millisecond)
 }
 
-// query runs a call that may run twice, until it is answered, ctx is done or the client closes.
-func (r *Registry) query(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+// doubted returns a certain error as an unknown outcome if an earlier try may have run.
+func doubted(err error, open bool) error {
+	if err == nil || !open || errors.Is(err, errs.ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+}
+
+// query runs a call that may run twice, until it is answered, ctx is done or the client closes. It returns whether a try that was
+// not answered may have run.
+func (r *Registry) query(ctx context.Context, call func() *script.Call) (c *script.Call, open bool, err error) {
 	for {
-		c, _, err := r.engine.Query(ctx, call)
-		if !errors.Is(err, errs.ErrUnknown) && !script.Crowded(err) || r.engine.Closed() {
-			return c, err
+		c, repeated, err := r.engine.Query(ctx, call)
+		unknown := errors.Is(err, errs.ErrUnknown)
+		open = open || repeated || unknown
+		if !unknown && !script.Crowded(err) || ctx.Err() != nil || r.engine.Closed() {
+			return c, open, err
 		}
 	}
+}
+
+// act is query for a call that changes something.
+func (r *Registry) act(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	c, open, err := r.query(ctx, call)
+	if ctx.Err() != nil {
+		return c, err
+	}
+	return c, doubted(err, open)
+}
+
+// read is query for a call that only looks. One that the client's end has interrupted is ErrClosed.
+func (r *Registry) read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	c, _, err := r.query(ctx, call)
+	return c, r.engine.Interrupted(ctx, err)
 }
 
 // twice runs a call that may run twice, and again until it is answered, the client closes or the limit is over.
@@ -195,11 +219,14 @@ func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c, again := r.query(ctx, call)
-	if again != nil {
-		return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+	c, open, again := r.query(ctx, call)
+	switch {
+	case again == nil:
+		return c, nil
+	case ctx.Err() == nil: // an answer after all, or the client has closed
+		err = again
 	}
-	return c, nil
+	return c, doubted(err, open || script.Judge(err) == script.Unknown)
 }
 
 // wake has a client woken that waits for messages, also while this one closes: others hear of what it leaves. If that fails they

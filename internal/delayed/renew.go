@@ -116,7 +116,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	}
 	r := m.queue.registry
 	sentAt := r.engine.Clock.Now()
-	c, err := r.query(ctx, func() *script.Call {
+	c, err := r.act(ctx, func() *script.Call {
 		return m.hub.keys.extend(extension{m.member, m.claim, d})
 	})
 	if err != nil {

@@ -181,10 +181,15 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 // Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
 func (e *Engine) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	c, _, err := e.Query(ctx, call)
+	return c, e.Interrupted(ctx, err)
+}
+
+// Interrupted returns the error of a query as ErrClosed if the client's end has interrupted it.
+func (e *Engine) Interrupted(ctx context.Context, err error) error {
 	if e.Closed() && (errors.Is(err, errs.ErrUnknown) || errors.Is(err, script.ErrNotSent)) && ctx.Err() == nil {
-		err = errs.ErrClosed
+		return errs.ErrClosed
 	}
-	return c, err
+	return err
 }
 
 // Once runs a script that must not run twice. Where its outcome is not known the error is that of ctx if it is done, or ErrUnknown.
