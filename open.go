@@ -45,7 +45,7 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, join(err, rdb.Close())
 	}
-	if policy != "" && policy != "noeviction" {
+	if policy != "noeviction" {
 		c.engine.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
 	}
 	after := c.close
@@ -103,8 +103,7 @@ func badURL(u *url.URL, err error) error {
 	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
 }
 
-// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis does when its memory is full; "" if it
-// does not tell.
+// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis does when its memory is full.
 func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -124,11 +123,15 @@ func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err er
 	}
 }
 
+// evictionPolicy returns "noeviction" too for a Redis without a limit to its memory, or that does not tell.
 func evictionPolicy(info string) string {
+	fields := map[string]string{}
 	for line := range strings.Lines(info) {
-		if policy, ok := strings.CutPrefix(line, "maxmemory_policy:"); ok {
-			return strings.TrimSpace(policy)
-		}
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
 	}
-	return ""
+	if policy := fields["maxmemory_policy"]; policy != "" && fields["maxmemory"] != "0" {
+		return policy
+	}
+	return "noeviction"
 }

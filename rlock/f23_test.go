@@ -258,6 +258,17 @@ var causes = []struct {
 	{"closed within Do", "ErrClosed", func(t *testing.T, b *bench) error {
 		return b.client.GetLock("f23").Do(t.Context(), func(context.Context) error { return b.client.Close() })
 	}},
+	{"lost within Do while the client closes", "ErrLost", func(t *testing.T, b *bench) error {
+		c := clientAt(t, b.proxy.Addr(), redlatch.WithLease(shortLease), redlatch.WithCloseGrace(time.Minute))
+		closed := make(chan error, 1) // the result of Close
+		err := c.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {
+			go func() { closed <- c.Close() }()
+			<-ctx.Done()
+			return b.rdb.Del(t.Context(), "f23").Err()
+		})
+		assert.NoError(t, <-closed)
+		return err
+	}},
 	{"cause: unlocked", "ErrUnlocked", func(t *testing.T, b *bench) error {
 		hold := b.hold(t, b.client)
 		ctx := hold.Context()

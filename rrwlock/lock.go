@@ -183,8 +183,10 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anybody did. A holder in this client
-// hears of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then. When ctx
-// ended first, and after redlatch.ErrUnknown, it may be released or be released yet. It costs one round trip.
+// hears of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then.
+//
+// It waits for Redis until ctx is done, and for about 3 s at most. It is sent once, since a second one would free whoever came after the
+// first: when ctx ended first, and after redlatch.ErrUnknown, the lock may be released or be released yet. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)

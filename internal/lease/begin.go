@@ -149,7 +149,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	sh.mu.Lock()
 	l.mu.Lock()
 	l.leaveLocked()
-	over := h.over
+	over, why := h.over, h.notHeldLocked()
 	if !over && (l.levels != h || h.next != nil || l.renews || l.named || l.turn.taken()) {
 		l.mu.Unlock()
 		sh.mu.Unlock()
@@ -158,7 +158,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	if over {
 		l.mu.Unlock()
 		sh.mu.Unlock()
-		done(errs.ErrNotHeld)
+		done(why)
 		return true
 	}
 	l.unlinkLocked(h)

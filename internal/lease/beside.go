@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -90,7 +91,11 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 	l.mu.Unlock()
 	if share := l.share(); share != nil {
 		if in := share.anyLevel(); in != nil {
-			return lineage{in: in, outer: h}.level(given, ctx, o)
+			hold, err := lineage{in: in, outer: h}.level(given, ctx, o)
+			if errors.Is(err, errs.ErrNotHeld) && h.live() { // that level was just unlocked
+				return nil, nil //nolint:nilnil // as documented
+			}
+			return hold, err
 		}
 	}
 	under := *o

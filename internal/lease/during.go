@@ -21,8 +21,8 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 		switch cause := context.Cause(h.Context()); {
 		case errors.Is(cause, errs.ErrLost):
 			released = cause
-		case errors.Is(released, errs.ErrNotHeld) && errors.Is(cause, errs.ErrClosed): // its client released it
-			released = cause
+		case errors.Is(released, errReleased):
+			released = errs.Wrap(title, "do", name, errs.ErrClosed)
 		case errors.Is(released, errs.ErrNotHeld): // nobody else can have unlocked it: Redis had lost it already
 			released = errs.Wrap(title, "do", name, errs.ErrLost)
 		}

@@ -62,7 +62,7 @@ func (e *errand) done() {
 // freeAfter calls free, which lets an owner id go, when the client's clock shows until: calls under the id that got no answer may
 // arrive as long. An id that will not be used again needs no such care.
 func (s *Space) freeAfter(until time.Duration, key, owner any, free func()) {
-	if until <= s.engine.Clock.Now() || !s.usedAgain(key, owner) {
+	if until <= s.engine.Clock.Now()+time.Millisecond || !s.usedAgain(key, owner) {
 		free()
 		return
 	}

@@ -28,6 +28,7 @@ type Hold struct {
 	cancel context.CancelCauseFunc // what to call when it ends; nil for nothing
 	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
 	over   bool                    // unlocked or lost
+	closed bool                    // released by Close, which makes it over
 }
 
 // OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is unlocked or lost or the
@@ -267,8 +268,19 @@ func (h *Hold) overLocked() error {
 	if e, ok := h.cause.(*ended); ok && e.err == errs.ErrLost { //nolint:errorlint // the hold's own cause, never wrapped
 		return errs.ErrLost
 	}
+	return h.notHeldLocked()
+}
+
+// notHeldLocked returns the error of an Unlock of a level that is over.
+func (h *Hold) notHeldLocked() error {
+	if h.closed {
+		return errReleased
+	}
 	return errs.ErrNotHeld
 }
+
+// errReleased is ErrNotHeld for a level that Close has released.
+var errReleased = fmt.Errorf("%w: the client has closed", errs.ErrNotHeld)
 
 func (l *Lease) countLocked() int {
 	n := 0

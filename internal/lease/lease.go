@@ -337,6 +337,7 @@ func (l *Lease) drain(limit time.Duration) {
 	l.state = releasing
 	l.space.engine.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
+		h.closed = true
 		return l.ended(errs.ErrClosed, "")
 	})
 	l.mu.Unlock()

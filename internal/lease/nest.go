@@ -64,7 +64,10 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		l.gone()
 		err = errs.ErrLost
 	}
-	if errors.Is(err, errGivenUp) {
+	switch {
+	case err != nil && l.space.engine.Closed() && !l.in(holding): // Close has released it meanwhile
+		err = errs.ErrClosed
+	case errors.Is(err, errGivenUp):
 		err = h.whyOver()
 	}
 	if err != nil {

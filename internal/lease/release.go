@@ -44,9 +44,10 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 	sh.mu.Lock()
 	l.mu.Lock()
 	if h.over {
+		err := h.notHeldLocked()
 		l.mu.Unlock()
 		sh.mu.Unlock()
-		return errs.ErrNotHeld
+		return err
 	}
 	l.leaveLocked()
 	l.unlinkLocked(h)
