@@ -55,6 +55,7 @@ func TestClosedMemberKeepsNothingOfATryThatHangs(t *testing.T) {
 		s := newServers(t, b, 3)
 		mine := s.peers(t, redlatch.WithCloseGrace(0))
 		locktest.Free(t, mine.red("a"))
+		synctest.Wait() // an Unlock waits for a majority only
 		mine[1].HangReplies(1)
 		h := locktest.Acquire(t, t.Context(), mine.red("a"))
 		synctest.Wait()
