@@ -115,7 +115,7 @@ return 1`)
 func TestF01_StoppedHolderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	rival := r.direct(t)
+	rival := r.direct(t, redlatch.WithLease(lease))
 	for range runs(1, 50) {
 		stopHolders(t, r, rival, 3)
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	contendedShare = 10        // one name in so many is waited for
 	bytesPerName   = 20        // less than any entry that stayed would take
-	bytesInAll     = 256 << 10 // connections, pools, and tables that were once larger
+	bytesInAll     = 512 << 10 // connections, pools, and tables that were once larger
 )
 
 // once takes locks whose names are never used again, some of them one after another with two clients.

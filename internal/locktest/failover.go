@@ -21,6 +21,7 @@ const (
 	survivors     = 5                     // clients of a group that fails over
 	failoverLease = time.Second           // theirs
 	pause         = 20 * time.Millisecond // between two calls that found no master
+	election      = time.Minute           // of a master by Sentinels, which vote again after a while when a vote splits
 )
 
 // Group is a master, its replica, and three Sentinels that watch them.
@@ -64,6 +65,11 @@ func (g *Group) StopReplication(t *testing.T) {
 
 // Each calls fn for all at once, with a context that ends when it takes too long.
 func Each[T any](t *testing.T, all []T, fn func(ctx context.Context, one T)) {
+	t.Helper()
+	eachWithin(t, limit, all, fn)
+}
+
+func eachWithin[T any](t *testing.T, limit time.Duration, all []T, fn func(ctx context.Context, one T)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -110,7 +116,7 @@ func Failover(t *testing.T, env Env) {
 	group.Master.Kill()
 	start := time.Now()
 
-	Each(t, locks, func(ctx context.Context, l rlock.Locker) {
+	eachWithin(t, election+limit, locks, func(ctx context.Context, l rlock.Locker) {
 		Persist(ctx, t, func() error { return enter(ctx, l, func() {}) })
 	})
 	t.Logf("all clients have locked again after %v", time.Since(start))
