@@ -66,12 +66,7 @@ func (g *Group) StopReplication(t *testing.T) {
 // Each calls fn for all at once, with a context that ends when it takes too long.
 func Each[T any](t *testing.T, all []T, fn func(ctx context.Context, one T)) {
 	t.Helper()
-	eachWithin(t, limit, all, fn)
-}
-
-func eachWithin[T any](t *testing.T, limit time.Duration, all []T, fn func(ctx context.Context, one T)) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), election+limit)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, one := range all {
@@ -116,7 +111,7 @@ func Failover(t *testing.T, env Env) {
 	group.Master.Kill()
 	start := time.Now()
 
-	eachWithin(t, election+limit, locks, func(ctx context.Context, l rlock.Locker) {
+	Each(t, locks, func(ctx context.Context, l rlock.Locker) {
 		Persist(ctx, t, func() error { return enter(ctx, l, func() {}) })
 	})
 	t.Logf("all clients have locked again after %v", time.Since(start))
