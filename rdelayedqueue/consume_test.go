@@ -107,12 +107,14 @@ func TestVisibilityIsRenewedWhileAHandlerRuns(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q, other := jobs(b.Peer(t)), jobs(b.Peer(t))
 		offer(t, q, "a", 0)
-		done := make(chan error, 1)
+		began, done := make(chan struct{}), make(chan error, 1)
 		stop := consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+			close(began)
 			time.Sleep(10 * time.Minute)
 			done <- ctx.Err()
 			return nil
 		}, rdelayedqueue.WithVisibility(time.Second))
+		<-began // the other one is not to have it first
 		consume(t, other, func(context.Context, *rdelayedqueue.Message[job]) error {
 			t.Error("it was delivered twice")
 			return nil
