@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -39,11 +40,11 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	}
 	policy, err := ping(ctx, rdb)
 	if err != nil {
-		return nil, fmt.Errorf("ping: %w", join(err, rdb.Close()))
+		return nil, fmt.Errorf("ping: %w", cmp.Or(err, rdb.Close()))
 	}
 	c, err := New(rdb, opts...)
 	if err != nil {
-		return nil, join(err, rdb.Close())
+		return nil, cmp.Or(err, rdb.Close())
 	}
 	if policy != "noeviction" {
 		c.engine.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
@@ -52,19 +53,11 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	c.close = func() error {
 		err := rdb.Close()
 		if after != nil {
-			err = join(err, after())
+			err = cmp.Or(err, after())
 		}
 		return err
 	}
 	return c, nil
-}
-
-// join returns the first error; what closing says after a failure adds nothing.
-func join(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // dial returns a go-redis client for a URL. Errors do not repeat the URL, which may hold a password.
@@ -110,27 +103,22 @@ func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err er
 	}
 	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
 	pipe := rdb.Pipeline()
-	ping, info := pipe.Ping(ctx), pipe.Info(ctx, "memory")
+	ping, info := pipe.Ping(ctx), pipe.InfoMap(ctx, "memory")
 	go func() {
 		_, _ = pipe.Exec(ctx) // each command keeps its own error
 		answer <- ping.Err()
 	}()
 	select {
 	case err := <-answer:
-		return evictionPolicy(info.Val()), err
+		return evictionPolicy(info), err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
 // evictionPolicy returns "noeviction" too for a Redis without a limit to its memory, or that does not tell.
-func evictionPolicy(info string) string {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields[name] = value
-	}
-	if policy := fields["maxmemory_policy"]; policy != "" && fields["maxmemory"] != "0" {
+func evictionPolicy(info *redis.InfoCmd) string {
+	if policy := info.Item("Memory", "maxmemory_policy"); policy != "" && info.Item("Memory", "maxmemory") != "0" {
 		return policy
 	}
 	return "noeviction"
