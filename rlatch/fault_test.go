@@ -186,15 +186,7 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 			waiting = append(waiting, begin(t.Context(), l))
 		}
 	}
-	redistest.Eventually(t, limit, "all have subscribed", func() error {
-		heard, err := server.Client(t).PubSubNumSub(t.Context(), "redisson_countdownlatch__channel__{n}").Result()
-		for _, n := range heard {
-			if n < 10 {
-				err = fmt.Errorf("%d clients", n)
-			}
-		}
-		return err
-	})
+	redistest.AwaitSubscribers(t, server.Client(t), "redisson_countdownlatch__channel__{n}", 10)
 	down(t, direct)
 	for _, w := range waiting {
 		waits(t, w)
@@ -275,15 +267,7 @@ func TestF22_EverybodyInTenClientsGoesOn(t *testing.T) {
 		}
 	}
 	rdb := server.Client(t)
-	redistest.Eventually(t, limit, "all have subscribed", func() error {
-		heard, err := rdb.PubSubNumSub(t.Context(), "redisson_countdownlatch__channel__{n}").Result()
-		for _, n := range heard {
-			if n < 10 {
-				err = fmt.Errorf("%d clients", n)
-			}
-		}
-		return err
-	})
+	redistest.AwaitSubscribers(t, rdb, "redisson_countdownlatch__channel__{n}", 10)
 	down(t, first)
 	require.NoError(t, first.CountDownBy(t.Context(), 2))
 	start := time.Now()

@@ -3,15 +3,14 @@ package rlatch_test
 import (
 	"context"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 )
 
@@ -93,37 +92,7 @@ func waits(t *testing.T, done <-chan error) {
 // subscribed waits until so many clients listen to the latch.
 func (p *place) subscribed(t *testing.T, n int) {
 	t.Helper()
-	channel := "redisson_countdownlatch__channel__{" + p.name + "}"
-	eventually(t, func(ctx context.Context) bool {
-		var total atomic.Int64 // the masters are asked at the same time
-		count := func(ctx context.Context, rdb *redis.Client) error {
-			heard, err := rdb.PubSubNumSub(ctx, channel).Result()
-			total.Add(heard[channel])
-			return err
-		}
-		switch rdb := p.Redis.(type) {
-		case *redis.ClusterClient:
-			require.NoError(t, rdb.ForEachMaster(ctx, count))
-		case *redis.Client:
-			require.NoError(t, count(ctx, rdb))
-		}
-		return int(total.Load()) >= n
-	})
-}
-
-// eventually waits for what another goroutine or process does; in a bubble time passes meanwhile.
-func eventually(t *testing.T, cond func(ctx context.Context) bool) {
-	t.Helper()
-	end := time.After(limit)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !cond(t.Context()) {
-		select {
-		case <-tick.C:
-		case <-end:
-			require.Fail(t, "it has not come")
-		}
-	}
+	redistest.AwaitSubscribers(t, p.Redis, "redisson_countdownlatch__channel__{"+p.name+"}", n)
 }
 
 // runs is how often to do something: more often when REDLATCH_SOAK=1 asks for the long run.

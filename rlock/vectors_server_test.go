@@ -1,7 +1,6 @@
 package rlock_test
 
 import (
-	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -60,13 +59,7 @@ func TestVectorTakenByAnotherProgramOnServer(t *testing.T) {
 			_, err := l.TryLock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 			waiting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context()) })
-			redistest.Eventually(t, patience, "the waiter listens", func() error {
-				n, err := rdb.PubSubNumSub(t.Context(), v.channel).Result()
-				if err == nil && n[v.channel] == 0 {
-					err = errors.New("nobody does")
-				}
-				return err
-			})
+			redistest.AwaitSubscribers(t, rdb, v.channel, 1)
 			_, err = rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.Del(t.Context(), v.key)
 				p.Publish(t.Context(), v.channel, "0")

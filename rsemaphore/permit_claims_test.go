@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -277,7 +277,7 @@ func largeRequestIsNotOvertaken(t *testing.T, p *permitPlace) {
 	s := p.permits(t, 3)
 	held := takePermits(t, s, 3)
 	large := beginPermits(t.Context(), s, 3)
-	p.refused(t, s)
+	p.refused(t)
 	small := beginPermits(t.Context(), s, 1)
 	for _, permit := range held {
 		releasePermits(t, permit)
@@ -395,18 +395,7 @@ func (p *permitPlace) drop(t *testing.T, permit *rsemaphore.Permit) {
 }
 
 // refused waits until somebody of the semaphore's client stands in line.
-func (p *permitPlace) refused(t *testing.T, s *rsemaphore.PermitSemaphore) {
+func (p *permitPlace) refused(t *testing.T) {
 	t.Helper()
-	channel, heard := "redisson_sc:{"+p.name+"}", int64(0)
-	count := func(ctx context.Context, node *redis.Client) error {
-		n, err := node.PubSubNumSub(ctx, channel).Result()
-		atomic.AddInt64(&heard, n[channel])
-		return err
-	}
-	require.Eventually(t, func() bool {
-		if cluster, ok := p.Redis.(*redis.ClusterClient); ok {
-			return cluster.ForEachMaster(t.Context(), count) == nil && atomic.LoadInt64(&heard) > 0
-		}
-		return count(t.Context(), p.Redis.(*redis.Client)) == nil && heard > 0
-	}, permitLimit, time.Millisecond, s.Name())
+	redistest.AwaitSubscribers(t, p.Redis, "redisson_sc:{"+p.name+"}", 1)
 }

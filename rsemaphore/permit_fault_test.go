@@ -81,13 +81,7 @@ func TestF04_PermitWaitersGoOnWithoutMessages(t *testing.T) {
 	for range 3 {
 		held := takePermits(t, a, 2)
 		waiting := beginPermits(t.Context(), b, 2)
-		redistest.Eventually(t, permitLimit, "it listens", func() error {
-			n, err := r.redis.PubSubNumSub(t.Context(), "redisson_sc:{slots}").Result()
-			if err == nil && n["redisson_sc:{slots}"] == 0 {
-				err = errors.New("not yet")
-			}
-			return err
-		})
+		redistest.AwaitSubscribers(t, r.redis, "redisson_sc:{slots}", 1)
 		<-time.After(100 * time.Millisecond) // and has asked again since
 		start := time.Now()
 		releasePermits(t, held...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -109,22 +109,7 @@ func waits(t *testing.T, done <-chan error) {
 // subscribed waits until so many clients listen to a semaphore.
 func (p *semaphorePlace) subscribed(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, func(ctx context.Context) bool {
-		channel := "redisson_sc:{" + p.name + "}"
-		var total atomic.Int64 // the masters are asked at the same time
-		count := func(ctx context.Context, rdb *redis.Client) error {
-			heard, err := rdb.PubSubNumSub(ctx, channel).Result()
-			total.Add(heard[channel])
-			return err
-		}
-		switch rdb := p.Redis.(type) {
-		case *redis.ClusterClient:
-			require.NoError(t, rdb.ForEachMaster(ctx, count))
-		case *redis.Client:
-			require.NoError(t, count(ctx, rdb))
-		}
-		return int(total.Load()) >= n
-	})
+	redistest.AwaitSubscribers(t, p.Redis, "redisson_sc:{"+p.name+"}", n)
 }
 
 // eventually waits for what another goroutine or process does; in a bubble time passes meanwhile.
