@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -95,7 +97,11 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 	var mu sync.Mutex // guards both
 	share(t, lanes, n, func(lane, run int) error {
 		name := fmt.Sprintf("acquire-%d", run)
-		ctx, cancel := cancelledAt(t.Context(), span*time.Duration(run)/time.Duration(n))
+		at := span * time.Duration(run) / time.Duration(n)
+		if run == n-1 { // however slow the machine is, one acquires
+			at = time.Hour
+		}
+		ctx, cancel := cancelledAt(t.Context(), at)
 		defer cancel()
 		hold, err := clients[lane].GetLock(name).Lock(ctx)
 		mu.Lock()
@@ -108,7 +114,7 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 		if err != nil {
 			return errors.Join(expect("lock", err, context.Canceled), r.noneLeft(t, name, time.Now()))
 		}
-		<-ctx.Done()
+		cancel()
 		return errors.Join(expect("deferred unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
 	})
 	t.Logf("%d acquired, %d cancelled", acquired, cancelled)
@@ -209,6 +215,39 @@ func TestF03_DeadContextAcquiresNothing(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.Equal(t, before, r.proxy.Total(), "nothing was sent")
+}
+
+func TestF03_CloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	locktest.Free(t, r.client(t).GetLock("warm")) // or the try would find its script missing
+	for run := range runs(20, 500) {
+		name := fmt.Sprint("left-", run)
+		c := r.client(t)
+		arrived, gate := make(chan struct{}), make(chan struct{})
+		var begun atomic.Bool
+		r.proxy.OnCommand(func(cmd []string) {
+			if faulttest.Script(cmd) && !begun.Swap(true) { // the try, and nothing after it, is held up on its way
+				close(arrived)
+				<-gate
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		locking := locktest.Begin(func() (*rlock.Hold, error) { return c.GetLock(name).Lock(ctx) })
+		<-arrived
+		cancel()
+		locktest.Failed(t, locking, context.Canceled)
+		closed := make(chan error, 1) // room for the result
+		go func() { closed <- c.Close() }()
+		select {
+		case err := <-closed:
+			require.Fail(t, "Close has not waited for the try", "%v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(gate)
+		require.NoError(t, <-closed)
+		require.NoError(t, r.noKeys(t, name))
+	}
 }
 
 func TestF03_CloseDuringAnAcquisitionLeavesNothing(t *testing.T) {

@@ -68,6 +68,9 @@ func (f Func) Late(c *script.Call) { f(c) }
 
 // Batcher sends calls over one go-redis client. It is safe for concurrent use.
 type Batcher struct {
+	// Told, if set before the first call, is called after a Listener was. It must return at once.
+	Told func()
+
 	rdb      redis.UniversalClient
 	cluster  *redis.ClusterClient // nil unless rdb is one
 	plain    bool                 // no pipelining
@@ -81,9 +84,10 @@ type Batcher struct {
 	workers  sync.WaitGroup // of those that Close waits for
 	known    atomic.Bool    // a cluster's layout has been loaded
 	flushes  atomic.Int64
-	free     sync.Pool  // of *pending; the batcher's own, since channels belong to one synctest bubble
-	mu       sync.Mutex // guards closed and lanes
-	closed   bool       // Close waits for the workers that there are
+	deserted atomic.Int64 // see Deserted
+	free     sync.Pool    // of *pending; the batcher's own, since channels belong to one synctest bubble
+	mu       sync.Mutex   // guards closed and lanes
+	closed   bool         // Close waits for the workers that there are
 	lanes    map[*redis.Client]*lane
 	loneLane *lane // of a client that is not a cluster
 }
@@ -125,6 +129,9 @@ func (b *Batcher) Bounded() bool { return b.cluster == nil }
 
 // Flushes returns how many round trips were made.
 func (b *Batcher) Flushes() int64 { return b.flushes.Load() }
+
+// Deserted returns how many calls are under way that nobody waits for but a Listener.
+func (b *Batcher) Deserted() int64 { return b.deserted.Load() }
 
 // EndBy has everything that is sent from now on end by the given time, where the connection allows it.
 func (b *Batcher) EndBy(t time.Time) {

@@ -127,7 +127,14 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	if l.withdraw(p, ask.Class) {
 		return notSent(ctx)
 	}
+	if p.late != nil {
+		l.batcher.deserted.Add(1)
+		p.late = &deserted{listener: p.late, batcher: l.batcher}
+	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
+		if p.late != nil {
+			l.batcher.deserted.Add(-1)
+		}
 		<-p.done
 		return l.recycle(p)
 	}
@@ -146,13 +153,27 @@ func (l *lane) recycle(p *pending) error {
 
 // finish tells the waiter, or the one who cares when nobody waits any more.
 func (p *pending) finish() {
-	call, late := p.call, p.late
 	if p.state.CompareAndSwap(waiting, finished) {
 		p.done <- struct{}{} // never blocks: one token a use
 		return
 	}
-	if late != nil {
-		late.Late(call)
+	if p.late != nil {
+		p.late.Late(p.call)
+	}
+}
+
+// deserted is who cares for a call that nobody waits for any more.
+type deserted struct {
+	listener Listener
+	batcher  *Batcher
+}
+
+// Late tells who cares before the call counts as finished.
+func (d *deserted) Late(c *script.Call) {
+	d.listener.Late(c)
+	d.batcher.deserted.Add(-1)
+	if tell := d.batcher.Told; tell != nil {
+		tell()
 	}
 }
 

@@ -67,9 +67,10 @@ func (e *Engine) settle() {
 // grace waits until everything is released or the close grace is over.
 func (e *Engine) grace() { e.await(e.CloseGrace, func() bool { return e.open() == 0 }) }
 
-// quiet waits until no call is under way that Begin has counted, and reports whether that was so within the limit.
+// quiet waits until no call is under way that Begin has counted, given up or not, and reports whether that was so within
+// the limit.
 func (e *Engine) quiet(limit time.Duration) bool {
-	return e.await(limit, func() bool { return e.underWay.Load() <= 0 })
+	return e.await(limit, func() bool { return e.underWay.Load() <= 0 && e.Batch.Deserted() == 0 })
 }
 
 // await waits until cond holds, which is asked again whenever something was freed, and reports whether it did within

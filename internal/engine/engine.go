@@ -97,6 +97,7 @@ func New(rdb redis.UniversalClient, c Config) *Engine {
 	e := &Engine{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	_, e.Cluster = rdb.(*redis.ClusterClient)
 	e.Batch = batch.New(rdb, c.Plain, c.Lease)
+	e.Batch.Told = e.Freed
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
 	e.Watchdog = watchdog.New(e.Clock)
 	e.Settler = settle.New(e.Watchdog, e.Clock, c.Logger)

@@ -49,8 +49,8 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 	answered := func(c *script.Call) {
 		if t.answered(c) {
 			done(b.answered(ctx, c))
-			s.engine.End()
 		}
+		s.engine.End()
 	}
 	if !s.engine.Batch.Start(call, batch.Normal, answered) {
 		s.engine.End()
@@ -73,14 +73,19 @@ type Try struct {
 // GiveUp has what the try may acquire released from now on: its answer may be long in coming. Who began it is not told any
 // more. It does nothing once the answer has come. A nil try is one that was not sent.
 func (t *Try) GiveUp() {
-	if t == nil || !t.end() {
+	if t == nil {
+		return
+	}
+	e := t.phantoms[0].lease.space.engine
+	e.Begin() // until the settler has it, also if the answer comes meanwhile
+	defer e.End()
+	if !t.end() {
 		return
 	}
 	for _, p := range t.phantoms {
 		p.lease.unregister()
 		_ = p.failed(script.ErrNoAnswer) // nobody asks
 	}
-	t.phantoms[0].lease.space.engine.End()
 }
 
 // answered reports whether the answer is still wanted. Else it settles what was given up.

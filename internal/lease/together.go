@@ -70,8 +70,8 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 	answered := func(c *script.Call) {
 		if t.answered(c) {
 			done(a.answered(ctx, c))
-			s.engine.End()
 		}
+		s.engine.End()
 	}
 	if !s.engine.Batch.Start(call, batch.Normal, answered) {
 		s.engine.End()
