@@ -246,8 +246,8 @@ func TestOneSleepingClientIsWokenForEachMessage(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		synctest.Wait()
-		// For each a claim, a look for the next one and an Ack, of the client that was woken; now and then a look of the spare.
-		assert.LessOrEqual(t, count()-before, 10*6+clients)
+		// Of the client that was woken. Redis gets the text of one script, which it does not know yet.
+		assert.LessOrEqual(t, count()-before, 10*3+1, "a claim, a look for the next one and an Ack for each")
 	})
 }
 

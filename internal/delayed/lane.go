@@ -22,6 +22,7 @@ type lane struct {
 	again   bool       // there is something to look at
 	peek    bool       // most likely nothing is due: ask before a claim
 	asleep  bool       // nothing is due before the timer or a wake-up
+	asking  bool       // Redis is about to say whether that is so
 	listed  bool       // Redis counts on this lane to look
 	closed  bool
 	timer   *time.Timer
@@ -64,7 +65,7 @@ func (l *lane) add(t *taker) {
 		return
 	}
 	l.takers = append(l.takers, t)
-	l.pokeLocked(t.want > 0 && !l.asleep)
+	l.pokeLocked(t.want > 0 && !l.asleep && !l.asking)
 	l.mu.Unlock()
 }
 
@@ -87,7 +88,7 @@ func (l *lane) aim(t *taker, room int) {
 	defer l.mu.Unlock()
 	before := t.want
 	t.want = max(0, room-t.transit)
-	l.pokeLocked(t.want > before && !l.asleep || t.want == 0 && before > 0 && l.asleep && l.wantedLocked() == 0)
+	l.pokeLocked(t.want > before && !l.asleep && !l.asking || t.want == 0 && before > 0 && l.asleep && l.wantedLocked() == 0)
 }
 
 func (l *lane) wantedLocked() int {

@@ -28,21 +28,23 @@ func (l *lane) sleep() {
 	if l.hears {
 		listens = listenTime
 	}
+	l.again, l.asking = false, true // whatever is due by now, the answer tells
 	l.mu.Unlock()
 	h := l.hub
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher
 	call := h.keys.wait(h.engine.ID, listens)
+	left := int64(0)
 	err := h.registry.send(ctx, call)
-	if err != nil {
-		l.failed(err)
-		return
-	}
-	left, err := call.Int()
-	if err != nil {
-		l.failed(err)
-		return
+	if err == nil {
+		left, err = call.Int()
 	}
 	l.mu.Lock()
+	l.asking = false
+	if err != nil {
+		l.mu.Unlock()
+		l.failed(err)
+		return
+	}
 	defer l.mu.Unlock()
 	l.listed = listens > 0 && left != 0
 	if l.wantedLocked() == 0 || left == 0 || l.again {
