@@ -78,8 +78,8 @@ func TestConnectionsCutAtOnceBackOff(t *testing.T) {
 		synctest.Wait()
 		cuts := 0
 		for start := time.Now(); time.Since(start) < 20*time.Second; cuts++ {
-			require.NoError(t, r.wire(t).Conn.Close())
 			before := e.confirmations()
+			require.NoError(t, r.wire(t).Conn.Close())
 			for e.confirmations() == before {
 				time.Sleep(10 * time.Millisecond)
 			}

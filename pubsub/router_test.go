@@ -217,9 +217,11 @@ func TestRejoinTakesOnlyWhatIsSubscribed(t *testing.T) {
 		var a, b ear
 		require.Nil(t, r.Rejoin("x", &b), "nobody subscribed to it")
 		assert.Zero(t, r.Stats().Channels)
+		r.set(func() { r.refuse = true })
 		m, _ := r.Join("x", &a)
 		require.Nil(t, r.Rejoin("x", &b), "it is not confirmed yet")
-		synctest.Wait()
+		r.set(func() { r.refuse = false })
+		time.Sleep(time.Minute)
 		m.Leave()
 		again := r.Rejoin("x", &b)
 		require.NotNil(t, again, "it lingers")

@@ -187,7 +187,7 @@ func fairWaiter(args []string) {
 	}
 }
 
-const childTimeout = time.Second
+const childTimeout = 3 * time.Second
 
 func TestF11_KilledProcessesArePassedOver(t *testing.T) {
 	all, dead := counted(8, 200), counted(6, 150)

@@ -132,7 +132,9 @@ func TestF03_CancelAtAnyInstantLeavesNothing(t *testing.T) {
 		}
 		timer.Stop()
 		cancel()
-		r.empty(t, 8*oneWay+100*time.Millisecond, fmt.Sprintf("after run %d", run))
+		ended := time.Now()
+		r.empty(t, 20*time.Second, fmt.Sprintf("after run %d", run))
+		require.Less(t, time.Since(ended), 8*oneWay+100*time.Millisecond+r.lag.Late(), "run %d", run)
 	}
 }
 
@@ -144,7 +146,7 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	var all []<-chan locktest.Outcome
 	for i := range 5 {
 		all = append(all, locktest.Begin(func() (*rlock.Hold, error) { return clients[i%2].GetFairLock(key).Lock(t.Context()) }))
-		redistest.Eventually(t, time.Second, "it queues", func() error {
+		redistest.Eventually(t, 20*time.Second, "it queues", func() error {
 			if n := len(waiters(t, r.redis)); n != i+1 {
 				return fmt.Errorf("%d of %d wait", n, i+1)
 			}
@@ -192,7 +194,7 @@ func TestF04_LostSubscriptionLosesNoTurn(t *testing.T) {
 	holder, c := r.client(t, r.server.Addr()), r.client(t, r.proxy.Addr())
 	h := locktest.Acquire(t, t.Context(), holder.GetFairLock(key))
 	waiting := locktest.Begin(func() (*rlock.Hold, error) { return c.GetFairLock(key).Lock(t.Context()) })
-	redistest.Eventually(t, time.Second, "it listens", func() error {
+	redistest.Eventually(t, 20*time.Second, "it listens", func() error {
 		if n := len(r.redis.PubSubChannels(t.Context(), "redisson*").Val()); n != 1 {
 			return fmt.Errorf("%d channels", n)
 		}

@@ -97,18 +97,19 @@ type record struct {
 }
 
 // id names a call: every other one queues under a name of its own, by which it is known in the queue.
-func (r *record) id() (id string, opts []rlock.Option) {
+// One that may die queues as what the client calls it, and holds for modelLease at most.
+func (r *record) id(doomed bool) (id string, opts []rlock.Option) {
 	n := r.calls.Add(1)
-	if n%2 == 0 {
+	if n%2 == 0 || doomed {
 		return fmt.Sprint("pooled", n), nil
 	}
 	id = fmt.Sprint(ownPrefix, n)
-	return id, []rlock.Option{rlock.WithOwner(id)}
+	return id, []rlock.Option{rlock.WithOwner(id), rlock.WithLease(modelGood)} // or a grant that ran out unheard loses the place
 }
 
 // use waits for the lock, and gives it back if it gets it; a hold of a client that dies is left to its lease.
 func (r *record) use(ctx context.Context, l *rfairlock.Lock, dies func()) {
-	id, opts := r.id()
+	id, opts := r.id(dies != nil)
 	if opts == nil && rand.N(5) == 0 { // one whose grant is lost for so long has had its turn, and queues again
 		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}

@@ -86,13 +86,13 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 			failed.Add(1)
 		}
 	}}
-	client := clientAt(t, server.Addr(), redlatch.WithLease(shortLease), redlatch.WithObserver(observer))
+	client := clientAt(t, server.Addr(), redlatch.WithLease(patchyLease), redlatch.WithObserver(observer))
 	other := clientAt(t, server.Addr())
 	held, err := client.GetLock("f17:held").Lock(t.Context())
 	require.NoError(t, err)
 
 	stop := flushing(t, server.Client(t))
-	end := time.Now().Add(time.Duration(counted(3, 60)) * shortLease)
+	end := time.Now().Add(time.Duration(counted(2, 30)) * patchyLease)
 	var workers sync.WaitGroup
 	for i := range 16 {
 		locks := []*rlock.Lock{

@@ -28,6 +28,7 @@ const (
 
 // far are clients of three servers that are far away.
 type far struct {
+	lag     *faulttest.Lag
 	servers []*redis.Client
 	clients []*redlatch.Client
 }
@@ -45,6 +46,9 @@ func newFar(t *testing.T) *far {
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		f.servers, f.clients = append(f.servers, s.Client(t)), append(f.clients, c)
 		proxy.Delay(oneWay)
+		if f.lag == nil {
+			f.lag = faulttest.MeasureLag(t, s.Addr())
+		}
 	}
 	return f
 }
@@ -57,10 +61,11 @@ func (f *far) locks(name string) []rlock.Locker {
 	return all
 }
 
-// none waits until no server has the key.
+// none requires that no server has the key for longer than the limit.
 func (f *far) none(t *testing.T, name string, limit time.Duration) {
 	t.Helper()
-	redistest.Eventually(t, limit, "nothing is left", func() error {
+	start := time.Now()
+	redistest.Eventually(t, time.Minute, "nothing is left", func() error {
 		for i, s := range f.servers {
 			if n, err := s.Exists(t.Context(), name).Result(); err != nil || n > 0 {
 				return fmt.Errorf("server %d has %s (%w)", i, name, err)
@@ -68,6 +73,7 @@ func (f *far) none(t *testing.T, name string, limit time.Duration) {
 		}
 		return nil
 	})
+	assert.Less(t, time.Since(start), limit+f.lag.Late(), name)
 }
 
 func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {

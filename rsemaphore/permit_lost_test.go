@@ -166,11 +166,14 @@ func asPermitChild(name string, fn func(args []string)) bool {
 	return true
 }
 
+// heldLease outlives what a busy machine needs to start some processes.
+const heldLease = 1500 * time.Millisecond
+
 // permitHolder acquires permits, says so, and holds them. Args: the server's address, how many.
 func permitHolder(args []string) {
 	n, err := strconv.Atoi(args[1])
 	mustPermit(err)
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithLease(permitFaultLease))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithLease(heldLease))
 	mustPermit(err)
 	_, err = c.GetPermitSemaphore("slots").AcquireN(context.Background(), n)
 	mustPermit(err)
@@ -201,7 +204,7 @@ func TestF13_KilledHoldersGiveAllPermitsBack(t *testing.T) {
 			c.WaitFor("holds")
 		}
 		all := beginPermits(t.Context(), s, processes*each)
-		<-time.After(rand.N(permitFaultLease / 2)) // they are renewed
+		<-time.After(rand.N(heldLease / 2)) // they are renewed
 		requireAvailable(t, s, 0)
 		for _, c := range children {
 			c.Kill()
@@ -209,10 +212,10 @@ func TestF13_KilledHoldersGiveAllPermitsBack(t *testing.T) {
 		killed := time.Now()
 		got := nextPermits(t, all)
 		back := time.Since(killed)
-		assert.Less(t, back, permitFaultLease+200*time.Millisecond, "the full capacity is back")
+		assert.Less(t, back, heldLease+200*time.Millisecond+r.lag.Late(), "the full capacity is back")
 		slowest = max(slowest, back)
 		releasePermits(t, got...)
 		requireCapacity(t, r.redis, "slots", processes*each)
 	}
-	t.Logf("back within %v at most, leases of %v", slowest, permitFaultLease)
+	t.Logf("back within %v at most, leases of %v", slowest, heldLease)
 }

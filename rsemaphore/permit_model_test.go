@@ -1,6 +1,8 @@
 package rsemaphore_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -139,12 +141,16 @@ func (m *permitModel) extend(t *testing.T, p *rsemaphore.Permit) {
 		deadline = end
 	}
 	err := p.Extend(t.Context(), lease)
-	if !live || err != nil && !time.Now().Before(deadline) { // either lease may end while replies are lost
+	switch {
+	case !live:
 		require.ErrorIs(t, err, rsemaphore.ErrLost)
-		return
+	case err != nil: // either lease may end while replies are lost
+		require.True(t, errors.Is(err, rsemaphore.ErrLost) || errors.Is(err, redlatch.ErrUnknown), "%v", err)
+		require.GreaterOrEqual(t, time.Now(), deadline.Add(-time.Millisecond))
+		require.ErrorIs(t, context.Cause(p.Context()), rsemaphore.ErrLost)
+	default:
+		m.count["extend"]++
 	}
-	m.count["extend"]++
-	require.NoError(t, err)
 }
 
 func (m *permitModel) add(t *testing.T, client int) {

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 	}
 	var started, waiters sync.WaitGroup
 	started.Add(n)
-	for range n {
+	for i := range n {
 		waiters.Go(func() {
 			started.Done()
 			hold, err := lock.Lock(ctx)
@@ -74,6 +75,14 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 			sections.Add(1)
 			assert.NoError(t, hold.Unlock(ctx))
 		})
+		if i == 0 { // it stands in line before the others come, who join it there
+			redistest.Eventually(t, limit, "the first one is refused", func() error {
+				if proxy.Commands()["SUBSCRIBE"] == 0 {
+					return errors.New("it has not subscribed")
+				}
+				return nil
+			})
+		}
 	}
 	started.Wait()
 	require.NoError(t, first.Unlock(t.Context()))

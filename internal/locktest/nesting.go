@@ -114,7 +114,7 @@ func nestedLeaseEndsOnlyItsLevel(t *testing.T, r *rig) {
 	require.ErrorIs(t, inner.Unlock(t.Context()), rlock.ErrNotHeld)
 	Live(t, outer.Context())
 	Unlock(t, outer)
-	Free(t, other)
+	r.free(t, other)
 }
 
 func lossEndsAllLevels(t *testing.T, r *rig) {
