@@ -103,22 +103,28 @@ func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err er
 	}
 	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
 	pipe := rdb.Pipeline()
-	ping, info := pipe.Ping(ctx), pipe.InfoMap(ctx, "memory")
+	ping, info := pipe.Ping(ctx), pipe.Info(ctx, "memory")
 	go func() {
 		_, _ = pipe.Exec(ctx) // each command keeps its own error
 		answer <- ping.Err()
 	}()
 	select {
 	case err := <-answer:
-		return evictionPolicy(info), err
+		return evictionPolicy(info.Val()), err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
-// evictionPolicy returns "noeviction" too for a Redis without a limit to its memory, or that does not tell.
-func evictionPolicy(info *redis.InfoCmd) string {
-	if policy := info.Item("Memory", "maxmemory_policy"); policy != "" && info.Item("Memory", "maxmemory") != "0" {
+// evictionPolicy returns "noeviction" too for a Redis without a limit to its memory, or that does not tell. It reads the lines itself:
+// go-redis's parser of INFO panics where a line comes before the first heading.
+func evictionPolicy(info string) string {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	if policy := fields["maxmemory_policy"]; policy != "" && fields["maxmemory"] != "0" {
 		return policy
 	}
 	return "noeviction"
