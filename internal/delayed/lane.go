@@ -133,7 +133,7 @@ func (l *lane) run() {
 			}
 			return
 		}
-		peek := l.peek && l.hears
+		peek := l.peek && l.hears && l.lost == 0
 		l.again, l.peek = false, false
 		l.stopTimerLocked()
 		terms, want := l.nextLocked()

@@ -46,7 +46,9 @@ func (l *lane) sleep() {
 		return
 	}
 	defer l.mu.Unlock()
-	l.listed = listens > 0 && left != 0
+	if left != 0 { // else Redis has not looked at who waits
+		l.listed = listens > 0
+	}
 	if l.wantedLocked() == 0 || left == 0 || l.again {
 		l.pokeLocked(true)
 		return
