@@ -157,6 +157,34 @@ func TestCloseReleasesWhatIsGrantedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestCloseWaitsForTriesThatWereGivenUp(t *testing.T) {
+	for _, of := range takers() {
+		t.Run(of.name, func(t *testing.T) {
+			for range 10 { // the server runs what waited in any order
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					other := b.Peer(t)
+					_, err := other.GetPermitSemaphore("p").TrySetPermits(t.Context(), 2)
+					require.NoError(t, err)
+					p := b.Peer(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose())
+					resume := pause(b)
+					ctx, cancel := context.WithCancel(t.Context())
+					taking := locktest.Begin(func() (*rlock.Hold, error) { return nil, of.take(ctx, p.Client) })
+					synctest.Wait()
+					cancel()
+					locktest.Failed(t, taking, context.Canceled)
+					closed := locktest.Begin(func() (*rlock.Hold, error) { return nil, p.Close() })
+					time.Sleep(100 * time.Millisecond)
+					resume()
+					o := locktest.Fetch(t, closed)
+					require.NoError(t, o.Err)
+					assert.LessOrEqual(t, o.After, 101*time.Millisecond, "it goes on with the answer")
+					nothingTaken(t, b, other, "by the client that has closed")
+				})
+			}
+		})
+	}
+}
+
 func TestCloseWithoutGraceWaitsForUnlocks(t *testing.T) {
 	for name, under := range map[string]func(p *locktest.Peer) (then func()){
 		"behind a renewal": func(p *locktest.Peer) func() {

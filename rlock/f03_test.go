@@ -92,16 +92,12 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 	const lanes = 20
 	clients := far(t, r, lanes)
 	n := runs(60, 2000)
-	span := 3 * oneWay // an acquisition takes two
+	span := 4 * oneWay // an acquisition takes two
 	var acquired, cancelled int
 	var mu sync.Mutex // guards both
 	share(t, lanes, n, func(lane, run int) error {
 		name := fmt.Sprintf("acquire-%d", run)
-		at := span * time.Duration(run) / time.Duration(n)
-		if run == n-1 { // however slow the machine is, one acquires
-			at = time.Hour
-		}
-		ctx, cancel := cancelledAt(t.Context(), at)
+		ctx, cancel := cancelledAt(t.Context(), span*time.Duration(run)/time.Duration(n))
 		defer cancel()
 		hold, err := clients[lane].GetLock(name).Lock(ctx)
 		mu.Lock()
@@ -118,7 +114,9 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 		return errors.Join(expect("deferred unlock", hold.Unlock(ctx), nil), r.noKeys(t, name))
 	})
 	t.Logf("%d acquired, %d cancelled", acquired, cancelled)
-	require.Positive(t, acquired)
+	if r.lag.Worst() < oneWay { // else all may have been too late
+		require.Positive(t, acquired)
+	}
 	require.Positive(t, cancelled)
 	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
 }
@@ -244,8 +242,10 @@ func TestF03_CloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 			require.Fail(t, "Close has not waited for the try", "%v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
+		opened := time.Now()
 		close(gate)
 		require.NoError(t, <-closed)
+		require.Less(t, time.Since(opened), 300*time.Millisecond+r.lag.Late(), "Close has not heard of the answer")
 		require.NoError(t, r.noKeys(t, name))
 	}
 }

@@ -68,7 +68,7 @@ func (f Func) Late(c *script.Call) { f(c) }
 
 // Batcher sends calls over one go-redis client. It is safe for concurrent use.
 type Batcher struct {
-	// Told, if set before the first call, is called after a Listener was. It must return at once.
+	// Told, if set before the first call, is called whenever Deserted has become less. It must return at once.
 	Told func()
 
 	rdb      redis.UniversalClient

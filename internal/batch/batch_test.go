@@ -186,9 +186,12 @@ func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 			ask.Late = batch.Func(func(c *script.Call) { late <- c })
 			err := r.batcher.Do(ctx, s.Call(1, "k", 1), ask)
 			assert.Equal(t, script.Unknown, script.Judge(err))
+			assert.EqualValues(t, 1, r.batcher.Deserted())
 			r.setStall(false)
 			_, err = (<-late).Int()
 			require.NoError(t, err)
+			synctest.Wait()
+			assert.Zero(t, r.batcher.Deserted())
 			cancel()
 		}
 		assert.Equal(t, "3", r.value(t, "k"))

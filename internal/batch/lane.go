@@ -133,7 +133,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
 		if p.late != nil {
-			l.batcher.deserted.Add(-1)
+			l.batcher.rejoin()
 		}
 		<-p.done
 		return l.recycle(p)
@@ -171,8 +171,13 @@ type deserted struct {
 // Late tells who cares before the call counts as finished.
 func (d *deserted) Late(c *script.Call) {
 	d.listener.Late(c)
-	d.batcher.deserted.Add(-1)
-	if tell := d.batcher.Told; tell != nil {
+	d.batcher.rejoin()
+}
+
+// rejoin takes a call off those that are deserted.
+func (b *Batcher) rejoin() {
+	b.deserted.Add(-1)
+	if tell := b.Told; tell != nil {
 		tell()
 	}
 }
