@@ -86,8 +86,8 @@ func step(f fair, e event) (bool, fair) {
 const (
 	ownPrefix = "own"
 
-	modelLease = 300 * time.Millisecond
-	modelGood  = 2 * time.Second // longer than any pause of a machine, or live waiters would be passed over
+	modelLease = 900 * time.Millisecond // longer than any pause of a machine, or a grant that nobody hears of in time costs a place
+	modelGood  = 2 * time.Second        // the same, or live waiters would be passed over
 )
 
 // record is what happened to some locks, as their users saw it.
@@ -97,19 +97,18 @@ type record struct {
 }
 
 // id names a call: every other one queues under a name of its own, by which it is known in the queue.
-// One that may die queues as what the client calls it, and holds for modelLease at most.
-func (r *record) id(doomed bool) (id string, opts []rlock.Option) {
+func (r *record) id() (id string, opts []rlock.Option) {
 	n := r.calls.Add(1)
-	if n%2 == 0 || doomed {
+	if n%2 == 0 {
 		return fmt.Sprint("pooled", n), nil
 	}
 	id = fmt.Sprint(ownPrefix, n)
-	return id, []rlock.Option{rlock.WithOwner(id), rlock.WithLease(modelGood)} // or a grant that ran out unheard loses the place
+	return id, []rlock.Option{rlock.WithOwner(id)}
 }
 
 // use waits for the lock, and gives it back if it gets it; a hold of a client that dies is left to its lease.
 func (r *record) use(ctx context.Context, l *rfairlock.Lock, dies func()) {
-	id, opts := r.id(dies != nil)
+	id, opts := r.id()
 	if opts == nil && rand.N(5) == 0 { // one whose grant is lost for so long has had its turn, and queues again
 		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}

@@ -213,7 +213,7 @@ func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	end := time.Now().Add(time.Duration(counted(2, 40)) * patchyLease)
+	end := time.Now().Add(time.Duration(counted(2, 40)) * 2 * patchyLease)
 	for _, hold := range holds {
 		redistest.Eventually(t, time.Minute, "renewals go on", func() error {
 			if hold.Deadline().Before(end) && hold.Context().Err() == nil {

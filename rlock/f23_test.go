@@ -73,7 +73,6 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// kill takes the server away for the rest of the test.
 // hold takes a lock with a client of the bench.
 func (b *bench) hold(t *testing.T, c *redlatch.Client, opts ...rlock.Option) *rlock.Hold {
 	t.Helper()

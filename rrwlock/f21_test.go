@@ -21,6 +21,6 @@ func TestF21_ThousandLocalWritersEnterOnceEachForFewCommands(t *testing.T) {
 }
 
 func TestF21_ThousandLocalReadersEnterTogetherForOneTryEach(t *testing.T) {
-	// To get in and to leave: two, and a little for connections and for those that came while the writer was inside.
+	// To get in and to leave: two, and a little for connections. All stand in line while the writer is inside.
 	assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: reader, Rival: writer}, 1000), 2.25)
 }

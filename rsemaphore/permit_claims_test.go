@@ -215,10 +215,8 @@ func extendSetsThePermit(t *testing.T, p *permitPlace) {
 	require.NoError(t, brief.Extend(t.Context(), time.Hour))
 	locktest.Live(t, brief.Context())
 	releasePermits(t, brief)
-	start := time.Now()
 	if err := permit.Extend(t.Context(), 150*time.Millisecond); err != nil { // on a slow machine it ends before the answer
-		require.ErrorIs(t, err, rsemaphore.ErrLost)
-		require.Greater(t, time.Since(start), 100*time.Millisecond)
+		require.ErrorIs(t, context.Cause(permit.Context()), rsemaphore.ErrLost, "%v", err)
 	}
 	assert.Less(t, time.Until(permit.Deadline()), 150*time.Millisecond)
 	releasePermits(t, takePermit(t, p.semaphore(t)))

@@ -152,10 +152,8 @@ func extendSetsTheLease(t *testing.T, r *rig) {
 	h := Acquire(t, t.Context(), l)
 	require.NoError(t, h.Extend(t.Context(), time.Hour))
 	assert.Greater(t, time.Until(h.Deadline()), 50*time.Minute)
-	start := time.Now()
-	if err := h.Extend(t.Context(), 150*time.Millisecond); err != nil { // it may end sooner too, on a slow machine before the answer
-		require.ErrorIs(t, err, rlock.ErrLost)
-		require.Greater(t, time.Since(start), 100*time.Millisecond)
+	if err := h.Extend(t.Context(), 150*time.Millisecond); err != nil { // it may end sooner too, and on a slow machine it ends before the answer
+		require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrLost, "%v", err)
 	}
 	assert.Less(t, time.Until(h.Deadline()), 150*time.Millisecond)
 	Unlock(t, Acquire(t, t.Context(), other))
