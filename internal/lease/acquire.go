@@ -255,6 +255,7 @@ func (w *waiter) busy(wakes uint64, ttl time.Duration) {
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()
 	l.refused = true
+	w.trying = false // what the patrol hears from here on may be younger
 	w.enrollLocked()
 	join := l.member == nil && !l.joining
 	l.joining = true
