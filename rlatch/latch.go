@@ -21,8 +21,7 @@ const maxParticipant = 512
 //
 // Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes;
 // after redlatch.ErrUnknown, which then wraps the cause, it may have taken effect or take effect yet, and after any other error it has not.
-// When
-// Redis refuses the repetition for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the
+// When Redis refuses the repetition for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the
 // background. Each costs one round trip; many at a time share one. A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash
 // tag is redlatch.ErrInvalid: the wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {

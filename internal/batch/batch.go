@@ -130,9 +130,6 @@ func (b *Batcher) Bounded() bool { return b.cluster == nil }
 // Flushes returns how many round trips were made.
 func (b *Batcher) Flushes() int64 { return b.flushes.Load() }
 
-// Deserted returns how many calls are under way that nobody waits for but a Listener.
-func (b *Batcher) Deserted() int64 { return b.deserted.Load() }
-
 // EndBy has everything that is sent from now on end by the given time, where the connection allows it.
 func (b *Batcher) EndBy(t time.Time) {
 	b.endBy.Store(&t)

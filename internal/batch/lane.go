@@ -128,8 +128,7 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 		return notSent(ctx)
 	}
 	if p.late != nil {
-		l.batcher.deserted.Add(1)
-		p.late = &deserted{listener: p.late, batcher: l.batcher}
+		p.late = l.batcher.desert(p.late)
 	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
 		if p.late != nil {
@@ -159,26 +158,6 @@ func (p *pending) finish() {
 	}
 	if p.late != nil {
 		p.late.Late(p.call)
-	}
-}
-
-// deserted is who cares for a call that nobody waits for any more.
-type deserted struct {
-	listener Listener
-	batcher  *Batcher
-}
-
-// Late tells who cares before the call counts as finished.
-func (d *deserted) Late(c *script.Call) {
-	d.listener.Late(c)
-	d.batcher.rejoin()
-}
-
-// rejoin takes a call off those that are deserted.
-func (b *Batcher) rejoin() {
-	b.deserted.Add(-1)
-	if tell := b.Told; tell != nil {
-		tell()
 	}
 }
 

@@ -21,7 +21,6 @@ const (
 	survivors     = 5                     // clients of a group that fails over
 	failoverLease = time.Second           // theirs
 	pause         = 20 * time.Millisecond // between two calls that found no master
-	election      = time.Minute           // of a master by Sentinels, which vote again after a while when a vote splits
 )
 
 // Group is a master, its replica, and three Sentinels that watch them.
@@ -66,7 +65,7 @@ func (g *Group) StopReplication(t *testing.T) {
 // Each calls fn for all at once, with a context that ends when it takes too long.
 func Each[T any](t *testing.T, all []T, fn func(ctx context.Context, one T)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), election+limit)
+	ctx, cancel := context.WithTimeout(t.Context(), redistest.ElectionLimit+limit)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, one := range all {

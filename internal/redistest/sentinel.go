@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// electionLimit bounds a failover. On a busy machine votes split, and are repeated after some seconds.
-const electionLimit = time.Minute
+// ElectionLimit bounds a failover by Sentinels. On a busy machine votes split, and are repeated after some seconds.
+const ElectionLimit = time.Minute
 
 // Sentinel is a group of Sentinel processes that watch one master.
 type Sentinel struct {
@@ -140,14 +140,14 @@ func (g *Sentinel) Failover() {
 	old := g.Master()
 	rdb := redis.NewSentinelClient(g.nodes[0].options())
 	defer closeClient(g.tb, rdb)
-	Eventually(g.tb, electionLimit, "failover accepted", func() error { return rdb.Failover(ctx, g.name).Err() })
-	Eventually(g.tb, electionLimit, "new master", func() error { return g.moved(old) })
+	Eventually(g.tb, ElectionLimit, "failover accepted", func() error { return rdb.Failover(ctx, g.name).Err() })
+	Eventually(g.tb, ElectionLimit, "new master", func() error { return g.moved(old) })
 }
 
 // AwaitMaster waits until all running nodes name one master that is not old, and it says so itself.
 func (g *Sentinel) AwaitMaster(old string) {
 	g.tb.Helper()
-	Eventually(g.tb, electionLimit, "new master", func() error { return g.moved(old) })
+	Eventually(g.tb, ElectionLimit, "new master", func() error { return g.moved(old) })
 }
 
 func (g *Sentinel) moved(old string) error {
