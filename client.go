@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/delayed"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
@@ -46,11 +47,11 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
-	e := engine.New(rdb, c)
+	e, owned := engine.New(rdb, c), lease.NewOwned()
 	return &Client{
 		engine:     e,
-		locks:      rlock.NewSpaces(e),
-		fair:       rfairlock.NewSpace(e),
+		locks:      rlock.NewSpaces(e, owned),
+		fair:       rfairlock.NewSpace(e, owned),
 		rw:         rrwlock.NewSpaces(e),
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),

@@ -22,7 +22,11 @@ local waits, good, java = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local left = redis.call('pttl', lock)
 local head, rest, dropped = first(queue, timeouts, java)
 local mine = left == -2 and (not head or head == owner)
-if left ~= -2 then
+if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
+  -- An error for what is no hash.
+  if redis.call('hexists', lock, 'mode') == 1 then
+    return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+  end
   if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
     redis.call('lrem', queue, 0, owner)
     redis.call('zrem', timeouts, owner)
@@ -30,11 +34,6 @@ if left ~= -2 then
     -- It may arrive late, when the owner has the lock for longer.
     redis.call('pexpire', lock, math.max(left, tonumber(lease)))
     return -2
-  elseif verify == '1' or left == -1 then
-    -- An error for what is no hash.
-    if redis.call('hexists', lock, 'mode') == 1 then
-      return redis.error_reply('WRONGTYPE the key holds a read-write lock')
-    end
   end
 end
 if mine then

@@ -30,10 +30,10 @@ type Space struct {
 	space  *lease.Space
 }
 
-// NewSpace returns the space of a client. It is for the client.
-func NewSpace(e *engine.Engine) *Space {
+// NewSpace returns the space of a client, which shares the owner ids with its other locks of this format. It is for the client.
+func NewSpace(e *engine.Engine, owned *lease.Owned) *Space {
 	k := newKind(e)
-	return &Space{engine: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e), k)}
+	return &Space{engine: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e, owned), k)}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetFairLock there.
@@ -53,9 +53,10 @@ func (l *Lock) Name() string { return l.name.User() }
 // [rlock.Detach] of that context, or use [rlock.WithoutReentry].
 //
 // It blocks until the lock is acquired, ctx is done, the wait of [rlock.WithWait] is over (rlock.ErrNotAcquired), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass: on the first try everything that is certain, such as a wrong address or a missing
-// permission; while waiting, transport errors are retried for one lease. A name that another kind of object uses is redlatch.ErrWrongType.
-// After an error the lock is not held, and the place in the queue is given up: what was left unknown is released in the background.
+// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
+// cannot do just now (it loads, or fails over) and transport errors are retried for one lease. A name that another kind of object uses is
+// redlatch.ErrWrongType. After an error the lock is not held, and the place in the queue is given up: what was left unknown is released in
+// the background.
 //
 // The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithLease]. A deadline of ctx ends the hold's
 // context too: to bound only the wait use [rlock.WithWait].
@@ -86,14 +87,14 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	return lease.During(ctx, hold, fn, title, l.Name())
 }
 
-// IsLocked reports whether anybody holds the lock. It costs one round trip.
+// IsLocked reports whether anybody holds the lock. It waits and fails as [rlock.Lock.IsLocked] does, and costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It costs one round
-// trip, or none.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It waits
+// and fails as IsLocked does, and costs one round trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
@@ -107,7 +108,7 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 }
 
 // TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
-// lock of redlatch or Redisson leaves behind. It costs one round trip.
+// lock of redlatch or Redisson leaves behind. It waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
 	return s.Left, wrap("ttl", l.Name(), err)
@@ -116,8 +117,9 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock releases the lock whoever holds it, wakes who is next, and reports whether anybody held it. A holder in this client hears
 // of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then.
 //
-// It waits for Redis until ctx is done, and for about 3 s at most. It is sent once, since a second one would free whoever came after the
-// first: when ctx ended first, and after redlatch.ErrUnknown, the lock may be released or be released yet. It costs one round trip.
+// It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
+// It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the lock
+// may be released or be released yet. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	forced, err := l.name.Force(ctx, func() *script.Call { return l.kind.force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)

@@ -12,16 +12,15 @@
 local lock = KEYS[1]
 local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- PTTL answers both whether the lock is free and until when it is not: the busy path costs one command.
+-- PTTL answers both whether the lock is free and until when it is not: unless the type is asked for, the busy path costs one command.
 local left = redis.call('pttl', lock)
-if left ~= -2 then
+if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
+  -- An error for what is no hash.
+  if redis.call('hexists', lock, 'mode') == 1 then
+    return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+  end
   if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
     left = -2
-  elseif verify == '1' or left == -1 then
-    -- An error for what is no hash.
-    if redis.call('hexists', lock, 'mode') == 1 then
-      return redis.error_reply('WRONGTYPE the key holds a read-write lock')
-    end
   end
 end
 if left == -2 then

@@ -19,7 +19,7 @@ import (
 const budget = 2 * time.Millisecond // of a client without options
 
 // queue has a call wait for a lock, and returns when it stands in the line.
-func queue(t *testing.T, l *rlock.Lock, opts ...rlock.Option) <-chan locktest.Outcome {
+func queue(t *testing.T, l rlock.Locker, opts ...rlock.Option) <-chan locktest.Outcome {
 	t.Helper()
 	waiting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), opts...) })
 	synctest.Wait()

@@ -35,9 +35,9 @@ var _ Locker = (*Lock)(nil)
 // Spaces are where a client's reentrant and fenced locks live. Locks of one name exclude each other in both.
 type Spaces struct{ Plain, Fenced *lease.Space }
 
-// NewSpaces returns the spaces of a client. It is for the client.
-func NewSpaces(e *engine.Engine) Spaces {
-	r := lease.NewRegistry(e)
+// NewSpaces returns the spaces of a client, which shares the owner ids with its fair locks. It is for the client.
+func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
+	r := lease.NewRegistry(e, owned)
 	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
 }
 
@@ -57,8 +57,9 @@ func (l *Lock) Name() string { return l.name.User() }
 // the hold: among them this lock does not exclude. Give one that has to compete [Detach] of that context, or use [WithoutReentry].
 //
 // It blocks until the lock is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass: on the first try everything that is certain, such as a wrong address or a missing
-// permission; while waiting, transport errors are retried for one lease. A name that another kind of object uses is redlatch.ErrWrongType.
+// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused
+// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease. A name that
+// another kind of object uses is redlatch.ErrWrongType.
 // After an error the lock is not held: what was left unknown is released in the background.
 //
 // The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the hold's
@@ -73,7 +74,8 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown, and is taken back in the background.
 //
 // Without a wait it costs one round trip, or none when this client itself holds the lock. It ends with ctx, and after about 3 s when
-// Redis is silent; what Redis says it cannot do just now, as during a failover, is tried for about half a second.
+// Redis is silent (in a cluster when the client's own ReadTimeout says); what Redis says it cannot do just now, as during a failover, is
+// tried for about a third of a second.
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "try lock", true, opts)
 }
@@ -93,15 +95,15 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 
 // IsLocked reports whether anybody holds the lock.
 //
-// It waits for Redis until ctx is done, and for a lease at most: then it returns redlatch.ErrUnknown. A closed client is
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown. A closed client is
 // redlatch.ErrClosed, a name that another kind of object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	s, err := Inspect(ctx, l.engine, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 if it descends from none. It waits and fails
-// as IsLocked does. It costs one round trip, or none.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 and no error, without asking Redis, if it
+// descends from none. Otherwise it waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
@@ -124,9 +126,10 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
 // one at its next renewal at the latest. It is for operators: exclusion is broken until then.
 //
-// It waits for Redis until ctx is done, and for about 3 s at most. It is sent once, since a second one would free whoever came after the
-// first: when ctx ended first, and after redlatch.ErrUnknown, the lock may be released or be released yet. A closed client is
-// redlatch.ErrClosed, a name that another kind of object uses redlatch.ErrWrongType. It costs one round trip.
+// It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
+// It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the
+// lock may be released or be released yet. A closed client is redlatch.ErrClosed, a name that another kind of object uses
+// redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	forced, err := l.name.Force(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,54 @@ func TestOwnerIDsOfOneClientExclude(t *testing.T) {
 		other := locktest.Acquire(t, t.Context(), p.GetLock("invoices"), rlock.WithOwner("billing-1"))
 		locktest.Unlock(t, other)
 		locktest.Unlock(t, h)
+	})
+}
+
+// Redis keeps a fair lock as it keeps a plain one.
+func TestOwnerIDsOfOneClientExcludeInFairLocksToo(t *testing.T) {
+	mine := rlock.WithOwner("billing-1")
+	all := map[string]func(*redlatch.Client, string) rlock.Locker{
+		"FairLock": func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
+	}
+	maps.Copy(all, kinds)
+	for held, hold := range all {
+		for wanted, want := range all {
+			t.Run(held+" and "+wanted, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					p := b.Peer(t)
+					h := locktest.Acquire(t, t.Context(), hold(p.Client, "orders"), mine)
+					l := want(p.Client, "orders")
+					_, err := l.TryLock(t.Context(), mine)
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					waiting := queue(t, l, mine)
+					time.Sleep(2 * lease)
+					require.Empty(t, waiting)
+					locktest.Live(t, h.Context())
+					locktest.Unlock(t, h)
+					locktest.Unlock(t, locktest.Next(t, waiting))
+					assert.Empty(t, b.Hash(t, "orders"))
+				})
+			})
+		}
+	}
+}
+
+func TestTakeOverSparesAReadWriteLock(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		mine := rlock.WithOwner("billing-1")
+		p, q := b.Peer(t), b.Peer(t)
+		rw := p.GetReadWriteLock("orders")
+		reader := locktest.Acquire(t, t.Context(), rw.RLocker(), mine)
+		stranger := locktest.Acquire(t, t.Context(), rw.RLocker())
+		before := b.Hash(t, "orders")
+		for _, l := range []rlock.Locker{q.GetLock("orders"), q.GetFencedLock("orders"), q.GetFairLock("orders")} {
+			for verb, err := range locktest.Acquiring(t.Context(), l, mine, rlock.WithWait(time.Minute)) {
+				require.ErrorIs(t, err, redlatch.ErrWrongType, verb)
+			}
+		}
+		assert.Equal(t, before, b.Hash(t, "orders"))
+		locktest.Unlock(t, reader)
+		locktest.Unlock(t, stranger)
 	})
 }
 

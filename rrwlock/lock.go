@@ -31,7 +31,7 @@ type Spaces struct {
 
 // NewSpaces returns the spaces of a client. It is for the client.
 func NewSpaces(e *engine.Engine) Spaces {
-	r := lease.NewRegistry(e)
+	r := lease.NewRegistry(e, lease.NewOwned())
 	return Spaces{
 		write:   lease.NewSpace(r, writeKind{}),
 		read:    lease.NewSpace(r, readKind{heeds: true}),
@@ -148,14 +148,15 @@ func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...
 	return r.lock.RDo(ctx, fn, opts...)
 }
 
-// IsLocked reports whether anybody holds the lock, in either mode. It costs one round trip.
+// IsLocked reports whether anybody holds the lock, in either mode. It waits and fails as [rlock.Lock.IsLocked] does, and costs one round
+// trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	left, _, err := l.inspect(ctx, "")
 	return left != free, wrap("is locked", l.Name(), err)
 }
 
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from, and only for those of its own mode; 0 if ctx
-// descends from none. It costs one round trip, or none.
+// descends from none. It waits and fails as IsLocked does, and costs one round trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
@@ -173,7 +174,8 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 }
 
 // TTL returns how long the lock is held yet unless it is renewed, by the writer or by the longest of the readers: 0 when the lock is
-// free, negative when it has no end, which neither redlatch nor Redisson leaves behind. It costs one round trip.
+// free, negative when it has no end, which neither redlatch nor Redisson leaves behind. It waits and fails as IsLocked does,
+// and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	left, _, err := l.inspect(ctx, "")
 	if left == free {
@@ -185,8 +187,9 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anybody did. A holder in this client
 // hears of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then.
 //
-// It waits for Redis until ctx is done, and for about 3 s at most. It is sent once, since a second one would free whoever came after the
-// first: when ctx ended first, and after redlatch.ErrUnknown, the lock may be released or be released yet. It costs one round trip.
+// It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
+// It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the lock
+// may be released or be released yet. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)

@@ -33,7 +33,7 @@ type PermitSpace struct {
 
 // NewPermitSpace returns the space of a client. It is for the client.
 func NewPermitSpace(e *engine.Engine) *PermitSpace {
-	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: tally.New(e, resizeKind())}
+	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: tally.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.
@@ -48,7 +48,7 @@ func (s *PermitSemaphore) Name() string { return s.name.User() }
 // TrySetPermits gives the semaphore n permits if it has never been given any, and reports whether it did. From 1 to 2³¹-1.
 //
 // It waits for Redis until ctx is done. A call whose reply was lost is repeated until it is answered, ctx is done or the client closes,
-// and takes effect once. After redlatch.ErrUnknown it may have taken effect, or take it yet. It costs one round trip.
+// for 50 minutes at most, and takes effect once. After redlatch.ErrUnknown it may have taken effect, or take it yet. It costs one round trip.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	done, err := s.resize(ctx, createPermits, n)
 	return done, s.wrap("try set permits", err)
@@ -70,7 +70,9 @@ func (s *PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
 }
 
 // Available returns how many permits may be acquired now: 0 if the semaphore was never given any, and a negative number while more are
-// out than it has. Those whose lease has ended count as available. It costs one round trip.
+// out than it has. Those whose lease has ended count as available.
+//
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown. It costs one round trip.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)
@@ -86,9 +88,10 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 // Acquire acquires a permit. Each call acquires one of its own, also under the context of another permit.
 //
 // It blocks until a permit is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass; while waiting, transport errors are retried for one lease. A semaphore that was
-// never given permits has none: Acquire waits until it is. The waiters of one client stand in one line. After an error no permit is
-// held: what was left unknown is given back in the background. A name that another kind of object uses is redlatch.ErrWrongType.
+// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
+// cannot do just now (it loads, or fails over) and transport errors are retried for one lease. A semaphore that was never given permits has
+// none: Acquire waits until it is. The waiters of one client stand in one line. After an error no permit is held: what was left unknown is
+// given back in the background. A name that another kind of object uses is redlatch.ErrWrongType.
 //
 // The lease is the client's, 30 s by default, and is renewed until the permit is released; see [WithLease]. It costs one round trip
 // if a permit is available. A line that waits costs one more each time that permits may have come back, and one about every second.

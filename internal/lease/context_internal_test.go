@@ -21,7 +21,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 		e.Close()
 		assert.NoError(t, rdb.Close())
 	}()
-	l := NewSpace(NewRegistry(e), bare{}).newLease("orders", "a")
+	l := NewSpace(NewRegistry(e, NewOwned()), bare{}).newLease("orders", "a")
 	l.state, l.renewAt = holding, never
 	l.newHoldLocked(t.Context(), none, 0).fixed = never // a level that lasts
 	over := make(chan struct{})                         // closed below

@@ -85,12 +85,7 @@ func (s *Space) usedAgain(key, owner any) bool {
 	if s.apart != nil {
 		return true
 	}
-	name, _ := key.(string)
-	id, _ := owner.(string)
-	sh := s.shard(name)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	_, own := sh.owned[s.ownedID(name, id)]
+	_, own := s.owned.get(s.ownID(key, owner))
 	return own
 }
 

@@ -50,7 +50,7 @@ func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 		e.Close()
 		assert.NoError(t, rdb.Close())
 	}()
-	s := NewSpace(NewRegistry(e), bare{})
+	s := NewSpace(NewRegistry(e, NewOwned()), bare{})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	from, to := s.newLease("orders", "a"), s.newLease("orders", "b")
@@ -75,4 +75,30 @@ func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 	<-passed
 	assert.Eventually(t, func() bool { return s.Open() == 0 }, 5*time.Second, time.Millisecond, "its end came first")
 	assert.False(t, n.takenHere())
+}
+
+func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	defer func() {
+		e.Close()
+		assert.NoError(t, rdb.Close())
+	}()
+	s := NewSpace(NewRegistry(e, NewOwned()), bare{})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	l := s.newLease("orders", "a")
+	l.state, l.since, l.end = holding, 0, 30*time.Second
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	w := n.joinLocked(t.Context(), sh, none)
+	handed := func(now time.Duration) *waiter {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		to, _ := l.handOffLocked(sh, &Hold{}, now)
+		return to
+	}
+	assert.Nil(t, handed(29*time.Second))
+	assert.Nil(t, handed(20*time.Second))
+	assert.Same(t, w, handed(20*time.Second-1))
 }

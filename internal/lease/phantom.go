@@ -90,32 +90,15 @@ func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	default:
 		return s.engine.NextOwner(), true
 	}
-	name, _ := key.(string)
-	sh := s.shard(name)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	id := s.ownedID(name, *o.Owner)
-	if _, used := sh.owned[id]; used {
+	if !s.owned.take(s.ownID(key, *o.Owner)) {
 		return nil, false
 	}
-	if sh.owned == nil {
-		sh.owned = map[string]*stand{}
-	}
-	sh.owned[id] = nil
 	return *o.Owner, true
 }
 
 // unreserve lets an owner id be used again, once nothing that was sent under it can have an effect any more.
 func (s *Space) unreserve(key, owner any) {
-	name, _ := key.(string)
-	id, _ := owner.(string)
-	sh := s.shard(name)
-	var haunted *stand
-	sh.mu.Lock()
-	if sh.owned != nil {
-		haunted = sh.owned[s.ownedID(name, id)]
-	}
-	sh.mu.Unlock()
+	haunted, _ := s.owned.get(s.ownID(key, owner))
 	if haunted.unsure() {
 		haunted.leave()
 		return
@@ -140,21 +123,11 @@ func (s *Space) drop(key, owner any) {
 	}
 }
 
-func (s *Space) disown(key, owner any) {
+func (s *Space) disown(key, owner any) { s.owned.free(s.ownID(key, owner)) }
+
+// ownID returns the name and the id under which Owned knows an owner.
+func (s *Space) ownID(key, owner any) (string, ownID) {
 	name, _ := key.(string)
 	id, _ := owner.(string)
-	sh := s.shard(name)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.owned != nil {
-		delete(sh.owned, s.ownedID(name, id))
-	}
-}
-
-// ownedID names an owner id in use. A share that is taken beside a lease has the same one.
-func (s *Space) ownedID(name, owner string) string {
-	if s.beside {
-		return owner + " beside " + name
-	}
-	return owner + " " + name
+	return name, ownID{id, s.beside}
 }

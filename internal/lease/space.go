@@ -153,6 +153,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 type Registry struct {
 	engine *engine.Engine
 	seed   maphash.Seed
+	owned  *Owned
 	shards [64]shard
 	leases atomic.Int64 // granted and not yet released or lost
 	stands atomic.Int64 // of calls that wait in Redis as well, and have to leave there
@@ -166,13 +167,12 @@ type shard struct {
 	lines   map[string]*line
 	shares  map[string]*line    // of those who want to share a name
 	patrols map[string]*patrol  // of the names whose waiters are woken alone
-	owned   map[string]*stand   // owner ids of callers' own that are in use, and those that an unsettled try haunts
 	all     map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
 }
 
-// NewRegistry returns the registry of a client, which Close will drain.
-func NewRegistry(e *engine.Engine) *Registry {
-	r := &Registry{engine: e, seed: maphash.MakeSeed()}
+// NewRegistry returns a registry of a client, which Close will drain.
+func NewRegistry(e *engine.Engine, owned *Owned) *Registry {
+	r := &Registry{engine: e, seed: maphash.MakeSeed(), owned: owned}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.held, s.lines, s.shares = map[string]*Lease{}, map[string]*line{}, map[string]*line{}

@@ -130,13 +130,6 @@ func (p *stand) haunt() {
 	if !p.unsure() {
 		return
 	}
-	name := p.name.text()
-	owner, _ := p.owner.(string)
-	sh := p.space.shard(name)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.owned == nil {
-		sh.owned = map[string]*stand{}
-	}
-	sh.owned[p.space.ownedID(name, owner)] = p
+	name, id := p.space.ownID(p.name.key, p.owner)
+	p.space.owned.haunt(name, id, p)
 }
