@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -96,7 +97,14 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
+// isDial reports whether no connection was made: refused, or no TLS by the first word or the certificate of the other side.
 func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return true
+	}
+	if first, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return first.Conn != nil // nil after a handshake
+	}
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }

@@ -2,6 +2,8 @@ package script_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +46,9 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		{reply("MOVED 1 127.0.0.1:7000"), script.NotDone, true},
 		{dial, script.NotDone, true},
 		{fmt.Errorf("wrapped: %w", dial), script.NotDone, true},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake", Conn: &net.TCPConn{}}, script.NotDone, true},
+		{tls.RecordHeaderError{Msg: "received record with version 300"}, script.Unknown, false},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, script.NotDone, true},
 		{redis.ErrPoolTimeout, script.NotDone, true},
 		{redis.ErrClosed, script.NotDone, false},
 		{fmt.Errorf("%w: %w", script.ErrNotSent, context.Canceled), script.NotDone, false},
