@@ -53,7 +53,7 @@ func WithHandoffBudget(d time.Duration) Option {
 }
 
 // WithTokenTTL sets how long Redis keeps the last fencing token of a lock that is not used. Tokens rise also when it is gone, as
-// long as the server's clock does not step back. At least 1 s, at most ten years. Defaults to 24 h.
+// long as the servers' clocks do not step back. At least 1 s, at most ten years. Defaults to 24 h.
 func WithTokenTTL(d time.Duration) Option { return func(c *engine.Config) { c.TokenTTL = d } }
 
 // WithCloseGrace sets how long Close waits for holders to unlock. 0 to 10 min. Defaults to 5 s.
@@ -66,17 +66,21 @@ func WithAbandonOnClose() Option { return func(c *engine.Config) { c.Abandon = t
 func WithObserver(o Observer) Option { return func(c *engine.Config) { c.Hooks = engine.Hooks(o) } }
 
 // Observer is a set of functions that a client calls, each of which may be nil. They are called on the goroutine on which the thing
-// happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object.
+// happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object. A multi-lock
+// and a RedLock are told of as their parts.
 type Observer struct {
-	// Acquired: a call acquired a lock after it had waited for so long. Nested levels do not count.
+	// Acquired: a call acquired a lock, a leased permit (of several each counts) or permits of a semaphore, after it had waited for so
+	// long. Nested levels do not count.
 	Acquired func(kind, name string, waited time.Duration)
-	// Released: the last level of a hold was unlocked, or Redis could not be told, after the client had it for so long.
+	// Released: the last level of a lock's hold was unlocked, or a leased permit released, or Redis could not be told, after the client
+	// had it for so long. Permits of a semaphore, which belong to nobody, do not count.
 	Released func(kind, name string, held time.Duration)
-	// Lost: a hold ended although nobody unlocked it.
+	// Lost: a lock's hold or a leased permit ended although nobody released it. A queue's messages do not count.
 	Lost func(kind, name string, cause error)
-	// Renewed: a batch of holds was renewed; lost of them were gone, or err was returned for all.
+	// Renewed: of a batch of holds so many were renewed, and so many were gone; after an err both are 0.
 	Renewed func(renewed, lost int, err error)
-	// Woken: a release was announced while somebody waited.
+	// Woken: while somebody waited a release of a lock or of permits was announced, that a latch opened or was set, or that a message of a
+	// queue is due.
 	Woken func(kind, name string)
 	// Reconnected: the subscription connection was lost and is back; every waiter asks again.
 	Reconnected func()

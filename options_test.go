@@ -2,9 +2,12 @@ package redlatch_test
 
 import (
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -71,6 +74,77 @@ func TestGoodOptions(t *testing.T) {
 			locktest.Free(t, p.GetFencedLock("orders"))
 			require.NoError(t, p.Close())
 		}
+	})
+}
+
+func TestObserverIsToldOfRenewalsThatFail(t *testing.T) {
+	type round struct {
+		renewed, lost int
+		err           error
+	}
+	for _, holds := range []int{3, 300} { // the second number of holds is renewed in one call for all
+		t.Run(strconv.Itoa(holds), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var mu sync.Mutex
+				var rounds []round
+				p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{Renewed: func(renewed, lost int, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					rounds = append(rounds, round{renewed, lost, err})
+				}}))
+				next := func(d time.Duration) (sum round) {
+					mu.Lock()
+					rounds = nil
+					mu.Unlock()
+					time.Sleep(d)
+					mu.Lock()
+					defer mu.Unlock()
+					for _, r := range rounds {
+						sum.renewed, sum.lost = sum.renewed+r.renewed, sum.lost+r.lost
+						if r.err != nil {
+							assert.Zero(t, r.renewed)
+							assert.Zero(t, r.lost)
+							sum.err = r.err
+						}
+					}
+					return sum
+				}
+				for i := range holds {
+					locktest.Acquire(t, t.Context(), p.GetLock("orders"+strconv.Itoa(i)))
+				}
+				assert.Equal(t, round{renewed: holds}, next(14*time.Second))
+				b.Delete(t, "orders1")
+				assert.Equal(t, round{renewed: holds - 1, lost: 1}, next(10*time.Second))
+				p.Refuse(true)
+				p.Cut()
+				failed := next(10 * time.Second)
+				assert.Zero(t, failed.renewed)
+				assert.Error(t, failed.err)
+				p.Refuse(false)
+			})
+		})
+	}
+}
+
+func TestObserverHearsTheNameOfAQueueAsItWasGiven(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		woken := make(chan string, 99)
+		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{Woken: func(_, name string) { woken <- name }}))
+		taken := make(chan error, 1)
+		go func() {
+			m, err := redlatch.GetDelayedQueue[int](p.Client, "orders").Take(t.Context())
+			if err == nil {
+				err = m.Ack(t.Context())
+			}
+			taken <- err
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		_, err := redlatch.GetDelayedQueue[int](b.Peer(t, redlatch.WithNamePrefix("app:")).Client, "orders").Offer(t.Context(), 1, 0)
+		require.NoError(t, err)
+		require.NoError(t, <-taken)
+		require.NotEmpty(t, woken)
+		assert.Equal(t, "orders", <-woken)
 	})
 }
 

@@ -105,7 +105,7 @@ func (l *lane) Message(payload string) {
 	}
 	h := l.hub
 	if hook := h.engine.Hooks.Woken; hook != nil && left == 0 && l.waits() {
-		hook("rdelayedqueue", h.name)
+		hook("rdelayedqueue", h.name[len(h.engine.Prefix):])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -206,7 +206,7 @@ func (r *joint) answer(call *script.Call) {
 	c := r.cohort
 	gone, err := call.Ints()
 	if f := c.space.engine.Hooks.Renewed; f != nil {
-		f(r.size-len(gone), len(gone), err)
+		tell(f, r.size, gone, err)
 	}
 	if err != nil {
 		r.failed(r.size > 1 && script.Parted(err))
