@@ -201,3 +201,21 @@ func TestF19_WhatIsKeptOfCallsStaysSmall(t *testing.T) {
 		assert.EqualValues(t, 1, n, "the old ones are forgotten")
 	})
 }
+
+func TestOfferReturnsItsIDAlsoWhenNobodyKnows(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		offer(t, q, "first", 0) // Redis knows the scripts
+		p.HangReplies(1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		id, err := q.Offer(ctx, job{Name: "a"}, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotEmpty(t, id)
+		again, added, err := q.OfferNew(t.Context(), job{Name: "a"}, 0, rdelayedqueue.WithID(id))
+		require.NoError(t, err)
+		assert.Equal(t, id, again)
+		assert.False(t, added)
+	})
+}

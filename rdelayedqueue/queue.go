@@ -16,6 +16,12 @@ import (
 // Queue is a queue of values of type T. It holds no state: any number of goroutines may share one, and two of the same name are the
 // same queue, in all clients. [Queue.Consume] hands messages to a function and sees to everything else; [Queue.Take] leaves it to the
 // caller. It is safe for concurrent use.
+//
+// The methods that look at messages (Get, List, Dead, Stats) or change what is there (Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause,
+// Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed), and have no other bound: give ctx a deadline.
+// A refused connection they return at once, and what Redis cannot do just now, as during a failover, after about a third of a second. One
+// that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when ctx ends while it waits, it may have
+// acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
 type Queue[T any] struct {
 	queue   *delayed.Queue
 	options options
@@ -51,7 +57,7 @@ const maxDelay = delayed.MaxDelay
 //
 // It waits for Redis until ctx is done or the client closes; a lost reply is asked for again for half a minute (then it is
 // redlatch.ErrUnknown), which never makes two messages. After an error the message may have been offered, unless it is redlatch.ErrInvalid: a negative delay, a bad id, a value that the codec
-// refuses or that is larger than [WithMaxPayload] says. Offer again under the same id to be sure.
+// refuses or that is larger than [WithMaxPayload] says. The id is returned then too: to be sure, offer again under it, by [WithID].
 //
 // It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.
 func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, err error) {
@@ -78,10 +84,10 @@ func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, o
 		return "", false, err
 	}
 	ids, added, err := q.queue.Offer(ctx, []delayed.Item{item})
-	if len(ids) == 0 || err != nil {
+	if len(ids) == 0 {
 		return "", false, err
 	}
-	return ids[0], added[0], nil
+	return ids[0], len(added) > 0 && added[0], err
 }
 
 // OfferBatch offers many messages, 100 and 1 MiB in a round trip, and returns their ids in the order of the items. Messages that are due
@@ -148,7 +154,7 @@ func checkID(id string) error {
 }
 
 // Cancel removes the message of this id if it waits or is a dead letter; its id is free at once. It returns false for one that is in
-// flight, and if there is none. It costs one round trip.
+// flight, and if there is none. It waits and fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("cancel in", err)
@@ -158,7 +164,7 @@ func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 }
 
 // Reschedule has the message of this id be due d from now, if it waits. It returns false for one that is in flight or a dead letter, and
-// if there is none. It costs one round trip.
+// if there is none. It waits and fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Reschedule(ctx context.Context, id string, d time.Duration) (bool, error) {
 	err := q.check(id)
 	if err == nil {
