@@ -24,5 +24,6 @@
 // # Limits
 //
 // Exclusion is as good as Redis's memory: a master that fails over may forget what it had just granted, since
-// replication is asynchronous. Fencing tokens keep rising even then; see package rlock.
+// replication is asynchronous. Fencing tokens keep rising even then, as long as the servers' clocks do not step back; see
+// package rlock.
 package redlatch

@@ -96,7 +96,8 @@ func badURL(u *url.URL, err error) error {
 	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
 }
 
-// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis does when its memory is full.
+// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis, or one node of a cluster, does when
+// its memory is full.
 func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -71,7 +71,7 @@ func (q *Queue[T]) entry(e delayed.Entry) Entry[T] {
 	return entry
 }
 
-// Get returns the message of this id, nil if there is none. It costs one round trip.
+// Get returns the message of this id, nil if there is none. It waits and fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	if err := q.check(id); err != nil {
 		return nil, q.wrap("get from", err)
@@ -84,9 +84,9 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	return &entry, nil
 }
 
-// List returns up to n messages of a state, by their times, after a cursor: "" for the first page, and then what the last call returned
-// as next, which is "" after the last page. Of Ready, those whose claims ran out come last. Messages that move meanwhile may be missed or come twice. It costs a round trip for 100
-// messages or 1 MiB.
+// List returns up to n messages of a state, by their times, after a cursor: "" for the first page, and then what the last call returned as
+// next, which is "" after the last page. Of Ready, those whose claims ran out come last. Messages that move meanwhile may be missed or come
+// twice. It waits and fails as [Queue] says, and costs a round trip for 100 messages or 1 MiB.
 func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
 	err = q.err
 	switch {
@@ -108,7 +108,7 @@ func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (ent
 	return entries, next, q.wrap("list", err)
 }
 
-// Dead returns up to n dead letters, the oldest first. [Queue.List] has the others.
+// Dead returns up to n dead letters, the oldest first, as [Queue.List] does, which has the others.
 func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
 	entries, _, err := q.List(ctx, Dead, "", n)
 	return entries, err
@@ -123,7 +123,7 @@ type Stats struct {
 	Paused   bool
 }
 
-// Stats counts the messages of the queue. It costs one round trip, however many there are.
+// Stats counts the messages of the queue. It waits and fails as [Queue] says, and costs one round trip, however many there are.
 func (q *Queue[T]) Stats(ctx context.Context) (Stats, error) {
 	if q.err != nil {
 		return Stats{}, q.wrap("stats of", q.err)

@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/internal/delayed"
 )
 
-// Redrive makes the dead letter of this id due now, as if it had never been tried. It returns false if there is none. It costs one round
-// trip.
+// Redrive makes the dead letter of this id due now, as if it had never been tried. It returns false if there is none. It waits and
+// fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Redrive(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("redrive in", err)
@@ -16,8 +16,8 @@ func (q *Queue[T]) Redrive(ctx context.Context, id string) (bool, error) {
 	return ok, q.wrap("redrive in", err)
 }
 
-// RedriveAll makes all that are dead letters now due, as if they had never been tried, and returns their number. It costs a round trip for
-// each 100. After an error the number is what is known to be done.
+// RedriveAll makes all that are dead letters now due, as if they had never been tried, and returns their number. It waits and fails as
+// [Queue] says, and costs a round trip for each 100. After an error the number is what is known to be done.
 func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
 	if q.err != nil {
 		return 0, q.wrap("redrive in", q.err)
@@ -27,8 +27,8 @@ func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
 }
 
 // Purge removes the dead letters for good, or all messages of the given states, and returns their number. A message that is removed in
-// flight is lost for its consumer: its Ack returns [ErrNotHeld]. It costs a round trip for each 100. After an error the number is
-// what is known to be done.
+// flight is lost for its consumer: its Ack returns [ErrNotHeld]. It waits and fails as [Queue] says, and costs a round trip for
+// each 100. After an error the number is what is known to be done.
 func (q *Queue[T]) Purge(ctx context.Context, states ...State) (int, error) {
 	n, err := q.purge(ctx, states)
 	return n, q.wrap("purge", err)
@@ -57,10 +57,10 @@ func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err er
 }
 
 // Pause has no consumer get a message any more, in any client, until [Queue.Resume]. Messages that are in flight, and prefetched ones, are
-// not touched; offers go on. It costs one round trip.
+// not touched; offers go on. It waits and fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Pause(ctx context.Context) error { return q.wrap("pause", q.pause(ctx, true)) }
 
-// Resume ends a pause. It costs one round trip, and wakes a consumer.
+// Resume ends a pause. It waits and fails as [Queue] says, costs one round trip, and wakes a consumer.
 func (q *Queue[T]) Resume(ctx context.Context) error { return q.wrap("resume", q.pause(ctx, false)) }
 
 func (q *Queue[T]) pause(ctx context.Context, on bool) error {

@@ -9,9 +9,10 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an
-// error that cannot pass: on the first try everything that is certain, such as a wrong address; while waiting, transport errors are retried
-// for one lease of the client. After an error nothing is claimed: what was left unknown is given back without counting the attempt.
+// Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an error
+// that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis cannot do just now (it loads, or
+// fails over) and transport errors are retried for one lease of the client. After an error nothing is claimed: what was left unknown is given
+// back without counting the attempt.
 //
 // The claim lasts for the visibility, 30 s by default, and is not renewed: Ack or Extend in time. The message's context descends from ctx.
 // A payload that cannot be decoded makes its message a dead letter, and Take goes on.
@@ -26,7 +27,8 @@ func (q *Queue[T]) Take(ctx context.Context) (*Message[T], error) {
 	return messages[0], nil
 }
 
-// TakeBatch claims up to n messages that are due, in their order, at least 1 and at most 100. It waits for the first one as Take does.
+// TakeBatch claims up to n messages that are due, in their order. It waits for the first one, and fails, as Take does. An n above 100
+// counts as 100, one below 1 is redlatch.ErrInvalid.
 func (q *Queue[T]) TakeBatch(ctx context.Context, n int) ([]*Message[T], error) {
 	if n < 1 {
 		return nil, q.wrap("take from", fmt.Errorf("%w: a batch of %d is below 1", errs.ErrInvalid, n))

@@ -19,11 +19,12 @@ const maxParticipant = 512
 // Latch is a count that goes down to zero, where it lets everybody through who waits. It holds no state: any number of goroutines may
 // share one, and two of the same name from one client are the same latch. It is safe for concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes;
-// after redlatch.ErrUnknown, which then wraps the cause, it may have taken effect or take effect yet, and after any other error it has not.
-// When Redis refuses the repetition for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the
-// background. Each costs one round trip; many at a time share one. A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash
-// tag is redlatch.ErrInvalid: the wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.
+// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and for
+// 50 minutes at most: give ctx a deadline where Redis may be silent. After redlatch.ErrUnknown, which wraps the cause if there is one, it may
+// have taken effect or take effect yet, and after any other error it has not. When Redis refuses the repetition for good, as without permission,
+// the call ends with redlatch.ErrUnknown, and the repetition goes on in the background. Each costs one round trip; many at a time share one. A
+// name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the wire format would put its
+// channel into another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {
 	hall *Hall
 	key  string
@@ -90,6 +91,8 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 }
 
 // Count returns the count: 0 for a latch that has none.
+//
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if l.err != nil {
 		return 0, l.wrap("count", l.err)
@@ -105,8 +108,9 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 // Await blocks until the latch opens: until its count is zero, or it is deleted. Without a count it returns nil at once: await a latch
 // after its count was set. When the latch is used again, who waited for its first zero goes on, and who came later waits for the next.
 //
-// It also ends with ctx, when the client closes (redlatch.ErrClosed), and with an error that cannot pass: at first everything that is certain,
-// such as a wrong address; while waiting, transport errors are retried for one lease of the client.
+// It also ends with ctx, when the client closes (redlatch.ErrClosed), and with an error that cannot pass, such as a missing
+// permission; at first a refused connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried
+// for one lease of the client.
 //
 // It costs one round trip, which calls that begin together share. All that wait in one client cost one more when there may be news, and one
 // about every second.

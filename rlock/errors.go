@@ -4,7 +4,8 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // The errors of all kinds of lock. They come wrapped with what was being done; test them with errors.Is.
 var (
-	// ErrNotAcquired is returned by TryLock, and by Lock and Do with WithWait, when the lock was taken until the wait was over.
+	// ErrNotAcquired is returned by TryLock, and by Lock and Do with WithWait, when the lock was not to be had
+	// before the wait was over: somebody has it or, with WithWait, Redis did not answer in time.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrNotHeld is returned by Unlock and Extend when the hold has ended already.
 	ErrNotHeld = errs.ErrNotHeld

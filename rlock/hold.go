@@ -52,7 +52,8 @@ func (h *Hold) Context() context.Context { return h.hold.Context() }
 // until the hold's next operation there.
 //
 // It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it. A name
-// that other data has replaced meanwhile is redlatch.ErrWrongType.
+// that other data has replaced meanwhile is redlatch.ErrWrongType. After Close with redlatch.WithAbandonOnClose it is redlatch.ErrClosed,
+// and the lock is left to its lease.
 //
 // It costs one round trip, or none when the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
@@ -63,16 +64,17 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // to 24 h.
 //
 // It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the lock is gone,
-// [ErrNotHeld] after Unlock, redlatch.ErrWrongType when other data has replaced it, and redlatch.ErrUnknown when the outcome is not known;
-// renewal has ended even so.
+// [ErrNotHeld] after Unlock, redlatch.ErrWrongType when other data has replaced it, redlatch.ErrClosed on a closed
+// client, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.wrap("extend", h.hold.Extend(ctx, d))
 }
 
-// Token returns the fencing token of a fenced lock's hold: a number that is higher than that of every earlier hold of this lock. Hand it
-// to the resource that the lock protects, which refuses a number lower than the highest it has seen. A nested level has its
+// Token returns the fencing token of a fenced lock's hold: a number that is higher than that of every earlier hold of this lock. Where Redis
+// has forgotten the last one it takes its clock instead, which must not step back then. Hand the token to the resource that the lock
+// protects, which refuses a number lower than the highest it has seen. A nested level has its
 // outermost hold's token. It is 0 for a lock that is not fenced.
 func (h *Hold) Token() int64 { return h.hold.Token() }
 

@@ -18,7 +18,8 @@ import (
 const title = "rmultilock"
 
 // Lock is several locks that are taken as one: all of them, or a majority. It holds no state: any number of goroutines may
-// share one, and two that were made of the same locks are the same. It is safe for concurrent use.
+// share one, and two that were made of the same locks are the same; of a RedLock, and where locks have one name, in the same
+// order. It is safe for concurrent use.
 type Lock struct {
 	members []member // a multi-lock's in the order of their names
 	need    int      // so many of them make a hold
@@ -77,11 +78,11 @@ func (l *Lock) Name() string { return l.name }
 // Lock acquires all locks, or a majority of them for a RedLock. Where ctx descends from a live hold of one of the locks, that
 // one nests as it does by itself, so that under a hold of this very lock the whole nests.
 //
-// It blocks until the lock is acquired, ctx is done, the wait of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), a client that is
-// needed closes (redlatch.ErrClosed), or an error that cannot pass. A RedLock that reaches no majority waits for masters to come back, for one lease of nothing
-// else; then it returns the error. After an error nothing is held: what had been acquired is released on every server, also
-// where the answer is unknown. Bad input, such as no locks, a nil one or the same one twice, is redlatch.ErrInvalid before any I/O: the same lock is
-// that of one client and name.
+// It blocks until the lock is acquired, ctx is done, the wait of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), a client that is needed
+// closes (redlatch.ErrClosed), or an error that cannot pass. A RedLock that reaches no majority waits for masters to come back, for one lease
+// of nothing else; then it returns [rlock.ErrNotAcquired], with the error of one of them. After an error nothing is held: what had been
+// acquired is released on every server, also where the answer is unknown. Bad input, such as no locks, a nil one or the same one twice, is
+// redlatch.ErrInvalid before any I/O: the same lock is that of one client and name.
 //
 // [rlock.WithLease], [rlock.WithMaxHold], [rlock.WithOwner] and [rlock.WithoutReentry] apply to each of the locks. Without a lease of its
 // own each lock of a multi-lock is renewed as its client does. Those of a RedLock have one lease, that of the client it was got from, and are renewed

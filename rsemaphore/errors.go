@@ -6,7 +6,8 @@ import "github.com/redlatch/redlatch/internal/errs"
 var (
 	// ErrOverRelease is returned by Release of a [Semaphore] with WithMax when more permits would be available than that.
 	ErrOverRelease = errs.ErrOverRelease
-	// ErrNotAcquired is returned when a [PermitSemaphore] had no permit to give until the wait was over.
+	// ErrNotAcquired is returned when a [PermitSemaphore] had no permit to give until the wait was over, or, with WithWait, Redis
+	// did not answer in time.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrNotHeld is returned by Release and Extend of a [Permit] that has ended already.
 	ErrNotHeld = errs.ErrNotHeld

@@ -23,9 +23,10 @@ func WithWait(d time.Duration) Option { return func(o *options) { o.wait = &d } 
 func WithLease(d time.Duration) Option { return func(o *options) { o.lease = &d } }
 
 // WithMax says how many permits a [Semaphore] has at most: a Release that would make more available changes nothing and returns
-// [ErrOverRelease], and a request for more is redlatch.ErrInvalid. It binds the object that it is given for, and no other client. From 1
-// to 2³¹-1. Without WithMax there is no limit.
-// Given to GetPermitSemaphore it only makes requests and settings above n redlatch.ErrInvalid.
+// [ErrOverRelease], and a request for more is redlatch.ErrInvalid. TrySetPermits and AddPermits do not look at it. It binds the object
+// that it is given for, and no other client. From 1 to 2³¹-1. Without WithMax there is no limit.
+// Given to GetPermitSemaphore it only makes each single number above n that is asked for, set or added redlatch.ErrInvalid: several
+// AddPermits may come to more.
 func WithMax(n int) Option { return func(o *options) { o.max = &n } }
 
 // options are the settings of a semaphore or of one call; nil for those that were not given.

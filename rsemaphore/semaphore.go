@@ -22,9 +22,10 @@ const releaseLimit = 3 * time.Second
 // It holds no state: any number of goroutines may share one, and two of the same name from one client are the same semaphore, but for
 // [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes.
-// When Redis refuses the repetition for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on
-// in the background. A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
+// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and
+// for 50 minutes at most: then it is redlatch.ErrUnknown. Give ctx a deadline where Redis may be silent. When Redis refuses the repetition
+// for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the background. A name that another
+// kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
 type Semaphore struct {
 	desk *Desk
 	key  string
@@ -54,7 +55,7 @@ func NewSemaphore(d *Desk, name string, opts ...Option) *Semaphore {
 func (s *Semaphore) Name() string { return strings.TrimPrefix(s.key, s.desk.engine.Prefix) }
 
 // TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,
-// or from the first Release or AddPermits on, also with 0 permits. It costs one round trip, and fails as Release does.
+// or from the first Release or AddPermits on, also with 0 permits. It waits, fails and costs as AddPermits does.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	err := s.check(ctx, n)
 	if err == nil {
@@ -70,9 +71,11 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 // Acquire takes n permits, all at once.
 //
 // It blocks until so many are available and everybody before it in this client's line has been served, until ctx is done, the client closes
-// (redlatch.ErrClosed), or an error that cannot pass: on the first try everything that is certain, such as a wrong address; while waiting,
-// transport errors are retried for one lease of the client. A semaphore that was never given permits is waited for. After an error the call
-// has no permits: what it was granted when it had already given up is given back in the background.
+// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
+// cannot do just now (it loads, or fails over) is retried for one lease of the client; once the call was refused, refused connections too, and
+// for two leases at most. No lease bounds the repetition of a try whose reply was lost: see [Semaphore]. A semaphore that was never
+// given permits is waited for. After an error the call has no permits: what it was granted when it had already given up is given back in
+// the background.
 //
 // It costs one round trip when the permits are there. A client's waiters cost one more when there may be enough for the first of them,
 // and one about every second.
@@ -85,7 +88,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 }
 
 // TryAcquire takes n permits if they are available now, or become so within the time of [WithWait], and reports whether it did. Without
-// a wait it is false at once when others of this client wait in line. It fails as Acquire does.
+// a wait it is false at once when others of this client wait in line; otherwise it asks once, and waits for the answer as long as
+// Acquire would. With a wait a silent Redis is no error: it is false when the wait is over. It fails as Acquire does.
 //
 // It costs one round trip, or none.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool, error) {
@@ -133,7 +137,9 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 }
 
 // Available returns how many permits can be acquired now: 0 for a semaphore that was never given any, and less than 0 when AddPermits
-// took away more than there were. It costs one round trip.
+// took away more than there were.
+//
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown. It costs one round trip.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if s.err != nil {
 		return 0, s.wrap("available", s.err)
@@ -161,8 +167,10 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 }
 
 // AddPermits makes delta permits available beside those that there are, or takes as many away with a delta below 0; what is available may
-// then be less than 0 until others release. It wakes waiters, and takes any delta but 0. It costs one round trip; after redlatch.ErrUnknown they may be
-// added or be added yet.
+// then be less than 0 until others release. It wakes waiters, and takes any delta but 0.
+//
+// It waits for Redis until ctx is done or the client closes. It costs one round trip; after redlatch.ErrUnknown it may have taken effect, or
+// take effect yet, and after any other error it has not.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 	err := s.check(ctx, 1)
 	if err == nil && (delta == 0 || delta < -math.MaxInt32 || delta > math.MaxInt32) {

@@ -147,7 +147,7 @@ func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.As
 	}
 }
 
-// runTries is how often a call is repeated that Redis refused for a reason that passes, over about half a second.
+// runTries is how often a call is repeated that Redis refused for a reason that passes, over about a third of a second.
 const runTries = 5
 
 // Query runs a script, which may run twice, until it gets an answer, ctx is done or a lease has passed.
