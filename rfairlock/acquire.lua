@@ -6,7 +6,7 @@
 -- KEYS[4]  channel of the waiters, less ':' and a waiter's id
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
 -- ARGV[4]  1 to look at the type of a busy key
 -- ARGV[5]  1 to stand in the queue if it is refused
 -- ARGV[6]  how long a waiter is good, ms
@@ -50,7 +50,8 @@ if mine then
   redis.call('pexpire', lock, lease)
   return -2
 end
-if waits == '1' then
+-- One that holds the lock asked when its hold was not granted yet, and is late.
+if waits == '1' and (left == -2 or redis.call('hexists', lock, owner) == 0) then
   enqueue(queue, timeouts, owner, { good = good, java = java, busy = left })
 end
 if left == -2 then

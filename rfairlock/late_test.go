@@ -115,6 +115,21 @@ func TestF02_LateTryShortensNoLease(t *testing.T) {
 	})
 }
 
+func TestLateTryQueuesNoHolder(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		locktest.Free(t, p.GetFairLock(key)) // Redis knows the scripts
+		p.Withhold(1)
+		h := locktest.Acquire(t, t.Context(), p.GetFairLock(key)) // by the second try
+		require.Equal(t, 1, p.Deliver(t))
+		assert.Empty(t, waiters(t, b.Redis))
+		time.Sleep(10 * time.Minute)
+		locktest.Live(t, h.Context())
+		locktest.Unlock(t, h)
+		locktest.Free(t, b.Peer(t).GetFairLock(key))
+	})
+}
+
 // fickle is a context that is done from the moment on at which the lock was granted, and tells nobody.
 type fickle struct {
 	context.Context

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -407,6 +408,25 @@ func TestDo(t *testing.T) {
 
 		cancelled, cancel := context.WithCancel(ctx)
 		require.NoError(t, l.Do(cancelled, func(context.Context) error { cancel(); return nil }), "it releases with a done context")
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestDoTellsOfNoLossButItsOwn(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		err := p.GetLock("orders").Do(t.Context(), func(ctx context.Context) error {
+			return p.GetLock("stock").Do(ctx, func(ctx context.Context) error {
+				b.Delete(t, "orders")
+				<-ctx.Done()
+				assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
+				return nil
+			})
+		})
+		require.ErrorIs(t, err, rlock.ErrLost)
+		assert.ErrorContains(t, err, `"orders"`)
+		assert.NotContains(t, err.Error(), "stock")
+		assert.Equal(t, 1, strings.Count(err.Error(), "orders"), "told once: %v", err)
 		assert.Empty(t, b.Keys(t))
 	})
 }

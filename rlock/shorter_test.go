@@ -100,6 +100,36 @@ func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
 	})
 }
 
+func TestLossUnderALongLevelIsNoticedByRenewal(t *testing.T) {
+	for name, lengthen := range map[string]func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold{
+		"a nested lease": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold {
+			return locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		},
+		"an extension of a nested level": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold {
+			inner := locktest.Acquire(t, outer.Context(), l)
+			require.NoError(t, inner.Extend(t.Context(), time.Hour))
+			return inner
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t).GetLock("orders")
+				outer := locktest.Acquire(t, t.Context(), l)
+				inner := lengthen(t, l, outer)
+				time.Sleep(10 * time.Minute)
+				locktest.Live(t, inner.Context())
+				locktest.Live(t, outer.Context())
+				assert.InDelta(t, 50*time.Minute, b.TTL(t, "orders"), float64(time.Second), "renewal shortens nothing")
+				b.Delete(t, "orders")
+				start := time.Now()
+				locktest.Ended(t, outer.Context(), rlock.ErrLost)
+				locktest.Ended(t, inner.Context(), rlock.ErrLost)
+				assert.LessOrEqual(t, time.Since(start), lease/3+time.Second)
+			})
+		})
+	}
+}
+
 // late has the call that do makes first arrive only after it was repeated, and after then has run.
 func late(t *testing.T, p *locktest.Peer, do, then func()) {
 	t.Helper()

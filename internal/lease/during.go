@@ -18,12 +18,14 @@ type Unlocker interface {
 func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string) (err error) {
 	defer func() {
 		released := h.Unlock(ctx)
-		switch cause := context.Cause(h.Context()); {
-		case errors.Is(cause, errs.ErrLost):
-			released = cause
+		cause := context.Cause(h.Context())
+		switch {
 		case errors.Is(released, errReleased):
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
-		case errors.Is(released, errs.ErrNotHeld): // nobody else can have unlocked it: Redis had lost it already
+		case !errors.Is(released, errs.ErrNotHeld): // it was held: a loss that the context tells of is that of a hold around it
+		case errors.Is(cause, errs.ErrLost):
+			released = cause
+		default: // nobody else can have unlocked it: Redis had lost it already
 			released = errs.Wrap(title, "do", name, errs.ErrLost)
 		}
 		if released != nil {

@@ -93,14 +93,9 @@ func (l *Lease) nextLocked() time.Duration {
 		next = min(next, h.deadlineLocked())
 	}
 	if !l.renews && l.growsLocked() {
-		next = min(next, l.renewalDueLocked())
+		next = min(next, l.renewAt)
 	}
 	return next
-}
-
-// renewalDueLocked returns when to renew: never before Redis has less than a lease left.
-func (l *Lease) renewalDueLocked() time.Duration {
-	return max(l.renewAt, l.end-l.space.engine.Lease)
 }
 
 // armLocked sets the timer for what comes next.
@@ -178,10 +173,11 @@ func (l *Lease) expire(now time.Duration) {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	return !l.renews && now+time.Millisecond >= l.renewalDueLocked() && l.growsLocked()
+	return !l.renews && now+time.Millisecond >= l.renewAt && l.growsLocked()
 }
 
-// growsLocked reports whether a renewal would make any level last longer.
+// growsLocked reports whether any level lasts as long as it is renewed. Such a lease is renewed while Redis has it for longer, as under a
+// level with a long lease of its own, too: that is how its loss is noticed.
 func (l *Lease) growsLocked() bool {
 	for h := l.levels; h != nil; h = h.next {
 		if h.growsLocked() {
@@ -191,7 +187,7 @@ func (l *Lease) growsLocked() bool {
 	return false
 }
 
-// recheck looks whether Redis still has the lease: it is renewed at once, if a renewal could be due.
+// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
 func (l *Lease) recheck() {
 	l.mu.Lock()
 	l.leaveLocked()
@@ -199,14 +195,14 @@ func (l *Lease) recheck() {
 		l.mu.Unlock()
 		return
 	}
-	if now := l.now(); l.growsLocked() && l.end-l.space.engine.Lease <= now {
-		l.renewAt = now
+	if l.growsLocked() {
+		l.renewAt = l.now()
 		l.armLocked()
 		l.mu.Unlock()
 		return
 	}
 	l.turnLocked()
-	ask := l.recountLocked() // a lease that is not renewed, or not for long, is asked for in another way
+	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()

@@ -264,6 +264,15 @@ func (l *line) openLocked(now time.Duration) {
 	}
 }
 
+// sharedLocked has the line go on after a waiter of it was granted a share: where one is granted all are, until Redis refuses one.
+func (l *line) sharedLocked() {
+	if l.space.shared == nil || l.space.pool != nil || !l.refused {
+		return
+	}
+	l.refused = false
+	l.openLocked(l.space.engine.Clock.Now())
+}
+
 // releasedLocked lets the line go on after a release by this client, of which so many clients heard.
 //
 // Clients that contend take turns by time: one that had its turn leaves the lock to the others for about as long as

@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
@@ -101,4 +102,45 @@ func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
 	assert.Nil(t, handed(29*time.Second))
 	assert.Nil(t, handed(20*time.Second))
 	assert.Same(t, w, handed(20*time.Second-1))
+}
+
+// readers is a kind that may be shared.
+type readers struct{ bare }
+
+func (readers) Heads(string) int { return 1 }
+
+func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	defer func() {
+		e.Close()
+		assert.NoError(t, rdb.Close())
+	}()
+	s := NewSpace(NewRegistry(e, NewOwned()), readers{})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	join := func() *waiter {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		return n.joinLocked(t.Context(), sh, none)
+	}
+	first := join()
+	assert.True(t, first.free, "nobody was refused yet")
+	first.line.refused = true
+	second := join()
+	assert.False(t, second.free, "it stands behind one that was refused")
+	assert.True(t, n.takenHere())
+
+	l := s.newLease("orders", "a")
+	l.register(t.Context(), none, e.Clock.Now())
+	require.True(t, n.enter(l, nil, first))
+	assert.True(t, second.free)
+	assert.True(t, join().free)
+	assert.False(t, n.takenHere())
+	l.mu.Lock()
+	l.state = over
+	l.mu.Unlock()
+	sh.mu.Lock()
+	s.removeLocked(sh, l)
+	sh.mu.Unlock()
 }

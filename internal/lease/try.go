@@ -168,6 +168,7 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 	if handed == nil {
 		w.line.beginTurnLocked(l.since)
 		left = w.leaveLocked()
+		w.line.sharedLocked()
 	}
 	sh.mu.Unlock()
 	w.line.left(left)
