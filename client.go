@@ -52,7 +52,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		engine:     e,
 		locks:      rlock.NewSpaces(e, owned),
 		fair:       rfairlock.NewSpace(e, owned),
-		rw:         rrwlock.NewSpaces(e),
+		rw:         rrwlock.NewSpaces(e, owned),
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
@@ -119,7 +119,7 @@ func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphor
 }
 
 // GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
-// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that may be asked for or set. It does no I/O, and
+// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no I/O, and
 // reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)

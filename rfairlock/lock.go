@@ -30,7 +30,7 @@ type Space struct {
 	space  *lease.Space
 }
 
-// NewSpace returns the space of a client, which shares the owner ids with its other locks of this format. It is for the client.
+// NewSpace returns the space of a client, which shares the owner ids with its other locks. It is for the client.
 func NewSpace(e *engine.Engine, owned *lease.Owned) *Space {
 	k := newKind(e)
 	return &Space{engine: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e, owned), k)}

@@ -35,7 +35,7 @@ var _ Locker = (*Lock)(nil)
 // Spaces are where a client's reentrant and fenced locks live. Locks of one name exclude each other in both.
 type Spaces struct{ Plain, Fenced *lease.Space }
 
-// NewSpaces returns the spaces of a client, which shares the owner ids with its fair locks. It is for the client.
+// NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
 func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
 	r := lease.NewRegistry(e, owned)
 	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
@@ -58,8 +58,8 @@ func (l *Lock) Name() string { return l.name.User() }
 //
 // It blocks until the lock is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
 // (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused
-// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease. A name that
-// another kind of object uses is redlatch.ErrWrongType.
+// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease, which begins
+// when the call is the first in this client's line. A name that another kind of object uses is redlatch.ErrWrongType.
 // After an error the lock is not held: what was left unknown is released in the background.
 //
 // The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the hold's
@@ -102,8 +102,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0 and no error, without asking Redis, if it
-// descends from none. Otherwise it waits and fails as IsLocked does, and costs one round trip.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0, without asking Redis, if it descends from none. Otherwise it waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
@@ -124,7 +123,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
-// one at its next renewal at the latest. It is for operators: exclusion is broken until then.
+// one, and one that is just being renewed, at its next renewal at the latest. It is for operators: exclusion is broken until then.
 //
 // It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
 // It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the

@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -63,15 +62,16 @@ func TestOwnerIDsOfOneClientExclude(t *testing.T) {
 	})
 }
 
-// Redis keeps a fair lock as it keeps a plain one.
+// ofClient are the locks that a client keeps in a hash of one format.
+var ofClient = map[string]func(*redlatch.Client, string) rlock.Locker{
+	"Lock": kinds["Lock"], "FencedLock": kinds["FencedLock"],
+	"FairLock": func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
+}
+
 func TestOwnerIDsOfOneClientExcludeInFairLocksToo(t *testing.T) {
 	mine := rlock.WithOwner("billing-1")
-	all := map[string]func(*redlatch.Client, string) rlock.Locker{
-		"FairLock": func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
-	}
-	maps.Copy(all, kinds)
-	for held, hold := range all {
-		for wanted, want := range all {
+	for held, hold := range ofClient {
+		for wanted, want := range ofClient {
 			t.Run(held+" and "+wanted, func(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					p := b.Peer(t)
@@ -109,6 +109,29 @@ func TestTakeOverSparesAReadWriteLock(t *testing.T) {
 		locktest.Unlock(t, reader)
 		locktest.Unlock(t, stranger)
 	})
+}
+
+// What settles a try under an id must not end a hold of another kind under it.
+func TestLostTryUnderAnOwnerIDSparesAReader(t *testing.T) {
+	for _, wanted := range []string{"Lock", "FencedLock", "FairLock"} {
+		t.Run(wanted, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				mine := rlock.WithOwner("billing-1")
+				p := b.Peer(t)
+				reader := locktest.Acquire(t, t.Context(), p.GetReadWriteLock("orders").RLocker(), mine)
+				l := ofClient[wanted](p.Client, "orders")
+				p.LoseReplies(1)
+				_, err := l.Lock(t.Context(), mine, rlock.WithWait(time.Second))
+				require.Error(t, err)
+				p.LoseReplies(0)
+				time.Sleep(2 * lease)
+				locktest.Live(t, reader.Context())
+				_, err = b.Peer(t).GetReadWriteLock("orders").TryLock(t.Context())
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				locktest.Unlock(t, reader)
+			})
+		})
+	}
 }
 
 func TestOwnerIDIsFreeAgainAfterEveryEnd(t *testing.T) {

@@ -29,9 +29,9 @@ type Spaces struct {
 	passing             *lease.Space // of readers that do not heed waiting writers
 }
 
-// NewSpaces returns the spaces of a client. It is for the client.
-func NewSpaces(e *engine.Engine) Spaces {
-	r := lease.NewRegistry(e, lease.NewOwned())
+// NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
+func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
+	r := lease.NewRegistry(e, owned)
 	return Spaces{
 		write:   lease.NewSpace(r, writeKind{}),
 		read:    lease.NewSpace(r, readKind{heeds: true}),
@@ -185,7 +185,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anybody did. A holder in this client
-// hears of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then.
+// hears of it at once, another one, and one that is just being renewed, at its next renewal at the latest. It is for operators: exclusion is
+// broken until then.
 //
 // It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
 // It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the lock

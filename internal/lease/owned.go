@@ -2,10 +2,12 @@ package lease
 
 import "github.com/redlatch/redlatch/internal/names"
 
-// Owned are the owner ids of callers' own that are in use in a client, by the names of their locks. Registries whose kinds
-// Redis cannot tell apart share one: under one id their leases would take each other over. It is safe for concurrent use.
+// Owned are the owner ids that are in use in a client, by the names of their locks: those that callers chose, and those that
+// an unsettled try haunts. The client's registries of locks share one, since the kinds keep their owners in the same hash:
+// under one id leases of one name would take each other over, and what settles a try of one would end another.
+// It is safe for concurrent use.
 type Owned struct {
-	byName *names.Table[map[ownID]*stand]
+	byName *names.Table[map[ownID]*stand] // the stand that haunts an id, or nil
 }
 
 // ownID is an owner id of a name. A share that is taken beside a lease has the same one.
