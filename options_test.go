@@ -82,7 +82,7 @@ func TestObserverIsToldOfRenewalsThatFail(t *testing.T) {
 		renewed, lost int
 		err           error
 	}
-	for _, holds := range []int{3, 300} { // the second number of holds is renewed in one call for all
+	for _, holds := range []int{3, 300} { // the second number is enough for cohorts
 		t.Run(strconv.Itoa(holds), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				var mu sync.Mutex

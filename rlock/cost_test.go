@@ -44,9 +44,11 @@ func TestCommandsOfTheScripts(t *testing.T) {
 	assert.Equal(t, map[string]int{"evalsha": 1, "pttl": 1, "hexists": 1}, counted(func() {
 		locktest.Refused(t, theirs)
 	}), "busy, for a call that asks once: it looks at the type too")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiting <-chan locktest.Outcome
 	busy := counted(func() {
-		ctx, cancel := context.WithCancel(t.Context())
-		waiting := locktest.Begin(func() (*rlock.Hold, error) { return theirs.Lock(ctx) })
+		waiting = locktest.Begin(func() (*rlock.Hold, error) { return theirs.Lock(ctx) })
 		redistest.AwaitSubscribers(t, rdb, "redisson_lock__channel:{orders}", 1)
 		redistest.Eventually(t, 10*time.Second, "the try after the confirmation", func() error {
 			if n := rdb.Info(t.Context(), "commandstats"); !regexp.MustCompile(`cmdstat_hexists:`).MatchString(n.Val()) {
@@ -54,9 +56,9 @@ func TestCommandsOfTheScripts(t *testing.T) {
 			}
 			return nil
 		})
-		cancel()
-		locktest.Failed(t, waiting, context.Canceled)
 	})
+	cancel()
+	locktest.Failed(t, waiting, context.Canceled)
 	assert.Equal(t, 1, busy["hexists"], "of a waiter's tries the second looks at the type")
 	assert.GreaterOrEqual(t, busy["evalsha"], 2)
 	assert.Equal(t, busy["evalsha"], busy["pttl"])

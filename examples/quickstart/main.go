@@ -27,6 +27,14 @@ import (
 )
 
 func main() {
+	if err := start(19 * time.Second); err != nil { // it takes 13 s
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// start runs the program, or the worker that it is started as, for so long at most.
+func start(limit time.Duration) error {
 	url := flag.String("redis", "", "`URL` of a Redis; default $REDIS_URL, and without that a server of its own")
 	process := flag.String("shift", "", "set by the program itself for its worker processes")
 	flag.Parse()
@@ -35,18 +43,13 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	ctx, cancel := context.WithTimeout(ctx, 19*time.Second) // it takes 13 s
-	run := demo
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	if *process != "" {
-		run = func(ctx context.Context, url string) error { return workProcess(ctx, url, *process) }
+		return workProcess(ctx, *url, *process)
 	}
-	err := run(ctx, *url)
-	cancel()
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
-	}
+	return demo(ctx, *url)
 }
 
 func demo(ctx context.Context, url string) error {
