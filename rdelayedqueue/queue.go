@@ -18,7 +18,8 @@ import (
 // caller. It is safe for concurrent use.
 //
 // The methods that look at messages (Get, List, Dead, Stats) or change what is there (Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause,
-// Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed), and have no other bound: give ctx a deadline.
+// Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed, or redlatch.ErrUnknown), and have no other bound: give
+// ctx a deadline.
 // A refused connection they return at once, and what Redis cannot do just now, as during a failover, after about a third of a second. One
 // that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when ctx ends while it waits, it may have
 // acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
@@ -56,8 +57,9 @@ const maxDelay = delayed.MaxDelay
 // message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
 //
 // It waits for Redis until ctx is done or the client closes; a lost reply is asked for again for half a minute (then it is
-// redlatch.ErrUnknown), which never makes two messages. After an error the message may have been offered, unless it is redlatch.ErrInvalid: a negative delay, a bad id, a value that the codec
-// refuses or that is larger than [WithMaxPayload] says. The id is returned then too: to be sure, offer again under it, by [WithID].
+// redlatch.ErrUnknown), which never makes two messages. A negative delay, a bad id, and a value that the codec refuses or that is larger than
+// [WithMaxPayload] says are redlatch.ErrInvalid. After any other error the message may have been offered, and its id is returned even so: to
+// be sure, offer again under it, by [WithID].
 //
 // It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.
 func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, err error) {

@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock: hash, owner -> levels
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
 -- ARGV[4]  1 to look at the type of a busy key
 --
 -- Returns  -2  acquired; the owner holds one level

@@ -4,7 +4,7 @@
 -- KEYS[2]  the last token drawn: string
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over
+-- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
 -- ARGV[4]  1 to look at the type of a busy key
 -- ARGV[5]  how long the last token is kept, ms
 --

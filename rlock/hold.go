@@ -64,8 +64,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // to 24 h.
 //
 // It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the lock is gone,
-// [ErrNotHeld] after Unlock, redlatch.ErrWrongType when other data has replaced it, redlatch.ErrClosed on a closed
-// client, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
+// [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType when other data has replaced it, redlatch.ErrClosed after
+// Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {

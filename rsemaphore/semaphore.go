@@ -73,7 +73,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 // It blocks until so many are available and everybody before it in this client's line has been served, until ctx is done, the client closes
 // (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
 // cannot do just now (it loads, or fails over) is retried for one lease of the client; once the call was refused, refused connections too, and
-// for two leases at most. No lease bounds the repetition of a try whose reply was lost: see [Semaphore]. A semaphore that was never
+// for about two leases. No lease bounds the repetition of a try whose reply was lost: see [Semaphore]. A semaphore that was never
 // given permits is waited for. After an error the call has no permits: what it was granted when it had already given up is given back in
 // the background.
 //
