@@ -431,6 +431,28 @@ func TestDoTellsOfNoLossButItsOwn(t *testing.T) {
 	})
 }
 
+func TestDoTellsOfItsOwnLossUnderAnother(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		var inner error
+		err := p.GetLock("orders").Do(t.Context(), func(ctx context.Context) error {
+			inner = p.GetLock("stock").Do(ctx, func(ctx context.Context) error {
+				b.Delete(t, "orders")
+				<-ctx.Done()
+				b.Delete(t, "stock")
+				time.Sleep(lease)
+				return nil
+			})
+			return nil
+		})
+		for name, err := range map[string]error{"orders": err, "stock": inner} {
+			require.ErrorIs(t, err, rlock.ErrLost)
+			assert.ErrorContains(t, err, name)
+		}
+		assert.NotContains(t, inner.Error(), "orders")
+	})
+}
+
 func TestDoLeavesNoHoldAfterGoexit(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetLock("orders")

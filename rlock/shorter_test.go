@@ -130,6 +130,22 @@ func TestLossUnderALongLevelIsNoticedByRenewal(t *testing.T) {
 	}
 }
 
+func TestLossOfABoundedHoldIsNoticedByRenewal(t *testing.T) {
+	for after, limit := range map[time.Duration]time.Duration{time.Second: lease, 31 * time.Second: time.Minute, 2 * time.Minute: time.Hour} {
+		t.Run(limit.String(), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t).GetLock("orders")
+				h := locktest.Acquire(t, t.Context(), l, rlock.WithMaxHold(limit))
+				time.Sleep(after)
+				b.Delete(t, "orders")
+				start := time.Now()
+				locktest.Ended(t, h.Context(), rlock.ErrLost)
+				assert.LessOrEqual(t, time.Since(start), lease/3+time.Second)
+			})
+		})
+	}
+}
+
 // late has the call that do makes first arrive only after it was repeated, and after then has run.
 func late(t *testing.T, p *locktest.Peer, do, then func()) {
 	t.Helper()

@@ -219,7 +219,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		c.stand = c.name.stand(o)
 		if c.stand == nil { // another call of this client has the caller's own id
 			w.owner = *o.Owner
-			w.busy(wakes, l.space.engine.Lease/100)
+			w.busy(wakes, tried{ttl: l.space.engine.Lease / 100, unasked: true})
 			return nil, c.giveUp(ctx)
 		}
 		l.space.engine.Begin()
@@ -245,22 +245,22 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		return nil, c.failure(t)
 	}
 	c.failed, c.lastErr = 0, nil
-	w.busy(wakes, t.ttl)
+	w.busy(wakes, t)
 	return nil, nil
 }
 
 // busy sets when to ask again. A wake-up that came during the try may be younger than its answer, and stays.
-func (w *waiter) busy(wakes uint64, ttl time.Duration) {
+func (w *waiter) busy(wakes uint64, t tried) {
 	l := w.line
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()
-	l.refused = true
+	l.refused = l.refused || !t.unasked
 	w.trying = false // what the patrol hears from here on may be younger
 	w.enrollLocked()
 	join := l.member == nil && !l.joining
 	l.joining = true
 	if l.wakes == wakes && l.head == w {
-		l.busyLocked(now, ttl)
+		l.busyLocked(now, t.ttl)
 	}
 	l.shard.mu.Unlock()
 	if !join {

@@ -23,7 +23,7 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 		case errors.Is(released, errReleased):
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: a loss that the context tells of is that of a hold around it
-		case errors.Is(cause, errs.ErrLost):
+		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own
 			released = cause
 		default: // nobody else can have unlocked it: Redis had lost it already
 			released = errs.Wrap(title, "do", name, errs.ErrLost)

@@ -99,12 +99,8 @@ func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Durat
 	return h
 }
 
+// renewedLocked reports whether the level lasts for as long as its lease is renewed, though not beyond its limit.
 func (h *Hold) renewedLocked() bool { return h.fixed == 0 }
-
-// growsLocked reports whether a renewal would make the level last longer.
-func (h *Hold) growsLocked() bool {
-	return h.fixed == 0 && (h.limit == 0 || h.limit > h.lease.end)
-}
 
 // deadlineLocked returns until when exclusion is promised, on the client's clock.
 func (h *Hold) deadlineLocked() time.Duration {

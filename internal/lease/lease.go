@@ -176,11 +176,11 @@ func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
 	return !l.renews && now+time.Millisecond >= l.renewAt && l.growsLocked()
 }
 
-// growsLocked reports whether any level lasts as long as it is renewed. Such a lease is renewed while Redis has it for longer, as under a
-// level with a long lease of its own, too: that is how its loss is noticed.
+// growsLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
+// last: that is how its loss is noticed.
 func (l *Lease) growsLocked() bool {
 	for h := l.levels; h != nil; h = h.next {
-		if h.growsLocked() {
+		if h.renewedLocked() {
 			return true
 		}
 	}

@@ -31,7 +31,7 @@ func TestPatrolSentAfterARefusalIsHeeded(t *testing.T) {
 	w := &waiter{line: l, space: s, options: &Options{}, owner: "1", stands: true, asks: 1, trying: true}
 	l.head, l.tail, l.tryAt = w, w, never
 
-	w.busy(l.wakes, time.Minute)
+	w.busy(l.wakes, tried{ttl: time.Minute})
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	rounds := w.patrol.roundsLocked()

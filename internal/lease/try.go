@@ -17,6 +17,7 @@ type tried struct {
 	ttl     time.Duration
 	err     error
 	passing bool // the error may pass by itself
+	unasked bool // Redis was not asked: another call of this client has the owner id
 }
 
 // repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
@@ -46,7 +47,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		owner, ok = s.reserve(n.key, o)
 	}
 	if !ok {
-		return tried{ttl: s.engine.Lease / 100}
+		return tried{ttl: s.engine.Lease / 100, unasked: true}
 	}
 	l := s.newLease(n.key, owner)
 	l.named, l.turn = o.Owner != nil, a.turn
