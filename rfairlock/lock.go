@@ -115,7 +115,8 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, wakes who is next, and reports whether anybody held it. A holder in this client hears
-// of it at once, another one at its next renewal at the latest. It is for operators: exclusion is broken until then.
+// of it at once, another one, and one that is just being renewed, at its next renewal at the latest. It is for operators: exclusion is
+// broken until then.
 //
 // It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
 // It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the lock

@@ -58,8 +58,8 @@ func (l *Lock) Name() string { return l.name.User() }
 //
 // It blocks until the lock is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
 // (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused
-// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease, which begins
-// when the call is the first in this client's line. A name that another kind of object uses is redlatch.ErrWrongType.
+// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease in a row, by
+// the first in this client's line. A name that another kind of object uses is redlatch.ErrWrongType.
 // After an error the lock is not held: what was left unknown is released in the background.
 //
 // The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the hold's

@@ -26,9 +26,9 @@ func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.Max
 // takes back at once what it held before: whoever held the lock under this id counts as gone. The id must belong to
 // one live process at a time. 1 to 200 printable ASCII bytes without blanks and braces; "mode" and the suffix ":write" are reserved.
 //
-// Within one client, holds of one name under one id exclude each other like strangers, of whichever kind their locks are, and no context
-// re-enters through them. A call whose id is in use, or was used by a try that is not settled yet, stands in no queue of Redis, and holds up
-// those behind it in this client's line.
+// Within one client, no two holds of one name have one id at a time, of whichever kind their locks are, and no context re-enters through
+// them: the second call waits, or is ErrNotAcquired. A call whose id is in use, or was used by a try that is not settled yet, stands in no
+// queue of Redis, and holds up those behind it in this client's line.
 func WithOwner(id string) Option { return func(o *lease.Options) { o.Owner = &id } }
 
 // WithoutReentry returns [ErrHeld] where the call would nest. Without it a call under the context of a live hold of the

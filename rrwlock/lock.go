@@ -103,8 +103,8 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 //
 // It ends and fails as Lock does.
 //
-// It costs one round trip if the lock is free or shared. A waiter costs one more each time that a writer released the lock; the
-// one that has waited longest in its client costs one about every second.
+// It costs one round trip if the lock is free or shared. A waiter costs one more each time that a writer released the lock, or
+// another waiter of its client was let in; the one that has waited longest in its client costs one about every second.
 func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquireShare(ctx, "read lock", false, opts)
 }
