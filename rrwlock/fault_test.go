@@ -278,7 +278,7 @@ func TestReaderWhoseIDIsInUseShutsNobodyOut(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Empty(t, second)
 		start := time.Now()
-		locktest.Unlock(t, locktest.Acquire(t, t.Context(), l))
+		locktest.Unlock(t, locktest.Acquire(t, t.Context(), l, rlock.WithWait(time.Minute)))
 		try, err := l.TryLock(t.Context())
 		require.NoError(t, err)
 		locktest.Unlock(t, try)
