@@ -48,6 +48,27 @@ func TestF11_DeadWaitersArePassedOverInOneCall(t *testing.T) {
 	})
 }
 
+// The lock is held when the others look, and free when the dead head's time is over.
+func TestF11_DeadHeadCostsNoMoreThanItsTime(t *testing.T) {
+	for i := range 10 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				holder, p := b.Peer(t), b.Peer(t)
+				h := locktest.Acquire(t, t.Context(), holder.GetFairLock(key))
+				waiting := await(t, t.Context(), b.Redis, p.GetFairLock(key))
+				over := time.Now().Add(4500 * time.Millisecond)
+				require.NoError(t, b.Redis.LPush(t.Context(), queue, "corpse").Err())
+				require.NoError(t, b.Redis.ZAdd(t.Context(), timeouts, redis.Z{Score: float64(over.UnixMilli()), Member: "corpse"}).Err())
+				time.Sleep(time.Until(over) - 50*time.Millisecond)
+				locktest.Unlock(t, h)
+				h = locktest.Next(t, waiting)
+				assert.Less(t, time.Since(over), 50*time.Millisecond)
+				locktest.Unlock(t, h)
+			})
+		})
+	}
+}
+
 func TestF11_DeadWaitersCostOneTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{100 * time.Millisecond, good, 15 * time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {

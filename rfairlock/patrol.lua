@@ -9,9 +9,9 @@
 -- ARGV[3..n+2]  the waiters
 --
 -- Returns  an array of integers: the position, from 1, of the one among the waiters whose turn it is, 0 for none; what is
---          left, in ms, of the lock's TTL (-1 for none), or, if it is free, of the time for which the head of the queue is
---          good, who has been sent a message unless it is one of the waiters; then the positions of the waiters that are
---          no longer in the queue
+--          left, in ms, of the lock's TTL (-1 for none) or of the time for which the head of the queue is good, if that is
+--          less or the lock is free; then the positions of the waiters that are no longer in the queue. If the lock is
+--          free, the head has been sent a message unless it is one of the waiters
 local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local good, java, oldest = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
@@ -50,6 +50,8 @@ if left == -2 then
     wake(channel, head)
   end
   left = rest
+elseif head and rest >= 0 and (left == -1 or rest < left) then
+  left = rest -- a head that is dead by then would keep the lock from the others after its release
 end
 reply[2] = left
 return reply
