@@ -56,6 +56,10 @@ func TestF11_DeadHeadCostsNoMoreThanItsTime(t *testing.T) {
 				holder, p := b.Peer(t), b.Peer(t)
 				h := locktest.Acquire(t, t.Context(), holder.GetFairLock(key))
 				waiting := await(t, t.Context(), b.Redis, p.GetFairLock(key))
+				dead := b.Redis.PSubscribe(t.Context(), "redisson_lock__channel*") // its connection is there yet
+				defer dead.Close()
+				dead.Channel()
+				synctest.Wait()
 				over := time.Now().Add(4500 * time.Millisecond)
 				require.NoError(t, b.Redis.LPush(t.Context(), queue, "corpse").Err())
 				require.NoError(t, b.Redis.ZAdd(t.Context(), timeouts, redis.Z{Score: float64(over.UnixMilli()), Member: "corpse"}).Err())
