@@ -1,13 +1,10 @@
 package lease
 
 import (
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -15,13 +12,8 @@ import (
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	defer func() {
-		e.Close()
-		assert.NoError(t, rdb.Close())
-	}()
-	l := NewSpace(NewRegistry(e, NewOwned()), bare{}).newLease("orders", "a")
+	s := spaceOf(t, bare{}, nobody, engine.Config{Lease: 30 * time.Second})
+	l := s.newLease("orders", "a")
 	l.state, l.renewAt = holding, never
 	l.newHoldLocked(t.Context(), none, 0).fixed = never // a level that lasts
 	over := make(chan struct{})                         // closed below
@@ -34,7 +26,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 			default:
 			}
 			l.mu.Lock()
-			l.end = l.now() + e.Lease
+			l.end = l.now() + s.engine.Lease
 			l.mu.Unlock()
 		}
 	})

@@ -25,6 +25,22 @@ func (bare) Release(key, _ any) *script.Call {
 	return script.New("return 1").Call(1, key)
 }
 
+// nobody is an address where no server is.
+const nobody = "127.0.0.1:1"
+
+// spaceOf returns the space of a client of its own, which the end of the test closes.
+func spaceOf(t *testing.T, k Kind, addr string, c engine.Config) *Space {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	c.Logger = slog.New(slog.DiscardHandler)
+	e := engine.New(rdb, c)
+	t.Cleanup(func() {
+		e.Close()
+		assert.NoError(t, rdb.Close())
+	})
+	return NewSpace(NewRegistry(e, NewOwned()), k)
+}
+
 // countdown is told when its timer has fired so many times.
 type countdown struct {
 	timer wheel.Timer
@@ -45,13 +61,8 @@ func (c *countdown) Due(now time.Duration) watchdog.Renewer {
 // The answer of a pass may come when the new lease is over. What is then entered under its name must not stay there.
 func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 	mini := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
-	e := engine.New(rdb, engine.Config{Lease: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	defer func() {
-		e.Close()
-		assert.NoError(t, rdb.Close())
-	}()
-	s := NewSpace(NewRegistry(e, NewOwned()), bare{})
+	s := spaceOf(t, bare{}, mini.Addr(), engine.Config{Lease: 20 * time.Millisecond})
+	e := s.engine
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	from, to := s.newLease("orders", "a"), s.newLease("orders", "b")
@@ -79,13 +90,7 @@ func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	defer func() {
-		e.Close()
-		assert.NoError(t, rdb.Close())
-	}()
-	s := NewSpace(NewRegistry(e, NewOwned()), bare{})
+	s := spaceOf(t, bare{}, nobody, engine.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	l := s.newLease("orders", "a")
@@ -110,13 +115,7 @@ type readers struct{ bare }
 func (readers) Heads(string) int { return 1 }
 
 func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	defer func() {
-		e.Close()
-		assert.NoError(t, rdb.Close())
-	}()
-	s := NewSpace(NewRegistry(e, NewOwned()), readers{})
+	s := spaceOf(t, readers{}, nobody, engine.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	join := func() *waiter {
@@ -132,7 +131,7 @@ func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
 	assert.True(t, n.takenHere())
 
 	l := s.newLease("orders", "a")
-	l.register(t.Context(), none, e.Clock.Now())
+	l.register(t.Context(), none, s.engine.Clock.Now())
 	require.True(t, n.enter(l, nil, first))
 	assert.True(t, second.free)
 	assert.True(t, join().free)

@@ -106,13 +106,15 @@ func shareOf(lease time.Duration) time.Duration {
 	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
-// tell tells the user's hook what came of a renewal.
-func tell(hook func(renewed, lost int, err error), of int, gone []int64, err error) {
-	if err != nil {
+// tellRenewed tells the user's hook what came of the renewal of so many leases.
+func (s *Space) tellRenewed(of int, gone []int64, err error) {
+	switch hook := s.engine.Hooks.Renewed; {
+	case hook == nil:
+	case err != nil:
 		hook(0, 0, err)
-		return
+	default:
+		hook(of-len(gone), len(gone), nil)
 	}
-	hook(of-len(gone), len(gone), nil)
 }
 
 // answer tells each lease of a renewal what came of it.
@@ -120,9 +122,7 @@ func (r *renewal) answer(c *script.Call) {
 	s, leases := r.space, r.leases
 	s.engine.Watchdog.Stop(&r.timer)
 	gone, err := c.Ints()
-	if f := s.engine.Hooks.Renewed; f != nil {
-		tell(f, len(leases), gone, err)
-	}
+	s.tellRenewed(len(leases), gone, err)
 	if err != nil {
 		for _, l := range leases {
 			l.renewalFailed(len(leases) > 1 && script.Parted(err))
