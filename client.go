@@ -119,8 +119,8 @@ func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphor
 }
 
 // GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
-// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no I/O, and
-// reports a bad name or option as GetLock does.
+// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no
+// I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
 }

@@ -102,7 +102,8 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0, without asking Redis, if it descends from none. Otherwise it waits and fails as IsLocked does, and costs one round trip.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0, without asking Redis, if it descends from none.
+// Otherwise it waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
