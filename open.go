@@ -17,7 +17,8 @@ import (
 // redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
 // option is [ErrInvalid].
 //
-// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error. A Redis that may evict keys, and locks with
+// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error. It does not wait for a Redis that is
+// not there: when go-redis has dialled in vain for some seconds, that is the error, and so is a password that is not accepted. A Redis that may evict keys, and locks with
 // them, is logged as a warning, if the user may ask for that.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
@@ -38,7 +39,7 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := ping(ctx, rdb)
+	policy, err := greet(ctx, rdb)
 	if err != nil {
 		return nil, fmt.Errorf("ping: %w", cmp.Or(err, rdb.Close()))
 	}
@@ -96,22 +97,25 @@ func badURL(u *url.URL, err error) error {
 	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
 }
 
-// ping waits for an answer or for ctx, whatever the connection is doing, and returns what Redis, or one node of a cluster, does when
+// greet waits for an answer or for ctx, whatever the connection is doing, and returns what Redis, or one node of a cluster, does when
 // its memory is full.
-func ping(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
+func greet(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	answer := make(chan error, 1) // the pinging goroutine ends when the connection is closed or times out
-	pipe := rdb.Pipeline()
-	ping, info := pipe.Ping(ctx), pipe.Info(ctx, "memory")
+	answer := make(chan error, 1) // the asking goroutine ends when the connection is closed or times out
+	var info string               // read after the answer
 	go func() {
-		_, _ = pipe.Exec(ctx) // each command keeps its own error
-		answer <- ping.Err()
+		// Not in one pipeline: go-redis has its commands say nothing of a connection that could not log in.
+		err := rdb.Ping(ctx).Err()
+		if err == nil {
+			info = rdb.Info(ctx, "memory").Val() // which the user may not be allowed to ask for
+		}
+		answer <- err
 	}()
 	select {
 	case err := <-answer:
-		return evictionPolicy(info.Val()), err
+		return evictionPolicy(info), err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -132,3 +132,23 @@ func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
 	_, err = redlatch.Open(done, "redis://127.0.0.1:1")
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// Go-redis logs in and selects the database on its own, before the first command.
+func TestOpenTellsOfAConnectionThatRedisRefuses(t *testing.T) {
+	addr := redistest.Start(t, "--requirepass", "secret", "--databases", "4").Addr()
+	for url, want := range map[string]string{
+		"redis://" + addr:                                      "NOAUTH",
+		"redis://:wrong@" + addr:                               "WRONGPASS",
+		"redis://orders:secret@" + addr:                        "WRONGPASS",
+		"redis://:secret@" + addr + "/4":                       "DB index is out of range",
+		"redis://:wrong@" + addr + "?addr=" + addr:             "WRONGPASS",
+		"redis://:wrong@" + addr + "?protocol=2&client_name=x": "WRONGPASS",
+	} {
+		_, err := redlatch.Open(t.Context(), url)
+		assert.ErrorContains(t, err, want, url)
+		assert.NotErrorIs(t, err, redlatch.ErrInvalid, url)
+	}
+	c, err := redlatch.Open(t.Context(), "redis://:secret@"+addr+"/3")
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
