@@ -22,7 +22,10 @@ import (
 )
 
 // Server is a server in this process that listens on a loopback address. It is safe for concurrent use.
-type Server struct{ mini *miniredis.Miniredis }
+type Server struct {
+	mini *miniredis.Miniredis
+	addr string
+}
 
 // Start starts a server on a free port of the loopback interface. It runs until Close.
 func Start() (*Server, error) {
@@ -30,14 +33,14 @@ func Start() (*Server, error) {
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded: start: %w", err)
 	}
-	return &Server{mini: m}, nil
+	return &Server{mini: m, addr: m.Addr()}, nil
 }
 
-// Addr returns the server's address as host:port.
-func (s *Server) Addr() string { return s.mini.Addr() }
+// Addr returns the server's address as host:port, after Close too.
+func (s *Server) Addr() string { return s.addr }
 
 // URL returns the server's address as redlatch.Open takes it.
-func (s *Server) URL() string { return "redis://" + s.mini.Addr() }
+func (s *Server) URL() string { return "redis://" + s.addr }
 
 // Close stops the server and drops its data. A second Close does nothing.
 func (s *Server) Close() { s.mini.Close() }
