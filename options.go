@@ -103,7 +103,7 @@ func validate(c *engine.Config) error {
 	}
 	if c.Prefix != "" {
 		if err := engine.CheckName(c.Prefix + "x"); err != nil {
-			return fmt.Errorf("name prefix: %w", err)
+			return fmt.Errorf("name prefix: of an object named x: %w", err)
 		}
 	}
 	if c.Logger == nil {

@@ -37,7 +37,7 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 		"close grace -1ns is below 0s":             redlatch.WithCloseGrace(-1),
 		"close grace 11m0s is above 10m0s":         redlatch.WithCloseGrace(11 * time.Minute),
 		"the logger is nil":                        redlatch.WithLogger(nil),
-		"name prefix: ":                            redlatch.WithNamePrefix("a}b"),
+		"name prefix: of an object named x: ":      redlatch.WithNamePrefix("a}b"),
 		"the name has 513 bytes, more than 512":    redlatch.WithNamePrefix(strings.Repeat("x", 512)),
 		`the name "a\nx" has a control character`:  redlatch.WithNamePrefix("a\n"),
 		`the name "{x" has a { that is not closed`: redlatch.WithNamePrefix("{"),

@@ -204,6 +204,8 @@ func TestErrorTexts(t *testing.T) {
 			"rlock: lock \"orders\": lock held by this context already": second(
 				l.Lock(h.Context(), rlock.WithoutReentry())),
 		}
+		got["rlock: lock \""+strings.Repeat("x", 512)+"…\": invalid argument: the name has 1048576 bytes, more than 512"] = second(
+			p.GetLock(strings.Repeat("x", 1<<20)).Lock(ctx))
 		locktest.Unlock(t, h)
 		got[`rlock: unlock "orders": lock not held`] = h.Unlock(ctx)
 		got[`rlock: extend "orders": lock not held`] = h.Extend(ctx, time.Minute)

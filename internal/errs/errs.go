@@ -33,10 +33,16 @@ var (
 	ErrUnlocked = errors.New("lock released")
 )
 
+// longest is how much of a name an error shows: all that a name may have.
+const longest = 512
+
 // Wrap says what was being done: by which package, and to the object of which name. A nil error stays nil.
 func Wrap(title, verb, name string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if len(name) > longest {
+		name = name[:longest] + "…"
 	}
 	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
 }

@@ -157,6 +157,7 @@ func otherData(t *testing.T, r *rig) {
 			}
 			for verb, err := range Acquiring(t.Context(), l) {
 				require.ErrorIs(t, err, redlatch.ErrWrongType, "%s: TTL %v", verb, ttl)
+				require.Equal(t, 1, strings.Count(err.Error(), redlatch.ErrWrongType.Error()), "%s says it twice: %v", verb, err)
 			}
 			for _, key := range keys {
 				data, err := r.Redis.Get(t.Context(), key).Result()
