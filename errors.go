@@ -10,6 +10,7 @@ var (
 	ErrClosed = errs.ErrClosed
 	// ErrUnknown is returned when Redis may or may not have done what was asked. It is being settled in the background.
 	ErrUnknown = errs.ErrUnknown
-	// ErrWrongType is returned when another kind of object, or foreign data, uses the name.
+	// ErrWrongType is returned when another kind of object, or foreign data, uses the name. A hash of foreign data cannot be told from
+	// a lock, nor a number from the count of a semaphore or latch.
 	ErrWrongType = errs.ErrWrongType
 )

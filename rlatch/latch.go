@@ -92,7 +92,8 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 
 // Count returns the count: 0 for a latch that has none.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown.
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or
+// redis.ErrPoolTimeout if there was no connection to ask on.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if l.err != nil {
 		return 0, l.wrap("count", l.err)

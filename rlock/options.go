@@ -14,11 +14,11 @@ type Option func(*lease.Options)
 // Without WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
 func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease = &d } }
 
-// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once: Do with WithWait(0) runs its function now or not at all.
-// Without WithWait, Lock and Do wait without limit, and TryLock does not wait.
+// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once: Do with WithWait(0)
+// runs its function now or not at all. From 0 to ten years. Without WithWait, Lock and Do wait without limit, and TryLock does not wait.
 func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
 
-// WithMaxHold bounds renewal: the hold is lost d after it was acquired, whatever the watchdog could do. At least 10 ms.
+// WithMaxHold bounds renewal: the hold is lost d after it was acquired, whatever the watchdog could do. From 10 ms to ten years.
 // Without WithMaxHold there is no bound. It has no effect beside [WithLease] with a shorter lease.
 func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
 

@@ -72,7 +72,8 @@ func (s *PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
 // Available returns how many permits may be acquired now: 0 if the semaphore was never given any, and a negative number while more are
 // out than it has. Those whose lease has ended count as available.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown. It costs one round trip.
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout if
+// there was no connection to ask on. It costs one round trip.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)

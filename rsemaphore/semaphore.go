@@ -139,7 +139,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // Available returns how many permits can be acquired now: 0 for a semaphore that was never given any, and less than 0 when AddPermits
 // took away more than there were.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown. It costs one round trip.
+// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout if
+// there was no connection to ask on. It costs one round trip.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if s.err != nil {
 		return 0, s.wrap("available", s.err)
