@@ -42,6 +42,32 @@ func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
 	}
 }
 
+func TestObserverHearsOfRenewals(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var renewed, lost, failed atomic.Int64
+				p := b.Peer(t, redlatch.WithLease(lease), redlatch.WithObserver(redlatch.Observer{Renewed: func(n, gone int, err error) {
+					renewed.Add(int64(n))
+					lost.Add(int64(gone))
+					if err != nil {
+						failed.Add(1)
+					}
+				}}))
+				h := locktest.Acquire(t, t.Context(), both(p.Client, p.GetLock("a"), p.GetLock("b"), p.GetLock("c"))[kind])
+				time.Sleep(2 * lease)
+				assert.GreaterOrEqual(t, renewed.Load(), int64(2*3*3), "each third of a lease, three parts")
+				assert.Zero(t, lost.Load())
+				b.Delete(t, "a")
+				time.Sleep(lease / 2)
+				assert.EqualValues(t, 1, lost.Load())
+				assert.Zero(t, failed.Load())
+				_ = h.Unlock(t.Context()) // a multi-lock is lost with one part, a RedLock not
+			})
+		})
+	}
+}
+
 func TestUnlockWaitsNoLongerThanTheLease(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		t.Run(kind, func(t *testing.T) {

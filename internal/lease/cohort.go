@@ -205,7 +205,7 @@ type room struct{ keys, owners []any }
 func (r *joint) answer(call *script.Call) {
 	c := r.cohort
 	gone, err := call.Ints()
-	c.space.tellRenewed(r.size, gone, err)
+	c.space.tellRenewed(r.size, len(gone), err)
 	if err != nil {
 		r.failed(r.size > 1 && script.Parted(err))
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/wheel"
 )
 
-// BeginExtend sets the lease of a level of fixed lease anew, to d from now. done gets nil, ErrLost when the lock is gone, ErrNotHeld
+// BeginExtend renews a level of fixed lease: it sets the lease anew, to d from now. done gets nil, ErrLost when the lock is gone, ErrNotHeld
 // after Unlock, and another error when the outcome is not known: so that several tries fit into the lease it is not waited for
 // longer than a tenth of d, though an answer that comes later counts. It may never be called once the client has closed.
 func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
@@ -80,6 +80,7 @@ func (x *extension) Due(time.Duration) watchdog.Renewer {
 func (x *extension) answer(c *script.Call) {
 	kept, err := c.Int()
 	x.hold.lease.answered(err)
+	x.hold.lease.space.tellRenewed(1, 1-int(kept), err)
 	inTime := x.first()
 	switch {
 	case err != nil:

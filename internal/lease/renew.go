@@ -106,14 +106,14 @@ func shareOf(lease time.Duration) time.Duration {
 	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
-// tellRenewed tells the user's hook what came of the renewal of so many leases.
-func (s *Space) tellRenewed(of int, gone []int64, err error) {
+// tellRenewed tells the user's hook what came of the renewal of so many leases, of which so many are gone.
+func (s *Space) tellRenewed(of, gone int, err error) {
 	switch hook := s.engine.Hooks.Renewed; {
 	case hook == nil:
 	case err != nil:
 		hook(0, 0, err)
 	default:
-		hook(of-len(gone), len(gone), nil)
+		hook(of-gone, gone, nil)
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *renewal) answer(c *script.Call) {
 	s, leases := r.space, r.leases
 	s.engine.Watchdog.Stop(&r.timer)
 	gone, err := c.Ints()
-	s.tellRenewed(len(leases), gone, err)
+	s.tellRenewed(len(leases), len(gone), err)
 	if err != nil {
 		for _, l := range leases {
 			l.renewalFailed(len(leases) > 1 && script.Parted(err))
