@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,4 +316,47 @@ func TestEmbeddedClientCarriesManyCallsAtOnce(t *testing.T) {
 		}
 		assert.Less(t, time.Since(start), time.Second)
 	})
+}
+
+// New says of which client the hooks are called.
+func TestHooksOfAClusterClientAreCalled(t *testing.T) {
+	for rdb, called := range map[redis.UniversalClient]bool{
+		redistest.Shared(t).Client(t):        false,
+		redistest.SharedCluster(t).Client(t): true,
+	} {
+		var h hook
+		rdb.AddHook(&h)
+		c, err := redlatch.New(rdb)
+		require.NoError(t, err)
+		locktest.Free(t, c.GetLock("hooks:orders"))
+		require.NoError(t, c.Close())
+		assert.Equal(t, called, h.scripts.Load() > 0, "%T", rdb)
+	}
+}
+
+// hook is a hook of go-redis that counts calls of scripts.
+type hook struct{ scripts atomic.Int64 }
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.count(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (h *hook) count(cmds ...redis.Cmder) {
+	for _, c := range cmds {
+		if c.Name() == "evalsha" {
+			h.scripts.Add(1)
+		}
+	}
 }

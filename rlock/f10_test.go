@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -180,6 +182,33 @@ func (f *crowdedKeys) look(t *testing.T) {
 
 func highest(v *atomic.Int64, n int64) {
 	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}
+
+// However many locks a client waits for, it asks for all of them together no more than 500 times a second.
+func TestF10_RechecksOfAClientHaveABudget(t *testing.T) {
+	for lines, rate := range map[int]int{200: 200, 1000: 500} {
+		t.Run(strconv.Itoa(lines), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				ctx, giveUp := context.WithCancel(t.Context())
+				var waiters sync.WaitGroup
+				for i := range lines {
+					key := fmt.Sprintf("f10:theirs:%d", i)
+					b.Foreign(t, key, 0)
+					waiters.Go(func() {
+						_, err := p.GetLock(key).Lock(ctx)
+						assert.ErrorIs(t, err, context.Canceled)
+					})
+				}
+				time.Sleep(5 * time.Second) // the first tries, and the first re-checks
+				sent := p.Scripts()
+				time.Sleep(20 * time.Second)
+				assert.InEpsilon(t, rate, float64(p.Scripts()-sent)/20, 0.1, "tries a second")
+				giveUp()
+				waiters.Wait()
+			})
+		})
 	}
 }
 

@@ -37,6 +37,17 @@ func TestWorkersAreProcessesOnARedis(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Contains(t, string(out), "each worker is a process")
+	for _, step := range []string{
+		`[ABC]  crashes in the middle of order`,
+		`B  turned away; the lease of the lock has \d\.\d\d s left: it was renewed`,
+		`A  stops: rlock: lock ".*": lock lost: `,
+		`A  unlocks, in vain: .*: lock not held`,
+		`A  holds the lock 2 times`,
+		`B  turned away after one unlock: true`,
+		`A  unlocked twice; locked: false`,
+	} {
+		assert.Regexp(t, step, string(out))
+	}
 	closedOnce := regexp.MustCompile(`(?m)^ +\d+ +\d+ +1 +\d$`).FindAllString(string(out), -1)
 	assert.Len(t, closedOnce, len(allOrders()), "one row for each order: closed once with the lock\n%s", out)
 	keys, err := server.Client(t).Keys(t.Context(), "quickstart:*").Result()
