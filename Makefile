@@ -8,16 +8,20 @@ STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod))
-CI_STEPS := test demo lint nested race
+EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
+CI_STEPS := test demo examples lint nested race
 FUZZTIME ?= 10s
 
-.PHONY: help demo fmt lint test race server fuzz soak bench cover readme nested ci
+.PHONY: help demo examples fmt lint test race server fuzz soak bench cover readme nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## run the quick start; needs no server
 	go run ./examples/quickstart
+
+examples: ## run the other examples; needs no server
+	@for dir in $(EXAMPLES); do printf '\n=== %s\n' "$$dir"; go run "./$$dir" || exit 1; done
 
 fmt: ## format all Go code
 	$(GOFUMPT) -w .
