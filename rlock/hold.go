@@ -51,9 +51,9 @@ func (h *Hold) Context() context.Context { return h.hold.Context() }
 // If the outcome is not known it returns redlatch.ErrUnknown, and the release goes on in the background; Redis may count an inner level
 // until the hold's next operation there.
 //
-// It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it. A name
-// that other data has replaced meanwhile is redlatch.ErrWrongType. After Close with redlatch.WithAbandonOnClose it is redlatch.ErrClosed,
-// and the lock is left to its lease.
+// It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it. A lock
+// that data of another type has replaced meanwhile is redlatch.ErrWrongType. After Close with redlatch.WithAbandonOnClose it is
+// redlatch.ErrClosed, and the lock is left to its lease.
 //
 // It costs one round trip, or none when the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
@@ -64,8 +64,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // to 24 h.
 //
 // It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the lock is gone,
-// [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType when other data has replaced it, redlatch.ErrClosed after
-// Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
+// [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType when data of another type has replaced it,
+// redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown when the outcome is not known; renewal has
+// ended even so.
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
