@@ -18,8 +18,8 @@ import (
 // option is [ErrInvalid].
 //
 // It waits for Redis's first answer until ctx is done, and leaves nothing open after an error. It does not wait for a Redis that is
-// not there: when go-redis has dialled in vain for some seconds, that is the error, and so is a password that is not accepted. A Redis that may evict keys, and locks with
-// them, is logged as a warning, if the user may ask for that.
+// not there: when go-redis has dialled in vain for some seconds, that is the error, and so is a password that is not accepted. A Redis
+// that may evict keys, and locks with them, is logged as a warning, if the user may ask for that.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {

@@ -70,8 +70,8 @@ func WithObserver(o Observer) Option { return func(c *engine.Config) { c.Hooks =
 // and a RedLock are told of as their parts.
 type Observer struct {
 	// Acquired: a call acquired a lock, a leased permit (of several each counts) or permits of a semaphore, after it had waited for so
-	// long. Nested levels do not count, nor does a lock that came as its call gave up: that one is told of, if at all, as
-	// released.
+	// long. Nested levels do not count, nor does a lock that came as its call gave up: that one is
+	// told of, if at all, as released.
 	Acquired func(kind, name string, waited time.Duration)
 	// Released: the last level of a lock's hold was unlocked, or a leased permit released, or Redis could not be told, after the client
 	// had it for so long. Permits of a semaphore, which belong to nobody, do not count.

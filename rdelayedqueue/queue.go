@@ -20,9 +20,9 @@ import (
 // The methods that look at messages (Get, List, Dead, Stats) or change what is there (Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause,
 // Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed, or redlatch.ErrUnknown), and have no other bound: give
 // ctx a deadline.
-// A refused connection they return as soon as go-redis has given up dialling, and what Redis cannot do just now, as during a failover, after about a third of a second. One
-// that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when ctx ends while it waits, it may have
-// acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
+// A refused connection they return as soon as go-redis has given up dialling, and what Redis cannot do just now, as during a failover,
+// after about a third of a second. One that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when
+// ctx ends while it waits, it may have acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
 type Queue[T any] struct {
 	queue   *delayed.Queue
 	options options

@@ -8,9 +8,6 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// maxName is the longest name, in bytes, prefix included.
-const maxName = 512
-
 // CheckName returns an error that wraps [errs.ErrInvalid] unless all keys and channels of an object of this name fall
 // into one slot, on every topology.
 //
@@ -20,8 +17,8 @@ func CheckName(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("%w: the name is empty", errs.ErrInvalid)
-	case len(name) > maxName:
-		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.ErrInvalid, len(name), maxName)
+	case len(name) > errs.MaxName:
+		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.ErrInvalid, len(name), errs.MaxName)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%w: the name is not valid UTF-8", errs.ErrInvalid)
 	case strings.ContainsFunc(name, isControl):

@@ -33,16 +33,17 @@ var (
 	ErrUnlocked = errors.New("lock released")
 )
 
-// longest is how much of a name an error shows: all that a name may have.
-const longest = 512
+// MaxName is the longest name that an object may have, in bytes, prefix included.
+const MaxName = 512
 
-// Wrap says what was being done: by which package, and to the object of which name. A nil error stays nil.
+// Wrap says what was being done: by which package, and to the object of which name, of which it shows no more than a
+// name may have. A nil error stays nil.
 func Wrap(title, verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if len(name) > longest {
-		name = name[:longest] + "…"
+	if len(name) > MaxName {
+		name = name[:MaxName] + "…"
 	}
 	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
 }

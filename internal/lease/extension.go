@@ -12,9 +12,9 @@ import (
 	"github.com/redlatch/redlatch/internal/wheel"
 )
 
-// BeginExtend renews a level of fixed lease: it sets the lease anew, to d from now. done gets nil, ErrLost when the lock is gone, ErrNotHeld
-// after Unlock, and another error when the outcome is not known: so that several tries fit into the lease it is not waited for
-// longer than a tenth of d, though an answer that comes later counts. It may never be called once the client has closed.
+// BeginExtend renews a level of fixed lease: it sets the lease anew, to d from now. done gets nil, ErrLost when the lock is gone,
+// ErrNotHeld after Unlock, and another error when the outcome is not known: so that several tries fit into the lease it is not waited
+// for longer than a tenth of d, though an answer that comes later counts. It may never be called once the client has closed.
 func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	l := h.lease
 	l.mu.Lock()
