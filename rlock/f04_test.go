@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -137,16 +138,25 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	require.Less(t, took.quantile(1), recheck+slack+r.lag.Late())
 }
 
-// crowd has waiters for so many locks that a stranger holds, and returns them once they have subscribed.
+// crowd has waiters for so many locks that a stranger holds, and returns them once they wait for a message: each has
+// subscribed, asked once more, and was refused.
 func crowd(t *testing.T, r *rig, n int, opts ...redlatch.Option) (names []string, waiters []<-chan locktest.Outcome) {
 	t.Helper()
 	c := r.client(t, append(opts, redlatch.WithLease(lease))...)
+	r.load(t, "acquire")
+	before := r.scriptCalls(t)
 	for i := range n {
 		name := fmt.Sprintf("crowd-%d", i)
 		r.foreign(t, name)
 		names, waiters = append(names, name), append(waiters, wait(t.Context(), c.GetLock(name)))
 	}
 	r.listening(t, n)
+	redistest.Eventually(t, patience, "the waiters have asked again", func() error {
+		if calls := r.scriptCalls(t) - before; calls < 2*n {
+			return fmt.Errorf("%d waiters, %d calls", n, calls)
+		}
+		return nil
+	})
 	return names, waiters
 }
 
@@ -220,7 +230,12 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 				took := acquireAll(t, waiters)
 				r.proxy.OnCommand(nil)
 				require.Less(t, took.quantile(1), 3*prompt+r.lag.Late(), "who is subscribed again asks again")
-				require.Positive(t, back.Load(), "the observer is told")
+				redistest.Eventually(t, patience, "the observer is told", func() error {
+					if back.Load() == 0 {
+						return errNotYet
+					}
+					return nil
+				})
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,21 @@ func (r *rig) listening(t *testing.T, n int) {
 		}
 		return err
 	})
+}
+
+// scriptCalls returns how many calls of scripts that it knew the server has executed.
+func (r *rig) scriptCalls(t *testing.T) int {
+	t.Helper()
+	stats, err := r.redis.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, after, found := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	if !found { // none yet
+		return 0
+	}
+	calls := 0
+	_, err = fmt.Sscanf(after, "%d", &calls)
+	require.NoError(t, err)
+	return calls
 }
 
 // soaking says that the long counts are asked for.
