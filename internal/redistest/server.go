@@ -162,7 +162,7 @@ func (s *Server) ready() error {
 }
 
 // Addr is the server's host and port.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return address(s.port) }
 
 // URL is the server's address in the form that redis.ParseURL takes.
 func (s *Server) URL() string {
