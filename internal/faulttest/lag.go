@@ -46,7 +46,8 @@ func MeasureLag(tb testing.TB, addr string) *Lag {
 // Worst is the longest sample so far, the one under way included. Something that takes n steps may be late by n times as
 // much.
 func (l *Lag) Worst() time.Duration {
-	return max(time.Duration(l.worst.Load()), time.Since(l.since)-time.Duration(l.due.Load()))
+	underWay := time.Since(l.since) - time.Duration(l.due.Load()) // first: a sample that ends now is among the worst then
+	return max(time.Duration(l.worst.Load()), underWay)
 }
 
 // Late is how late the end of several steps may be: messages, timers, calls, each of which waits for the one before.

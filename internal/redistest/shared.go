@@ -5,9 +5,13 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
+
+// leakLimit bounds the wait for goroutines that are about to end after the tests.
+const leakLimit = 5 * time.Second
 
 // shared holds the servers that live as long as the test binary.
 //
@@ -79,7 +83,8 @@ func Run(m *testing.M, opts ...goleak.Option) int {
 	if code != 0 {
 		return code
 	}
-	if err := goleak.Find(opts...); err != nil {
+	// A connection pool that was refused looks again within a second before it ends.
+	if err := retry(leakLimit, func() error { return goleak.Find(opts...) }); err != nil {
 		fmt.Fprintln(os.Stderr, "goroutines left after the tests:", err)
 		return 1
 	}
