@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"runtime"
 	"strconv"
@@ -209,7 +210,7 @@ func TestClosedClientRefusesCalls(t *testing.T) {
 		require.NoError(t, p.Close())
 		sent := len(p.Sent())
 		for _, l := range []*rlock.Lock{l, p.GetLock("orders"), p.GetFencedLock("orders")} {
-			errs := locktest.Acquiring(t.Context(), l)
+			errs := maps.Collect(locktest.Acquiring(t.Context(), l))
 			_, errs["IsLocked"] = l.IsLocked(t.Context())
 			_, errs["TTL"] = l.TTL(t.Context())
 			_, errs["ForceUnlock"] = l.ForceUnlock(t.Context())

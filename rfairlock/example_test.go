@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rlock"
@@ -16,7 +18,12 @@ import (
 // Customers are served in the order in which they came, whatever process or goroutine they belong to.
 func Example() {
 	ctx := context.Background()
-	client, err := embedded.Open() // in production: redlatch.Open(ctx, "redis://...")
+	server, err := embedded.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := redlatch.Open(ctx, server.URL()) // in production: "redis://..."
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var customers sync.WaitGroup
-	for _, name := range []string{"Ada", "Bob", "Cleo"} {
+	for i, name := range []string{"Ada", "Bob", "Cleo"} {
 		customers.Go(func() {
 			err := counter.Do(ctx, func(context.Context) error {
 				fmt.Println("served:", name)
@@ -38,7 +45,7 @@ func Example() {
 				log.Fatal(err)
 			}
 		})
-		time.Sleep(50 * time.Millisecond) // they come one after another
+		awaitCustomers(ctx, server.Addr(), i+1) // they come one after another
 	}
 	if err := clerk.Unlock(ctx); err != nil {
 		log.Fatal(err)
@@ -48,6 +55,21 @@ func Example() {
 	// served: Ada
 	// served: Bob
 	// served: Cleo
+}
+
+// awaitCustomers waits until so many stand in the queue.
+func awaitCustomers(ctx context.Context, addr string, n int) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	for range time.Tick(time.Millisecond) {
+		waiting, err := rdb.LLen(ctx, "redisson_lock_queue:{counter}").Result()
+		if err != nil {
+			log.Fatal(err)
+		}
+		if waiting >= int64(n) {
+			return
+		}
+	}
 }
 
 // A waiter that gives up leaves the queue at once.

@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // everyCall calls all methods of a lock that may fail, and returns their errors.
 func everyCall(ctx context.Context, l *rlock.Lock) map[string]error {
-	errs := locktest.Acquiring(ctx, l)
+	errs := maps.Collect(locktest.Acquiring(ctx, l))
 	_, errs["IsLocked"] = l.IsLocked(ctx)
 	_, errs["TTL"] = l.TTL(ctx)
 	_, errs["HoldCount"] = l.HoldCount(ctx)

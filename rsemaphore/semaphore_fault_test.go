@@ -78,7 +78,7 @@ func TestF03_SemaphoreCancelledCallsKeepNothing(t *testing.T) {
 	}
 	calls.Wait()
 	for i := range 10 {
-		thereSoon(t, rdb, fmt.Sprintf("s-%d", i), 1000, 4*oneWay+time.Second)
+		thereSoon(t, rdb, fmt.Sprintf("s-%d", i), 1000, semaphoreLimit)
 	}
 }
 

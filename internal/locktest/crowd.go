@@ -41,7 +41,7 @@ func Crowd(t *testing.T, env Env, n int, opts ...redlatch.Option) float64 {
 // or, if holders share the lock, all together. It returns how many commands passed the proxy for each of them.
 func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock.Locker, n int, together bool) float64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
 	defer cancel()
 	before := proxy.Total()
 	var inside, sections atomic.Int64

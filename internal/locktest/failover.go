@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -142,7 +143,7 @@ func enter(ctx context.Context, l rlock.Locker, section func()) error {
 		HoldCount(ctx context.Context) (int, error)
 	}); ok {
 		if n, err := l.HoldCount(hold.Context()); err != nil || n != 1 {
-			return fmt.Errorf("hold count %d: %w", n, err)
+			return errors.Join(fmt.Errorf("hold count %d", n), err, hold.Unlock(ctx))
 		}
 	}
 	return hold.Unlock(ctx)
