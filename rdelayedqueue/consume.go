@@ -27,8 +27,8 @@ func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context,
 }
 
 func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Message[T]) error, opts []Option) error {
-	if q.err != nil {
-		return q.err
+	if err := q.bad(); err != nil {
+		return err
 	}
 	o, err := apply(q.options, opts, forConsumer)
 	if err != nil {

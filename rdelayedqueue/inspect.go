@@ -88,7 +88,7 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 // next, which is "" after the last page. Of Ready, those whose claims ran out come last. Messages that move meanwhile may be missed or come
 // twice. It waits and fails as [Queue] says, and costs a round trip for 100 messages or 1 MiB.
 func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
-	err = q.err
+	err = q.bad()
 	switch {
 	case err != nil:
 	case n < 1:
@@ -125,8 +125,8 @@ type Stats struct {
 
 // Stats counts the messages of the queue. It waits and fails as [Queue] says, and costs one round trip, however many there are.
 func (q *Queue[T]) Stats(ctx context.Context) (Stats, error) {
-	if q.err != nil {
-		return Stats{}, q.wrap("stats of", q.err)
+	if err := q.bad(); err != nil {
+		return Stats{}, q.wrap("stats of", err)
 	}
 	s, err := q.queue.Stats(ctx)
 	return Stats(s), q.wrap("stats of", err)

@@ -19,8 +19,8 @@ func (q *Queue[T]) Redrive(ctx context.Context, id string) (bool, error) {
 // RedriveAll makes all that are dead letters now due, as if they had never been tried, and returns their number. It waits and fails as
 // [Queue] says, and costs a round trip for each 100. After an error the number is what is known to be done.
 func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
-	if q.err != nil {
-		return 0, q.wrap("redrive in", q.err)
+	if err := q.bad(); err != nil {
+		return 0, q.wrap("redrive in", err)
 	}
 	n, err := q.queue.RedriveAll(ctx)
 	return n, q.wrap("redrive in", err)
@@ -35,8 +35,8 @@ func (q *Queue[T]) Purge(ctx context.Context, states ...State) (int, error) {
 }
 
 func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err error) {
-	if q.err != nil {
-		return 0, q.err
+	if err := q.bad(); err != nil {
+		return 0, err
 	}
 	if len(states) == 0 {
 		states = []State{Dead}
@@ -64,8 +64,8 @@ func (q *Queue[T]) Pause(ctx context.Context) error { return q.wrap("pause", q.p
 func (q *Queue[T]) Resume(ctx context.Context) error { return q.wrap("resume", q.pause(ctx, false)) }
 
 func (q *Queue[T]) pause(ctx context.Context, on bool) error {
-	if q.err != nil {
-		return q.err
+	if err := q.bad(); err != nil {
+		return err
 	}
 	return q.queue.Pause(ctx, on)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -42,7 +43,20 @@ func New[T any](r *delayed.Registry, name string, opts []Option) *Queue[T] {
 }
 
 // Name returns the queue's name as it was given to the client.
-func (q *Queue[T]) Name() string { return q.queue.Name() }
+func (q *Queue[T]) Name() string {
+	if q.queue == nil {
+		return ""
+	}
+	return q.queue.Name()
+}
+
+// bad returns what is wrong with the queue itself.
+func (q *Queue[T]) bad() error {
+	if q.queue == nil {
+		return engine.ErrUnmade
+	}
+	return q.err
+}
 
 // Item is a message of OfferBatch.
 type Item[T any] struct {
@@ -74,8 +88,8 @@ func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, o
 }
 
 func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, opts []Option) (string, bool, error) {
-	if q.err != nil {
-		return "", false, q.err
+	if err := q.bad(); err != nil {
+		return "", false, err
 	}
 	o, err := apply(q.options, opts, forOffer)
 	if err != nil {
@@ -103,8 +117,8 @@ func (q *Queue[T]) OfferBatch(ctx context.Context, items []Item[T]) ([]string, e
 }
 
 func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.bad(); err != nil {
+		return nil, err
 	}
 	encoded := make([]delayed.Item, len(items))
 	for i, item := range items {
@@ -180,8 +194,8 @@ func (q *Queue[T]) Reschedule(ctx context.Context, id string, d time.Duration) (
 }
 
 func (q *Queue[T]) check(id string) error {
-	if q.err != nil {
-		return q.err
+	if err := q.bad(); err != nil {
+		return err
 	}
 	return checkID(id)
 }

@@ -39,8 +39,8 @@ func (q *Queue[T]) TakeBatch(ctx context.Context, n int) ([]*Message[T], error) 
 
 // take waits until at least one message that can be decoded is claimed.
 func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
-	if q.err != nil {
-		return nil, q.err
+	if err := q.bad(); err != nil {
+		return nil, err
 	}
 	for {
 		claimed, err := q.queue.Take(ctx, n, q.options.terms())

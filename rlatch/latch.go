@@ -58,7 +58,12 @@ func New(h *Hall, name string) *Latch {
 }
 
 // Name returns the latch's name as it was given to the client.
-func (l *Latch) Name() string { return strings.TrimPrefix(l.key, l.hall.engine.Prefix) }
+func (l *Latch) Name() string {
+	if l.hall == nil {
+		return ""
+	}
+	return strings.TrimPrefix(l.key, l.hall.engine.Prefix)
+}
 
 // TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.
 func (l *Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
@@ -95,8 +100,8 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 // It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or
 // redis.ErrPoolTimeout if there was no connection to ask on.
 func (l *Latch) Count(ctx context.Context) (int, error) {
-	if l.err != nil {
-		return 0, l.wrap("count", l.err)
+	if err := l.bad(); err != nil {
+		return 0, l.wrap("count", err)
 	}
 	c, err := l.hall.engine.Read(ctx, func() *script.Call { return countOf(l.key) })
 	if err != nil {
@@ -131,7 +136,7 @@ func (l *Latch) Delete(ctx context.Context) (bool, error) {
 
 // do carries out an operation, unless its argument is bad.
 func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
-	if l.err == nil && ctx != nil && bad != nil {
+	if l.bad() == nil && ctx != nil && bad != nil {
 		return false, bad
 	}
 	if err := l.check(ctx); err != nil {
@@ -141,11 +146,19 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	return done == 1, err
 }
 
+// bad returns what is wrong with the latch itself.
+func (l *Latch) bad() error {
+	if l.hall == nil {
+		return engine.ErrUnmade
+	}
+	return l.err
+}
+
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
 func (l *Latch) check(ctx context.Context) error {
 	switch {
-	case l.err != nil:
-		return l.err
+	case l.bad() != nil:
+		return l.bad()
 	case ctx == nil:
 		return engine.ErrNilContext
 	case ctx.Err() != nil:

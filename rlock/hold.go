@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// Hold is a lock that is held, or one level of it. It may be passed between goroutines and used by several at once.
+// Hold is a lock that is held, or one level of it. It may be passed between goroutines and used by several at once. A nil Hold, as a call
+// returns it with an error, is one that has ended: its methods return [ErrNotHeld], which is also the cause of its context.
 type Hold struct {
 	hold  held
 	title string // of the package whose lock it is, for messages
@@ -42,7 +44,7 @@ func Unwrap(h *Hold) any { return h.hold }
 //
 // Use [context.Cause] to tell which; [context.Context.Err] is context.Canceled for all but the last. The context of a nested
 // hold outlives the release of an outer level.
-func (h *Hold) Context() context.Context { return h.hold.Context() }
+func (h *Hold) Context() context.Context { return h.held().Context() }
 
 // Unlock ends this level of the hold, and releases the lock with the last one. It works although ctx is done.
 //
@@ -57,7 +59,7 @@ func (h *Hold) Context() context.Context { return h.hold.Context() }
 //
 // It costs one round trip, or none when the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
-	return h.wrap("unlock", h.hold.Unlock(ctx))
+	return h.wrap("unlock", h.held().Unlock(ctx))
 }
 
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From 10 ms
@@ -70,21 +72,32 @@ func (h *Hold) Unlock(ctx context.Context) error {
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return h.wrap("extend", h.hold.Extend(ctx, d))
+	return h.wrap("extend", h.held().Extend(ctx, d))
 }
 
 // Token returns the fencing token of a fenced lock's hold: a number that is higher than that of every earlier hold of this lock. Where Redis
 // has forgotten the last one it takes its clock instead, which must not step back then. Hand the token to the resource that the lock
 // protects, which refuses a number lower than the highest it has seen. A nested level has its
 // outermost hold's token. It is 0 for a lock that is not fenced.
-func (h *Hold) Token() int64 { return h.hold.Token() }
+func (h *Hold) Token() int64 { return h.held().Token() }
 
 // Deadline returns until when exclusion is promised as of now. The watchdog moves it on. It carries a monotonic reading.
-func (h *Hold) Deadline() time.Time { return h.hold.Deadline() }
+func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
 
 // Owner returns the id under which Redis knows the holder: the client's UUID and a number, or the id given by [WithOwner].
-func (h *Hold) Owner() string { return h.hold.Owner() }
+func (h *Hold) Owner() string { return h.held().Owner() }
+
+func (h *Hold) held() held {
+	if h == nil || h.hold == nil {
+		return lease.None{}
+	}
+	return h.hold
+}
 
 func (h *Hold) wrap(verb string, err error) error {
-	return errs.Wrap(h.title, verb, h.hold.Name(), err)
+	title := "rlock"
+	if h != nil && h.title != "" {
+		title = h.title
+	}
+	return errs.Wrap(title, verb, h.held().Name(), err)
 }

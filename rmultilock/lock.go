@@ -149,8 +149,8 @@ func (l *Lock) take(ctx context.Context, single bool, opts []rlock.Option) (*hol
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
 func (l *Lock) check(ctx context.Context, o *lease.Options) error {
-	if l.err != nil {
-		return l.err
+	if err := l.bad(); err != nil {
+		return err
 	}
 	if ctx == nil {
 		return engine.ErrNilContext
@@ -159,6 +159,14 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 		return err
 	}
 	return ctx.Err()
+}
+
+// bad returns what is wrong with the lock itself.
+func (l *Lock) bad() error {
+	if l.err == nil && len(l.members) == 0 {
+		return engine.ErrUnmade
+	}
+	return l.err
 }
 
 // holdOf returns the live hold of this very lock that ctx descends from; nil if there is none.

@@ -60,7 +60,7 @@ func isNil(locker rlock.Locker) bool {
 func (m member) check() error {
 	switch l := m.locker.(type) {
 	case *Lock:
-		return l.err
+		return l.bad()
 	case named:
 		return l.LeaseName().Check()
 	}

@@ -52,7 +52,12 @@ func NewSemaphore(d *Desk, name string, opts ...Option) *Semaphore {
 }
 
 // Name returns the semaphore's name as it was given to the client.
-func (s *Semaphore) Name() string { return strings.TrimPrefix(s.key, s.desk.engine.Prefix) }
+func (s *Semaphore) Name() string {
+	if s.desk == nil {
+		return ""
+	}
+	return strings.TrimPrefix(s.key, s.desk.engine.Prefix)
+}
 
 // TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,
 // or from the first Release or AddPermits on, also with 0 permits. It waits, fails and costs as AddPermits does.
@@ -94,7 +99,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 // It costs one round trip, or none.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool, error) {
 	o, err := collect(opts, usesWait)
-	if checked := s.checkAcquire(ctx, n); checked != nil && (err == nil || s.err != nil) {
+	if checked := s.checkAcquire(ctx, n); checked != nil && (err == nil || s.bad() != nil) {
 		err = checked
 	}
 	if err != nil {
@@ -142,8 +147,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout if
 // there was no connection to ask on. It costs one round trip.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	if s.err != nil {
-		return 0, s.wrap("available", s.err)
+	if err := s.bad(); err != nil {
+		return 0, s.wrap("available", err)
 	}
 	c, err := s.desk.engine.Read(ctx, func() *script.Call { return available(s.key) })
 	if err != nil {
@@ -188,13 +193,21 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 
 // check judges a call before any I/O.
 func (s *Semaphore) check(ctx context.Context, n int) error {
-	switch {
-	case s.err != nil:
-		return s.err
-	case ctx == nil:
+	if err := s.bad(); err != nil {
+		return err
+	}
+	if ctx == nil {
 		return engine.ErrNilContext
 	}
 	return checkCount("count", n)
+}
+
+// bad returns what is wrong with the semaphore itself.
+func (s *Semaphore) bad() error {
+	if s.desk == nil {
+		return engine.ErrUnmade
+	}
+	return s.err
 }
 
 // checkAcquire judges an acquiring call. A done ctx wins over everything but bad arguments.

@@ -74,6 +74,9 @@ func (m *Message) next(now time.Duration) time.Duration {
 
 // Context returns the context of the work on the message.
 func (m *Message) Context() context.Context {
+	if m == nil {
+		return engine.Ended(ErrNotHeld)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ctx
@@ -155,8 +158,8 @@ func (m *Message) Due(now time.Duration) watchdog.Renewer {
 
 // Ack removes the message: its work is done.
 func (m *Message) Ack(ctx context.Context) error {
-	if ctx == nil {
-		return engine.ErrNilContext
+	if err := m.check(ctx); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	s := m.state
@@ -228,6 +231,17 @@ func (h *hub) sendAcks(batch []*entry[ack]) {
 	answer(batch, results, err)
 }
 
+// check judges a call. A nil message is nobody's.
+func (m *Message) check(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return engine.ErrNilContext
+	case m == nil:
+		return ErrNotHeld
+	}
+	return nil
+}
+
 // Nack ends the attempt as failed: the message is due again after the delay, or a dead letter.
 func (m *Message) Nack(ctx context.Context, delay time.Duration, text string) error {
 	return m.finish(ctx, delay, false, text)
@@ -239,8 +253,8 @@ func (m *Message) Reject(ctx context.Context, reason string) error {
 }
 
 func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, text string) error {
-	if ctx == nil {
-		return engine.ErrNilContext
+	if err := m.check(ctx); err != nil {
+		return err
 	}
 	ctx, cancel := patience(ctx)
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 )
@@ -108,8 +107,8 @@ func (m *Message) watch(sentAt time.Duration) {
 
 // Extend sets the visibility anew.
 func (m *Message) Extend(ctx context.Context, d time.Duration) error {
-	if ctx == nil {
-		return engine.ErrNilContext
+	if err := m.check(ctx); err != nil {
+		return err
 	}
 	if m.Finished() {
 		return ErrNotHeld

@@ -63,8 +63,8 @@ func (n *Name) tellAcquired(started time.Duration) {
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
 func (n *Name) check(ctx context.Context, o *Options) error {
-	if n.err != nil {
-		return n.err
+	if err := n.Check(); err != nil {
+		return err
 	}
 	if ctx == nil {
 		return engine.ErrNilContext

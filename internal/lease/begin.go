@@ -21,8 +21,8 @@ import (
 func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *Try {
 	s := n.space
 	switch {
-	case n.err != nil:
-		done(nil, n.err)
+	case n.Check() != nil:
+		done(nil, n.Check())
 		return nil
 	case s.engine.Closed():
 		done(nil, errs.ErrClosed)

@@ -30,7 +30,12 @@ func (s *Space) Name(name string) Name {
 func (n *Name) text() string { s, _ := n.key.(string); return s }
 
 // User returns the name as the user gave it.
-func (n *Name) User() string { return strings.TrimPrefix(n.text(), n.space.engine.Prefix) }
+func (n *Name) User() string {
+	if n.space == nil {
+		return ""
+	}
+	return strings.TrimPrefix(n.text(), n.space.engine.Prefix)
+}
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
 func (n *Name) Recheck() {
@@ -59,8 +64,8 @@ func (n *Name) Same(other *Name) bool {
 // Force frees the lock by a call that says whether there was anything to free, and reports whether there was. It is sent once: a
 // second one would free whoever came after the first. A lease of this client hears of it at once.
 func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error) {
-	if n.err != nil {
-		return false, n.err
+	if err := n.Check(); err != nil {
+		return false, err
 	}
 	c, err := n.space.engine.Once(ctx, call)
 	if err != nil {
@@ -76,8 +81,13 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 	return freed > 0, err
 }
 
-// Check returns the error of a name that is not a good one.
-func (n *Name) Check() error { return n.err }
+// Check returns the error of a name that is not a good one, or is in no space.
+func (n *Name) Check() error {
+	if n.space == nil {
+		return engine.ErrUnmade
+	}
+	return n.err
+}
 
 // Key returns the lock's name in Redis.
 func (n *Name) Key() string { return n.text() }
@@ -90,7 +100,7 @@ func (n *Name) OwnHoldOf(ctx context.Context) *Hold {
 
 // HoldOf returns the innermost live hold, of any kind in the registry, that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
-	if ctx == nil {
+	if ctx == nil || n.space == nil {
 		return nil
 	}
 	hold, _ := ctx.Value(n).(*Hold)

@@ -1,0 +1,143 @@
+package redlatch_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// everyMethod calls all methods of a value with good arguments, and returns the errors of those that have one, and what
+// the others returned.
+func everyMethod(t *testing.T, v any) (errs map[string]error, others map[string]any) {
+	t.Helper()
+	errs, others = map[string]error{}, map[string]any{}
+	value := reflect.ValueOf(v)
+	for i := range value.NumMethod() {
+		method := value.Method(i)
+		var args []reflect.Value
+		for j := range method.Type().NumIn() {
+			if !method.Type().IsVariadic() || j < method.Type().NumIn()-1 {
+				args = append(args, goodArgument(t, method.Type().In(j)))
+			}
+		}
+		name := value.Type().Method(i).Name
+		results := method.Call(args)
+		if len(results) == 0 {
+			continue
+		}
+		last := results[len(results)-1]
+		if last.Type() == reflect.TypeFor[error]() {
+			errs[name], _ = last.Interface().(error)
+		} else {
+			others[name] = last.Interface()
+		}
+	}
+	return errs, others
+}
+
+func goodArgument(t *testing.T, of reflect.Type) reflect.Value {
+	t.Helper()
+	switch of {
+	case reflect.TypeFor[context.Context]():
+		return reflect.ValueOf(t.Context())
+	case reflect.TypeFor[time.Duration]():
+		return reflect.ValueOf(time.Second)
+	}
+	switch of.Kind() {
+	case reflect.Func:
+		return reflect.MakeFunc(of, func([]reflect.Value) []reflect.Value { return []reflect.Value{reflect.Zero(of.Out(0))} })
+	case reflect.Int:
+		return reflect.ValueOf(1).Convert(of)
+	case reflect.String:
+		return reflect.ValueOf("x").Convert(of)
+	case reflect.Slice:
+		return reflect.MakeSlice(of, 1, 1)
+	default:
+		return reflect.Zero(of)
+	}
+}
+
+func TestZeroObjectsAreErrInvalid(t *testing.T) {
+	for _, object := range []any{
+		&rlock.Lock{}, &rfairlock.Lock{}, &rrwlock.Lock{}, (&rrwlock.Lock{}).RLocker(), &rmultilock.Lock{},
+		&rsemaphore.Semaphore{}, &rsemaphore.PermitSemaphore{}, &rlatch.Latch{}, &rdelayedqueue.Queue[string]{},
+	} {
+		errs, others := everyMethod(t, object)
+		require.Greater(t, len(errs), 2, "%T", object)
+		for method, err := range errs {
+			require.ErrorIs(t, err, redlatch.ErrInvalid, "%T.%s", object, method)
+		}
+		assert.Empty(t, others["Name"], "%T", object)
+	}
+	client, err := embedded.Open()
+	require.NoError(t, err)
+	defer client.Close()
+	good := client.GetLock("good")
+	for _, locks := range [][]rlock.Locker{{&rlock.Lock{}, good}, {good, &rmultilock.Lock{}}, {&rrwlock.Lock{}, &rfairlock.Lock{}}} {
+		for _, lock := range []rlock.Locker{client.GetMultiLock(locks...), client.GetRedLock(locks...)} {
+			_, err := lock.Lock(t.Context())
+			require.ErrorIs(t, err, redlatch.ErrInvalid)
+		}
+	}
+}
+
+func TestWhatAFailedCallReturnsHasEnded(t *testing.T) {
+	for what, ended := range map[any]error{
+		(*rlock.Hold)(nil): rlock.ErrNotHeld, &rlock.Hold{}: rlock.ErrNotHeld,
+		(*rsemaphore.Permit)(nil): rsemaphore.ErrNotHeld, &rsemaphore.Permit{}: rsemaphore.ErrNotHeld,
+		(*rdelayedqueue.Message[string])(nil): rdelayedqueue.ErrNotHeld, &rdelayedqueue.Message[string]{}: rdelayedqueue.ErrNotHeld,
+	} {
+		errs, others := everyMethod(t, what)
+		require.GreaterOrEqual(t, len(errs), 2, "%T", what)
+		for method, err := range errs {
+			require.ErrorIs(t, err, ended, "%T.%s", what, method)
+		}
+		ctx, ok := others["Context"].(context.Context)
+		require.True(t, ok, "%T", what)
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), ended, "%T", what)
+	}
+	for _, server := range []*embedded.Server{nil, {}} {
+		server.Close()
+		assert.Empty(t, server.Addr())
+	}
+}
+
+func TestClientThatNobodyMadeIsClosed(t *testing.T) {
+	for _, client := range []*redlatch.Client{nil, {}} {
+		require.NoError(t, client.Close())
+		require.NoError(t, client.Close())
+		errs, objects := everyMethod(t, client)
+		require.Len(t, errs, 1, "Close")
+		objects["GetMultiLock"] = client.GetMultiLock(client.GetLock("a"), client.GetFairLock("b"))
+		objects["GetRedLock"] = client.GetRedLock(client.GetLock("a"))
+		objects["GetDelayedQueue"] = redlatch.GetDelayedQueue[string](client, "x")
+		for getter, object := range objects {
+			errs, _ := everyMethod(t, object)
+			for method, err := range errs {
+				want := redlatch.ErrClosed
+				switch method {
+				case "HoldCount": // it asks nobody where there is no hold
+					want = nil
+				case "List": // "x" is no cursor
+					want = redlatch.ErrInvalid
+				}
+				require.ErrorIs(t, err, want, "%s: %s", getter, method)
+			}
+		}
+	}
+}
