@@ -213,7 +213,7 @@ func (g *gate) Message(payload string) {
 		return
 	}
 	if f := g.hall.engine.Hooks.Woken; f != nil {
-		f("rlatch", g.key[len(g.hall.engine.Prefix):])
+		f("rlatch", g.hall.engine.UserName(g.key))
 	}
 	g.news()
 }

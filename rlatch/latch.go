@@ -62,7 +62,7 @@ func (l *Latch) Name() string {
 	if l.hall == nil {
 		return ""
 	}
-	return strings.TrimPrefix(l.key, l.hall.engine.Prefix)
+	return l.hall.engine.UserName(l.key)
 }
 
 // TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -56,7 +55,7 @@ func (s *Semaphore) Name() string {
 	if s.desk == nil {
 		return ""
 	}
-	return strings.TrimPrefix(s.key, s.desk.engine.Prefix)
+	return s.desk.engine.UserName(s.key)
 }
 
 // TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,

@@ -223,7 +223,7 @@ func (l *line) Message(payload string) {
 		return
 	}
 	if f := l.desk.engine.Hooks.Woken; f != nil {
-		f("rsemaphore", l.key[len(l.desk.engine.Prefix):])
+		f("rsemaphore", l.desk.engine.UserName(l.key))
 	}
 	l.part.Lock()
 	l.wakeLocked(permits)

@@ -108,7 +108,7 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 	}
 	acquired, err := w.wait(ctx, wait)
 	if f := d.engine.Hooks.Acquired; f != nil && acquired {
-		f("rsemaphore", key[len(d.engine.Prefix):], d.engine.Clock.Now()-started)
+		f("rsemaphore", d.engine.UserName(key), d.engine.Clock.Now()-started)
 	}
 	return acquired, err
 }

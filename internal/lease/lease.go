@@ -62,7 +62,7 @@ func (l *Lease) name() string    { s, _ := l.key.(string); return s }
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
 
 // user returns the name that the user gave.
-func (l *Lease) user() string { return l.name()[len(l.space.engine.Prefix):] }
+func (l *Lease) user() string { return l.space.engine.UserName(l.name()) }
 
 func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
 

@@ -207,7 +207,7 @@ func (l *line) Message(payload string) {
 		return
 	}
 	if f := l.space.engine.Hooks.Woken; f != nil {
-		f(l.space.kind.Title(), l.key[len(l.space.engine.Prefix):])
+		f(l.space.kind.Title(), l.space.engine.UserName(l.key))
 	}
 	now := l.space.engine.Clock.Now()
 	l.shard.mu.Lock()

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"strings"
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
@@ -34,7 +33,7 @@ func (n *Name) User() string {
 	if n.space == nil {
 		return ""
 	}
-	return strings.TrimPrefix(n.text(), n.space.engine.Prefix)
+	return n.space.engine.UserName(n.text())
 }
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
