@@ -92,7 +92,7 @@ func (l *Lease) nextLocked() time.Duration {
 	for h := l.levels; h != nil; h = h.next {
 		next = min(next, h.deadlineLocked())
 	}
-	if !l.renews && l.growsLocked() {
+	if !l.renews && l.renewsLevelLocked() {
 		next = min(next, l.renewAt)
 	}
 	return next
@@ -173,12 +173,12 @@ func (l *Lease) expire(now time.Duration) {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	return !l.renews && now+time.Millisecond >= l.renewAt && l.growsLocked()
+	return !l.renews && now+time.Millisecond >= l.renewAt && l.renewsLevelLocked()
 }
 
-// growsLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
+// renewsLevelLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
 // last: that is how its loss is noticed.
-func (l *Lease) growsLocked() bool {
+func (l *Lease) renewsLevelLocked() bool {
 	for h := l.levels; h != nil; h = h.next {
 		if h.renewedLocked() {
 			return true
@@ -195,7 +195,7 @@ func (l *Lease) recheck() {
 		l.mu.Unlock()
 		return
 	}
-	if l.growsLocked() {
+	if l.renewsLevelLocked() {
 		l.renewAt = l.now()
 		l.armLocked()
 		l.mu.Unlock()
