@@ -2,10 +2,12 @@ package redlatch
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch/internal/delayed"
 	"github.com/redlatch/redlatch/internal/engine"
@@ -20,8 +22,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Client hands out named objects that all clients on one Redis share. It is safe for concurrent use. A nil Client, as Open returns it with an
-// error, and a zero one are closed: their objects' methods return [ErrClosed].
+// Client hands out named objects that all clients on one Redis share. It is safe for concurrent use. A nil Client, as Open and New return
+// it with an error, and a zero one are closed clients: what would ask Redis returns [ErrClosed].
 type Client struct {
 	engine     *engine.Engine
 	locks      rlock.Spaces
@@ -65,25 +67,25 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 }
 
 func checkClient(rdb redis.UniversalClient) error {
-	switch c := rdb.(type) {
-	case *redis.Client:
-		if c != nil {
-			return nil
-		}
-	case *redis.ClusterClient:
-		if c != nil {
+	switch rdb.(type) {
+	case *redis.Client, *redis.ClusterClient:
+		if v := reflect.ValueOf(rdb); !v.IsNil() && !v.Elem().IsZero() {
 			return nil
 		}
 	case nil:
 	default:
 		return fmt.Errorf("%w: a %T is neither a *redis.Client nor a *redis.ClusterClient", errs.ErrInvalid, rdb)
 	}
-	return fmt.Errorf("%w: the go-redis client is nil", errs.ErrInvalid)
+	return fmt.Errorf("%w: the go-redis client is nil, or a zero value", errs.ErrInvalid)
 }
 
-// closedClient stands for clients that nobody has made. It has no connection, and never asks for one.
-var closedClient = sync.OnceValue(func() *Client { //nolint:gochecknoglobals // a constant, made when it is first needed
-	rdb := redis.NewClient(&redis.Options{})
+// closedClient stands for clients that nobody has made. It asks for no connection: whatever would use one looks first whether
+// the client is closed.
+var closedClient = sync.OnceValue(func() *Client { //nolint:gochecknoglobals // it has no state that changes
+	rdb := redis.NewClient(&redis.Options{
+		Addr:                     "127.0.0.1:0", // a name would be looked up
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 	c, _ := New(rdb)              // there are no options that could be bad
 	_, _ = c.Close(), rdb.Close() // nothing was opened
 	return c

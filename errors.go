@@ -4,7 +4,7 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // The errors that objects of all kinds return. They come wrapped with what was being done; test them with errors.Is.
 var (
-	// ErrInvalid is returned for bad arguments and options, before any I/O.
+	// ErrInvalid is returned for bad arguments and options, before any I/O, and by the zero value of an object.
 	ErrInvalid = errs.ErrInvalid
 	// ErrClosed is returned by calls on a closed client, and is the cause of the contexts that Close ended.
 	ErrClosed = errs.ErrClosed

@@ -107,8 +107,8 @@ func validate(c *engine.Config) error {
 			return fmt.Errorf("name prefix: of an object named x: %w", err)
 		}
 	}
-	if c.Logger == nil {
-		return fmt.Errorf("%w: the logger is nil", errs.ErrInvalid)
+	if c.Logger == nil || c.Logger.Handler() == nil {
+		return fmt.Errorf("%w: the logger is nil, or has no handler", errs.ErrInvalid)
 	}
 	if c.FairWait != javaFairWait {
 		if err := between("fair wait timeout", c.FairWait, 100*time.Millisecond, time.Minute); err != nil {

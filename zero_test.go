@@ -2,10 +2,12 @@ package redlatch_test
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -27,14 +29,13 @@ func everyMethod(t *testing.T, v any) (errs map[string]error, others map[string]
 	errs, others = map[string]error{}, map[string]any{}
 	value := reflect.ValueOf(v)
 	for i := range value.NumMethod() {
-		method := value.Method(i)
+		method, name := value.Method(i), value.Type().Method(i).Name
 		var args []reflect.Value
 		for j := range method.Type().NumIn() {
 			if !method.Type().IsVariadic() || j < method.Type().NumIn()-1 {
-				args = append(args, goodArgument(t, method.Type().In(j)))
+				args = append(args, goodArgument(t, name, method.Type().In(j)))
 			}
 		}
-		name := value.Type().Method(i).Name
 		results := method.Call(args)
 		if len(results) == 0 {
 			continue
@@ -49,7 +50,7 @@ func everyMethod(t *testing.T, v any) (errs map[string]error, others map[string]
 	return errs, others
 }
 
-func goodArgument(t *testing.T, of reflect.Type) reflect.Value {
+func goodArgument(t *testing.T, method string, of reflect.Type) reflect.Value {
 	t.Helper()
 	switch of {
 	case reflect.TypeFor[context.Context]():
@@ -63,7 +64,11 @@ func goodArgument(t *testing.T, of reflect.Type) reflect.Value {
 	case reflect.Int:
 		return reflect.ValueOf(1).Convert(of)
 	case reflect.String:
-		return reflect.ValueOf("x").Convert(of)
+		text := "x"
+		if method == "List" { // a cursor
+			text = ""
+		}
+		return reflect.ValueOf(text).Convert(of)
 	case reflect.Slice:
 		return reflect.MakeSlice(of, 1, 1)
 	default:
@@ -87,7 +92,13 @@ func TestZeroObjectsAreErrInvalid(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	good := client.GetLock("good")
-	for _, locks := range [][]rlock.Locker{{&rlock.Lock{}, good}, {good, &rmultilock.Lock{}}, {&rrwlock.Lock{}, &rfairlock.Lock{}}} {
+	for _, locks := range [][]rlock.Locker{
+		{&rlock.Lock{}, good},
+		{good, &rmultilock.Lock{}},
+		{&rrwlock.Lock{}, &rfairlock.Lock{}},
+		{good, (*rrwlock.Lock)(nil).RLocker()},
+		{struct{ rlock.Locker }{}, good},
+	} {
 		for _, lock := range []rlock.Locker{client.GetMultiLock(locks...), client.GetRedLock(locks...)} {
 			_, err := lock.Lock(t.Context())
 			require.ErrorIs(t, err, redlatch.ErrInvalid)
@@ -110,10 +121,20 @@ func TestWhatAFailedCallReturnsHasEnded(t *testing.T) {
 		require.True(t, ok, "%T", what)
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), ended, "%T", what)
+		delete(others, "Context")
+		for method, result := range others {
+			assert.Zero(t, result, "%T.%s", what, method)
+		}
 	}
+	var hold *rlock.Hold
+	var none context.Context
+	require.ErrorIs(t, hold.Unlock(none), redlatch.ErrInvalid)
+	require.ErrorIs(t, hold.Extend(t.Context(), time.Millisecond), redlatch.ErrInvalid)
 	for _, server := range []*embedded.Server{nil, {}} {
 		server.Close()
 		assert.Empty(t, server.Addr())
+		_, err := redlatch.Open(t.Context(), server.URL())
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
 	}
 }
 
@@ -125,19 +146,32 @@ func TestClientThatNobodyMadeIsClosed(t *testing.T) {
 		require.Len(t, errs, 1, "Close")
 		objects["GetMultiLock"] = client.GetMultiLock(client.GetLock("a"), client.GetFairLock("b"))
 		objects["GetRedLock"] = client.GetRedLock(client.GetLock("a"))
+		objects["RLocker"] = client.GetReadWriteLock("x").RLocker()
 		objects["GetDelayedQueue"] = redlatch.GetDelayedQueue[string](client, "x")
 		for getter, object := range objects {
 			errs, _ := everyMethod(t, object)
 			for method, err := range errs {
 				want := redlatch.ErrClosed
-				switch method {
-				case "HoldCount": // it asks nobody where there is no hold
+				if method == "HoldCount" { // it asks nobody where there is no hold
 					want = nil
-				case "List": // "x" is no cursor
-					want = redlatch.ErrInvalid
 				}
 				require.ErrorIs(t, err, want, "%s: %s", getter, method)
 			}
 		}
 	}
+}
+
+func TestZeroValuesOfOthersAreErrInvalid(t *testing.T) {
+	for what, rdb := range map[string]redis.UniversalClient{"client": &redis.Client{}, "cluster client": &redis.ClusterClient{}} {
+		_, err := redlatch.New(rdb)
+		require.ErrorIs(t, err, redlatch.ErrInvalid, what)
+	}
+	_, err := embedded.Open(redlatch.WithLogger(&slog.Logger{}))
+	require.ErrorIs(t, err, redlatch.ErrInvalid)
+	var none context.Context
+	_, err = redlatch.GetDelayedQueue[string](nil, "x").Take(none)
+	require.ErrorIs(t, err, redlatch.ErrInvalid)
+	var client *redlatch.Client
+	_, err = client.GetLock("x").Lock(rlock.Detach(none))
+	require.ErrorIs(t, err, redlatch.ErrInvalid)
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // Server is a server in this process that listens on a loopback address. It is safe for concurrent use. A nil Server, as Start returns it with
-// an error, is one that has no address and has been closed.
+// an error, and a zero one are closed and have no address.
 type Server struct {
 	mini *miniredis.Miniredis
 	addr string
@@ -37,7 +37,7 @@ func Start() (*Server, error) {
 	return &Server{mini: m, addr: m.Addr()}, nil
 }
 
-// Addr returns the server's address as host:port, after Close too.
+// Addr returns the server's address as host:port, after Close too. Go-redis takes no address for that of a local Redis.
 func (s *Server) Addr() string {
 	if s == nil {
 		return ""
@@ -45,8 +45,13 @@ func (s *Server) Addr() string {
 	return s.addr
 }
 
-// URL returns the server's address as redlatch.Open takes it.
-func (s *Server) URL() string { return "redis://" + s.Addr() }
+// URL returns the server's address as redlatch.Open takes it, or nothing, which Open refuses.
+func (s *Server) URL() string {
+	if s.Addr() == "" {
+		return ""
+	}
+	return "redis://" + s.addr
+}
 
 // Close stops the server and drops its data. A second Close does nothing.
 func (s *Server) Close() {

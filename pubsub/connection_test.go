@@ -197,6 +197,19 @@ func TestJoinAfterCloseIsNeverConfirmed(t *testing.T) {
 	})
 }
 
+func TestRouterWithoutASubscriberIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := pubsub.New(nil, pubsub.Options{})
+		var e ear
+		m, confirmed := r.Join("a", &e)
+		assert.False(t, confirmed)
+		time.Sleep(time.Minute)
+		assert.Zero(t, r.Stats())
+		m.Leave()
+		r.Close()
+	})
+}
+
 func TestF10_CloseIsBoundedOnADeadNetwork(t *testing.T) {
 	t.Run("silent connection", func(t *testing.T) {
 		inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {

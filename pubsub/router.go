@@ -91,11 +91,12 @@ type Router struct {
 	logged     time.Time
 }
 
-// New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does.
+// New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does. Without an s it is closed.
 func New(s Subscriber, o Options) *Router {
 	o = o.withDefaults()
 	return &Router{
 		subscriber: s,
+		closed:     s == nil,
 		opts:       o,
 		wake:       make(chan struct{}, 1),
 		table:      newTable(o.Linger, o.HealthCheck),

@@ -6,7 +6,7 @@ import "github.com/redlatch/redlatch/internal/delayed"
 // errors.Is.
 var (
 	// ErrNotHeld is returned by Ack, Nack, Reject and Extend when the message is not this consumer's any more: it was claimed
-	// by another one, removed, or finished before in another way.
+	// by another one, removed, or finished before in another way. It is the cause of a nil message's context.
 	ErrNotHeld = delayed.ErrNotHeld
 	// ErrLost is the cause of a message's context when its visibility is over or another consumer has it. No method returns it.
 	ErrLost = delayed.ErrLost

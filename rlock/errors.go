@@ -7,7 +7,7 @@ var (
 	// ErrNotAcquired is returned by TryLock, and by Lock and Do with WithWait, when the lock was not to be had
 	// before the wait was over: somebody has it or, with WithWait, Redis did not answer in time.
 	ErrNotAcquired = errs.ErrNotAcquired
-	// ErrNotHeld is returned by Unlock and Extend when the hold has ended already.
+	// ErrNotHeld is returned by Unlock and Extend when the hold has ended already. It is the cause of a nil hold's context.
 	ErrNotHeld = errs.ErrNotHeld
 	// ErrLost is returned by Extend and Do, and is the cause of a hold's context, when the lock was lost: its lease ended, it was
 	// taken away, or Redis could not be reached in time.

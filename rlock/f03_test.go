@@ -256,8 +256,9 @@ func TestF03_CloseDuringAnAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := runs(30, 200)
-	clients := far(t, r, n, redlatch.WithCloseGrace(patience)) // a holder that comes late still releases by itself
-	span := 4 * oneWay                                         // an acquisition and a release
+	// However late a holder is, it releases by itself.
+	clients := far(t, r, n, redlatch.WithCloseGrace(patience))
+	span := 4 * oneWay // an acquisition and a release
 	var acquired, closed int
 	var mu sync.Mutex // guards both
 	share(t, 10, n, func(_, run int) error {

@@ -143,20 +143,14 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 func crowd(t *testing.T, r *rig, n int, opts ...redlatch.Option) (names []string, waiters []<-chan locktest.Outcome) {
 	t.Helper()
 	c := r.client(t, append(opts, redlatch.WithLease(lease))...)
-	r.load(t, "acquire")
-	before := r.scriptCalls(t)
+	asks := r.watchAcquiring(t)
 	for i := range n {
 		name := fmt.Sprintf("crowd-%d", i)
 		r.foreign(t, name)
 		names, waiters = append(names, name), append(waiters, wait(t.Context(), c.GetLock(name)))
 	}
 	r.listening(t, n)
-	redistest.Eventually(t, patience, "the waiters have asked again", func() error {
-		if calls := r.scriptCalls(t) - before; calls < 2*n {
-			return fmt.Errorf("%d waiters, %d calls", n, calls)
-		}
-		return nil
-	})
+	redistest.Eventually(t, patience, "the waiters have asked again", func() error { return asks.answered(t, names, 2) })
 	return names, waiters
 }
 

@@ -175,7 +175,7 @@ var causes = []struct {
 		return hold.Extend(t.Context(), time.Minute)
 	}},
 	{"the answer to a release was lost", "ErrUnknown", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(shortLease)) // no renewal takes the connection
+		hold := b.hold(t, b.client, rlock.WithLease(time.Minute)) // no renewal takes the connection
 		b.proxy.Blackhole(true)
 		return hold.Unlock(t.Context())
 	}},

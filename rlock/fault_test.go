@@ -150,7 +150,49 @@ func (r *rig) listening(t *testing.T, n int) {
 	})
 }
 
-// scriptCalls returns how many calls of scripts that it knew the server has executed.
+// asks counts the calls by which the clients behind the proxy ask for each lock.
+type asks struct {
+	rig    *rig
+	before int // calls that the server had executed
+	mu     sync.Mutex
+	seen   map[string]int // guarded by mu
+}
+
+// watchAcquiring begins to count. It has the proxy's hook until all is answered.
+func (r *rig) watchAcquiring(t *testing.T) *asks {
+	t.Helper()
+	r.load(t, "acquire")
+	a := &asks{rig: r, before: r.scriptCalls(t), seen: map[string]int{}}
+	r.proxy.OnCommand(func(cmd []string) {
+		if faulttest.Named("EVALSHA")(cmd) && len(cmd) > 3 {
+			a.mu.Lock()
+			a.seen[cmd[3]]++
+			a.mu.Unlock()
+		}
+	})
+	return a
+}
+
+// answered returns nil once each lock was asked for so often, and the server has executed all those calls.
+func (a *asks) answered(t *testing.T, names []string, times int) error {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sent := 0
+	for _, name := range names {
+		if a.seen[name] < times {
+			return fmt.Errorf("%s was asked for %d times", name, a.seen[name])
+		}
+		sent += a.seen[name]
+	}
+	if executed := a.rig.scriptCalls(t) - a.before; executed < sent {
+		return fmt.Errorf("%d calls, %d executed", sent, executed)
+	}
+	a.rig.proxy.OnCommand(nil)
+	return nil
+}
+
+// scriptCalls returns how many EVALSHA calls the server has executed.
 func (r *rig) scriptCalls(t *testing.T) int {
 	t.Helper()
 	stats, err := r.redis.Info(t.Context(), "commandstats").Result()

@@ -9,7 +9,7 @@ import (
 )
 
 // Hold is a lock that is held, or one level of it. It may be passed between goroutines and used by several at once. A nil Hold, as a call
-// returns it with an error, is one that has ended: its methods return [ErrNotHeld], which is also the cause of its context.
+// returns it with an error, and a zero one have ended: their methods return [ErrNotHeld], which is also the cause of their contexts.
 type Hold struct {
 	hold  held
 	title string // of the package whose lock it is, for messages
@@ -31,7 +31,12 @@ type held interface {
 func NewHold(title string, h held) *Hold { return &Hold{hold: h, title: title} }
 
 // Unwrap returns what [NewHold] was given. It is for this module's kinds of lock.
-func Unwrap(h *Hold) any { return h.hold }
+func Unwrap(h *Hold) any {
+	if h == nil {
+		return nil
+	}
+	return h.hold
+}
 
 // Context returns the hold's context. It descends from the one that was given to the acquiring call, and ends
 //
@@ -89,7 +94,7 @@ func (h *Hold) Owner() string { return h.held().Owner() }
 
 func (h *Hold) held() held {
 	if h == nil || h.hold == nil {
-		return lease.None{}
+		return (*lease.Hold)(nil)
 	}
 	return h.hold
 }

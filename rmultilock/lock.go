@@ -34,30 +34,27 @@ var _ rlock.Locker = (*Lock)(nil)
 
 // New returns the lock that holds all of the given ones. It is for the client: users call GetMultiLock there.
 func New(e *engine.Engine, lockers []rlock.Locker) *Lock {
-	l := newLock(e, lockers)
-	if l.err != nil {
-		return l
-	}
-	slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
-	l.need = len(l.members)
-	l.name = l.joined()
-	return l
+	return newLock(e, lockers, func(l *Lock) {
+		slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
+		l.need = len(l.members)
+	})
 }
 
 // NewRed returns the lock that holds a majority of the given ones. It is for the client: users call GetRedLock there.
 func NewRed(e *engine.Engine, lockers []rlock.Locker) *Lock {
-	l := newLock(e, lockers)
-	if l.err != nil {
-		return l
-	}
-	l.red, l.need = true, len(l.members)/2+1
-	l.name = l.joined()
-	return l
+	return newLock(e, lockers, func(l *Lock) { l.red, l.need = true, len(l.members)/2+1 })
 }
 
-func newLock(e *engine.Engine, lockers []rlock.Locker) *Lock {
+func newLock(e *engine.Engine, lockers []rlock.Locker, arrange func(*Lock)) *Lock {
 	l := &Lock{lease: e.Lease, workers: watchdog.NewWorkers(renewers)}
-	l.members, l.err = membersOf(lockers)
+	l.err = guard(func() (err error) {
+		if l.members, err = membersOf(lockers); err != nil {
+			return err
+		}
+		arrange(l)
+		l.name = l.joined()
+		return nil
+	})
 	return l
 }
 

@@ -9,28 +9,19 @@ import (
 )
 
 // Permit is one permit that was acquired. It may be passed between goroutines and used by several at once. A nil Permit, as a call returns
-// it with an error, is one that has ended: its methods return [ErrNotHeld], which is also the cause of its context.
+// it with an error, and a zero one have ended: their methods return [ErrNotHeld], which is also the cause of their contexts.
 type Permit struct{ hold *lease.Hold }
 
-// held is what a permit is made of.
-type held interface {
-	Context() context.Context
-	Unlock(ctx context.Context) error
-	Extend(ctx context.Context, d time.Duration) error
-	Deadline() time.Time
-	Owner() string
-	Name() string
-}
-
-func (p *Permit) held() held {
-	if p == nil || p.hold == nil {
-		return lease.None{}
+// level returns what the permit is made of; nil for nothing.
+func (p *Permit) level() *lease.Hold {
+	if p == nil {
+		return nil
 	}
 	return p.hold
 }
 
 // ID returns the permit's id, 32 hexadecimal digits: Redisson can release a permit by it.
-func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.held().Owner())) }
+func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.level().Owner())) }
 
 // Context returns the permit's context. It descends from the one that was given to the acquiring call, and ends
 //
@@ -41,7 +32,7 @@ func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.held().Owner()
 //   - with the context that was given. The permit does not: it stays out and renewed until Release.
 //
 // Use [context.Cause] to tell which.
-func (p *Permit) Context() context.Context { return p.held().Context() }
+func (p *Permit) Context() context.Context { return p.level().Context() }
 
 // Release gives the permit back. It works although ctx is done.
 //
@@ -50,17 +41,17 @@ func (p *Permit) Context() context.Context { return p.held().Context() }
 // returns redlatch.ErrUnknown, and the release goes on in the background.
 //
 // It returns [ErrNotHeld] if the permit has ended already, by a Release or a loss; nothing is given back then. It costs one round trip.
-func (p *Permit) Release(ctx context.Context) error { return p.wrap("release", p.held().Unlock(ctx)) }
+func (p *Permit) Release(ctx context.Context) error { return p.wrap("release", p.level().Unlock(ctx)) }
 
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal. From 10 ms to 24 h.
 //
 // It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the permit is gone,
 // [ErrNotHeld] after Release, and redlatch.ErrUnknown when the outcome is not known; renewal has ended even so.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
-	return p.wrap("extend", p.held().Extend(ctx, d))
+	return p.wrap("extend", p.level().Extend(ctx, d))
 }
 
 // Deadline returns until when the permit is promised as of now. The watchdog moves it on. It carries a monotonic reading.
-func (p *Permit) Deadline() time.Time { return p.held().Deadline() }
+func (p *Permit) Deadline() time.Time { return p.level().Deadline() }
 
-func (p *Permit) wrap(verb string, err error) error { return wrapPermit(verb, p.held().Name(), err) }
+func (p *Permit) wrap(verb string, err error) error { return wrapPermit(verb, p.level().Name(), err) }

@@ -75,7 +75,7 @@ func (m *Message) next(now time.Duration) time.Duration {
 // Context returns the context of the work on the message.
 func (m *Message) Context() context.Context {
 	if m == nil {
-		return engine.Ended(ErrNotHeld)
+		return engine.EndedContext(ErrNotHeld)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,13 +18,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Ended returns a context that has ended, with that cause.
-func Ended(cause error) context.Context {
-	ctx, end := context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends here
-	end(cause)
-	return ctx
-}
-
 // Backoff returns how long to pause before another try, after so many that failed: 10 ms at first, 1 s at the most, jittered.
 func Backoff(try int) time.Duration {
 	return Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))

@@ -4,13 +4,21 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // holdContext is a hold seen as a context. Its Done channel, which takes memory, is made when it is first asked for.
 type holdContext Hold
 
-// Context returns the context of the hold.
-func (h *Hold) Context() context.Context { return (*holdContext)(h) }
+// Context returns the context of the hold. That of a nil hold has ended.
+func (h *Hold) Context() context.Context {
+	if h == nil {
+		return engine.EndedContext(errs.ErrNotHeld)
+	}
+	return (*holdContext)(h)
+}
 
 func (c *holdContext) hold() *Hold { return (*Hold)(c) }
 
@@ -170,7 +178,12 @@ func (h *Hold) within(other Level) bool {
 type Lineage struct{ Of any }
 
 // Detach returns a context like ctx through which no lock is re-entered.
-func Detach(ctx context.Context) context.Context { return detached{ctx} }
+func Detach(ctx context.Context) context.Context {
+	if ctx == nil {
+		return nil // for the lock to refuse
+	}
+	return detached{ctx}
+}
 
 type detached struct {
 	context.Context //nolint:containedctx // a context made of another

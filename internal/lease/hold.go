@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Hold is one level of a lease. It is safe for concurrent use.
+// Hold is one level of a lease. It is safe for concurrent use. What users can reach of a nil hold answers as one that has ended.
 type Hold struct {
 	lease *Lease
 	given context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
@@ -115,16 +115,34 @@ func (h *Hold) deadlineLocked() time.Duration {
 }
 
 // Owner returns the id under which Redis knows the holder.
-func (h *Hold) Owner() string { return h.lease.ownerID() }
+func (h *Hold) Owner() string {
+	if h == nil {
+		return ""
+	}
+	return h.lease.ownerID()
+}
 
 // Token returns the fencing token; 0 if there is none.
-func (h *Hold) Token() int64 { return h.lease.token }
+func (h *Hold) Token() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.lease.token
+}
 
 // Name returns the lock's name as the user gave it.
-func (h *Hold) Name() string { return h.lease.user() }
+func (h *Hold) Name() string {
+	if h == nil {
+		return ""
+	}
+	return h.lease.user()
+}
 
 // Deadline returns until when exclusion is promised as of now; the time of its end if the hold is over.
 func (h *Hold) Deadline() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
 	h.lease.mu.Lock()
 	at := h.deadlineLocked()
 	if h.over {
@@ -159,6 +177,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	if ctx == nil {
 		return engine.ErrNilContext
+	}
+	if h == nil {
+		return errs.ErrNotHeld
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ const (
 func (h *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return engine.ErrNilContext
+	}
+	if h == nil {
+		return errs.ErrNotHeld
 	}
 	deadline, _ := ctx.Deadline() // not under a mutex: ctx may be made of this hold
 	err := h.unlock(ctx, deadline)
@@ -233,6 +237,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 // it, and whether an earlier release may still arrive.
 func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
 	deadline := s.engine.Clock.Now() + limit
+	var lost error // of the first try that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
@@ -249,10 +254,12 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		if judged == script.NotDone && !script.Transient(err) {
 			return 0, repeated, err
 		}
-		repeated = repeated || judged == script.Unknown
+		if judged == script.Unknown && lost == nil {
+			lost, repeated = err, true
+		}
 		left = deadline - s.engine.Clock.Now()
 		if left <= 0 || engine.Sleep(context.WithoutCancel(ctx), min(left, engine.Backoff(try))) != nil {
-			return 0, repeated, err
+			return 0, repeated, cmp.Or(lost, err)
 		}
 		left = deadline - s.engine.Clock.Now()
 	}

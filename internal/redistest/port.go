@@ -16,7 +16,8 @@ const (
 )
 
 // freePort returns a port that is free now, as is its bus port. It is kept from the tests of other processes until the
-// test ends, so that nobody takes it while its server is down for a while. Any other program may still take it.
+// test ends, so that none takes it while its server is down for a while; a shared server is never down. Any other
+// program may still take it.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	for range 200 {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestPortOfAKilledServerStaysItsOwn(t *testing.T) {
+	Require(t)
 	var port int
 	t.Run("while its test runs", func(t *testing.T) {
 		s := Start(t)
