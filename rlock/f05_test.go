@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -62,7 +63,7 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 		r.proxy.Delay(rand.N(jolt))
 		l := clients[run%len(clients)].GetLock(fmt.Sprintf("lane-%d", lane))
 		err := interleave(t.Context(), l, func(owner string) { released.set(owner, clock.Now()) })
-		if errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, rlock.ErrNotHeld) || errors.Is(err, rlock.ErrLost) {
+		if slices.ContainsFunc(lateErrors, func(late error) bool { return errors.Is(err, late) }) {
 			disturbed.Add(1) // the machine stood still for a part of the lease; that nothing is renewed holds all the same
 			return nil
 		}
@@ -89,6 +90,9 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	t.Logf("%d holds, %d renewals", len(released.at), seen)
 	require.Positive(t, seen)
 }
+
+// lateErrors are what calls return on a machine that stands still for a part of the lease.
+var lateErrors = []error{redlatch.ErrUnknown, rlock.ErrNotHeld, rlock.ErrLost, redis.ErrPoolTimeout}
 
 // interleave acquires, at times gives up, nests, works for longer or shorter than a renewal takes, and releases. It says
 // when the last release begins.
@@ -166,7 +170,12 @@ func TestF05_ReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 			}
 		})
 		began := clock.Now()
-		require.ErrorIs(t, hold.Unlock(t.Context()), redlatch.ErrUnknown)
+		err := hold.Unlock(t.Context())
+		if errors.Is(err, rlock.ErrNotHeld) && r.lag.Worst() > briskLease/stillParts {
+			r.proxy.OnCommand(nil)
+			continue // it was lost before
+		}
+		require.ErrorIs(t, err, redlatch.ErrUnknown)
 		redistest.Eventually(t, briskLease+underWay+r.lag.Late(), "the lease ends", func() error { return r.noKeys(t, name) })
 		assert.Empty(t, monitor.Since(began.Add(underWay+r.lag.Late()), "PEXPIRE"))
 		r.proxy.OnCommand(nil)
