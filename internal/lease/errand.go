@@ -16,7 +16,8 @@ type errand struct {
 	space      *Space
 	key, owner any
 	call       func() *script.Call
-	settles    func(n int64) bool // whether an answer does
+	early      func() bool        // whether a call that is sent now may come before what it is to undo; nil for never
+	settles    func(n int64) bool // whether the answer to one that is not early does
 	free       func()             // lets the id go
 	stray      time.Duration      // until when something else may arrive that was sent under the id
 	open       atomic.Int32       // calls that may arrive yet
@@ -31,6 +32,7 @@ func (e *errand) begin(until time.Duration) *settle.Job {
 func (e *errand) attempt(report func(settled bool)) {
 	e.begun.Store(true)
 	e.open.Add(1)
+	early := e.early != nil && e.early()
 	e.space.engine.Batch.Start(e.call(), batch.Urgent, func(c *script.Call) {
 		n, err := c.Int()
 		judged := script.Judge(err)
@@ -41,7 +43,7 @@ func (e *errand) attempt(report func(settled bool)) {
 			report(judged == script.NotDone && !script.Transient(err))
 			return
 		}
-		report(e.settles(n))
+		report(!early && e.settles(n))
 	})
 }
 

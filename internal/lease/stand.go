@@ -110,7 +110,8 @@ func (p *stand) leave() {
 	p.mu.Unlock()
 	e := &errand{space: s, key: p.name.key, owner: p.owner, call: p.leaving}
 	e.free = func() { s.free(p.name.key, p.owner) }
-	e.settles = func(int64) bool { return !p.unsure() }
+	e.early = p.unsure
+	e.settles = func(int64) bool { return true }
 	job := e.begin(until)
 	p.mu.Lock()
 	p.job = job
