@@ -151,6 +151,7 @@ func crowd(t *testing.T, r *rig, n int, opts ...redlatch.Option) (names []string
 	}
 	r.listening(t, n)
 	redistest.Eventually(t, patience, "the waiters have asked again", func() error { return asks.answered(t, names, 2) })
+	r.proxy.OnCommand(nil)
 	return names, waiters
 }
 

@@ -245,21 +245,21 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		err := s.engine.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := call.Int()
-			if repeated {
+			if lost != nil {
 				n = max(n, 1)
 			}
-			return n, repeated, err
+			return n, lost != nil, err
 		}
 		judged := script.Judge(err)
 		if judged == script.NotDone && !script.Transient(err) {
-			return 0, repeated, err
+			return 0, lost != nil, err
 		}
 		if judged == script.Unknown && lost == nil {
-			lost, repeated = err, true
+			lost = err
 		}
 		left = deadline - s.engine.Clock.Now()
 		if left <= 0 || engine.Sleep(context.WithoutCancel(ctx), min(left, engine.Backoff(try))) != nil {
-			return 0, repeated, cmp.Or(lost, err)
+			return 0, lost != nil, cmp.Or(lost, err)
 		}
 		left = deadline - s.engine.Clock.Now()
 	}
