@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
@@ -116,7 +116,7 @@ func (g *gate) lookLocked() bool {
 }
 
 func (g *gate) look() {
-	g.hall.engine.Batch.Start(countOf(g.key), batch.Normal, g.looked)
+	g.hall.engine.Batch.Start(countOf(g.key), pipeline.Normal, g.looked)
 }
 
 // looked hears what a look has found.

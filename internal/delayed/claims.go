@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -17,7 +17,7 @@ const claimFields = 5
 
 // send sends one call once.
 func (r *Registry) send(ctx context.Context, call *script.Call) error {
-	return r.engine.Batch.Do(ctx, call, batch.Ask{})
+	return r.engine.Batch.Do(ctx, call, pipeline.Ask{})
 }
 
 // readClaims reads claim's reply.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -241,7 +241,7 @@ func (l *lane) retire() {
 	number := h.registry.calls.Add(1)
 	call := func() *script.Call { return h.keys.claim(h.engine.ID, number, 0, Terms{}) }
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	c, err := h.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent, Limit: retireLimit})
+	c, err := h.engine.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent, Limit: retireLimit})
 	if err != nil {
 		return
 	}

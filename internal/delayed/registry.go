@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -155,7 +155,7 @@ const settleTries = 20
 func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
 	ctx := context.Background()          //nolint:forbidigo // bounded by the batcher and by the tries
 	for try, open := 0, false; ; try++ { // open: one may have run
-		c, err := r.engine.Run(ctx, call, batch.Ask{Class: batch.Urgent})
+		c, err := r.engine.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent})
 		switch {
 		case !script.Silent(err):
 			return c, doubted(engine.Explain(err), open)
@@ -213,7 +213,7 @@ func (r *Registry) read(ctx context.Context, call func() *script.Call) (*script.
 // twice runs a call that may run twice, and again until it is answered, the client closes or the limit is over.
 func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher, then by the limit
-	c, err := r.engine.Run(ctx, call, batch.Ask{})
+	c, err := r.engine.Run(ctx, call, pipeline.Ask{})
 	if !script.Silent(err) {
 		return c, engine.Explain(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 )
@@ -37,7 +37,7 @@ func (r *renewer) Renew(subjects []watchdog.Subject) {
 	if len(renewals) == 0 {
 		return
 	}
-	r.engine.Batch.Start(renewals[0].hub.keys.renew(extensions), batch.Urgent, func(c *script.Call) {
+	r.engine.Batch.Start(renewals[0].hub.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
 		results, err := c.Ints()
 		r.report(results, err)
 		for i, one := range renewals {

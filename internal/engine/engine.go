@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -54,7 +54,7 @@ type Engine struct {
 	Config
 	ID       string // the client's UUID, which begins its owner ids
 	Clock    *clock.Clock
-	Batch    *batch.Batcher
+	Batch    *pipeline.Batcher
 	Router   *pubsub.Router
 	Watchdog *watchdog.Watchdog
 	Settler  *settle.Settler
@@ -96,7 +96,7 @@ type Debtor interface {
 func New(rdb redis.UniversalClient, c Config) *Engine {
 	e := &Engine{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	_, e.Cluster = rdb.(*redis.ClusterClient)
-	e.Batch = batch.New(rdb, c.Plain, c.Lease)
+	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
 	e.Batch.Told = e.Freed
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
 	e.Watchdog = watchdog.New(e.Clock)
@@ -133,8 +133,8 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 // Closed reports whether the client has begun to close.
 func (e *Engine) Closed() bool { return e.closed.Load() }
 
-// Run sends a call as [batch.Batcher.Do] does, and again while Redis says that it is not able to run it just now.
-func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask batch.Ask) (*script.Call, error) {
+// Run sends a call as [pipeline.Batcher.Do] does, and again while Redis says that it is not able to run it just now.
+func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask pipeline.Ask) (*script.Call, error) {
 	for try := 0; ; try++ {
 		c := call()
 		err := e.Batch.Do(ctx, c, ask)
@@ -159,7 +159,7 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 	}
 	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
-		c, err := e.Run(ctx, call, batch.Ask{})
+		c, err := e.Run(ctx, call, pipeline.Ask{})
 		switch {
 		case !script.Silent(err):
 			return c, repeated, Explain(err)
@@ -198,7 +198,7 @@ func (e *Engine) Once(ctx context.Context, call func() *script.Call) (*script.Ca
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	c, err := e.Run(ctx, call, batch.Ask{})
+	c, err := e.Run(ctx, call, pipeline.Ask{})
 	switch {
 	case script.Judge(err) != script.Unknown:
 		return c, Explain(err)

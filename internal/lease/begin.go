@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -52,7 +52,7 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 		}
 		s.engine.End()
 	}
-	if !s.engine.Batch.Start(call, batch.Normal, answered) {
+	if !s.engine.Batch.Start(call, pipeline.Normal, answered) {
 		s.engine.End()
 		l.unregister()
 		s.unreserve(n.key, owner)
@@ -191,7 +191,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 // beginRelease releases the lock in Redis after its last level has ended.
 func (l *Lease) beginRelease(done func(error)) {
 	s := l.space
-	sent := s.engine.Batch.Start(s.kind.Release(l.key, l.owner), batch.Urgent, func(c *script.Call) {
+	sent := s.engine.Batch.Start(s.kind.Release(l.key, l.owner), pipeline.Urgent, func(c *script.Call) {
 		heard, err := c.Int()
 		if err == nil && l.in(yielded) {
 			heard = max(heard, 1)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -150,7 +150,7 @@ func (c *cohort) Due(now time.Duration) watchdog.Renewer {
 	s.engine.Watchdog.Set(&c.timer, c.next)
 	call, answer := c.callLocked(), c.joint.answer
 	c.mu.Unlock()
-	s.engine.Batch.Start(call, batch.Urgent, answer)
+	s.engine.Batch.Start(call, pipeline.Urgent, answer)
 	return nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
@@ -33,7 +33,7 @@ func (e *errand) attempt(report func(settled bool)) {
 	e.begun.Store(true)
 	e.open.Add(1)
 	early := e.early != nil && e.early()
-	e.space.engine.Batch.Start(e.call(), batch.Urgent, func(c *script.Call) {
+	e.space.engine.Batch.Start(e.call(), pipeline.Urgent, func(c *script.Call) {
 		n, err := c.Int()
 		judged := script.Judge(err)
 		if judged != script.Unknown {
@@ -50,7 +50,7 @@ func (e *errand) attempt(report func(settled bool)) {
 // done lets the id go. If the settler was full, the call is sent this once.
 func (e *errand) done() {
 	if !e.begun.Load() {
-		e.space.engine.Batch.Start(e.call(), batch.Urgent, func(*script.Call) {})
+		e.space.engine.Batch.Start(e.call(), pipeline.Urgent, func(*script.Call) {})
 		e.space.drop(e.key, e.owner)
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -39,7 +39,7 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	call := l.keepLocked(x.sent, x.cover)
 	l.mu.Unlock()
 	l.space.engine.Watchdog.Set(&x.timer, x.sent+shareOf(d))
-	if !l.space.engine.Batch.Start(call, batch.Urgent, x.answer) && x.first() {
+	if !l.space.engine.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
 		done(errs.ErrClosed)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -83,7 +83,7 @@ func (l *Lease) recountLocked() func() {
 	now := l.now()
 	call := l.keepLocked(now, l.longestLocked(now))
 	return func() {
-		l.space.engine.Batch.Start(call, batch.Urgent, func(c *script.Call) {
+		l.space.engine.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
 			n, err := c.Int()
 			l.answered(err)
 			turn.give()

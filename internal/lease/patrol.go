@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -136,7 +136,7 @@ func (p *patrol) Due(time.Duration) watchdog.Renewer {
 	rounds := p.roundsLocked()
 	p.shard.mu.Unlock()
 	for _, r := range rounds {
-		p.space.engine.Batch.Start(p.space.apart.Patrol(p.key, r.owners), batch.Urgent, r.answer)
+		p.space.engine.Batch.Start(p.space.apart.Patrol(p.key, r.owners), pipeline.Urgent, r.answer)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -78,7 +78,7 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 	r := &renewal{space: s, leases: leases, sent: sent, length: length}
 	r.timer.Owner = r
 	s.engine.Watchdog.Set(&r.timer, first)
-	s.engine.Batch.Start(s.kind.Renew(keys, owners, length), batch.Urgent, r.answer)
+	s.engine.Batch.Start(s.kind.Renew(keys, owners, length), pipeline.Urgent, r.answer)
 }
 
 // renewal is one call under way that renews several leases.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -284,4 +284,4 @@ func (s *Space) removeLocked(sh *shard, l *Lease) {
 }
 
 // urgent is how releases and renewals are sent.
-func urgent(limit time.Duration) batch.Ask { return batch.Ask{Class: batch.Urgent, Limit: limit} }
+func urgent(limit time.Duration) pipeline.Ask { return pipeline.Ask{Class: pipeline.Urgent, Limit: limit} }

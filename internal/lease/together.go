@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
@@ -73,7 +73,7 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 		}
 		s.engine.End()
 	}
-	if !s.engine.Batch.Start(call, batch.Normal, answered) {
+	if !s.engine.Batch.Start(call, pipeline.Normal, answered) {
 		s.engine.End()
 		a.unregister()
 		done(nil, 0, errs.ErrClosed)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -57,7 +57,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	call := s.kind.Acquire(a.stand.asks(Ask{
 		Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	}))
-	ask := batch.Ask{Limit: a.limit}
+	ask := pipeline.Ask{Limit: a.limit}
 	var ghost *phantom
 	switch {
 	case a.stand != nil:

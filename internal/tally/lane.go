@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
@@ -106,13 +106,13 @@ func (f *flight) send() {
 // sendHere sends the batch on the caller's own goroutine. The reply comes within the batcher's bound.
 func (f *flight) sendHere(ctx context.Context) {
 	if call, class := f.call(); call != nil {
-		f.answered(call, f.lane.book.engine.Batch.Do(ctx, call, batch.Ask{Class: class}))
+		f.answered(call, f.lane.book.engine.Batch.Do(ctx, call, pipeline.Ask{Class: class}))
 	}
 }
 
 // call makes the script call of a batch that is not over. One that was sent before leaves out what nobody waits for: if
 // it was not done, it need not be.
-func (f *flight) call() (*script.Call, batch.Class) {
+func (f *flight) call() (*script.Call, pipeline.Class) {
 	l := f.lane
 	b := l.book
 	keys := b.kind.Keys(l.key)
@@ -129,14 +129,14 @@ func (f *flight) call() (*script.Call, batch.Class) {
 		noted = 1
 	}
 	args = append(args, f.number, noted, remembered.Milliseconds())
-	class := batch.Normal
+	class := pipeline.Normal
 	for _, op := range f.ops {
 		code := op.Code
 		if f.noted && op.abandoned && op.Grants {
 			code = Blank
 		}
 		if !op.Grants {
-			class = batch.Urgent
+			class = pipeline.Urgent
 		}
 		args = append(args, code)
 	}

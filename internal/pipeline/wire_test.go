@@ -1,4 +1,4 @@
-package batch_test
+package pipeline_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
@@ -45,7 +45,7 @@ var wires = map[string]func(addr string) redis.UniversalClient{
 }
 
 // eachWire gives a test a batcher behind a proxy, and a connection that goes past it. Redis knows the script add.
-func eachWire(t *testing.T, test func(t *testing.T, b *batch.Batcher, p *faulttest.Proxy, direct *redis.Client)) {
+func eachWire(t *testing.T, test func(t *testing.T, b *pipeline.Batcher, p *faulttest.Proxy, direct *redis.Client)) {
 	t.Helper()
 	for name, open := range wires {
 		t.Run(name, func(t *testing.T) {
@@ -54,19 +54,19 @@ func eachWire(t *testing.T, test func(t *testing.T, b *batch.Batcher, p *faultte
 			proxy := faulttest.NewProxy(t, server.Addr())
 			rdb := open(proxy.Addr())
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			b := batch.New(rdb, false, time.Minute)
+			b := pipeline.New(rdb, false, time.Minute)
 			t.Cleanup(b.Close)
-			require.NoError(t, b.Do(t.Context(), add().Call(1, "k", 0), batch.Ask{}))
+			require.NoError(t, b.Do(t.Context(), add().Call(1, "k", 0), pipeline.Ask{}))
 			test(t, b, proxy, server.Client(t))
 		})
 	}
 }
 
 func TestLoneCallWithoutAnAnswerRanOnce(t *testing.T) {
-	eachWire(t, func(t *testing.T, b *batch.Batcher, p *faulttest.Proxy, direct *redis.Client) {
+	eachWire(t, func(t *testing.T, b *pipeline.Batcher, p *faulttest.Proxy, direct *redis.Client) {
 		for i := range 3 {
 			p.DropReply(faulttest.Script, 1)
-			err := b.Do(t.Context(), add().Call(1, "k", 1), batch.Ask{})
+			err := b.Do(t.Context(), add().Call(1, "k", 1), pipeline.Ask{})
 			assert.Equal(t, script.Unknown, script.Judge(err), "%v", err)
 			assert.Equal(t, i+1, p.Dropped())
 		}
@@ -77,7 +77,7 @@ func TestLoneCallWithoutAnAnswerRanOnce(t *testing.T) {
 }
 
 func TestPipelineWithoutAnswersRanOnce(t *testing.T) {
-	eachWire(t, func(t *testing.T, b *batch.Batcher, p *faulttest.Proxy, direct *redis.Client) {
+	eachWire(t, func(t *testing.T, b *pipeline.Batcher, p *faulttest.Proxy, direct *redis.Client) {
 		const calls, spared = 40, 10
 		open := make(chan struct{})
 		p.OnCommand(func(cmd []string) {
@@ -89,7 +89,7 @@ func TestPipelineWithoutAnswersRanOnce(t *testing.T) {
 		p.DropReply(faulttest.Script, 2+spared+1)
 		outcomes := make(chan *script.Call, calls+2) // one of each call
 		for i := range calls + 2 {
-			b.Start(add().Call(1, "k:"+strconv.Itoa(i), 1), batch.Normal, func(c *script.Call) { outcomes <- c })
+			b.Start(add().Call(1, "k:"+strconv.Itoa(i), 1), pipeline.Normal, func(c *script.Call) { outcomes <- c })
 		}
 		close(open)
 		unknown := 0

@@ -1,4 +1,4 @@
-package batch
+package pipeline
 
 import "github.com/redlatch/redlatch/internal/script"
 

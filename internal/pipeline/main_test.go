@@ -1,4 +1,4 @@
-package batch_test
+package pipeline_test
 
 import (
 	"testing"

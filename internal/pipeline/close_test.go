@@ -1,4 +1,4 @@
-package batch_test
+package pipeline_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -27,12 +27,12 @@ func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
 	defer cancel()
 	s := add()
 	for range 2000 {
-		b := batch.New(rdb, false, 0)
+		b := pipeline.New(rdb, false, 0)
 		var callers sync.WaitGroup
 		for range 2 {
 			callers.Go(func() {
-				_ = b.Do(ctx, s.Call(1, "k", 1), batch.Ask{}) // it ends; without a server never well
-				b.Start(s.Call(1, "k", 1), batch.Urgent, func(*script.Call) {})
+				_ = b.Do(ctx, s.Call(1, "k", 1), pipeline.Ask{}) // it ends; without a server never well
+				b.Start(s.Call(1, "k", 1), pipeline.Urgent, func(*script.Call) {})
 			})
 		}
 		b.Close()

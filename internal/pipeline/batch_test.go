@@ -1,4 +1,4 @@
-package batch_test
+package pipeline_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/pipe"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -29,7 +29,7 @@ func add() *script.Script {
 type rig struct {
 	mini    *miniredis.Miniredis
 	rdb     *redis.Client
-	batcher *batch.Batcher
+	batcher *pipeline.Batcher
 
 	mu    sync.Mutex
 	stall bool // new writes of clients wait
@@ -44,7 +44,7 @@ func setup(t *testing.T, plain bool) *rig {
 		Addr: "rig", PoolSize: 20, Dialer: r.dial,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	r.batcher = batch.New(r.rdb, plain, time.Minute)
+	r.batcher = pipeline.New(r.rdb, plain, time.Minute)
 	t.Cleanup(func() {
 		r.batcher.Close()
 		assert.NoError(t, r.rdb.Close())
@@ -100,7 +100,7 @@ func TestLoneCallIsOneRoundTrip(t *testing.T) {
 		s := add()
 		for i := range 3 {
 			call := s.Call(1, "k", 1)
-			require.NoError(t, r.batcher.Do(context.Background(), call, batch.Ask{}))
+			require.NoError(t, r.batcher.Do(context.Background(), call, pipeline.Ask{}))
 			n, err := call.Int()
 			require.NoError(t, err)
 			assert.EqualValues(t, i+1, n)
@@ -113,13 +113,13 @@ func TestCallsShareARoundTripUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
 		before := r.batcher.Flushes()
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 102 {
 			wg.Go(func() {
-				assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+				assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
 			})
 		}
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		known, fresh := add(), script.New("return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
-		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), batch.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), pipeline.Ask{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for i := range 42 {
@@ -142,7 +142,7 @@ func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 			if i%2 == 1 {
 				s = fresh
 			}
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
 		}
 		synctest.Wait()
 		r.setStall(false)
@@ -155,16 +155,16 @@ func TestCallGivenUpInTheQueueNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 2 { // take both places
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		err := r.batcher.Do(ctx, s.Call(1, "k", 100), batch.Ask{})
+		err := r.batcher.Do(ctx, s.Call(1, "k", 100), pipeline.Ask{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, script.ErrNotSent)
 		assert.Equal(t, script.NotDone, script.Judge(err))
@@ -178,12 +178,12 @@ func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
-		for _, ask := range []batch.Ask{{}, {Limit: 5 * time.Millisecond}} {
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
+		for _, ask := range []pipeline.Ask{{}, {Limit: 5 * time.Millisecond}} {
 			r.setStall(true)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			late := make(chan *script.Call, 1)
-			ask.Late = batch.Func(func(c *script.Call) { late <- c })
+			ask.Late = pipeline.Func(func(c *script.Call) { late <- c })
 			err := r.batcher.Do(ctx, s.Call(1, "k", 1), ask)
 			assert.Equal(t, script.Unknown, script.Judge(err))
 			assert.EqualValues(t, 1, r.batcher.Deserted())
@@ -202,18 +202,18 @@ func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 2 {
-			r.batcher.Start(s.Call(1, "k", 1), batch.Normal, func(*script.Call) {})
+			r.batcher.Start(s.Call(1, "k", 1), pipeline.Normal, func(*script.Call) {})
 		}
 		synctest.Wait()
 		r.mu.Lock()
 		r.stall = false // the two stay stuck; new connections work
 		r.mu.Unlock()
 		start := time.Now()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{Class: batch.Urgent}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{Class: pipeline.Urgent}))
 		assert.LessOrEqual(t, time.Since(start), 150*time.Millisecond)
 		r.mu.Lock()
 		close(r.open)
@@ -226,21 +226,21 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, true)
 		r.batcher.Close()
-		r.batcher = batch.New(r.rdb, false, time.Minute)
+		r.batcher = pipeline.New(r.rdb, false, time.Minute)
 		s := script.New("return redis.call('rpush', KEYS[1], ARGV[1])")
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), batch.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), pipeline.Ask{}))
 		r.setStall(true)
 		var done sync.WaitGroup
-		start := func(what string, class batch.Class) {
+		start := func(what string, class pipeline.Class) {
 			done.Add(1)
 			r.batcher.Start(s.Call(1, "order", what), class, func(*script.Call) { done.Done() })
 		}
-		start("-", batch.Normal)
-		start("-", batch.Normal)
+		start("-", pipeline.Normal)
+		start("-", pipeline.Normal)
 		for range 5 {
-			start("normal", batch.Normal)
+			start("normal", pipeline.Normal)
 		}
-		start("urgent", batch.Urgent)
+		start("urgent", pipeline.Urgent)
 		synctest.Wait()
 		r.setStall(false)
 		done.Wait()
@@ -257,7 +257,7 @@ func TestPlainSendsEachCallByItself(t *testing.T) {
 		s := add()
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), batch.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
 		}
 		wg.Wait()
 		assert.EqualValues(t, 10, r.batcher.Flushes())
@@ -269,7 +269,7 @@ func TestClosedBatcherRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		r.batcher.Close()
-		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), batch.Ask{})
+		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), pipeline.Ask{})
 		require.ErrorIs(t, err, script.ErrNotSent)
 		assert.False(t, r.mini.Exists("k"))
 	})
@@ -278,7 +278,7 @@ func TestClosedBatcherRefuses(t *testing.T) {
 func BenchmarkDo(b *testing.B) {
 	m := miniredis.NewMiniRedis()
 	rdb := redis.NewClient(&redis.Options{Addr: "rig", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
-	batcher := batch.New(rdb, false, time.Minute)
+	batcher := pipeline.New(rdb, false, time.Minute)
 	b.Cleanup(func() {
 		batcher.Close()
 		_ = rdb.Close()
@@ -287,7 +287,7 @@ func BenchmarkDo(b *testing.B) {
 	s := add()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := batcher.Do(context.Background(), s.Call(1, "k", 1), batch.Ask{}); err != nil {
+		if err := batcher.Do(context.Background(), s.Call(1, "k", 1), pipeline.Ask{}); err != nil {
 			b.Fatal(err)
 		}
 	}

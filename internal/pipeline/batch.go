@@ -5,7 +5,7 @@
 //
 // Concurrency properties: a node has at most two flushes under way that are younger than [stall]; older ones are taken
 // for stuck and no longer hold others up. Urgent calls (renewals, releases) always leave the queue first.
-package batch
+package pipeline
 
 import (
 	"context"
