@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -32,7 +32,7 @@ type Client struct {
 	semaphores *rsemaphore.Desk
 	permits    *rsemaphore.PermitSpace
 	latches    *rlatch.Hall
-	queues     *delayed.Registry
+	queues     *queue.Registry
 	close      func() error  // closes what the client owns
 	first      atomic.Bool   // Close has been called
 	closed     chan struct{} // closed when the first Close is done
@@ -60,7 +60,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
-		queues:     delayed.NewRegistry(e),
+		queues:     queue.NewRegistry(e),
 		close:      c.OnClosed,
 		closed:     make(chan struct{}),
 	}, nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -37,10 +37,10 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 	if handle == nil {
 		return fmt.Errorf("%w: the handler is nil", errs.ErrInvalid)
 	}
-	return q.queue.Consume(ctx, delayed.Work{
+	return q.queue.Consume(ctx, queue.Work{
 		Terms: o.terms(), Concurrency: o.concurrency, Prefetch: o.prefetch, Backoff: o.backoff,
 		HandlerTimeout: o.handlerTimeout, StopGrace: o.stopGrace,
-		Handle: func(ctx context.Context, c *delayed.Message) error {
+		Handle: func(ctx context.Context, c *queue.Message) error {
 			m, err := q.message(c)
 			if err != nil {
 				return c.Reject(ctx, reason(err.Error()))

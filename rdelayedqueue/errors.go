@@ -1,21 +1,21 @@
 package rdelayedqueue
 
-import "github.com/redlatch/redlatch/internal/delayed"
+import "github.com/redlatch/redlatch/internal/queue"
 
 // The errors of delayed queues, beside those of package redlatch. They come wrapped with what was being done; test them with
 // errors.Is.
 var (
 	// ErrNotHeld is returned by Ack, Nack, Reject and Extend when the message is not this consumer's any more: it was claimed
 	// by another one, removed, or finished before in another way. It is the cause of a nil message's context.
-	ErrNotHeld = delayed.ErrNotHeld
+	ErrNotHeld = queue.ErrNotHeld
 	// ErrLost is the cause of a message's context when its visibility is over or another consumer has it. No method returns it.
-	ErrLost = delayed.ErrLost
+	ErrLost = queue.ErrLost
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it.
-	ErrFinished = delayed.ErrFinished
+	ErrFinished = queue.ErrFinished
 	// ErrHandlerTimeout is the cause of a handler's context after the time of WithHandlerTimeout. No method returns it.
-	ErrHandlerTimeout = delayed.ErrHandlerTimeout
+	ErrHandlerTimeout = queue.ErrHandlerTimeout
 	// ErrStopped is the cause of a handler's context when its consumer stops and the grace of WithStopGrace is over. No method returns it.
-	ErrStopped = delayed.ErrStopped
+	ErrStopped = queue.ErrStopped
 	// ErrLayout is returned for a queue that a newer version of this library has written.
-	ErrLayout = delayed.ErrLayout
+	ErrLayout = queue.ErrLayout
 )

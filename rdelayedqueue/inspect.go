@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -15,13 +15,13 @@ type State int
 
 const (
 	// Delayed messages wait for their time.
-	Delayed = State(delayed.Delayed)
+	Delayed = State(queue.Delayed)
 	// Ready messages may be taken, those included whose claims ran out.
-	Ready = State(delayed.Ready)
+	Ready = State(queue.Ready)
 	// InFlight messages are claimed by a consumer.
-	InFlight = State(delayed.InFlight)
+	InFlight = State(queue.InFlight)
 	// Dead messages are dead letters: given up, until they are redriven, cancelled or purged.
-	Dead = State(delayed.Dead)
+	Dead = State(queue.Dead)
 )
 
 // String returns the state in a word or two.
@@ -62,7 +62,7 @@ type Entry[T any] struct {
 	Error string
 }
 
-func (q *Queue[T]) entry(e delayed.Entry) Entry[T] {
+func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
 	entry := Entry[T]{ID: e.ID, Raw: e.Payload, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
 	if codec.Unmarshal(q.options.codec, e.Payload, &entry.Value) != nil {
 		var zero T
@@ -93,7 +93,7 @@ func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (ent
 	case err != nil:
 	case n < 1:
 		err = fmt.Errorf("%w: a page of %d is below 1", errs.ErrInvalid, n)
-	case !delayed.CheckCursor(cursor):
+	case !queue.CheckCursor(cursor):
 		err = fmt.Errorf("%w: the cursor is not one of List", errs.ErrInvalid)
 	default:
 		err = s.check()
@@ -101,7 +101,7 @@ func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (ent
 	if err != nil {
 		return nil, "", q.wrap("list", err)
 	}
-	found, next, err := q.queue.List(ctx, delayed.State(s), cursor, n)
+	found, next, err := q.queue.List(ctx, queue.State(s), cursor, n)
 	for _, e := range found {
 		entries = append(entries, q.entry(e))
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Message is a message that this process has claimed. [Message.Ack] says that its work is done, [Message.Nack] that it failed,
@@ -21,7 +21,7 @@ type Message[T any] struct {
 	// DueAt is when this delivery became due, by Redis's clock.
 	DueAt time.Time
 
-	message *delayed.Message
+	message *queue.Message
 	name    string
 }
 
@@ -71,7 +71,7 @@ func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {
 }
 
 // claim returns what the message stands for; nil for nothing.
-func (m *Message[T]) claim() *delayed.Message {
+func (m *Message[T]) claim() *queue.Message {
 	if m == nil {
 		return nil
 	}

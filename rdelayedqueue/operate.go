@@ -3,7 +3,7 @@ package rdelayedqueue
 import (
 	"context"
 
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Redrive makes the dead letter of this id due now, as if it had never been tried. It returns false if there is none. It waits and
@@ -47,7 +47,7 @@ func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err er
 		}
 	}
 	for _, s := range states {
-		n, err := q.queue.Purge(ctx, delayed.State(s))
+		n, err := q.queue.Purge(ctx, queue.State(s))
 		total += n
 		if err != nil {
 			return total, err

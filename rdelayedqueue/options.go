@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -40,7 +40,7 @@ func defaults() options {
 		dedupe:      10 * time.Minute,
 		visibility:  30 * time.Second,
 		attempts:    10,
-		backoff:     delayed.DefaultBackoff,
+		backoff:     queue.DefaultBackoff,
 		concurrency: 1,
 		prefetch:    -1,
 		stopGrace:   5 * time.Second,

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -25,13 +25,13 @@ import (
 // after about a third of a second. One that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when
 // ctx ends while it waits, it may have acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
 type Queue[T any] struct {
-	queue   *delayed.Queue
+	queue   *queue.Queue
 	options options
 	err     error // what is wrong with the name or the options
 }
 
 // New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
-func New[T any](r *delayed.Registry, name string, opts []Option) *Queue[T] {
+func New[T any](r *queue.Registry, name string, opts []Option) *Queue[T] {
 	q := &Queue[T]{queue: r.Queue(name)}
 	q.err = q.queue.Check()
 	o, err := apply(defaults(), opts, forQueue)
@@ -65,7 +65,7 @@ type Item[T any] struct {
 	ID    string        // as for WithID; empty for a fresh one
 }
 
-const maxDelay = delayed.MaxDelay
+const maxDelay = queue.MaxDelay
 
 // Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
 // message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
@@ -99,7 +99,7 @@ func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, o
 	if err != nil {
 		return "", false, err
 	}
-	ids, added, err := q.queue.Offer(ctx, []delayed.Item{item})
+	ids, added, err := q.queue.Offer(ctx, []queue.Item{item})
 	if len(ids) == 0 {
 		return "", false, err
 	}
@@ -120,7 +120,7 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 	if err := q.bad(); err != nil {
 		return nil, err
 	}
-	encoded := make([]delayed.Item, len(items))
+	encoded := make([]queue.Item, len(items))
 	for i, item := range items {
 		var err error
 		if item.ID != "" {
@@ -138,18 +138,18 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 }
 
 // item judges and encodes an item whose id is in order.
-func (q *Queue[T]) item(i Item[T]) (delayed.Item, error) {
+func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	if err := between("delay", i.Delay, 0, maxDelay); err != nil {
-		return delayed.Item{}, err
+		return queue.Item{}, err
 	}
 	payload, err := codec.Marshal(q.options.codec, i.Value)
 	if err != nil {
-		return delayed.Item{}, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
+		return queue.Item{}, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
 	}
 	if len(payload) > q.options.maxPayload {
-		return delayed.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.options.maxPayload)
+		return queue.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.options.maxPayload)
 	}
-	return delayed.Item{ID: i.ID, Delay: i.Delay, Payload: payload}, nil
+	return queue.Item{ID: i.ID, Delay: i.Delay, Payload: payload}, nil
 }
 
 // maxID is the longest id, in bytes.

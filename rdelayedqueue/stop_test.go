@@ -126,7 +126,7 @@ func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
 				synctest.Wait()
 				stacks := make([]byte, 1<<20)
-				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/delayed.(*crew)")
+				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/queue.(*crew)")
 			})
 		})
 	}
@@ -147,7 +147,7 @@ func TestCloseNeedsFewGoroutinesForManyMessages(t *testing.T) {
 		go func() { closed <- p.Close() }()
 		synctest.Wait()
 		stacks := make([]byte, 4<<20)
-		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/delayed.(*crew)")
+		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/queue.(*crew)")
 		assert.LessOrEqual(t, crew, 3)
 		p.Blackhole(false)
 		require.NoError(t, <-closed)

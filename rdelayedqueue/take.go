@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/delayed"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -60,9 +60,9 @@ func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
 }
 
 // decode returns the messages that can be decoded, and makes dead letters of the others.
-func (q *Queue[T]) decode(ctx context.Context, claimed []*delayed.Message) ([]*Message[T], error) {
+func (q *Queue[T]) decode(ctx context.Context, claimed []*queue.Message) ([]*Message[T], error) {
 	messages := make([]*Message[T], 0, len(claimed))
-	var bad []*delayed.Message
+	var bad []*queue.Message
 	var reasons []string
 	for _, c := range claimed {
 		m, err := q.message(c)
@@ -75,14 +75,14 @@ func (q *Queue[T]) decode(ctx context.Context, claimed []*delayed.Message) ([]*M
 	if len(bad) == 0 {
 		return messages, nil
 	}
-	return messages, delayed.RejectAll(ctx, bad, reasons)
+	return messages, queue.RejectAll(ctx, bad, reasons)
 }
 
-func (o *options) terms() delayed.Terms {
-	return delayed.Terms{Visibility: o.visibility, Attempts: o.attempts, Dedupe: o.dedupe}
+func (o *options) terms() queue.Terms {
+	return queue.Terms{Visibility: o.visibility, Attempts: o.attempts, Dedupe: o.dedupe}
 }
 
-func (q *Queue[T]) message(c *delayed.Message) (*Message[T], error) {
+func (q *Queue[T]) message(c *queue.Message) (*Message[T], error) {
 	m := &Message[T]{ID: c.ID, Attempt: c.Attempt, DueAt: c.DueAt, message: c, name: q.Name()}
 	return m, codec.Unmarshal(q.options.codec, c.Payload, &m.Value)
 }

@@ -1,4 +1,4 @@
-package delayed
+package queue
 
 import (
 	"context"
