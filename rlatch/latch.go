@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // maxParticipant is the longest name of a participant, in bytes.
@@ -34,13 +34,13 @@ type Latch struct {
 // Hall is where a client's latches are served. It is safe for concurrent use.
 type Hall struct {
 	engine *engine.Engine
-	book   *tally.Book
+	book   *counter.Book
 	gates  *names.Table[*gate]
 }
 
 // NewHall returns the hall of a client. It is for the client.
 func NewHall(e *engine.Engine) *Hall {
-	return &Hall{engine: e, book: tally.New(e, kind()), gates: names.New[*gate]()}
+	return &Hall{engine: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
 }
 
 // New returns the named latch of a client. It is for the client: users call GetCountDownLatch there.
@@ -142,7 +142,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	done, err := l.hall.book.Do(ctx, l.key, tally.Ask{Code: code})
+	done, err := l.hall.book.Do(ctx, l.key, counter.Ask{Code: code})
 	return done == 1, err
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 //go:embed apply.lua
@@ -21,9 +21,9 @@ var (
 	countScript = script.New(countSource)
 )
 
-// kind is the latch as package tally sees it.
-func kind() tally.Kind {
-	return tally.Kind{
+// kind is the latch as package counter sees it.
+func kind() counter.Kind {
+	return counter.Kind{
 		Script: applyScript,
 		Keys: func(key string) []any {
 			return []any{engine.Prefixed("redlatch_latch_once", key), openedKey(key), channel(key)}

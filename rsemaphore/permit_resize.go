@@ -7,12 +7,12 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
-// resizeKind is the number of permits as package tally sees it.
-func resizeKind() tally.Kind {
-	return tally.Kind{
+// resizeKind is the number of permits as package counter sees it.
+func resizeKind() counter.Kind {
+	return counter.Kind{
 		Script: permitResizeScript,
 		Keys:   func(key string) []any { return []any{outKey(key), semaphoreChannel(key)} },
 	}
@@ -30,7 +30,7 @@ func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, er
 	if err := s.checkChange(ctx, how, n); err != nil {
 		return false, err
 	}
-	done, err := s.space.sizes.Do(ctx, s.name.Key(), tally.Ask{Code: code(how, n)})
+	done, err := s.space.sizes.Do(ctx, s.name.Key(), counter.Ask{Code: code(how, n)})
 	return done > 0, err
 }
 

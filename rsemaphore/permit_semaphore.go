@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // PermitSemaphore leases permits, at most as many at a time as it was given. A permit is renewed until it is released, and comes back by
@@ -28,12 +28,12 @@ type PermitSemaphore struct {
 type PermitSpace struct {
 	engine  *engine.Engine
 	permits *lease.Space
-	sizes   *tally.Book // changes of the number of permits
+	sizes   *counter.Book // changes of the number of permits
 }
 
 // NewPermitSpace returns the space of a client. It is for the client.
 func NewPermitSpace(e *engine.Engine) *PermitSpace {
-	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: tally.New(e, resizeKind())}
+	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // releaseLimit is how long a Release waits whose context was done before it began.
@@ -224,4 +224,4 @@ func (s *Semaphore) wrap(verb string, err error) error {
 	return errs.Wrap("rsemaphore", verb, s.Name(), err)
 }
 
-var _ tally.Answerer = (*handing)(nil)
+var _ counter.Answerer = (*handing)(nil)

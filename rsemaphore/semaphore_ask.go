@@ -6,7 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/watchdog"
 )
 
@@ -53,7 +53,7 @@ func (l *line) restsLocked() bool {
 }
 
 // Answered hears whether a waiter has its permits.
-func (w *waiter) Answered(op *tally.Op, others []int64) {
+func (w *waiter) Answered(op *counter.Op, others []int64) {
 	l := w.line
 	granted := op.Err == nil && op.Result == 1
 	if op.Late { // its caller has been told that nobody knows
@@ -117,7 +117,7 @@ func (l *line) grantedLocked() {
 // unaskLocked takes back a question that has not been sent.
 func (w *waiter) unaskLocked() {
 	l := w.line
-	if !w.asks || l.desk.book.Leave(l.key, &w.op) != tally.Never {
+	if !w.asks || l.desk.book.Leave(l.key, &w.op) != counter.Never {
 		return
 	}
 	w.asks = false

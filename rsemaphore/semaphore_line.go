@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/wheel"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -26,13 +26,13 @@ const (
 // Desk is where a client's counting semaphores are served. It is safe for concurrent use.
 type Desk struct {
 	engine *engine.Engine
-	book   *tally.Book
+	book   *counter.Book
 	lines  *names.Table[*line]
 }
 
 // NewDesk returns the desk of a client. It is for the client.
 func NewDesk(e *engine.Engine) *Desk {
-	return &Desk{engine: e, book: tally.New(e, semaphoreKind()), lines: names.New[*line]()}
+	return &Desk{engine: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
 }
 
 // line is where the acquiring calls of one client for one semaphore stand, in the order in which they came. Those at its
@@ -73,7 +73,7 @@ type waiter struct {
 	out        bool // it has left the line
 	refused    int  // times
 	wakes      uint64
-	op         tally.Op
+	op         counter.Op
 	done       chan struct{} // closed when acquired and err are set
 	acquired   bool
 	err        error
@@ -115,7 +115,7 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 
 // change carries out an operation that makes so many permits available, or less than 1.
 func (d *Desk) change(ctx context.Context, key, code string, permits int64, insists bool) (int64, error) {
-	ask := tally.Ask{Code: code, Insists: insists}
+	ask := counter.Ask{Code: code, Insists: insists}
 	if permits > 0 {
 		h := &handing{desk: d, key: key, permits: permits}
 		ask.Then, ask.Put, ask.Withdrawn = h, h.put, h.withdrawn
@@ -126,7 +126,7 @@ func (d *Desk) change(ctx context.Context, key, code string, permits int64, insi
 // joinLocked puts a call at the end of the line.
 func (l *line) joinLocked(n int, once bool) *waiter {
 	w := &waiter{line: l, n: n, once: once, prev: l.tail, done: make(chan struct{})}
-	w.op = tally.Op{Code: acquireInLine(n), Grants: true, Answerer: w}
+	w.op = counter.Op{Code: acquireInLine(n), Grants: true, Answerer: w}
 	if once {
 		w.op.Code = acquireOnce(n)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 //go:embed semaphore_apply.lua
@@ -20,9 +20,9 @@ var (
 	semaphoreAvailableScript = script.New(semaphoreAvailableSource)
 )
 
-// semaphoreKind is the counting semaphore as package tally sees it.
-func semaphoreKind() tally.Kind {
-	return tally.Kind{
+// semaphoreKind is the counting semaphore as package counter sees it.
+func semaphoreKind() counter.Kind {
+	return counter.Kind{
 		Script: semaphoreApplyScript,
 		Keys:   func(key string) []any { return []any{semaphoreChannel(key)} },
 	}

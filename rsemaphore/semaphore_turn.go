@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // handing is an operation of this client that makes permits available. Those who wait in this client may have them in the
@@ -22,7 +22,7 @@ type handing struct {
 }
 
 // put puts the operation, and those who wait right behind it.
-func (h *handing) put(op *tally.Op) bool {
+func (h *handing) put(op *counter.Op) bool {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
 	defer part.Unlock()
@@ -60,7 +60,7 @@ func (h *handing) withdrawn() {
 }
 
 // Answered counts what is there, and lets the line go on after a turn.
-func (h *handing) Answered(op *tally.Op, others []int64) {
+func (h *handing) Answered(op *counter.Op, others []int64) {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
 	if l := h.line; l != nil {
@@ -84,7 +84,7 @@ func (h *handing) Answered(op *tally.Op, others []int64) {
 }
 
 // turnEndedLocked leaves what was released to the others, if there are any.
-func (l *line) turnEndedLocked(op *tally.Op, others []int64) {
+func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
 	now := l.desk.engine.Clock.Now()
 	there, heard := after(others)
 	if l.confirmed {
@@ -134,6 +134,6 @@ func (d *Desk) owe(key, code string, permits int64) {
 // offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
 func (d *Desk) offer(key, code string, permits int64, then func(taken bool)) {
 	h := &handing{desk: d, key: key, permits: permits, then: then}
-	h.put(&tally.Op{Code: code, Insists: true, Answerer: h})
+	h.put(&counter.Op{Code: code, Insists: true, Answerer: h})
 	d.book.Go(key)
 }

@@ -1,4 +1,4 @@
-// Package tally sends a client's operations on counters so that each of them takes effect exactly once.
+// Package counter sends a client's operations on counters so that each of them takes effect exactly once.
 //
 // A counter has no owners: Redis cannot tell a repeated operation from a second one. So the operations of one client on
 // one name form a lane. They go out one batch at a time, each batch under a number that rises. One key of the client
@@ -13,4 +13,4 @@
 //
 // Concurrency properties: operations are carried out in the order of Put. Answers are told outside all mutexes, in that
 // order, and before the next batch is made. A Book's mutexes are leaves.
-package tally
+package counter

@@ -1,4 +1,4 @@
-package tally_test
+package counter_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ return replies`)
 
 // desk is a book over an in-memory server.
 type desk struct {
-	*tally.Book
+	*counter.Book
 	engine *engine.Engine
 	mini   *miniredis.Miniredis
 	redis  *redis.Client
@@ -54,7 +54,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(e.Close)
-		b := tally.New(e, tally.Kind{Script: logScript, Keys: func(string) []any { return nil }})
+		b := counter.New(e, counter.Kind{Script: logScript, Keys: func(string) []any { return nil }})
 		test(t, &desk{Book: b, engine: e, mini: mini, redis: rdb})
 	})
 }
@@ -66,7 +66,7 @@ type heard struct {
 	err []error
 }
 
-func (h *heard) Answered(op *tally.Op, _ []int64) {
+func (h *heard) Answered(op *counter.Op, _ []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.got, h.err = append(h.got, op.Result), append(h.err, op.Err)
@@ -83,7 +83,7 @@ func TestOneBatchCarriesWhatWasPut(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		h := &heard{}
 		for i := range 5 {
-			require.True(t, d.Put("k", &tally.Op{Code: strconv.Itoa(i), Answerer: h}))
+			require.True(t, d.Put("k", &counter.Op{Code: strconv.Itoa(i), Answerer: h}))
 		}
 		assert.Equal(t, 1, d.Lanes())
 		d.Go("k")
@@ -97,7 +97,7 @@ func TestOneBatchCarriesWhatWasPut(t *testing.T) {
 func TestNumbersRiseOverAllLanes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		for i, key := range []string{"a", "b", "a", "a"} {
-			_, err := d.Do(t.Context(), key, tally.Ask{Code: "x"})
+			_, err := d.Do(t.Context(), key, counter.Ask{Code: "x"})
 			require.NoError(t, err)
 			list := d.log(t, key)
 			assert.Equal(t, strconv.Itoa(i+1)+" 0 x", list[len(list)-1])
@@ -108,19 +108,19 @@ func TestNumbersRiseOverAllLanes(t *testing.T) {
 func TestWhoLeavesInTimeIsNotCarriedOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		h := &heard{}
-		stays, leaves := &tally.Op{Code: "stays", Answerer: h}, &tally.Op{Code: "leaves", Answerer: h}
-		insists := &tally.Op{Code: "insists", Answerer: h, Insists: true}
-		for _, op := range []*tally.Op{leaves, stays, insists} {
+		stays, leaves := &counter.Op{Code: "stays", Answerer: h}, &counter.Op{Code: "leaves", Answerer: h}
+		insists := &counter.Op{Code: "insists", Answerer: h, Insists: true}
+		for _, op := range []*counter.Op{leaves, stays, insists} {
 			require.True(t, d.Put("k", op))
 		}
-		assert.Equal(t, tally.Never, d.Leave("k", leaves))
-		assert.Equal(t, tally.Flying, d.Leave("k", insists))
+		assert.Equal(t, counter.Never, d.Leave("k", leaves))
+		assert.Equal(t, counter.Flying, d.Leave("k", insists))
 		d.Go("k")
 		synctest.Wait()
 		assert.Equal(t, []string{"1 0 stays", "1 0 insists"}, d.log(t, "k"))
-		assert.Equal(t, tally.Over, d.Leave("k", stays))
+		assert.Equal(t, counter.Over, d.Leave("k", stays))
 		require.True(t, d.Put("k", leaves), "it may be used again")
-		assert.Equal(t, tally.Never, d.Leave("k", leaves))
+		assert.Equal(t, counter.Never, d.Leave("k", leaves))
 		assert.Zero(t, d.Lanes())
 	})
 }
@@ -130,7 +130,7 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 1000 {
 			calls.Go(func() {
-				_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+				_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 				assert.NoError(t, err)
 			})
 		}
@@ -145,7 +145,7 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		require.NoError(t, d.redis.Set(t.Context(), "k", "word", 0).Err())
-		_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrWrongType)
 		synctest.Wait() // the lane ends after its last answer
 		assert.Zero(t, d.Lanes())
@@ -156,8 +156,8 @@ func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
 func TestClosedClientTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
 		d.engine.Close()
-		assert.False(t, d.Put("k", &tally.Op{Code: "x", Answerer: &heard{}}))
-		_, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+		assert.False(t, d.Put("k", &counter.Op{Code: "x", Answerer: &heard{}}))
+		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrClosed)
 		assert.Zero(t, d.Lanes())
 	})

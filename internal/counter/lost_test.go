@@ -1,4 +1,4 @@
-package tally_test
+package counter_test
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/tally"
+	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // onScript has the server ask what to do with each call of a script, counted from 1. A reply that is empty has the script
@@ -57,7 +57,7 @@ type then struct {
 	next []string
 }
 
-func (a *then) Answered(op *tally.Op, others []int64) {
+func (a *then) Answered(op *counter.Op, others []int64) {
 	a.heard.Answered(op, others)
 	a.put()
 }
@@ -66,7 +66,7 @@ func (a *then) put() {
 	if len(a.next) == 0 {
 		return
 	}
-	op := &tally.Op{Code: a.next[0], Answerer: a}
+	op := &counter.Op{Code: a.next[0], Answerer: a}
 	a.next = a.next[1:]
 	a.desk.Put("k", op)
 }
@@ -82,7 +82,7 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 		for range 10_000 { // as many as the settler takes of locks
 			d.engine.Settler.Add(func(func(bool)) {}, func() {}, d.engine.Clock.Now()+time.Minute)
 		}
-		n, err := d.Do(t.Context(), "k", tally.Ask{Code: "x"})
+		n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, n)
 		assert.Equal(t, []string{"1 1 x"}, d.log(t, "k"))
