@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/redlatch/redlatch/internal/queue"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
@@ -25,7 +25,7 @@ import (
 // Client hands out named objects that all clients on one Redis share. It is safe for concurrent use. A nil Client, as Open and New return
 // it with an error, and a zero one are closed clients: what would ask Redis returns [ErrClosed].
 type Client struct {
-	engine     *engine.Engine
+	core       *core.Core
 	locks      rlock.Spaces
 	fair       *rfairlock.Space
 	rw         rrwlock.Spaces
@@ -51,9 +51,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
-	e, owned := engine.New(rdb, c), lease.NewOwned()
+	e, owned := core.New(rdb, c), lease.NewOwned()
 	return &Client{
-		engine:     e,
+		core:       e,
 		locks:      rlock.NewSpaces(e, owned),
 		fair:       rfairlock.NewSpace(e, owned),
 		rw:         rrwlock.NewSpaces(e, owned),
@@ -99,20 +99,20 @@ func (c *Client) made() *Client {
 	return c
 }
 
-func (c *Client) unmade() bool { return c == nil || c.engine == nil }
+func (c *Client) unmade() bool { return c == nil || c.core == nil }
 
 // GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes
 // with the prefix, not valid UTF-8, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
 func (c *Client) GetLock(name string) *rlock.Lock {
 	c = c.made()
-	return rlock.New(c.engine, c.locks.Plain, name)
+	return rlock.New(c.core, c.locks.Plain, name)
 }
 
 // GetFencedLock returns the reentrant lock of that name, whose holds carry a fencing token. It excludes holders of GetLock's lock of
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	c = c.made()
-	return rlock.New(c.engine, c.locks.Fenced, name)
+	return rlock.New(c.core, c.locks.Fenced, name)
 }
 
 // GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
@@ -123,20 +123,20 @@ func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New
 // option likewise.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
 	c = c.made()
-	return rrwlock.New(c.engine, c.rw, name, opts)
+	return rrwlock.New(c.core, c.rw, name, opts)
 }
 
 // GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
 // locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.New(c.made().engine, locks)
+	return rmultilock.New(c.made().core, locks)
 }
 
 // GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
 // (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
 // and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.NewRed(c.made().engine, locks)
+	return rmultilock.NewRed(c.made().core, locks)
 }
 
 // GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
@@ -179,7 +179,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	defer close(c.closed)
-	c.engine.Close()
+	c.core.Close()
 	if c.close == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -33,7 +33,7 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 		return nil, err
 	}
 	if ctx == nil {
-		return nil, engine.ErrNilContext
+		return nil, core.ErrNilContext
 	}
 	rdb, err := dial(rawURL)
 	if err != nil {
@@ -48,7 +48,7 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 		return nil, cmp.Or(err, rdb.Close())
 	}
 	if policy != "noeviction" {
-		c.engine.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
+		c.core.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
 	}
 	after := c.close
 	c.close = func() error {

@@ -5,19 +5,19 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // Option is a setting of a client.
-type Option func(*engine.Config)
+type Option func(*core.Config)
 
 // javaFairWait is the time that Redisson gives a waiter of a fair lock.
 const javaFairWait = 300 * time.Second
 
-func defaults() engine.Config {
-	return engine.Config{
+func defaults() core.Config {
+	return core.Config{
 		Lease:         30 * time.Second,
 		FairWait:      5 * time.Second,
 		HandoffBudget: 2 * time.Millisecond,
@@ -29,41 +29,41 @@ func defaults() engine.Config {
 
 // WithLease sets the watchdog's lease: how long Redis keeps a hold after its process died. It is renewed every third of it.
 // From 10 ms to 24 h. Defaults to 30 s.
-func WithLease(d time.Duration) Option { return func(c *engine.Config) { c.Lease = d } }
+func WithLease(d time.Duration) Option { return func(c *core.Config) { c.Lease = d } }
 
 // WithNamePrefix puts s before the name of every object. Other clients, in Java by a NameMapper, must do the same to share them.
 // Defaults to none.
-func WithNamePrefix(s string) Option { return func(c *engine.Config) { c.Prefix = s } }
+func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = s } }
 
 // WithLogger sets where the client logs what no caller can receive. Go-redis has a logger of its own, see redis.SetLogger. Defaults
 // to [slog.Default].
-func WithLogger(l *slog.Logger) Option { return func(c *engine.Config) { c.Logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
 // WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are under way share one.
-func WithoutPipelining() Option { return func(c *engine.Config) { c.Plain = true } }
+func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
 // WithFairWaitTimeout sets how long a waiter of a fair lock that has died keeps its place: 100 ms to 60 s, or 300 s to share queues
 // with Redisson at its default. Defaults to 5 s.
-func WithFairWaitTimeout(d time.Duration) Option { return func(c *engine.Config) { c.FairWait = d } }
+func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = d } }
 
 // WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets others compete. A waiter
 // elsewhere waits at most that much longer for each client that contends. 0 to 1 s; 0 turns it off. Defaults to 2 ms.
 func WithHandoffBudget(d time.Duration) Option {
-	return func(c *engine.Config) { c.HandoffBudget = d }
+	return func(c *core.Config) { c.HandoffBudget = d }
 }
 
 // WithTokenTTL sets how long Redis keeps the last fencing token of a lock that is not used. Tokens rise also when it is gone, as
 // long as the servers' clocks do not step back. At least 1 s, at most ten years. Defaults to 24 h.
-func WithTokenTTL(d time.Duration) Option { return func(c *engine.Config) { c.TokenTTL = d } }
+func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
 
 // WithCloseGrace sets how long Close waits for holders to unlock. 0 to 10 min. Defaults to 5 s.
-func WithCloseGrace(d time.Duration) Option { return func(c *engine.Config) { c.CloseGrace = d } }
+func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.CloseGrace = d } }
 
 // WithAbandonOnClose leaves what is still held when the close grace is over to its lease. By default Close releases it.
-func WithAbandonOnClose() Option { return func(c *engine.Config) { c.Abandon = true } }
+func WithAbandonOnClose() Option { return func(c *core.Config) { c.Abandon = true } }
 
 // WithObserver has the client tell o what happens, for metrics and traces. Defaults to none.
-func WithObserver(o Observer) Option { return func(c *engine.Config) { c.Hooks = engine.Hooks(o) } }
+func WithObserver(o Observer) Option { return func(c *core.Config) { c.Hooks = core.Hooks(o) } }
 
 // Observer is a set of functions that a client calls, each of which may be nil. They are called on the goroutine on which the thing
 // happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object. A multi-lock
@@ -87,7 +87,7 @@ type Observer struct {
 	Reconnected func()
 }
 
-func configure(opts []Option) (engine.Config, error) {
+func configure(opts []Option) (core.Config, error) {
 	c := defaults()
 	for _, opt := range opts {
 		if opt == nil {
@@ -98,12 +98,12 @@ func configure(opts []Option) (engine.Config, error) {
 	return c, validate(&c)
 }
 
-func validate(c *engine.Config) error {
+func validate(c *core.Config) error {
 	if err := lease.CheckLease(c.Lease); err != nil {
 		return err
 	}
 	if c.Prefix != "" {
-		if err := engine.CheckName(c.Prefix + "x"); err != nil {
+		if err := core.CheckName(c.Prefix + "x"); err != nil {
 			return fmt.Errorf("name prefix: of an object named x: %w", err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipe"
 )
 
@@ -75,7 +75,7 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 		m.Close()
 		return err
 	}
-	all := append([]redlatch.Option{func(c *engine.Config) { c.OnClosed = stop }}, opts...)
+	all := append([]redlatch.Option{func(c *core.Config) { c.OnClosed = stop }}, opts...)
 	client, err := redlatch.New(rdb, all...)
 	if err != nil {
 		_ = stop() // the first error tells more

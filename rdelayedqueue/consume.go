@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Consume hands messages to handle as they are due, to as many at a time as [WithConcurrency] says, until ctx is done; it then returns nil. A

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // State is where a message is.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Option is a setting of a queue, of an offer or of a consumer. One that does not apply where it is given is redlatch.ErrInvalid.

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/queue"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Queue is a queue of values of type T. It holds no state: any number of goroutines may share one, and two of the same name are the
@@ -53,7 +53,7 @@ func (q *Queue[T]) Name() string {
 // bad returns what is wrong with the queue itself.
 func (q *Queue[T]) bad() error {
 	if q.queue == nil {
-		return engine.ErrUnmade
+		return core.ErrUnmade
 	}
 	return q.err
 }

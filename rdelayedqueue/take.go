@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an error

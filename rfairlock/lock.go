@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -16,29 +16,29 @@ import (
 // of the same name from one client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is
 // safe for concurrent use.
 type Lock struct {
-	name   lease.Name
-	engine *engine.Engine
-	kind   *kind
+	name lease.Name
+	core *core.Core
+	kind *kind
 }
 
 var _ rlock.Locker = (*Lock)(nil)
 
 // Space is where a client's fair locks live. It is for the client.
 type Space struct {
-	engine *engine.Engine
-	kind   *kind
-	space  *lease.Space
+	core  *core.Core
+	kind  *kind
+	space *lease.Space
 }
 
 // NewSpace returns the space of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpace(e *engine.Engine, owned *lease.Owned) *Space {
+func NewSpace(e *core.Core, owned *lease.Owned) *Space {
 	k := newKind(e)
-	return &Space{engine: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e, owned), k)}
+	return &Space{core: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e, owned), k)}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetFairLock there.
 func New(s *Space, name string) *Lock {
-	return &Lock{name: s.space.Name(name), engine: s.engine, kind: s.kind}
+	return &Lock{name: s.space.Name(name), core: s.core, kind: s.kind}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
@@ -89,7 +89,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 
 // IsLocked reports whether anybody holds the lock. It waits and fails as [rlock.Lock.IsLocked] does, and costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
+	s, err := rlock.Inspect(ctx, l.core, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
@@ -97,20 +97,20 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // and fails as IsLocked does, and costs one round trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
-		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
+		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
 	}
 	hold := l.name.HoldOf(ctx)
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())
 	}
-	s, err := rlock.Inspect(ctx, l.engine, &l.name, hold.Owner())
+	s, err := rlock.Inspect(ctx, l.core, &l.name, hold.Owner())
 	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
 // lock of redlatch or Redisson leaves behind. It waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := rlock.Inspect(ctx, l.engine, &l.name, "")
+	s, err := rlock.Inspect(ctx, l.core, &l.name, "")
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 

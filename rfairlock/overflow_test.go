@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -19,7 +19,7 @@ import (
 // crowded returns the lock of a client of its own over the peer's wires, and what fills the client's settler.
 func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 	t.Helper()
-	e := engine.New(p.Redis, engine.Config{
+	e := core.New(p.Redis, core.Config{
 		Lease: 30 * time.Second, FairWait: 5 * time.Second, TokenTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { e.Close() })

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
 // maxSpare is how many owner ids a client keeps for later.
@@ -13,7 +13,7 @@ const maxSpare = 1024
 // owners makes the owner ids of a client's fair locks. One that has waited is used again, that which was freed last
 // first: its wake-up channel is likely to be subscribed still. It is safe for concurrent use.
 type owners struct {
-	engine *engine.Engine
+	core *core.Core
 
 	mu     sync.Mutex   // guards the rest
 	waited map[any]bool // ids that have waited -> it is free
@@ -22,7 +22,7 @@ type owners struct {
 
 // Waits notes that an id has waited.
 func (o *owners) Waits(owner any) {
-	if id, _ := owner.(string); !strings.HasPrefix(id, o.engine.ID+":") {
+	if id, _ := owner.(string); !strings.HasPrefix(id, o.core.ID+":") {
 		return // the caller's own
 	}
 	o.mu.Lock()
@@ -36,7 +36,7 @@ func (o *owners) NewOwner() any {
 	defer o.mu.Unlock()
 	last := len(o.spare) - 1
 	if last < 0 {
-		return o.engine.NextOwner()
+		return o.core.NextOwner()
 	}
 	id := o.spare[last]
 	o.spare[last] = nil

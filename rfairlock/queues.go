@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
 // queues remembers the keys of queues that were used of late: they are half of what a call would otherwise allocate. It is
@@ -28,8 +28,8 @@ func (q *queues) of(lock any) *queueKeys {
 	}
 	made := &queueKeys{
 		lock:     lock,
-		queue:    engine.Prefixed("redisson_lock_queue", name),
-		timeouts: engine.Prefixed("redisson_lock_timeout", name),
+		queue:    core.Prefixed("redisson_lock_queue", name),
+		timeouts: core.Prefixed("redisson_lock_timeout", name),
 		channel:  channel(name),
 	}
 	place.Store(made)

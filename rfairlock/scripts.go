@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
@@ -63,8 +63,8 @@ var (
 	_ lease.Owners = (*kind)(nil)
 )
 
-func newKind(e *engine.Engine) *kind {
-	k := &kind{Kind: rlock.Base(), owners: &owners{engine: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
+func newKind(e *core.Core) *kind {
+	k := &kind{Kind: rlock.Base(), owners: &owners{core: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
 	k.lone = script.Flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1
@@ -120,4 +120,4 @@ func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
 	return s.Call(4, append(list, args...)...)
 }
 
-func channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
+func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -69,7 +69,7 @@ func (h *Hall) await(ctx context.Context, key string) error {
 		return w.err
 	case <-ctx.Done():
 		why = ctx.Err()
-	case <-h.engine.Closing():
+	case <-h.core.Closing():
 		why = errs.ErrClosed
 	}
 	part.Lock()
@@ -89,7 +89,7 @@ func (g *gate) endLocked(w *waiter, err error) {
 	if len(g.waiters) > 0 {
 		return
 	}
-	e := g.hall.engine
+	e := g.hall.core
 	e.Watchdog.Stop(&g.timer)
 	if g.member != nil {
 		g.member.Leave()
@@ -116,7 +116,7 @@ func (g *gate) lookLocked() bool {
 }
 
 func (g *gate) look() {
-	g.hall.engine.Batch.Start(countOf(g.key), pipeline.Normal, g.looked)
+	g.hall.core.Batch.Start(countOf(g.key), pipeline.Normal, g.looked)
 }
 
 // looked hears what a look has found.
@@ -162,7 +162,7 @@ func (w *waiter) sees(n int, opened string) bool {
 // failedLocked decides what a look without an answer means: an error that cannot pass ends all waits, and at first all
 // that are certain do; the others are waited out for one lease.
 func (g *gate) failedLocked(err error) {
-	e := g.hall.engine
+	e := g.hall.core
 	certain, now := script.Judge(err) == script.NotDone, e.Clock.Now()
 	if g.failed == 0 {
 		g.failing = now
@@ -172,7 +172,7 @@ func (g *gate) failedLocked(err error) {
 		switch {
 		case w.first > g.looks:
 		case certain && (!script.Transient(err) || !w.knows && script.Refused(err)):
-			g.endLocked(w, engine.Explain(err))
+			g.endLocked(w, core.Explain(err))
 		case now-g.failing >= e.Lease:
 			g.endLocked(w, err)
 		}
@@ -185,9 +185,9 @@ func (g *gate) restLocked(pause time.Duration) {
 	if len(g.waiters) == 0 {
 		return
 	}
-	e := g.hall.engine
+	e := g.hall.core
 	spread := max(1, float64(e.Waiting.Load())/recheckRate)
-	e.Watchdog.Set(&g.timer, e.Clock.Now()+engine.Jitter(time.Duration(float64(pause)*spread)))
+	e.Watchdog.Set(&g.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
 	if g.member != nil {
 		return
 	}
@@ -212,8 +212,8 @@ func (g *gate) Message(payload string) {
 	if payload != "0" && payload != "1" {
 		return
 	}
-	if f := g.hall.engine.Hooks.Woken; f != nil {
-		f("rlatch", g.hall.engine.UserName(g.key))
+	if f := g.hall.core.Hooks.Woken; f != nil {
+		f("rlatch", g.hall.core.UserName(g.key))
 	}
 	g.news()
 }

@@ -6,11 +6,11 @@ import (
 	"math"
 	"strings"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // maxParticipant is the longest name of a participant, in bytes.
@@ -33,24 +33,24 @@ type Latch struct {
 
 // Hall is where a client's latches are served. It is safe for concurrent use.
 type Hall struct {
-	engine *engine.Engine
-	book   *counter.Book
-	gates  *names.Table[*gate]
+	core  *core.Core
+	book  *counter.Book
+	gates *names.Table[*gate]
 }
 
 // NewHall returns the hall of a client. It is for the client.
-func NewHall(e *engine.Engine) *Hall {
-	return &Hall{engine: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
+func NewHall(e *core.Core) *Hall {
+	return &Hall{core: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
 }
 
 // New returns the named latch of a client. It is for the client: users call GetCountDownLatch there.
 func New(h *Hall, name string) *Latch {
-	l := &Latch{hall: h, key: h.engine.Prefix + name}
+	l := &Latch{hall: h, key: h.core.Prefix + name}
 	switch {
 	case name == "":
-		l.err = engine.CheckName("")
-	case engine.CheckName(l.key) != nil:
-		l.err = engine.CheckName(l.key)
+		l.err = core.CheckName("")
+	case core.CheckName(l.key) != nil:
+		l.err = core.CheckName(l.key)
 	case strings.Contains(l.key, "{"):
 		l.err = fmt.Errorf("%w: the name %q of a latch has a hash tag", errs.ErrInvalid, l.key)
 	}
@@ -62,7 +62,7 @@ func (l *Latch) Name() string {
 	if l.hall == nil {
 		return ""
 	}
-	return l.hall.engine.UserName(l.key)
+	return l.hall.core.UserName(l.key)
 }
 
 // TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.
@@ -103,7 +103,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.bad(); err != nil {
 		return 0, l.wrap("count", err)
 	}
-	c, err := l.hall.engine.Read(ctx, func() *script.Call { return countOf(l.key) })
+	c, err := l.hall.core.Read(ctx, func() *script.Call { return countOf(l.key) })
 	if err != nil {
 		return 0, l.wrap("count", err)
 	}
@@ -149,7 +149,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 // bad returns what is wrong with the latch itself.
 func (l *Latch) bad() error {
 	if l.hall == nil {
-		return engine.ErrUnmade
+		return core.ErrUnmade
 	}
 	return l.err
 }
@@ -160,10 +160,10 @@ func (l *Latch) check(ctx context.Context) error {
 	case l.bad() != nil:
 		return l.bad()
 	case ctx == nil:
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case l.hall.engine.Closed():
+	case l.hall.core.Closed():
 		return errs.ErrClosed
 	}
 	return nil

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 //go:embed apply.lua
@@ -26,13 +26,13 @@ func kind() counter.Kind {
 	return counter.Kind{
 		Script: applyScript,
 		Keys: func(key string) []any {
-			return []any{engine.Prefixed("redlatch_latch_once", key), openedKey(key), channel(key)}
+			return []any{core.Prefixed("redlatch_latch_once", key), openedKey(key), channel(key)}
 		},
 	}
 }
 
 // openedKey changes whenever the latch opens, so that a waiter which missed that knows of it when the count is set again.
-func openedKey(key string) string { return engine.Prefixed("redlatch_latch_opened", key) }
+func openedKey(key string) string { return core.Prefixed("redlatch_latch_opened", key) }
 
 func channel(key string) string { return "redisson_countdownlatch__channel__{" + key + "}" }
 

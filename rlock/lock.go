@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -26,8 +26,8 @@ type Locker interface {
 // Lock is a reentrant lock. It holds no state: any number of goroutines may share one, and two of the same name from one
 // client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is safe for concurrent use.
 type Lock struct {
-	name   lease.Name
-	engine *engine.Engine
+	name lease.Name
+	core *core.Core
 }
 
 var _ Locker = (*Lock)(nil)
@@ -36,14 +36,14 @@ var _ Locker = (*Lock)(nil)
 type Spaces struct{ Plain, Fenced *lease.Space }
 
 // NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
+func NewSpaces(e *core.Core, owned *lease.Owned) Spaces {
 	r := lease.NewRegistry(e, owned)
 	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetLock or GetFencedLock there.
-func New(e *engine.Engine, s *lease.Space, name string) *Lock {
-	return &Lock{name: s.Name(name), engine: e}
+func New(e *core.Core, s *lease.Space, name string) *Lock {
+	return &Lock{name: s.Name(name), core: e}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
@@ -99,7 +99,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 // if there was no connection to ask on. A closed client is redlatch.ErrClosed, a name that another kind of object uses
 // redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := Inspect(ctx, l.engine, &l.name, "")
+	s, err := Inspect(ctx, l.core, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
@@ -107,20 +107,20 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // Otherwise it waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
-		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
+		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
 	}
 	hold := l.name.HoldOf(ctx)
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())
 	}
-	s, err := Inspect(ctx, l.engine, &l.name, hold.Owner())
+	s, err := Inspect(ctx, l.core, &l.name, hold.Owner())
 	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
 // lock of redlatch or Redisson leaves behind. It waits and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := Inspect(ctx, l.engine, &l.name, "")
+	s, err := Inspect(ctx, l.core, &l.name, "")
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -54,7 +54,7 @@ type kind struct{}
 
 func (kind) Title() string { return "rlock" }
 
-func (kind) Channel(key string) string { return engine.Prefixed("redisson_lock__channel", key) }
+func (kind) Channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
 
 func (kind) Acquire(a lease.Ask) *script.Call {
 	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify))
@@ -138,7 +138,7 @@ type fencedKind struct {
 
 func (f fencedKind) Acquire(a lease.Ask) *script.Call {
 	name, _ := a.Key.(string)
-	token := engine.Prefixed("redisson_lock_token", name)
+	token := core.Prefixed("redisson_lock_token", name)
 	return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify), script.Millis(f.keep))
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -25,7 +25,7 @@ type State struct {
 
 // Inspect asks Redis for the state of such a lock, and for the levels of an owner, which may be empty. It is for this
 // module's kinds of lock.
-func Inspect(ctx context.Context, e *engine.Engine, n *lease.Name, owner string) (State, error) {
+func Inspect(ctx context.Context, e *core.Core, n *lease.Name, owner string) (State, error) {
 	if err := n.Check(); err != nil {
 		return State{}, err
 	}

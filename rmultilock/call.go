@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/rlock"
@@ -172,7 +172,7 @@ func (c *call) pause(round int) error {
 	if !c.limit.IsZero() {
 		d = min(d, max(time.Until(c.limit), 0))
 	}
-	if err := engine.Sleep(c.ctx, d); err != nil {
+	if err := core.Sleep(c.ctx, d); err != nil {
 		return c.with(err)
 	}
 	if c.expired() {

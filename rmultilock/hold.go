@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 )
@@ -222,7 +222,7 @@ func (h *hold) deadlineLocked() time.Time {
 // Unlock releases all parts at the same time. It returns once as many as make a hold have confirmed it.
 func (h *hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	h.mu.Lock()
 	if h.state != holding {
@@ -273,7 +273,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -33,7 +33,7 @@ type Lock struct {
 var _ rlock.Locker = (*Lock)(nil)
 
 // New returns the lock that holds all of the given ones. It is for the client: users call GetMultiLock there.
-func New(e *engine.Engine, lockers []rlock.Locker) *Lock {
+func New(e *core.Core, lockers []rlock.Locker) *Lock {
 	return newLock(e, lockers, func(l *Lock) {
 		slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
 		l.need = len(l.members)
@@ -41,11 +41,11 @@ func New(e *engine.Engine, lockers []rlock.Locker) *Lock {
 }
 
 // NewRed returns the lock that holds a majority of the given ones. It is for the client: users call GetRedLock there.
-func NewRed(e *engine.Engine, lockers []rlock.Locker) *Lock {
+func NewRed(e *core.Core, lockers []rlock.Locker) *Lock {
 	return newLock(e, lockers, func(l *Lock) { l.red, l.need = true, len(l.members)/2+1 })
 }
 
-func newLock(e *engine.Engine, lockers []rlock.Locker, arrange func(*Lock)) *Lock {
+func newLock(e *core.Core, lockers []rlock.Locker, arrange func(*Lock)) *Lock {
 	l := &Lock{lease: e.Lease, workers: watchdog.NewWorkers(renewers)}
 	l.err = guard(func() (err error) {
 		if l.members, err = membersOf(lockers); err != nil {
@@ -150,7 +150,7 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	if err := o.Validate(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 // bad returns what is wrong with the lock itself.
 func (l *Lock) bad() error {
 	if l.err == nil && len(l.members) == 0 {
-		return engine.ErrUnmade
+		return core.ErrUnmade
 	}
 	return l.err
 }

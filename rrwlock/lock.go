@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
@@ -17,7 +17,7 @@ import (
 // lock. It is safe for concurrent use.
 type Lock struct {
 	write, read, beside lease.Name
-	engine              *engine.Engine
+	core                *core.Core
 	err                 error // of the options
 }
 
@@ -30,7 +30,7 @@ type Spaces struct {
 }
 
 // NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
+func NewSpaces(e *core.Core, owned *lease.Owned) Spaces {
 	r := lease.NewRegistry(e, owned)
 	return Spaces{
 		write:   lease.NewSpace(r, writeKind{}),
@@ -41,7 +41,7 @@ func NewSpaces(e *engine.Engine, owned *lease.Owned) Spaces {
 }
 
 // New returns the named lock. It is for the client: users call GetReadWriteLock there.
-func New(e *engine.Engine, s Spaces, name string, opts []Option) *Lock {
+func New(e *core.Core, s Spaces, name string, opts []Option) *Lock {
 	var o options
 	var err error
 	for _, opt := range opts {
@@ -55,7 +55,7 @@ func New(e *engine.Engine, s Spaces, name string, opts []Option) *Lock {
 	if o.passes {
 		read = s.passing
 	}
-	return &Lock{write: s.write.Name(name), read: read.Name(name), beside: s.beside.Name(name), engine: e, err: err}
+	return &Lock{write: s.write.Name(name), read: read.Name(name), beside: s.beside.Name(name), core: e, err: err}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
@@ -159,7 +159,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 // descends from none. It waits and fails as IsLocked does, and costs one round trip, or none.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
-		return 0, wrap("hold count", l.Name(), engine.ErrNilContext)
+		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
 	}
 	hold := l.write.HoldOf(ctx)
 	if hold == nil {
@@ -206,7 +206,7 @@ func (l *Lock) inspect(ctx context.Context, field string) (left time.Duration, l
 	if err := l.check(); err != nil {
 		return free, 0, err
 	}
-	c, err := l.engine.Read(ctx, func() *script.Call { return inspect(l.write.Key(), field) })
+	c, err := l.core.Read(ctx, func() *script.Call { return inspect(l.write.Key(), field) })
 	if err != nil {
 		return free, 0, err
 	}

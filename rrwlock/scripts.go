@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -197,13 +197,13 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 	return left, int(pair[1]), nil
 }
 
-func channelOf(key any) string { return engine.Prefixed("redisson_rwlock", text(key)) }
+func channelOf(key any) string { return core.Prefixed("redisson_rwlock", text(key)) }
 
 // readersOf is what the keys of readers begin with: the owner and what belongs to one level follow.
-func readersOf(key any) string { return engine.Suffixed(text(key), "") }
+func readersOf(key any) string { return core.Suffixed(text(key), "") }
 
 // writersOf is where waiting writers leave their marks. It is no key of the wire format, which knows of none: a field of the
 // lock's hash would be taken for a reader.
-func writersOf(key any) string { return engine.Prefixed("redlatch_rwlock_writers", text(key)) }
+func writersOf(key any) string { return core.Prefixed("redlatch_rwlock_writers", text(key)) }
 
 func text(v any) string { s, _ := v.(string); return s }

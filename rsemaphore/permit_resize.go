@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // resizeKind is the number of permits as package counter sees it.
@@ -50,7 +50,7 @@ func (s *PermitSemaphore) checkChange(ctx context.Context, how byte, n int) erro
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	return ctx.Err()
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -131,4 +131,4 @@ func permitKeys(key any) (available, out, channel string) {
 	return name, outKey(name), semaphoreChannel(name)
 }
 
-func outKey(name string) string { return engine.Suffixed(name, "timeout") }
+func outKey(name string) string { return core.Suffixed(name, "timeout") }

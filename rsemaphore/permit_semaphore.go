@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // PermitSemaphore leases permits, at most as many at a time as it was given. A permit is renewed until it is released, and comes back by
@@ -26,14 +26,14 @@ type PermitSemaphore struct {
 
 // PermitSpace is where the permits of a client live.
 type PermitSpace struct {
-	engine  *engine.Engine
+	core    *core.Core
 	permits *lease.Space
 	sizes   *counter.Book // changes of the number of permits
 }
 
 // NewPermitSpace returns the space of a client. It is for the client.
-func NewPermitSpace(e *engine.Engine) *PermitSpace {
-	return &PermitSpace{engine: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: counter.New(e, resizeKind())}
+func NewPermitSpace(e *core.Core) *PermitSpace {
+	return &PermitSpace{core: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.
@@ -78,7 +78,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)
 	}
-	c, err := s.space.engine.Read(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
+	c, err := s.space.core.Read(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}

@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/counter"
 )
 
 // releaseLimit is how long a Release waits whose context was done before it began.
@@ -34,16 +34,16 @@ type Semaphore struct {
 
 // NewSemaphore returns the named semaphore of a client. It is for the client: users call GetSemaphore there.
 func NewSemaphore(d *Desk, name string, opts ...Option) *Semaphore {
-	s := &Semaphore{desk: d, key: d.engine.Prefix + name}
+	s := &Semaphore{desk: d, key: d.core.Prefix + name}
 	o, err := collect(opts, usesMax)
 	if o.max != nil {
 		s.most = *o.max
 	}
 	switch {
 	case name == "":
-		s.err = engine.CheckName("")
-	case engine.CheckName(s.key) != nil:
-		s.err = engine.CheckName(s.key)
+		s.err = core.CheckName("")
+	case core.CheckName(s.key) != nil:
+		s.err = core.CheckName(s.key)
 	default:
 		s.err = err
 	}
@@ -55,7 +55,7 @@ func (s *Semaphore) Name() string {
 	if s.desk == nil {
 		return ""
 	}
-	return s.desk.engine.UserName(s.key)
+	return s.desk.core.UserName(s.key)
 }
 
 // TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,
@@ -149,7 +149,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if err := s.bad(); err != nil {
 		return 0, s.wrap("available", err)
 	}
-	c, err := s.desk.engine.Read(ctx, func() *script.Call { return available(s.key) })
+	c, err := s.desk.core.Read(ctx, func() *script.Call { return available(s.key) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}
@@ -196,7 +196,7 @@ func (s *Semaphore) check(ctx context.Context, n int) error {
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	return checkCount("count", n)
 }
@@ -204,7 +204,7 @@ func (s *Semaphore) check(ctx context.Context, n int) error {
 // bad returns what is wrong with the semaphore itself.
 func (s *Semaphore) bad() error {
 	if s.desk == nil {
-		return engine.ErrUnmade
+		return core.ErrUnmade
 	}
 	return s.err
 }

@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 )
 
@@ -44,11 +44,11 @@ func (l *line) restsLocked() bool {
 	if l.restUntil == 0 {
 		return false
 	}
-	if l.desk.engine.Clock.Now() >= l.restUntil {
+	if l.desk.core.Clock.Now() >= l.restUntil {
 		l.restUntil = 0
 		return false
 	}
-	l.desk.engine.Watchdog.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
+	l.desk.core.Watchdog.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
 	return true
 }
 
@@ -107,7 +107,7 @@ func (l *line) countLocked(others []int64) {
 
 // grantedLocked notes that this client has got permits, and begins its turn if it had none for a while.
 func (l *line) grantedLocked() {
-	now := l.desk.engine.Clock.Now()
+	now := l.desk.core.Clock.Now()
 	if l.turnAt == 0 || now-l.grantAt > l.desk.turn() {
 		l.turnAt = now
 	}
@@ -136,7 +136,7 @@ func (l *line) refusedLocked(w *waiter) {
 
 // blockLocked has the line wait for news: for a message, or for the time of the next re-check.
 func (l *line) blockLocked(pause time.Duration) {
-	e := l.desk.engine
+	e := l.desk.core
 	l.blocked = true
 	for w := l.head; w != nil; {
 		next := w.next
@@ -150,7 +150,7 @@ func (l *line) blockLocked(pause time.Duration) {
 		return
 	}
 	spread := max(1, float64(e.Waiting.Load())/recheckRate)
-	e.Watchdog.Set(&l.timer, e.Clock.Now()+engine.Jitter(time.Duration(float64(pause)*spread)))
+	e.Watchdog.Set(&l.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
 	if l.member != nil {
 		return
 	}
@@ -162,12 +162,12 @@ func (l *line) blockLocked(pause time.Duration) {
 
 // failedLocked decides what an error means for a wait: one that cannot pass ends it, and on the first try all do.
 func (l *line) failedLocked(w *waiter, err error) {
-	now := l.desk.engine.Clock.Now()
+	now := l.desk.core.Clock.Now()
 	if l.failing == 0 {
 		l.failing = now
 	}
 	passing := script.Transient(err)
-	if w.once || w.refused == 0 || !passing || now-l.failing >= l.desk.engine.Lease {
+	if w.once || w.refused == 0 || !passing || now-l.failing >= l.desk.core.Lease {
 		w.endLocked(false, err)
 		return
 	}
@@ -222,8 +222,8 @@ func (l *line) Message(payload string) {
 	if err != nil || permits < 1 {
 		return
 	}
-	if f := l.desk.engine.Hooks.Woken; f != nil {
-		f("rsemaphore", l.desk.engine.UserName(l.key))
+	if f := l.desk.core.Hooks.Woken; f != nil {
+		f("rsemaphore", l.desk.core.UserName(l.key))
 	}
 	l.part.Lock()
 	l.wakeLocked(permits)

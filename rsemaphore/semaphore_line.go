@@ -5,10 +5,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
-	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/wheel"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -25,14 +25,14 @@ const (
 
 // Desk is where a client's counting semaphores are served. It is safe for concurrent use.
 type Desk struct {
-	engine *engine.Engine
-	book   *counter.Book
-	lines  *names.Table[*line]
+	core  *core.Core
+	book  *counter.Book
+	lines *names.Table[*line]
 }
 
 // NewDesk returns the desk of a client. It is for the client.
-func NewDesk(e *engine.Engine) *Desk {
-	return &Desk{engine: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
+func NewDesk(e *core.Core) *Desk {
+	return &Desk{core: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
 }
 
 // line is where the acquiring calls of one client for one semaphore stand, in the order in which they came. Those at its
@@ -81,11 +81,11 @@ type waiter struct {
 
 // acquire takes n permits. It waits without limit if wait is nil, and not at all if it is 0.
 func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
-	if d.engine.Closed() {
+	if d.core.Closed() {
 		return false, errs.ErrClosed
 	}
 	once := wait != nil && *wait == 0
-	started := d.engine.Clock.Now()
+	started := d.core.Clock.Now()
 	part := d.lines.Part(key)
 	part.Lock()
 	l := part.Of[key]
@@ -107,8 +107,8 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 		d.book.Go(key)
 	}
 	acquired, err := w.wait(ctx, wait)
-	if f := d.engine.Hooks.Acquired; f != nil && acquired {
-		f("rsemaphore", d.engine.UserName(key), d.engine.Clock.Now()-started)
+	if f := d.core.Hooks.Acquired; f != nil && acquired {
+		f("rsemaphore", d.core.UserName(key), d.core.Clock.Now()-started)
 	}
 	return acquired, err
 }
@@ -176,7 +176,7 @@ func (w *waiter) leaveLocked() {
 
 // closeLocked ends a line that is empty.
 func (l *line) closeLocked() {
-	e := l.desk.engine
+	e := l.desk.core
 	e.Watchdog.Stop(&l.timer)
 	if l.member != nil {
 		l.member.Leave()
@@ -190,7 +190,7 @@ func (l *line) closeLocked() {
 
 // wait waits for what comes of a call.
 func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
-	e := w.line.desk.engine
+	e := w.line.desk.core
 	var timeout <-chan time.Time
 	if limit != nil && *limit > 0 {
 		timer := time.NewTimer(*limit)

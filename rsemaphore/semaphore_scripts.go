@@ -4,9 +4,9 @@ import (
 	_ "embed"
 	"strconv"
 
-	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 //go:embed semaphore_apply.lua
@@ -28,7 +28,7 @@ func semaphoreKind() counter.Kind {
 	}
 }
 
-func semaphoreChannel(key string) string { return engine.Prefixed("redisson_sc", key) }
+func semaphoreChannel(key string) string { return core.Prefixed("redisson_sc", key) }
 
 // The operations as semaphore_apply.lua reads them.
 

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // handing is an operation of this client that makes permits available. Those who wait in this client may have them in the
@@ -35,7 +35,7 @@ func (h *handing) put(op *counter.Op) bool {
 	}
 	h.line = l
 	l.coming += h.permits
-	if l.standing > 0 && l.turnAt != 0 && h.desk.engine.Clock.Now()-l.turnAt >= h.desk.turn() {
+	if l.standing > 0 && l.turnAt != 0 && h.desk.core.Clock.Now()-l.turnAt >= h.desk.turn() {
 		h.resting = true
 		return true
 	}
@@ -85,7 +85,7 @@ func (h *handing) Answered(op *counter.Op, others []int64) {
 
 // turnEndedLocked leaves what was released to the others, if there are any.
 func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
-	now := l.desk.engine.Clock.Now()
+	now := l.desk.core.Clock.Now()
 	there, heard := after(others)
 	if l.confirmed {
 		heard--
@@ -102,7 +102,7 @@ func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
 }
 
 // turn is how long a client may hand permits on among its own.
-func (d *Desk) turn() time.Duration { return max(d.engine.HandoffBudget, shortestTurn) }
+func (d *Desk) turn() time.Duration { return max(d.core.HandoffBudget, shortestTurn) }
 
 // giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
 // else will.
@@ -127,7 +127,7 @@ func (d *Desk) owe(key, code string, permits int64) {
 			report(taken)
 		})
 	}
-	e := d.engine
+	e := d.core
 	e.Settler.AddWithin(attempt, func() {}, e.Clock.Now()+owed, recheck)
 }
 

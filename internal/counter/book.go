@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
@@ -71,15 +71,15 @@ const (
 
 // Book has the lanes of one kind of object of one client. It is safe for concurrent use.
 type Book struct {
-	engine *engine.Engine
-	kind   Kind
-	lanes  *names.Table[*lane]
-	calls  sync.Pool // of *call; the book's own, since channels belong to one synctest bubble
+	core  *core.Core
+	kind  Kind
+	lanes *names.Table[*lane]
+	calls sync.Pool // of *call; the book's own, since channels belong to one synctest bubble
 }
 
 // New returns a client's book of a kind of object. It is called while the client is made.
-func New(e *engine.Engine, kind Kind) *Book {
-	b := &Book{engine: e, kind: kind, lanes: names.New[*lane]()}
+func New(e *core.Core, kind Kind) *Book {
+	b := &Book{core: e, kind: kind, lanes: names.New[*lane]()}
 	e.Register(b)
 	return b
 }
@@ -93,7 +93,7 @@ func (b *Book) Put(key string, op *Op) bool {
 	p := b.lanes.Part(key)
 	p.Lock()
 	defer p.Unlock()
-	if b.engine.Closed() && !op.Insists {
+	if b.core.Closed() && !op.Insists {
 		return false
 	}
 	l := p.Of[key]
@@ -118,7 +118,7 @@ func (b *Book) GoAlong(ctx context.Context, key string) {
 	f := b.take(key)
 	switch {
 	case f == nil:
-	case len(f.ops) == 1 && ctx.Done() == nil && b.engine.Batch.Bounded():
+	case len(f.ops) == 1 && ctx.Done() == nil && b.core.Batch.Bounded():
 		f.sendHere(ctx)
 	default:
 		f.send()
@@ -204,7 +204,7 @@ func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 	if put == nil {
 		put = func(op *Op) bool { return b.Put(key, op) }
 	}
-	if b.engine.Closed() || !put(&c.op) {
+	if b.core.Closed() || !put(&c.op) {
 		return 0, errs.ErrClosed
 	}
 	b.GoAlong(ctx, key)
@@ -214,7 +214,7 @@ func (b *Book) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 		return b.answer(c)
 	case <-ctx.Done():
 		why = ctx.Err()
-	case <-b.engine.Closing():
+	case <-b.core.Closing():
 		why = errs.ErrClosed
 	}
 	switch b.Leave(key, &c.op) {

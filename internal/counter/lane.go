@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
@@ -67,7 +67,7 @@ func (l *lane) withdrawLocked(op *Op) {
 func (l *lane) takeLocked() *flight {
 	var ops []*Op
 	taken := 0
-	insists, closed := false, l.book.engine.Closed()
+	insists, closed := false, l.book.core.Closed()
 	for _, op := range l.queue {
 		if len(ops) == maxOps {
 			break
@@ -91,7 +91,7 @@ func (l *lane) takeLocked() *flight {
 		delete(l.part.Of, l.key)
 		return nil
 	}
-	e := l.book.engine
+	e := l.book.core
 	l.flight = &flight{lane: l, number: e.NextNumber(), ops: ops, since: e.Clock.Now(), noted: l.doubt, insists: insists}
 	return l.flight
 }
@@ -99,14 +99,14 @@ func (l *lane) takeLocked() *flight {
 // send sends the batch and returns at once.
 func (f *flight) send() {
 	if call, class := f.call(); call != nil {
-		f.lane.book.engine.Batch.Start(call, class, func(c *script.Call) { f.answered(c, c.Err()) })
+		f.lane.book.core.Batch.Start(call, class, func(c *script.Call) { f.answered(c, c.Err()) })
 	}
 }
 
 // sendHere sends the batch on the caller's own goroutine. The reply comes within the batcher's bound.
 func (f *flight) sendHere(ctx context.Context) {
 	if call, class := f.call(); call != nil {
-		f.answered(call, f.lane.book.engine.Batch.Do(ctx, call, pipeline.Ask{Class: class}))
+		f.answered(call, f.lane.book.core.Batch.Do(ctx, call, pipeline.Ask{Class: class}))
 	}
 }
 
@@ -117,7 +117,7 @@ func (f *flight) call() (*script.Call, pipeline.Class) {
 	b := l.book
 	keys := b.kind.Keys(l.key)
 	args := make([]any, 0, 5+len(keys)+len(f.ops))
-	args = append(args, l.key, engine.Prefixed("redlatch_ops", l.key)+":"+b.engine.ID)
+	args = append(args, l.key, core.Prefixed("redlatch_ops", l.key)+":"+b.core.ID)
 	args = append(args, keys...)
 	l.part.Lock()
 	defer l.part.Unlock()
@@ -157,7 +157,7 @@ func (f *flight) answered(c *script.Call, err error) {
 		f.end(replies, nil)
 		return
 	}
-	e := f.lane.book.engine
+	e := f.lane.book.core
 	f.lane.part.Lock()
 	resent := f.again
 	f.unknown = f.unknown || script.Judge(err) == script.Unknown
@@ -166,7 +166,7 @@ func (f *flight) answered(c *script.Call, err error) {
 	f.lane.part.Unlock()
 	switch passing := script.Transient(err); {
 	case script.WrongType(err): // a repeated one has left its number
-		f.end(nil, engine.Explain(err))
+		f.end(nil, core.Explain(err))
 	case script.Judge(err) == script.NotDone && !passing && unknown:
 		f.tell(fmt.Errorf("%w: %w", errs.ErrUnknown, err))
 		f.refuse(err)
@@ -226,7 +226,7 @@ func (f *flight) refuse(err error) {
 // repeat leaves the batch to the settler, which sends it again now and then until it is answered.
 func (f *flight) repeat() {
 	l := f.lane
-	e := l.book.engine
+	e := l.book.core
 	l.part.Lock()
 	if f.over || f.settles {
 		last := !f.over && f.again && !f.last && e.Closed() // the settler has made its attempts
@@ -256,7 +256,7 @@ func (f *flight) attempt(report func(settled bool)) {
 	l := f.lane
 	l.part.Lock()
 	again, idle := f.again, l.flight == nil && len(l.queue) == 0
-	if l.book.engine.Closed() && !idle {
+	if l.book.core.Closed() && !idle {
 		l.idle = append(l.idle, report)
 	}
 	l.part.Unlock()

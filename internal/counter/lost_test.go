@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // onScript has the server ask what to do with each call of a script, counted from 1. A reply that is empty has the script
@@ -80,7 +80,7 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 			return ""
 		})
 		for range 10_000 { // as many as the settler takes of locks
-			d.engine.Settler.Add(func(func(bool)) {}, func() {}, d.engine.Clock.Now()+time.Minute)
+			d.core.Settler.Add(func(func(bool)) {}, func() {}, d.core.Clock.Now()+time.Minute)
 		}
 		n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.NoError(t, err)

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/counter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,9 +36,9 @@ return replies`)
 // desk is a book over an in-memory server.
 type desk struct {
 	*counter.Book
-	engine *engine.Engine
-	mini   *miniredis.Miniredis
-	redis  *redis.Client
+	core  *core.Core
+	mini  *miniredis.Miniredis
+	redis *redis.Client
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
@@ -52,10 +52,10 @@ func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		e := core.New(rdb, core.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(e.Close)
 		b := counter.New(e, counter.Kind{Script: logScript, Keys: func(string) []any { return nil }})
-		test(t, &desk{Book: b, engine: e, mini: mini, redis: rdb})
+		test(t, &desk{Book: b, core: e, mini: mini, redis: rdb})
 	})
 }
 
@@ -137,7 +137,7 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 		calls.Wait()
 		synctest.Wait() // the lane ends after its last answer
 		assert.Len(t, d.log(t, "k"), 1000)
-		assert.Less(t, d.engine.Batch.Flushes(), int64(500))
+		assert.Less(t, d.core.Batch.Flushes(), int64(500))
 		assert.Zero(t, d.Lanes())
 	})
 }
@@ -149,13 +149,13 @@ func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
 		require.ErrorIs(t, err, errs.ErrWrongType)
 		synctest.Wait() // the lane ends after its last answer
 		assert.Zero(t, d.Lanes())
-		assert.Zero(t, d.engine.Settler.Len())
+		assert.Zero(t, d.core.Settler.Len())
 	})
 }
 
 func TestClosedClientTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *desk) {
-		d.engine.Close()
+		d.core.Close()
 		assert.False(t, d.Put("k", &counter.Op{Code: "x", Answerer: &heard{}}))
 		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrClosed)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -39,8 +39,8 @@ func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage)
 		single = *o.Wait == 0
 	}
 	started := time.Duration(0)
-	if n.space.engine.Hooks.Acquired != nil {
-		started = n.space.engine.Clock.Now()
+	if n.space.core.Hooks.Acquired != nil {
+		started = n.space.core.Clock.Now()
 	}
 	take := n.wait
 	if single {
@@ -56,8 +56,8 @@ func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage)
 }
 
 func (n *Name) tellAcquired(started time.Duration) {
-	if f := n.space.engine.Hooks.Acquired; f != nil {
-		f(n.space.kind.Title(), n.User(), n.space.engine.Clock.Now()-started)
+	if f := n.space.core.Hooks.Acquired; f != nil {
+		f(n.space.kind.Title(), n.User(), n.space.core.Clock.Now()-started)
 	}
 }
 
@@ -67,7 +67,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	if err := o.validate(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if n.space.engine.Closed() {
+	if n.space.core.Closed() {
 		return errs.ErrClosed
 	}
 	return nil
@@ -127,7 +127,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	sh.mu.Unlock()
 	c := call{name: n, waiter: w}
 	if o.Wait != nil {
-		c.limit = n.space.engine.Clock.Now() + *o.Wait
+		c.limit = n.space.core.Clock.Now() + *o.Wait
 	}
 	defer c.left()
 	hold, err := c.run(ctx, o)
@@ -158,7 +158,7 @@ type call struct {
 func (c *call) left() {
 	if c.stand != nil {
 		c.name.space.stands.Add(-1)
-		c.name.space.engine.End()
+		c.name.space.core.End()
 	}
 }
 
@@ -219,10 +219,10 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		c.stand = c.name.stand(o)
 		if c.stand == nil { // another call of this client has the caller's own id
 			w.owner = *o.Owner
-			w.busy(wakes, tried{ttl: l.space.engine.Lease / 100, unasked: true})
+			w.busy(wakes, tried{ttl: l.space.core.Lease / 100, unasked: true})
 			return nil, c.giveUp(ctx)
 		}
-		l.space.engine.Begin()
+		l.space.core.Begin()
 		l.space.stands.Add(1)
 		w.owner = c.stand.owner
 		w.listenFirst()
@@ -231,7 +231,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
-		left = max(c.limit-c.name.space.engine.Clock.Now(), time.Microsecond)
+		left = max(c.limit-c.name.space.core.Clock.Now(), time.Microsecond)
 	}
 	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, stand: c.stand})
 	c.tries++
@@ -252,7 +252,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 // busy sets when to ask again. A wake-up that came during the try may be younger than its answer, and stays.
 func (w *waiter) busy(wakes uint64, t tried) {
 	l := w.line
-	now := l.space.engine.Clock.Now()
+	now := l.space.core.Clock.Now()
 	l.shard.mu.Lock()
 	l.refused = l.refused || !t.unasked
 	w.trying = false // what the patrol hears from here on may be younger
@@ -266,9 +266,9 @@ func (w *waiter) busy(wakes uint64, t tried) {
 	if !join {
 		return
 	}
-	member, confirmed := l.space.engine.Router.Join(w.channel(), l)
+	member, confirmed := l.space.core.Router.Join(w.channel(), l)
 	if l.space.apart == nil {
-		l.space.engine.Waiting.Add(1)
+		l.space.core.Waiting.Add(1)
 	}
 	l.shard.mu.Lock()
 	if l.head == nil { // handed on meanwhile to the last one in the line
@@ -292,7 +292,7 @@ func (w *waiter) busy(wakes uint64, t tried) {
 // failure decides what a try without an answer means for the wait. Errors that cannot pass are returned, and on the
 // first try all that are certain; the others are waited out for at most one lease.
 func (c *call) failure(t tried) error {
-	now := c.name.space.engine.Clock.Now()
+	now := c.name.space.core.Clock.Now()
 	certain := script.Judge(t.err) == script.NotDone
 	if certain && (!t.passing || c.tries == 1 && script.Refused(t.err)) {
 		return t.err
@@ -302,12 +302,12 @@ func (c *call) failure(t tried) error {
 	}
 	c.failed++
 	c.lastErr = t.err
-	if now-c.since >= c.name.space.engine.Lease {
+	if now-c.since >= c.name.space.core.Lease {
 		return unknown(t.err)
 	}
 	l := c.waiter.line
 	l.shard.mu.Lock()
-	l.tryAt = min(l.tryAt, now+engine.Backoff(c.failed))
+	l.tryAt = min(l.tryAt, now+core.Backoff(c.failed))
 	l.shard.mu.Unlock()
 	return nil
 }
@@ -317,10 +317,10 @@ func (c *call) giveUp(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return c.with(err)
 	}
-	if c.name.space.engine.Closed() {
+	if c.name.space.core.Closed() {
 		return errs.ErrClosed
 	}
-	if c.limit != 0 && c.name.space.engine.Clock.Now() >= c.limit {
+	if c.limit != 0 && c.name.space.core.Clock.Now() >= c.limit {
 		return c.with(errs.ErrNotAcquired)
 	}
 	return nil
@@ -349,7 +349,7 @@ func (c *call) lastError() error {
 // sleep waits for a wake-up, for ctx, for Close, or until the time is over.
 func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	if c.limit != 0 {
-		left = min(left, c.limit-c.name.space.engine.Clock.Now())
+		left = min(left, c.limit-c.name.space.core.Clock.Now())
 	}
 	wake := c.waiter.awake()
 	if wake == nil {
@@ -368,7 +368,7 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	case <-wake:
 	case <-timer:
 	case <-ctx.Done():
-	case <-c.name.space.engine.Closing():
+	case <-c.name.space.core.Closing():
 	}
 	return c.giveUpUnlessHanded(ctx)
 }
@@ -388,4 +388,4 @@ func (w *waiter) handedOn() bool {
 }
 
 // pause waits before the next attempt, longer each time.
-func pause(ctx context.Context, try int) error { return engine.Sleep(ctx, engine.Backoff(try)) }
+func pause(ctx context.Context, try int) error { return core.Sleep(ctx, core.Backoff(try)) }

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -24,25 +24,25 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 	case n.Check() != nil:
 		done(nil, n.Check())
 		return nil
-	case s.engine.Closed():
+	case s.core.Closed():
 		done(nil, errs.ErrClosed)
 		return nil
 	case n.takenHere():
 		done(nil, errs.ErrNotAcquired)
 		return nil
-	case !s.engine.Admit():
+	case !s.core.Admit():
 		done(nil, errs.ErrClosed)
 		return nil
 	}
 	owner, ok := s.reserve(n.key, o)
 	if !ok {
-		s.engine.End()
+		s.core.End()
 		done(nil, errs.ErrNotAcquired)
 		return nil
 	}
 	l := s.newLease(n.key, owner)
 	l.named = o.Owner != nil
-	b := begun{name: n, lease: l, sent: s.engine.Clock.Now()}
+	b := begun{name: n, lease: l, sent: s.core.Clock.Now()}
 	b.length = l.register(ctx, o, b.sent)
 	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: b.length, TakeOver: l.named, Verify: true})
 	t := &Try{phantoms: []*phantom{{lease: l, length: b.length}}}
@@ -50,10 +50,10 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 		if t.answered(c) {
 			done(b.answered(ctx, c))
 		}
-		s.engine.End()
+		s.core.End()
 	}
-	if !s.engine.Batch.Start(call, pipeline.Normal, answered) {
-		s.engine.End()
+	if !s.core.Batch.Start(call, pipeline.Normal, answered) {
+		s.core.End()
 		l.unregister()
 		s.unreserve(n.key, owner)
 		done(nil, errs.ErrClosed)
@@ -76,7 +76,7 @@ func (t *Try) GiveUp() {
 	if t == nil {
 		return
 	}
-	e := t.phantoms[0].lease.space.engine
+	e := t.phantoms[0].lease.space.core
 	e.Begin() // until the settler has it, also if the answer comes meanwhile
 	defer e.End()
 	if !t.end() {
@@ -139,7 +139,7 @@ func (b begun) answered(ctx context.Context, c *script.Call) (*Hold, error) {
 func (b begun) granted(ctx context.Context, reply Reply) (*Hold, error) {
 	l, s := b.lease, b.lease.space
 	t := b.name.granted(ctx, nil, l, granted{sent: b.sent, reply: reply})
-	if f := s.engine.Hooks.Acquired; f != nil && t.err == nil {
+	if f := s.core.Hooks.Acquired; f != nil && t.err == nil {
 		f(s.kind.Title(), l.user(), l.since-b.sent)
 	}
 	return t.hold, t.err
@@ -191,7 +191,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 // beginRelease releases the lock in Redis after its last level has ended.
 func (l *Lease) beginRelease(done func(error)) {
 	s := l.space
-	sent := s.engine.Batch.Start(s.kind.Release(l.key, l.owner), pipeline.Urgent, func(c *script.Call) {
+	sent := s.core.Batch.Start(s.kind.Release(l.key, l.owner), pipeline.Urgent, func(c *script.Call) {
 		heard, err := c.Int()
 		if err == nil && l.in(yielded) {
 			heard = max(heard, 1)
@@ -214,7 +214,7 @@ func (l *Lease) beginRelease(done func(error)) {
 		}
 		l.tellReleased()
 		if !open {
-			done(engine.Explain(err))
+			done(core.Explain(err))
 		}
 	})
 	if !sent {

@@ -73,10 +73,10 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 // done; the hold descends from given. It returns neither a hold nor an error if it is to be called again.
 func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, error) {
 	l := h.lease
-	if !n.space.engine.Admit() {
+	if !n.space.core.Admit() {
 		return nil, errs.ErrClosed
 	}
-	defer n.space.engine.End() // whoever gives up has left by then
+	defer n.space.core.End() // whoever gives up has left by then
 	turn, err := l.takeTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 
 // shareAs asks for a share until it is answered: it returns no hold if it was refused.
 func (n *Name) shareAs(given, ctx context.Context, o *Options, a attempt) (*Hold, error) {
-	e := n.space.engine
+	e := n.space.core
 	deadline := e.Clock.Now() + e.Lease
 	for try := 0; ; try++ {
 		limit := deadline - e.Clock.Now()

@@ -51,7 +51,7 @@ type leaver struct {
 // newCohort returns a cohort without members, of leases that were renewed by a call sent at the given time. Its timer starts
 // with begin.
 func (s *Space) newCohort(sent time.Duration) *cohort {
-	c := &cohort{space: s, end: sent + s.engine.Lease, next: sent + s.engine.Lease/3}
+	c := &cohort{space: s, end: sent + s.core.Lease, next: sent + s.core.Lease/3}
 	c.timer.Owner = c
 	return c
 }
@@ -63,7 +63,7 @@ func (c *cohort) takesLocked(l *Lease, place int) bool {
 	if h == nil || h.next != nil || h.fixed != 0 || h.limit != 0 || l.turn.taken() || l.end > c.end {
 		return false
 	}
-	l.space.engine.Watchdog.Stop(&l.timer)
+	l.space.core.Watchdog.Stop(&l.timer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.cohort, l.place = c, uint8(place) //nolint:gosec // below cohortSize
@@ -94,7 +94,7 @@ func (l *Lease) leaveLocked() {
 	case c.joint != nil:
 		c.joint.left = append(c.joint.left, leaver{l, int(l.place)})
 	case c.size == 0:
-		c.space.engine.Watchdog.Stop(&c.timer)
+		c.space.core.Watchdog.Stop(&c.timer)
 	}
 	c.mu.Unlock()
 	l.armLocked()
@@ -115,12 +115,12 @@ func (l *Lease) untilLocked() time.Duration {
 // part of it, so that rounds which a busy moment has pushed together part again. The times are on a grid, a fine one: a few cohorts
 // that share a pipeline cost much less than each alone.
 func (c *cohort) restLocked(sent time.Duration) {
-	period := c.space.engine.Lease / 3
+	period := c.space.core.Lease / 3
 	c.next = (sent + period - rand.N(period/32+1)).Truncate(max(period/500, time.Millisecond))
 	if c.size > 0 {
-		c.space.engine.Watchdog.Set(&c.timer, c.next)
+		c.space.core.Watchdog.Set(&c.timer, c.next)
 	} else {
-		c.space.engine.Watchdog.Stop(&c.timer)
+		c.space.core.Watchdog.Stop(&c.timer)
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *cohort) Due(now time.Duration) watchdog.Renewer {
 		return nil
 	}
 	late := c.joint != nil
-	if late || c.size < cohortLeast || now+time.Millisecond >= c.end-margin(s.engine.Lease) {
+	if late || c.size < cohortLeast || now+time.Millisecond >= c.end-margin(s.core.Lease) {
 		all := c.allLocked()
 		c.mu.Unlock()
 		for _, l := range all {
@@ -145,12 +145,12 @@ func (c *cohort) Due(now time.Duration) watchdog.Renewer {
 		}
 		return nil
 	}
-	c.joint = &joint{cohort: c, sent: s.engine.Clock.Now(), size: c.size}
-	c.next = min(c.end-margin(s.engine.Lease), c.joint.sent+s.renewalLimit())
-	s.engine.Watchdog.Set(&c.timer, c.next)
+	c.joint = &joint{cohort: c, sent: s.core.Clock.Now(), size: c.size}
+	c.next = min(c.end-margin(s.core.Lease), c.joint.sent+s.renewalLimit())
+	s.core.Watchdog.Set(&c.timer, c.next)
 	call, answer := c.callLocked(), c.joint.answer
 	c.mu.Unlock()
-	s.engine.Batch.Start(call, pipeline.Urgent, answer)
+	s.core.Batch.Start(call, pipeline.Urgent, answer)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (c *cohort) callLocked() *script.Call {
 		}
 		keys, owners = append(keys, l.key), append(owners, l.owner)
 	}
-	call := c.space.kind.Renew(keys, owners, c.space.engine.Lease)
+	call := c.space.kind.Renew(keys, owners, c.space.core.Lease)
 	room.keys, room.owners = keys, owners
 	clear(keys)
 	clear(owners)
@@ -215,14 +215,14 @@ func (r *joint) answer(call *script.Call) {
 	c.mu.Lock()
 	left := r.left
 	c.joint = nil
-	c.end = max(c.end, r.sent+c.space.engine.Lease)
+	c.end = max(c.end, r.sent+c.space.core.Lease)
 	c.restLocked(r.sent)
 	c.mu.Unlock()
 	for _, e := range left {
 		if slices.Contains(gone, int64(e.place+1)) {
 			e.lease.renewalRefused()
 		} else {
-			e.lease.renewed(r.sent, c.space.engine.Lease)
+			e.lease.renewed(r.sent, c.space.core.Lease)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -15,7 +15,7 @@ type holdContext Hold
 // Context returns the context of the hold. That of a nil hold has ended.
 func (h *Hold) Context() context.Context {
 	if h == nil {
-		return engine.EndedContext(errs.ErrNotHeld)
+		return core.EndedContext(errs.ErrNotHeld)
 	}
 	return (*holdContext)(h)
 }

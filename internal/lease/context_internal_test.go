@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
-	s := spaceOf(t, bare{}, nobody, engine.Config{Lease: 30 * time.Second})
+	s := spaceOf(t, bare{}, nobody, core.Config{Lease: 30 * time.Second})
 	l := s.newLease("orders", "a")
 	l.state, l.renewAt = holding, never
 	l.newHoldLocked(t.Context(), none, 0).fixed = never // a level that lasts
@@ -26,7 +26,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 			default:
 			}
 			l.mu.Lock()
-			l.end = l.now() + s.engine.Lease
+			l.end = l.now() + s.core.Lease
 			l.mu.Unlock()
 		}
 	})

@@ -26,14 +26,14 @@ type errand struct {
 
 // begin sends the call for the first time. It is given up when the client's clock shows until.
 func (e *errand) begin(until time.Duration) *settle.Job {
-	return e.space.engine.Settler.Add(e.attempt, e.done, until)
+	return e.space.core.Settler.Add(e.attempt, e.done, until)
 }
 
 func (e *errand) attempt(report func(settled bool)) {
 	e.begun.Store(true)
 	e.open.Add(1)
 	early := e.early != nil && e.early()
-	e.space.engine.Batch.Start(e.call(), pipeline.Urgent, func(c *script.Call) {
+	e.space.core.Batch.Start(e.call(), pipeline.Urgent, func(c *script.Call) {
 		n, err := c.Int()
 		judged := script.Judge(err)
 		if judged != script.Unknown {
@@ -50,13 +50,13 @@ func (e *errand) attempt(report func(settled bool)) {
 // done lets the id go. If the settler was full, the call is sent this once.
 func (e *errand) done() {
 	if !e.begun.Load() {
-		e.space.engine.Batch.Start(e.call(), pipeline.Urgent, func(*script.Call) {})
+		e.space.core.Batch.Start(e.call(), pipeline.Urgent, func(*script.Call) {})
 		e.space.drop(e.key, e.owner)
 		return
 	}
 	until := e.stray
 	if e.open.Load() > 0 {
-		until = max(until, e.space.engine.Clock.Now()+straggler)
+		until = max(until, e.space.core.Clock.Now()+straggler)
 	}
 	e.space.freeAfter(until, e.key, e.owner, e.free)
 }
@@ -64,7 +64,7 @@ func (e *errand) done() {
 // freeAfter calls free, which lets an owner id go, when the client's clock shows until: calls under the id that got no answer may
 // arrive as long. An id that will not be used again needs no such care.
 func (s *Space) freeAfter(until time.Duration, key, owner any, free func()) {
-	if until <= s.engine.Clock.Now()+time.Millisecond || !s.usedAgain(key, owner) {
+	if until <= s.core.Clock.Now()+time.Millisecond || !s.usedAgain(key, owner) {
 		free()
 		return
 	}
@@ -73,7 +73,7 @@ func (s *Space) freeAfter(until time.Duration, key, owner any, free func()) {
 		begun.Store(true)
 		report(false)
 	}
-	s.engine.Settler.Add(nothing, func() {
+	s.core.Settler.Add(nothing, func() {
 		if begun.Load() {
 			free()
 		} else { // the settler is full

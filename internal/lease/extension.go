@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -38,8 +38,8 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	h.shortenLocked(x.sent, d)
 	call := l.keepLocked(x.sent, x.cover)
 	l.mu.Unlock()
-	l.space.engine.Watchdog.Set(&x.timer, x.sent+shareOf(d))
-	if !l.space.engine.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
+	l.space.core.Watchdog.Set(&x.timer, x.sent+shareOf(d))
+	if !l.space.core.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
 		done(errs.ErrClosed)
 	}
 }
@@ -64,7 +64,7 @@ func (x *extension) first() bool {
 	if x.over.Swap(true) {
 		return false
 	}
-	x.hold.lease.space.engine.Watchdog.Stop(&x.timer)
+	x.hold.lease.space.core.Watchdog.Stop(&x.timer)
 	x.turn.give()
 	return true
 }

@@ -9,7 +9,7 @@ import (
 // whose release is under way: their own calls might hear nothing more before the client is gone. It is for Close, once
 // nothing new is asked for.
 func (r *Registry) HandOver() {
-	r.engine.Watchdog.Each(func(subject watchdog.Subject) { // every try is under the watchdog before it is sent
+	r.core.Watchdog.Each(func(subject watchdog.Subject) { // every try is under the watchdog before it is sent
 		if l, ok := subject.(*Lease); ok && l.space.Registry == r && l.in(asking) {
 			l.space.handOver(l, l.space.takeBack)
 		}
@@ -26,7 +26,7 @@ func (s *Space) handOver(l *Lease, call func(key, owner any) *script.Call) {
 	e := &errand{space: s, key: l.key, owner: l.owner, free: func() {}}
 	e.call = func() *script.Call { return call(l.key, l.owner) }
 	e.settles = func(n int64) bool { return n > 0 } // a try may arrive yet
-	e.begin(s.engine.Clock.Now() + straggler)
+	e.begin(s.core.Clock.Now() + straggler)
 }
 
 // takeBack returns the call that undoes a try, whatever came of it.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -91,9 +91,9 @@ func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Durat
 		}
 		h.fixed = sent + h.length
 	case o.MaxHold != nil:
-		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.space.engine.Lease)
+		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.space.core.Lease)
 	default:
-		h.length = l.space.engine.Lease
+		h.length = l.space.core.Lease
 	}
 	l.levels = h
 	return h
@@ -149,7 +149,7 @@ func (h *Hold) Deadline() time.Time {
 		at = h.limit
 	}
 	h.lease.mu.Unlock()
-	return h.lease.space.engine.Clock.Time(at)
+	return h.lease.space.core.Clock.Time(at)
 }
 
 // endLocked ends the level. The result is to be called without the mutex.
@@ -176,7 +176,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	if h == nil {
 		return errs.ErrNotHeld
@@ -313,5 +313,5 @@ func unknown(err error) error {
 	if silent && !errors.Is(err, errs.ErrClosed) {
 		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
-	return engine.Explain(err)
+	return core.Explain(err)
 }

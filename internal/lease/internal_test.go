@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -49,11 +49,11 @@ func TestLeaseAndHoldStaySmall(t *testing.T) {
 
 // Whatever users put into their hash tags: what one call may renew shares the tag and the lease.
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
-	s := &Space{Registry: &Registry{engine: &engine.Engine{Cluster: true, Config: engine.Config{Lease: 30 * time.Second}}}}
+	s := &Space{Registry: &Registry{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
 	slot := func(name string, length time.Duration, parted bool) string {
 		return s.Slot(&Lease{key: name, renewAt: length, parted: parted})
 	}
-	usual, brief := s.engine.Lease, 5*time.Second
+	usual, brief := s.core.Lease, 5*time.Second
 	assert.Equal(t, slot("{a}1", usual, false), slot("{a}2", usual, false))
 	assert.Equal(t, slot("{a}1", brief, false), slot("{a}2", brief, false))
 	different := map[string]bool{}

@@ -29,7 +29,7 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 	l.mu.Lock()
 	most := l.mostLocked(l.now())
 	l.mu.Unlock()
-	deadline := l.now() + s.engine.Lease
+	deadline := l.now() + s.core.Lease
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		if l.state != holding { // its owner id may be free before this call has arrived
@@ -43,7 +43,7 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 		l.shortenLocked(sent + length)
 		l.mu.Unlock()
 		call := s.kind.Keep(l.key, l.owner, levels, length, most)
-		err = s.engine.Batch.Do(ctx, call, urgent(s.renewalLimit()))
+		err = s.core.Batch.Do(ctx, call, urgent(s.renewalLimit()))
 		l.answered(err)
 		if err == nil {
 			n, err := call.Int()
@@ -83,7 +83,7 @@ func (l *Lease) recountLocked() func() {
 	now := l.now()
 	call := l.keepLocked(now, l.longestLocked(now))
 	return func() {
-		l.space.engine.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
+		l.space.core.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
 			n, err := c.Int()
 			l.answered(err)
 			turn.give()
@@ -152,7 +152,7 @@ func (l *Lease) releaseUntil() time.Duration {
 	if turn != nil {
 		until = max(until, time.Duration(turn.until.Load()))
 	}
-	return max(l.now()+l.space.engine.Lease, until+straggler)
+	return max(l.now()+l.space.core.Lease, until+straggler)
 }
 
 // freeOwner lets the owner id be used again, once nothing that was sent under it can arrive any more. repeated says that a

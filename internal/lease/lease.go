@@ -62,9 +62,9 @@ func (l *Lease) name() string    { s, _ := l.key.(string); return s }
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
 
 // user returns the name that the user gave.
-func (l *Lease) user() string { return l.space.engine.UserName(l.name()) }
+func (l *Lease) user() string { return l.space.core.UserName(l.name()) }
 
-func (l *Lease) now() time.Duration { return l.space.engine.Clock.Now() }
+func (l *Lease) now() time.Duration { return l.space.core.Clock.Now() }
 
 // register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease
 // to ask for.
@@ -74,7 +74,7 @@ func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) ti
 	length := l.newHoldLocked(ctx, o, sent).length
 	l.end = sent + length
 	l.renewAt = l.space.firstRenewal(sent)
-	l.space.engine.Watchdog.Set(&l.timer, l.nextLocked())
+	l.space.core.Watchdog.Set(&l.timer, l.nextLocked())
 	return length
 }
 
@@ -83,7 +83,7 @@ func (l *Lease) unregister() {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	l.space.engine.Watchdog.Stop(&l.timer)
+	l.space.core.Watchdog.Stop(&l.timer)
 }
 
 // nextLocked returns when the watchdog has to look at the lease.
@@ -101,7 +101,7 @@ func (l *Lease) nextLocked() time.Duration {
 // armLocked sets the timer for what comes next.
 func (l *Lease) armLocked() {
 	if next := l.nextLocked(); next != never {
-		l.space.engine.Watchdog.Set(&l.timer, next)
+		l.space.core.Watchdog.Set(&l.timer, next)
 	}
 }
 
@@ -113,7 +113,7 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 		return nil
 	}
 	if l.state == asking {
-		l.space.engine.Watchdog.Set(&l.timer, now+l.space.engine.Lease/3)
+		l.space.core.Watchdog.Set(&l.timer, now+l.space.core.Lease/3)
 	}
 	if l.overdueLocked(now) {
 		l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *Lease) expire(now time.Duration) {
 	ended := l.levels == nil
 	if ended {
 		l.state = over
-		l.space.engine.Watchdog.Stop(&l.timer)
+		l.space.core.Watchdog.Stop(&l.timer)
 	}
 	var recount func()
 	if !ended && cancels != nil {
@@ -216,9 +216,9 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 		switch {
 		case !h.renewedLocked():
 		case h.limit == 0:
-			return l.space.engine.Lease
+			return l.space.core.Lease
 		default:
-			length = max(length, min(l.space.engine.Lease, h.limit-now))
+			length = max(length, min(l.space.core.Lease, h.limit-now))
 		}
 	}
 	return length
@@ -252,7 +252,7 @@ func (l *Lease) gone() {
 	}
 	l.leaveLocked()
 	l.state = over
-	l.space.engine.Watchdog.Stop(&l.timer)
+	l.space.core.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
 	l.mu.Unlock()
 	l.lost(lostInRedis, false)
@@ -266,7 +266,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	s.linesOf(sh)[l.name()].resumeLocked(s.engine.Clock.Now())
+	s.linesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
 	if share := l.share(); share != nil {
@@ -285,7 +285,7 @@ func (l *Lease) lostCause(detail string) error {
 }
 
 func (l *Lease) tellLost(detail string) {
-	if f := l.space.engine.Hooks.Lost; f != nil {
+	if f := l.space.core.Hooks.Lost; f != nil {
 		f(l.space.kind.Title(), l.user(), l.lostCause(detail))
 	}
 }
@@ -331,7 +331,7 @@ func (l *Lease) drain(limit time.Duration) {
 	}
 	l.leaveLocked()
 	l.state = releasing
-	l.space.engine.Watchdog.Stop(&l.timer)
+	l.space.core.Watchdog.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
 		h.closed = true
 		return l.ended(errs.ErrClosed, "")
@@ -340,7 +340,7 @@ func (l *Lease) drain(limit time.Duration) {
 	cancels.run()
 	_, _, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
-		l.space.engine.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
+		l.space.core.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
 	}
 	l.space.unreserve(l.key, l.owner)
 	l.finish(0)
@@ -358,10 +358,10 @@ func (l *Lease) finish(heard int) {
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
 	if line := sh.lines[l.name()]; line != nil && s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
-		line.releasedLocked(s.engine.Clock.Now(), heard)
+		line.releasedLocked(s.core.Clock.Now(), heard)
 	}
 	if doubled { // but nobody is told there that a lock is shared from now on
-		sh.shares[l.name()].openLocked(s.engine.Clock.Now())
+		sh.shares[l.name()].openLocked(s.core.Clock.Now())
 	}
 	sh.mu.Unlock()
 }

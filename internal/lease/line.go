@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -128,7 +128,7 @@ func (w *waiter) leave() *Hold {
 		l, first := w.line, w.line.head == w
 		member = w.leaveLocked()
 		if first && w.options.count() > 1 { // who comes next may want no more than there is
-			l.resumeLocked(l.space.engine.Clock.Now())
+			l.resumeLocked(l.space.core.Clock.Now())
 		}
 	}
 	w.line.shard.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *line) left(member *pubsub.Membership) {
 	}
 	member.Leave()
 	if l.space.apart == nil {
-		l.space.engine.Waiting.Add(-1)
+		l.space.core.Waiting.Add(-1)
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *line) Subscribed() {
 		l.askAfterLocked()
 		return
 	}
-	l.resumeLocked(l.space.engine.Clock.Now())
+	l.resumeLocked(l.space.core.Clock.Now())
 }
 
 // Message has the head ask again after a release.
@@ -206,10 +206,10 @@ func (l *line) Message(payload string) {
 	if heads <= 0 {
 		return
 	}
-	if f := l.space.engine.Hooks.Woken; f != nil {
-		f(l.space.kind.Title(), l.space.engine.UserName(l.key))
+	if f := l.space.core.Hooks.Woken; f != nil {
+		f(l.space.kind.Title(), l.space.core.UserName(l.key))
 	}
-	now := l.space.engine.Clock.Now()
+	now := l.space.core.Clock.Now()
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
 	if l.head == nil {
@@ -270,7 +270,7 @@ func (l *line) sharedLocked() {
 		return
 	}
 	l.refused = false
-	l.openLocked(l.space.engine.Clock.Now())
+	l.openLocked(l.space.core.Clock.Now())
 }
 
 // releasedLocked lets the line go on after a release by this client, of which so many clients heard.
@@ -302,7 +302,7 @@ func (l *line) releasedLocked(now time.Duration, heard int) {
 }
 
 // turn is for how long a client's waiters may follow one another while other clients wait.
-func (s *Space) turn() time.Duration { return max(s.engine.HandoffBudget, shortestTurn) }
+func (s *Space) turn() time.Duration { return max(s.core.HandoffBudget, shortestTurn) }
 
 // standsLocked reports whether the call has not left its line.
 func (w *waiter) standsLocked() bool { return w.prev != nil || w.line.head == w }
@@ -321,8 +321,8 @@ func (l *line) busyLocked(now, ttl time.Duration) {
 		l.head.patrol.lookLocked(now, ttl)
 		return
 	}
-	spread := max(1, float64(l.space.engine.Waiting.Load())/recheckRate)
-	next := now + engine.Jitter(time.Duration(float64(recheck)*spread))
+	spread := max(1, float64(l.space.core.Waiting.Load())/recheckRate)
+	next := now + core.Jitter(time.Duration(float64(recheck)*spread))
 	if ttl >= 0 {
 		next = min(next, now+ttl+time.Millisecond)
 	}
@@ -332,12 +332,12 @@ func (l *line) busyLocked(now, ttl time.Duration) {
 // watchLocked has a holder in this client looked at from time to time while somebody waits for it: its lock may have been
 // taken away in Redis. It returns when to look again.
 func (l *line) watchLocked(holder *Lease) time.Duration {
-	now := l.space.engine.Clock.Now()
+	now := l.space.core.Clock.Now()
 	if l.watched != holder {
-		l.watched, l.watchAt = holder, now+engine.Jitter(recheck)
+		l.watched, l.watchAt = holder, now+core.Jitter(recheck)
 	}
 	if now >= l.watchAt {
-		l.watchAt = now + engine.Jitter(recheck)
+		l.watchAt = now + core.Jitter(recheck)
 		holder.recheck()
 	}
 	return l.watchAt - now
@@ -376,7 +376,7 @@ func (w *waiter) nextStep() (step, time.Duration) {
 	if l.tryAt == 0 {
 		return stepTry, 0
 	}
-	if left := l.tryAt - l.space.engine.Clock.Now(); left > 0 {
+	if left := l.tryAt - l.space.core.Clock.Now(); left > 0 {
 		return stepWait, left
 	}
 	return stepTry, 0

@@ -3,7 +3,7 @@ package lease
 import (
 	"context"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -17,11 +17,11 @@ type Name struct {
 
 // Name returns the named lock of the space; calls on it fail if the name is not a good one.
 func (s *Space) Name(name string) Name {
-	n := Name{space: s, key: s.engine.Prefix + name}
+	n := Name{space: s, key: s.core.Prefix + name}
 	if name == "" {
-		n.err = engine.CheckName("")
+		n.err = core.CheckName("")
 	} else {
-		n.err = engine.CheckName(n.text())
+		n.err = core.CheckName(n.text())
 	}
 	return n
 }
@@ -33,7 +33,7 @@ func (n *Name) User() string {
 	if n.space == nil {
 		return ""
 	}
-	return n.space.engine.UserName(n.text())
+	return n.space.core.UserName(n.text())
 }
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
@@ -66,7 +66,7 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 	if err := n.Check(); err != nil {
 		return false, err
 	}
-	c, err := n.space.engine.Once(ctx, call)
+	c, err := n.space.core.Once(ctx, call)
 	if err != nil {
 		if c != nil && script.Judge(err) == script.Unknown {
 			n.Recheck()
@@ -83,7 +83,7 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 // Check returns the error of a name that is not a good one, or is in no space.
 func (n *Name) Check() error {
 	if n.space == nil {
-		return engine.ErrUnmade
+		return core.ErrUnmade
 	}
 	return n.err
 }

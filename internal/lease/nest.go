@@ -65,7 +65,7 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		err = errs.ErrLost
 	}
 	switch {
-	case err != nil && l.space.engine.Closed() && !l.in(holding): // Close has released it meanwhile
+	case err != nil && l.space.core.Closed() && !l.in(holding): // Close has released it meanwhile
 		err = errs.ErrClosed
 	case errors.Is(err, errGivenUp):
 		err = h.whyOver()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -79,7 +79,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
 	}
 	if o.Owner != nil {
-		return engine.CheckOwner(*o.Owner)
+		return core.CheckOwner(*o.Owner)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ func (l *Lease) heirLocked(sh *shard, h *Hold) *waiter {
 func (l *Lease) pass(ctx context.Context, limit time.Duration, w *waiter) error {
 	s := l.space
 	sent := l.now()
-	to := s.newLease(l.key, s.engine.NextOwner())
+	to := s.newLease(l.key, s.core.NextOwner())
 	length := to.register(w.ctx, w.options, sent)
 	call := s.passer.Pass(l.key, l.owner, to.owner, length)
-	err := s.engine.Batch.Do(context.WithoutCancel(ctx), call, urgent(limit))
+	err := s.core.Batch.Do(context.WithoutCancel(ctx), call, urgent(limit))
 	passed := int64(0)
 	if err == nil {
 		passed, err = call.Int()
@@ -71,7 +71,7 @@ func (l *Lease) pass(ctx context.Context, limit time.Duration, w *waiter) error 
 func (w *waiter) passedBy() {
 	w.line.shard.mu.Lock()
 	w.passing = false
-	w.line.resumeLocked(w.space.engine.Clock.Now())
+	w.line.resumeLocked(w.space.core.Clock.Now())
 	w.line.shard.mu.Unlock()
 }
 
@@ -91,8 +91,8 @@ func (l *Lease) inherit(from *Lease, w *waiter) {
 	l.begin() // not before it is known, or its end could come first and leave it known for good
 	s.addLocked(sh, l)
 	s.removeLocked(sh, from)
-	defer s.engine.End() // of the release of the lease before, which has become a pass
-	gone := !w.standsLocked() || s.engine.Closed()
+	defer s.core.End() // of the release of the lease before, which has become a pass
+	gone := !w.standsLocked() || s.core.Closed()
 	w.passing = false
 	if !gone {
 		w.hold = hold

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -29,11 +29,11 @@ func (bare) Release(key, _ any) *script.Call {
 const nobody = "127.0.0.1:1"
 
 // spaceOf returns the space of a client of its own, which the end of the test closes.
-func spaceOf(t *testing.T, k Kind, addr string, c engine.Config) *Space {
+func spaceOf(t *testing.T, k Kind, addr string, c core.Config) *Space {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	c.Logger = slog.New(slog.DiscardHandler)
-	e := engine.New(rdb, c)
+	e := core.New(rdb, c)
 	t.Cleanup(func() {
 		e.Close()
 		assert.NoError(t, rdb.Close())
@@ -61,8 +61,8 @@ func (c *countdown) Due(now time.Duration) watchdog.Renewer {
 // The answer of a pass may come when the new lease is over. What is then entered under its name must not stay there.
 func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 	mini := miniredis.RunT(t)
-	s := spaceOf(t, bare{}, mini.Addr(), engine.Config{Lease: 20 * time.Millisecond})
-	e := s.engine
+	s := spaceOf(t, bare{}, mini.Addr(), core.Config{Lease: 20 * time.Millisecond})
+	e := s.core
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	from, to := s.newLease("orders", "a"), s.newLease("orders", "b")
@@ -90,7 +90,7 @@ func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
-	s := spaceOf(t, bare{}, nobody, engine.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
+	s := spaceOf(t, bare{}, nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	l := s.newLease("orders", "a")
@@ -115,7 +115,7 @@ type readers struct{ bare }
 func (readers) Heads(string) int { return 1 }
 
 func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
-	s := spaceOf(t, readers{}, nobody, engine.Config{Lease: 30 * time.Second})
+	s := spaceOf(t, readers{}, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	join := func() *waiter {
@@ -131,7 +131,7 @@ func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
 	assert.True(t, n.takenHere())
 
 	l := s.newLease("orders", "a")
-	l.register(t.Context(), none, s.engine.Clock.Now())
+	l.register(t.Context(), none, s.core.Clock.Now())
 	require.True(t, n.enter(l, nil, first))
 	assert.True(t, second.free)
 	assert.True(t, join().free)

@@ -4,8 +4,8 @@ import (
 	"container/list"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -50,7 +50,7 @@ func (w *waiter) enrollLocked() {
 			l.shard.patrols = map[string]*patrol{}
 		}
 		l.shard.patrols[l.key] = p
-		l.space.engine.Waiting.Add(1)
+		l.space.core.Waiting.Add(1)
 	}
 	w.patrol, w.place = p, p.waiters.PushBack(w)
 	p.space.apart.Waits(w.owner)
@@ -68,21 +68,21 @@ func (p *patrol) removeLocked(w *waiter) {
 	}
 	key, _ := p.key.(string)
 	delete(p.shard.patrols, key)
-	p.space.engine.Waiting.Add(-1)
-	p.space.engine.Watchdog.Stop(&p.timer)
+	p.space.core.Waiting.Add(-1)
+	p.space.core.Watchdog.Stop(&p.timer)
 }
 
 // lookLocked sets when to look, after Redis said for how long, at most, the lock is another's; negative for no end.
 func (p *patrol) lookLocked(now, left time.Duration) {
-	next := engine.Jitter(recheck)
-	if n := p.space.engine.Waiting.Load(); n > recheckRate {
+	next := core.Jitter(recheck)
+	if n := p.space.core.Waiting.Load(); n > recheckRate {
 		next *= time.Duration(n / recheckRate)
 	}
 	if period := p.space.apart.Period(); period > 0 {
-		next = min(next, engine.Jitter(period))
+		next = min(next, core.Jitter(period))
 	}
 	if left >= 0 {
-		next = min(next, max(left+engine.Jitter(patrolSlip), engine.Jitter(patrolGap)))
+		next = min(next, max(left+core.Jitter(patrolSlip), core.Jitter(patrolGap)))
 	}
 	p.dueLocked(now + next)
 }
@@ -93,7 +93,7 @@ func (p *patrol) dueLocked(at time.Duration) {
 		return
 	}
 	p.at = at
-	p.space.engine.Watchdog.Set(&p.timer, at)
+	p.space.core.Watchdog.Set(&p.timer, at)
 }
 
 // askAfterLocked has Redis asked about the waiter soon: what was announced before it listened has not been heard.
@@ -103,7 +103,7 @@ func (l *line) askAfterLocked() {
 	}
 	p := l.head.patrol
 	p.soon = p.underWay > 0
-	p.dueLocked(l.space.engine.Clock.Now() + time.Millisecond) // with all whose subscriptions are confirmed together
+	p.dueLocked(l.space.core.Clock.Now() + time.Millisecond) // with all whose subscriptions are confirmed together
 }
 
 // listenFirst has the waiter listen before it asks for the first time, if its channel is subscribed from an earlier use
@@ -114,7 +114,7 @@ func (w *waiter) listenFirst() {
 	if l.space.apart == nil || l.joining { // it may listen already, while another call has its id
 		return
 	}
-	member := l.space.engine.Router.Rejoin(w.channel(), l)
+	member := l.space.core.Router.Rejoin(w.channel(), l)
 	if member == nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (p *patrol) Due(time.Duration) watchdog.Renewer {
 	rounds := p.roundsLocked()
 	p.shard.mu.Unlock()
 	for _, r := range rounds {
-		p.space.engine.Batch.Start(p.space.apart.Patrol(p.key, r.owners), pipeline.Urgent, r.answer)
+		p.space.core.Batch.Start(p.space.apart.Patrol(p.key, r.owners), pipeline.Urgent, r.answer)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (p *patrol) roundsLocked() []*round {
 func (r *round) answer(c *script.Call) {
 	p := r.patrol
 	reply, err := c.Ints()
-	now := p.space.engine.Clock.Now()
+	now := p.space.core.Clock.Now()
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
 	p.underWay--
@@ -237,12 +237,12 @@ func (r *round) failedLocked(now time.Duration, err error) {
 		if certain {
 			r.resumeLocked(i+1, now)
 		}
-		if now-p.since >= p.space.engine.Lease {
+		if now-p.since >= p.space.core.Lease {
 			w.lostTouch = true
 			w.signalLocked()
 		}
 	}
 	if p.waiters.Len() > 0 {
-		p.dueLocked(now + min(engine.Backoff(p.failed), max(p.space.apart.Period()/2, 10*time.Millisecond)))
+		p.dueLocked(now + min(core.Backoff(p.failed), max(p.space.apart.Period()/2, 10*time.Millisecond)))
 	}
 }

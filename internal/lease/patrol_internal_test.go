@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/clock"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/watchdog"
 )
 
@@ -23,9 +23,9 @@ func (queue) Period() time.Duration { return time.Second }
 // looks for that may be sent before the waiter has returned from its try.
 func TestPatrolSentAfterARefusalIsHeeded(t *testing.T) {
 	c := clock.New()
-	e := &engine.Engine{Clock: c, Watchdog: watchdog.New(c)}
+	e := &core.Core{Clock: c, Watchdog: watchdog.New(c)}
 	t.Cleanup(e.Watchdog.Close)
-	s := &Space{Registry: &Registry{engine: e}, apart: queue{}}
+	s := &Space{Registry: &Registry{core: e}, apart: queue{}}
 	sh := &shard{}
 	l := &line{space: s, shard: sh, key: "orders", joining: true}
 	w := &waiter{line: l, space: s, options: &Options{}, owner: "1", stands: true, asks: 1, trying: true}

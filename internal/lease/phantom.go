@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
@@ -30,9 +30,9 @@ func (p *phantom) failed(err error) tried {
 	s, l := p.lease.space, p.lease
 	if script.Judge(err) == script.NotDone {
 		s.unreserve(l.key, l.owner)
-		return tried{err: engine.Explain(err), passing: script.Transient(err)}
+		return tried{err: core.Explain(err), passing: script.Transient(err)}
 	}
-	until := s.engine.Clock.Now() + p.length + straggler
+	until := s.core.Clock.Now() + p.length + straggler
 	job := s.settleRelease(unsettled{key: l.key, owner: l.owner, until: until})
 	p.mu.Lock()
 	p.job = job
@@ -88,7 +88,7 @@ func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
 	case s.owners != nil:
 		return s.owners.NewOwner(), true
 	default:
-		return s.engine.NextOwner(), true
+		return s.core.NextOwner(), true
 	}
 	if !s.owned.take(s.ownID(key, *o.Owner)) {
 		return nil, false

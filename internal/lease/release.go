@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -22,7 +22,7 @@ const (
 // otherwise released in Redis.
 func (h *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	}
 	if h == nil {
 		return errs.ErrNotHeld
@@ -117,7 +117,7 @@ func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Durat
 }
 
 func (l *Lease) tellReleased() {
-	if f := l.space.engine.Hooks.Released; f != nil {
+	if f := l.space.core.Hooks.Released; f != nil {
 		f(l.space.kind.Title(), l.user(), l.now()-l.since)
 	}
 }
@@ -133,9 +133,9 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 
 // beginReleaseLocked stops renewal, before the release is sent. Close waits until released.
 func (l *Lease) beginReleaseLocked(sh *shard) {
-	l.space.engine.Begin()
+	l.space.core.Begin()
 	l.state = releasing
-	l.space.engine.Watchdog.Stop(&l.timer)
+	l.space.core.Watchdog.Stop(&l.timer)
 	l.freed = true
 	if line := sh.lines[l.name()]; line != nil && l.space.shared == nil {
 		line.tryAt = l.now() + recheck // or the announcement, or the answer to the release
@@ -170,7 +170,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *pubsub.Membership) {
 	line := sh.lines[l.name()]
-	if line == nil || now-l.since >= l.space.engine.HandoffBudget || l.end-now <= l.space.engine.Lease/3 || !l.givableLocked(line, h) {
+	if line == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.givableLocked(line, h) {
 		return nil, nil
 	}
 	w := line.head
@@ -186,7 +186,7 @@ func (l *Lease) givableLocked(line *line, h *Hold) bool {
 		return false
 	}
 	w := line.head
-	return w != nil && w.space == l.space && w.options.plain() && !l.space.engine.Closed()
+	return w != nil && w.space == l.space && w.options.plain() && !l.space.core.Closed()
 }
 
 // boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
@@ -207,7 +207,7 @@ func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration
 // released is finish for a release that beginReleaseLocked began. What it left unknown is the settler's.
 func (l *Lease) released(heard int) {
 	l.finish(heard)
-	l.space.engine.End()
+	l.space.core.End()
 }
 
 // release releases the lock in Redis after its last level has ended. gone says that it may be released already.
@@ -229,20 +229,20 @@ func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) err
 		return errs.ErrNotHeld
 	}
 	l.tellReleased()
-	return engine.Explain(err)
+	return core.Explain(err)
 }
 
 // release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of
 // it, and whether an earlier release may still arrive.
 func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
-	deadline := s.engine.Clock.Now() + limit
+	deadline := s.core.Clock.Now() + limit
 	var lost error // of the first try that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
 		call := s.kind.Release(key, owner)
-		err := s.engine.Batch.Do(ctx, call, ask)
+		err := s.core.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := call.Int()
 			if lost != nil {
@@ -257,11 +257,11 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		if judged == script.Unknown && lost == nil {
 			lost = err
 		}
-		left = deadline - s.engine.Clock.Now()
-		if left <= 0 || engine.Sleep(context.WithoutCancel(ctx), min(left, engine.Backoff(try))) != nil {
+		left = deadline - s.core.Clock.Now()
+		if left <= 0 || core.Sleep(context.WithoutCancel(ctx), min(left, core.Backoff(try))) != nil {
 			return 0, lost != nil, cmp.Or(lost, err)
 		}
-		left = deadline - s.engine.Clock.Now()
+		left = deadline - s.core.Clock.Now()
 	}
 }
 
@@ -352,9 +352,9 @@ func (h *Hold) pass() {
 
 // soon has one of the watchdog's workers run what releases a lease. Close waits for it.
 func (s *Space) soon(fn func()) {
-	s.engine.Begin()
-	s.engine.Watchdog.Go(func() {
-		defer s.engine.End()
+	s.core.Begin()
+	s.core.Watchdog.Go(func() {
+		defer s.core.End()
 		fn()
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/internal/wheel"
@@ -17,7 +17,7 @@ import (
 // that leases taken in one burst spread out. Those taken within a thousandth of a period go together: they were made one
 // after another, so that a call which renews them finds them close together in memory.
 func (s *Space) firstRenewal(sent time.Duration) time.Duration {
-	period := s.engine.Lease / 3
+	period := s.core.Lease / 3
 	taken := sent.Truncate(max(period/1000, time.Millisecond))
 	random := maphash.Comparable(s.seed, taken)
 	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
@@ -25,7 +25,7 @@ func (s *Space) firstRenewal(sent time.Duration) time.Duration {
 
 // onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
 func (s *Space) onGrid(at time.Duration) time.Duration {
-	return at.Truncate(max(s.engine.Lease/96, time.Millisecond))
+	return at.Truncate(max(s.core.Lease/96, time.Millisecond))
 }
 
 // Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
@@ -35,15 +35,15 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 	asked, alone := l.renewAt, l.parted
 	l.mu.Unlock()
 	slot := ""
-	if asked != s.engine.Lease {
+	if asked != s.core.Lease {
 		slot = strconv.FormatInt(asked.Milliseconds(), 10)
 	}
 	switch {
-	case !s.engine.Cluster:
+	case !s.core.Cluster:
 	case alone:
 		return "alone|" + l.name()
 	default:
-		slot += "|" + engine.Tag(l.name()) // last: a tag may contain anything
+		slot += "|" + core.Tag(l.name()) // last: a tag may contain anything
 	}
 	return slot
 }
@@ -52,7 +52,7 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 func (s *Space) Renew(subjects []watchdog.Subject) {
 	keys, owners := make([]any, 0, len(subjects)), make([]any, 0, len(subjects))
 	leases := make([]*Lease, 0, len(subjects))
-	sent := s.engine.Clock.Now()
+	sent := s.core.Clock.Now()
 	length := time.Duration(0)
 	first := sent + s.renewalLimit() // when to look again: at the first deadline among them at the latest
 	for _, subject := range subjects {
@@ -77,8 +77,8 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 	}
 	r := &renewal{space: s, leases: leases, sent: sent, length: length}
 	r.timer.Owner = r
-	s.engine.Watchdog.Set(&r.timer, first)
-	s.engine.Batch.Start(s.kind.Renew(keys, owners, length), pipeline.Urgent, r.answer)
+	s.core.Watchdog.Set(&r.timer, first)
+	s.core.Batch.Start(s.kind.Renew(keys, owners, length), pipeline.Urgent, r.answer)
 }
 
 // renewal is one call under way that renews several leases.
@@ -99,7 +99,7 @@ func (r *renewal) Due(time.Duration) watchdog.Renewer {
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
-func (s *Space) renewalLimit() time.Duration { return shareOf(s.engine.Lease) }
+func (s *Space) renewalLimit() time.Duration { return shareOf(s.core.Lease) }
 
 // shareOf returns how long one of several tries within a lease may take.
 func shareOf(lease time.Duration) time.Duration {
@@ -108,7 +108,7 @@ func shareOf(lease time.Duration) time.Duration {
 
 // tellRenewed tells the user's hook what came of the renewal of so many leases, of which so many are gone.
 func (s *Space) tellRenewed(of, gone int, err error) {
-	switch hook := s.engine.Hooks.Renewed; {
+	switch hook := s.core.Hooks.Renewed; {
 	case hook == nil:
 	case err != nil:
 		hook(0, 0, err)
@@ -120,7 +120,7 @@ func (s *Space) tellRenewed(of, gone int, err error) {
 // answer tells each lease of a renewal what came of it.
 func (r *renewal) answer(c *script.Call) {
 	s, leases := r.space, r.leases
-	s.engine.Watchdog.Stop(&r.timer)
+	s.core.Watchdog.Stop(&r.timer)
 	gone, err := c.Ints()
 	s.tellRenewed(len(leases), len(gone), err)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *renewal) answer(c *script.Call) {
 		return
 	}
 	var fellows *cohort
-	if len(leases) == cohortSize && r.length == s.engine.Lease {
+	if len(leases) == cohortSize && r.length == s.core.Lease {
 		fellows = s.newCohort(r.sent)
 		defer fellows.begin(r.sent)
 	}
@@ -169,7 +169,7 @@ func (l *Lease) renewedLocked(sent, length time.Duration) bool {
 	}
 	l.failed, l.parted = false, false
 	l.end = max(l.end, sent+length)
-	l.renewAt = l.space.onGrid(sent + l.space.engine.Lease/3)
+	l.renewAt = l.space.onGrid(sent + l.space.core.Lease/3)
 	return true
 }
 
@@ -188,7 +188,7 @@ func (l *Lease) renewalFailed(parted bool) {
 	if parted {
 		l.parted = true
 	} else {
-		pause := max(l.space.engine.Lease/24, 5*time.Millisecond)
+		pause := max(l.space.core.Lease/24, 5*time.Millisecond)
 		l.renewAt += pause*3/4 + rand.N(pause/2)
 	}
 	l.armLocked()

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -151,7 +151,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 
 // Registry knows the leases and the lines of one name space of a client. It is safe for concurrent use.
 type Registry struct {
-	engine *engine.Engine
+	core   *core.Core
 	seed   maphash.Seed
 	owned  *Owned
 	shards [64]shard
@@ -171,8 +171,8 @@ type shard struct {
 }
 
 // NewRegistry returns a registry of a client, which Close will drain.
-func NewRegistry(e *engine.Engine, owned *Owned) *Registry {
-	r := &Registry{engine: e, seed: maphash.MakeSeed(), owned: owned}
+func NewRegistry(e *core.Core, owned *Owned) *Registry {
+	r := &Registry{core: e, seed: maphash.MakeSeed(), owned: owned}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.held, s.lines, s.shares = map[string]*Lease{}, map[string]*line{}, map[string]*line{}
@@ -214,7 +214,7 @@ func (r *Registry) Closing() {
 
 // Drain releases what is still held, many at a time, until the limit is over, unless it is to be abandoned.
 func (r *Registry) Drain(limit time.Duration) {
-	if r.engine.Abandon {
+	if r.core.Abandon {
 		return
 	}
 	deadline := time.Now().Add(limit)
@@ -280,8 +280,10 @@ func (s *Space) removeLocked(sh *shard, l *Lease) {
 		sh.held, sh.most = map[string]*Lease{}, 0
 	}
 	s.leases.Add(-1)
-	s.engine.Freed()
+	s.core.Freed()
 }
 
 // urgent is how releases and renewals are sent.
-func urgent(limit time.Duration) pipeline.Ask { return pipeline.Ask{Class: pipeline.Urgent, Limit: limit} }
+func urgent(limit time.Duration) pipeline.Ask {
+	return pipeline.Ask{Class: pipeline.Urgent, Limit: limit}
+}

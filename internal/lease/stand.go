@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
@@ -36,7 +36,7 @@ func (n *Name) stand(o *Options) *stand {
 // failed turns a try's error into what it came to.
 func (p *stand) failed(err error, until time.Duration) tried {
 	if script.Judge(err) == script.NotDone {
-		return tried{err: engine.Explain(err), passing: script.Transient(err)}
+		return tried{err: core.Explain(err), passing: script.Transient(err)}
 	}
 	p.asked = true
 	p.unanswered(until)
@@ -65,7 +65,7 @@ func (p *stand) unsure() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.open > 0 && p.space.engine.Clock.Now() < p.until
+	return p.open > 0 && p.space.core.Clock.Now() < p.until
 }
 
 // asks has a try take over what an earlier one may have got.
@@ -106,7 +106,7 @@ func (p *stand) leave() {
 		return
 	}
 	p.mu.Lock()
-	until := max(p.until, s.engine.Clock.Now()+s.engine.Lease)
+	until := max(p.until, s.core.Clock.Now()+s.core.Lease)
 	p.mu.Unlock()
 	e := &errand{space: s, key: p.name.key, owner: p.owner, call: p.leaving}
 	e.free = func() { s.free(p.name.key, p.owner) }

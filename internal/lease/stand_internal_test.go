@@ -8,7 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -33,11 +33,11 @@ func TestWaiterLeavesAgainAfterTheAnswerToALateTry(t *testing.T) {
 	var once sync.Once
 	answered := func() { once.Do(func() { p.Late(script.New("return 1").Call(1, "orders")) }) }
 	kind := departing{leaving: make(chan struct{}, 10), before: answered}
-	s := spaceOf(t, kind, mini.Addr(), engine.Config{Lease: time.Minute})
+	s := spaceOf(t, kind, mini.Addr(), core.Config{Lease: time.Minute})
 	name := s.Name("orders")
 	p = name.stand(&Options{})
 	p.asked = true
-	p.unanswered(s.engine.Clock.Now() + time.Minute)
+	p.unanswered(s.core.Clock.Now() + time.Minute)
 	p.leave()
 	<-kind.leaving
 	select {

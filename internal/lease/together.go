@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -31,7 +31,7 @@ func (n *Name) Together(others []*Name) bool {
 		if other.space != n.space {
 			return false
 		}
-		if n.space.engine.Cluster && engine.Tag(other.text()) != engine.Tag(n.text()) {
+		if n.space.core.Cluster && core.Tag(other.text()) != core.Tag(n.text()) {
 			return false
 		}
 	}
@@ -43,7 +43,7 @@ func (n *Name) Together(others []*Name) bool {
 func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []*Hold, busy int, err error)) *Try {
 	s := names[0].space
 	kind, _ := s.kind.(Together)
-	if s.engine.Closed() {
+	if s.core.Closed() {
 		done(nil, 0, errs.ErrClosed)
 		return nil
 	}
@@ -53,15 +53,15 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 			return nil
 		}
 	}
-	if !s.engine.Admit() {
+	if !s.core.Admit() {
 		done(nil, 0, errs.ErrClosed)
 		return nil
 	}
 	a := all{kind: kind, begun: make([]begun, len(names))}
 	keys, owners := make([]any, len(names)), make([]any, len(names))
-	sent := s.engine.Clock.Now()
+	sent := s.core.Clock.Now()
 	for i, n := range names {
-		keys[i], owners[i] = n.key, s.engine.NextOwner()
+		keys[i], owners[i] = n.key, s.core.NextOwner()
 		b := begun{name: n, lease: s.newLease(n.key, owners[i]), sent: sent}
 		b.length = b.lease.register(ctx, o, sent)
 		a.begun[i] = b
@@ -71,10 +71,10 @@ func BeginAll(ctx context.Context, names []*Name, o *Options, done func(holds []
 		if t.answered(c) {
 			done(a.answered(ctx, c))
 		}
-		s.engine.End()
+		s.core.End()
 	}
-	if !s.engine.Batch.Start(call, pipeline.Normal, answered) {
-		s.engine.End()
+	if !s.core.Batch.Start(call, pipeline.Normal, answered) {
+		s.core.End()
 		a.unregister()
 		done(nil, 0, errs.ErrClosed)
 		return nil

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -36,10 +36,10 @@ type attempt struct {
 // try asks Redis once. What it leaves unknown is being settled when it returns.
 func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
 	s := n.space
-	if !s.engine.Admit() {
+	if !s.core.Admit() {
 		return tried{err: errs.ErrClosed}
 	}
-	defer s.engine.End()
+	defer s.core.End()
 	owner, ok := any(nil), true
 	if a.stand != nil {
 		owner = a.stand.owner
@@ -47,11 +47,11 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		owner, ok = s.reserve(n.key, o)
 	}
 	if !ok {
-		return tried{ttl: s.engine.Lease / 100, unasked: true}
+		return tried{ttl: s.core.Lease / 100, unasked: true}
 	}
 	l := s.newLease(n.key, owner)
 	l.named, l.turn = o.Owner != nil, a.turn
-	sent := s.engine.Clock.Now()
+	sent := s.core.Clock.Now()
 	length := l.register(ctx, o, sent)
 
 	call := s.kind.Acquire(a.stand.asks(Ask{
@@ -66,7 +66,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		ghost = &phantom{lease: l, length: length}
 		ask.Late = ghost
 	}
-	err := s.engine.Batch.Do(ctx, call, ask)
+	err := s.core.Batch.Do(ctx, call, ask)
 	var reply Reply
 	if err == nil {
 		reply, err = s.kind.Acquired(call)
@@ -74,7 +74,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	if err != nil {
 		l.unregister()
 		if a.stand != nil {
-			return a.stand.failed(err, s.engine.Clock.Now()+length+straggler)
+			return a.stand.failed(err, s.core.Clock.Now()+length+straggler)
 		}
 		if ghost == nil {
 			ghost = &phantom{lease: l, length: length}
@@ -106,8 +106,8 @@ type granted struct {
 // granted makes a lease of what Redis granted, unless it came too late to be of use.
 func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) tried {
 	s := n.space
-	l.token, l.since = g.reply.Token, s.engine.Clock.Now()
-	refused := ctx.Err() != nil || s.engine.Closed() // not under the mutex: ctx may be another hold's
+	l.token, l.since = g.reply.Token, s.core.Clock.Now()
+	refused := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
 	l.mu.Lock()
 	hold := l.levels
 	late := l.since >= hold.deadlineLocked()
@@ -143,7 +143,7 @@ var errLate = errors.New("the answer came after the lease had ended")
 func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
-	if n.space.engine.Closed() {
+	if n.space.core.Closed() {
 		sh.mu.Unlock()
 		for _, other := range rest {
 			other.unregister()

@@ -17,7 +17,7 @@ const claimFields = 5
 
 // send sends one call once.
 func (r *Registry) send(ctx context.Context, call *script.Call) error {
-	return r.engine.Batch.Do(ctx, call, pipeline.Ask{})
+	return r.core.Batch.Do(ctx, call, pipeline.Ask{})
 }
 
 // readClaims reads claim's reply.
@@ -102,7 +102,7 @@ func (h *hub) sendBacks(batch []*entry[Claimed]) {
 	for i, e := range batch {
 		claims[i] = e.value
 	}
-	c, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.engine.ID, claims) })
+	c, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.core.ID, claims) })
 	if err == nil {
 		h.announce(c)
 	}

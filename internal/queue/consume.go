@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -62,7 +62,7 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(ErrStopped)
 	c := &consumer{
-		Work: w, queue: q, hub: q.registry.use(q), base: base, logger: q.registry.engine.Logger, failed: make(chan error, 1),
+		Work: w, queue: q, hub: q.registry.use(q), base: base, logger: q.registry.core.Logger, failed: make(chan error, 1),
 		took: quick,
 	}
 	defer c.hub.leave()
@@ -228,7 +228,7 @@ func (c *consumer) settle(m *Message, failure error) {
 		delay := c.delay(m.Attempt)
 		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
 	}
-	clock := c.queue.registry.engine.Clock
+	clock := c.queue.registry.core.Clock
 	until := clock.Now() + 2*c.Visibility
 	for !m.Finished() {
 		err := end()
@@ -236,10 +236,10 @@ func (c *consumer) settle(m *Message, failure error) {
 			return
 		}
 		c.hear(err, "redlatch: a consumer cannot end an attempt, and tries again")
-		if c.queue.registry.engine.Closed() {
+		if c.queue.registry.core.Closed() {
 			return // Drain and the visibility do the rest
 		}
-		if engine.Sleep(c.base, engine.Jitter(finishPauses)) != nil {
+		if core.Sleep(c.base, core.Jitter(finishPauses)) != nil {
 			return
 		}
 	}
@@ -281,5 +281,5 @@ func (c *consumer) stop(cancel context.CancelCauseFunc) {
 // DefaultBackoff is the pause after a failed attempt where no other is set: a second, twice as long after each further
 // attempt, a quarter of an hour at most, and a quarter more or less.
 func DefaultBackoff(attempt int) time.Duration {
-	return engine.Jitter(min(time.Second<<min(attempt-1, 20), 15*time.Minute))
+	return core.Jitter(min(time.Second<<min(attempt-1, 20), 15*time.Minute))
 }

@@ -1,6 +1,6 @@
 package queue
 
-import "github.com/redlatch/redlatch/internal/engine"
+import "github.com/redlatch/redlatch/internal/core"
 
 // layout is the version of the keys below. Version 1 is not frozen.
 const layout = 1
@@ -15,7 +15,7 @@ type keys struct {
 }
 
 func keysOf(name string) *keys {
-	base := engine.Prefixed("redlatch_dq", name) + ":"
+	base := core.Prefixed("redlatch_dq", name) + ":"
 	k := &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",

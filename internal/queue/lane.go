@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -59,7 +59,7 @@ type Claimed struct {
 
 func (l *lane) add(t *taker) {
 	l.mu.Lock()
-	if l.closed || l.hub.engine.Closed() { // Close may have begun before it could see this lane
+	if l.closed || l.hub.core.Closed() { // Close may have begun before it could see this lane
 		l.mu.Unlock()
 		t.fail(errs.ErrClosed)
 		return
@@ -172,7 +172,7 @@ func (l *lane) step(terms Terms, want int) {
 	}
 	h := l.hub
 	number := h.registry.calls.Add(1)
-	asked := h.engine.Clock.Now()
+	asked := h.core.Clock.Now()
 	c, err := h.registry.claim(h, number, want, terms)
 	if err != nil {
 		if script.Judge(err) == script.Unknown {
@@ -220,7 +220,7 @@ func (l *lane) lose(number uint64) {
 // claim sends one claim. It is not repeated: a claim that was not answered is returned first.
 func (r *Registry) claim(h *hub, number uint64, want int, terms Terms) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher
-	call := h.keys.claim(r.engine.ID, number, want, terms)
+	call := h.keys.claim(r.core.ID, number, want, terms)
 	return call, r.send(ctx, call)
 }
 
@@ -239,9 +239,9 @@ const retireLimit = 500 * time.Millisecond
 func (l *lane) retire() {
 	h := l.hub
 	number := h.registry.calls.Add(1)
-	call := func() *script.Call { return h.keys.claim(h.engine.ID, number, 0, Terms{}) }
+	call := func() *script.Call { return h.keys.claim(h.core.ID, number, 0, Terms{}) }
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	c, err := h.engine.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent, Limit: retireLimit})
+	c, err := h.core.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent, Limit: retireLimit})
 	if err != nil {
 		return
 	}
@@ -268,7 +268,7 @@ func (l *lane) settleLost() bool {
 	}
 	h := l.hub
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher
-	call := h.keys.recover(h.engine.ID, lost)
+	call := h.keys.recover(h.core.ID, lost)
 	if err := h.registry.send(ctx, call); err != nil {
 		l.failed(err)
 		return false
@@ -286,7 +286,7 @@ func (l *lane) settleLost() bool {
 
 // recover returns what an unanswered claim of a lane that closes may have brought. What fails is left to its visibility.
 func (h *hub) recover(number uint64) {
-	c, err := h.registry.end(func() *script.Call { return h.keys.recover(h.engine.ID, number) })
+	c, err := h.registry.end(func() *script.Call { return h.keys.recover(h.core.ID, number) })
 	if err == nil {
 		h.announce(c)
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // rig is a client whose Redis refuses all connections.
 type rig struct {
-	engine   *engine.Engine
+	core     *core.Core
 	registry *Registry
 	queue    *Queue
 }
@@ -35,7 +35,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 			// It looks up no address by itself: that would not work in a bubble.
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
-		e := engine.New(rdb, engine.Config{Lease: 30 * time.Second, CloseGrace: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		e := core.New(rdb, core.Config{Lease: 30 * time.Second, CloseGrace: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		registry := NewRegistry(e)
 		test(t, rig{e, registry, registry.Queue("jobs")})
 		e.Close()
@@ -46,10 +46,10 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 
 func TestTakerThatComesAfterCloseFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.engine.Clock.Now(), false)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), false)
 		closed := make(chan struct{})
 		go func() {
-			r.engine.Close() // waits for the message
+			r.core.Close() // waits for the message
 			close(closed)
 		}()
 		synctest.Wait()
@@ -97,9 +97,9 @@ func TestHubThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
 
 func TestLostMessageIsNotRenewed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.engine.Clock.Now(), true)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), true)
 		m.lose("a renewal said so")
-		assert.Nil(t, m.Due(r.engine.Clock.Now()), "its timer was set just after it was stopped")
-		assert.False(t, r.engine.Watchdog.Stop(&m.timer), "its timer is set again")
+		assert.Nil(t, m.Due(r.core.Clock.Now()), "its timer was set just after it was stopped")
+		assert.False(t, r.core.Watchdog.Stop(&m.timer), "its timer is set again")
 	})
 }

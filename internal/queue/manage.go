@@ -75,7 +75,7 @@ func (q *Queue) act(ctx context.Context, call func(k *keys, t turn) *script.Call
 	number := h.turns.begin(&q.registry.calls)
 	defer h.turns.end(number)
 	return known(q.registry.act(ctx, func() *script.Call {
-		return call(h.keys, turn{h.engine.ID, number, h.turns.floor()})
+		return call(h.keys, turn{h.core.ID, number, h.turns.floor()})
 	}))
 }
 

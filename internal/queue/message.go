@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -54,12 +54,12 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	m.timer.Owner = m
 	r.mu.Lock()
 	r.live[m] = struct{}{}
-	closed := r.engine.Closed()
+	closed := r.core.Closed()
 	r.mu.Unlock()
 	if closed {
 		m.end(errs.ErrClosed)
 	}
-	r.engine.Watchdog.Set(&m.timer, m.next(asked))
+	r.core.Watchdog.Set(&m.timer, m.next(asked))
 	return m
 }
 
@@ -75,7 +75,7 @@ func (m *Message) next(now time.Duration) time.Duration {
 // Context returns the context of the work on the message.
 func (m *Message) Context() context.Context {
 	if m == nil {
-		return engine.EndedContext(ErrNotHeld)
+		return core.EndedContext(ErrNotHeld)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func (m *Message) forget(s state, cause error) {
 	m.mu.Lock()
 	m.state = s
 	m.mu.Unlock()
-	r.engine.Watchdog.Stop(&m.timer)
+	r.core.Watchdog.Stop(&m.timer)
 	m.drop()
 	m.end(cause)
 }
@@ -119,7 +119,7 @@ func (m *Message) drop() {
 	r.mu.Unlock()
 	if live {
 		m.hub.leave()
-		r.engine.Freed()
+		r.core.Freed()
 	}
 }
 
@@ -132,7 +132,7 @@ func (m *Message) lose(why string) {
 	if over {
 		return
 	}
-	m.queue.registry.engine.Watchdog.Stop(&m.timer)
+	m.queue.registry.core.Watchdog.Stop(&m.timer)
 	m.drop()
 	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
 }
@@ -146,13 +146,13 @@ func (m *Message) Due(now time.Duration) watchdog.Renewer {
 	case over:
 		return nil
 	case left <= 0:
-		m.queue.registry.engine.Watchdog.Go(func() { m.lose("the visibility is over") })
+		m.queue.registry.core.Watchdog.Go(func() { m.lose("the visibility is over") })
 		return nil
 	case !m.renewed:
-		m.queue.registry.engine.Watchdog.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
+		m.queue.registry.core.Watchdog.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
 		return nil
 	}
-	m.queue.registry.engine.Watchdog.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
+	m.queue.registry.core.Watchdog.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
 	return (*renewer)(m.queue.registry)
 }
 
@@ -235,7 +235,7 @@ func (h *hub) sendAcks(batch []*entry[ack]) {
 func (m *Message) check(ctx context.Context) error {
 	switch {
 	case ctx == nil:
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	case m == nil:
 		return ErrNotHeld
 	}

@@ -74,7 +74,7 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	h := q.registry.use(q)
 	defer h.leave()
 	add := h.offers.addAll
-	if ctx.Done() == nil && h.engine.Batch.Bounded() {
+	if ctx.Done() == nil && h.core.Batch.Bounded() {
 		add = h.offers.do
 	}
 	sent := add(offers...)

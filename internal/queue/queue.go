@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -20,10 +20,10 @@ type Queue struct {
 
 // Queue returns the queue of that name.
 func (r *Registry) Queue(name string) *Queue {
-	full := r.engine.Prefix + name
-	err := engine.CheckName(full)
+	full := r.core.Prefix + name
+	err := core.CheckName(full)
 	if name == "" {
-		err = engine.CheckName(name)
+		err = core.CheckName(name)
 	}
 	return &Queue{registry: r, user: name, full: full, err: err}
 }
@@ -50,10 +50,10 @@ func (q *Queue) ready(ctx context.Context) error {
 	case q.err != nil:
 		return q.err
 	case ctx == nil:
-		return engine.ErrNilContext
+		return core.ErrNilContext
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case q.registry.engine.Closed():
+	case q.registry.core.Closed():
 		return errs.ErrClosed
 	}
 	return nil

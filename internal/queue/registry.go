@@ -8,28 +8,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Registry is what a client does with delayed queues just now. It is safe for concurrent use.
 type Registry struct {
-	engine *engine.Engine
-	calls  atomic.Uint64   // number of the last claim, or call of turns
-	crew   crew            // the goroutines of all hubs
-	life   context.Context //nolint:containedctx // until Drain gives up what is under way
-	over   context.CancelFunc
+	core  *core.Core
+	calls atomic.Uint64   // number of the last claim, or call of turns
+	crew  crew            // the goroutines of all hubs
+	life  context.Context //nolint:containedctx // until Drain gives up what is under way
+	over  context.CancelFunc
 
 	mu   sync.Mutex // guards all below, and the users of each hub; a leaf
 	hubs map[string]*hub
 	live map[*Message]struct{} // claimed, not finished, not lost
 }
 
-// NewRegistry returns a registry that closes with its engine.
-func NewRegistry(e *engine.Engine) *Registry {
-	r := &Registry{engine: e, hubs: map[string]*hub{}, live: map[*Message]struct{}{}}
+// NewRegistry returns a registry that closes with its core.
+func NewRegistry(e *core.Core) *Registry {
+	r := &Registry{core: e, hubs: map[string]*hub{}, live: map[*Message]struct{}{}}
 	r.life, r.over = context.WithCancel(context.Background()) //nolint:forbidigo // ended by Drain
 	e.Register(r)
 	return r
@@ -38,7 +38,7 @@ func NewRegistry(e *engine.Engine) *Registry {
 // hub is a queue that this client does something with.
 type hub struct {
 	registry *Registry
-	engine   *engine.Engine
+	core     *core.Core
 	name     string
 	keys     *keys
 	users    int // guarded by the registry's mu
@@ -57,7 +57,7 @@ func (r *Registry) use(q *Queue) *hub {
 	defer r.mu.Unlock()
 	h := r.hubs[q.full]
 	if h == nil {
-		h = &hub{registry: r, engine: r.engine, name: q.full, keys: q.names()}
+		h = &hub{registry: r, core: r.core, name: q.full, keys: q.names()}
 		h.offers = gatherer[offer]{crew: &r.crew, send: h.sendOffers, weight: func(o *offer) int { return len(o.payload) }, ahead: true}
 		h.acks = gatherer[ack]{crew: &r.crew, send: h.sendAcks, weight: func(*ack) int { return 1 }}
 		h.nacks = gatherer[nack]{crew: &r.crew, send: h.sendNacks, weight: func(n *nack) int { return len(n.text) }}
@@ -132,7 +132,7 @@ func (r *Registry) Drain(limit time.Duration) {
 	//nolint:forbidigo // bounded by the limit
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if !r.engine.Abandon {
+	if !r.core.Abandon {
 		nackAll(ctx, live)
 	}
 	r.crew.Wait(ctx)
@@ -155,15 +155,15 @@ const settleTries = 20
 func (r *Registry) end(call func() *script.Call) (*script.Call, error) {
 	ctx := context.Background()          //nolint:forbidigo // bounded by the batcher and by the tries
 	for try, open := 0, false; ; try++ { // open: one may have run
-		c, err := r.engine.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent})
+		c, err := r.core.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent})
 		switch {
 		case !script.Silent(err):
-			return c, doubted(engine.Explain(err), open)
+			return c, doubted(core.Explain(err), open)
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
 		open = open || script.Judge(err) == script.Unknown
-		if err := engine.Sleep(r.life, engine.Jitter(pause(try))); err != nil {
+		if err := core.Sleep(r.life, core.Jitter(pause(try))); err != nil {
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
 		}
 	}
@@ -186,10 +186,10 @@ func doubted(err error, open bool) error {
 // not answered may have run.
 func (r *Registry) query(ctx context.Context, call func() *script.Call) (c *script.Call, open bool, err error) {
 	for {
-		c, repeated, err := r.engine.Query(ctx, call)
+		c, repeated, err := r.core.Query(ctx, call)
 		unknown := errors.Is(err, errs.ErrUnknown)
 		open = open || repeated || unknown
-		if !unknown && !script.Crowded(err) || ctx.Err() != nil || r.engine.Closed() {
+		if !unknown && !script.Crowded(err) || ctx.Err() != nil || r.core.Closed() {
 			return c, open, err
 		}
 	}
@@ -207,15 +207,15 @@ func (r *Registry) act(ctx context.Context, call func() *script.Call) (*script.C
 // read is query for a call that only looks. One that the client's end has interrupted is ErrClosed.
 func (r *Registry) read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	c, _, err := r.query(ctx, call)
-	return c, r.engine.Interrupted(ctx, err)
+	return c, r.core.Interrupted(ctx, err)
 }
 
 // twice runs a call that may run twice, and again until it is answered, the client closes or the limit is over.
 func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher, then by the limit
-	c, err := r.engine.Run(ctx, call, pipeline.Ask{})
+	c, err := r.core.Run(ctx, call, pipeline.Ask{})
 	if !script.Silent(err) {
-		return c, engine.Explain(err)
+		return c, core.Explain(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -233,7 +233,7 @@ func (r *Registry) twice(call func() *script.Call, limit time.Duration) (*script
 // find it by their safety checks.
 func (h *hub) wake() {
 	ctx := context.Background() //nolint:forbidigo // Query ends after a lease, and with the client
-	if _, _, err := h.engine.Query(ctx, h.keys.wake); err != nil && h.engine.Closed() {
+	if _, _, err := h.core.Query(ctx, h.keys.wake); err != nil && h.core.Closed() {
 		_, _ = h.registry.end(h.keys.wake) // as said above
 	}
 }

@@ -26,7 +26,7 @@ func (*renewer) Slot(s watchdog.Subject) string {
 func (r *renewer) Renew(subjects []watchdog.Subject) {
 	renewals := make([]renewal, 0, len(subjects))
 	extensions := make([]extension, 0, len(subjects))
-	sentAt := r.engine.Clock.Now()
+	sentAt := r.core.Clock.Now()
 	for _, s := range subjects {
 		if m, ok := s.(*Message); ok {
 			one := m.renewal(sentAt)
@@ -37,14 +37,14 @@ func (r *renewer) Renew(subjects []watchdog.Subject) {
 	if len(renewals) == 0 {
 		return
 	}
-	r.engine.Batch.Start(renewals[0].hub.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
+	r.core.Batch.Start(renewals[0].hub.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
 		results, err := c.Ints()
 		r.report(results, err)
 		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
 			case results[i] == 0:
-				r.engine.Watchdog.Go(func() { one.lose("another consumer has it, or it was removed") })
+				r.core.Watchdog.Go(func() { one.lose("another consumer has it, or it was removed") })
 			default:
 				one.done(sentAt)
 			}
@@ -81,7 +81,7 @@ func (r renewal) done(sentAt time.Duration) {
 
 // report tells the user's hook of a renewal.
 func (r *renewer) report(results []int64, err error) {
-	hook := r.engine.Hooks.Renewed
+	hook := r.core.Hooks.Renewed
 	if hook == nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (m *Message) watch(sentAt time.Duration) {
 	next := m.next(sentAt)
 	m.mu.Unlock()
 	if !over {
-		m.queue.registry.engine.Watchdog.Set(&m.timer, next)
+		m.queue.registry.core.Watchdog.Set(&m.timer, next)
 	}
 }
 
@@ -114,7 +114,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 		return ErrNotHeld
 	}
 	r := m.queue.registry
-	sentAt := r.engine.Clock.Now()
+	sentAt := r.core.Clock.Now()
 	c, err := r.act(ctx, func() *script.Call {
 		return m.hub.keys.extend(extension{m.member, m.claim, d})
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -32,7 +32,7 @@ func (l *lane) sleep() {
 	l.mu.Unlock()
 	h := l.hub
 	ctx := context.Background() //nolint:forbidigo // bounded by the batcher
-	call := h.keys.wait(h.engine.ID, listens)
+	call := h.keys.wait(h.core.ID, listens)
 	left := int64(0)
 	err := h.registry.send(ctx, call)
 	if err == nil {
@@ -66,7 +66,7 @@ func (l *lane) sleep() {
 func (l *lane) setTimerLocked(d time.Duration) {
 	l.stopTimerLocked()
 	if !l.closed {
-		l.wakeAt = l.hub.engine.Clock.Now() + d
+		l.wakeAt = l.hub.core.Clock.Now() + d
 		l.timer = time.AfterFunc(d, l.poke)
 	}
 }
@@ -85,7 +85,7 @@ func (l *lane) join() {
 	if l.member != nil || l.closed {
 		return
 	}
-	l.member, l.hears = l.hub.engine.Router.Join(l.hub.keys.channel+l.hub.engine.ID, l)
+	l.member, l.hears = l.hub.core.Router.Join(l.hub.keys.channel+l.hub.core.ID, l)
 }
 
 // Subscribed has the lane look again: what was announced before was not heard.
@@ -104,8 +104,8 @@ func (l *lane) Message(payload string) {
 		return
 	}
 	h := l.hub
-	if hook := h.engine.Hooks.Woken; hook != nil && left == 0 && l.waits() {
-		hook("rdelayedqueue", h.name[len(h.engine.Prefix):])
+	if hook := h.core.Hooks.Woken; hook != nil && left == 0 && l.waits() {
+		hook("rdelayedqueue", h.name[len(h.core.Prefix):])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *lane) Message(payload string) {
 	}
 	sleeps := left > 0 && l.asleep && l.wantedLocked() > 0
 	if sleeps && strings.HasPrefix(payload, "+") {
-		if d := time.Duration(left) * time.Microsecond; h.engine.Clock.Now()+d < l.wakeAt {
+		if d := time.Duration(left) * time.Microsecond; h.core.Clock.Now()+d < l.wakeAt {
 			l.peek = false
 			l.setTimerLocked(d)
 		}
@@ -135,15 +135,15 @@ func (l *lane) waits() bool {
 
 // failed counts a try that failed, tells those whom it concerns, and sets the time of the next one.
 func (l *lane) failed(err error) {
-	err = engine.Explain(err)
+	err = core.Explain(err)
 	final := script.Judge(err) == script.NotDone && !script.Transient(err) || errors.Is(err, ErrLayout)
-	now := l.hub.engine.Clock.Now()
+	now := l.hub.core.Clock.Now()
 	l.mu.Lock()
 	if l.failing == 0 {
 		l.since = now
 	}
 	l.failing++
-	long := now-l.since > l.hub.engine.Lease
+	long := now-l.since > l.hub.core.Lease
 	var told, left []*taker
 	for _, t := range l.takers {
 		switch ends := final || script.Refused(err) && !t.tried || long; {
@@ -162,7 +162,7 @@ func (l *lane) failed(err error) {
 	}
 	if len(left) > 0 || l.lost != 0 {
 		l.asleep = true
-		l.setTimerLocked(engine.Jitter(pause(l.failing)))
+		l.setTimerLocked(core.Jitter(pause(l.failing)))
 	}
 	l.mu.Unlock()
 	for _, t := range told {

@@ -1,4 +1,4 @@
-package engine
+package core
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ func CheckName(name string) error {
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
 
 // UserName returns the name of an object as its user gave it, without the client's prefix.
-func (e *Engine) UserName(key string) string { return strings.TrimPrefix(key, e.Prefix) }
+func (e *Core) UserName(key string) string { return strings.TrimPrefix(key, e.Prefix) }
 
 // Prefixed returns the key or channel that the wire format derives from a name by a prefix.
 func Prefixed(prefix, name string) string {

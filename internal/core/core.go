@@ -1,6 +1,6 @@
-// Package engine is what a client's objects share: one identity, one clock, one way to run scripts, one router of
+// Package core is what a client's objects share: one identity, one clock, one way to run scripts, one router of
 // wake-ups, one watchdog and one place where unsettled operations end.
-package engine
+package core
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/internal/watchdog"
@@ -49,8 +49,8 @@ type Hooks struct {
 	Reconnected func()
 }
 
-// Engine is shared by all objects of one client. It is safe for concurrent use.
-type Engine struct {
+// Core is shared by all objects of one client. It is safe for concurrent use.
+type Core struct {
 	Config
 	ID       string // the client's UUID, which begins its owner ids
 	Clock    *clock.Clock
@@ -92,9 +92,9 @@ type Debtor interface {
 	HandOver()
 }
 
-// New returns an engine over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
-func New(rdb redis.UniversalClient, c Config) *Engine {
-	e := &Engine{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+// New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
+func New(rdb redis.UniversalClient, c Config) *Core {
+	e := &Core{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	_, e.Cluster = rdb.(*redis.ClusterClient)
 	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
 	e.Batch.Told = e.Freed
@@ -105,7 +105,7 @@ func New(rdb redis.UniversalClient, c Config) *Engine {
 }
 
 // Register adds a kind of object to those that Close asks. It is called while the client is made.
-func (e *Engine) Register(h Holder) {
+func (e *Core) Register(h Holder) {
 	e.holders = append(e.holders, h)
 	if d, ok := h.(Debtor); ok {
 		e.debtors = append(e.debtors, d)
@@ -113,7 +113,7 @@ func (e *Engine) Register(h Holder) {
 }
 
 // NextOwner returns an owner id that nobody has had before.
-func (e *Engine) NextOwner() string {
+func (e *Core) NextOwner() string {
 	var digits [20]byte
 	n := strconv.AppendUint(digits[:0], e.sequence.Add(1), 10)
 	var b strings.Builder
@@ -125,16 +125,16 @@ func (e *Engine) NextOwner() string {
 }
 
 // NextNumber returns a number above all that the client used before.
-func (e *Engine) NextNumber() uint64 { return e.sequence.Add(1) }
+func (e *Core) NextNumber() uint64 { return e.sequence.Add(1) }
 
 // Closing is closed when the client begins to close: waits end, new calls are refused.
-func (e *Engine) Closing() <-chan struct{} { return e.closing }
+func (e *Core) Closing() <-chan struct{} { return e.closing }
 
 // Closed reports whether the client has begun to close.
-func (e *Engine) Closed() bool { return e.closed.Load() }
+func (e *Core) Closed() bool { return e.closed.Load() }
 
 // Run sends a call as [pipeline.Batcher.Do] does, and again while Redis says that it is not able to run it just now.
-func (e *Engine) Run(ctx context.Context, call func() *script.Call, ask pipeline.Ask) (*script.Call, error) {
+func (e *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.Ask) (*script.Call, error) {
 	for try := 0; ; try++ {
 		c := call()
 		err := e.Batch.Do(ctx, c, ask)
@@ -153,7 +153,7 @@ const runTries = 5
 // Query runs a script, which may run twice, until it gets an answer, ctx is done or a lease has passed.
 //
 // The result says whether an earlier try got no answer, and may have run.
-func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
+func (e *Core) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, false, err
 	}
@@ -180,13 +180,13 @@ func (e *Engine) Query(ctx context.Context, call func() *script.Call) (c *script
 }
 
 // Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
-func (e *Engine) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+func (e *Core) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	c, _, err := e.Query(ctx, call)
 	return c, e.Interrupted(ctx, err)
 }
 
 // Interrupted returns the error of a query as ErrClosed if the client's end has interrupted it.
-func (e *Engine) Interrupted(ctx context.Context, err error) error {
+func (e *Core) Interrupted(ctx context.Context, err error) error {
 	if e.Closed() && (errors.Is(err, errs.ErrUnknown) || errors.Is(err, script.ErrNotSent)) && ctx.Err() == nil {
 		return errs.ErrClosed
 	}
@@ -194,7 +194,7 @@ func (e *Engine) Interrupted(ctx context.Context, err error) error {
 }
 
 // Once runs a script that must not run twice. Where its outcome is not known the error is that of ctx if it is done, or ErrUnknown.
-func (e *Engine) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+func (e *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (e *Engine) Once(ctx context.Context, call func() *script.Call) (*script.Ca
 }
 
 // ready refuses a call before any I/O.
-func (e *Engine) ready(ctx context.Context) error {
+func (e *Core) ready(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return ErrNilContext

@@ -1,4 +1,4 @@
-package engine
+package core
 
 import (
 	"sync"
@@ -17,7 +17,7 @@ const (
 
 // Close ends all waits and contexts, gives holders the grace to release, releases the rest unless it is to be
 // abandoned, and ends every goroutine.
-func (e *Engine) Close() {
+func (e *Core) Close() {
 	if !e.closed.CompareAndSwap(false, true) {
 		return
 	}
@@ -42,7 +42,7 @@ func (e *Engine) Close() {
 
 // drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as
 // long as it may.
-func (e *Engine) drain() {
+func (e *Core) drain() {
 	var all sync.WaitGroup
 	all.Go(e.settle)
 	for _, h := range e.holders {
@@ -53,7 +53,7 @@ func (e *Engine) drain() {
 
 // settle makes the last settlements. What calls under way leave to the settler, and what they may leave if they are not
 // answered any more, is among them.
-func (e *Engine) settle() {
+func (e *Core) settle() {
 	end := time.Now().Add(closeTail)
 	if !e.quiet(patience) {
 		for _, d := range e.debtors {
@@ -65,17 +65,17 @@ func (e *Engine) settle() {
 }
 
 // grace waits until everything is released or the close grace is over.
-func (e *Engine) grace() { e.await(e.CloseGrace, func() bool { return e.open() == 0 }) }
+func (e *Core) grace() { e.await(e.CloseGrace, func() bool { return e.open() == 0 }) }
 
 // quiet waits until no call is under way that Begin has counted, given up or not, and reports whether that was so within
 // the limit.
-func (e *Engine) quiet(limit time.Duration) bool {
+func (e *Core) quiet(limit time.Duration) bool {
 	return e.await(limit, func() bool { return e.underWay.Load() <= 0 && e.Batch.Deserted() == 0 })
 }
 
 // await waits until cond holds, which is asked again whenever something was freed, and reports whether it did within
 // the limit.
-func (e *Engine) await(limit time.Duration, cond func() bool) bool {
+func (e *Core) await(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for !cond() {
@@ -89,10 +89,10 @@ func (e *Engine) await(limit time.Duration, cond func() bool) bool {
 }
 
 // Begin counts a call that may leave something taken in Redis, until End. Close waits for it, for a while.
-func (e *Engine) Begin() { e.underWay.Add(1) }
+func (e *Core) Begin() { e.underWay.Add(1) }
 
 // Admit is Begin for a call that acquires. It returns false, and has counted nothing, once the client closes.
-func (e *Engine) Admit() bool {
+func (e *Core) Admit() bool {
 	e.Begin()
 	if e.Closed() { // asked after Begin: either Close sees the call, or the call sees Close
 		e.End()
@@ -102,13 +102,13 @@ func (e *Engine) Admit() bool {
 }
 
 // End takes back Begin: the call has left nothing, or the settler has what it left.
-func (e *Engine) End() {
+func (e *Core) End() {
 	e.underWay.Add(-1)
 	e.Freed()
 }
 
 // Freed tells a Close that waits that something was released, or has ended.
-func (e *Engine) Freed() {
+func (e *Core) Freed() {
 	if !e.Closed() {
 		return
 	}
@@ -118,7 +118,7 @@ func (e *Engine) Freed() {
 	}
 }
 
-func (e *Engine) open() int {
+func (e *Core) open() int {
 	n := 0
 	for _, h := range e.holders {
 		n += h.Open()

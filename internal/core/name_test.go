@@ -1,4 +1,4 @@
-package engine_test
+package core_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
@@ -24,7 +24,7 @@ var names = map[string]bool{
 
 func TestNamesAreJudged(t *testing.T) {
 	for name, good := range names {
-		err := engine.CheckName(name)
+		err := core.CheckName(name)
 		if good {
 			assert.NoError(t, err, "%q", name)
 			continue
@@ -49,7 +49,7 @@ func hashTag(key string) string {
 // derived are keys and channels as objects make them of a name.
 func derived(name string) []string {
 	return []string{
-		name, engine.Prefixed("redisson_lock__channel", name), engine.Prefixed("redisson_lock_token", name), engine.Suffixed(name, "write"),
+		name, core.Prefixed("redisson_lock__channel", name), core.Prefixed("redisson_lock_token", name), core.Suffixed(name, "write"),
 	}
 }
 
@@ -58,9 +58,9 @@ func FuzzCheckName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		tag := engine.Tag(name)
+		tag := core.Tag(name)
 		require.Equal(t, hashTag(name), tag)
-		if err := engine.CheckName(name); err != nil {
+		if err := core.CheckName(name); err != nil {
 			require.ErrorIs(t, err, errs.ErrInvalid)
 			return
 		}
@@ -85,7 +85,7 @@ func FuzzCheckOwner(f *testing.F) {
 		for i := range len(id) {
 			good = good && id[i] > ' ' && id[i] <= '~' && id[i] != '{' && id[i] != '}'
 		}
-		err := engine.CheckOwner(id)
+		err := core.CheckOwner(id)
 		if good {
 			require.NoError(t, err)
 			return
