@@ -2,8 +2,8 @@
 //
 //	q := redlatch.GetDelayedQueue[Order](client, "orders", rdelayedqueue.WithCodec(codec.JSON{}))
 //
-// [MsgPack] is the default: small, fast, and it keeps Go's types apart. [JSON], [String] and [Bytes] write what Redisson's
-// TypedJsonJacksonCodec, StringCodec and ByteArrayCodec write. Anything with the two methods of [Codec] will do.
+// [MsgPack] is the default: small, fast, and it keeps Go's types apart. [JSON] is [encoding/json]. [String] and [Bytes] write what
+// Redisson's StringCodec and ByteArrayCodec write. Anything with the two methods of [Codec] will do.
 //
 // # Limits
 //

@@ -24,6 +24,6 @@ func Example() {
 	}
 	fmt.Println(back.City)
 	// Output:
-	// {"city":"Kyoto","number":42}
+	// {"number":42,"city":"Kyoto"}
 	// Kyoto
 }
