@@ -3,11 +3,9 @@ package redlatch
 import (
 	"fmt"
 	"reflect"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -22,8 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Client hands out named objects that all clients on one Redis share. It is safe for concurrent use. A nil Client, as Open and New return
-// it with an error, and a zero one are closed clients: what would ask Redis returns [ErrClosed].
+// Client hands out named objects that all clients of one Redis share. [New] and [Open] make one. It is safe for concurrent use.
 type Client struct {
 	core       *core.Core
 	locks      rlock.Spaces
@@ -79,89 +76,64 @@ func checkClient(rdb redis.UniversalClient) error {
 	return fmt.Errorf("%w: the go-redis client is nil, or a zero value", errs.ErrInvalid)
 }
 
-// closedClient stands for clients that nobody has made. It asks for no connection: whatever would use one looks first whether
-// the client is closed.
-var closedClient = sync.OnceValue(func() *Client { //nolint:gochecknoglobals // it has no state that changes
-	rdb := redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:0", // a name would be looked up
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	c, _ := New(rdb)              // there are no options that could be bad
-	_, _ = c.Close(), rdb.Close() // nothing was opened
-	return c
-})
-
-// made returns the client, or a closed one in place of one that nobody has made.
-func (c *Client) made() *Client {
-	if c.unmade() {
-		return closedClient()
-	}
-	return c
-}
-
-func (c *Client) unmade() bool { return c == nil || c.core == nil }
-
 // GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes
 // with the prefix, not valid UTF-8, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
 func (c *Client) GetLock(name string) *rlock.Lock {
-	c = c.made()
 	return rlock.New(c.core, c.locks.Plain, name)
 }
 
 // GetFencedLock returns the reentrant lock of that name, whose holds carry a fencing token. It excludes holders of GetLock's lock of
 // the same name, and is free to get like it.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
-	c = c.made()
 	return rlock.New(c.core, c.locks.Fenced, name)
 }
 
 // GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
 // get like GetLock's, whose holders it excludes but does not queue with.
-func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.made().fair, name) }
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
 
 // GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
 // option likewise.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
-	c = c.made()
 	return rrwlock.New(c.core, c.rw, name, opts)
 }
 
 // GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
 // locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.New(c.made().core, locks)
+	return rmultilock.New(c.core, locks)
 }
 
 // GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
 // (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
 // and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.NewRed(c.made().core, locks)
+	return rmultilock.NewRed(c.core, locks)
 }
 
 // GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
 // a bad name or option as GetLock does.
 func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
-	return rsemaphore.NewSemaphore(c.made().semaphores, name, opts...)
+	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
 }
 
 // GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
 // rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no
 // I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
-	return rsemaphore.NewPermitSemaphore(c.made().permits, name, opts)
+	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
 }
 
 // GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
 // a hash tag is bad too.
 func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
-	return rlatch.New(c.made().latches, name)
+	return rlatch.New(c.latches, name)
 }
 
 // GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
 // bad name, and options that are bad or not for a queue, are reported by the queue's methods as [ErrInvalid].
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[T] {
-	return rdelayedqueue.New[T](c.made().queues, name, opts)
+	return rdelayedqueue.New[T](c.queues, name, opts)
 }
 
 // Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
@@ -171,9 +143,6 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option
 // It returns at once when nothing is held or under way, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
 // left, but for calls to a silent cluster: those end with the cluster client's own ReadTimeout. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
-	if c.unmade() {
-		return nil
-	}
 	if !c.first.CompareAndSwap(false, true) {
 		<-c.closed
 		return nil

@@ -21,8 +21,7 @@ import (
 	"github.com/redlatch/redlatch/internal/pipe"
 )
 
-// Server is a server in this process that listens on a loopback address. It is safe for concurrent use. A nil Server, as Start returns it with
-// an error, and a zero one are closed and have no address.
+// Server is a server in this process that listens on a loopback address. It is safe for concurrent use.
 type Server struct {
 	mini *miniredis.Miniredis
 	addr string
@@ -38,27 +37,13 @@ func Start() (*Server, error) {
 }
 
 // Addr returns the server's address as host:port, after Close too. Go-redis takes no address for that of a local Redis.
-func (s *Server) Addr() string {
-	if s == nil {
-		return ""
-	}
-	return s.addr
-}
+func (s *Server) Addr() string { return s.addr }
 
-// URL returns the server's address as redlatch.Open takes it, or nothing, which Open refuses.
-func (s *Server) URL() string {
-	if s.Addr() == "" {
-		return ""
-	}
-	return "redis://" + s.addr
-}
+// URL returns the server's address as redlatch.Open takes it.
+func (s *Server) URL() string { return "redis://" + s.addr }
 
 // Close stops the server and drops its data. A second Close does nothing.
-func (s *Server) Close() {
-	if s != nil && s.mini != nil {
-		s.mini.Close()
-	}
-}
+func (s *Server) Close() { s.mini.Close() }
 
 // Open returns a client on a new server of its own, which ends with the client's Close. Nothing listens on the network. Bad
 // options are redlatch.ErrInvalid.

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/codec"
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
 )
@@ -43,20 +42,10 @@ func New[T any](r *queue.Registry, name string, opts []Option) *Queue[T] {
 }
 
 // Name returns the queue's name as it was given to the client.
-func (q *Queue[T]) Name() string {
-	if q.queue == nil {
-		return ""
-	}
-	return q.queue.Name()
-}
+func (q *Queue[T]) Name() string { return q.queue.Name() }
 
 // bad returns what is wrong with the queue itself.
-func (q *Queue[T]) bad() error {
-	if q.queue == nil {
-		return core.ErrUnmade
-	}
-	return q.err
-}
+func (q *Queue[T]) bad() error { return q.err }
 
 // Item is a message of OfferBatch.
 type Item[T any] struct {

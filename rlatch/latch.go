@@ -58,12 +58,7 @@ func New(h *Hall, name string) *Latch {
 }
 
 // Name returns the latch's name as it was given to the client.
-func (l *Latch) Name() string {
-	if l.hall == nil {
-		return ""
-	}
-	return l.hall.core.UserName(l.key)
-}
+func (l *Latch) Name() string { return l.hall.core.UserName(l.key) }
 
 // TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.
 func (l *Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
@@ -147,12 +142,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 }
 
 // bad returns what is wrong with the latch itself.
-func (l *Latch) bad() error {
-	if l.hall == nil {
-		return core.ErrUnmade
-	}
-	return l.err
-}
+func (l *Latch) bad() error { return l.err }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.
 func (l *Latch) check(ctx context.Context) error {

@@ -159,12 +159,7 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 }
 
 // bad returns what is wrong with the lock itself.
-func (l *Lock) bad() error {
-	if l.err == nil && len(l.members) == 0 {
-		return core.ErrUnmade
-	}
-	return l.err
-}
+func (l *Lock) bad() error { return l.err }
 
 // holdOf returns the live hold of this very lock that ctx descends from; nil if there is none.
 func (l *Lock) holdOf(ctx context.Context) *hold {

@@ -51,12 +51,7 @@ func NewSemaphore(d *Desk, name string, opts ...Option) *Semaphore {
 }
 
 // Name returns the semaphore's name as it was given to the client.
-func (s *Semaphore) Name() string {
-	if s.desk == nil {
-		return ""
-	}
-	return s.desk.core.UserName(s.key)
-}
+func (s *Semaphore) Name() string { return s.desk.core.UserName(s.key) }
 
 // TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,
 // or from the first Release or AddPermits on, also with 0 permits. It waits, fails and costs as AddPermits does.
@@ -202,12 +197,7 @@ func (s *Semaphore) check(ctx context.Context, n int) error {
 }
 
 // bad returns what is wrong with the semaphore itself.
-func (s *Semaphore) bad() error {
-	if s.desk == nil {
-		return core.ErrUnmade
-	}
-	return s.err
-}
+func (s *Semaphore) bad() error { return s.err }
 
 // checkAcquire judges an acquiring call. A done ctx wins over everything but bad arguments.
 func (s *Semaphore) checkAcquire(ctx context.Context, n int) error {

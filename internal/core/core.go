@@ -224,9 +224,6 @@ func (e *Core) ready(ctx context.Context) error {
 // ErrNilContext is returned for a context that is nil.
 var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.ErrInvalid)
 
-// ErrUnmade is returned by the zero value of an object.
-var ErrUnmade = fmt.Errorf("%w: no client has made the object", errs.ErrInvalid)
-
 // Explain adds what redlatch knows of a Redis error, once.
 func Explain(err error) error {
 	if err != nil && script.WrongType(err) && !errors.Is(err, errs.ErrWrongType) {

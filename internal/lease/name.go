@@ -29,12 +29,7 @@ func (s *Space) Name(name string) Name {
 func (n *Name) text() string { s, _ := n.key.(string); return s }
 
 // User returns the name as the user gave it.
-func (n *Name) User() string {
-	if n.space == nil {
-		return ""
-	}
-	return n.space.core.UserName(n.text())
-}
+func (n *Name) User() string { return n.space.core.UserName(n.text()) }
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
 func (n *Name) Recheck() {
@@ -80,13 +75,8 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 	return freed > 0, err
 }
 
-// Check returns the error of a name that is not a good one, or is in no space.
-func (n *Name) Check() error {
-	if n.space == nil {
-		return core.ErrUnmade
-	}
-	return n.err
-}
+// Check returns what is wrong with the name.
+func (n *Name) Check() error { return n.err }
 
 // Key returns the lock's name in Redis.
 func (n *Name) Key() string { return n.text() }
@@ -99,7 +89,7 @@ func (n *Name) OwnHoldOf(ctx context.Context) *Hold {
 
 // HoldOf returns the innermost live hold, of any kind in the registry, that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
-	if ctx == nil || n.space == nil {
+	if ctx == nil {
 		return nil
 	}
 	hold, _ := ctx.Value(n).(*Hold)

@@ -14,11 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rmultilock"
-	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -76,41 +72,11 @@ func goodArgument(t *testing.T, method string, of reflect.Type) reflect.Value {
 	}
 }
 
-func TestZeroObjectsAreErrInvalid(t *testing.T) {
-	for _, object := range []any{
-		&rlock.Lock{}, &rfairlock.Lock{}, &rrwlock.Lock{}, (&rrwlock.Lock{}).RLocker(), &rmultilock.Lock{},
-		&rsemaphore.Semaphore{}, &rsemaphore.PermitSemaphore{}, &rlatch.Latch{}, &rdelayedqueue.Queue[string]{},
-	} {
-		errs, others := everyMethod(t, object)
-		require.Greater(t, len(errs), 2, "%T", object)
-		for method, err := range errs {
-			require.ErrorIs(t, err, redlatch.ErrInvalid, "%T.%s", object, method)
-		}
-		assert.Empty(t, others["Name"], "%T", object)
-	}
-	client, err := embedded.Open()
-	require.NoError(t, err)
-	defer client.Close()
-	good := client.GetLock("good")
-	for _, locks := range [][]rlock.Locker{
-		{&rlock.Lock{}, good},
-		{good, &rmultilock.Lock{}},
-		{&rrwlock.Lock{}, &rfairlock.Lock{}},
-		{good, (*rrwlock.Lock)(nil).RLocker()},
-		{struct{ rlock.Locker }{}, good},
-	} {
-		for _, lock := range []rlock.Locker{client.GetMultiLock(locks...), client.GetRedLock(locks...)} {
-			_, err := lock.Lock(t.Context())
-			require.ErrorIs(t, err, redlatch.ErrInvalid)
-		}
-	}
-}
-
-func TestWhatAFailedCallReturnsHasEnded(t *testing.T) {
+func TestNilHoldPermitAndMessageHaveEnded(t *testing.T) {
 	for what, ended := range map[any]error{
-		(*rlock.Hold)(nil): rlock.ErrNotHeld, &rlock.Hold{}: rlock.ErrNotHeld,
-		(*rsemaphore.Permit)(nil): rsemaphore.ErrNotHeld, &rsemaphore.Permit{}: rsemaphore.ErrNotHeld,
-		(*rdelayedqueue.Message[string])(nil): rdelayedqueue.ErrNotHeld, &rdelayedqueue.Message[string]{}: rdelayedqueue.ErrNotHeld,
+		(*rlock.Hold)(nil):                    rlock.ErrNotHeld,
+		(*rsemaphore.Permit)(nil):             rsemaphore.ErrNotHeld,
+		(*rdelayedqueue.Message[string])(nil): rdelayedqueue.ErrNotHeld,
 	} {
 		errs, others := everyMethod(t, what)
 		require.GreaterOrEqual(t, len(errs), 2, "%T", what)
@@ -130,48 +96,13 @@ func TestWhatAFailedCallReturnsHasEnded(t *testing.T) {
 	var none context.Context
 	require.ErrorIs(t, hold.Unlock(none), redlatch.ErrInvalid)
 	require.ErrorIs(t, hold.Extend(t.Context(), time.Millisecond), redlatch.ErrInvalid)
-	for _, server := range []*embedded.Server{nil, {}} {
-		server.Close()
-		assert.Empty(t, server.Addr())
-		_, err := redlatch.Open(t.Context(), server.URL())
-		require.ErrorIs(t, err, redlatch.ErrInvalid)
-	}
 }
 
-func TestClientThatNobodyMadeIsClosed(t *testing.T) {
-	for _, client := range []*redlatch.Client{nil, {}} {
-		require.NoError(t, client.Close())
-		require.NoError(t, client.Close())
-		errs, objects := everyMethod(t, client)
-		require.Len(t, errs, 1, "Close")
-		objects["GetMultiLock"] = client.GetMultiLock(client.GetLock("a"), client.GetFairLock("b"))
-		objects["GetRedLock"] = client.GetRedLock(client.GetLock("a"))
-		objects["RLocker"] = client.GetReadWriteLock("x").RLocker()
-		objects["GetDelayedQueue"] = redlatch.GetDelayedQueue[string](client, "x")
-		for getter, object := range objects {
-			errs, _ := everyMethod(t, object)
-			for method, err := range errs {
-				want := redlatch.ErrClosed
-				if method == "HoldCount" { // it asks nobody where there is no hold
-					want = nil
-				}
-				require.ErrorIs(t, err, want, "%s: %s", getter, method)
-			}
-		}
-	}
-}
-
-func TestZeroValuesOfOthersAreErrInvalid(t *testing.T) {
+func TestZeroGoRedisClientsAndLoggersAreErrInvalid(t *testing.T) {
 	for what, rdb := range map[string]redis.UniversalClient{"client": &redis.Client{}, "cluster client": &redis.ClusterClient{}} {
 		_, err := redlatch.New(rdb)
 		require.ErrorIs(t, err, redlatch.ErrInvalid, what)
 	}
 	_, err := embedded.Open(redlatch.WithLogger(&slog.Logger{}))
-	require.ErrorIs(t, err, redlatch.ErrInvalid)
-	var none context.Context
-	_, err = redlatch.GetDelayedQueue[string](nil, "x").Take(none)
-	require.ErrorIs(t, err, redlatch.ErrInvalid)
-	var client *redlatch.Client
-	_, err = client.GetLock("x").Lock(rlock.Detach(none))
 	require.ErrorIs(t, err, redlatch.ErrInvalid)
 }
