@@ -25,9 +25,6 @@ var keepSource string
 //go:embed release.lua
 var releaseSource string
 
-//go:embed pass.lua
-var passSource string
-
 //go:embed renew.lua
 var renewSource string
 
@@ -43,7 +40,6 @@ var (
 	acquireFencedScript = script.New(acquireFencedSource)
 	keepScript          = script.New(keepSource)
 	releaseScript       = script.New(releaseSource)
-	passScript          = script.New(passSource)
 	renewScript         = script.New(renewSource)
 	forceScript         = script.New(forceSource)
 	inspectScript       = script.New(inspectSource)
@@ -71,10 +67,6 @@ func (kind) Keep(key, owner any, levels int, length, most time.Duration) *script
 
 func (k kind) Release(key, owner any) *script.Call {
 	return releaseScript.Call(1, key, owner, k.channel(key))
-}
-
-func (kind) Pass(key, from, to any, length time.Duration) *script.Call {
-	return passScript.Call(1, key, from, to, script.Millis(length))
 }
 
 func (kind) Renew(keys, owners []any, length time.Duration) *script.Call {

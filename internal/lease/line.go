@@ -54,7 +54,6 @@ type waiter struct {
 	hold       *Hold         // handed on by the hold before
 	owner      any           // under which Redis knows the waiter; nil for kinds that do not tell it
 	free       bool          // may ask although it is not the head
-	passing    bool          // the hold before is being passed to it
 	patrol     *patrol       // that looks after it; nil unless it stands in Redis's queue to be woken alone
 	place      *list.Element // in the patrol's list
 	stands     bool          // it has a place in Redis of its own
@@ -304,9 +303,6 @@ func (l *line) releasedLocked(now time.Duration, heard int) {
 // turn is for how long a client's waiters may follow one another while other clients wait.
 func (s *Space) turn() time.Duration { return max(s.core.HandoffBudget, shortestTurn) }
 
-// standsLocked reports whether the call has not left its line.
-func (w *waiter) standsLocked() bool { return w.prev != nil || w.line.head == w }
-
 // beginTurnLocked notes that this client has the lock.
 func (l *line) beginTurnLocked(now time.Duration) {
 	if l.turnAt == 0 {
@@ -363,8 +359,6 @@ func (w *waiter) nextStep() (step, time.Duration) {
 		return stepHeld, 0
 	case w.lostTouch:
 		return stepFail, 0
-	case w.passing:
-		return stepWait, never
 	case w.free:
 		return stepTry, 0
 	case l.head != w:

@@ -59,11 +59,9 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		sh.mu.Unlock()
 		return l.unlockNested(ctx, h, deadline) // unlocks l.mu
 	}
-	var heir *waiter
 	now := l.now()
 	next, left := l.handOffLocked(sh, h, now)
 	if next == nil {
-		heir = l.heirLocked(sh, h)
 		l.beginReleaseLocked(sh)
 	}
 	cancel := h.endUnlockedLocked(now)
@@ -79,19 +77,11 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		return nil
 	}
 	if wait == nil && turn == nil {
-		return l.releaseTo(ctx, limit, heir)
+		return l.release(ctx, limit)
 	}
 	until := l.now() + limit
 	defer l.settleDown(wait, turn, limit)()
-	return l.releaseTo(ctx, max(until-l.now(), 10*time.Millisecond), heir)
-}
-
-// releaseTo releases the lock after its last level has ended, or passes it to a waiter of this client.
-func (l *Lease) releaseTo(ctx context.Context, limit time.Duration, heir *waiter) error {
-	if heir != nil {
-		return l.pass(ctx, limit, heir)
-	}
-	return l.release(ctx, limit, false)
+	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
 }
 
 // settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
@@ -170,23 +160,22 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *pubsub.Membership) {
 	line := sh.lines[l.name()]
-	if line == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.givableLocked(line, h) {
+	if line == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.plainLocked(h) {
 		return nil, nil
 	}
-	w := line.head
+	w := line.head // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
+	if w == nil || w.space != l.space || !w.options.plain() || l.space.core.Closed() {
+		return nil, nil
+	}
 	w.hold = l.newHoldLocked(w.ctx, w.options, now)
 	w.signalLocked()
 	return w, w.leaveLocked()
 }
 
-// givableLocked reports whether the lock may go from a hold to the head of the line without competing: both are plain, and
-// nothing is under way. If the waiter's ctx is done it passes the hold on; to ask here could need another lease's mutex.
-func (l *Lease) givableLocked(line *line, h *Hold) bool {
-	if l.space.shared != nil || l.doubled || l.state != holding || l.turn.taken() || l.failed || l.named || l.token != 0 || h.fixed != 0 || h.limit != 0 {
-		return false
-	}
-	w := line.head
-	return w != nil && w.space == l.space && w.options.plain() && !l.space.core.Closed()
+// plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
+func (l *Lease) plainLocked(h *Hold) bool {
+	return l.space.shared == nil && !l.doubled && l.state == holding && !l.turn.taken() && !l.failed && !l.named && l.token == 0 &&
+		h.fixed == 0 && h.limit == 0
 }
 
 // boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
@@ -210,11 +199,11 @@ func (l *Lease) released(heard int) {
 	l.space.core.End()
 }
 
-// release releases the lock in Redis after its last level has ended. gone says that it may be released already.
-func (l *Lease) release(ctx context.Context, limit time.Duration, gone bool) error {
+// release releases the lock in Redis after its last level has ended.
+func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	s := l.space
 	heard, repeated, err := s.release(ctx, l.key, l.owner, limit)
-	if err == nil && (gone || l.in(yielded)) {
+	if err == nil && l.in(yielded) {
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
@@ -326,7 +315,7 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	}
 	_ = await(ctx, wait) // no longer than the caller waits
 	deadline, _ := ctx.Deadline()
-	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond), false)
+	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond))
 }
 
 // errNoAnswer is the error of an inner Unlock that was not answered within its own bound.

@@ -132,7 +132,6 @@ type Space struct {
 	shared Shared
 	owners Owners
 	pool   Pool
-	passer Passer
 	beside bool // of shares that are taken beside a lease of another kind
 	room   room // for the calls of cohorts
 }
@@ -145,7 +144,6 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
 	s.pool, _ = kind.(Pool)
-	s.passer, _ = kind.(Passer)
 	return s
 }
 

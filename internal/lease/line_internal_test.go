@@ -5,15 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
 )
 
 // bare is a kind that releases and does nothing else.
@@ -39,54 +36,6 @@ func spaceOf(t *testing.T, k Kind, addr string, c core.Config) *Space {
 		assert.NoError(t, rdb.Close())
 	})
 	return NewSpace(NewRegistry(e, NewOwned()), k)
-}
-
-// countdown is told when its timer has fired so many times.
-type countdown struct {
-	timer wheel.Timer
-	dog   *watchdog.Watchdog
-	left  int
-	over  chan struct{} // closed at the end
-}
-
-func (c *countdown) Due(now time.Duration) watchdog.Renewer {
-	if c.left--; c.left == 0 {
-		close(c.over)
-		return nil
-	}
-	c.dog.Set(&c.timer, now+time.Millisecond)
-	return nil
-}
-
-// The answer of a pass may come when the new lease is over. What is then entered under its name must not stay there.
-func TestLeaseThatEndsWhileItIsPassedIsForgotten(t *testing.T) {
-	mini := miniredis.RunT(t)
-	s := spaceOf(t, bare{}, mini.Addr(), core.Config{Lease: 20 * time.Millisecond})
-	e := s.core
-	n := s.Name("orders")
-	sh := s.shard("orders")
-	from, to := s.newLease("orders", "a"), s.newLease("orders", "b")
-	from.state, from.freed = releasing, true
-	sh.mu.Lock()
-	w := n.joinLocked(t.Context(), sh, none)
-	s.addLocked(sh, from)
-	sh.mu.Unlock()
-	to.register(t.Context(), none, e.Clock.Now()-e.Lease)
-
-	from.mu.Lock() // holds the pass up where it has its answer
-	passed := make(chan struct{})
-	go func() {
-		to.inherit(from, w)
-		close(passed)
-	}()
-	c := &countdown{dog: e.Watchdog, left: 30, over: make(chan struct{})}
-	c.timer.Owner = c
-	e.Watchdog.Set(&c.timer, e.Clock.Now())
-	<-c.over
-	from.mu.Unlock()
-	<-passed
-	assert.Eventually(t, func() bool { return s.Open() == 0 }, 5*time.Second, time.Millisecond, "its end came first")
-	assert.False(t, n.takenHere())
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
