@@ -62,8 +62,8 @@ cover: ## measure test coverage of the library and print the total
 	go test -coverprofile=coverage.out -coverpkg=./... ./...
 	go tool cover -func=coverage.out | tail -n 1
 
-readme: ## cut the code in README.md anew from the examples
-	go run ./internal/doctest/cut README.md
+readme: ## cut the code in the documents anew from the examples
+	go run ./internal/doctest/cut README.md docs/*.md
 
 nested: ## build, vet and test the modules below this one
 	@for dir in $(NESTED); do \

@@ -21,13 +21,13 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// readmesUser returns the words of the README's ACL SETUSER, with those for names that have a tag of their own.
-func readmesUser(t *testing.T) (rules []any) {
+// documentedUser returns the words of ACL SETUSER in docs/operations.md, with those for names that have a tag of their own.
+func documentedUser(t *testing.T) (rules []any) {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/operations.md")
 	require.NoError(t, err)
 	command := regexp.MustCompile(`(?s)redis-cli (ACL SETUSER .*?)` + "```").FindSubmatch(text)
-	tagged := regexp.MustCompile("such as `app:{shop}`, add `(.*?)`").FindSubmatch(text)
+	tagged := regexp.MustCompile("(?s)such as `app:{shop}`, add:\n\n```sh\n(.*?)```").FindSubmatch(text)
 	require.NotNil(t, command)
 	require.NotNil(t, tagged)
 	words := strings.NewReplacer("'", "", "\\\n", " ").Replace(string(command[1]) + " " + string(tagged[1]))
@@ -37,9 +37,9 @@ func readmesUser(t *testing.T) (rules []any) {
 	return rules
 }
 
-func TestF20_ReadmesUserNeedsNoMore(t *testing.T) {
+func TestDocumentedUserNeedsNoMore(t *testing.T) {
 	server := redistest.Start(t)
-	require.NoError(t, server.Client(t).Do(t.Context(), readmesUser(t)...).Err())
+	require.NoError(t, server.Client(t).Do(t.Context(), documentedUser(t)...).Err())
 	var log bytes.Buffer
 	logger := redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	user := func() *redlatch.Client {

@@ -11,9 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch/internal/doctest"
 )
 
 var (
@@ -23,13 +20,6 @@ var (
 	mdLink      = regexp.MustCompile(`\]\(([^)\s]+)(?:\s+"[^"]*")?\)`)
 	heading     = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 )
-
-func TestReadmeCodeIsCutFromExamples(t *testing.T) {
-	before := read(t, "README.md")
-	after, err := doctest.Rewrite(repository(), before)
-	require.NoError(t, err)
-	assert.Equal(t, after, before, "make readme mends it")
-}
 
 func TestTextHoldsNoOddities(t *testing.T) {
 	for _, name := range files(t, text) {

@@ -1,0 +1,62 @@
+package migrate_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/benchmarks/migrate"
+)
+
+func TestProgramsCloseTheOrder(t *testing.T) {
+	addr := startRedis(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, 10*time.Second, 20*time.Millisecond)
+	closed := 0
+	closeOrder := func(context.Context) error {
+		closed++
+		return nil
+	}
+
+	require.NoError(t, migrate.Redsync(t.Context(), rdb, closeOrder))
+	require.NoError(t, migrate.BSM(t.Context(), rdb, closeOrder))
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true},
+		KeyMajority:  1,
+	})
+	require.NoError(t, err)
+	t.Cleanup(locker.Close)
+	require.NoError(t, migrate.Rueidis(t.Context(), locker, closeOrder))
+	assert.Equal(t, 3, closed)
+}
+
+// startRedis starts a server on a free port and returns its address.
+func startRedis(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("no redis-server on the PATH")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := free.Addr().(*net.TCPAddr)
+	require.NoError(t, free.Close())
+	server := exec.Command(path, "--port", strconv.Itoa(addr.Port), "--save", "", "--bind", "127.0.0.1")
+	server.Dir = t.TempDir()
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		assert.NoError(t, server.Process.Kill())
+		assert.Error(t, server.Wait(), "killed")
+	})
+	return addr.String()
+}
