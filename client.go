@@ -131,8 +131,8 @@ func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
 }
 
 // GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
-// bad name, and options that are bad or not for a queue, are reported by the queue's methods as [ErrInvalid].
-func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[T] {
+// bad name and bad options are reported by the queue's methods as [ErrInvalid].
+func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
 	return rdelayedqueue.New[T](c.queues, name, opts)
 }
 

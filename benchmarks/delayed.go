@@ -33,7 +33,7 @@ type redlatchJobs struct {
 func openJobs(name string, s setup) (jobs, error) { return openQueue(name, s, "jobs") }
 
 // openQueue opens a queue of its own. The options are for redlatch.
-func openQueue(name string, s setup, queue string, opts ...rdelayedqueue.Option) (jobs, error) {
+func openQueue(name string, s setup, queue string, opts ...rdelayedqueue.QueueOption) (jobs, error) {
 	if name == asynqName {
 		return openAsynq(s, queue), nil
 	}

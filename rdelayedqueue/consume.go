@@ -22,15 +22,15 @@ import (
 // nil handler, redlatch.ErrWrongType for foreign data, and [ErrLayout].
 //
 // It claims no more messages than it has free handlers for, but see [WithPrefetch].
-func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context, m *Message[T]) error, opts ...Option) error {
+func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context, m *Message[T]) error, opts ...ConsumeOption) error {
 	return q.wrap("consume", q.consume(ctx, handle, opts))
 }
 
-func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Message[T]) error, opts []Option) error {
+func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Message[T]) error, opts []ConsumeOption) error {
 	if err := q.bad(); err != nil {
 		return err
 	}
-	o, err := apply(q.options, opts, forConsumer)
+	s, err := q.settings.consumer(opts)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 		return fmt.Errorf("%w: the handler is nil", errs.ErrInvalid)
 	}
 	return q.queue.Consume(ctx, queue.Work{
-		Terms: o.terms(), Concurrency: o.concurrency, Prefetch: o.prefetch, Backoff: o.backoff,
-		HandlerTimeout: o.handlerTimeout, StopGrace: o.stopGrace,
+		Terms: s.terms(), Concurrency: s.concurrency, Prefetch: or(s.prefetch, -1), Backoff: s.backoff,
+		HandlerTimeout: or(s.handlerTimeout, 0), StopGrace: s.stopGrace,
 		Handle: func(ctx context.Context, c *queue.Message) error {
 			m, err := q.message(c)
 			if err != nil {

@@ -23,7 +23,7 @@ import (
 type handler = func(ctx context.Context, m *rdelayedqueue.Message[job]) error
 
 // consume runs a consumer until the returned function is called, which returns what Consume did.
-func consume(t *testing.T, q *rdelayedqueue.Queue[job], h handler, opts ...rdelayedqueue.Option) (stop func() error) {
+func consume(t *testing.T, q *rdelayedqueue.Queue[job], h handler, opts ...rdelayedqueue.ConsumeOption) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1) // what Consume returns

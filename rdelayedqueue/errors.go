@@ -1,15 +1,21 @@
 package rdelayedqueue
 
-import "github.com/redlatch/redlatch/internal/queue"
+import (
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
+)
 
 // The errors of delayed queues, beside those of package redlatch. They come wrapped with what was being done; test them with
 // errors.Is.
 var (
 	// ErrNotHeld is returned by Ack, Nack, Reject and Extend when the message is not this consumer's any more: it was claimed
-	// by another one, removed, or finished before in another way. It is the cause of a nil message's context.
-	ErrNotHeld = queue.ErrNotHeld
-	// ErrLost is the cause of a message's context when its visibility is over or another consumer has it. No method returns it.
-	ErrLost = queue.ErrLost
+	// by another one, removed, or finished before in another way. It is the cause of a nil message's context. It is rlock.ErrNotHeld.
+	ErrNotHeld = errs.ErrNotHeld
+	// ErrLost is the cause of a message's context when its visibility is over or another consumer has it. No method returns it. It is
+	// rlock.ErrLost.
+	ErrLost = errs.ErrLost
+	// ErrNotFound is returned by Get for an id that no message has.
+	ErrNotFound = queue.ErrNotFound
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it.
 	ErrFinished = queue.ErrFinished
 	// ErrHandlerTimeout is the cause of a handler's context after the time of WithHandlerTimeout. No method returns it.

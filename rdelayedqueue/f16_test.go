@@ -32,6 +32,7 @@ type blockingCall struct {
 // blocking is all of them.
 var blocking = []blockingCall{
 	{"Offer", func(ctx context.Context, h held) error { return second(h.Offer(ctx, job{}, 0)) }, context.DeadlineExceeded},
+	{"OfferAt", func(ctx context.Context, h held) error { return second(h.OfferAt(ctx, job{}, time.Now())) }, context.DeadlineExceeded},
 	{"OfferNew", func(ctx context.Context, h held) error {
 		_, _, err := h.OfferNew(ctx, job{}, 0, rdelayedqueue.WithID("new"))
 		return err

@@ -61,14 +61,15 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 		_, err := queue(c, rdelayedqueue.WithVisibility(time.Second-1)).Stats(ctx)
 		return err
 	},
-	"option of a consumer for a queue": func(ctx context.Context, c *redlatch.Client) error {
-		_, err := queue(c, rdelayedqueue.WithConcurrency(2)).Stats(ctx)
+	"time that never comes": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c).OfferAt(ctx, job{}, time.Now().Add(101*365*24*time.Hour))
 		return err
 	},
-	"option of a queue for an offer": func(ctx context.Context, c *redlatch.Client) error {
-		_, err := queue(c).Offer(ctx, job{}, 0, rdelayedqueue.WithCodec(codec.JSON{}))
+	"nil option of a queue": func(ctx context.Context, c *redlatch.Client) error {
+		_, err := queue(c, nil).Stats(ctx)
 		return err
 	},
+	"nil option of a consumer": func(ctx context.Context, c *redlatch.Client) error { return consumeWith(ctx, c, nil) },
 	"nil option": func(ctx context.Context, c *redlatch.Client) error {
 		_, err := queue(c).Offer(ctx, job{}, 0, nil)
 		return err
@@ -115,7 +116,7 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 	},
 }
 
-func consumeWith(ctx context.Context, c *redlatch.Client, opt rdelayedqueue.Option) error {
+func consumeWith(ctx context.Context, c *redlatch.Client, opt rdelayedqueue.ConsumeOption) error {
 	return queue(c).Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil }, opt)
 }
 

@@ -48,7 +48,7 @@ func connect(t *testing.T, addr string) *redlatch.Client {
 	return c
 }
 
-func queue(c *redlatch.Client, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[job] {
+func queue(c *redlatch.Client, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[job] {
 	return redlatch.GetDelayedQueue[job](c, "jobs", opts...)
 }
 

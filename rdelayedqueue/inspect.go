@@ -64,23 +64,23 @@ type Entry[T any] struct {
 
 func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
 	entry := Entry[T]{ID: e.ID, Raw: e.Payload, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
-	if codec.Unmarshal(q.options.codec, e.Payload, &entry.Value) != nil {
+	if codec.Unmarshal(q.settings.codec, e.Payload, &entry.Value) != nil {
 		var zero T
 		entry.Value = zero
 	}
 	return entry
 }
 
-// Get returns the message of this id, nil if there is none. It waits and fails as [Queue] says, and costs one round trip.
+// Get returns the message of this id, or [ErrNotFound]. It waits and fails as [Queue] says, and costs one round trip.
 func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	if err := q.check(id); err != nil {
 		return nil, q.wrap("get from", err)
 	}
 	e, err := q.queue.Get(ctx, id)
-	if e == nil || err != nil {
+	if err != nil {
 		return nil, q.wrap("get from", err)
 	}
-	entry := q.entry(*e)
+	entry := q.entry(e)
 	return &entry, nil
 }
 

@@ -24,20 +24,20 @@ import (
 // after about a third of a second. One that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when
 // ctx ends while it waits, it may have acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
 type Queue[T any] struct {
-	queue   *queue.Queue
-	options options
-	err     error // what is wrong with the name or the options
+	queue    *queue.Queue
+	settings settings
+	err      error // what is wrong with the name or the options
 }
 
 // New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
-func New[T any](r *queue.Registry, name string, opts []Option) *Queue[T] {
+func New[T any](r *queue.Registry, name string, opts []QueueOption) *Queue[T] {
 	q := &Queue[T]{queue: r.Queue(name)}
 	q.err = q.queue.Check()
-	o, err := apply(defaults(), opts, forQueue)
+	s, err := queueSettings(opts)
 	if q.err == nil {
 		q.err = err
 	}
-	q.options = o
+	q.settings = s
 	return q
 }
 
@@ -65,29 +65,45 @@ const maxDelay = queue.MaxDelay
 // be sure, offer again under it, by [WithID].
 //
 // It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.
-func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, err error) {
-	id, _, err = q.offerOne(ctx, value, delay, opts)
+func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, err error) {
+	id, _, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
+	return id, q.wrap("offer to", err)
+}
+
+// OfferAt is Offer with the time, by the clock of Redis, at which the message is due in place of a delay: a time that has passed is for
+// at once, one more than 100 years ahead is redlatch.ErrInvalid.
+func (q *Queue[T]) OfferAt(ctx context.Context, value T, t time.Time, opts ...OfferOption) (id string, err error) {
+	if d := time.Until(t); d > maxDelay {
+		return "", q.wrap("offer to", fmt.Errorf("%w: %v is more than %v ahead", errs.ErrInvalid, t, maxDelay))
+	}
+	if t.Before(time.Unix(1, 0)) {
+		t = time.Unix(1, 0) // long past, as the zero time
+	}
+	id, _, err = q.offerOne(ctx, Item[T]{Value: value}, t, opts)
 	return id, q.wrap("offer to", err)
 }
 
 // OfferNew is Offer, and reports whether this call added the message: false if one of this id was there, or done not long ago.
-func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...Option) (id string, added bool, err error) {
-	id, added, err = q.offerOne(ctx, value, delay, opts)
+func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, added bool, err error) {
+	id, added, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, added, q.wrap("offer to", err)
 }
 
-func (q *Queue[T]) offerOne(ctx context.Context, value T, delay time.Duration, opts []Option) (string, bool, error) {
+// offerOne offers an item, which is due at the given time if that is not zero.
+func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts []OfferOption) (string, bool, error) {
 	if err := q.bad(); err != nil {
 		return "", false, err
 	}
-	o, err := apply(q.options, opts, forOffer)
+	id, err := idOf(opts)
 	if err != nil {
 		return "", false, err
 	}
-	item, err := q.item(Item[T]{Value: value, Delay: delay, ID: o.id})
+	i.ID = id
+	item, err := q.item(i)
 	if err != nil {
 		return "", false, err
 	}
+	item.At = at
 	ids, added, err := q.queue.Offer(ctx, []queue.Item{item})
 	if len(ids) == 0 {
 		return "", false, err
@@ -131,12 +147,12 @@ func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	if err := between("delay", i.Delay, 0, maxDelay); err != nil {
 		return queue.Item{}, err
 	}
-	payload, err := codec.Marshal(q.options.codec, i.Value)
+	payload, err := codec.Marshal(q.settings.codec, i.Value)
 	if err != nil {
 		return queue.Item{}, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
 	}
-	if len(payload) > q.options.maxPayload {
-		return queue.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.options.maxPayload)
+	if len(payload) > q.settings.maxPayload {
+		return queue.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.settings.maxPayload)
 	}
 	return queue.Item{ID: i.ID, Delay: i.Delay, Payload: payload}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 type job struct {
@@ -20,11 +21,11 @@ type job struct {
 	N    int
 }
 
-func jobs(p *locktest.Peer, opts ...rdelayedqueue.Option) *rdelayedqueue.Queue[job] {
+func jobs(p *locktest.Peer, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[job] {
 	return redlatch.GetDelayedQueue[job](p.Client, "jobs", opts...)
 }
 
-func offer(t *testing.T, q *rdelayedqueue.Queue[job], name string, delay time.Duration, opts ...rdelayedqueue.Option) string {
+func offer(t *testing.T, q *rdelayedqueue.Queue[job], name string, delay time.Duration, opts ...rdelayedqueue.OfferOption) string {
 	t.Helper()
 	id, err := q.Offer(t.Context(), job{Name: name}, delay, opts...)
 	require.NoError(t, err)
@@ -339,9 +340,8 @@ func TestCancelAndRescheduleWhatWaits(t *testing.T) {
 		ok, err = q.Cancel(t.Context(), id)
 		require.NoError(t, err)
 		assert.True(t, ok)
-		e, err := q.Get(t.Context(), id)
-		require.NoError(t, err)
-		assert.Nil(t, e)
+		_, err = q.Get(t.Context(), id)
+		assert.ErrorIs(t, err, rdelayedqueue.ErrNotFound)
 	})
 }
 
@@ -434,4 +434,30 @@ func TestUndecodablePayloadIsDeadAndTheQueueGoesOn(t *testing.T) {
 		assert.Contains(t, dead[0].Error, "codec.MsgPack")
 		assert.Equal(t, "\xa6no job", string(dead[0].Raw))
 	})
+}
+
+func TestOfferAtIsDueAtThatTimeOfRedis(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		for _, past := range []time.Time{{}, time.Now().Add(-time.Hour)} {
+			start := time.Now()
+			_, err := q.OfferAt(t.Context(), job{}, past)
+			require.NoError(t, err)
+			m := take(t, q)
+			assert.WithinDuration(t, start, m.DueAt, time.Millisecond, "at once")
+			require.NoError(t, m.Ack(t.Context()))
+		}
+		noon := time.Now().Add(time.Hour).Truncate(time.Minute)
+		_, err := q.OfferAt(t.Context(), job{}, noon, rdelayedqueue.WithID("a"))
+		require.NoError(t, err)
+		m := take(t, q)
+		assert.Equal(t, "a", m.ID)
+		assert.True(t, m.DueAt.Equal(noon), "%v", m.DueAt)
+		assert.WithinDuration(t, noon, time.Now(), 2*time.Millisecond)
+	})
+}
+
+func TestErrorsAreThoseOfLocks(t *testing.T) {
+	assert.Equal(t, rlock.ErrNotHeld, rdelayedqueue.ErrNotHeld)
+	assert.Equal(t, rlock.ErrLost, rdelayedqueue.ErrLost)
 }

@@ -43,7 +43,7 @@ func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
 		return nil, err
 	}
 	for {
-		claimed, err := q.queue.Take(ctx, n, q.options.terms())
+		claimed, err := q.queue.Take(ctx, n, q.settings.terms())
 		if err != nil {
 			return nil, err
 		}
@@ -78,11 +78,11 @@ func (q *Queue[T]) decode(ctx context.Context, claimed []*queue.Message) ([]*Mes
 	return messages, queue.RejectAll(ctx, bad, reasons)
 }
 
-func (o *options) terms() queue.Terms {
-	return queue.Terms{Visibility: o.visibility, Attempts: o.attempts, Dedupe: o.dedupe}
+func (s *settings) terms() queue.Terms {
+	return queue.Terms{Visibility: s.visibility, Attempts: s.attempts, Dedupe: s.dedupe}
 }
 
 func (q *Queue[T]) message(c *queue.Message) (*Message[T], error) {
 	m := &Message[T]{ID: c.ID, Attempt: c.Attempt, DueAt: c.DueAt, message: c, name: q.Name()}
-	return m, codec.Unmarshal(q.options.codec, c.Payload, &m.Value)
+	return m, codec.Unmarshal(q.settings.codec, c.Payload, &m.Value)
 }

@@ -3,13 +3,17 @@ package queue
 import (
 	"errors"
 	"fmt"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 var (
-	// ErrNotHeld marks an operation on a claim that is not the message's latest any more.
-	ErrNotHeld = errors.New("message not held")
-	// ErrLost is the cause of a message's context when its claim is gone.
-	ErrLost = errors.New("message lost")
+	// ErrNotHeld is [errs.ErrNotHeld] of a message: its claim is not the latest any more.
+	ErrNotHeld = errs.Of("message", errs.ErrNotHeld)
+	// ErrLost is [errs.ErrLost] of a message: the cause of its context when its claim is gone.
+	ErrLost = errs.Of("message", errs.ErrLost)
+	// ErrNotFound marks a look at a message that does not exist.
+	ErrNotFound = errors.New("message not found")
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject.
 	ErrFinished = errors.New("message finished")
 	// ErrHandlerTimeout is the cause of a handler's context that took longer than it may.

@@ -114,19 +114,22 @@ func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) 
 	return done == 1, err
 }
 
-// Get returns a message, nil if there is none of this id.
-func (q *Queue) Get(ctx context.Context, id string) (*Entry, error) {
+// Get returns a message, or [ErrNotFound].
+func (q *Queue) Get(ctx context.Context, id string) (Entry, error) {
 	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
-	if err != nil || len(r) == 0 {
-		return nil, err
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(r) == 0 {
+		return Entry{}, ErrNotFound
 	}
 	state, err := r.int(0)
 	if err != nil {
-		return nil, err
+		return Entry{}, err
 	}
 	e, err := readEntry(r, 1)
 	e.State = State(state)
-	return &e, err
+	return e, err
 }
 
 // entryFields is the number of values of a message in list's reply.

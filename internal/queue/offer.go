@@ -20,14 +20,23 @@ const MaxDelay = 100 * 365 * 24 * time.Hour
 type Item struct {
 	ID      string // empty for one of the library's own
 	Delay   time.Duration
+	At      time.Time // by Redis's clock, if not zero: the delay does not count then
 	Payload []byte
 }
 
 // offer is an item on its way. Sent twice with one stamp it is recognised.
 type offer struct {
 	id, stamp string
-	delay     time.Duration
+	delay     any // as offer.lua takes it
 	payload   []byte
+}
+
+// delayOf returns when an item is due as offer.lua takes it.
+func delayOf(i Item) any {
+	if i.At.IsZero() {
+		return micros(i.Delay)
+	}
+	return "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
 }
 
 // The first byte of a stamp says whose the id is, which decides how long it is remembered.
@@ -39,11 +48,11 @@ const ownStamp = "o00000000"
 func offerOf(i Item) (offer, error) {
 	if i.ID == "" {
 		id, err := uuid.NewV7()
-		return offer{id.String(), ownStamp, i.Delay, i.Payload}, err
+		return offer{id.String(), ownStamp, delayOf(i), i.Payload}, err
 	}
 	stamp := append(make([]byte, 0, 16), givenID)
 	stamp = strconv.AppendUint(stamp, 1<<40|rand.Uint64N(1<<40), 32)[:len(ownStamp)]
-	return offer{i.ID, string(stamp), i.Delay, i.Payload}, nil
+	return offer{i.ID, string(stamp), delayOf(i), i.Payload}, nil
 }
 
 func offersOf(items []Item) (offers []offer, ids []string, err error) {

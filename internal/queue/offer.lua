@@ -9,7 +9,7 @@
 -- KEYS[6]  gone: sorted set, stamp and id of offers that must not act any more, by the time at which they are forgotten, µs
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  the stamp of all messages, whose ids then differ from each other; nothing if each has one before its payload
--- ARGV[3..n]  for each message: id, delay in µs, payload. A stamp is the same when the offer is sent again.
+-- ARGV[3..n]  for each message: id, delay in µs or @ and a time in µs, payload. A stamp is the same when the offer is sent again.
 --
 -- Returns  an array of one negative number, the layout's version, if it is higher than the caller's; otherwise 1 if a waiter
 --          should be woken, or 0; then for each message 1 if this offer put it there, or 0
@@ -39,7 +39,7 @@ for i = 1, n do
     reply[i + 1] = 0
   else
     if pause ~= delay then
-      delay, at = pause, tonumber(pause)
+      delay, at = pause, tonumber(pause) or tonumber(string.sub(pause, 2)) - now - 1
       at = at > 0 and now + at + 1 or now
       score, earliest = format('%.0f', at), math.min(earliest or at, at)
     end

@@ -98,7 +98,7 @@ func (k *keys) offers(batch []*entry[offer]) *script.Call {
 		if stamp == "" {
 			payload = append([]byte(e.value.stamp), payload...)
 		}
-		args = append(args, e.value.id, micros(e.value.delay), payload)
+		args = append(args, e.value.id, e.value.delay, payload)
 	}
 	return offerScript.Call(6, args...)
 }
