@@ -23,6 +23,7 @@ func defaults() core.Config {
 		HandoffBudget: 2 * time.Millisecond,
 		TokenTTL:      24 * time.Hour,
 		CloseGrace:    5 * time.Second,
+		CallTimeout:   10 * time.Second,
 		Logger:        slog.Default(),
 	}
 }
@@ -58,6 +59,13 @@ func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.Toke
 
 // WithCloseGrace sets how long Close waits for holders to unlock. 0 to 10 min. Defaults to 5 s.
 func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.CloseGrace = d } }
+
+// WithCallTimeout bounds each call whose context has no deadline and that does not wait for somebody: TryLock without a wait, Extend,
+// IsLocked and its like, TrySetPermits, Release, CountDown, Offer, Ack, Stats, Open and so on. When it is over the call returns
+// [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Unlock and Release of a permit take 3 s at the most, or d if that is less.
+// Calls that wait for somebody are not bounded: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take, TakeBatch and
+// Consume. 10 ms to 1 h. Defaults to 10 s.
+func WithCallTimeout(d time.Duration) Option { return func(c *core.Config) { c.CallTimeout = d } }
 
 // WithAbandonOnClose leaves what is still held when the close grace is over to its lease. By default Close releases it.
 func WithAbandonOnClose() Option { return func(c *core.Config) { c.Abandon = true } }
@@ -119,6 +127,9 @@ func validate(c *core.Config) error {
 		return err
 	}
 	if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
+		return err
+	}
+	if err := between("call timeout", c.CallTimeout, 10*time.Millisecond, time.Hour); err != nil {
 		return err
 	}
 	return between("close grace", c.CloseGrace, 0, 10*time.Minute)

@@ -4,7 +4,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/internal/watchdog"
 	"github.com/redlatch/redlatch/pubsub"
@@ -34,6 +32,7 @@ type Config struct {
 	HandoffBudget time.Duration
 	TokenTTL      time.Duration
 	CloseGrace    time.Duration
+	CallTimeout   time.Duration // of calls without a deadline that do not wait for somebody
 	Abandon       bool
 	Hooks         Hooks
 	OnClosed      func() error // closes what belongs to the client; may be nil
@@ -133,81 +132,6 @@ func (e *Core) Closing() <-chan struct{} { return e.closing }
 // Closed reports whether the client has begun to close.
 func (e *Core) Closed() bool { return e.closed.Load() }
 
-// Run sends a call as [pipeline.Batcher.Do] does, and again while Redis says that it is not able to run it just now.
-func (e *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.Ask) (*script.Call, error) {
-	for try := 0; ; try++ {
-		c := call()
-		err := e.Batch.Do(ctx, c, ask)
-		if err == nil || try == runTries || script.Refused(err) || script.Crowded(err) || !script.Transient(err) || e.Closed() {
-			return c, err
-		}
-		if err := Sleep(ctx, Backoff(try)); err != nil {
-			return c, fmt.Errorf("%w: %w", script.ErrNotSent, err)
-		}
-	}
-}
-
-// runTries is how often a call is repeated that Redis refused for a reason that passes, over about a third of a second.
-const runTries = 5
-
-// Query runs a script, which may run twice, until it gets an answer, ctx is done or a lease has passed.
-//
-// The result says whether an earlier try got no answer, and may have run.
-func (e *Core) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
-	if err := e.ready(ctx); err != nil {
-		return nil, false, err
-	}
-	deadline := e.Clock.Now() + e.Lease
-	for try := 0; ; try++ {
-		c, err := e.Run(ctx, call, pipeline.Ask{})
-		switch {
-		case !script.Silent(err):
-			return c, repeated, Explain(err)
-		case ctx.Err() == nil && !e.Closed() && e.Clock.Now() < deadline:
-			repeated = repeated || script.Judge(err) == script.Unknown
-			if Sleep(ctx, Backoff(try)) == nil {
-				continue
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return c, repeated, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
-		case !repeated && script.Judge(err) == script.NotDone:
-			return c, false, err
-		}
-		return c, repeated, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
-	}
-}
-
-// Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
-func (e *Core) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
-	c, _, err := e.Query(ctx, call)
-	return c, e.Interrupted(ctx, err)
-}
-
-// Interrupted returns the error of a query as ErrClosed if the client's end has interrupted it.
-func (e *Core) Interrupted(ctx context.Context, err error) error {
-	if e.Closed() && (errors.Is(err, errs.ErrUnknown) || errors.Is(err, script.ErrNotSent)) && ctx.Err() == nil {
-		return errs.ErrClosed
-	}
-	return err
-}
-
-// Once runs a script that must not run twice. Where its outcome is not known the error is that of ctx if it is done, or ErrUnknown.
-func (e *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
-	if err := e.ready(ctx); err != nil {
-		return nil, err
-	}
-	c, err := e.Run(ctx, call, pipeline.Ask{})
-	switch {
-	case script.Judge(err) != script.Unknown:
-		return c, Explain(err)
-	case ctx.Err() != nil:
-		return c, fmt.Errorf("%w (last error: %w)", ctx.Err(), err)
-	}
-	return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
-}
-
 // ready refuses a call before any I/O.
 func (e *Core) ready(ctx context.Context) error {
 	switch {
@@ -223,11 +147,3 @@ func (e *Core) ready(ctx context.Context) error {
 
 // ErrNilContext is returned for a context that is nil.
 var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.ErrInvalid)
-
-// Explain adds what redlatch knows of a Redis error, once.
-func Explain(err error) error {
-	if err != nil && script.WrongType(err) && !errors.Is(err, errs.ErrWrongType) {
-		return fmt.Errorf("%w: %w", errs.ErrWrongType, err)
-	}
-	return err
-}

@@ -15,6 +15,8 @@ var (
 	ErrClosed = errors.New("client closed")
 	// ErrUnknown marks an operation whose outcome is not known; it is being settled in the background.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable marks a call that Redis did not answer in time, or refused for now: nothing was done.
+	ErrUnavailable = errors.New("redis unavailable")
 	// ErrWrongType marks a name that is held by another kind of object.
 	ErrWrongType = errors.New("name is used by another kind of object")
 	// ErrNotAcquired marks a try that found the lock taken until its wait was over.

@@ -28,11 +28,14 @@ const (
 	maxStuck    = 16                     // flushes of a node at a time, stuck ones included
 	crowd       = 3                      // calls in a flush from which on it pays to wait for more
 	stall       = 100 * time.Millisecond // a flush older than this is taken for stuck
-	ioLimit     = 3 * time.Second        // bound on one flush where the connection allows one
+	ioLimit     = Usual                  // bound on one flush where the connection allows one
 	ioFloor     = time.Second            // the least such bound, for clients of short leases
 	closeSlack  = 300 * time.Millisecond // how much longer than its bound a flush may take to end
 	parkedLimit = 4                      // workers kept for the next flush
 )
+
+// Usual is the limit of a call that costs no timer of its own, see [Ask].
+const Usual = 3 * time.Second
 
 // Class says how urgent a call is.
 type Class int
@@ -49,7 +52,8 @@ type Ask struct {
 	Class Class
 	// Limit bounds the wait beside ctx; 0 for no bound.
 	Limit time.Duration
-	// Usual says that Limit is what the batcher bounds a call by anyway; it may end up to half a second sooner.
+	// Usual says that Limit is [Usual] or more, which the batcher bounds a call by anyway; it may end up to half a second
+	// sooner than that.
 	Usual bool
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool

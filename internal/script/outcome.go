@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // noContext is what go-redis keeps in a command for its own formatting; no call waits on it.
@@ -41,6 +43,10 @@ func Judge(err error) Outcome {
 	switch {
 	case err == nil, err == redis.Nil: //nolint:errorlint // a wrapped one is a Sentinel's, which does not know the master
 		return Done
+	case errors.Is(err, errs.ErrUnknown): // of who judged before
+		return Unknown
+	case errors.Is(err, errs.ErrUnavailable):
+		return NotDone
 	case isReply(err), errors.Is(err, ErrNotSent), isDial(err):
 		return NotDone
 	case Crowded(err), errors.Is(err, redis.ErrClosed):
