@@ -1,6 +1,6 @@
-// Package redlatch is a toolkit of distributed primitives on Redis or Valkey. One [Client] hands out named objects; all
-// clients that use the same Redis, in Go or in Java with Redisson, share the objects of one name. Delayed queues alone are
-// not shared with Java.
+// Package redlatch provides distributed locks, semaphores, latches and delayed queues on Redis or Valkey. A [Client] hands
+// out named objects. All clients on one Redis share the objects of a name, in Go and, except for queues, in Java with
+// Redisson.
 //
 //	client, err := redlatch.Open(ctx, "redis://localhost:6379/0")
 //	if err != nil {
@@ -17,13 +17,13 @@
 //
 // # Guarantees
 //
-// All objects of a client share one way to run scripts, which never runs one twice unnoticed; one subscription
-// connection for wake-ups; and one watchdog, which renews what is held. A client has a few goroutines, whose number does
-// not grow with its locks, holds and waiters. Asking for an object costs nothing and keeps nothing alive.
+// A script is never run twice unnoticed. What is held is renewed until it is released. A call ends with its context,
+// whatever its connection does. Asking for an object does no I/O and keeps nothing alive. The number of a client's
+// goroutines and connections does not grow with its locks, holds and waiters.
 //
 // # Limits
 //
-// Exclusion is as good as Redis's memory: a master that fails over may forget what it had just granted, since
-// replication is asynchronous. Fencing tokens keep rising even then, as long as the servers' clocks do not step back; see
+// Exclusion is as good as the memory of Redis. Replication is asynchronous, so a master that fails over may forget a lock
+// that it has just granted. Fencing tokens keep rising even then, as long as the servers' clocks do not step back; see
 // package rlock.
 package redlatch

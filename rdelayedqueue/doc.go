@@ -1,4 +1,4 @@
-// Package rdelayedqueue is a queue of jobs that are done at a later time, or at once, by any of many consumers.
+// Package rdelayedqueue provides a queue of jobs that any of many consumers processes at a later time, or at once.
 //
 //	q := redlatch.GetDelayedQueue[Order](client, "orders")
 //	id, err := q.Offer(ctx, order, 15*time.Minute)
@@ -7,23 +7,23 @@
 //		return closeUnpaid(ctx, m.Value)
 //	}, rdelayedqueue.WithConcurrency(16))
 //
-// # Guarantees
+// # What is promised
 //
-// Every message is delivered at least once. To take a message is to claim it for the visibility, 30 s by default: a message
-// that is not acknowledged by then is delivered again, whatever became of its consumer, and after its last attempt it is a
-// dead letter, which stays until it is redriven or purged. Nothing is delivered before its time, by the clock of Redis. A message
-// may be delivered twice: handlers have to bear that. Offers with an id of the caller's own are idempotent.
+// Every message is delivered at least once, and never before its time by Redis's clock. A consumer claims a message for
+// the visibility, 30 s by default. A message that is not acknowledged by then is delivered again, whatever happened to its
+// consumer. After its last attempt it is a dead letter, which stays until it is redriven or purged. Offers with an id of the
+// caller's own are idempotent.
 //
-// Order is due time, then order of offering; many consumers, and redelivery, loosen it.
+// Messages are delivered by due time, then in the order of offering; several consumers and redelivery loosen that.
 //
 // # Waiting
 //
-// Nobody polls. A consumer sleeps until the next message is due, or hears that an earlier one was offered, and looks in every 10 to
-// 15 s in case it did not. Of many sleeping consumers one is woken for each message. All state is in Redis: a producer may end
-// right after Offer, and a consumer that starts later finds everything.
+// Nobody polls. A consumer sleeps until the next message is due, is woken if an earlier one is offered, and checks every 10
+// to 15 s in case it missed that. Of many sleeping consumers one is woken for each message. All state is in Redis: a producer
+// may exit right after Offer, and a consumer that starts later finds everything.
 //
-// # Limits
+// # What is not promised
 //
-// What a master loses in a failover before a replica has it, is lost. The queue's keys must not be evicted: use maxmemory-policy
-// noeviction. Exactly-once does not exist here.
+// There is no exactly-once delivery: a handler may see a message twice. What a master loses in a failover before a replica
+// has it is lost. The queue's keys must not be evicted: use maxmemory-policy noeviction.
 package rdelayedqueue

@@ -1,4 +1,4 @@
-// Package rfairlock is a reentrant lock that is granted first come, first served, across goroutines and processes.
+// Package rfairlock provides a reentrant lock that is granted first come, first served, across goroutines and processes.
 //
 //	lock := client.GetFairLock("counter")
 //	hold, err := lock.Lock(ctx)
@@ -8,32 +8,28 @@
 //	defer hold.Unlock(ctx)
 //	return serve(hold.Context())
 //
+// Holds, their contexts, options and errors are those of package rlock, and so are its promises and limits.
+//
 // # Order
 //
-// Whoever waits stands in a queue in Redis, in the order in which Redis saw the first attempts. Each waiter is woken alone,
-// over a channel of its own, when it is its turn: a hand-off costs one message and one attempt, however many wait. A waiter
-// that gives up leaves the queue at once. One that died is passed over when it has not been heard of for the fair wait
-// timeout, 5 s by default (redlatch.WithFairWaitTimeout), together with all dead ones behind it. A waiter that was taken for dead,
-// because its process stood still for longer, queues again at the end.
+// Waiters queue in Redis, in the order in which Redis saw their first attempts. Each is woken alone, on a channel of its own,
+// when it is its turn. A waiter that gives up leaves the queue at once. A waiter that died is skipped when it has not
+// renewed its place for the fair wait timeout, 5 s by default (redlatch.WithFairWaitTimeout), together with all dead waiters
+// behind it. A waiter that was skipped although it lives, because its process stood still, queues again at the end.
 //
-// A single try, TryLock without a wait, never queues; it is refused while anybody else is next.
+// TryLock without a wait never queues. It is refused while anyone else is next.
+//
+// A reentrant lock (package rlock) of the same name excludes holders of this one, but does not queue and wakes nobody in
+// the queue.
 //
 // # Sharing a queue with Redisson
 //
-// With a fair wait timeout of 300 s the queue is kept just as Redisson keeps it at its default, and its dead waiters are
-// passed over as late as there. All clients of a queue need the same setting: where they differ at most one holds the lock
-// even so, but order is promised only among clients of one setting. Redisson lowers the times of all who wait at each
-// grant, which takes a waiter that is good for seconds out of the queue; it then queues again.
-//
-// # What a holder is promised
-//
-// The same as of package rlock, whose [rlock.Hold] a holder gets. What is not promised there is not promised here: a master
-// that fails over may forget the lock, and the queue with it. A reentrant lock (package rlock) of the same name excludes
-// holders of this one, but knows of no queue and wakes nobody in it.
+// All clients of a queue need the same settings. If settings differ, at most one client holds the lock even so, but the
+// order holds only among clients with the same ones. In Redisson's own layout each dead waiter costs a timeout of its own.
 //
 // # Cost
 //
-// Lock and Unlock of a free lock are one round trip each. A waiter costs an attempt when it comes and one when it is woken.
-// All waiters of one client for one name are looked after together, by about one call a second for each hundred of them, and one each
-// third of the fair wait timeout if that is less. A lock is never passed on within a client past waiters elsewhere.
+// Lock and Unlock of a free lock cost one round trip each. A waiter costs an attempt when it comes and one when it is
+// woken, however many wait. About once a second one call renews the places of up to a hundred waiters of a client, more often
+// if a third of the fair wait timeout is less. The lock never passes within a client past waiters elsewhere.
 package rfairlock

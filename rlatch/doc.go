@@ -1,32 +1,31 @@
-// Package rlatch is a count that many processes share through Redis, and that others wait for to reach zero.
+// Package rlatch provides a countdown latch that processes share through Redis: a count that others wait for to reach zero.
 //
 //	ready := client.GetCountDownLatch("ready")
-//	if _, err := ready.TrySetCount(ctx, 3); err != nil { // the first one sets it
+//	if _, err := ready.TrySetCount(ctx, 3); err != nil { // the first process sets it
 //		return err
 //	}
 //	...
 //	if err := ready.CountDown(ctx); err != nil { // in each of three processes
 //		return err
 //	}
-//	err := ready.Await(ctx) // until all three have
+//	err := ready.Await(ctx) // until all three have counted down
 //
 // # What is promised
 //
-// Every operation takes effect exactly once, also when its reply is lost and it has to be repeated. Zero releases every
-// waiter in every process, whatever messages were missed: at once by a message, and otherwise within about a second. That
-// holds also when the latch is used again before a waiter has noticed.
+// Every operation takes effect exactly once, also if its reply is lost and it is repeated. Zero releases every waiter in
+// every process: at once by a message, or within about a second if the message is lost. That holds also if the latch is set
+// again before a waiter has noticed.
 //
 // # Zero and missing
 //
-// A latch without a count is at zero: Await returns at once, CountDown changes nothing. So set the count before anybody
-// awaits it. At zero the latch is gone from Redis, and may be used again. A latch that nobody counts down to zero stays
-// until Delete. What else there is of it goes with the count, or expires by itself after an hour.
+// A latch without a count is at zero: Await returns at once, and CountDown changes nothing. Set the count before anyone waits.
+// At zero the latch is gone from Redis and may be used again. A latch that never reaches zero stays until Delete.
 //
 // # What is not promised
 //
-// Redis replicates asynchronously: a master that fails over may forget what it had just counted.
+// Redis replicates asynchronously: a master that fails over may forget its last operations.
 //
-// Redisson knows neither when a latch last opened nor its participants. When one of its clients opens a latch that is
-// used again at once, waiters here may wait for the second zero; and participants stay until the count is next set,
-// counted or deleted from here.
+// Redisson knows neither when a latch last opened nor its participants. If a Java client opens a latch that is set again
+// at once, waiters here may wait for the second zero; and participants stay until a Go client sets, counts down or deletes
+// the latch.
 package rlatch

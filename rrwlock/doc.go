@@ -1,5 +1,5 @@
-// Package rrwlock is a read-write lock that many processes share through Redis, after sync.RWMutex: any number of readers hold
-// it at a time, or one writer.
+// Package rrwlock provides a read-write lock that processes share through Redis. It follows sync.RWMutex: any number of
+// readers hold it at a time, or one writer.
 //
 //	lock := client.GetReadWriteLock("prices")
 //	hold, err := lock.RLock(ctx)
@@ -9,28 +9,28 @@
 //	defer hold.Unlock(ctx)
 //	return read(hold.Context())
 //
-// Holds, their contexts, options and errors are those of package rlock. What it says of exclusion holds between a writer and
-// everybody else.
+// Holds, their contexts, options and errors are those of package rlock, and so are its promises and limits: a writer
+// excludes everyone else.
 //
 // # Readers
 //
-// Every reader has a lease of its own. One that crashed stops counting when its lease ends, whatever the others renew, and no
-// reader's lease shortens another's.
+// Every reader has a lease of its own. A reader that crashed stops counting when its lease ends, whatever the others renew,
+// and no reader's lease shortens another's.
 //
-// # Both modes in one context
+// # Downgrade and upgrade
 //
-// The context of a writer may take the read lock, which is granted at once, unless a reply for the one before was lost. When the write lock is given up first, the
-// reader stays, and other readers get in beside it: the writer has been downgraded, and nobody wrote in between. The context of a
-// reader that asks for the write lock gets [ErrUpgrade] at once: two readers that waited for each other to leave would wait for ever.
+// The context of a writer may take the read lock, at once. When the writer unlocks first, the reader stays and other readers
+// enter: the writer has been downgraded, and nobody wrote in between. The context of a reader that asks for the write lock
+// gets [ErrUpgrade] at once, because two readers that wait for each other to leave would wait for ever.
 //
-// # Who waits for whom
+// # Preference
 //
-// A writer that waits holds new readers back, in all clients of this library, so that a stream of readers ends and the writer
-// gets in; see [WithoutWriterPreference]. What re-enters by its context is never held back. A writer that dies while it waits
-// holds readers back for 3 s at most. Redisson's readers are not held back.
+// A waiting writer holds back new readers in all clients of this library, so a stream of readers cannot keep it out; see
+// [WithoutWriterPreference]. A call that re-enters by its context is never held back. A writer that dies while it waits holds
+// readers back for 3 s at most. Redisson's readers are not held back.
 //
 // # What is not promised
 //
-// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers. A downgrade is
-// announced to nobody, as Redisson has it: readers of other clients find out within about a second.
+// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers. A
+// downgrade is announced to nobody, as in Redisson: waiting readers of other clients enter within about a second.
 package rrwlock
