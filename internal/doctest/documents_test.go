@@ -22,8 +22,12 @@ var (
 	backquoted  = regexp.MustCompile("`([^`\n]+)`")
 	qualified   = regexp.MustCompile(`^(\w+)\.([A-Z]\w*(?:\.[A-Z]\w*)?)(?:\[\w+\])?(?:\(.*\))?(?:\{\})?$`)
 	optionOrErr = regexp.MustCompile(`^((?:With|Without|Err)[A-Z]\w*)(?:\(.*\))?$`)
+	ofReceiver  = regexp.MustCompile(`^(client|hold|permit)\.([A-Z]\w*)(?:\(.*\))?$`)
 	testName    = regexp.MustCompile(`^(?:Test|Example|Fuzz)[A-Z_]?\w*$`)
 )
+
+// receivers are the types of the variables that documents use.
+var receivers = map[string]string{"client": "redlatch.Client", "hold": "rlock.Hold", "permit": "rsemaphore.Permit"}
 
 func markdown(name string) bool { return path.Ext(name) == ".md" }
 
@@ -73,6 +77,9 @@ func TestNamesInDocumentsExist(t *testing.T) {
 		for _, code := range backquoted.FindAllStringSubmatch(prose, -1) {
 			if found := qualified.FindStringSubmatch(code[1]); found != nil && public[found[1]+"."] {
 				assert.True(t, public[found[1]+"."+found[2]], "%s: `%s` is not exported", name, code[1])
+			}
+			if found := ofReceiver.FindStringSubmatch(code[1]); found != nil {
+				assert.True(t, public[receivers[found[1]]+"."+found[2]], "%s: `%s` is no method", name, code[1])
 			}
 			if found := optionOrErr.FindStringSubmatch(code[1]); found != nil && !slices.Contains(others, name) {
 				assert.True(t, options[found[1]], "%s: `%s` is in no package", name, code[1])
