@@ -283,7 +283,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		synctest.Wait()
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		for _, of := range []string{"redlatch/internal/pipeline.", "redlatch/internal/wheel.", "redlatch/internal/watchdog.", "redlatch/pubsub."} {
+		for _, of := range []string{"redlatch/internal/pipeline.", "redlatch/internal/timer.", "redlatch/pubsub."} {
 			assert.NotContains(t, string(stacks), of)
 		}
 	})

@@ -9,8 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -34,7 +33,7 @@ type gate struct {
 	failing time.Duration // since when
 
 	member *pubsub.Membership // nil until a look found the latch closed
-	timer  wheel.Timer        // the next look
+	timer  timer.Timer        // the next look
 }
 
 // waiter is a call that waits at a gate.
@@ -53,7 +52,7 @@ func (h *Hall) await(ctx context.Context, key string) error {
 	g := part.Of[key]
 	if g == nil {
 		g = &gate{hall: h, part: part, key: key, waiters: map[*waiter]struct{}{}}
-		g.timer.Owner = g
+		g.timer.Task = g
 		part.Of[key] = g
 	}
 	w := &waiter{first: g.looks + 1, done: make(chan struct{})}
@@ -90,7 +89,7 @@ func (g *gate) endLocked(w *waiter, err error) {
 		return
 	}
 	e := g.hall.core
-	e.Watchdog.Stop(&g.timer)
+	e.Timers.Stop(&g.timer)
 	if g.member != nil {
 		g.member.Leave()
 		g.member = nil
@@ -187,7 +186,7 @@ func (g *gate) restLocked(pause time.Duration) {
 	}
 	e := g.hall.core
 	spread := max(1, float64(e.Waiting.Load())/recheckRate)
-	e.Watchdog.Set(&g.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
+	e.Timers.Set(&g.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
 	if g.member != nil {
 		return
 	}
@@ -199,9 +198,8 @@ func (g *gate) restLocked(pause time.Duration) {
 }
 
 // Due looks again after a time.
-func (g *gate) Due(time.Duration) watchdog.Renewer {
+func (g *gate) Due(time.Duration) {
 	g.news()
-	return nil
 }
 
 // Subscribed looks again: what was announced before the subscription stood has not been heard.

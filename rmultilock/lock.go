@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -25,9 +25,9 @@ type Lock struct {
 	need    int      // so many of them make a hold
 	red     bool
 	name    string
-	err     error             // bad input, reported by the methods
-	lease   time.Duration     // of a RedLock's sub-holds, unless an option says otherwise
-	workers *watchdog.Workers // for renewals that block: those of locks that are not this module's
+	err     error          // bad input, reported by the methods
+	lease   time.Duration  // of a RedLock's sub-holds, unless an option says otherwise
+	workers *timer.Workers // for renewals that block: those of locks that are not this module's
 }
 
 var _ rlock.Locker = (*Lock)(nil)
@@ -46,7 +46,7 @@ func NewRed(e *core.Core, lockers []rlock.Locker) *Lock {
 }
 
 func newLock(e *core.Core, lockers []rlock.Locker, arrange func(*Lock)) *Lock {
-	l := &Lock{lease: e.Lease, workers: watchdog.NewWorkers(renewers)}
+	l := &Lock{lease: e.Lease, workers: timer.NewWorkers(renewers)}
 	l.err = guard(func() (err error) {
 		if l.members, err = membersOf(lockers); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
 )
 
 // askLocked has those at the front of the line ask, as many as there may be permits for; the first one in any case if
@@ -48,7 +47,7 @@ func (l *line) restsLocked() bool {
 		l.restUntil = 0
 		return false
 	}
-	l.desk.core.Watchdog.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
+	l.desk.core.Timers.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
 	return true
 }
 
@@ -150,7 +149,7 @@ func (l *line) blockLocked(pause time.Duration) {
 		return
 	}
 	spread := max(1, float64(e.Waiting.Load())/recheckRate)
-	e.Watchdog.Set(&l.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
+	e.Timers.Set(&l.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
 	if l.member != nil {
 		return
 	}
@@ -196,9 +195,8 @@ func (l *line) lookLocked() {
 }
 
 // Due has the first in line ask again after a time, or after a rest.
-func (l *line) Due(time.Duration) watchdog.Renewer {
+func (l *line) Due(time.Duration) {
 	l.look()
-	return nil
 }
 
 // Subscribed has the line ask again: what was announced before the subscription stood has not been heard.

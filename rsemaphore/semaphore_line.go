@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -57,7 +57,7 @@ type line struct {
 
 	member    *pubsub.Membership // of the channel that announces permits; nil until somebody had to wait
 	confirmed bool               // the subscription stands
-	timer     wheel.Timer        // the next re-check, or the end of a rest
+	timer     timer.Timer        // the next re-check, or the end of a rest
 	grantAt   time.Duration      // when the last one got its permits
 	turnAt    time.Duration      // when this client's turn began; 0 outside of one
 	restUntil time.Duration      // until when it is the others' turn
@@ -91,7 +91,7 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 	l := part.Of[key]
 	if l == nil {
 		l = &line{desk: d, part: part, key: key, spare: plenty}
-		l.timer.Owner = l
+		l.timer.Task = l
 		part.Of[key] = l
 	}
 	if once && l.standing > 0 {
@@ -177,7 +177,7 @@ func (w *waiter) leaveLocked() {
 // closeLocked ends a line that is empty.
 func (l *line) closeLocked() {
 	e := l.desk.core
-	e.Watchdog.Stop(&l.timer)
+	e.Timers.Stop(&l.timer)
 	if l.member != nil {
 		l.member.Leave()
 		l.member = nil

@@ -32,7 +32,8 @@ func (e *Core) Close() {
 	e.grace()
 	e.drain()
 	e.Batch.Stop()
-	e.Watchdog.Close()
+	e.Timers.Close()
+	e.Workers.Close()
 	e.Batch.Close()
 	for _, h := range e.holders {
 		h.Wait(began.Add(e.CloseGrace + endTail))

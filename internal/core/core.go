@@ -1,5 +1,5 @@
 // Package core is what a client's objects share: one identity, one clock, one way to run scripts, one router of
-// wake-ups, one watchdog and one place where unsettled operations end.
+// wake-ups, one wheel of timers and one place where unsettled operations end.
 package core
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/settle"
-	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -51,13 +51,14 @@ type Hooks struct {
 // Core is shared by all objects of one client. It is safe for concurrent use.
 type Core struct {
 	Config
-	ID       string // the client's UUID, which begins its owner ids
-	Clock    *clock.Clock
-	Batch    *pipeline.Batcher
-	Router   *pubsub.Router
-	Watchdog *watchdog.Watchdog
-	Settler  *settle.Settler
-	Cluster  bool
+	ID      string // the client's UUID, which begins its owner ids
+	Clock   *clock.Clock
+	Batch   *pipeline.Batcher
+	Router  *pubsub.Router
+	Timers  *timer.Wheel   // of leases, messages and waiters
+	Workers *timer.Workers // for what their tasks start and may wait
+	Settler *settle.Settler
+	Cluster bool
 
 	Waiting atomic.Int64 // waiters that re-check by themselves, to share the budget of re-checks
 
@@ -91,6 +92,8 @@ type Debtor interface {
 	HandOver()
 }
 
+const maxWorkers = 4
+
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
 func New(rdb redis.UniversalClient, c Config) *Core {
 	e := &Core{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
@@ -98,8 +101,8 @@ func New(rdb redis.UniversalClient, c Config) *Core {
 	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
 	e.Batch.Told = e.Freed
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
-	e.Watchdog = watchdog.New(e.Clock)
-	e.Settler = settle.New(e.Watchdog, e.Clock, c.Logger)
+	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
+	e.Settler = settle.New(e.Timers, e.Clock, c.Logger)
 	return e
 }
 

@@ -8,8 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 // Whatever else is done to a lease takes it out first: leaveLocked puts it into the state that it would have alone. A round
 // that fails or gets no answer in time dissolves the cohort in the same way.
 type cohort struct {
-	timer wheel.Timer
+	timer timer.Timer
 	space *Space // never changes
 
 	mu      sync.Mutex         // guards all below, and the place of each member; locked after a lease's mu
@@ -52,7 +51,7 @@ type leaver struct {
 // with begin.
 func (s *Space) newCohort(sent time.Duration) *cohort {
 	c := &cohort{space: s, end: sent + s.core.Lease, next: sent + s.core.Lease/3}
-	c.timer.Owner = c
+	c.timer.Task = c
 	return c
 }
 
@@ -63,7 +62,7 @@ func (c *cohort) takesLocked(l *Lease, place int) bool {
 	if h == nil || h.next != nil || h.fixed != 0 || h.limit != 0 || l.turn.taken() || l.end > c.end {
 		return false
 	}
-	l.space.core.Watchdog.Stop(&l.timer)
+	l.space.core.Timers.Stop(&l.timer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.cohort, l.place = c, uint8(place) //nolint:gosec // below cohortSize
@@ -94,7 +93,7 @@ func (l *Lease) leaveLocked() {
 	case c.joint != nil:
 		c.joint.left = append(c.joint.left, leaver{l, int(l.place)})
 	case c.size == 0:
-		c.space.core.Watchdog.Stop(&c.timer)
+		c.space.core.Timers.Stop(&c.timer)
 	}
 	c.mu.Unlock()
 	l.armLocked()
@@ -118,19 +117,19 @@ func (c *cohort) restLocked(sent time.Duration) {
 	period := c.space.core.Lease / 3
 	c.next = (sent + period - rand.N(period/32+1)).Truncate(max(period/500, time.Millisecond))
 	if c.size > 0 {
-		c.space.core.Watchdog.Set(&c.timer, c.next)
+		c.space.core.Timers.Set(&c.timer, c.next)
 	} else {
-		c.space.core.Watchdog.Stop(&c.timer)
+		c.space.core.Timers.Stop(&c.timer)
 	}
 }
 
 // Due sends the next round. It dissolves a cohort that has become small, or whose round was not answered in time.
-func (c *cohort) Due(now time.Duration) watchdog.Renewer {
+func (c *cohort) Due(now time.Duration) {
 	s := c.space
 	c.mu.Lock()
 	if now+time.Millisecond < c.next { // an answer has moved it meanwhile
 		c.mu.Unlock()
-		return nil
+		return
 	}
 	late := c.joint != nil
 	if late || c.size < cohortLeast || now+time.Millisecond >= c.end-margin(s.core.Lease) {
@@ -143,15 +142,14 @@ func (c *cohort) Due(now time.Duration) watchdog.Renewer {
 				l.leave()
 			}
 		}
-		return nil
+		return
 	}
 	c.joint = &joint{cohort: c, sent: s.core.Clock.Now(), size: c.size}
 	c.next = min(c.end-margin(s.core.Lease), c.joint.sent+s.renewalLimit())
-	s.core.Watchdog.Set(&c.timer, c.next)
+	s.core.Timers.Set(&c.timer, c.next)
 	call, answer := c.callLocked(), c.joint.answer
 	c.mu.Unlock()
 	s.core.Batch.Start(call, pipeline.Urgent, answer)
-	return nil
 }
 
 // leave takes a lease out of its cohort, if it is in one.

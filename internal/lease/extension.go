@@ -8,8 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // BeginExtend renews a level of fixed lease: it sets the lease anew, to d from now. done gets nil, ErrLost when the lock is gone,
@@ -33,12 +32,12 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 	}
 	l.leaveLocked()
 	x := &extension{hold: h, turn: turn, sent: l.now(), length: d, done: done}
-	x.timer.Owner = x
+	x.timer.Task = x
 	x.cover = h.coverLocked(x.sent, d)
 	h.shortenLocked(x.sent, d)
 	call := l.keepLocked(x.sent, x.cover)
 	l.mu.Unlock()
-	l.space.core.Watchdog.Set(&x.timer, x.sent+shareOf(d))
+	l.space.core.Timers.Set(&x.timer, x.sent+shareOf(d))
 	if !l.space.core.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
 		done(errs.ErrClosed)
 	}
@@ -49,7 +48,7 @@ var errTurn = fmt.Errorf("%w: another operation is under way", errs.ErrUnknown)
 
 // extension is a call under way that sets the lease of one level anew.
 type extension struct {
-	timer  wheel.Timer
+	timer  timer.Timer
 	hold   *Hold
 	turn   *turn
 	sent   time.Duration
@@ -64,17 +63,16 @@ func (x *extension) first() bool {
 	if x.over.Swap(true) {
 		return false
 	}
-	x.hold.lease.space.core.Watchdog.Stop(&x.timer)
+	x.hold.lease.space.core.Timers.Stop(&x.timer)
 	x.turn.give()
 	return true
 }
 
 // Due gives up waiting for the answer.
-func (x *extension) Due(time.Duration) watchdog.Renewer {
+func (x *extension) Due(time.Duration) {
 	if x.first() {
 		x.done(errNoAnswer)
 	}
-	return nil
 }
 
 func (x *extension) answer(c *script.Call) {

@@ -2,17 +2,18 @@ package lease
 
 import (
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // HandOver leaves to the settler's last attempts what tries may have been granted whose answers are missing, and the leases
 // whose release is under way: their own calls might hear nothing more before the client is gone. It is for Close, once
 // nothing new is asked for.
 func (r *Registry) HandOver() {
-	r.core.Watchdog.Each(func(subject watchdog.Subject) { // every try is under the watchdog before it is sent
-		if l, ok := subject.(*Lease); ok && l.space.Registry == r && l.in(asking) {
+	r.core.Timers.Each(func(t *timer.Timer) bool { // every try has its timer set before it is sent
+		if l, ok := t.Task.(*Lease); ok && l.space.Registry == r && l.in(asking) {
 			l.space.handOver(l, l.space.takeBack)
 		}
+		return true
 	})
 	for _, l := range r.each() {
 		if l.yield() {

@@ -51,7 +51,7 @@ func TestLeaseAndHoldStaySmall(t *testing.T) {
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
 	s := &Space{Registry: &Registry{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
 	slot := func(name string, length time.Duration, parted bool) string {
-		return s.Slot(&Lease{key: name, renewAt: length, parted: parted})
+		return s.slot(&Lease{key: name, renewAt: length, parted: parted})
 	}
 	usual, brief := s.core.Lease, 5*time.Second
 	assert.Equal(t, slot("{a}1", usual, false), slot("{a}2", usual, false))

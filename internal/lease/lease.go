@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // never is a time that does not come.
@@ -27,7 +26,7 @@ const (
 
 // Lease is what Redis has granted to this client under one owner id. All its levels share one TTL there.
 type Lease struct {
-	timer wheel.Timer
+	timer timer.Timer
 
 	mu      sync.Mutex    // guards what is not said to be otherwise; what a renewal needs comes first
 	levels  *Hold         // the live ones, innermost first
@@ -54,7 +53,7 @@ type Lease struct {
 
 func (s *Space) newLease(key any, owner any) *Lease {
 	l := &Lease{space: s, key: key, owner: owner}
-	l.timer.Owner = l
+	l.timer.Task = l
 	return l
 }
 
@@ -66,7 +65,7 @@ func (l *Lease) user() string { return l.space.core.UserName(l.name()) }
 
 func (l *Lease) now() time.Duration { return l.space.core.Clock.Now() }
 
-// register adds the first level, and puts the lease under the watchdog before its acquisition is sent. It returns the lease
+// register adds the first level, and sets its timer before its acquisition is sent. It returns the lease
 // to ask for.
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
@@ -74,7 +73,7 @@ func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) ti
 	length := l.newHoldLocked(ctx, o, sent).length
 	l.end = sent + length
 	l.renewAt = l.space.firstRenewal(sent)
-	l.space.core.Watchdog.Set(&l.timer, l.nextLocked())
+	l.space.core.Timers.Set(&l.timer, l.nextLocked())
 	return length
 }
 
@@ -83,10 +82,10 @@ func (l *Lease) unregister() {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	l.space.core.Watchdog.Stop(&l.timer)
+	l.space.core.Timers.Stop(&l.timer)
 }
 
-// nextLocked returns when the watchdog has to look at the lease.
+// nextLocked returns when the lease has to be looked at.
 func (l *Lease) nextLocked() time.Duration {
 	next := never
 	for h := l.levels; h != nil; h = h.next {
@@ -101,19 +100,19 @@ func (l *Lease) nextLocked() time.Duration {
 // armLocked sets the timer for what comes next.
 func (l *Lease) armLocked() {
 	if next := l.nextLocked(); next != never {
-		l.space.core.Watchdog.Set(&l.timer, next)
+		l.space.core.Timers.Set(&l.timer, next)
 	}
 }
 
-// Due ends the levels whose time is over, and tells the watchdog how to renew the lease if that is due.
-func (l *Lease) Due(now time.Duration) watchdog.Renewer {
+// Due ends the levels whose time is over, and has the lease renewed if that is due.
+func (l *Lease) Due(now time.Duration) {
 	l.mu.Lock()
 	if l.cohort != nil { // joined meanwhile
 		l.mu.Unlock()
-		return nil
+		return
 	}
 	if l.state == asking {
-		l.space.core.Watchdog.Set(&l.timer, now+l.space.core.Lease/3)
+		l.space.core.Timers.Set(&l.timer, now+l.space.core.Lease/3)
 	}
 	if l.overdueLocked(now) {
 		l.mu.Unlock()
@@ -122,16 +121,16 @@ func (l *Lease) Due(now time.Duration) watchdog.Renewer {
 	}
 	defer l.mu.Unlock()
 	if l.state != holding {
-		return nil
+		return
 	}
 	if !l.wantsRenewalLocked(now) {
 		l.armLocked()
-		return nil
+		return
 	}
 	// The timer stays stopped until the renewal is answered, or has waited for too long: see the renewal's own timer.
 	l.renews = true
 	l.renewAt = l.lengthLocked(now)
-	return l.space
+	l.space.due.Add(l)
 }
 
 // overdueLocked reports whether a level's time is over.
@@ -156,7 +155,7 @@ func (l *Lease) expire(now time.Duration) {
 	ended := l.levels == nil
 	if ended {
 		l.state = over
-		l.space.core.Watchdog.Stop(&l.timer)
+		l.space.core.Timers.Stop(&l.timer)
 	}
 	var recount func()
 	if !ended && cancels != nil {
@@ -252,7 +251,7 @@ func (l *Lease) gone() {
 	}
 	l.leaveLocked()
 	l.state = over
-	l.space.core.Watchdog.Stop(&l.timer)
+	l.space.core.Timers.Stop(&l.timer)
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
 	l.mu.Unlock()
 	l.lost(lostInRedis, false)
@@ -331,7 +330,7 @@ func (l *Lease) drain(limit time.Duration) {
 	}
 	l.leaveLocked()
 	l.state = releasing
-	l.space.core.Watchdog.Stop(&l.timer)
+	l.space.core.Timers.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
 		h.closed = true
 		return l.ended(errs.ErrClosed, "")

@@ -7,8 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 // or a lock that was taken away costs about a second, and nothing for each waiter. It exists while somebody waits, and
 // is guarded by its shard's mu.
 type patrol struct {
-	timer   wheel.Timer
+	timer   timer.Timer
 	space   *Space
 	shard   *shard
 	key     any
@@ -45,7 +44,7 @@ func (w *waiter) enrollLocked() {
 	p := l.shard.patrols[l.key]
 	if p == nil {
 		p = &patrol{space: l.space, shard: l.shard, key: any(l.key), at: never}
-		p.timer.Owner = p
+		p.timer.Task = p
 		if l.shard.patrols == nil {
 			l.shard.patrols = map[string]*patrol{}
 		}
@@ -69,7 +68,7 @@ func (p *patrol) removeLocked(w *waiter) {
 	key, _ := p.key.(string)
 	delete(p.shard.patrols, key)
 	p.space.core.Waiting.Add(-1)
-	p.space.core.Watchdog.Stop(&p.timer)
+	p.space.core.Timers.Stop(&p.timer)
 }
 
 // lookLocked sets when to look, after Redis said for how long, at most, the lock is another's; negative for no end.
@@ -93,7 +92,7 @@ func (p *patrol) dueLocked(at time.Duration) {
 		return
 	}
 	p.at = at
-	p.space.core.Watchdog.Set(&p.timer, at)
+	p.space.core.Timers.Set(&p.timer, at)
 }
 
 // askAfterLocked has Redis asked about the waiter soon: what was announced before it listened has not been heard.
@@ -131,14 +130,13 @@ func (w *waiter) tried() {
 }
 
 // Due sends a round.
-func (p *patrol) Due(time.Duration) watchdog.Renewer {
+func (p *patrol) Due(time.Duration) {
 	p.shard.mu.Lock()
 	rounds := p.roundsLocked()
 	p.shard.mu.Unlock()
 	for _, r := range rounds {
 		p.space.core.Batch.Start(p.space.apart.Patrol(p.key, r.owners), pipeline.Urgent, r.answer)
 	}
-	return nil
 }
 
 // round is one call of a patrol.

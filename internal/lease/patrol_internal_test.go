@@ -9,7 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // queue is a kind that knows its waiters, as far as a patrol asks it.
@@ -23,8 +23,8 @@ func (queue) Period() time.Duration { return time.Second }
 // looks for that may be sent before the waiter has returned from its try.
 func TestPatrolSentAfterARefusalIsHeeded(t *testing.T) {
 	c := clock.New()
-	e := &core.Core{Clock: c, Watchdog: watchdog.New(c)}
-	t.Cleanup(e.Watchdog.Close)
+	e := &core.Core{Clock: c, Timers: timer.New(c.Now)}
+	t.Cleanup(e.Timers.Close)
 	s := &Space{Registry: &Registry{core: e}, apart: queue{}}
 	sh := &shard{}
 	l := &line{space: s, shard: sh, key: "orders", joining: true}

@@ -125,7 +125,7 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.space.core.Begin()
 	l.state = releasing
-	l.space.core.Watchdog.Stop(&l.timer)
+	l.space.core.Timers.Stop(&l.timer)
 	l.freed = true
 	if line := sh.lines[l.name()]; line != nil && l.space.shared == nil {
 		line.tryAt = l.now() + recheck // or the announcement, or the answer to the release
@@ -342,7 +342,7 @@ func (h *Hold) pass() {
 // soon has one of the watchdog's workers run what releases a lease. Close waits for it.
 func (s *Space) soon(fn func()) {
 	s.core.Begin()
-	s.core.Watchdog.Go(func() {
+	s.core.Workers.Go(func() {
 		defer s.core.End()
 		fn()
 	})

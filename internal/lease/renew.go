@@ -9,8 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so
@@ -28,9 +27,28 @@ func (s *Space) onGrid(at time.Duration) time.Duration {
 	return at.Truncate(max(s.core.Lease/96, time.Millisecond))
 }
 
-// Slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
-func (s *Space) Slot(subject watchdog.Subject) string {
-	l, _ := subject.(*Lease)
+// renewDue sends the renewals of leases that are due together: one call for up to 100 that share a slot.
+func (s *Space) renewDue(due []*Lease) {
+	var batches map[string][]*Lease
+	for _, l := range due {
+		if batches == nil {
+			batches = make(map[string][]*Lease)
+		}
+		slot := s.slot(l)
+		batch := append(batches[slot], l)
+		if len(batch) == cohortSize {
+			s.renew(batch)
+			batch = nil
+		}
+		batches[slot] = batch
+	}
+	for _, batch := range batches {
+		s.renew(batch)
+	}
+}
+
+// slot returns what leases that one call may renew have in common: the same lease and, on a cluster, the same hash tag.
+func (s *Space) slot(l *Lease) string {
 	l.mu.Lock()
 	asked, alone := l.renewAt, l.parted
 	l.mu.Unlock()
@@ -48,15 +66,14 @@ func (s *Space) Slot(subject watchdog.Subject) string {
 	return slot
 }
 
-// Renew renews leases that share a slot in one call, and tells each what came of it.
-func (s *Space) Renew(subjects []watchdog.Subject) {
-	keys, owners := make([]any, 0, len(subjects)), make([]any, 0, len(subjects))
-	leases := make([]*Lease, 0, len(subjects))
+// renew renews leases that share a slot in one call, and tells each what came of it.
+func (s *Space) renew(batch []*Lease) {
+	keys, owners := make([]any, 0, len(batch)), make([]any, 0, len(batch))
+	leases := make([]*Lease, 0, len(batch))
 	sent := s.core.Clock.Now()
 	length := time.Duration(0)
 	first := sent + s.renewalLimit() // when to look again: at the first deadline among them at the latest
-	for _, subject := range subjects {
-		l, _ := subject.(*Lease)
+	for _, l := range batch {
 		l.mu.Lock()
 		if !l.renews { // an older one was answered meanwhile, and has set the timer
 			l.mu.Unlock()
@@ -76,14 +93,14 @@ func (s *Space) Renew(subjects []watchdog.Subject) {
 		return
 	}
 	r := &renewal{space: s, leases: leases, sent: sent, length: length}
-	r.timer.Owner = r
-	s.core.Watchdog.Set(&r.timer, first)
+	r.timer.Task = r
+	s.core.Timers.Set(&r.timer, first)
 	s.core.Batch.Start(s.kind.Renew(keys, owners, length), pipeline.Urgent, r.answer)
 }
 
 // renewal is one call under way that renews several leases.
 type renewal struct {
-	timer  wheel.Timer
+	timer  timer.Timer
 	space  *Space
 	leases []*Lease
 	sent   time.Duration
@@ -91,11 +108,10 @@ type renewal struct {
 }
 
 // Due has all leases of a renewal looked at, and tried again, that has not been answered in time.
-func (r *renewal) Due(time.Duration) watchdog.Renewer {
+func (r *renewal) Due(time.Duration) {
 	for _, l := range r.leases {
 		l.renewalOverdue()
 	}
-	return nil
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
@@ -120,7 +136,7 @@ func (s *Space) tellRenewed(of, gone int, err error) {
 // answer tells each lease of a renewal what came of it.
 func (r *renewal) answer(c *script.Call) {
 	s, leases := r.space, r.leases
-	s.core.Watchdog.Stop(&r.timer)
+	s.core.Timers.Stop(&r.timer)
 	gone, err := c.Ints()
 	s.tellRenewed(len(leases), len(gone), err)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // Kind is one kind of lock: it builds script calls and reads their replies.
@@ -132,8 +133,9 @@ type Space struct {
 	shared Shared
 	owners Owners
 	pool   Pool
-	beside bool // of shares that are taken beside a lease of another kind
-	room   room // for the calls of cohorts
+	beside bool                 // of shares that are taken beside a lease of another kind
+	room   room                 // for the calls of cohorts
+	due    *timer.Batch[*Lease] // to be renewed
 }
 
 // NewSpace returns a space of the given kind.
@@ -144,6 +146,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.shared, _ = kind.(Shared)
 	s.owners, _ = kind.(Owners)
 	s.pool, _ = kind.(Pool)
+	s.due = timer.NewBatch(r.core.Timers, s.renewDue)
 	return s
 }
 

@@ -10,8 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // ownKeep is how long an id of the library's own is remembered after its message was acknowledged: an offer that was not
@@ -26,7 +25,7 @@ type Message struct {
 	terms   Terms
 	renewed bool // the watchdog renews the visibility
 	end     context.CancelCauseFunc
-	timer   wheel.Timer
+	timer   timer.Timer
 
 	mu       sync.Mutex      // guards all below
 	ctx      context.Context //nolint:containedctx // a message has one by contract
@@ -51,7 +50,7 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	r := q.registry
 	m := &Message{Claimed: c, queue: q, hub: r.use(q), terms: terms, renewed: renewed, deadline: asked + terms.Visibility}
 	m.ctx, m.end = context.WithCancelCause(ctx)
-	m.timer.Owner = m
+	m.timer.Task = m
 	r.mu.Lock()
 	r.live[m] = struct{}{}
 	closed := r.core.Closed()
@@ -59,7 +58,7 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	if closed {
 		m.end(errs.ErrClosed)
 	}
-	r.core.Watchdog.Set(&m.timer, m.next(asked))
+	r.core.Timers.Set(&m.timer, m.next(asked))
 	return m
 }
 
@@ -97,7 +96,7 @@ func (m *Message) forget(s state, cause error) {
 	m.mu.Lock()
 	m.state = s
 	m.mu.Unlock()
-	r.core.Watchdog.Stop(&m.timer)
+	r.core.Timers.Stop(&m.timer)
 	m.drop()
 	m.end(cause)
 }
@@ -132,28 +131,28 @@ func (m *Message) lose(why string) {
 	if over {
 		return
 	}
-	m.queue.registry.core.Watchdog.Stop(&m.timer)
+	m.queue.registry.core.Timers.Stop(&m.timer)
 	m.drop()
 	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
 }
 
-// Due is called by the watchdog.
-func (m *Message) Due(now time.Duration) watchdog.Renewer {
+// Due has the visibility renewed, or ends the message.
+func (m *Message) Due(now time.Duration) {
 	m.mu.Lock()
 	over, left := m.state != held || m.lost, m.deadline-now
 	m.mu.Unlock()
 	switch {
 	case over:
-		return nil
+		return
 	case left <= 0:
-		m.queue.registry.core.Watchdog.Go(func() { m.lose("the visibility is over") })
-		return nil
+		m.queue.registry.core.Workers.Go(func() { m.lose("the visibility is over") })
+		return
 	case !m.renewed:
-		m.queue.registry.core.Watchdog.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
-		return nil
+		m.queue.registry.core.Timers.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
+		return
 	}
-	m.queue.registry.core.Watchdog.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
-	return (*renewer)(m.queue.registry)
+	m.queue.registry.core.Timers.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
+	m.hub.due.Add(m)
 }
 
 // Ack removes the message: its work is done.

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // Registry is what a client does with delayed queues just now. It is safe for concurrent use.
@@ -49,6 +50,7 @@ type hub struct {
 	backs  gatherer[Claimed]
 	turns  turns
 	lane   lane
+	due    *timer.Batch[*Message] // to be renewed
 }
 
 // use returns the hub of a queue, which stays until it is left as often.
@@ -62,6 +64,7 @@ func (r *Registry) use(q *Queue) *hub {
 		h.acks = gatherer[ack]{crew: &r.crew, send: h.sendAcks, weight: func(*ack) int { return 1 }}
 		h.nacks = gatherer[nack]{crew: &r.crew, send: h.sendNacks, weight: func(n *nack) int { return len(n.text) }}
 		h.backs = gatherer[Claimed]{crew: &r.crew, send: h.sendBacks, weight: func(*Claimed) int { return 1 }}
+		h.due = timer.NewBatch(r.core.Timers, h.renew)
 		h.lane.hub = h
 		r.hubs[q.full] = h
 	}

@@ -3,48 +3,41 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/watchdog"
 )
 
-// renewer renews the visibility of messages, for the watchdog.
-type renewer Registry
+// most is how many messages one call renews.
+const most = 100
 
-// Slot returns the queue of a message: one call renews messages of one queue.
-func (*renewer) Slot(s watchdog.Subject) string {
-	m, ok := s.(*Message)
-	if !ok {
-		return ""
+// renew sends the renewals of messages that are due together.
+func (h *hub) renew(due []*Message) {
+	for some := range slices.Chunk(due, most) {
+		h.renewSome(some)
 	}
-	return m.hub.name
 }
 
-// Renew sends the renewal of messages of one queue.
-func (r *renewer) Renew(subjects []watchdog.Subject) {
-	renewals := make([]renewal, 0, len(subjects))
-	extensions := make([]extension, 0, len(subjects))
+func (h *hub) renewSome(messages []*Message) {
+	r := h.registry
+	renewals := make([]renewal, 0, len(messages))
+	extensions := make([]extension, 0, len(messages))
 	sentAt := r.core.Clock.Now()
-	for _, s := range subjects {
-		if m, ok := s.(*Message); ok {
-			one := m.renewal(sentAt)
-			renewals = append(renewals, one)
-			extensions = append(extensions, extension{m.member, m.claim, one.visibility})
-		}
+	for _, m := range messages {
+		one := m.renewal(sentAt)
+		renewals = append(renewals, one)
+		extensions = append(extensions, extension{m.member, m.claim, one.visibility})
 	}
-	if len(renewals) == 0 {
-		return
-	}
-	r.core.Batch.Start(renewals[0].hub.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
+	r.core.Batch.Start(h.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
 		results, err := c.Ints()
 		r.report(results, err)
 		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
 			case results[i] == 0:
-				r.core.Watchdog.Go(func() { one.lose("another consumer has it, or it was removed") })
+				r.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
 			default:
 				one.done(sentAt)
 			}
@@ -80,7 +73,7 @@ func (r renewal) done(sentAt time.Duration) {
 }
 
 // report tells the user's hook of a renewal.
-func (r *renewer) report(results []int64, err error) {
+func (r *Registry) report(results []int64, err error) {
 	hook := r.core.Hooks.Renewed
 	if hook == nil {
 		return
@@ -101,7 +94,7 @@ func (m *Message) watch(sentAt time.Duration) {
 	next := m.next(sentAt)
 	m.mu.Unlock()
 	if !over {
-		m.queue.registry.core.Watchdog.Set(&m.timer, next)
+		m.queue.registry.core.Timers.Set(&m.timer, next)
 	}
 }
 

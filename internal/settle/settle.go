@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/clock"
-	"github.com/redlatch/redlatch/internal/watchdog"
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // maxJobs bounds what may be unsettled at a time, where a lease ends what nobody settles. What comes beyond it is left to
@@ -23,9 +22,9 @@ var pauses = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 150
 
 // Settler repeats jobs until they are settled or out of date. It is safe for concurrent use.
 type Settler struct {
-	watchdog *watchdog.Watchdog
-	clock    *clock.Clock
-	logger   *slog.Logger
+	timers *timer.Wheel
+	clock  *clock.Clock
+	logger *slog.Logger
 
 	mu     sync.Mutex // guards jobs, closed
 	jobs   map[*Job]struct{}
@@ -35,7 +34,7 @@ type Settler struct {
 // Job is one operation to be settled.
 type Job struct {
 	settler *Settler
-	timer   wheel.Timer
+	timer   timer.Timer
 	attempt Attempt
 	done    func()
 	until   time.Duration
@@ -46,9 +45,9 @@ type Job struct {
 // Attempt sends what may settle a job and returns at once. It calls report when the answer has come, if one comes.
 type Attempt func(report func(settled bool))
 
-// New returns a settler that runs its jobs by the watchdog's timers.
-func New(w *watchdog.Watchdog, c *clock.Clock, logger *slog.Logger) *Settler {
-	return &Settler{watchdog: w, clock: c, logger: logger, jobs: map[*Job]struct{}{}}
+// New returns a settler that runs its jobs by timers of a wheel on the same clock.
+func New(w *timer.Wheel, c *clock.Clock, logger *slog.Logger) *Settler {
+	return &Settler{timers: w, clock: c, logger: logger, jobs: map[*Job]struct{}{}}
 }
 
 // Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
@@ -67,7 +66,7 @@ func (s *Settler) AddWithin(attempt Attempt, done func(), until, most time.Durat
 
 // add takes a job, unless there are room others.
 func (s *Settler) add(j *Job, room int) *Job {
-	j.settler, j.timer.Owner = s, j
+	j.settler, j.timer.Task = s, j
 	s.mu.Lock()
 	full, closed := len(s.jobs) >= room, s.closed
 	if !full && !closed {
@@ -101,7 +100,7 @@ func (j *Job) Settled() {
 	_, open := s.jobs[j]
 	delete(s.jobs, j)
 	s.mu.Unlock()
-	s.watchdog.Stop(&j.timer)
+	s.timers.Stop(&j.timer)
 	if open {
 		j.done()
 	}
@@ -111,9 +110,8 @@ func (j *Job) Settled() {
 func (j *Job) Now() { j.run() }
 
 // Due has the job's next attempt made.
-func (j *Job) Due(time.Duration) watchdog.Renewer {
+func (j *Job) Due(time.Duration) {
 	j.run()
-	return nil
 }
 
 // run makes an attempt and sets the time of the next one, whether or not this one is answered.
@@ -133,7 +131,7 @@ func (j *Job) run() {
 		return
 	}
 	// The wheel rounds down to its tick: a time within this one would come again at once.
-	s.watchdog.Set(&j.timer, max(min(now+pause, j.until), now+time.Millisecond))
+	s.timers.Set(&j.timer, max(min(now+pause, j.until), now+time.Millisecond))
 	j.attempt(func(settled bool) {
 		if settled {
 			j.Settled()
@@ -157,7 +155,7 @@ func (s *Settler) Close(limit time.Duration) {
 	}
 	ended := make(chan struct{}, len(open)) // room for all: nobody may wait for them
 	for _, j := range open {
-		s.watchdog.Stop(&j.timer)
+		s.timers.Stop(&j.timer)
 		j.attempt(func(bool) { ended <- struct{}{} })
 	}
 	timer := time.NewTimer(limit)

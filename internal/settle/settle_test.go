@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/settle"
-	"github.com/redlatch/redlatch/internal/watchdog"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,7 +50,7 @@ func (a *attempts) ended() {
 func setup(t *testing.T) (*settle.Settler, *attempts) {
 	t.Helper()
 	c := clock.New()
-	w := watchdog.New(c)
+	w := timer.New(c.Now)
 	t.Cleanup(w.Close)
 	return settle.New(w, c, slog.New(slog.DiscardHandler)), &attempts{start: time.Now()}
 }

@@ -1,4 +1,4 @@
-package wheel
+package timer
 
 import (
 	"math"
@@ -13,7 +13,7 @@ const (
 	never = math.MaxInt64
 )
 
-// slots holds the timers by their ticks, in circular lists whose heads are timers without an owner. A head's tick is the
+// slots holds the timers by their ticks, in circular lists whose heads are timers without a task. A head's tick is the
 // number of its slot, so that the last timer to leave a list finds the occupancy bit to clear.
 //
 // Every occupied slot begins after cur: what begins at cur or before has been emptied.

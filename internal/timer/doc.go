@@ -1,5 +1,5 @@
-// Package wheel schedules very many timers on one goroutine: setting and stopping one takes constant time and
-// allocates nothing, whether a hundred are set or a million.
+// Package timer schedules very many timers on one goroutine, and runs what they start: setting and stopping one takes
+// constant time and allocates nothing, whether a hundred are set or a million.
 //
 // # Guarantees
 //
@@ -25,4 +25,4 @@
 //
 // Timers that fire together come in no particular order. After many timers were set for one far slot, moving them takes
 // about a tenth of a second per million; those among them that are due first are late by up to that, others are not.
-package wheel
+package timer

@@ -1,4 +1,4 @@
-package wheel
+package timer
 
 import (
 	"math/rand/v2"
@@ -16,7 +16,7 @@ func TestTimerIsSmall(t *testing.T) {
 
 func TestOneStepMovesAtMostAThousand(t *testing.T) {
 	const n = 2500
-	w := New(func() time.Duration { return 0 }, nil)
+	w := New(func() time.Duration { return 0 })
 	timers := make([]Timer, n)
 	for i := range timers {
 		timers[i].tick = 512 + int64(i)%256
@@ -42,7 +42,7 @@ func TestOneStepMovesAtMostAThousand(t *testing.T) {
 // A tick may be the beginning of slots of several levels, each with a timer that was set from another distance.
 func TestSlotsThatBeginTogetherOpenTogether(t *testing.T) {
 	for _, edge := range []int64{1 << 8, 1 << 16, 1 << 24, 3<<16 + 7<<8} {
-		w := New(func() time.Duration { return 0 }, nil)
+		w := New(func() time.Duration { return 0 })
 		var timers [2 * levels]Timer
 		for i := range levels { // from afar to close by
 			require.True(t, w.advanceLocked(edge-edge>>(slotBits*i)))
@@ -61,7 +61,7 @@ func TestSlotsThatBeginTogetherOpenTogether(t *testing.T) {
 }
 
 func TestTakeFillsABatchAndLeavesTheRest(t *testing.T) {
-	w := New(func() time.Duration { return 0 }, nil)
+	w := New(func() time.Duration { return 0 })
 	timers := make([]Timer, maxBatch+1)
 	for i := range timers {
 		w.slots.link(&timers[i])

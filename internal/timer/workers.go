@@ -1,8 +1,8 @@
-package watchdog
+package timer
 
 import "sync"
 
-// Workers runs functions on a bounded number of goroutines, which exist only while there is something to run.
+// Workers runs functions that may wait, as a task must not, on a bounded number of goroutines, which exist only while there is something to run.
 type Workers struct {
 	limit int
 	wg    sync.WaitGroup // Close waits for the goroutines

@@ -1,4 +1,4 @@
-package wheel_test
+package timer_test
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 const million = 1_000_000
@@ -31,13 +31,13 @@ func BenchmarkMillion(b *testing.B) {
 	for b.Loop() {
 		var clock atomic.Int64
 		fired, done := 0, make(chan struct{})
-		w := wheel.New(func() time.Duration { return time.Duration(clock.Load()) }, func(due []*wheel.Timer) {
+		w := timer.NewBatched(func() time.Duration { return time.Duration(clock.Load()) }, func(due []*timer.Timer) {
 			if fired += len(due); fired == million+1 {
 				close(done)
 			}
 		})
 		before := heap()
-		timers := make([]wheel.Timer, million)
+		timers := make([]timer.Timer, million)
 		setAll := func() time.Duration {
 			start := time.Now()
 			for i := range timers {
@@ -56,7 +56,7 @@ func BenchmarkMillion(b *testing.B) {
 
 		start = time.Now()
 		clock.Store(int64(11 * time.Second))
-		w.Set(new(wheel.Timer), 0)
+		w.Set(new(timer.Timer), 0)
 		<-done
 		fire += time.Since(start)
 		w.Close()
@@ -75,22 +75,26 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
+// late is a timer, and by how much it was late.
+type late struct {
+	timer timer.Timer
+	by    time.Duration
+}
+
+func (*late) Due(time.Duration) {}
+
 // BenchmarkMillionLateness fires a million timers over ten seconds of the real clock, which is what it measures.
 func BenchmarkMillionLateness(b *testing.B) {
 	times := randomTimes()
-	type late struct {
-		timer wheel.Timer
-		by    time.Duration
-	}
 	all := make([]late, million)
 	for b.Loop() {
 		start := time.Now()
 		now := func() time.Duration { return time.Since(start) }
 		fired, done := 0, make(chan struct{})
-		w := wheel.New(now, func(due []*wheel.Timer) {
+		w := timer.NewBatched(now, func(due []*timer.Timer) {
 			at := now()
 			for _, d := range due {
-				l := d.Owner.(*late)
+				l := d.Task.(*late)
 				l.by = at - l.by
 			}
 			if fired += len(due); fired == million {
@@ -100,7 +104,7 @@ func BenchmarkMillionLateness(b *testing.B) {
 		for i := range all {
 			at := times[i] + 2*time.Second
 			all[i].by = at
-			all[i].timer.Owner = &all[i]
+			all[i].timer.Task = &all[i]
 			w.Set(&all[i].timer, at)
 		}
 		<-done

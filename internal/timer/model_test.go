@@ -1,4 +1,4 @@
-package wheel_test
+package timer_test
 
 import (
 	"math/rand/v2"
@@ -10,27 +10,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
 
 // model is what a wheel should do, as a list sorted by time.
 type model struct {
 	waiting []entry
-	fired   map[*wheel.Timer]int
+	fired   map[*timer.Timer]int
 }
 
 type entry struct {
-	timer *wheel.Timer
+	timer *timer.Timer
 	at    time.Duration
 }
 
-func (m *model) set(t *wheel.Timer, at time.Duration) {
+func (m *model) set(t *timer.Timer, at time.Duration) {
 	m.stop(t)
 	i, _ := slices.BinarySearchFunc(m.waiting, at, func(e entry, at time.Duration) int { return int(e.at - at) })
 	m.waiting = slices.Insert(m.waiting, i, entry{t, at})
 }
 
-func (m *model) stop(t *wheel.Timer) bool {
+func (m *model) stop(t *timer.Timer) bool {
 	before := len(m.waiting)
 	m.waiting = slices.DeleteFunc(m.waiting, func(e entry) bool { return e.timer == t })
 	return len(m.waiting) < before
@@ -45,18 +45,18 @@ func (m *model) advance(now time.Duration) {
 
 // bed is a wheel on the bubble's clock plus the jumps made so far.
 type bed struct {
-	*wheel.Wheel
+	*timer.Wheel
 	start time.Time
 	jumps atomic.Int64
 	reads atomic.Int64
 }
 
-func newBed(t *testing.T, fire func(b *bed, due []*wheel.Timer)) *bed {
+func newBed(t *testing.T, fire func(b *bed, due []*timer.Timer)) *bed {
 	b := &bed{start: time.Now()}
-	b.Wheel = wheel.New(func() time.Duration {
+	b.Wheel = timer.NewBatched(func() time.Duration {
 		b.reads.Add(1)
 		return b.now()
-	}, func(due []*wheel.Timer) { fire(b, due) })
+	}, func(due []*timer.Timer) { fire(b, due) })
 	t.Cleanup(b.Close)
 	return b
 }
@@ -87,24 +87,24 @@ func TestWheelDoesWhatASortedListDoes(t *testing.T) {
 }
 
 func runModel(t *testing.T, rng *rand.Rand) {
-	fired := map[*wheel.Timer]int{}
-	b := newBed(t, func(_ *bed, due []*wheel.Timer) {
+	fired := map[*timer.Timer]int{}
+	b := newBed(t, func(_ *bed, due []*timer.Timer) {
 		for _, d := range due {
 			fired[d]++
 		}
 	})
-	m := &model{fired: map[*wheel.Timer]int{}}
-	timers := make([]wheel.Timer, 200)
+	m := &model{fired: map[*timer.Timer]int{}}
+	timers := make([]timer.Timer, 200)
 
 	for step := range 1500 {
-		timer := &timers[rng.IntN(len(timers))]
+		one := &timers[rng.IntN(len(timers))]
 		switch op := rng.IntN(20); {
 		case op < 11:
 			at := onEdge(rng, b.now()+span(rng, 100*24*time.Hour)-span(rng, time.Second))
-			b.Set(timer, at)
-			m.set(timer, at)
+			b.Set(one, at)
+			m.set(one, at)
 		case op < 15:
-			require.Equal(t, m.stop(timer), b.Stop(timer), "step %d", step)
+			require.Equal(t, m.stop(one), b.Stop(one), "step %d", step)
 		case op < 19:
 			time.Sleep(span(rng, 2*time.Minute))
 		default:

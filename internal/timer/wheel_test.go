@@ -1,4 +1,4 @@
-package wheel_test
+package timer_test
 
 import (
 	"math/rand/v2"
@@ -11,23 +11,60 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/wheel"
+	"github.com/redlatch/redlatch/internal/timer"
 )
+
+// label and number tell timers apart.
+type (
+	label  string
+	number int
+)
+
+func (label) Due(time.Duration)  {}
+func (number) Due(time.Duration) {}
+
+// task notes when it was due, and sets its timer again.
+type task struct {
+	timer timer.Timer
+	wheel *timer.Wheel
+	due   []time.Duration
+}
+
+func (k *task) Due(now time.Duration) {
+	k.due = append(k.due, now)
+	if len(k.due) < 3 {
+		k.wheel.Set(&k.timer, now+time.Second)
+	}
+}
+
+func TestTaskIsDueWhenItsTimerFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		w := timer.New(func() time.Duration { return time.Since(start) })
+		defer w.Close()
+		k := &task{wheel: w}
+		k.timer.Task = k
+		w.Set(&k.timer, time.Second)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, k.due)
+	})
+}
 
 func TestFiresInTheMillisecondOfItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		firedAt := map[*wheel.Timer]time.Duration{}
-		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+		firedAt := map[*timer.Timer]time.Duration{}
+		b := newBed(t, func(b *bed, due []*timer.Timer) {
 			for _, d := range due {
 				firedAt[d] = b.now()
 			}
 		})
-		var timers []*wheel.Timer
+		var timers []*timer.Timer
 		var times []time.Duration
 		for at := time.Millisecond; at <= 24*time.Hour; at = at*9/8 + 137*time.Microsecond {
-			timers, times = append(timers, new(wheel.Timer)), append(times, at)
+			timers, times = append(timers, new(timer.Timer)), append(times, at)
 		}
-		timers, times = append(timers, new(wheel.Timer)), append(times, 24*time.Hour)
+		timers, times = append(timers, new(timer.Timer)), append(times, 24*time.Hour)
 		for i, at := range times {
 			b.Set(timers[i], at)
 		}
@@ -42,10 +79,10 @@ func TestFiresInTheMillisecondOfItsTime(t *testing.T) {
 func TestPastTimeFiresAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fired := 0
-		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired += len(due) })
+		b := newBed(t, func(_ *bed, due []*timer.Timer) { fired += len(due) })
 		time.Sleep(time.Hour)
 		for i, at := range []time.Duration{time.Hour, time.Minute, 0, -time.Hour} {
-			b.Set(new(wheel.Timer), at)
+			b.Set(new(timer.Timer), at)
 			synctest.Wait()
 			assert.Equal(t, i+1, fired, "set for %v", at)
 		}
@@ -59,12 +96,12 @@ func TestEarlierSetWakes(t *testing.T) {
 			at   time.Duration
 		}
 		var fired []firing
-		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+		b := newBed(t, func(b *bed, due []*timer.Timer) {
 			for _, d := range due {
-				fired = append(fired, firing{d.Owner.(string), b.now()})
+				fired = append(fired, firing{string(d.Task.(label)), b.now()})
 			}
 		})
-		late, early, moved := wheel.Timer{Owner: "late"}, wheel.Timer{Owner: "early"}, wheel.Timer{Owner: "moved"}
+		late, early, moved := timer.Timer{Task: label("late")}, timer.Timer{Task: label("early")}, timer.Timer{Task: label("moved")}
 		b.Set(&late, 900*time.Millisecond)
 		b.Set(&moved, time.Hour)
 		synctest.Wait()
@@ -80,12 +117,12 @@ func TestEarlierSetWakes(t *testing.T) {
 
 func TestEmptyWheelSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(*bed, []*wheel.Timer) {})
+		b := newBed(t, func(*bed, []*timer.Timer) {})
 		time.Sleep(time.Hour)
 		assert.EqualValues(t, 1, b.reads.Load(), "nothing runs before the first Set")
 
-		var timer wheel.Timer
-		b.Set(&timer, b.now()+time.Second)
+		var one timer.Timer
+		b.Set(&one, b.now()+time.Second)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		afterFire := b.reads.Load()
@@ -93,9 +130,9 @@ func TestEmptyWheelSleeps(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(t, afterFire, b.reads.Load(), "clock readings of an empty wheel")
 
-		b.Set(&timer, b.now()+10*time.Second)
+		b.Set(&one, b.now()+10*time.Second)
 		synctest.Wait()
-		require.True(t, b.Stop(&timer))
+		require.True(t, b.Stop(&one))
 		time.Sleep(time.Minute)
 		afterStop := b.reads.Load()
 		time.Sleep(time.Hour)
@@ -106,8 +143,8 @@ func TestEmptyWheelSleeps(t *testing.T) {
 func TestLongSleepLooksAtTheClockOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fired := 0
-		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired += len(due) })
-		b.Set(new(wheel.Timer), 40*24*time.Hour)
+		b := newBed(t, func(_ *bed, due []*timer.Timer) { fired += len(due) })
+		b.Set(new(timer.Timer), 40*24*time.Hour)
 		synctest.Wait()
 		before := b.reads.Load()
 		time.Sleep(1000 * time.Second)
@@ -124,9 +161,9 @@ func TestLongSleepLooksAtTheClockOnceASecond(t *testing.T) {
 func TestFireMaySetAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = 10 * time.Millisecond
-		var periodic, victim wheel.Timer
-		fired := map[*wheel.Timer]int{}
-		b := newBed(t, func(b *bed, due []*wheel.Timer) {
+		var periodic, victim timer.Timer
+		fired := map[*timer.Timer]int{}
+		b := newBed(t, func(b *bed, due []*timer.Timer) {
 			for _, d := range due {
 				fired[d]++
 				assert.False(t, b.Stop(d), "a timer in a batch is not stopped any more")
@@ -140,16 +177,16 @@ func TestFireMaySetAndStop(t *testing.T) {
 		b.Set(&victim, period+time.Millisecond)
 		time.Sleep(100 * period)
 		synctest.Wait()
-		assert.Equal(t, map[*wheel.Timer]int{&periodic: 100}, fired)
+		assert.Equal(t, map[*timer.Timer]int{&periodic: 100}, fired)
 	})
 }
 
 func TestTimerAlwaysSetInThePastHoldsUpNobody(t *testing.T) {
 	var clock atomic.Int64
-	var w *wheel.Wheel
-	var greedy, modest wheel.Timer
+	var w *timer.Wheel
+	var greedy, modest timer.Timer
 	rounds, done := 0, make(chan struct{})
-	w = wheel.New(func() time.Duration { return time.Duration(clock.Load()) }, func(due []*wheel.Timer) {
+	w = timer.NewBatched(func() time.Duration { return time.Duration(clock.Load()) }, func(due []*timer.Timer) {
 		for _, d := range due {
 			if d == &modest {
 				close(done)
@@ -171,8 +208,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5000
 		fired, largest := 0, 0
-		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired, largest = fired+len(due), max(largest, len(due)) })
-		timers := make([]wheel.Timer, n)
+		b := newBed(t, func(_ *bed, due []*timer.Timer) { fired, largest = fired+len(due), max(largest, len(due)) })
+		timers := make([]timer.Timer, n)
 		for i := range timers {
 			b.Set(&timers[i], 3*time.Second)
 		}
@@ -190,14 +227,14 @@ func TestStopAgainstFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, workers = 4000, 4
 		var fired, stopped [n]atomic.Int32
-		b := newBed(t, func(_ *bed, due []*wheel.Timer) {
+		b := newBed(t, func(_ *bed, due []*timer.Timer) {
 			for _, d := range due {
-				fired[d.Owner.(int)].Add(1)
+				fired[d.Task.(number)].Add(1)
 			}
 		})
-		timers := make([]wheel.Timer, n)
+		timers := make([]timer.Timer, n)
 		for i := range timers {
-			timers[i].Owner = i
+			timers[i].Task = number(i)
 			b.Set(&timers[i], time.Duration(1+i%20)*time.Millisecond)
 		}
 		var group sync.WaitGroup
@@ -226,17 +263,17 @@ func TestStopAgainstFire(t *testing.T) {
 func TestConcurrentSetsAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fired atomic.Int64
-		b := newBed(t, func(_ *bed, due []*wheel.Timer) { fired.Add(int64(len(due))) })
-		timers := make([]wheel.Timer, 64)
+		b := newBed(t, func(_ *bed, due []*timer.Timer) { fired.Add(int64(len(due))) })
+		timers := make([]timer.Timer, 64)
 		var group sync.WaitGroup
 		for k := range 4 {
 			group.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(k), 5))
 				for range 500 {
-					timer := &timers[rng.IntN(len(timers))]
-					b.Set(timer, b.now()+span(rng, time.Minute))
+					one := &timers[rng.IntN(len(timers))]
+					b.Set(one, b.now()+span(rng, time.Minute))
 					if rng.IntN(2) == 0 {
-						b.Stop(timer)
+						b.Stop(one)
 					}
 					time.Sleep(span(rng, 10*time.Millisecond))
 				}
@@ -252,15 +289,15 @@ func TestConcurrentSetsAndStops(t *testing.T) {
 
 func TestEachSeesWhatIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(*bed, []*wheel.Timer) {})
-		timers := make([]wheel.Timer, 10)
+		b := newBed(t, func(*bed, []*timer.Timer) {})
+		timers := make([]timer.Timer, 10)
 		for i := range timers {
 			b.Set(&timers[i], time.Hour<<i)
 		}
 		b.Stop(&timers[3])
-		seen := map[*wheel.Timer]bool{}
-		b.Each(func(timer *wheel.Timer) bool {
-			seen[timer] = b.Stop(timer)
+		seen := map[*timer.Timer]bool{}
+		b.Each(func(one *timer.Timer) bool {
+			seen[one] = b.Stop(one)
 			return true
 		})
 		assert.Len(t, seen, 9)
@@ -270,7 +307,7 @@ func TestEachSeesWhatIsSet(t *testing.T) {
 		b.Set(&timers[0], time.Hour)
 		b.Set(&timers[1], time.Hour)
 		calls := 0
-		b.Each(func(*wheel.Timer) bool { calls++; return false })
+		b.Each(func(*timer.Timer) bool { calls++; return false })
 		assert.Equal(t, 1, calls)
 	})
 }
@@ -278,11 +315,11 @@ func TestEachSeesWhatIsSet(t *testing.T) {
 func TestCloseWaitsForFireAndKeepsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool
-		b := newBed(t, func(*bed, []*wheel.Timer) {
+		b := newBed(t, func(*bed, []*timer.Timer) {
 			time.Sleep(time.Second)
 			over.Store(true)
 		})
-		var first, second, third wheel.Timer
+		var first, second, third timer.Timer
 		b.Set(&first, time.Millisecond)
 		b.Set(&second, 2*time.Millisecond)
 		time.Sleep(time.Millisecond)
@@ -301,24 +338,24 @@ func TestCloseWaitsForFireAndKeepsTheRest(t *testing.T) {
 }
 
 func TestCloseOfAnUnusedWheel(t *testing.T) {
-	w := wheel.New(func() time.Duration { return 0 }, nil)
+	w := timer.New(func() time.Duration { return 0 })
 	w.Close()
-	var timer wheel.Timer
-	w.Set(&timer, 0)
+	var one timer.Timer
+	w.Set(&one, 0)
 	assert.Zero(t, w.Len())
 }
 
 func TestSetAndStopDoNotAllocate(t *testing.T) {
-	w := wheel.New(func() time.Duration { return 0 }, func([]*wheel.Timer) {})
+	w := timer.NewBatched(func() time.Duration { return 0 }, func([]*timer.Timer) {})
 	defer w.Close()
-	timers := make([]wheel.Timer, 100)
+	timers := make([]timer.Timer, 100)
 	w.Set(&timers[0], time.Hour)
 	rng, i := rand.New(rand.NewPCG(1, 1)), 0
 	assert.Zero(t, testing.AllocsPerRun(10_000, func() {
-		timer := &timers[i%len(timers)]
-		w.Set(timer, time.Second+time.Duration(rng.Int64N(int64(24*time.Hour))))
+		one := &timers[i%len(timers)]
+		w.Set(one, time.Second+time.Duration(rng.Int64N(int64(24*time.Hour))))
 		if i++; i%3 == 0 {
-			w.Stop(timer)
+			w.Stop(one)
 		}
 	}))
 }

@@ -1,10 +1,19 @@
-package wheel
+package timer
+
+import "time"
+
+// Task is what a timer is for: a lease, a message, a waiter that is to ask again.
+type Task interface {
+	// Due is called on the wheel's goroutine when the timer has fired, with the time of the wheel's clock. Nothing else fires
+	// until it returns, so it must not wait. The timer is stopped by then, and may be set again.
+	Due(now time.Duration)
+}
 
 // Timer is one entry of a [Wheel], embedded in what waits. The zero value is a stopped timer. It must not be copied while
 // it is set, and belongs to one wheel at a time.
 type Timer struct {
-	// Owner leads from a timer that fired to what waited. It is set once, before the first Set; a pointer costs no allocation.
-	Owner any
+	// Task is set once, before the first Set. A pointer costs no allocation.
+	Task Task
 
 	next, prev *Timer // nil while stopped; guarded by the wheel's mu
 	tick       int64  // guarded by the wheel's mu
