@@ -165,6 +165,7 @@ func TestCallThatArrivesLateDoesNotShortenAnExtension(t *testing.T) {
 		late(t, p, func() { locktest.Unlock(t, inner) }, extend)
 		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"), "an Unlock that was late")
 
+		time.Sleep(5 * time.Second) // nothing that was sent before may arrive from here on
 		require.NoError(t, outer.Extend(t.Context(), 5*time.Second))
 		require.Equal(t, 5*time.Second, b.TTL(t, "orders"))
 		late(t, p, func() { require.NoError(t, outer.Extend(t.Context(), 10*time.Second)) }, extend)
@@ -204,6 +205,72 @@ func TestExtensionEndsWithItsHold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// F2
+func TestLateExtensionShortensNoNewerOne(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+		require.NoError(t, h.Extend(t.Context(), lease), "Redis knows the script from here on")
+		p.Withhold(1)
+		givenUp(t, h)
+		require.NoError(t, h.Extend(t.Context(), lease*2/3))
+		require.Equal(t, 1, p.Deliver(t))
+		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"))
+		assert.Greater(t, time.Until(h.Deadline()), lease/2)
+		locktest.Unlock(t, h)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+// F2
+func TestLateNestedLevelIsNotCounted(t *testing.T) {
+	for name, then := range map[string]func(t *testing.T, l *rlock.Lock, outer *rlock.Hold){
+		"taken back": func(*testing.T, *rlock.Lock, *rlock.Hold) { time.Sleep(time.Second) },
+		"after another level": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) {
+			locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l))
+		},
+		"after another level of its own lease": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) {
+			locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Minute)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := p.GetLock("orders")
+				outer := locktest.Acquire(t, t.Context(), l)
+				locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l)) // Redis knows the script from here on
+				p.Withhold(1)
+				ctx, cancel := context.WithTimeout(outer.Context(), time.Millisecond)
+				defer cancel()
+				_, err := l.Lock(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				then(t, l, outer)
+				require.Equal(t, 1, p.Deliver(t))
+				assert.Equal(t, 1, levels(t, l, outer.Context()))
+				coveredFor(t, b, outer, 2*lease)
+				locktest.Unlock(t, outer)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestUnknownUnlockOfALevelIsCountedLater(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l)
+		p.Blackhole(true)
+		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
+		p.Blackhole(false)
+		time.Sleep(6 * time.Second) // the next attempt
+		assert.Equal(t, 1, levels(t, l, outer.Context()))
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
 }
 
 func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {

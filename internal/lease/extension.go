@@ -31,16 +31,12 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 		return
 	}
 	l.leaveLocked()
-	x := &extension{hold: h, turn: turn, sent: l.now(), length: d, done: done}
+	x := &extension{hold: h, turn: turn, length: d, done: done}
 	x.timer.Task = x
-	x.cover = h.coverLocked(x.sent, d)
-	h.shortenLocked(x.sent, d)
-	call := l.keepLocked(x.sent, x.cover)
+	call := x.callLocked()
 	l.mu.Unlock()
 	l.space.core.Timers.Set(&x.timer, x.sent+shareOf(d))
-	if !l.space.core.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
-		done(errs.ErrClosed)
-	}
+	x.start(call)
 }
 
 // errTurn is the error of an extension that would have to wait for another operation of the same owner.
@@ -51,11 +47,27 @@ type extension struct {
 	timer  timer.Timer
 	hold   *Hold
 	turn   *turn
-	sent   time.Duration
 	length time.Duration // of the level
-	cover  time.Duration // of the lease
 	done   func(error)
 	over   atomic.Bool // answered, or not waited for any more
+
+	sent time.Duration
+	set  setting
+}
+
+// callLocked returns the call, to be sent at once.
+func (x *extension) callLocked() *script.Call {
+	l := x.hold.lease
+	x.sent = l.now()
+	x.set = l.settingLocked(x.sent, l.countLocked(), x.hold.coverLocked(x.sent, x.length))
+	x.hold.shortenLocked(x.sent, x.length)
+	return l.callLocked(x.sent, x.set)
+}
+
+func (x *extension) start(call *script.Call) {
+	if !x.hold.lease.space.core.Batch.Start(call, pipeline.Urgent, x.answer) && x.first() {
+		x.done(errs.ErrClosed)
+	}
 }
 
 // first reports whether the extension ends now: then the next one may be sent.
@@ -68,28 +80,41 @@ func (x *extension) first() bool {
 	return true
 }
 
-// Due gives up waiting for the answer.
-func (x *extension) Due(time.Duration) {
+// Due gives up waiting for the answer. Another call may be sent from here on, and arrive before this one.
+func (x *extension) Due(now time.Duration) {
+	x.turn.unanswered(now, x.set)
 	if x.first() {
 		x.done(errNoAnswer)
 	}
 }
 
 func (x *extension) answer(c *script.Call) {
-	kept, err := c.Int()
-	x.hold.lease.answered(err)
-	x.hold.lease.space.tellRenewed(1, 1-int(kept), err)
+	h, l := x.hold, x.hold.lease
+	reply, err := c.Int()
+	outcome := l.answered(x.set, x.sent, reply, err)
+	if outcome == keptLonger && !x.over.Load() {
+		l.mu.Lock()
+		call := x.callLocked()
+		l.mu.Unlock()
+		x.start(call)
+		return
+	}
+	l.space.tellRenewed(1, 1-int(min(reply, 1)), err)
 	inTime := x.first()
 	switch {
 	case err != nil:
 		err = unknown(err)
-	case kept == 0:
-		x.hold.lease.gone()
+	case outcome == keptNot:
+		l.gone()
 		err = errs.ErrLost
+	case outcome == keptLonger: // a newer call has set it
 	case inTime:
-		err = x.hold.extended(x.sent, x.length, x.cover)
+		l.mu.Lock()
+		l.keptLocked(x.sent + x.set.length)
+		l.mu.Unlock()
+		err = h.extended(x.sent, x.length)
 	default:
-		x.hold.extendedLate(x.sent, x.length, x.cover)
+		h.extendedLate(x.sent, x.length, x.set.length)
 	}
 	if inTime {
 		x.done(err)

@@ -224,7 +224,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		l.gone()
 		return errs.ErrLost
 	}
-	return h.extended(sent, d, length)
+	return h.extended(sent, d)
 }
 
 // whyOver returns why nothing can be done any more for a level whose lease was given up.
@@ -253,8 +253,8 @@ func (h *Hold) shortenLocked(sent, d time.Duration) {
 	}
 }
 
-// extended takes Redis's yes: the level ends after d, the lease after length.
-func (h *Hold) extended(sent, d, length time.Duration) error {
+// extended takes Redis's yes: the level ends after d.
+func (h *Hold) extended(sent, d time.Duration) error {
 	l := h.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +262,8 @@ func (h *Hold) extended(sent, d, length time.Duration) error {
 		return h.overLocked()
 	}
 	h.fixed, h.length = sent+d, d
-	l.keptLocked(sent + length)
+	l.leaveLocked()
+	l.armLocked()
 	return nil
 }
 

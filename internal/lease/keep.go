@@ -21,13 +21,38 @@ func (l *Lease) keptLocked(end time.Duration) {
 // errGivenUp is the error of a call for a lease that was released, lost or closed before the call was sent.
 var errGivenUp = errors.New("the lease was given up")
 
+// setting is what a call sets of a lock that is held.
+type setting struct {
+	levels int
+	length time.Duration // of the lease
+	most   time.Duration // what may be left of the lease before; see [Kind]
+}
+
+// settingLocked returns what to set now.
+//
+// An older call that got no answer may arrive later than this one, and would undo it. It finds more left of the lease than it knew
+// of, and then changes nothing: while it may arrive, the lease is made that long.
+func (l *Lease) settingLocked(now time.Duration, levels int, length time.Duration) setting {
+	if l.turn.open(now) {
+		length = max(length, time.Duration(l.turn.outlast.Load())-now)
+	}
+	// A second for what the last answer took, which Redis has longer than is known here.
+	return setting{levels, length, max(l.untilLocked()-now, 0) + time.Second}
+}
+
+// callLocked returns the call that sets it, to be sent at once. What came of it is to be told to answered.
+func (l *Lease) callLocked(sent time.Duration, set setting) *script.Call {
+	l.shortenLocked(sent + set.length)
+	return l.space.kind.Keep(l.key, l.owner, set.levels, set.length, set.most)
+}
+
 // keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
 // returns false if the owner does not hold the lock, and when the call that answered was sent. Nothing is sent for a lease
 // that was given up here: then the error is that of the last try, [errGivenUp] without one.
 func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
 	s := l.space
 	l.mu.Lock()
-	most := l.mostLocked(l.now())
+	set := l.settingLocked(l.now(), levels, length)
 	l.mu.Unlock()
 	deadline := l.now() + s.core.Lease
 	for try := 0; ; try++ {
@@ -40,19 +65,29 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 			return false, sent, unknown(err)
 		}
 		sent = l.now()
-		l.shortenLocked(sent + length)
+		call := l.callLocked(sent, set)
 		l.mu.Unlock()
-		call := s.kind.Keep(l.key, l.owner, levels, length, most)
+		reply := int64(0)
 		err = s.core.Batch.Do(ctx, call, urgent(s.renewalLimit()))
-		l.answered(err)
 		if err == nil {
-			n, err := call.Int()
-			return n > 0, sent, err
+			reply, err = call.Int()
 		}
-		if ctx.Err() != nil {
+		switch outcome := l.answered(set, sent, reply, err); {
+		case outcome == keptAsSet:
+			l.mu.Lock()
+			l.keptLocked(sent + set.length)
+			l.mu.Unlock()
+			return true, sent, nil
+		case outcome == keptNot:
+			return false, sent, nil
+		case outcome == keptLonger:
+			l.mu.Lock()
+			set.most = l.settingLocked(l.now(), levels, length).most
+			l.mu.Unlock()
+			continue
+		case ctx.Err() != nil:
 			return false, sent, ctx.Err()
-		}
-		if l.now() > deadline || script.Judge(err) == script.NotDone && !script.Transient(err) {
+		case l.now() > deadline || script.Judge(err) == script.NotDone && !script.Transient(err):
 			return false, sent, unknown(err)
 		}
 		if err := pause(ctx, try); err != nil {
@@ -61,16 +96,9 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 	}
 }
 
-// keepLocked returns the one call that sets the lease, to be sent at once: it is not repeated.
-func (l *Lease) keepLocked(now, length time.Duration) *script.Call {
-	most := l.mostLocked(now)
-	l.shortenLocked(now + length)
-	return l.space.kind.Keep(l.key, l.owner, l.countLocked(), length, most)
-}
-
 // recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
-// nil if another operation of this lease is under way, which will.
-func (l *Lease) recountLocked() func() {
+// nil if another operation of this lease is under way, which will. told, if it is not nil, hears whether Redis has answered.
+func (l *Lease) recountLocked(told func(bool)) func() {
 	turn := l.turn
 	if turn == nil {
 		return nil
@@ -80,24 +108,41 @@ func (l *Lease) recountLocked() func() {
 	default:
 		return nil
 	}
-	now := l.now()
-	call := l.keepLocked(now, l.longestLocked(now))
+	sent := l.now()
+	set := l.settingLocked(sent, l.countLocked(), l.longestLocked(sent))
+	call := l.callLocked(sent, set)
 	return func() {
 		l.space.core.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
 			n, err := c.Int()
-			l.answered(err)
+			outcome := l.answered(set, sent, n, err)
 			turn.give()
-			if err == nil && n == 0 {
+			if outcome == keptNot {
 				l.gone()
+			}
+			if told != nil {
+				told(outcome == keptAsSet || outcome == keptNot)
 			}
 		})
 	}
 }
 
-// mostLocked bounds what Redis has left of the lease: more than is known here by as much as the last answer took. A call that sets a lease
-// carries it. Given up and repeated, it may run long after a newer one, whose lease it must not shorten.
-func (l *Lease) mostLocked(now time.Duration) time.Duration {
-	return max(l.untilLocked()-now, 0) + time.Second
+// settleLevels tells Redis how many levels are left, in the background and again until it has answered: a level whose call had no answer
+// may be counted there.
+func (l *Lease) settleLevels() {
+	attempt := func(report func(settled bool)) {
+		l.mu.Lock()
+		if l.state != holding || l.levels == nil || l.turn == nil {
+			l.mu.Unlock()
+			report(true)
+			return
+		}
+		ask := l.recountLocked(report)
+		l.mu.Unlock()
+		if ask != nil {
+			ask()
+		}
+	}
+	l.space.core.Settler.Add(attempt, func() {}, l.now()+l.space.core.Lease)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
@@ -113,16 +158,45 @@ func (l *Lease) shortenLocked(end time.Duration) {
 	}
 }
 
-// answered takes the error of a call that sets a lease. Without an answer the call may arrive yet, and would set the lease of the next
-// hold of the same owner id.
-func (l *Lease) answered(err error) {
+// kept is what came of a call that sets levels and lease.
+type kept uint8
+
+const (
+	keptUnknown kept = iota // an error
+	keptNot                 // the owner does not hold the lock
+	keptAsSet
+	keptLonger // nothing was changed: more of the lease is left than the call knew of
+)
+
+// answered takes the answer to a call that sets levels and lease. Without one the call may arrive yet.
+func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error) kept {
 	l.mu.Lock()
-	turn := l.turn
-	l.mu.Unlock()
-	if script.Judge(err) == script.Unknown {
-		turn.stray.Store(int64(l.now() + straggler))
+	defer l.mu.Unlock()
+	defer l.turn.keeps.Add(-1)
+	switch {
+	case script.Judge(err) == script.Unknown:
+		l.turn.unanswered(l.now(), set)
+		return keptUnknown
+	case err != nil:
+		return keptUnknown
+	case reply == 0:
+		return keptNot
+	case reply == 1:
+		return keptAsSet
 	}
-	turn.keeps.Add(-1)
+	if end := sent + time.Duration(reply)*time.Millisecond; end > l.untilLocked() {
+		l.keptLocked(end)
+	}
+	return keptLonger
+}
+
+// open reports whether a call that got no answer may arrive yet.
+func (t *turn) open(now time.Duration) bool { return now < time.Duration(t.stray.Load()) }
+
+// unanswered notes that a call may arrive for some time.
+func (t *turn) unanswered(now time.Duration, set setting) {
+	t.stray.Store(int64(now + straggler))
+	t.outlast.Store(max(t.outlast.Load(), int64(now+straggler+set.most)))
 }
 
 // strays returns until when a call that sets a lease may arrive; 0 if none can.

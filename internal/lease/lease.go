@@ -157,13 +157,9 @@ func (l *Lease) expire(now time.Duration) {
 		l.state = over
 		l.space.core.Timers.Stop(&l.timer)
 	}
-	var recount func()
-	if !ended && cancels != nil {
-		recount = l.recountLocked()
-	}
 	l.mu.Unlock()
-	if recount != nil {
-		recount()
+	if !ended && cancels != nil {
+		l.settleLevels()
 	}
 	if ended {
 		l.lost(why, true)
@@ -201,7 +197,7 @@ func (l *Lease) recheck() {
 		return
 	}
 	l.turnLocked()
-	ask := l.recountLocked() // a lease that is not renewed is asked for in another way
+	ask := l.recountLocked(nil) // a lease that is not renewed is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()

@@ -59,7 +59,7 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 	levels, length := l.countLocked(), l.longestLocked(sent)
 	l.mu.Unlock()
 
-	kept, sent, err := l.keep(ctx, levels, length)
+	kept, _, err := l.keep(ctx, levels, length)
 	if err == nil && !kept {
 		l.gone()
 		err = errs.ErrLost
@@ -74,9 +74,6 @@ func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
 		l.abandon(inner, err)
 		return nil, err
 	}
-	l.mu.Lock()
-	l.keptLocked(sent + length)
-	l.mu.Unlock()
 	follow(given, follower{inner: own, cancel: cancel, within: inner.within})
 	return inner, nil
 }
@@ -87,12 +84,16 @@ func (l *Lease) abandon(h *Hold, cause error) {
 	l.unlinkLocked(h)
 	cancel := h.endLocked(cause)
 	empty := l.state == holding && l.levels == nil
+	open := l.state == holding && l.turn.open(l.now())
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
-	if empty {
+	switch {
+	case empty:
 		l.space.soon(l.releaseLater)
+	case open:
+		l.settleLevels()
 	}
 }
 
@@ -136,7 +137,9 @@ type turn struct {
 	share *Lease        // the last one that was taken beside the lease; guarded by the lease's mu
 	keeps atomic.Int32  // calls under way that set a lease
 	stray atomic.Int64  // until when one that got no answer may arrive, on the client's clock
-	until atomic.Int64  // the latest end that they may have set, or may set yet
+	// outlast is the end of a lease that none of those would change.
+	outlast atomic.Int64
+	until   atomic.Int64 // the latest end that they may have set, or may set yet
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -277,23 +277,21 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	if !open {
 		return l.releaseEmpty(ctx)
 	}
-	kept, sent, err := l.keep(ctx, levels, length)
+	kept, _, err := l.keep(ctx, levels, length)
 	if errors.Is(err, errGivenUp) {
 		return l.releaseEmpty(ctx)
 	}
-	if err != nil && ctx.Err() != nil {
-		return errNoAnswer
-	}
 	if err != nil {
+		l.settleLevels()
+		if ctx.Err() != nil {
+			return errNoAnswer
+		}
 		return unknown(err)
 	}
 	if !kept {
 		l.gone()
 		return errs.ErrNotHeld
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keptLocked(sent + length)
 	return nil
 }
 

@@ -30,7 +30,9 @@ type Kind interface {
 	Acquire(ask Ask) *script.Call
 	// Acquired reads Acquire's reply.
 	Acquired(*script.Call) (Reply, error)
-	// Keep sets the levels and the lease of a lock that the owner holds. It does not shorten a lease of which more than most is left.
+	// Keep sets the levels and the lease of a lock that the owner holds. It does not shorten a lease of which more than most is left:
+	// a newer call has set that. Its reply is 0 if the owner does not hold the lock, and 1 if it was set; if it changed nothing because of
+	// most, it may be what is left, in ms.
 	Keep(key, owner any, levels int, lease, most time.Duration) *script.Call
 	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
 	// more than the number of clients that heard of it.
