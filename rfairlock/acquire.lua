@@ -3,21 +3,21 @@
 -- KEYS[1]  the lock: hash, owner -> levels
 -- KEYS[2]  the queue: list of waiters, the next one first
 -- KEYS[3]  their scores: sorted set, waiter -> until when it is good, ms
--- KEYS[4]  channel of the waiters, less ':' and a waiter's id
--- ARGV[1]  owner
--- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
--- ARGV[4]  1 to look at the type of a busy key
--- ARGV[5]  1 to stand in the queue if it is refused
--- ARGV[6]  how long a waiter is good, ms
--- ARGV[7]  1 to keep the scores as Java does: each grant lowers those that remain
+-- ARGV[1]  channel of the waiters, less ':' and a waiter's id
+-- ARGV[2]  owner
+-- ARGV[3]  lease, ms
+-- ARGV[4]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
+-- ARGV[5]  1 to look at the type of a busy key
+-- ARGV[6]  1 to stand in the queue if it is refused
+-- ARGV[7]  how long a waiter is good, ms
+-- ARGV[8]  1 to keep the scores as Java does: each grant lowers those that remain
 --
 -- Returns  -2  acquired; the owner holds one level, and waits no longer
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who is good for n ms
-local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local waits, good, java = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
+local channel, owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local waits, good, java = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 local left = redis.call('pttl', lock)
 local head, rest, dropped = first(queue, timeouts, java)
@@ -47,7 +47,12 @@ if mine then
     end
   end
   redis.call('hset', lock, owner, 1)
-  redis.call('pexpire', lock, lease)
+  -- A user that may not PEXPIRE must not leave a lock that never expires.
+  local expires = redis.pcall('pexpire', lock, lease)
+  if type(expires) == 'table' then
+    redis.call('hdel', lock, owner)
+    return expires
+  end
   return -2
 end
 -- One that holds the lock asked when its hold was not granted yet, and is late.

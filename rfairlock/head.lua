@@ -2,8 +2,8 @@
 --
 -- Returns  nothing. It defines clock, Redis's time in ms; first, which takes dead waiters off the head of the queue and
 --          returns the one that is left there, or false, for how many ms it is good, -1 for ever, and whether any was taken
---          off; wake, which sends it a message and returns how many clients heard; keep, which has the queue's keys end
---          some time after its last waiter.
+--          off; wake, which sends it a message and returns how many clients received it, -1 if the user may not publish;
+--          keep, which has the queue's keys expire some time after its last waiter.
 local function clock()
   local time = redis.call('time')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -26,9 +26,10 @@ local function first(queue, timeouts, java)
   return false, 0, dropped
 end
 
--- The wire format makes a waiter's channel of its id.
+-- The wire format makes a waiter's channel of its id. What was written before stays, whether or not the user may publish.
 local function wake(channel, waiter)
-  return waiter and redis.call('publish', channel .. ':' .. waiter, '0') or 0
+  local received = waiter and redis.pcall('publish', channel .. ':' .. waiter, '0') or 0
+  return type(received) == 'number' and received or -1
 end
 
 local function keep(queue, timeouts, good)

@@ -3,15 +3,16 @@
 -- KEYS[1]  the lock: hash, owner -> levels
 -- KEYS[2]  the queue: list of waiters, the next one first
 -- KEYS[3]  their scores: sorted set, waiter -> until when it is good, ms
--- KEYS[4]  channel of the waiters, less ':' and a waiter's id
--- ARGV[1]  the waiter
--- ARGV[2]  how long it was good, ms
--- ARGV[3]  1 to keep the scores as Java does: those behind it are lowered
+-- ARGV[1]  channel of the waiters, less ':' and a waiter's id
+-- ARGV[2]  the waiter
+-- ARGV[3]  how long it was good, ms
+-- ARGV[4]  1 to keep the scores as Java does: those behind it are lowered
 --
 -- Returns  0  the waiter did not hold the lock
---          n  it did, and released it; n - 1 clients heard the message to the next one
-local lock, queue, timeouts, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, good, java = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+--          n  it did, and released it; n - 1 clients received the message to the next one
+--         -1  it did, and released it; the user may not publish to that channel
+local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
+local channel, owner, good, java = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local held = redis.call('hdel', lock, owner)
 if java == '1' then
@@ -29,4 +30,5 @@ redis.call('lrem', queue, 0, owner)
 if redis.call('exists', lock) == 1 then
   return held
 end
-return held * (1 + wake(channel, (first(queue, timeouts, java))))
+local received = wake(channel, (first(queue, timeouts, java)))
+return held * (received < 0 and -1 or 1 + received)

@@ -112,12 +112,12 @@ func (k *kind) wait(limit time.Duration) int64 {
 	return script.Millis(k.good)
 }
 
-// call is a call of one of the queue's scripts, which all have the same keys.
+// call is a call of one of the queue's scripts, which all have the same keys and the channel as their first argument.
 func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
 	q := k.queues.of(key)
 	list := make([]any, 0, 12) // enough but for a patrol, so that it need not be on the heap
 	list = append(list, key, q.queue, q.timeouts, q.channel)
-	return s.Call(4, append(list, args...)...)
+	return s.Call(3, append(list, args...)...)
 }
 
 func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }

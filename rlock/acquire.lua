@@ -25,6 +25,11 @@ if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
 end
 if left == -2 then
   redis.call('hset', lock, owner, 1)
-  redis.call('pexpire', lock, lease)
+  -- A user that may not PEXPIRE must not leave a lock that never expires.
+  local expires = redis.pcall('pexpire', lock, lease)
+  if type(expires) == 'table' then
+    redis.call('hdel', lock, owner)
+    return expires
+  end
 end
 return left

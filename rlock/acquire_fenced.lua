@@ -30,7 +30,12 @@ local time = redis.call('time')
 local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stored = redis.call('get', last)
 token = math.max(token, (tonumber(stored or 0) or 0) + 1)
-redis.call('hset', lock, owner, 1)
-redis.call('pexpire', lock, lease)
 redis.call('set', last, string.format('%.0f', token), 'px', keep)
+redis.call('hset', lock, owner, 1)
+-- A user that may not PEXPIRE must not leave a lock that never expires.
+local expires = redis.pcall('pexpire', lock, lease)
+if type(expires) == 'table' then
+  redis.call('hdel', lock, owner)
+  return expires
+end
 return { left, token }

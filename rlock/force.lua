@@ -5,6 +5,7 @@
 --
 -- Returns  1  released; one message sent to ARGV[1]
 --          0  the lock was free
+--         -1  released; the user may not publish to ARGV[1]
 local lock = KEYS[1]
 local channel = ARGV[1]
 
@@ -14,5 +15,4 @@ end
 if redis.call('del', lock) == 0 then
   return 0
 end
-redis.call('publish', channel, '0')
-return 1
+return type(redis.pcall('publish', channel, '0')) == 'number' and 1 or -1

@@ -19,6 +19,7 @@ local left = redis.call('pttl', lock)
 if left > most then
   return left
 end
-redis.call('hset', lock, owner, levels)
+-- PEXPIRE comes first: a full Redis allows it, and then allows HSET in the same script.
 redis.call('pexpire', lock, lease)
+redis.call('hset', lock, owner, levels)
 return 1

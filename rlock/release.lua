@@ -5,7 +5,8 @@
 -- ARGV[2]  channel of its waiters; no key, or there would be no release while its slot moves to another node
 --
 -- Returns  0  the owner does not hold the lock; nothing was changed
---          n  released; one message sent to ARGV[2], which n - 1 clients heard (on a cluster, those of this node)
+--          n  released; one message sent to ARGV[2], which n - 1 clients received (on a cluster, those of this node)
+--         -1  released; the user may not publish to ARGV[2]
 local lock = KEYS[1]
 local owner, channel = ARGV[1], ARGV[2]
 
@@ -13,4 +14,5 @@ local owner, channel = ARGV[1], ARGV[2]
 if redis.call('hdel', lock, owner) == 0 then
   return 0
 end
-return 1 + redis.call('publish', channel, '0')
+local received = redis.pcall('publish', channel, '0')
+return type(received) == 'number' and 1 + received or -1

@@ -1,18 +1,17 @@
 -- read_acquire.lua: take the read lock if no writer holds the lock and none that is heeded waits for it.
 --
 -- KEYS[1]  the lock: hash, mode -> read or write, owner -> levels of reading, owner:write -> levels of writing
--- KEYS[2]  what the keys of readers begin with: strings, one for each level, which live as long as it
--- KEYS[3]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms
+-- KEYS[2]  the owner's first level: string, which lives as long as the level
+-- KEYS[3]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms; missing if they are not heeded
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
 -- ARGV[3]  1 if the owner may hold it already, and then takes it over
--- ARGV[4]  1 to heed waiting writers
 --
 -- Returns  -2  acquired; the owner holds one level
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed
-local lock, readers, writers = KEYS[1], KEYS[2], KEYS[3]
-local owner, lease, takeover, heeds = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lock, level, writers = KEYS[1], KEYS[2], KEYS[3]
+local owner, lease, takeover = ARGV[1], ARGV[2], ARGV[3]
 
 local mode = redis.call('hget', lock, 'mode')
 if not mode and redis.call('exists', lock) == 1 then
@@ -24,10 +23,11 @@ if takeover == '1' and mode == 'write' then
 elseif takeover == '1' and mode then
   mine = redis.call('hexists', lock, owner) == 1
 end
+local left = redis.call('pttl', lock)
 if mode == 'write' and not mine then
-  return redis.call('pttl', lock)
+  return left
 end
-if heeds == '1' and not mine and redis.call('exists', writers) == 1 then
+if writers and not mine and redis.call('exists', writers) == 1 then
   local time = redis.call('time')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   local last = redis.call('zrevrange', writers, 0, 0, 'withscores')
@@ -35,10 +35,14 @@ if heeds == '1' and not mine and redis.call('exists', writers) == 1 then
     return math.floor(tonumber(last[2]) - now)
   end
 end
+redis.call('set', level, '1', 'px', lease)
 redis.call('hset', lock, 'mode', 'read', owner, 1)
--- The wire format builds the keys of levels from the owner's field.
-redis.call('set', readers .. owner .. ':rwlock_timeout:1', '1', 'px', lease)
-if redis.call('pttl', lock) < tonumber(lease) then
-  redis.call('pexpire', lock, lease)
+if left < tonumber(lease) then
+  -- A user that may not PEXPIRE must not leave a lock that never expires.
+  local expires = redis.pcall('pexpire', lock, lease)
+  if type(expires) == 'table' then
+    redis.call('hdel', lock, owner, mode and owner or 'mode')
+    return expires
+  end
 end
 return -2

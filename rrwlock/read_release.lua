@@ -1,52 +1,57 @@
 -- read_release.lua: end a reader, whatever its levels, and wake the writers if it was the last one alive.
 --
 -- KEYS[1]  the lock: hash, mode -> read or write, owner -> levels of reading, owner:write -> levels of writing
--- KEYS[2]  what the keys of readers begin with: strings, one for each level, which live as long as it
--- KEYS[3]  channel of its waiters
--- ARGV[1]  owner
--- ARGV[2]  how many other readers to look at: among more of them the dead are left to the next writer's try
+-- ARGV[1]  channel of its waiters
+-- ARGV[2]  what the keys of readers begin with: strings, one for each level, which live as long as it
+-- ARGV[3]  owner
+-- ARGV[4]  how many other readers to look at: among more of them the dead are left to the next writer's try
 --
 -- Returns  0  the owner does not read; nothing was changed
 --          1  released; others hold the lock, or this owner as its writer
---          n  released, and free; one message sent to KEYS[3], which n - 1 clients heard (on a cluster, those of this node)
-local lock, readers, channel = KEYS[1], KEYS[2], KEYS[3]
-local owner, most = ARGV[1], tonumber(ARGV[2])
+--          n  released, and free; one message sent to ARGV[1], which n - 1 clients received (on a cluster, those of this node)
+--         -1  released, and free; the user may not publish to ARGV[1]
+local lock = KEYS[1]
+local channel, readers, owner, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local held = redis.call('hget', lock, owner)
 if not held then
   return 0
 end
-redis.call('hdel', lock, owner)
--- The wire format builds the keys of levels from the owner's field.
-for i = 1, tonumber(held) do
-  redis.call('del', readers .. owner .. ':rwlock_timeout:' .. i)
-end
-local others = redis.call('hlen', lock) - 1
+local others = redis.call('hlen', lock) - 2
+local ends, longest, gone = redis.call('pttl', lock), -2, { owner }
 if others > most or redis.call('hget', lock, 'mode') == 'write' then
-  return 1
-end
-local longest, ends = -2, redis.call('pttl', lock)
-if others > 0 then
+  longest = ends
+elseif others > 0 then
   local fields = redis.call('hgetall', lock)
   for f = 1, #fields, 2 do
-    local left = -2
-    for i = 1, tonumber(fields[f + 1]) or 0 do
-      left = math.max(left, redis.call('pttl', readers .. fields[f] .. ':rwlock_timeout:' .. i))
+    local left = fields[f] == owner and -2 or remaining(lock, readers, fields[f], fields[f + 1])
+    -- Who cannot be looked at, while the slot moves, may live. Who lives about as long as the hash need not be outlived.
+    if type(left) == 'table' or left ~= -2 and left + 1000 >= ends then
+      longest = ends
+      break
     end
-    if left + 1000 >= ends and left ~= -2 then
-      return 1 -- it lives about as long as the hash
-    end
-    if left == -2 and fields[f] ~= 'mode' then
-      redis.call('hdel', lock, fields[f])
+    if left == -2 and fields[f] ~= 'mode' and fields[f] ~= owner then
+      gone[#gone + 1] = fields[f]
     end
     longest = math.max(longest, left)
   end
 end
-if longest == -2 then
+
+-- The first write decides. What follows may fail: the levels expire, and so does the hash.
+local free = longest == -2
+if free then
   redis.call('del', lock)
-  return 1 + redis.call('publish', channel, '0')
+else
+  redis.call('hdel', lock, unpack(gone))
+end
+for i = 1, tonumber(held) do
+  redis.pcall('del', readers .. owner .. ':rwlock_timeout:' .. i) -- as the wire format builds them
+end
+if free then
+  local received = redis.pcall('publish', channel, '0')
+  return type(received) == 'number' and 1 + received or -1
 end
 if longest >= 0 and ends > longest then
-  redis.call('pexpire', lock, math.max(longest, 1))
+  redis.pcall('pexpire', lock, math.max(longest, 1))
 end
 return 1

@@ -4,12 +4,16 @@ import (
 	_ "embed"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
+
+//go:embed reader.lua
+var readerSource string
 
 //go:embed read_acquire.lua
 var readAcquireSource string
@@ -22,6 +26,9 @@ var readReleaseSource string
 
 //go:embed renew.lua
 var renewSource string
+
+//go:embed renew_level.lua
+var renewLevelSource string
 
 //go:embed write_acquire.lua
 var writeAcquireSource string
@@ -44,14 +51,15 @@ var inspectSource string
 var (
 	readAcquireScript  = script.New(readAcquireSource)
 	readKeepScript     = script.New(readKeepSource)
-	readReleaseScript  = script.New(readReleaseSource)
+	readReleaseScript  = script.New(readerSource + readReleaseSource)
 	renewScript        = script.New(renewSource)
-	writeAcquireScript = script.New(writeAcquireSource)
+	renewLevelScript   = script.New(renewLevelSource)
+	writeAcquireScript = script.New(readerSource + writeAcquireSource)
 	writeKeepScript    = script.New(writeKeepSource)
-	writeReleaseScript = script.New(writeReleaseSource)
+	writeReleaseScript = script.New(readerSource + writeReleaseSource)
 	leaveScript        = script.New(leaveSource)
 	forceScript        = script.New(forceSource)
-	inspectScript      = script.New(inspectSource)
+	inspectScript      = script.New(readerSource + inspectSource)
 )
 
 const (
@@ -95,34 +103,51 @@ func (readKind) Heads(payload string) int {
 }
 
 func (k readKind) Acquire(a lease.Ask) *script.Call {
-	return readAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(k.heeds))
+	keys := []any{a.Key, levelsOf(a.Key, a.Owner) + "1", writersOf(a.Key)}
+	if !k.heeds {
+		keys = keys[:2]
+	}
+	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver))...)
 }
 
 func (readKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
-	return readKeepScript.Call(2, key, readersOf(key), owner, levels, script.Millis(length), script.Millis(most))
+	prefix := levelsOf(key, owner)
+	args := make([]any, 0, levels+5)
+	args = append(args, key)
+	for i := range levels {
+		args = append(args, prefix+strconv.Itoa(i+1))
+	}
+	return readKeepScript.Call(levels+1, append(args, owner, prefix, script.Millis(length), script.Millis(most))...)
 }
 
 func (readKind) Release(key, owner any) *script.Call {
-	return readReleaseScript.Call(3, key, readersOf(key), channelOf(key), owner, closeLook)
+	return readReleaseScript.Call(1, key, channelOf(key), readersOf(key), owner, closeLook)
 }
 
 func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	args := make([]any, 0, 3*len(keys)+1)
 	args = append(args, keys...)
-	for _, key := range keys {
-		args = append(args, readersOf(key))
+	for i, key := range keys {
+		args = append(args, levelsOf(key, owners[i])+"1")
 	}
 	args = append(args, script.Millis(length))
 	args = append(args, owners...)
 	return renewScript.Call(2*len(keys), args...)
 }
 
+// RenewApart renews the two keys of a reader where they are. A level that was nested is left to the call for all: the first
+// one keeps the lock.
+func (readKind) RenewApart(key, owner any, length time.Duration) []*script.Call {
+	return []*script.Call{
+		renewScript.Call(1, key, script.Millis(length), owner),
+		renewLevelScript.Call(1, levelsOf(key, owner)+"1", script.Millis(length)),
+	}
+}
+
 // besideKind is the read lock that the writer takes: a field of the same owner beside that of the writer.
 type besideKind struct{ readKind }
 
-func (besideKind) Acquire(a lease.Ask) *script.Call {
-	return readKeepScript.Call(2, a.Key, readersOf(a.Key), a.Owner, 1, script.Millis(a.Lease), 0)
-}
+func (k besideKind) Acquire(a lease.Ask) *script.Call { return k.Keep(a.Key, a.Owner, 1, a.Lease, 0) }
 
 func (besideKind) Acquired(c *script.Call) (lease.Reply, error) {
 	kept, err := c.Int()
@@ -135,11 +160,11 @@ func (k besideKind) Leave(key, owner any) *script.Call { return k.Release(key, o
 type writeKind struct{ common }
 
 func (writeKind) Acquire(a lease.Ask) *script.Call {
-	mark := time.Duration(0)
-	if a.Waits {
-		mark = markFor
+	keys := []any{a.Key, writersOf(a.Key)}
+	if !a.Waits {
+		keys = keys[:1]
 	}
-	return writeAcquireScript.Call(3, a.Key, readersOf(a.Key), writersOf(a.Key), a.Owner, script.Millis(a.Lease), takeOver(a), script.Millis(mark))
+	return writeAcquireScript.Call(len(keys), append(keys, readersOf(a.Key), a.Owner, script.Millis(a.Lease), takeOver(a), script.Millis(markFor))...)
 }
 
 // takeOver returns what a try takes over: 0 for nothing, 1 for all that its owner has, 2 for what an earlier try got.
@@ -151,7 +176,7 @@ func takeOver(a lease.Ask) int {
 }
 
 func (writeKind) Leave(key, owner any) *script.Call {
-	return leaveScript.Call(3, key, writersOf(key), channelOf(key), owner)
+	return leaveScript.Call(2, key, writersOf(key), channelOf(key), owner)
 }
 
 func (writeKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
@@ -159,7 +184,7 @@ func (writeKind) Keep(key, owner any, levels int, length, most time.Duration) *s
 }
 
 func (writeKind) Release(key, owner any) *script.Call {
-	return writeReleaseScript.Call(3, key, readersOf(key), channelOf(key), owner)
+	return writeReleaseScript.Call(1, key, channelOf(key), readersOf(key), owner)
 }
 
 func (writeKind) Renew(keys, owners []any, length time.Duration) *script.Call {
@@ -175,10 +200,10 @@ func (writeKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 // writeSuffix follows the owner in the field of a writer.
 const writeSuffix = ":write"
 
-func force(key string) *script.Call { return forceScript.Call(2, key, channelOf(key)) }
+func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }
 
 func inspect(key, field string) *script.Call {
-	return inspectScript.Call(2, key, readersOf(key), field)
+	return inspectScript.Call(1, key, readersOf(key), field)
 }
 
 // inspected reads inspect's reply: how long the lock is held yet, -2 when free and -1 without end, and the field's levels.
@@ -201,6 +226,9 @@ func channelOf(key any) string { return core.Prefixed("redisson_rwlock", text(ke
 
 // readersOf is what the keys of readers begin with: the owner and what belongs to one level follow.
 func readersOf(key any) string { return core.Suffixed(text(key), "") }
+
+// levelsOf is what the keys of an owner's levels begin with: a number follows.
+func levelsOf(key, owner any) string { return readersOf(key) + text(owner) + ":rwlock_timeout:" }
 
 // writersOf is where waiting writers leave their marks. It is no key of the wire format, which knows of none: a field of the
 // lock's hash would be taken for a reader.

@@ -15,10 +15,10 @@ local field = owner .. ':write'
 if redis.call('hexists', lock, field) == 0 then
   return 0
 end
-redis.call('hset', lock, field, levels)
--- The hash lasts as long as any holder: it may end sooner only if the owner does not read as well.
+-- PEXPIRE comes first: a full Redis allows it, and then allows HSET in the same script. The hash lasts as long as any holder:
+-- it may end sooner only if the owner does not read as well.
 local left = redis.call('pttl', lock)
-if left < lease or left <= most and redis.call('hexists', lock, owner) == 0 then
-  redis.call('pexpire', lock, lease)
-end
+local sets = left < lease or left <= most and redis.call('hexists', lock, owner) == 0
+redis.call('pexpire', lock, sets and lease or left)
+redis.call('hset', lock, field, levels)
 return 1

@@ -86,6 +86,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	if n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
+	until := n.space.core.Clock.Now() + onceLimit
 	for retry := 0; ; retry++ {
 		t := n.try(ctx, nil, o, attempt{verify: true})
 		switch {
@@ -97,7 +98,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, ctx.Err()
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
-		case !t.repeatable() || retry == onceTries || pause(ctx, retry) != nil:
+		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.space.core.Clock.Now() >= until || pause(ctx, retry) != nil:
 			return nil, unknown(t.err)
 		}
 	}
@@ -116,8 +117,10 @@ func (n *Name) takenHere() bool {
 	return holder != nil && !holder.freed
 }
 
-// onceTries is how often a single try is repeated while Redis says that it cannot run it just now.
-const onceTries = 5
+const (
+	onceTries = 5                // how often a single try is repeated while Redis says that it cannot run it just now
+	onceLimit = 10 * time.Second // for how long, while a slot moves to another node
+)
 
 // wait stands in the line until the lock is acquired, ctx is done, the wait is over or the client closes.
 func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
@@ -302,7 +305,7 @@ func (c *call) failure(t tried) error {
 	}
 	c.failed++
 	c.lastErr = t.err
-	if now-c.since >= c.name.space.core.Lease {
+	if now-c.since >= c.name.space.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
 		return unknown(t.err)
 	}
 	l := c.waiter.line

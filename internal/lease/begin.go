@@ -192,7 +192,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 func (l *Lease) beginRelease(done func(error)) {
 	s := l.space
 	sent := s.core.Batch.Start(s.kind.Release(l.key, l.owner), pipeline.Urgent, func(c *script.Call) {
-		heard, err := c.Int()
+		heard, err := s.receivers(c)
 		if err == nil && l.in(yielded) {
 			heard = max(heard, 1)
 		}

@@ -22,11 +22,14 @@ type errand struct {
 	stray      time.Duration      // until when something else may arrive that was sent under the id
 	open       atomic.Int32       // calls that may arrive yet
 	begun      atomic.Bool        // the settler has taken it
+	job        atomic.Pointer[settle.Job]
 }
 
 // begin sends the call for the first time. It is given up when the client's clock shows until.
 func (e *errand) begin(until time.Duration) *settle.Job {
-	return e.space.core.Settler.Add(e.attempt, e.done, until)
+	job := e.space.core.Settler.Add(e.attempt, e.done, until)
+	e.job.Store(job)
+	return job
 }
 
 func (e *errand) attempt(report func(settled bool)) {
@@ -34,10 +37,13 @@ func (e *errand) attempt(report func(settled bool)) {
 	e.open.Add(1)
 	early := e.early != nil && e.early()
 	e.space.core.Batch.Start(e.call(), pipeline.Urgent, func(c *script.Call) {
-		n, err := c.Int()
+		n, err := e.space.receivers(c)
 		judged := script.Judge(err)
 		if judged != script.Unknown {
 			e.open.Add(-1)
+		}
+		if job := e.job.Load(); job != nil && script.Parted(err) {
+			job.Within(time.Second) // the slot's move may end at any time
 		}
 		if err != nil {
 			report(judged == script.NotDone && !script.Transient(err))

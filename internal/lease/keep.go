@@ -87,7 +87,7 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 			continue
 		case ctx.Err() != nil:
 			return false, sent, ctx.Err()
-		case l.now() > deadline || script.Judge(err) == script.NotDone && !script.Transient(err):
+		case l.now() > deadline && !script.Parted(err) || script.Judge(err) == script.NotDone && !script.Transient(err):
 			return false, sent, unknown(err)
 		}
 		if err := pause(ctx, try); err != nil {

@@ -68,7 +68,7 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 		}
 		return false, err
 	}
-	freed, err := c.Int()
+	freed, err := n.space.receivers(c)
 	if freed > 0 {
 		n.Recheck()
 	}

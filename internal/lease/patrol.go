@@ -235,7 +235,7 @@ func (r *round) failedLocked(now time.Duration, err error) {
 		if certain {
 			r.resumeLocked(i+1, now)
 		}
-		if now-p.since >= p.space.core.Lease {
+		if now-p.since >= p.space.core.Lease && !script.Parted(err) {
 			w.lostTouch = true
 			w.signalLocked()
 		}

@@ -233,7 +233,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		call := s.kind.Release(key, owner)
 		err := s.core.Batch.Do(ctx, call, ask)
 		if err == nil {
-			n, err := call.Int()
+			n, err := s.receivers(call)
 			if lost != nil {
 				n = max(n, 1)
 			}
@@ -252,6 +252,20 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		}
 		left = deadline - s.core.Clock.Now()
 	}
+}
+
+// receivers reads the reply of a script that releases: 0 if the owner did not hold the lock, else one more than the clients that
+// received its message. It logs once that the user may not publish: then waiters learn of a release by their own re-checks only.
+func (s *Space) receivers(c *script.Call) (int64, error) {
+	n, err := c.Int()
+	if n >= 0 {
+		return n, err
+	}
+	s.muted.Do(func() {
+		s.core.Logger.Warn("redlatch: Redis lets this user publish no messages: waiters learn of a release up to a second late",
+			"channel", s.kind.Channel(c.Key()))
+	})
+	return 1, err
 }
 
 // unlockNested ends a level that has others around it. The caller holds l.mu, which it unlocks.

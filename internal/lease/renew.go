@@ -3,7 +3,9 @@ package lease
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -71,7 +73,7 @@ func (s *Space) renew(batch []*Lease) {
 	keys, owners := make([]any, 0, len(batch)), make([]any, 0, len(batch))
 	leases := make([]*Lease, 0, len(batch))
 	sent := s.core.Clock.Now()
-	length := time.Duration(0)
+	length, apart := time.Duration(0), false
 	first := sent + s.renewalLimit() // when to look again: at the first deadline among them at the latest
 	for _, l := range batch {
 		l.mu.Lock()
@@ -84,7 +86,7 @@ func (s *Space) renew(batch []*Lease) {
 			l.mu.Unlock()
 			continue
 		}
-		length = l.renewAt
+		length, apart = l.renewAt, l.parted
 		first = min(first, l.nextLocked())
 		l.mu.Unlock()
 		leases, keys, owners = append(leases, l), append(keys, l.key), append(owners, l.owner)
@@ -95,16 +97,54 @@ func (s *Space) renew(batch []*Lease) {
 	r := &renewal{space: s, leases: leases, sent: sent, length: length}
 	r.timer.Task = r
 	s.core.Timers.Set(&r.timer, first)
-	s.core.Batch.Start(s.kind.Renew(keys, owners, length), pipeline.Urgent, r.answer)
+	scattered, ok := s.kind.(Scattered)
+	r.divisible = len(leases) > 1 || ok && !apart
+	if ok && apart {
+		r.start(scattered.RenewApart(keys[0], owners[0], length))
+	} else {
+		r.start([]*script.Call{s.kind.Renew(keys, owners, length)})
+	}
 }
 
-// renewal is one call under way that renews several leases.
+// start sends the calls that the renewal takes.
+func (r *renewal) start(calls []*script.Call) {
+	r.open = len(calls)
+	for _, c := range calls {
+		r.space.core.Batch.Start(c, pipeline.Urgent, r.heard)
+	}
+}
+
+// heard takes the answer to one call. A lease is lost with any of its keys.
+func (r *renewal) heard(c *script.Call) {
+	gone, err := c.Ints()
+	r.mu.Lock()
+	r.open--
+	r.gone = append(r.gone, gone...)
+	if err != nil {
+		r.err = err
+	}
+	last := r.open == 0
+	gone, err = slices.Compact(r.gone), r.err
+	r.mu.Unlock()
+	if last {
+		r.answer(gone, err)
+	}
+}
+
+// renewal is one call in flight that renews several leases, or the calls that renew the keys of one.
 type renewal struct {
 	timer  timer.Timer
 	space  *Space
 	leases []*Lease
 	sent   time.Duration
 	length time.Duration
+
+	divisible bool // smaller calls can renew the same
+
+	mu   sync.Mutex // guards the rest
+	open int        // calls without an answer
+	gone []int64    // places of leases that Redis does not have any more
+	err  error
 }
 
 // Due has all leases of a renewal looked at, and tried again, that has not been answered in time.
@@ -134,14 +174,16 @@ func (s *Space) tellRenewed(of, gone int, err error) {
 }
 
 // answer tells each lease of a renewal what came of it.
-func (r *renewal) answer(c *script.Call) {
+func (r *renewal) answer(gone []int64, err error) {
 	s, leases := r.space, r.leases
 	s.core.Timers.Stop(&r.timer)
-	gone, err := c.Ints()
+	if len(leases) == 1 && len(gone) > 0 {
+		err = nil // whatever became of its other keys
+	}
 	s.tellRenewed(len(leases), len(gone), err)
 	if err != nil {
 		for _, l := range leases {
-			l.renewalFailed(len(leases) > 1 && script.Parted(err))
+			l.renewalFailed(r.divisible && script.Parted(err))
 		}
 		return
 	}

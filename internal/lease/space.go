@@ -35,7 +35,7 @@ type Kind interface {
 	// most, it may be what is left, in ms.
 	Keep(key, owner any, levels int, lease, most time.Duration) *script.Call
 	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
-	// more than the number of clients that heard of it.
+	// more than the number of clients that received the message, or -1 if the user may not publish it.
 	Release(key, owner any) *script.Call
 	// Renew sets the lease of locks that share a slot, each if its owner holds it. Its reply lists those that are lost. It
 	// must not keep the slices.
@@ -77,6 +77,14 @@ type Shared interface {
 	Kind
 	// Heads returns how many waiters at the head of the line may ask after a message; 0 for one that means nothing.
 	Heads(payload string) int
+}
+
+// Scattered is a Kind whose leases have more than one key each. While a slot moves to another node these may be in two places: then
+// Renew is refused.
+type Scattered interface {
+	Kind
+	// RenewApart renews one lease by calls of one key each, whose replies are as that of Renew.
+	RenewApart(key, owner any, lease time.Duration) []*script.Call
 }
 
 // Owners is a Kind that makes its owner ids itself.
@@ -160,6 +168,7 @@ type Registry struct {
 	shards [64]shard
 	leases atomic.Int64 // granted and not yet released or lost
 	stands atomic.Int64 // of calls that wait in Redis as well, and have to leave there
+	muted  sync.Once    // logs that the user may not publish
 }
 
 // shard is a part of the names.

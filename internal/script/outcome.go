@@ -66,7 +66,7 @@ func Transient(err error) bool {
 			return true
 		}
 	}
-	return redis.IsReadOnlyError(err) // which knows the text that Redis 6 wraps it into
+	return Parted(err) || redis.IsReadOnlyError(err) // which knows the text that Redis 6 wraps it into
 }
 
 // transient are prefixes of replies, less the ERR that some have before them.
@@ -79,7 +79,12 @@ var transient = []string{
 
 // Parted reports whether Redis could not run a call since some of its keys have moved to another node and others have
 // not: a call for each key alone can be run.
-func Parted(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
+func Parted(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") || isReply(err) && strings.Contains(err.Error(), elsewhere)
+}
+
+// elsewhere is what Redis says to a script that looks at a key which has moved to another node.
+const elsewhere = "attempted to access a non local key"
 
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }

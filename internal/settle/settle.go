@@ -38,8 +38,8 @@ type Job struct {
 	attempt Attempt
 	done    func()
 	until   time.Duration
-	most    time.Duration // between two attempts
-	tries   int           // guarded by the settler's mu
+	most    time.Duration // between two attempts; guarded by the settler's mu, like tries
+	tries   int
 }
 
 // Attempt sends what may settle a job and returns at once. It calls report when the answer has come, if one comes.
@@ -108,6 +108,13 @@ func (j *Job) Settled() {
 
 // Now has the next attempt made at once.
 func (j *Job) Now() { j.run() }
+
+// Within has no more than d pass between two attempts from the next one on.
+func (j *Job) Within(d time.Duration) {
+	j.settler.mu.Lock()
+	defer j.settler.mu.Unlock()
+	j.most = min(j.most, d)
+}
 
 // Due has the job's next attempt made.
 func (j *Job) Due(time.Duration) {
