@@ -57,7 +57,13 @@ if mine then
 end
 -- One that holds the lock asked when its hold was not granted yet, and is late.
 if waits == '1' and (left == -2 or redis.call('hexists', lock, owner) == 0) then
-  enqueue(queue, timeouts, owner, { good = good, java = java, busy = left })
+  local queued, refusal = pcall(enqueue, queue, timeouts, owner, { good = good, java = java, busy = left })
+  if not queued then
+    -- A user that may not PEXPIRE, or RPUSH, must not leave a queue that never expires.
+    redis.call('zrem', timeouts, owner)
+    redis.call('lrem', queue, 0, owner)
+    return type(refusal) == 'table' and refusal or redis.error_reply(refusal)
+  end
 end
 if left == -2 then
   left = rest

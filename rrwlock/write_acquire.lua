@@ -63,6 +63,10 @@ elseif writers then
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   redis.call('zremrangebyscore', writers, '-inf', now)
   redis.call('zadd', writers, now + mark, owner)
-  redis.call('pexpire', writers, mark)
+  local expires = redis.pcall('pexpire', writers, mark)
+  if type(expires) == 'table' then
+    redis.call('zrem', writers, owner)
+    return expires
+  end
 end
 return left

@@ -1,0 +1,195 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// lockKinds are the kinds of lock, and the two sides of the read-write lock.
+var lockKinds = map[string]func(c *redlatch.Client, name string) rlock.Locker{
+	"plain":  func(c *redlatch.Client, name string) rlock.Locker { return c.GetLock(name) },
+	"fenced": func(c *redlatch.Client, name string) rlock.Locker { return c.GetFencedLock(name) },
+	"fair":   func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
+	"writer": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name) },
+	"reader": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name).RLocker() },
+}
+
+// rival returns the lock as one who has to wait for its holder sees it.
+func rival(kind string, c *redlatch.Client, name string) rlock.Locker {
+	if kind == "reader" {
+		kind = "writer"
+	}
+	return lockKinds[kind](c, name)
+}
+
+// moving is a slot of a cluster on its way, with locks in it.
+type moving struct {
+	*redistest.Cluster
+	rdb     *redis.ClusterClient
+	tag     string
+	lease   time.Duration
+	holder  *redlatch.Client
+	waiter  *redlatch.Client
+	holds   map[string]*rlock.Hold // by the name of the lock
+	waiting map[string]<-chan locktest.Outcome
+}
+
+func newMoving(t *testing.T, c *redistest.Cluster, tag string) *moving {
+	t.Helper()
+	m := &moving{Cluster: c, rdb: c.Client(t), tag: tag, lease: 2 * time.Second, holds: map[string]*rlock.Hold{}, waiting: map[string]<-chan locktest.Outcome{}}
+	client := func() *redlatch.Client {
+		c, err := redlatch.New(m.Client(t), redlatch.WithLease(m.lease), redlatch.WithCloseGrace(0))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c
+	}
+	m.holder, m.waiter = client(), client()
+	for kind, get := range lockKinds {
+		for _, use := range []string{"kept", "freed", "moved apart"} {
+			name := fmt.Sprintf("{%s}:%s:%s", tag, kind, use)
+			m.holds[name] = locktest.Acquire(t, t.Context(), get(m.holder, name))
+			if use == "kept" {
+				m.waiting[name] = locktest.Begin(func() (*rlock.Hold, error) { return rival(kind, m.waiter, name).Lock(t.Context()) })
+			}
+		}
+	}
+	return m
+}
+
+// keys returns the keys of the slot, wherever they are, in order.
+func (m *moving) keys(t *testing.T) (all []string) {
+	t.Helper()
+	var mu sync.Mutex // guards all
+	require.NoError(t, m.rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, "*{"+m.tag+"}*").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, keys...)
+		return err
+	}))
+	slices.Sort(all)
+	return all
+}
+
+// live fails the test if a hold ends within a time, but for those of a use.
+func (m *moving) live(t *testing.T, d time.Duration, but string) {
+	t.Helper()
+	over := time.After(d)
+	for name, hold := range m.holds {
+		if strings.HasSuffix(name, ":"+but) {
+			continue
+		}
+		select {
+		case <-hold.Context().Done():
+			require.Fail(t, "lost", "%s: %v", name, context.Cause(hold.Context()))
+		case <-over:
+			over = time.After(0)
+		}
+	}
+	for name, hold := range m.holds {
+		if !strings.HasSuffix(name, ":"+but) {
+			require.NoError(t, context.Cause(hold.Context()), name)
+		}
+	}
+}
+
+// release releases the locks of a use. While their slot moves the outcome may stay unknown, but not for longer than an Unlock takes.
+func (m *moving) release(t *testing.T, use string) {
+	t.Helper()
+	var all sync.WaitGroup
+	for name, hold := range m.holds {
+		if strings.HasSuffix(name, ":"+use) {
+			all.Go(func() {
+				if err := hold.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnknown) {
+					assert.NoError(t, err, name)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// free returns nil if nobody holds the locks of a use.
+func (m *moving) free(ctx context.Context, use string) error {
+	for kind, get := range lockKinds {
+		name := fmt.Sprintf("{%s}:%s:%s", m.tag, kind, use)
+		hold, err := get(m.waiter, name).TryLock(ctx)
+		if err == nil {
+			err = hold.Unlock(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// F24
+func TestLocksOutliveASlotOnTheMove(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	for state, moves := range map[string]func(key string) bool{
+		"none moved": func(string) bool { return false },
+		"all moved":  func(string) bool { return true },
+		// Of one reader the lock has moved, of the other its level.
+		"some moved": func(key string) bool {
+			return strings.HasSuffix(key, ":kept") || strings.Contains(key, "moved apart:")
+		},
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			m := newMoving(t, cluster, strings.ReplaceAll(state, " ", "-"))
+			redistest.Eventually(t, 10*time.Second, "the fair lock's waiter has queued", func() error {
+				if !slices.ContainsFunc(m.keys(t), func(key string) bool { return strings.HasPrefix(key, "redisson_lock_queue:") }) {
+					return errors.New("no queue")
+				}
+				return nil
+			})
+			owner := m.Owner(t, "{"+m.tag+"}")
+			to := cluster.Nodes()[0]
+			if to == owner {
+				to = cluster.Nodes()[1]
+			}
+			move := m.Migrate(t, "{"+m.tag+"}", to)
+			move.Move(t, slices.DeleteFunc(m.keys(t), func(key string) bool { return !moves(key) })...)
+			m.live(t, 3*m.lease, "")
+			m.release(t, "freed")
+			next := map[string]<-chan locktest.Outcome{} // begun while the slot moves
+			for kind := range lockKinds {
+				name := fmt.Sprintf("{%s}:%s:freed", m.tag, kind)
+				next[name] = locktest.Begin(func() (*rlock.Hold, error) { return rival(kind, m.waiter, name).Lock(t.Context()) })
+			}
+			m.live(t, 3*m.lease, "freed")
+
+			move.Finish(t)
+			moved := time.Now()
+			for name, done := range next {
+				locktest.Unlock(t, locktest.Next(t, done))
+				assert.Less(t, time.Since(moved), 2*time.Second, name)
+			}
+			m.live(t, m.lease, "freed")
+			for name, done := range m.waiting {
+				locktest.Unlock(t, m.holds[name])
+				start := time.Now()
+				locktest.Unlock(t, locktest.Next(t, done))
+				assert.Less(t, time.Since(start), 2*time.Second, name)
+			}
+			m.release(t, "moved apart")
+			require.NoError(t, m.free(t.Context(), "moved apart"))
+		})
+	}
+}
