@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,9 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	if l.withdraw(p, ask.Class) {
 		return notSent(ctx)
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) { // else nothing says that the node is silent
+		l.batcher.Reload()
 	}
 	if p.late != nil {
 		p.late = l.batcher.desert(p.late)

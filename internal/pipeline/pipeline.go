@@ -8,6 +8,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,10 @@ type Batcher struct {
 
 	rdb      redis.UniversalClient
 	cluster  *redis.ClusterClient // nil unless rdb is one
-	plain    bool                 // no pipelining
-	limit    time.Duration        // bound on one flush
-	life     context.Context      //nolint:containedctx // the batcher's own life, ended by Close
+	layout   layout
+	plain    bool            // no pipelining
+	limit    time.Duration   // bound on one flush
+	life     context.Context //nolint:containedctx // the batcher's own life, ended by Close
 	end      context.CancelFunc
 	bounded  atomic.Pointer[bound]
 	endBy    atomic.Pointer[time.Time] // of a client that closes
@@ -108,6 +110,7 @@ func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
 	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), lanes: map[*redis.Client]*lane{}}
 	b.cluster, _ = rdb.(*redis.ClusterClient)
+	b.layout.cluster, b.layout.life = b.cluster, life
 	if single, ok := rdb.(*redis.Client); ok {
 		b.rdb = boundedClient(single)
 	}
@@ -130,6 +133,9 @@ func boundedClient(single *redis.Client) *redis.Client {
 // Bounded reports whether calls on their caller's own goroutine end with their limit, and within about [ioLimit] in any
 // case, when Redis is silent. On a cluster only the user's settings bound them.
 func (b *Batcher) Bounded() bool { return b.cluster == nil }
+
+// Reload asks a cluster for its layout, since a node does not answer: a few times a second at the most.
+func (b *Batcher) Reload() { b.layout.reload() }
 
 // Flushes returns how many round trips were made.
 func (b *Batcher) Flushes() int64 { return b.flushes.Load() }
@@ -285,6 +291,7 @@ func (b *Batcher) send(ctx context.Context, call *script.Call) {
 	}
 	b.judgeUnsent(call)
 	b.learn(call)
+	b.layout.doubt(call.Err())
 }
 
 // sendAll runs calls in one pipeline, and those whose script Redis did not know in a second one.
@@ -309,14 +316,27 @@ func (b *Batcher) pipeline(ctx context.Context, calls []*script.Call) {
 	for _, call := range calls {
 		_ = pipe.Process(ctx, call) // it only queues
 	}
-	_, _ = pipe.Exec(ctx) // each call keeps its own error
+	_, err := pipe.Exec(ctx)
 	for _, call := range calls {
-		b.judgeUnsent(call)
-		if b.cluster != nil && redirected(call.Err()) {
-			call.SetErr(errRedirected)
-		}
+		b.stamp(call, err)
+		b.layout.doubt(call.Err())
 	}
 }
+
+// stamp gives a call of a pipeline the error that is its own.
+func (b *Batcher) stamp(call *script.Call, pipelineErr error) {
+	if call.Err() == nil && call.Val() == nil {
+		// Redis answered the connection's greeting with an error, which go-redis gives to no call.
+		call.SetErr(cmp.Or(pipelineErr, errNoReply))
+	}
+	b.judgeUnsent(call)
+	if b.cluster != nil && redirected(call.Err()) {
+		call.SetErr(errRedirected)
+	}
+}
+
+// errNoReply is the error of a call that came back with neither a reply nor an error.
+var errNoReply = errors.New("no reply")
 
 // errRedirected is the error of a call in a pipeline that a node sent to another one. Go-redis leaves the first node's
 // answer in the call although the second one may have run it: where that one's answers end, only one call hears of it.
