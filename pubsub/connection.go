@@ -23,7 +23,7 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 	lost, failures := false, 0
 	for r.needed() {
 		c := &connection{router: r, replaces: lost}
-		err := c.serve(ctx)
+		err := c.serve(ctx, failures)
 		if errors.Is(err, errIdle) || errors.Is(err, errOversized) {
 			lost, failures = false, 0
 			continue
@@ -31,7 +31,8 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 		if ctx.Err() != nil {
 			continue
 		}
-		r.warn("redlatch: subscription connection lost", err)
+		r.lost(err)
+		r.opts.OnFailure()
 		if c.open() {
 			lost = true
 			if time.Since(c.opened) >= maxBackoff {
@@ -96,11 +97,19 @@ func (c *connection) open() bool { return !c.opened.IsZero() }
 
 // serve sends what is due until the connection has failed, is not needed any more, or ctx is done. When it returns the
 // reader has ended.
-func (c *connection) serve(ctx context.Context) error {
+func (c *connection) serve(ctx context.Context, failures int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.pubsub = c.router.subscriber.Subscribe(ctx) // no I/O without channels
-	err := c.sendAll(ctx)
+	var err error
+	if failures > 0 {
+		// A cluster client sends SUBSCRIBE to the master of the first channel, which may be the one that died, and PING to
+		// any node: all of them hear all messages.
+		err = c.send(ctx, &command{verb: ping})
+	}
+	if err == nil {
+		err = c.sendAll(ctx)
+	}
 	cancel()
 	_ = c.pubsub.Close() // a connection that does not close cannot be helped
 	if c.open() {
@@ -222,8 +231,9 @@ func (c *connection) deliver(m *redis.Message) {
 // settle brings the reply to a command into the table, and tells the listeners whose subscription it confirms.
 func (c *connection) settle(reply any, refusal error) error {
 	if refusal != nil {
-		c.router.warn("redlatch: subscription refused", refusal)
+		c.router.refused(refusal)
 	}
+	c.router.back()
 	err := c.record(reply)
 	for _, l := range c.targets {
 		l.Subscribed()

@@ -61,13 +61,16 @@ func TestF21_RetriesBackOff(t *testing.T) {
 		synctest.Wait()
 		assert.Greater(t, r.refused, 60)
 		assert.Less(t, r.refused, 150)
-		assert.LessOrEqual(t, strings.Count(log.String(), "\n"), 61, "one line a second")
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "the begin of an outage is one line")
+		assert.Contains(t, log.String(), "level=WARN")
 
 		r.set(func() { r.refuse = false })
 		time.Sleep(1001 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, 2, e.confirmations())
 		assert.EqualValues(t, 1, r.Stats().Reconnects)
+		assert.Equal(t, 2, strings.Count(log.String(), "\n"), "so is its end")
+		assert.Regexp(t, `level=INFO .* length=(1m0|60)\S*s`, log.String())
 	})
 }
 

@@ -43,8 +43,13 @@ type Options struct {
 	// HealthCheck, or 5 s if that is less, the connection is replaced. Defaults to 15 s.
 	HealthCheck time.Duration
 
-	// Logger is told of lost connections and refused subscriptions, at most once a second. Defaults to none.
+	// Logger takes the begin and the end of each outage of the connection, and refused subscriptions at most once a second.
+	// Defaults to none.
 	Logger *slog.Logger
+
+	// OnFailure is called when a connection was lost or could not be made, before the next try. It must return at once.
+	// Defaults to none.
+	OnFailure func()
 
 	// OnReconnect is called, under the rules for a [Listener], when a lost connection has been replaced. Defaults
 	// to none.
@@ -60,6 +65,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.OnFailure == nil {
+		o.OnFailure = func() {}
 	}
 	if o.OnReconnect == nil {
 		o.OnReconnect = func() {}
@@ -88,7 +96,8 @@ type Router struct {
 	done       chan struct{}      // closed by the present run when it has ended
 	messages   uint64
 	reconnects uint64
-	logged     time.Time
+	logged     time.Time // when a refusal was
+	failed     time.Time // when the present outage began; zero without one
 }
 
 // New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does. Without an s it is closed.
@@ -184,8 +193,33 @@ func (r *Router) Close() {
 	}
 }
 
-// warn logs what no caller can be told, at most once a second.
-func (r *Router) warn(msg string, err error) {
+// lost logs the begin of an outage.
+func (r *Router) lost(err error) {
+	r.mu.Lock()
+	channels := len(r.table.channels)
+	begins := r.failed.IsZero() && !r.closed
+	if begins {
+		r.failed = time.Now()
+	}
+	r.mu.Unlock()
+	if begins {
+		r.opts.Logger.Warn("redlatch: subscription connection lost", "error", err, "channels", channels)
+	}
+}
+
+// back logs the end of an outage, if there is one: Redis has answered.
+func (r *Router) back() {
+	r.mu.Lock()
+	began := r.failed
+	r.failed = time.Time{}
+	r.mu.Unlock()
+	if !began.IsZero() {
+		r.opts.Logger.Info("redlatch: subscription connection is back", "length", time.Since(began))
+	}
+}
+
+// refused logs a refusal, at most one a second.
+func (r *Router) refused(err error) {
 	now := time.Now()
 	r.mu.Lock()
 	channels := len(r.table.channels)
@@ -195,7 +229,7 @@ func (r *Router) warn(msg string, err error) {
 	}
 	r.mu.Unlock()
 	if !quiet {
-		r.opts.Logger.Warn(msg, "error", err, "channels", channels)
+		r.opts.Logger.Warn("redlatch: subscription refused", "error", err, "channels", channels)
 	}
 }
 

@@ -100,7 +100,7 @@ func New(rdb redis.UniversalClient, c Config) *Core {
 	_, e.Cluster = rdb.(*redis.ClusterClient)
 	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
 	e.Batch.Told = e.Freed
-	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnReconnect: c.Hooks.Reconnected})
+	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected})
 	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
 	e.Settler = settle.New(e.Timers, e.Clock, c.Logger)
 	return e
