@@ -37,6 +37,7 @@ func documentedUser(t *testing.T) (rules []any) {
 	return rules
 }
 
+// F20
 func TestDocumentedUserNeedsNoMore(t *testing.T) {
 	server := redistest.Start(t)
 	require.NoError(t, server.Client(t).Do(t.Context(), documentedUser(t)...).Err())
