@@ -62,7 +62,7 @@ cover: ## measure test coverage of the library and print the total
 	go test -coverprofile=coverage.out -coverpkg=./... ./...
 	go tool cover -func=coverage.out | tail -n 1
 
-readme: ## cut the code in the documents anew from the examples
+readme: ## write anew what the documents take from the code: examples, names of tests
 	go run ./internal/doctest/cut README.md docs/*.md
 
 nested: ## build, vet and test the modules below this one

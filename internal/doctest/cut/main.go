@@ -1,5 +1,5 @@
-// Command cut writes the code that markdown files show anew from the Go files that it comes from. It runs at the top of
-// the module; see [doctest.Rewrite] for the markers that it follows.
+// Command cut writes what markdown files take from the code anew: the code that they show (see [doctest.Rewrite] for the
+// markers), and the tests of each failure class (see [doctest.ListClasses]). It runs at the top of the module.
 package main
 
 import (
@@ -24,8 +24,18 @@ func rewrite(path string) error {
 		return err
 	}
 	after, err := doctest.Rewrite(os.DirFS("."), string(before))
-	if err != nil || after == string(before) {
+	if err != nil {
 		return err
+	}
+	if path == "docs/failure-classes.md" {
+		classes, err := doctest.FindClasses(os.DirFS("."))
+		if err != nil {
+			return err
+		}
+		after = doctest.ListClasses(classes, after)
+	}
+	if after == string(before) {
+		return nil
 	}
 	return os.WriteFile(path, []byte(after), 0o644)
 }
