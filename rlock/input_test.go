@@ -202,7 +202,7 @@ func TestErrorTexts(t *testing.T) {
 			"rlock: try lock \"orders\": lock not acquired":                               second(l.TryLock(ctx)),
 			"rlock: lock \"orders\": lock not acquired":                                   second(l.Lock(ctx, rlock.WithWait(time.Second))),
 			"rlock: do \"orders\": lock not acquired":                                     l.Do(ctx, nothing, rlock.WithWait(0)),
-			"rlock: lock \"orders\": lock held by this context already": second(
+			"rlock: lock \"orders\": lock already held by this context": second(
 				l.Lock(h.Context(), rlock.WithoutReentry())),
 		}
 		got["rlock: lock \""+strings.Repeat("x", 512)+"…\": invalid argument: the name has 1048576 bytes, more than 512"] = second(

@@ -102,7 +102,7 @@ func TestErrorTexts(t *testing.T) {
 			`rmultilock: extend "a,z": invalid argument: lease 0s is below 10ms`: h.Extend(ctx, 0),
 			`rmultilock: try lock "a,z": lock not acquired`:                      second(multi.TryLock(ctx)),
 			`rmultilock: lock "z,a": lock not acquired`:                          second(red.Lock(ctx, rlock.WithWait(time.Second))),
-			`rmultilock: lock "a,z": lock held by this context already`:          second(multi.Lock(h.Context(), rlock.WithoutReentry())),
+			`rmultilock: lock "a,z": lock already held by this context`:          second(multi.Lock(h.Context(), rlock.WithoutReentry())),
 		}
 		locktest.Unlock(t, h)
 		got[`rmultilock: unlock "a,z": lock not held`] = h.Unlock(ctx)

@@ -1,5 +1,5 @@
-// Package errs declares the errors that several packages return. Each public package names those that it returns, so
-// that errors.Is finds one value behind every door.
+// Package errs declares the errors that several packages return. Each public package exports those that it returns under its
+// own name, so that errors.Is finds one value.
 package errs
 
 import (
@@ -9,27 +9,27 @@ import (
 )
 
 var (
-	// ErrInvalid marks bad arguments, found before any I/O.
+	// ErrInvalid is for bad arguments, found before any I/O.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrClosed marks calls on a closed client, and is the cause of the contexts that Close ends.
+	// ErrClosed is for calls on a closed client, and the cause of the contexts that Close ends.
 	ErrClosed = errors.New("client closed")
-	// ErrUnknown marks an operation whose outcome is not known; it is being settled in the background.
+	// ErrUnknown is for an operation whose outcome is unknown; it is settled in the background.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrUnavailable marks a call that Redis did not answer in time, or refused for now: nothing was done.
+	// ErrUnavailable is for a call that Redis did not answer in time, or refused for now; nothing was done.
 	ErrUnavailable = errors.New("redis unavailable")
-	// ErrWrongType marks a name that is held by another kind of object.
+	// ErrWrongType is for a name that another kind of object uses.
 	ErrWrongType = errors.New("name is used by another kind of object")
-	// ErrNotAcquired marks a try that found the lock taken until its wait was over.
+	// ErrNotAcquired is for a lock that could not be acquired within the wait time.
 	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrNotHeld marks an operation on a hold that has ended.
+	// ErrNotHeld is for an operation on a hold that has ended.
 	ErrNotHeld = errors.New("lock not held")
-	// ErrLost marks a hold that ended without its holder's doing.
+	// ErrLost is for a hold that ended although nobody unlocked it.
 	ErrLost = errors.New("lock lost")
-	// ErrHeld marks a call that would nest although it must not.
-	ErrHeld = errors.New("lock held by this context already")
-	// ErrOverRelease marks a release of more permits than a semaphore may have.
+	// ErrHeld is for a call that would nest but must not.
+	ErrHeld = errors.New("lock already held by this context")
+	// ErrOverRelease is for a release above the maximum of a semaphore.
 	ErrOverRelease = errors.New("more permits released than the semaphore may have")
-	// ErrUpgrade marks a call for the write lock by who has but the read lock.
+	// ErrUpgrade is for a reader that asks for the write lock.
 	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
