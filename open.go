@@ -11,15 +11,17 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
 // redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
 // option is [ErrInvalid].
 //
-// It waits for Redis's first answer until ctx is done, and leaves nothing open after an error. It does not wait for a Redis that is
-// not there: when go-redis has dialled in vain for some seconds, that is the error, and so is a password that is not accepted. A Redis
-// that may evict keys, and locks with them, is logged as a warning, if the user may ask for that.
+// It waits for Redis's first answer until ctx is done, for 10 s (see [WithCallTimeout]) if ctx has no deadline, and leaves nothing
+// open after an error. A Redis that is not there or silent is [ErrUnavailable], joined with the error of the connection. A password that
+// is not accepted is an error too, and so, from Redis 7.0 on, is a user who may not run all commands of the library or use its channels:
+// the error names them. A Redis that may evict keys, and locks with them, is logged as a warning, if the user may ask for that.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {
@@ -39,16 +41,9 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := greet(ctx, rdb)
-	if err != nil {
-		return nil, fmt.Errorf("ping: %w", cmp.Or(err, rdb.Close()))
-	}
 	c, err := New(rdb, opts...)
 	if err != nil {
 		return nil, cmp.Or(err, rdb.Close())
-	}
-	if policy != "noeviction" {
-		c.core.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
 	}
 	after := c.close
 	c.close = func() error {
@@ -57,6 +52,20 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 			err = cmp.Or(err, after())
 		}
 		return err
+	}
+	ctx, cancel := c.core.Bound(ctx)
+	defer cancel()
+	policy, err := greet(ctx, rdb)
+	if err != nil {
+		err = fmt.Errorf("ping: %w", core.Conclude(ctx, script.NotDone, err))
+	} else {
+		err = c.core.Probe(ctx)
+	}
+	if err != nil {
+		return nil, cmp.Or(err, c.Close())
+	}
+	if policy != "noeviction" {
+		c.core.Logger.Warn("redlatch: Redis may evict locks, set it to noeviction", "maxmemory_policy", policy)
 	}
 	return c, nil
 }
@@ -117,7 +126,7 @@ func greet(ctx context.Context, rdb redis.UniversalClient) (policy string, err e
 	case err := <-answer:
 		return evictionPolicy(info), err
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return "", script.ErrNoAnswer
 	}
 }
 

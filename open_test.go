@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +128,8 @@ func TestOpenTellsOfAnUnreachableServer(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, redlatch.ErrInvalid)
 	require.NotContains(t, err.Error(), "hunter2")
+	require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = redlatch.Open(done, "redis://127.0.0.1:1")
@@ -151,4 +154,60 @@ func TestOpenTellsOfAConnectionThatRedisRefuses(t *testing.T) {
 	c, err := redlatch.Open(t.Context(), "redis://:secret@"+addr+"/3")
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
+}
+
+// F27
+func TestOpenOfASilentServerEndsWithTheCallTimeout(t *testing.T) {
+	server := redistest.Start(t)
+	server.Pause()
+	defer server.Resume()
+	began := time.Now()
+	_, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCallTimeout(300*time.Millisecond))
+	require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = redlatch.Open(ctx, server.URL())
+	require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// F28
+func TestOpenNamesTheMissingRight(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	for want, rules := range map[string]string{
+		"":                              "+@all -@dangerous ~app:* ~{app:* &redisson_*{app:* &redlatch_*{app:*",
+		"no permission for: pexpire":    "+@all -pexpire ~* &*",
+		"no permission for: zadd, zrem": "+@all -zadd -zrem ~* &*",
+		"no permission for: publish redisson_lock__channel:{app:probe}, subscribe redisson_lock__channel:{app:probe}": "+@all ~*",
+		"'evalsha' command": "+@all -evalsha ~* &*",
+		"'eval' command":    "+@all -eval ~* &*",
+	} {
+		words := append([]any{"acl", "setuser", "app", "reset", "on", ">secret"}, anys(strings.Fields(rules))...)
+		require.NoError(t, admin.Do(t.Context(), words...).Err())
+		require.NoError(t, admin.ScriptFlush(t.Context()).Err())
+		c, err := redlatch.Open(t.Context(), "redis://app:secret@"+server.Addr(), redlatch.WithNamePrefix("app:"))
+		if want == "" {
+			require.NoError(t, err)
+			require.NoError(t, c.Close())
+			continue
+		}
+		assert.ErrorContains(t, err, want, rules)
+		assert.Nil(t, c)
+	}
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "app", "reset", "on", ">secret", "+@all", "~orders", "&*orders*").Err())
+	c, err := redlatch.Open(t.Context(), "redis://app:secret@"+server.Addr())
+	require.NoError(t, err, "a user of some names only")
+	locktest.Free(t, c.GetLock("orders"))
+	require.NoError(t, c.Close())
+}
+
+func anys(words []string) []any {
+	list := make([]any, len(words))
+	for i, word := range words {
+		list[i] = word
+	}
+	return list
 }

@@ -1,0 +1,28 @@
+-- probe.lua: which of the rights that scripts need the user of this connection lacks. It changes nothing.
+--
+-- KEYS[1]  a name that no object has
+-- ARGV[1]  channel of a lock of that name
+-- ARGV[2]  commands that take a key, separated by blanks
+--
+-- Returns  the commands that are refused; none where Redis cannot tell, before 7.0, or refuses the key itself
+local key, channel, commands = KEYS[1], ARGV[1], ARGV[2]
+if not redis.acl_check_cmd then
+  return {}
+end
+local refused, allowed = {}, false
+for command in string.gmatch(commands, '%S+') do
+  if redis.acl_check_cmd(command, key) then
+    allowed = true
+  else
+    table.insert(refused, command)
+  end
+end
+if not allowed then
+  return {}
+end
+for _, command in ipairs({'publish', 'subscribe', 'unsubscribe'}) do
+  if not redis.acl_check_cmd(command, channel) then
+    table.insert(refused, command .. ' ' .. channel)
+  end
+end
+return refused
