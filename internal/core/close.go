@@ -71,7 +71,7 @@ func (e *Core) grace() { e.await(e.CloseGrace, func() bool { return e.open() == 
 // quiet waits until no call is under way that Begin has counted, given up or not, and reports whether that was so within
 // the limit.
 func (e *Core) quiet(limit time.Duration) bool {
-	return e.await(limit, func() bool { return e.underWay.Load() <= 0 && e.Batch.Deserted() == 0 })
+	return e.await(limit, func() bool { return e.underWay.Load() <= 0 && e.Batch.Abandoned() == 0 })
 }
 
 // await waits until cond holds, which is asked again whenever something was freed, and reports whether it did within

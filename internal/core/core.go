@@ -99,7 +99,7 @@ func New(rdb redis.UniversalClient, c Config) *Core {
 	e := &Core{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	_, e.Cluster = rdb.(*redis.ClusterClient)
 	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
-	e.Batch.Told = e.Freed
+	e.Batch.OnAnswered = e.Freed
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected})
 	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
 	e.Settler = settle.New(e.Timers, e.Clock, c.Logger)

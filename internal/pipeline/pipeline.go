@@ -1,10 +1,10 @@
-// Package batch sends script calls, many in one round trip when there are many.
+// Package pipeline sends script calls, many in one round trip when there are many.
 //
-// A lone call goes out at once. What arrives while earlier calls are under way is collected and sent as one pipeline
-// when one of them returns, so that batches grow with the load and nothing waits for a timer.
+// A lone call is sent at once. Calls that arrive while earlier ones are in flight are collected and sent as one pipeline
+// when one of those returns, so batches grow with the load and no call waits for a timer.
 //
-// Concurrency properties: a node has at most two flushes under way that are younger than [stall]; older ones are taken
-// for stuck and no longer hold others up. Urgent calls (renewals, releases) always leave the queue first.
+// Concurrency properties: a node has at most two flushes in flight that are younger than [stall]; older ones count as
+// stuck and no longer hold others up. Urgent calls (renewals, releases) always leave the queue first.
 package pipeline
 
 import (
@@ -58,11 +58,11 @@ type Ask struct {
 	Usual bool
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool
-	// Late, if set, hears of a call that finished after its caller had stopped waiting for it.
+	// Late, if set, is notified of a call that finished after its caller had given it up.
 	Late Listener
 }
 
-// Listener hears of calls that finished while nobody waited. It must return at once.
+// Listener is notified of calls that finished while nobody waited. It must return at once.
 type Listener interface{ Late(*script.Call) }
 
 // Func is a function as a Listener.
@@ -73,29 +73,29 @@ func (f Func) Late(c *script.Call) { f(c) }
 
 // Batcher sends calls over one go-redis client. It is safe for concurrent use.
 type Batcher struct {
-	// Told, if set before the first call, is called whenever Deserted has become less. It must return at once.
-	Told func()
+	// OnAnswered, if set before the first call, is called whenever Abandoned has become less. It must return at once.
+	OnAnswered func()
 
-	rdb      redis.UniversalClient
-	cluster  *redis.ClusterClient // nil unless rdb is one
-	layout   layout
-	plain    bool            // no pipelining
-	limit    time.Duration   // bound on one flush
-	life     context.Context //nolint:containedctx // the batcher's own life, ended by Close
-	end      context.CancelFunc
-	bounded  atomic.Pointer[bound]
-	endBy    atomic.Pointer[time.Time] // of a client that closes
-	jobs     chan job                  // hands a flush to a parked worker
-	parked   atomic.Int32
-	workers  sync.WaitGroup // of those that Close waits for
-	known    atomic.Bool    // a cluster's layout has been loaded
-	flushes  atomic.Int64
-	deserted atomic.Int64 // see Deserted
-	free     sync.Pool    // of *pending; the batcher's own, since channels belong to one synctest bubble
-	mu       sync.Mutex   // guards closed and lanes
-	closed   bool         // Close waits for the workers that there are
-	lanes    map[*redis.Client]*lane
-	loneLane *lane // of a client that is not a cluster
+	rdb       redis.UniversalClient
+	cluster   *redis.ClusterClient // nil unless rdb is one
+	layout    layout
+	plain     bool            // no pipelining
+	limit     time.Duration   // bound on one flush
+	life      context.Context //nolint:containedctx // the batcher's own life, ended by Close
+	end       context.CancelFunc
+	bounded   atomic.Pointer[bound]
+	endBy     atomic.Pointer[time.Time] // of a client that closes
+	jobs      chan job                  // hands a flush to a parked worker
+	parked    atomic.Int32
+	workers   sync.WaitGroup // of those that Close waits for
+	known     atomic.Bool    // a cluster's layout has been loaded
+	flushes   atomic.Int64
+	abandoned atomic.Int64 // see Abandoned
+	free      sync.Pool    // of *pending; the batcher's own, since channels belong to one synctest bubble
+	mu        sync.Mutex   // guards closed and nodes
+	closed    bool         // Close waits for the workers that there are
+	nodes     map[*redis.Client]*nodeQueue
+	only      *nodeQueue // of a client that is not a cluster, and of a cluster until its layout is known
 }
 
 // bound is a context shared by the calls of half a second.
@@ -108,13 +108,13 @@ type bound struct {
 // no use to anybody: its connection is given up.
 func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), lanes: map[*redis.Client]*lane{}}
+	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[*redis.Client]*nodeQueue{}}
 	b.cluster, _ = rdb.(*redis.ClusterClient)
 	b.layout.cluster, b.layout.life = b.cluster, life
 	if single, ok := rdb.(*redis.Client); ok {
 		b.rdb = boundedClient(single)
 	}
-	b.loneLane = &lane{batcher: b}
+	b.only = &nodeQueue{batcher: b}
 	return b
 }
 
@@ -146,7 +146,7 @@ func (b *Batcher) EndBy(t time.Time) {
 	b.bounded.Store(nil)
 }
 
-// Stop refuses calls from now on, and ends the waits for those under way.
+// Stop refuses calls from now on, and ends the waits for those in flight.
 func (b *Batcher) Stop() { b.end() }
 
 // Close stops the batcher and waits for its workers, but not much longer than EndBy said: on a cluster that is silent,
@@ -181,14 +181,14 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	if b.life.Err() != nil {
 		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.ErrClosed)
 	}
-	l := b.lane(call)
-	// A limit can be a deadline of the connection's; a cancellation cannot, and needs somebody to hear of it.
+	n := b.queue(call)
+	// A limit can be a deadline of the connection's; a cancellation cannot, and needs a goroutine that waits for it.
 	if ctx.Done() != nil && !ask.Deaf || ask.Limit > 0 && !b.Bounded() {
-		return l.wait(ask.heeded(ctx), call, ask)
+		return n.wait(ask.heeded(ctx), call, ask)
 	}
-	slot, ok := l.enter()
+	slot, ok := n.enter()
 	if !ok {
-		return l.wait(ask.heeded(ctx), call, ask)
+		return n.wait(ask.heeded(ctx), call, ask)
 	}
 	io, cancel := b.ioContext(ctx), func() {}
 	if ask.Limit > 0 && !ask.Usual {
@@ -196,7 +196,7 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	b.send(io, call)
 	cancel()
-	l.leave(slot)
+	n.leave(slot)
 	return call.Err()
 }
 
@@ -216,30 +216,30 @@ func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call))
 	}
 	p := &pending{call: call, late: Func(done)}
 	p.state.Store(abandoned) // nobody waits
-	b.lane(call).submit(p, class)
+	b.queue(call).submit(p, class)
 	return true
 }
 
-// lane returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.
-func (b *Batcher) lane(call *script.Call) *lane {
+// queue returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.
+func (b *Batcher) queue(call *script.Call) *nodeQueue {
 	if b.cluster == nil || !b.known.Load() {
-		return b.loneLane
+		return b.only
 	}
 	node, err := b.cluster.MasterForKey(b.life, call.Key())
 	if err != nil {
-		return b.loneLane
+		return b.only
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.lanes[node]
-	if l == nil {
-		if len(b.lanes) >= 1024 { // nodes that left the cluster
-			b.lanes = map[*redis.Client]*lane{}
+	n := b.nodes[node]
+	if n == nil {
+		if len(b.nodes) >= 1024 { // most have left the cluster
+			b.nodes = map[*redis.Client]*nodeQueue{}
 		}
-		l = &lane{batcher: b}
-		b.lanes[node] = l
+		n = &nodeQueue{batcher: b}
+		b.nodes[node] = n
 	}
-	return l
+	return n
 }
 
 // ioContext returns the context for a call on its caller's own goroutine: the caller's values, and a bound.
@@ -339,7 +339,7 @@ func (b *Batcher) stamp(call *script.Call, pipelineErr error) {
 var errNoReply = errors.New("no reply")
 
 // errRedirected is the error of a call in a pipeline that a node sent to another one. Go-redis leaves the first node's
-// answer in the call although the second one may have run it: where that one's answers end, only one call hears of it.
+// answer in the call although the second one may have run it: where that one's answers end, only one call gets its error.
 var errRedirected = errors.New("redirected, and no answer came")
 
 func redirected(err error) bool {

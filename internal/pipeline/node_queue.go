@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// lane is the queue before one node.
-type lane struct {
+// nodeQueue is the queue before one node.
+type nodeQueue struct {
 	batcher *Batcher
 
 	mu      sync.Mutex // guards all below
@@ -20,7 +20,7 @@ type lane struct {
 	started [maxStuck]time.Time
 	load    int // of the latest flushes: eight times their average number of calls
 	waiting int // calls in the queues
-	flying  int // flushes under way, those on callers' own goroutines included
+	flying  int // flushes in flight, those on callers' own goroutines included
 	timer   *time.Timer
 }
 
@@ -31,7 +31,7 @@ type pending struct {
 	done  chan struct{} // 1: one token when the call has finished
 	state atomic.Int32
 
-	prev, next *pending // guarded by the lane's mu while queued
+	prev, next *pending // guarded by the queue's mu while queued
 	queued     bool
 }
 
@@ -43,76 +43,76 @@ const (
 
 // job is a flush for a worker.
 type job struct {
-	lane  *lane
+	queue *nodeQueue
 	slot  int
 	calls []*pending
 }
 
 // enter takes a flush for a lone call on the caller's goroutine; leave gives it back.
-func (l *lane) enter() (slot int, ok bool) {
-	if l.batcher.plain {
+func (n *nodeQueue) enter() (slot int, ok bool) {
+	if n.batcher.plain {
 		return 0, true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.queues[Normal].empty() || !l.queues[Urgent].empty() || l.gathersLocked() || !l.mayLocked() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.queues[Normal].empty() || !n.queues[Urgent].empty() || n.gathersLocked() || !n.mayLocked() {
 		return 0, false
 	}
-	l.flying++
-	l.load -= l.load / 8
-	return l.markLocked(), true
+	n.flying++
+	n.load -= n.load / 8
+	return n.markLocked(), true
 }
 
-func (l *lane) leave(slot int) {
-	if l.batcher.plain {
+func (n *nodeQueue) leave(slot int) {
+	if n.batcher.plain {
 		return
 	}
-	l.mu.Lock()
-	l.flying--
+	n.mu.Lock()
+	n.flying--
 	if slot >= 0 {
-		l.started[slot] = time.Time{}
+		n.started[slot] = time.Time{}
 	}
 	var next job
-	ok := l.mayLocked()
+	ok := n.mayLocked()
 	if ok {
-		next, ok = l.takeLocked()
+		next, ok = n.takeLocked()
 	}
-	l.mu.Unlock()
+	n.mu.Unlock()
 	if ok {
-		l.batcher.dispatch(next)
+		n.batcher.dispatch(next)
 	}
 }
 
 // gathersLocked reports whether a call had better wait for company although a flush could start: another one is under
 // way, and lately flushes had several calls each.
-func (l *lane) gathersLocked() bool {
-	average := l.load / 8
-	return l.flying > 0 && average >= crowd && l.waiting < average/2
+func (n *nodeQueue) gathersLocked() bool {
+	average := n.load / 8
+	return n.flying > 0 && average >= crowd && n.waiting < average/2
 }
 
 // mayLocked reports whether one more flush may start now.
-func (l *lane) mayLocked() bool {
-	if l.batcher.plain || l.flying < maxFlushes {
+func (n *nodeQueue) mayLocked() bool {
+	if n.batcher.plain || n.flying < maxFlushes {
 		return true
 	}
-	return l.flying < maxStuck && l.youngLocked() < maxFlushes
+	return n.flying < maxStuck && n.youngLocked() < maxFlushes
 }
 
 // wait sends the call from another goroutine and waits for its end, for ctx or for the limit.
-func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
-	p, _ := l.batcher.free.Get().(*pending)
+func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error {
+	p, _ := n.batcher.free.Get().(*pending)
 	if p == nil {
 		p = &pending{done: make(chan struct{}, 1)}
 	}
 	p.call, p.late = call, ask.Late
 	p.state.Store(waiting)
-	l.submit(p, ask.Class)
+	n.submit(p, ask.Class)
 
-	ended := l.batcher.life.Done()
+	ended := n.batcher.life.Done()
 	var limit <-chan time.Time
 	switch {
 	case ask.Usual: // a timer for each call would cost more than to queue it
-		ended = l.batcher.bound().Done()
+		ended = n.batcher.bound().Done()
 	case ask.Limit > 0:
 		timer := time.NewTimer(ask.Limit)
 		defer timer.Stop()
@@ -120,26 +120,26 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	}
 	select {
 	case <-p.done:
-		return l.recycle(p)
+		return n.recycle(p)
 	case <-ctx.Done():
 	case <-limit:
 	case <-ended:
 	}
-	if l.withdraw(p, ask.Class) {
+	if n.withdraw(p, ask.Class) {
 		return notSent(ctx)
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nothing says that the node is silent
-		l.batcher.Reload()
+		n.batcher.Reload()
 	}
 	if p.late != nil {
-		p.late = l.batcher.desert(p.late)
+		p.late = n.batcher.abandon(p.late)
 	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
 		if p.late != nil {
-			l.batcher.rejoin()
+			n.batcher.answered()
 		}
 		<-p.done
-		return l.recycle(p)
+		return n.recycle(p)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,14 +147,14 @@ func (l *lane) wait(ctx context.Context, call *script.Call, ask Ask) error {
 	return script.ErrNoAnswer
 }
 
-func (l *lane) recycle(p *pending) error {
+func (n *nodeQueue) recycle(p *pending) error {
 	err := p.call.Err()
 	p.call, p.late = nil, nil
-	l.batcher.free.Put(p)
+	n.batcher.free.Put(p)
 	return err
 }
 
-// finish tells the waiter, or the one who cares when nobody waits any more.
+// finish notifies the waiter, or the listener of a call that was given up.
 func (p *pending) finish() {
 	if p.state.CompareAndSwap(waiting, finished) {
 		p.done <- struct{}{} // never blocks: one token a use
@@ -166,42 +166,42 @@ func (p *pending) finish() {
 }
 
 // submit queues p and starts a flush if one may start.
-func (l *lane) submit(p *pending, class Class) {
-	l.mu.Lock()
-	l.queues[class].push(p)
-	l.waiting++
+func (n *nodeQueue) submit(p *pending, class Class) {
+	n.mu.Lock()
+	n.queues[class].push(p)
+	n.waiting++
 	var next job
 	var ok bool
-	if (class == Urgent || !l.gathersLocked()) && l.mayLocked() {
-		next, ok = l.takeLocked()
+	if (class == Urgent || !n.gathersLocked()) && n.mayLocked() {
+		next, ok = n.takeLocked()
 	} else {
-		l.watchLocked()
+		n.watchLocked()
 	}
-	l.mu.Unlock()
+	n.mu.Unlock()
 	if ok {
-		l.batcher.dispatch(next)
+		n.batcher.dispatch(next)
 	}
 }
 
 // withdraw takes p out of the queue and reports whether it was still there.
-func (l *lane) withdraw(p *pending, class Class) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (n *nodeQueue) withdraw(p *pending, class Class) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if !p.queued {
 		return false
 	}
-	l.queues[class].remove(p)
-	l.waiting--
+	n.queues[class].remove(p)
+	n.waiting--
 	return true
 }
 
 // takeLocked takes the next flush from the queues: urgent calls first, which leave some room for the others.
-func (l *lane) takeLocked() (job, bool) {
+func (n *nodeQueue) takeLocked() (job, bool) {
 	room, share := maxBatch, urgentShare
-	if l.batcher.plain {
+	if n.batcher.plain {
 		room, share = 1, 1
 	}
-	urgent, normal := &l.queues[Urgent], &l.queues[Normal]
+	urgent, normal := &n.queues[Urgent], &n.queues[Normal]
 	if normal.empty() {
 		share = room
 	}
@@ -209,58 +209,58 @@ func (l *lane) takeLocked() (job, bool) {
 	calls := urgent.take(nil, &left)
 	room -= share - left
 	calls = normal.take(calls, &room)
-	l.waiting -= len(calls)
+	n.waiting -= len(calls)
 	if calls == nil {
 		return job{}, false
 	}
-	l.flying++
-	l.load += len(calls) - l.load/8
-	return job{lane: l, calls: calls, slot: l.markLocked()}, true
+	n.flying++
+	n.load += len(calls) - n.load/8
+	return job{queue: n, calls: calls, slot: n.markLocked()}, true
 }
 
 // markLocked notes when a flush started.
-func (l *lane) markLocked() int {
-	for i := range l.started {
-		if l.started[i].IsZero() {
-			l.started[i] = time.Now()
+func (n *nodeQueue) markLocked() int {
+	for i := range n.started {
+		if n.started[i].IsZero() {
+			n.started[i] = time.Now()
 			return i
 		}
 	}
 	return -1
 }
 
-// watchLocked sees to it that the queue moves on although the flushes under way are stuck.
-func (l *lane) watchLocked() {
-	if l.timer != nil {
+// watchLocked sees to it that the queue moves on although the flushes in flight are stuck.
+func (n *nodeQueue) watchLocked() {
+	if n.timer != nil {
 		return
 	}
-	l.timer = time.AfterFunc(stall, l.unstick)
+	n.timer = time.AfterFunc(stall, n.unstick)
 }
 
 // unstick starts a flush beyond those that are stuck.
-func (l *lane) unstick() {
-	l.mu.Lock()
-	l.timer = nil
-	if l.queues[Normal].empty() && l.queues[Urgent].empty() || l.batcher.life.Err() != nil {
-		l.mu.Unlock()
+func (n *nodeQueue) unstick() {
+	n.mu.Lock()
+	n.timer = nil
+	if n.queues[Normal].empty() && n.queues[Urgent].empty() || n.batcher.life.Err() != nil {
+		n.mu.Unlock()
 		return
 	}
-	l.watchLocked()
+	n.watchLocked()
 	var next job
 	var ok bool
-	if l.mayLocked() {
-		next, ok = l.takeLocked()
+	if n.mayLocked() {
+		next, ok = n.takeLocked()
 	}
-	l.mu.Unlock()
+	n.mu.Unlock()
 	if ok {
-		l.batcher.dispatch(next)
+		n.batcher.dispatch(next)
 	}
 }
 
-func (l *lane) youngLocked() int {
+func (n *nodeQueue) youngLocked() int {
 	now, young := time.Now(), 0
-	for i, left := 0, l.flying; left > 0 && i < len(l.started); i++ {
-		at := &l.started[i]
+	for i, left := 0, n.flying; left > 0 && i < len(n.started); i++ {
+		at := &n.started[i]
 		if at.IsZero() {
 			continue
 		}
@@ -273,17 +273,17 @@ func (l *lane) youngLocked() int {
 }
 
 // next ends a worker's flush and takes the following one.
-func (l *lane) next(slot int) (job, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.flying--
+func (n *nodeQueue) next(slot int) (job, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.flying--
 	if slot >= 0 {
-		l.started[slot] = time.Time{}
+		n.started[slot] = time.Time{}
 	}
-	if !l.mayLocked() {
+	if !n.mayLocked() {
 		return job{}, false
 	}
-	return l.takeLocked()
+	return n.takeLocked()
 }
 
 // dispatch hands a flush to a parked worker, or to a new one.
@@ -292,6 +292,35 @@ func (b *Batcher) dispatch(j job) {
 	case b.jobs <- j:
 	default:
 		go b.work(j, b.hire())
+	}
+}
+
+// Abandoned returns how many calls are in flight that nobody waits for but a Listener.
+func (b *Batcher) Abandoned() int64 { return b.abandoned.Load() }
+
+// abandonedCall is the listener of a call that its caller has given up, and counts it.
+type abandonedCall struct {
+	listener Listener
+	batcher  *Batcher
+}
+
+// Late notifies the listener before the call counts as answered.
+func (a *abandonedCall) Late(c *script.Call) {
+	a.listener.Late(c)
+	a.batcher.answered()
+}
+
+// abandon counts a call that its caller is about to leave to the listener, and returns the listener to notify in its place.
+func (b *Batcher) abandon(l Listener) Listener {
+	b.abandoned.Add(1)
+	return &abandonedCall{listener: l, batcher: b}
+}
+
+// answered takes a call off those that are abandoned.
+func (b *Batcher) answered() {
+	b.abandoned.Add(-1)
+	if notify := b.OnAnswered; notify != nil {
+		notify()
 	}
 }
 
@@ -316,7 +345,7 @@ func (b *Batcher) work(j job, counted bool) {
 			if len(j.calls) > 1 {
 				runtime.Gosched() // let those who were served ask for more: the next flush is the larger
 			}
-			j, ok = j.lane.next(j.slot)
+			j, ok = j.queue.next(j.slot)
 		}
 		if b.parked.Add(1) > parkedLimit {
 			b.parked.Add(-1)
@@ -333,7 +362,7 @@ func (b *Batcher) work(j job, counted bool) {
 }
 
 func (j job) flush() {
-	b := j.lane.batcher
+	b := j.queue.batcher
 	if len(j.calls) == 1 {
 		b.send(b.bound(), j.calls[0].call)
 		j.calls[0].finish()
