@@ -13,9 +13,9 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Queue is a queue of values of type T. It holds no state: any number of goroutines may share one, and two of the same name are the
-// same queue, in all clients. [Queue.Consume] hands messages to a function and sees to everything else; [Queue.Take] leaves it to the
-// caller. It is safe for concurrent use.
+// Queue is a queue of values of type T. [Queue.Consume] hands messages to a function and settles them; [Queue.Take]
+// leaves that to the caller. A Queue has no state: any number of goroutines may use one, and two of the same name are
+// the same queue, in all clients. It is safe for concurrent use.
 //
 // The methods that look at messages (Get, List, Dead, Stats) or change what is there (Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause,
 // Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed, or redlatch.ErrUnknown), and have no other bound: give

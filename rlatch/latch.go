@@ -16,8 +16,8 @@ import (
 // maxParticipant is the longest name of a participant, in bytes.
 const maxParticipant = 512
 
-// Latch is a count that goes down to zero, where it lets everybody through who waits. It holds no state: any number of goroutines may
-// share one, and two of the same name from one client are the same latch. It is safe for concurrent use.
+// Latch is a count that goes down to zero and then releases everyone who waits for it. It has no state: any number of
+// goroutines may use one, and two of the same name from one client are the same latch. It is safe for concurrent use.
 //
 // Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and for
 // 50 minutes at most: give ctx a deadline where Redis may be silent. After redlatch.ErrUnknown, which wraps the cause if there is one, it may

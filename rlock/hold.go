@@ -8,8 +8,9 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// Hold is a lock that is held, or one level of it. It may be passed between goroutines and used by several at once. A nil Hold, as a call
-// returns it with an error, and a zero one have ended: their methods return [ErrNotHeld], which is also the cause of their contexts.
+// Hold is a lock that is held, or one nested level of it. It may move between goroutines and is safe for concurrent
+// use. A nil Hold, which a failed call returns, has ended: its methods return [ErrNotHeld], which is also the cause of
+// its context.
 type Hold struct {
 	hold  held
 	title string // of the package whose lock it is, for messages
@@ -38,31 +39,32 @@ func Unwrap(h *Hold) any {
 	return h.hold
 }
 
-// Context returns the hold's context. It descends from the one that was given to the acquiring call, and ends
+// Context returns the hold's context. It descends from the context that was given to the acquiring call, and ends
 //
 //   - on Unlock, with the cause [ErrUnlocked];
-//   - when the lock is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this machine's clock,
-//     or when a renewal finds that Redis no longer has the hold (force-unlocked, deleted, evicted), at the latest a third of the lease
-//     later; a hold with [WithLease] is not renewed, and hears of that only while others in the client wait, or at its end;
+//   - when the lock is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this
+//     machine's clock, or when a renewal finds that Redis no longer has the hold (force-unlocked, deleted, evicted),
+//     which takes a third of the lease at most. A hold with [WithLease] is not renewed: it learns of that while others
+//     in the client wait, or at its end;
 //   - when the client closes, with the cause redlatch.ErrClosed;
-//   - with the context that was given. The lock does not: it stays held and renewed until Unlock.
+//   - with the context that was given. The lock does not end with it: it stays held and renewed until Unlock.
 //
-// Use [context.Cause] to tell which; [context.Context.Err] is context.Canceled for all but the last. The context of a nested
-// hold outlives the release of an outer level.
+// Use [context.Cause] to tell these apart; [context.Context.Err] is [context.Canceled] for all but the last. The
+// context of a nested hold outlives the release of an outer level.
 func (h *Hold) Context() context.Context { return h.held().Context() }
 
-// Unlock ends this level of the hold, and releases the lock with the last one. It works although ctx is done.
+// Unlock ends this level of the hold, and with the last level it releases the lock. It works although ctx is done.
 //
-// It returns once Redis has answered, after 3 s, when the lease has run out, or at a deadline of ctx that is still ahead (one nearer
-// than 100 ms counts as 100 ms); cancellation of ctx does not end it. The hold is over whatever it returns, but for redlatch.ErrInvalid, which a nil ctx is.
-// If the outcome is not known it returns redlatch.ErrUnknown, and the release goes on in the background; Redis may count an inner level
-// until the hold's next operation there.
+// It returns when Redis has replied, after 3 s, when the lease has run out, or at a deadline of ctx that is still ahead
+// (one nearer than 100 ms counts as 100 ms). Cancelling ctx does not end it. The hold has ended whatever Unlock
+// returns, except for redlatch.ErrInvalid, which a nil ctx causes. If the outcome is unknown it returns
+// redlatch.ErrUnknown, and the release goes on in the background.
 //
-// It returns [ErrNotHeld] if the hold has ended already, by an Unlock or a loss; the lock is then left alone, whoever has it. A lock
-// that data of another type has replaced meanwhile is redlatch.ErrWrongType. After Close with redlatch.WithAbandonOnClose it is
-// redlatch.ErrClosed, and the lock is left to its lease.
+// It returns [ErrNotHeld] if the hold had already ended, by an Unlock or a loss; it then leaves the lock alone, whoever
+// holds it. It returns redlatch.ErrWrongType if data of another type has replaced the lock, and redlatch.ErrClosed
+// after Close with redlatch.WithAbandonOnClose, which leaves the lock to its lease.
 //
-// It costs one round trip, or none when the lock passes to another goroutine of this client.
+// It costs one round trip, or none if the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
 	return h.wrap("unlock", h.held().Unlock(ctx))
 }
@@ -80,13 +82,15 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return h.wrap("extend", h.held().Extend(ctx, d))
 }
 
-// Token returns the fencing token of a fenced lock's hold: a number that is higher than that of every earlier hold of this lock. Where Redis
-// has forgotten the last one it takes its clock instead, which must not step back then. Hand the token to the resource that the lock
-// protects, which refuses a number lower than the highest it has seen. A nested level has its
-// outermost hold's token. It is 0 for a lock that is not fenced.
+// Token returns the fencing token of a hold of a fenced lock: a number higher than that of every earlier hold of this
+// lock. It returns 0 for a lock that is not fenced. Hand the token to the resource that the lock protects, which
+// refuses a number lower than the highest it has seen. A nested level has the token of its outermost hold.
+//
+// If Redis has forgotten the last token, the next one is Redis's clock, which must not have stepped back.
 func (h *Hold) Token() int64 { return h.held().Token() }
 
-// Deadline returns until when exclusion is promised as of now. The watchdog moves it on. It carries a monotonic reading.
+// Deadline returns the time until which exclusion is promised, as of now; each renewal moves it. The time has a
+// monotonic clock reading.
 func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
 
 // Owner returns the id under which Redis knows the holder: the client's UUID and a number, or the id given by [WithOwner].

@@ -23,8 +23,9 @@ type Locker interface {
 	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
 }
 
-// Lock is a reentrant lock. It holds no state: any number of goroutines may share one, and two of the same name from one
-// client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is safe for concurrent use.
+// Lock is a reentrant lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] runs a function and then releases the
+// lock. A Lock has no state: any number of goroutines may use one, and two of the same name from one client are the
+// same lock. It is safe for concurrent use.
 type Lock struct {
 	name lease.Name
 	core *core.Core
@@ -52,26 +53,28 @@ func (l *Lock) LeaseName() *lease.Name { return &l.name }
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.name.User() }
 
-// Lock acquires the lock. Reentrancy follows ctx: where ctx descends from the context of a live hold of this very lock, the call
-// adds a level to that hold and does not wait; any other context is a stranger's. Goroutines that share a hold's context share
-// the hold: among them this lock does not exclude. Give one that has to compete [Detach] of that context, or use [WithoutReentry].
+// Lock acquires the lock. If ctx descends from the context of a live hold of this lock, the call adds a level to that
+// hold and does not wait; any other context competes. Goroutines that use the same hold context re-enter the lock, so
+// it does not exclude them from one another: use [Detach] in a goroutine that must compete, or [WithoutReentry].
 //
-// It blocks until the lock is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused
-// connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried for one lease in a row, by
-// the first in this client's line. A name that another kind of object uses is redlatch.ErrWrongType.
-// After an error the lock is not held: what was left unknown is released in the background.
+// It blocks until the lock is acquired, ctx is done, the time of [WithWait] is over ([ErrNotAcquired]), the client
+// closes (redlatch.ErrClosed), or an error occurs that will not pass, such as a missing permission; on the first
+// attempt also a refused connection. It retries other connection errors, and what Redis cannot do at the moment (it is
+// loading or failing over), for one lease in a row. If another kind of object uses the name, it returns
+// redlatch.ErrWrongType. After an error the lock is not held; what an attempt may have been granted is released in the
+// background.
 //
-// The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the hold's
-// context too: to bound only the wait use [WithWait].
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the
+// hold's context too: use [WithWait] to limit only the wait.
 //
-// A free lock costs one round trip. A waiter costs one more each time that the lock was released, and one about every second.
+// A free lock costs one round trip. A waiter costs one more for each release, and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "lock", false, opts)
 }
 
-// TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] when it is taken. It
-// nests, fails and holds as Lock does. A try whose outcome is not known returns redlatch.ErrUnknown, and is taken back in the background.
+// TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] if the lock
+// is taken. It nests as Lock does. If the outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the
+// attempt is taken back in the background.
 //
 // Without a wait it costs one round trip, or none when this client itself holds the lock. It ends with ctx, and after about 3 s when
 // Redis is silent (in a cluster when the client's own ReadTimeout says); what Redis says it cannot do just now, as during a failover, is
@@ -93,7 +96,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	return lease.During(ctx, hold, fn, "rlock", l.Name())
 }
 
-// IsLocked reports whether anybody holds the lock.
+// IsLocked reports whether anyone holds the lock.
 //
 // It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout
 // if there was no connection to ask on. A closed client is redlatch.ErrClosed, a name that another kind of object uses
@@ -103,8 +106,8 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from; 0, without asking Redis, if it descends from none.
-// Otherwise it waits and fails as IsLocked does, and costs one round trip.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from. It returns 0 without asking Redis
+// if ctx descends from none. Otherwise it blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
@@ -117,15 +120,16 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
-// TTL returns how much of the present lease is left in Redis: 0 when the lock is free, negative when the key has no end, which no
-// lock of redlatch or Redisson leaves behind. It waits and fails as IsLocked does, and costs one round trip.
+// TTL returns how much of the lease is left in Redis: 0 if the lock is free, negative if the key has no TTL, which
+// neither redlatch nor Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	s, err := Inspect(ctx, l.core, &l.name, "")
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 
-// ForceUnlock releases the lock whoever holds it, and reports whether anybody did. A holder in this client hears of it at once, another
-// one, and one that is just being renewed, at its next renewal at the latest. It is for operators: exclusion is broken until then.
+// ForceUnlock releases the lock whoever holds it, and reports whether anyone did. It is for operators: it breaks
+// exclusion until the holder learns of it. A holder in this client learns of it at once; a holder elsewhere, and one
+// that is just being renewed, learns of it at its next renewal.
 //
 // It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
 // It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the

@@ -10,16 +10,17 @@ import (
 // Option is a setting of one acquiring call.
 type Option func(*lease.Options)
 
-// WithLease fixes the lease: the watchdog does not renew the hold, which is lost once d has passed. From 10 ms to 24 h.
-// Without WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
+// WithLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
+// WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
 func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease = &d } }
 
-// WithWait bounds the wait: a call that has not acquired the lock after d returns [ErrNotAcquired]. Zero asks once: Do with WithWait(0)
-// runs its function now or not at all. From 0 to ten years. Without WithWait, Lock and Do wait without limit, and TryLock does not wait.
+// WithWait limits the wait to d, from 0 to ten years. A call that has not acquired the lock by then returns
+// [ErrNotAcquired]. With 0 it tries once: Do with WithWait(0) runs its function now or not at all. Without WithWait,
+// Lock and Do wait without limit, and TryLock does not wait.
 func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
 
-// WithMaxHold bounds renewal: the hold is lost d after it was acquired, whatever the watchdog could do. From 10 ms to ten years.
-// Without WithMaxHold there is no bound. It has no effect beside [WithLease] with a shorter lease.
+// WithMaxHold limits renewal: the hold is lost d after it was acquired. From 10 ms to ten years. Without WithMaxHold
+// there is no limit. It has no effect beside a shorter [WithLease].
 func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
 
 // WithOwner holds the lock under an id of the caller's own instead of a fresh one, so that a service which restarts
@@ -31,10 +32,9 @@ func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.Max
 // queue of Redis, and holds up those behind it in this client's line.
 func WithOwner(id string) Option { return func(o *lease.Options) { o.Owner = &id } }
 
-// WithoutReentry returns [ErrHeld] where the call would nest. Without it a call under the context of a live hold of the
-// same lock adds a level to that hold.
+// WithoutReentry makes a call that would nest return [ErrHeld].
 func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true } }
 
-// Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered: for
-// a goroutine that got a hold's context but has to compete like a stranger.
+// Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered. Use
+// it in a goroutine that received a hold's context and must compete for the lock.
 func Detach(ctx context.Context) context.Context { return lease.Detach(ctx) }

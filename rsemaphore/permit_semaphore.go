@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// PermitSemaphore leases permits, at most as many at a time as it was given. A permit is renewed until it is released, and comes back by
-// itself when its holder dies. All times are those of Redis's clock; Redisson compares its own, so that Java clients on the same
-// semaphore need NTP.
+// PermitSemaphore leases permits, at most as many at a time as it has. A permit is renewed until it is released, and
+// returns by itself when its holder dies. All times are those of Redis's clock. Java clients compare their own clocks,
+// so they need NTP on the same semaphore.
 //
 // It holds no state: any number of goroutines may share one, and two of the same name from one client are the same semaphore. It must
 // not have the name of a [Semaphore]. It is safe for concurrent use.

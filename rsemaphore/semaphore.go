@@ -15,11 +15,13 @@ import (
 // releaseLimit is how long a Release waits whose context was done before it began.
 const releaseLimit = 3 * time.Second
 
-// Semaphore is a number of permits that many processes share. Permits belong to nobody: whoever acquires may have somebody else
-// release, and what a process had when it died is gone until somebody adds it again; a [PermitSemaphore] takes back what its dead had.
+// Semaphore is a number of permits that many processes share. Permits belong to nobody: another process may release
+// what this one acquired, and the permits of a process that dies are gone until someone adds them. A [PermitSemaphore]
+// gets them back by itself.
 //
-// It holds no state: any number of goroutines may share one, and two of the same name from one client are the same semaphore, but for
-// [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for concurrent use.
+// A Semaphore has no state: any number of goroutines may use one, and two of the same name from one client are the same
+// semaphore, except for [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for
+// concurrent use.
 //
 // Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and
 // for 50 minutes at most: then it is redlatch.ErrUnknown. Give ctx a deadline where Redis may be silent. When Redis refuses the repetition
