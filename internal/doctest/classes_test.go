@@ -18,7 +18,7 @@ import (
 const classes = 29
 
 // untested are classes whose tests are still to come.
-var untested = []int{24, 26, 28, 29}
+var untested = []int{26}
 
 // TestFailureClassesNameTheirTests allows a list to lack a test: make readme completes it.
 func TestFailureClassesNameTheirTests(t *testing.T) {
