@@ -24,7 +24,8 @@ func sides(l *rrwlock.Lock) map[string]rlock.Locker {
 	return map[string]rlock.Locker{"writer": l, "reader": l.RLocker()}
 }
 
-func TestF01_HoldersHearOfTheLossFirst(t *testing.T) {
+// F1
+func TestHoldersHearOfTheLossFirst(t *testing.T) {
 	for _, mode := range []string{"writer", "reader"} {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			p := b.Peer(t, redlatch.WithLease(3*time.Second))
@@ -44,88 +45,10 @@ func TestF01_HoldersHearOfTheLossFirst(t *testing.T) {
 	}
 }
 
-func TestF02_LostRepliesLeaveOneHold(t *testing.T) {
-	for lost := 1; lost <= 4; lost++ {
-		for _, mode := range []string{"writer", "reader"} {
-			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				p := b.Peer(t)
-				side := sides(p.GetReadWriteLock("n"))[mode]
-				locktest.Free(t, side) // the scripts are known
-				p.LoseReplies(lost)
-				h := locktest.Acquire(t, t.Context(), side)
-				time.Sleep(10 * time.Second) // what was left unknown is settled
-				assert.Len(t, b.Hash(t, "n"), 2, "the mode and one holder")
-				locktest.Refused(t, b.Peer(t).GetReadWriteLock("n"))
-
-				p.LoseReplies(lost)
-				inner := locktest.Acquire(t, h.Context(), side)
-				p.LoseReplies(lost)
-				require.NoError(t, inner.Unlock(t.Context()))
-				field := h.Owner()
-				if mode == "writer" {
-					field += ":write"
-				}
-				assert.Equal(t, "1", b.Hash(t, "n")[field], "one level")
-
-				p.LoseReplies(lost)
-				require.NoError(t, h.Unlock(t.Context()))
-				p.LoseReplies(0)
-				time.Sleep(time.Minute)
-				assert.Empty(t, b.Keys(t))
-			})
-		}
-	}
-}
-
-func TestF02_LostRepliesOfADowngrade(t *testing.T) {
-	for lost := 1; lost <= 4; lost++ {
-		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-			p := b.Peer(t)
-			l, other := p.GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
-			w := locktest.Acquire(t, t.Context(), l)
-			for range 3 {
-				p.LoseReplies(lost)
-				r := locktest.Acquire(t, w.Context(), l.RLocker())
-				p.LoseReplies(lost)
-				require.NoError(t, r.Unlock(t.Context()))
-				assert.NotContains(t, b.Hash(t, "n"), w.Owner())
-			}
-			p.LoseReplies(lost)
-			r := locktest.Acquire(t, w.Context(), l.RLocker())
-			p.LoseReplies(lost)
-			require.NoError(t, w.Unlock(t.Context()))
-			p.LoseReplies(0)
-			time.Sleep(time.Minute)
-			locktest.Live(t, r.Context())
-			assert.Equal(t, map[string]string{"mode": "read", r.Owner(): "1"}, b.Hash(t, "n"))
-			locktest.Refused(t, other)
-			locktest.Free(t, other.RLocker())
-			locktest.Unlock(t, r)
-			time.Sleep(time.Minute)
-			assert.Empty(t, b.Keys(t))
-		})
-	}
-}
-
-func TestF02_LostReplyOfAWriterThatGivesUp(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		r := locktest.Acquire(t, t.Context(), b.Peer(t).GetReadWriteLock("n").RLocker())
-		ctx, cancel := context.WithCancel(t.Context())
-		waiting := begin(t, ctx, p.GetReadWriteLock("n"))
-		p.LoseReplies(2)
-		cancel()
-		locktest.Failed(t, waiting, context.Canceled)
-		time.Sleep(5 * time.Second)
-		assert.ElementsMatch(t, []string{"n", "{n}:" + r.Owner() + ":rwlock_timeout:1"}, b.Keys(t), "no mark")
-		locktest.Unlock(t, r)
-		time.Sleep(time.Minute)
-		assert.Empty(t, b.Keys(t))
-	})
-}
-
-// TestF03_CancelledCallsLeaveNothing cancels calls all over their way to a server that is far away.
-func TestF03_CancelledCallsLeaveNothing(t *testing.T) {
+// TestCancelledCallsLeaveNothing cancels calls all over their way to a server that is far away.
+//
+// F3
+func TestCancelledCallsLeaveNothing(t *testing.T) {
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())
 	rdb := server.Client(t)
@@ -171,7 +94,8 @@ func TestF03_CancelledCallsLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	for _, mode := range []string{"writer", "reader"} {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			require.NoError(t, b.Redis.HSet(t.Context(), "n", "mode", "write", foreign+":write", 1).Err())
@@ -194,7 +118,8 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	}
 }
 
-func TestF05_NothingIsRenewedAfterTheRelease(t *testing.T) {
+// F5
+func TestNothingIsRenewedAfterTheRelease(t *testing.T) {
 	for _, mode := range []string{"writer", "reader", "both"} {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			p := b.Peer(t)
@@ -220,7 +145,8 @@ func TestF05_NothingIsRenewedAfterTheRelease(t *testing.T) {
 	}
 }
 
-func TestF06_HoldsAreRenewedForAsLongAsTheyLast(t *testing.T) {
+// F6
+func TestHoldsAreRenewedForAsLongAsTheyLast(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		var holds []*rlock.Hold

@@ -17,7 +17,8 @@ import (
 	"github.com/redlatch/redlatch/rrwlock"
 )
 
-func TestF12_CrashedReaderStopsCounting(t *testing.T) {
+// F12
+func TestCrashedReaderStopsCounting(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		short := redlatch.WithLease(3 * time.Second)
 		dying, healthy := b.Peer(t, short), b.Peer(t, short)
@@ -43,7 +44,8 @@ func TestF12_CrashedReaderStopsCounting(t *testing.T) {
 	})
 }
 
-func TestF12_WriterWaitsOnlyForTheCrashedReadersLease(t *testing.T) {
+// F12
+func TestWriterWaitsOnlyForTheCrashedReadersLease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		dying := b.Peer(t, redlatch.WithLease(3*time.Second))
 		locktest.Acquire(t, t.Context(), dying.GetReadWriteLock("n").RLocker())
@@ -59,7 +61,8 @@ func TestF12_WriterWaitsOnlyForTheCrashedReadersLease(t *testing.T) {
 	})
 }
 
-func TestF12_ShorterLeaseNeverShortensAnothers(t *testing.T) {
+// F12
+func TestShorterLeaseNeverShortensAnothers(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l, other := b.Peer(t).GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
 		long := locktest.Acquire(t, t.Context(), l.RLocker(), rlock.WithLease(20*time.Second))
@@ -78,7 +81,8 @@ func TestF12_ShorterLeaseNeverShortensAnothers(t *testing.T) {
 	})
 }
 
-func TestF12_WriterReleaseWakesAllReaders(t *testing.T) {
+// F12
+func TestWriterReleaseWakesAllReaders(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		w := locktest.Acquire(t, t.Context(), b.Peer(t).GetReadWriteLock("n"))
 		var waiting []<-chan locktest.Outcome
@@ -125,7 +129,8 @@ func stream(t *testing.T, b *locktest.Bubble, hold time.Duration, opts ...rrwloc
 	return func() { over.Store(true); users.Wait() }
 }
 
-func TestF12_ReadersDoNotStarveAWriter(t *testing.T) {
+// F12
+func TestReadersDoNotStarveAWriter(t *testing.T) {
 	for _, where := range []string{"another client", "a client that reads"} {
 		t.Run(where, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -149,7 +154,8 @@ func TestF12_ReadersDoNotStarveAWriter(t *testing.T) {
 	}
 }
 
-func TestF12_WithoutWriterPreferenceReadersPass(t *testing.T) {
+// F12
+func TestWithoutWriterPreferenceReadersPass(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		stop := stream(t, b, 200*time.Millisecond, rrwlock.WithoutWriterPreference())
 		waiting := begin(t, t.Context(), b.Peer(t).GetReadWriteLock("n"))
@@ -164,7 +170,8 @@ func TestF12_WithoutWriterPreferenceReadersPass(t *testing.T) {
 	})
 }
 
-func TestF12_WriterThatGaveUpHoldsNobodyBack(t *testing.T) {
+// F12
+func TestWriterThatGaveUpHoldsNobodyBack(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		r := locktest.Acquire(t, t.Context(), b.Peer(t).GetReadWriteLock("n").RLocker())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -188,7 +195,8 @@ func TestF12_WriterThatGaveUpHoldsNobodyBack(t *testing.T) {
 	})
 }
 
-func TestF12_WriterThatDiedWhileItWaitedHoldsReadersBackBriefly(t *testing.T) {
+// F12
+func TestWriterThatDiedWhileItWaitedHoldsReadersBackBriefly(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		r := locktest.Acquire(t, t.Context(), b.Peer(t).GetReadWriteLock("n").RLocker())
 		dying := b.Peer(t)
@@ -205,7 +213,8 @@ func TestF12_WriterThatDiedWhileItWaitedHoldsReadersBackBriefly(t *testing.T) {
 	})
 }
 
-func TestF12_ReadersReenterWhileAWriterWaits(t *testing.T) {
+// F12
+func TestReadersReenterWhileAWriterWaits(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetReadWriteLock("n")
 		r := locktest.Acquire(t, t.Context(), l.RLocker())

@@ -23,7 +23,8 @@ func countingReader(c *redlatch.Client, name string) rlock.Locker {
 	return counting{l.RLocker(), l}
 }
 
-func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+// F9
+func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
 	t.Run("Writer", func(t *testing.T) { locktest.Failover(t, locktest.Env{New: writer}) })
 	t.Run("Reader", func(t *testing.T) { locktest.Failover(t, locktest.Env{New: countingReader, Rival: writer}) })
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
-func TestF21_ThousandLocalWritersEnterOnceEachForFewCommands(t *testing.T) {
+// F21
+func TestThousandLocalWritersEnterOnceEachForFewCommands(t *testing.T) {
 	for title, opts := range map[string][]redlatch.Option{
 		"with a hand-off budget": nil,
 		"without":                {redlatch.WithHandoffBudget(0)},
@@ -20,7 +21,8 @@ func TestF21_ThousandLocalWritersEnterOnceEachForFewCommands(t *testing.T) {
 	}
 }
 
-func TestF21_ThousandLocalReadersEnterTogetherForOneTryEach(t *testing.T) {
+// F21
+func TestThousandLocalReadersEnterTogetherForOneTryEach(t *testing.T) {
 	// To get in and to leave: two, and a little for connections. All stand in line while the writer is inside.
 	assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: reader, Rival: writer}, 1000), 2.25)
 }
