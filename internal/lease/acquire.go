@@ -86,7 +86,10 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	if n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
-	until := n.space.core.Clock.Now() + onceLimit
+	until := never
+	if limit := n.space.core.Limit(ctx); limit > 0 {
+		until = n.space.core.Clock.Now() + limit
+	}
 	for retry := 0; ; retry++ {
 		t := n.try(ctx, nil, o, attempt{verify: true})
 		switch {
@@ -117,10 +120,9 @@ func (n *Name) takenHere() bool {
 	return holder != nil && !holder.freed
 }
 
-const (
-	onceTries = 5                // how often a single try is repeated while Redis says that it cannot run it just now
-	onceLimit = 10 * time.Second // for how long, while a slot moves to another node
-)
+// onceTries is how often a single try is repeated while Redis says that it cannot run it just now. While a slot moves to another
+// node it is repeated until the call is over.
+const onceTries = 5
 
 // wait stands in the line until the lock is acquired, ctx is done, the wait is over or the client closes.
 func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
