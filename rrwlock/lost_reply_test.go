@@ -203,3 +203,30 @@ func TestLateUnlockOfALevelShortensNoExtension(t *testing.T) {
 		})
 	}
 }
+
+// F2
+func TestLateNestedLevelIsNotCounted(t *testing.T) {
+	for _, mode := range []string{"writer", "reader"} {
+		t.Run(mode, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := p.GetReadWriteLock("n")
+				side := sides(l)[mode]
+				outer := locktest.Acquire(t, t.Context(), side)
+				locktest.Unlock(t, locktest.Acquire(t, outer.Context(), side)) // Redis knows the script from here on
+				p.Withhold(1)
+				ctx, cancel := context.WithTimeout(outer.Context(), time.Millisecond)
+				defer cancel()
+				_, err := side.Lock(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				locktest.Unlock(t, locktest.Acquire(t, outer.Context(), side))
+				require.Equal(t, 1, p.Deliver(t))
+				levels, err := l.HoldCount(outer.Context())
+				require.NoError(t, err)
+				assert.Equal(t, 1, levels)
+				locktest.Unlock(t, outer)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
