@@ -37,8 +37,11 @@ var ErrNotSent = errors.New("not sent")
 
 // Judge tells what an error says about the call that returned it.
 //
-// An error reply means that the script did not run or stopped at the failing command; our scripts check before they
-// write, so that neither leaves anything behind. A broken or silent connection means nothing at all.
+// An error reply means that the script did not run or stopped at the failing command. READONLY, OOM, MISCONF and
+// NOREPLICAS come at the first write only: Redis lets a script go on that has written. Whatever else can fail, a PUBLISH
+// and the look at a key's type included, a script has to do before its first write, so that neither leaves anything
+// behind; a command that the user may not run at all is found by core's probe. A broken or silent connection means
+// nothing at all.
 func Judge(err error) Outcome {
 	switch {
 	case err == nil, err == redis.Nil: //nolint:errorlint // a wrapped one is a Sentinel's, which does not know the master

@@ -39,6 +39,8 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		{reply("LOADING Redis is loading"), script.NotDone, true},
 		{reply("READONLY You can't write against a read only replica."), script.NotDone, true},
 		{reply("ERR Error running script (call to f_0): @user_script:29: @user_script: 29: -READONLY You can't write against a read only replica."), script.NotDone, true},
+		{reply("OOM command not allowed when used memory > 'maxmemory'. script: 1c549828, on @user_script:1."), script.NotDone, false},
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: a999d156, on @user_script:1."), script.NotDone, false},
 		{reply("CLUSTERDOWN Hash slot not served"), script.NotDone, true},
 		{reply("TRYAGAIN Multiple keys request"), script.NotDone, true},
 		{reply("MASTERDOWN Link with MASTER is down"), script.NotDone, true},
