@@ -29,7 +29,7 @@ type Client struct {
 	semaphores *rsemaphore.Desk
 	permits    *rsemaphore.PermitSpace
 	latches    *rlatch.Hall
-	queues     *queue.Registry
+	queues     *queue.Manager
 	close      func() error  // closes what the client owns
 	first      atomic.Bool   // Close has been called
 	closed     chan struct{} // closed when the first Close is done
@@ -57,7 +57,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),
-		queues:     queue.NewRegistry(e),
+		queues:     queue.New(e),
 		close:      c.OnClosed,
 		closed:     make(chan struct{}),
 	}, nil

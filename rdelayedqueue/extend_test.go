@@ -49,7 +49,7 @@ func newExtender(t *testing.T, b *locktest.Bubble) *extender {
 func TestF05_LateRenewalTakesNothingOffAnExtend(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		e := newExtender(t, b)
-		time.Sleep(9 * time.Second)
+		time.Sleep(19 * time.Second) // the first renewal makes the script known
 		e.peer.Withhold(1)
 		time.Sleep(1500 * time.Millisecond) // a renewal is on its way
 		close(e.extend)

@@ -2,6 +2,7 @@ package rdelayedqueue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,18 +188,12 @@ func TestF19_WhatIsKeptOfCallsStaysSmall(t *testing.T) {
 		}
 		for _, key := range b.Keys(t) {
 			assert.Positive(t, b.TTL(t, key), "%s stays for ever", key)
-			if b.Mini.Type(key) == "zset" && key != "redlatch_dq:{jobs}:gone" {
-				n, err := b.Redis.ZCard(t.Context(), key).Result()
+			if strings.Contains(key, ":asked:") {
+				text, err := b.Redis.Get(t.Context(), key).Result()
 				require.NoError(t, err)
-				assert.LessOrEqual(t, n, int64(2), key)
+				assert.Less(t, len(text), 50, key)
 			}
 		}
-		time.Sleep(61 * time.Second)
-		offerA(t, q)
-		cancelA(t, q)
-		n, err := b.Redis.ZCard(t.Context(), "redlatch_dq:{jobs}:gone").Result()
-		require.NoError(t, err)
-		assert.EqualValues(t, 1, n, "the old ones are forgotten")
 	})
 }
 

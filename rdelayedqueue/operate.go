@@ -58,14 +58,19 @@ func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err er
 
 // Pause has no consumer get a message any more, in any client, until [Queue.Resume]. Messages that are in flight, and prefetched ones, are
 // not touched; offers go on. It waits and fails as [Queue] says, and costs one round trip.
-func (q *Queue[T]) Pause(ctx context.Context) error { return q.wrap("pause", q.pause(ctx, true)) }
+func (q *Queue[T]) Pause(ctx context.Context) error {
+	err := q.bad()
+	if err == nil {
+		err = q.queue.Pause(ctx)
+	}
+	return q.wrap("pause", err)
+}
 
 // Resume ends a pause. It waits and fails as [Queue] says, costs one round trip, and wakes a consumer.
-func (q *Queue[T]) Resume(ctx context.Context) error { return q.wrap("resume", q.pause(ctx, false)) }
-
-func (q *Queue[T]) pause(ctx context.Context, on bool) error {
-	if err := q.bad(); err != nil {
-		return err
+func (q *Queue[T]) Resume(ctx context.Context) error {
+	err := q.bad()
+	if err == nil {
+		err = q.queue.Resume(ctx)
 	}
-	return q.queue.Pause(ctx, on)
+	return q.wrap("resume", err)
 }

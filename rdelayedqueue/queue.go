@@ -30,8 +30,8 @@ type Queue[T any] struct {
 }
 
 // New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
-func New[T any](r *queue.Registry, name string, opts []QueueOption) *Queue[T] {
-	q := &Queue[T]{queue: r.Queue(name)}
+func New[T any](m *queue.Manager, name string, opts []QueueOption) *Queue[T] {
+	q := &Queue[T]{queue: m.Queue(name)}
 	q.err = q.queue.Check()
 	s, err := queueSettings(opts)
 	if q.err == nil {

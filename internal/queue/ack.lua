@@ -35,13 +35,24 @@ for n, id in ipairs(asked) do
   end
 end
 local old = redis.call('zrangebyscore', done, '-inf', string.format('%.0f', now), 'limit', 0, 10 + 2 * #ids)
-if #old > 0 then
-  redis.call('zrem', done, unpack(old))
-  redis.call('hdel', receipts, unpack(old))
-end
+old[#old + 1] = '' -- without an old one they do nothing, and fail if those below would
+redis.call('zrem', done, unpack(old))
+redis.call('hdel', receipts, unpack(old))
 if #ids == 0 then
   return reply
 end
+redis.call('zadd', done, unpack(forget))
+redis.call('hset', receipts, unpack(numbers))
+if redis.call('pttl', done) < longest then
+  redis.call('pexpire', done, 2 * longest)
+  redis.call('pexpire', receipts, 2 * longest)
+end
+if redis.call('hlen', bodies) <= #ids and redis.call('hexists', meta, 'paused') == 0 then
+  if redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
+  end
+end
+-- From here on nothing fails: the message is whole before, and gone after.
 if redis.call('zrem', flight, unpack(members)) < #members then
   redis.call('zrem', due, unpack(members))
   redis.call('zrem', dead, unpack(members))
@@ -49,15 +60,4 @@ end
 redis.call('hdel', bodies, unpack(ids))
 redis.call('hdel', claims, unpack(ids))
 redis.call('hdel', errors, unpack(ids))
-redis.call('zadd', done, unpack(forget))
-redis.call('hset', receipts, unpack(numbers))
-if redis.call('pttl', done) < longest then
-  redis.call('pexpire', done, 2 * longest)
-  redis.call('pexpire', receipts, 2 * longest)
-end
-if redis.call('exists', bodies) == 0 and redis.call('hexists', meta, 'paused') == 0 then
-  if redis.call('pexpire', meta, 86400000) == 1 then
-    redis.call('hset', meta, 'expires', 1)
-  end
-end
 return reply

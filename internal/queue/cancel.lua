@@ -1,33 +1,42 @@
--- cancel.lua: remove a message that nobody has claimed, or whose claim ran out. Its id is free at once.
+-- cancel.lua: remove messages that nobody has claimed, or whose claims ran out. Their ids are free at once.
 --
 -- KEYS[1]  meta: hash
--- KEYS[2]  the caller's calls: sorted set, number and reply by number; floor by the number below which none acts any more
+-- KEYS[2]  the caller's last call of this kind: string, its number and reply
 -- KEYS[3]  due: sorted set of messages
 -- KEYS[4]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[5]  dead: sorted set of dead letters
--- KEYS[6]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
+-- KEYS[6]  bodies: hash, id -> sequence (16 bytes) and more
 -- KEYS[7]  claims: hash, id -> latest claim
 -- KEYS[8]  errors: hash, id -> text of the last error
--- KEYS[9]  gone: sorted set, stamp and id of offers that must not act any more, by the time at which they are forgotten, µs
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  number of the call
--- ARGV[3]  the least number of a call that the caller waits for
--- ARGV[4]  id
+-- ARGV[3..n]  ids
 --
--- Returns  an array: 1 if it was removed, 0 if it is in flight or there is none of this id; or as once.lua says
-local meta, record, due, flight, dead, bodies, claims, errors, gone =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local layout, number, floor, id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Returns  an array: for each id 1 if it was removed, 0 if it is in flight or there is none; or as once.lua says
+local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local layout, number, asked = ARGV[1], ARGV[2], ARGV
 
-return once({meta = meta, layout = layout, record = record, number = number, floor = floor}, function()
-  local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
-  if redis.call('zrem', due, member) + redis.call('zrem', dead, member) == 0 then
-    local ends, time = redis.call('zscore', flight, member), redis.call('time')
-    if not ends or tonumber(ends) > time[1] * 1000000 + time[2] then
-      return {0}
+redis.call('zrem', due, '') -- a Redis that is full refuses to add before something was removed
+return once({meta = meta, layout = layout, record = record, number = number}, function()
+  local time = redis.call('time')
+  local now = time[1] * 1000000 + time[2]
+  local reply, ids, places, found = {}, {}, {}, {}
+  for i = 3, #asked do
+    local id = asked[i]
+    local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
+    local ends = redis.call('zscore', flight, member)
+    local place = ends and tonumber(ends) <= now and flight or redis.call('zscore', due, member) and due
+      or redis.call('zscore', dead, member) and dead
+    reply[i - 2] = place and not found[id] and 1 or 0
+    if reply[i - 2] == 1 then
+      found[id], ids[#ids + 1], places[#places + 1] = true, id, {place, member}
     end
-    redis.call('zrem', flight, member)
   end
-  bury({meta = meta, bodies = bodies, claims = claims, errors = errors, gone = gone}, {member}, 0)
-  return {1}
+  if #ids > 0 then
+    bury({meta = meta, bodies = bodies, claims = claims, errors = errors}, ids)
+  end
+  for _, place in ipairs(places) do
+    redis.call('zrem', place[1], place[2])
+  end
+  return reply
 end)

@@ -1,31 +1,35 @@
--- extend.lua: set the visibility of claimed messages anew.
+-- extend.lua: set the visibility of a claimed message anew.
 --
--- KEYS[1]  due: sorted set, messages by the time at which they may be taken, µs
--- KEYS[2]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[3]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
--- ARGV[1]  1 if a claim may end sooner than before, or 0
--- ARGV[2..n]  for each message: member, claim, visibility from now on in µs
+-- KEYS[1]  meta: hash
+-- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[4]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[5]  waiters: sorted set, clients that hear wake-ups
+-- ARGV[1]  prefix of the clients' channels
+-- ARGV[2]  member
+-- ARGV[3]  claim
+-- ARGV[4]  visibility from now on, µs
 --
--- Returns  an array: for each message 1 if the claim is its latest and lives on, 0 if not
-local due, flight, claims = KEYS[1], KEYS[2], KEYS[3]
-local sooner, items = ARGV[1], ARGV
+-- Returns  1  the claim is the message's latest, and lives on
+--          0  it is not
+local meta, due, flight, claims, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local channel, member, claim, visibility = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
+redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+local held = redis.call('hget', claims, string.sub(member, 17)) or ''
+if string.sub(held, 1, 17) ~= 'h' .. claim then
+  return 0
+end
+local before = redis.call('zscore', flight, member)
+if not before and not redis.call('zscore', due, member) then
+  return 0
+end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply = {}
-for i = 2, #items, 3 do
-  local member, held = items[i], redis.call('hget', claims, string.sub(items[i], 17)) or ''
-  local alive = 0
-  if string.sub(held, 1, 17) == 'h' .. items[i + 1] then
-    -- One whose claim ran out stands in due again, and is taken back if nobody else claimed it. Removing comes first: a
-    -- Redis that is full refuses to add otherwise.
-    local back, ends = redis.call('zrem', due, member) == 1, now + tonumber(items[i + 2])
-    local stood = not back and redis.call('zscore', flight, member)
-    if back or stood and (sooner == '1' or tonumber(stood) < ends) then
-      redis.call('zadd', flight, string.format('%.0f', ends), member)
-    end
-    alive = (back or stood) and 1 or 0
-  end
-  reply[#reply + 1] = alive
+local ends = now + visibility
+if before and ends < tonumber(before) then
+  wake({meta = meta, waiters = waiters, channel = channel}, ends, now)
 end
-return reply
+redis.call('zadd', flight, string.format('%.0f', ends), member)
+redis.call('zrem', due, member) -- where one stands whose claim ran out
+return 1

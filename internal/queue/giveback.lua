@@ -1,42 +1,52 @@
 -- giveback.lua: return claims of messages that nobody began to work on, without counting the attempt.
 --
--- KEYS[1]  due: sorted set, messages by the time at which they may be taken, µs
--- KEYS[2]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[3]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
--- KEYS[4]  waiters: sorted set, clients that hear wake-ups
--- KEYS[5]  the caller's last call: its number, then member, claim and due time of what it claimed, line by line
--- ARGV[1]  number of the call whose claims are to be returned, and which must not claim any more; 0 for those that follow
--- ARGV[2..n]  for each claim: member, number of the claim, due time
+-- KEYS[1]  meta: hash
+-- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[4]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[5]  waiters: sorted set, clients that hear wake-ups
+-- KEYS[6]  the caller's last claim: its number, then member, claim and due time of what it claimed, line by line; only if that
+--          is to be returned
+-- ARGV[1]  prefix of the clients' channels
+-- ARGV[2]  number of the call whose claims are to be returned, and which must not claim any more; 0 for those that follow
+-- ARGV[3..n]  for each claim: member, number of the claim, due time
 --
--- Returns  an array: 1 if other clients wait for a wake-up, or 0; the number of claims returned now
-local due, flight, claims, waiters, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local number = ARGV[1]
+-- Returns  the number of claims returned now
+local meta, due, flight, claims, waiters, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local channel, number, items, first = ARGV[1], ARGV[2], ARGV, 3
 
-local items = {}
-if number == '0' then
-  items = ARGV
-else
+redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+if record then
+  items, first = {}, 2
   for line in string.gmatch(redis.call('get', record) or '0', '[^\n]+') do
     items[#items + 1] = line
   end
-  if tonumber(items[1]) > tonumber(number) then
-    return {0, 0}
+  if tonumber(items[1]) < tonumber(number) then
+    redis.call('set', record, number, 'px', 3600000)
   end
   if items[1] ~= number then
-    items = {}
+    return 0
   end
-  redis.call('del', record) -- a Redis that is full takes the next command only after one that frees memory
-  redis.call('set', record, number, 'px', 3600000)
 end
-local returned = 0
-for i = 2, #items, 3 do
+local states, scores, members, earliest = {}, {}, {}, nil
+for i = first, #items, 3 do
   local member, claim, at = items[i], items[i + 1], items[i + 2]
   local id = string.sub(member, 17)
   local held = redis.call('hget', claims, id) or ''
-  if string.sub(held, 1, 17) == 'h' .. claim and redis.call('zrem', flight, member) + redis.call('zrem', due, member) > 0 then
-    redis.call('zadd', due, at, member)
-    redis.call('hset', claims, id, 'n' .. claim .. (tonumber(string.sub(held, 18)) - 1))
-    returned = returned + 1
+  local mine = string.sub(held, 1, 17) == 'h' .. claim
+  if mine and (redis.call('zscore', flight, member) or redis.call('zscore', due, member)) then
+    states[#states + 1], states[#states + 2] = id, 'n' .. claim .. (tonumber(string.sub(held, 18)) - 1)
+    scores[#scores + 1], scores[#scores + 2] = at, member
+    members[#members + 1], earliest = member, math.min(earliest or tonumber(at), tonumber(at))
   end
 end
-return {redis.call('exists', waiters), returned}
+if #members == 0 then
+  return 0
+end
+local time = redis.call('time')
+wake({meta = meta, waiters = waiters, channel = channel}, earliest, time[1] * 1000000 + time[2])
+redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
+redis.call('hset', claims, unpack(states))
+redis.call('zadd', due, unpack(scores))
+redis.call('zrem', flight, unpack(members))
+return #members

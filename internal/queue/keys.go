@@ -5,22 +5,20 @@ import "github.com/redlatch/redlatch/internal/core"
 // layout is the version of the keys below. Version 1 is not frozen.
 const layout = 1
 
-// keys are the names of a queue's keys, all in one slot.
+// keys are the names of a queue's keys, all in one slot, and of its channels.
 type keys struct {
-	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters, gone string
-	channel                                                                        string // prefix of the clients' channels
-	calls                                                                          string // prefix of the clients' last claims
-	asked                                                                          string // prefix of the clients' numbered calls
-	offer                                                                          [7]any // what each offer.lua begins with
+	meta, due, flight, dead, bodies, claims, errors, done, receipts, waiters string
+
+	channel string // prefix of the clients' channels
+	claimed string // prefix of the clients' last claims
+	called  string // prefix of the clients' last numbered calls
 }
 
 func keysOf(name string) *keys {
 	base := core.Prefixed("redlatch_dq", name) + ":"
-	k := &keys{
+	return &keys{
 		meta: base + "meta", due: base + "due", flight: base + "flight", dead: base + "dead", bodies: base + "bodies",
 		claims: base + "claims", errors: base + "errors", done: base + "done", receipts: base + "receipts",
-		waiters: base + "waiters", gone: base + "gone", channel: base + "wake:", calls: base + "call:", asked: base + "asked:",
+		waiters: base + "waiters", channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
 	}
-	k.offer = [...]any{k.meta, k.due, k.bodies, k.done, k.waiters, k.gone, layout}
-	return k
 }

@@ -9,66 +9,76 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 )
 
-// ownKeep is how long an id of the library's own is remembered after its message was acknowledged: an offer that was not
-// answered is not sent again for longer.
+// ownKeep is how long an id of the library's own is remembered after its message was acknowledged, for an Ack that is repeated.
 const ownKeep = time.Minute
 
 // Message is a message under a claim of this client. It is safe for concurrent use.
 type Message struct {
 	Claimed
 	queue   *Queue
-	hub     *hub
+	client  *client
 	terms   Terms
-	renewed bool // the watchdog renews the visibility
+	upkeep  upkeep
+	inner   context.Context //nolint:containedctx // a message has one by contract
 	end     context.CancelCauseFunc
 	timer   timer.Timer
-
-	mu       sync.Mutex      // guards all below
-	ctx      context.Context //nolint:containedctx // a message has one by contract
-	deadline time.Duration   // by the client's clock: when the visibility is over
-	extends  int             // answered calls of Extend
-	state    state
-	lost     bool         // the context has ended for a loss
-	acking   *entry[ack]  // the last Ack, which may be under way
-	nacking  *entry[nack] // the last Nack or Reject, as well
+	mu      sync.Mutex      // guards all below
+	within  context.Context //nolint:containedctx // the handler's, which descends from inner; nil before it runs
+	until   time.Duration   // by the client's clock: when the visibility is over
+	extends int             // answered calls of Extend
+	state   messageState
+	acking  *entry[ack]  // the last Ack, which may be in flight
+	nacking *entry[nack] // the last Nack or Reject, as well
 }
 
-type state int
+// upkeep says who prolongs the visibility of a message.
+type upkeep int
 
 const (
-	held state = iota
+	byCaller upkeep = iota
+	byTimer
+)
+
+// messageState is what this client knows of its claim.
+//
+//	held -> lost    the visibility is over, or a renewal found another claim: an Ack may still count
+//	held, lost -> acked, ended
+type messageState int
+
+const (
+	held messageState = iota
+	lost
 	acked
 	ended // by Nack or Reject, or by an operation that found another claim
 )
 
 // message makes a message of a claim that was asked for at the given time. Its context descends from ctx.
-func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, renewed bool) *Message {
-	r := q.registry
-	m := &Message{Claimed: c, queue: q, hub: r.use(q), terms: terms, renewed: renewed, deadline: asked + terms.Visibility}
-	m.ctx, m.end = context.WithCancelCause(ctx)
+func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, by upkeep) *Message {
+	g := q.manager
+	m := &Message{Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by, until: asked + terms.Visibility}
+	m.inner, m.end = context.WithCancelCause(ctx)
 	m.timer.Task = m
-	r.mu.Lock()
-	r.live[m] = struct{}{}
-	closed := r.core.Closed()
-	r.mu.Unlock()
+	g.mu.Lock()
+	g.live[m] = struct{}{}
+	closed := g.core.Closed()
+	g.mu.Unlock()
 	if closed {
 		m.end(errs.ErrClosed)
 	}
-	r.core.Timers.Set(&m.timer, m.next(asked))
+	g.core.Timers.Set(&m.timer, m.next(asked))
 	return m
 }
 
 // next returns when the timer has to fire: at the end of the visibility; for one that is renewed after a third of it, and by a third
 // before less than that is left.
 func (m *Message) next(now time.Duration) time.Duration {
-	if !m.renewed {
-		return m.deadline
+	if m.upkeep == byCaller {
+		return m.until
 	}
-	return min(m.deadline, max(now+time.Millisecond, min(now+m.terms.Visibility/3, m.deadline-m.terms.Visibility*2/3)))
+	return min(m.until, max(now+time.Millisecond, min(now+m.terms.Visibility/3, m.until-m.terms.Visibility*2/3)))
 }
 
 // Context returns the context of the work on the message.
@@ -78,25 +88,49 @@ func (m *Message) Context() context.Context {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ctx
+	if m.within != nil {
+		return messageContext{m.within, m}
+	}
+	return messageContext{m.inner, m}
 }
 
-// within has the message's context be ctx, one that descends from it.
-func (m *Message) within(ctx context.Context) {
+// enter has the message's context be one that descends from it.
+func (m *Message) enter(ctx context.Context) {
 	m.mu.Lock()
-	m.ctx = ctx
+	m.within = ctx
 	m.mu.Unlock()
+}
+
+// messageContext is a context of a message. Its Err looks at the clock, so that a process that was stopped learns of a visibility
+// that ended meanwhile, whether or not its timers have run.
+type messageContext struct {
+	context.Context //nolint:containedctx // a context made of another
+	message         *Message
+}
+
+func (c messageContext) Err() error {
+	if c.message.overdue() {
+		c.message.lose(visibilityOver)
+	}
+	return c.Context.Err()
+}
+
+const visibilityOver = "the visibility is over"
+
+func (m *Message) overdue() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state == held && m.client.core.Clock.Now() >= m.until
 }
 
 func (m *Message) cancel(cause error) { m.end(cause) }
 
 // forget ends the message for this client, with a cause for its context.
-func (m *Message) forget(s state, cause error) {
-	r := m.queue.registry
+func (m *Message) forget(s messageState, cause error) {
 	m.mu.Lock()
 	m.state = s
 	m.mu.Unlock()
-	r.core.Timers.Stop(&m.timer)
+	m.client.core.Timers.Stop(&m.timer)
 	m.drop()
 	m.end(cause)
 }
@@ -104,34 +138,36 @@ func (m *Message) forget(s state, cause error) {
 // giveBack returns the claim of a message that nobody began to work on, should it have it still. It is added before the message is
 // forgotten, so that a Close that waits for the message waits for this too.
 func (m *Message) giveBack() *entry[Claimed] {
-	back := m.hub.backs.add(m.Claimed)
+	back := m.client.returns.add(m.Claimed)
 	m.forget(ended, ErrFinished)
 	return back
 }
 
 // drop takes the message from those that are live.
 func (m *Message) drop() {
-	r := m.queue.registry
-	r.mu.Lock()
-	_, live := r.live[m]
-	delete(r.live, m)
-	r.mu.Unlock()
+	g := m.queue.manager
+	g.mu.Lock()
+	_, live := g.live[m]
+	delete(g.live, m)
+	g.mu.Unlock()
 	if live {
-		m.hub.leave()
-		r.core.Freed()
+		m.client.leave()
+		g.core.Freed()
 	}
 }
 
 // lose ends the message's context: somebody else may have the message.
 func (m *Message) lose(why string) {
 	m.mu.Lock()
-	over := m.state != held || m.lost
-	m.lost = true
+	over := m.state != held
+	if !over {
+		m.state = lost
+	}
 	m.mu.Unlock()
 	if over {
 		return
 	}
-	m.queue.registry.core.Timers.Stop(&m.timer)
+	m.client.core.Timers.Stop(&m.timer)
 	m.drop()
 	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
 }
@@ -139,20 +175,19 @@ func (m *Message) lose(why string) {
 // Due has the visibility renewed, or ends the message.
 func (m *Message) Due(now time.Duration) {
 	m.mu.Lock()
-	over, left := m.state != held || m.lost, m.deadline-now
+	over, left := m.state != held, m.until-now
 	m.mu.Unlock()
+	e := m.client.core
 	switch {
 	case over:
-		return
 	case left <= 0:
-		m.queue.registry.core.Workers.Go(func() { m.lose("the visibility is over") })
-		return
-	case !m.renewed:
-		m.queue.registry.core.Timers.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
-		return
+		e.Workers.Go(func() { m.lose(visibilityOver) })
+	case m.upkeep == byCaller:
+		e.Timers.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
+	default:
+		e.Timers.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
+		m.client.due.Add(m)
 	}
-	m.queue.registry.core.Timers.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
-	m.hub.due.Add(m)
 }
 
 // Ack removes the message: its work is done.
@@ -173,11 +208,11 @@ func (m *Message) Ack(ctx context.Context) error {
 	if m.Given {
 		keep = m.terms.Dedupe
 	}
-	ctx, cancel := patience(ctx)
+	ctx, cancel := m.client.endContext(ctx)
 	defer cancel()
-	h := m.queue.registry.use(m.queue)
-	defer h.leave()
-	ok, err := m.ack(h, keep).settled(ctx)
+	c := m.queue.manager.use(m.queue)
+	defer c.leave()
+	ok, err := m.ack(c, keep).settled(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -189,12 +224,18 @@ func (m *Message) Ack(ctx context.Context) error {
 	return nil
 }
 
-// ack sends an Ack, unless one is under way: in an outage those that are repeated would pile up.
-func (m *Message) ack(h *hub, keep time.Duration) *entry[ack] {
+// ack is a message whose work is done.
+type ack struct {
+	member, claim string
+	keep          time.Duration
+}
+
+// ack sends an Ack, unless one is in flight: in an outage those that are repeated would pile up.
+func (m *Message) ack(c *client, keep time.Duration) *entry[ack] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.acking == nil || m.acking.settledYet() {
-		m.acking = h.acks.add(ack{m.member, m.claim, keep})
+	if m.acking == nil || m.acking.isAnswered() {
+		m.acking = c.acks.add(ack{m.member, m.claim, keep})
 	}
 	return m.acking
 }
@@ -205,29 +246,14 @@ const (
 	endFloor = 100 * time.Millisecond
 )
 
-// patience returns a context that bounds the wait of Ack and its like: they work although ctx is done, and heed a deadline
+// endContext returns a context that bounds the wait of Ack and its like: they work although ctx is done, and heed a deadline
 // that is still ahead.
-func patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := endWait
+func (c *client) endContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := min(endWait, c.core.CallTimeout)
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil {
-		d = min(d, max(time.Until(deadline), endFloor))
+		d = min(endWait, max(time.Until(deadline), endFloor))
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
-}
-
-// ack is a message whose work is done.
-type ack struct {
-	member, claim string
-	keep          time.Duration
-}
-
-func (h *hub) sendAcks(batch []*entry[ack]) {
-	c, err := h.registry.end(func() *script.Call { return h.keys.ack(batch) })
-	var results []int64
-	if err == nil {
-		results, err = c.Ints()
-	}
-	answer(batch, results, err)
 }
 
 // check judges a call. A nil message is nobody's.
@@ -241,37 +267,54 @@ func (m *Message) check(ctx context.Context) error {
 	return nil
 }
 
+// destination is where a message goes whose attempt has ended.
+type destination int
+
+const (
+	toDue destination = iota // or to the dead letters, when no attempts are left
+	toDead
+)
+
+// nack is an attempt that failed.
+type nack struct {
+	member, claim string
+	delay         time.Duration
+	end           destination
+	attempts      int
+	text          string
+}
+
 // Nack ends the attempt as failed: the message is due again after the delay, or a dead letter.
 func (m *Message) Nack(ctx context.Context, delay time.Duration, text string) error {
-	return m.finish(ctx, delay, false, text)
+	return m.finish(ctx, nack{delay: delay, text: text})
 }
 
 // Reject makes the message a dead letter.
 func (m *Message) Reject(ctx context.Context, reason string) error {
-	return m.finish(ctx, 0, true, reason)
+	return m.finish(ctx, nack{end: toDead, text: reason})
 }
 
-func (m *Message) finish(ctx context.Context, delay time.Duration, reject bool, text string) error {
+func (m *Message) finish(ctx context.Context, n nack) error {
 	if err := m.check(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := patience(ctx)
+	ctx, cancel := m.client.endContext(ctx)
 	defer cancel()
-	h := m.queue.registry.use(m.queue)
-	defer h.leave()
-	return m.finished(ctx, m.nack(h, delay, reject, text))
+	c := m.queue.manager.use(m.queue)
+	defer c.leave()
+	return m.finished(ctx, m.nack(c, n))
 }
 
-// nack sends the end of an attempt, unless just that is under way. It returns nil for a message that has ended.
-func (m *Message) nack(h *hub, delay time.Duration, reject bool, text string) *entry[nack] {
-	n := nack{m.member, m.claim, delay, reject, m.terms.Attempts, text}
+// nack sends the end of an attempt, unless just that is in flight. It returns nil for a message that has ended.
+func (m *Message) nack(c *client, n nack) *entry[nack] {
+	n.member, n.claim, n.attempts = m.member, m.claim, m.terms.Attempts
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.state != held {
+	if m.state == acked || m.state == ended {
 		return nil
 	}
-	if m.nacking == nil || m.nacking.settledYet() || m.nacking.value != n {
-		m.nacking = h.nacks.add(n)
+	if m.nacking == nil || m.nacking.isAnswered() || m.nacking.value != n {
+		m.nacking = c.nacks.add(n)
 	}
 	return m.nacking
 }
@@ -300,10 +343,10 @@ func RejectAll(ctx context.Context, messages []*Message, reasons []string) error
 	defer cancel()
 	sent := make([]*entry[nack], len(messages))
 	for i, m := range messages {
-		sent[i] = m.nack(m.hub, 0, true, reasons[i])
+		sent[i] = m.nack(m.client, nack{end: toDead, text: reasons[i]})
 	}
 	err := finishedAll(ctx, messages, sent)
-	for _, m := range messages { // nobody else will: what is not answered yet is on its way
+	for _, m := range messages { // nobody else will: what is not answered by now is on its way
 		m.forget(ended, ErrFinished)
 	}
 	return err
@@ -313,7 +356,7 @@ func RejectAll(ctx context.Context, messages []*Message, reasons []string) error
 func nackAll(ctx context.Context, messages []*Message) {
 	sent := make([]*entry[nack], len(messages))
 	for i, m := range messages {
-		sent[i] = m.nack(m.hub, 0, false, "")
+		sent[i] = m.nack(m.client, nack{})
 	}
 	_ = finishedAll(ctx, messages, sent) // as said above
 }
@@ -327,34 +370,9 @@ func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) 
 	return first
 }
 
-// nack is an attempt that failed.
-type nack struct {
-	member, claim string
-	delay         time.Duration
-	reject        bool
-	attempts      int
-	text          string
-}
-
-func (h *hub) sendNacks(batch []*entry[nack]) {
-	c, err := h.registry.end(func() *script.Call { return h.keys.nack(batch) })
-	var results []int64
-	if err == nil {
-		results, err = c.Ints()
-	}
-	if err != nil || len(results) == 0 {
-		answer(batch, nil, err)
-		return
-	}
-	if results[0] == 1 {
-		h.wake()
-	}
-	answer(batch, results[1:], nil)
-}
-
 // Finished reports whether Ack, Nack or Reject has ended the message.
 func (m *Message) Finished() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state != held
+	return m.state == acked || m.state == ended
 }

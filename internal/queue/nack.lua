@@ -1,42 +1,49 @@
 -- nack.lua: end attempts that failed: each message is due again later, or a dead letter.
 --
--- KEYS[1]  due: sorted set, messages by the time at which they may be taken, µs
--- KEYS[2]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[3]  dead: sorted set, dead letters by the time of their death, µs
--- KEYS[4]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
--- KEYS[5]  errors: hash, id -> text of the last error
--- KEYS[6]  waiters: sorted set, clients that hear wake-ups
--- ARGV[1..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed or 0, text of the
+-- KEYS[1]  meta: hash
+-- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
+-- KEYS[5]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[6]  errors: hash, id -> text of the last error
+-- KEYS[7]  waiters: sorted set, clients that hear wake-ups
+-- ARGV[1]  prefix of the clients' channels
+-- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed or 0, text of the
 --             error or nothing
 --
--- Returns  an array: 1 if other clients wait for a wake-up, or 0; then for each message 1 if its attempt under this claim is
---          over, 0 if the claim is not its latest
-local due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+-- Returns  an array: for each message 1 if its attempt under this claim is over, 0 if the claim is not its latest
+local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local channel, items = ARGV[1], ARGV
 
+redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply = {redis.call('exists', waiters)}
-for i = 1, #ARGV, 5 do
-  local member, claim, delay, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local id = string.sub(member, 17)
-  local held = redis.call('hget', claims, id) or ''
-  local state, attempt = string.sub(held, 1, 1), string.sub(held, 18)
-  local over = string.sub(held, 2, 17) == claim and 1 or 0
-  if over == 1 and state == 'h' then
-    if redis.call('zrem', flight, member) + redis.call('zrem', due, member) > 0 then
-      if delay < 0 or limit > 0 and tonumber(attempt) >= limit then
-        redis.call('zadd', dead, string.format('%.0f', now), member)
-      else
-        redis.call('zadd', due, string.format('%.0f', delay > 0 and now + delay + 1 or now), member)
-      end
-    end
-    redis.call('hset', claims, id, 'n' .. claim .. attempt)
-    if ARGV[i + 4] ~= '' then
-      redis.call('hset', errors, id, ARGV[i + 4])
-    elseif delay < 0 or limit > 0 and tonumber(attempt) >= limit then
-      redis.call('hsetnx', errors, id, 'no attempts are left')
-    end
+local reply, failed, earliest = {}, {}, nil
+for i = 2, #items, 5 do
+  local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
+  local held = redis.call('hget', claims, string.sub(member, 17)) or ''
+  local attempt = string.sub(held, 18)
+  reply[#reply + 1] = string.sub(held, 2, 17) == claim and 1 or 0
+  if string.sub(held, 1, 17) == 'h' .. claim then
+    local at = not (delay < 0 or limit > 0 and tonumber(attempt) >= limit) and (delay > 0 and now + delay + 1 or now)
+    failed[#failed + 1] = {member = member, at = at, state = 'n' .. claim .. attempt, text = text}
+    earliest = at and math.min(earliest or at, at) or earliest
   end
-  reply[#reply + 1] = over
+end
+if earliest then
+  wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
+end
+for _, m in ipairs(failed) do
+  local id = string.sub(m.member, 17)
+  if m.text ~= '' then
+    redis.call('hset', errors, id, m.text)
+  elseif not m.at and redis.call('hexists', errors, id) == 0 then
+    redis.call('hset', errors, id, 'no attempts are left')
+  end
+  redis.call('hset', claims, id, m.state)
+  if redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0 then
+    redis.call('zadd', m.at and due or dead, string.format('%.0f', m.at or now), m.member)
+  end
 end
 return reply

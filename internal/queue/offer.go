@@ -3,14 +3,13 @@ package queue
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/pipeline"
 )
 
 // MaxDelay keeps times within what a sorted set holds exactly.
@@ -24,12 +23,21 @@ type Item struct {
 	Payload []byte
 }
 
-// offer is an item on its way. Sent twice with one stamp it is recognised.
+// offer is an item on its way.
 type offer struct {
-	id, stamp string
-	delay     any // as offer.lua takes it
-	payload   []byte
+	id      string
+	mark    string
+	delay   any // as offer.lua takes it
+	payload []byte
 }
+
+// The mark of a message says whose its id is: a user's, who may offer it again, or the library's own, which nobody has used before.
+// Its other bytes are not used.
+const (
+	givenMark = "g00000000"
+	ownMark   = "o00000000"
+	givenID   = 'g'
+)
 
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
@@ -39,20 +47,12 @@ func delayOf(i Item) any {
 	return "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
 }
 
-// The first byte of a stamp says whose the id is, which decides how long it is remembered.
-const givenID = 'g'
-
-// ownStamp is that of messages whose ids are the library's own: nobody else can have offered them.
-const ownStamp = "o00000000"
-
 func offerOf(i Item) (offer, error) {
-	if i.ID == "" {
-		id, err := uuid.NewV7()
-		return offer{id.String(), ownStamp, delayOf(i), i.Payload}, err
+	if i.ID != "" {
+		return offer{i.ID, givenMark, delayOf(i), i.Payload}, nil
 	}
-	stamp := append(make([]byte, 0, 16), givenID)
-	stamp = strconv.AppendUint(stamp, 1<<40|rand.Uint64N(1<<40), 32)[:len(ownStamp)]
-	return offer{i.ID, string(stamp), delayOf(i), i.Payload}, nil
+	id, err := uuid.NewV7()
+	return offer{id.String(), ownMark, delayOf(i), i.Payload}, err
 }
 
 func offersOf(items []Item) (offers []offer, ids []string, err error) {
@@ -80,46 +80,20 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 		}
 		return ids, added, err
 	}
-	h := q.registry.use(q)
-	defer h.leave()
-	add := h.offers.addAll
-	if ctx.Done() == nil && h.core.Batch.Bounded() {
-		add = h.offers.do
+	c := q.manager.use(q)
+	defer c.leave()
+	add := c.offers.addAll
+	if ctx.Done() == nil && c.core.Batch.Bounded() && c.core.CallTimeout >= pipeline.Usual {
+		add = c.offers.addHere
 	}
-	sent := add(offers...)
-	h.offers.wait(ctx, sent)
+	r := add(offers...)
+	left := c.offers.wait(ctx, r)
 	for i := range items {
-		n, failed := sent.entries[i].outcome(ctx.Err())
-		added[i] = n == 1 || failed == nil && items[i].ID == "" // one of its own may be done before its offer is answered
+		n, failed := r.entries[i].outcome(left)
+		added[i] = n == 1
 		if failed != nil && err == nil {
 			err = failed
 		}
 	}
 	return ids, added, err
-}
-
-// offerAgain is for how long an offer that was not answered is sent again: its id may be forgotten [ownKeep] after.
-const offerAgain = ownKeep / 2
-
-func (h *hub) sendOffers(batch []*entry[offer]) {
-	c, err := h.registry.twice(func() *script.Call { return h.keys.offers(batch) }, offerAgain)
-	if err != nil {
-		answer(batch, nil, err)
-		return
-	}
-	results, err := c.Ints()
-	switch {
-	case err != nil:
-	case len(results) == 0:
-		err = errors.Join(errs.ErrUnknown, errors.New("an empty answer"))
-	case results[0] < 0:
-		err = newerLayout(-results[0])
-	case results[0] == 1:
-		h.wake() // before the answers: their process may end with them
-	}
-	if err != nil {
-		answer(batch, nil, err)
-		return
-	}
-	answer(batch, results[1:], nil)
 }

@@ -1,33 +1,24 @@
--- once.lua: act once, however often and however late a call arrives. It stands before the scripts of numbered calls.
+-- once.lua: act once under a number, however often and however late a call arrives. It stands before the scripts of numbered calls.
 --
--- Returns  nothing. It defines once, which answers a call with the array of integers that act returns, the first of them not
---          negative: again, if the call was seen before; with none for a call below the floor; with the negative version of the
---          layout if that is higher than the caller's.
+-- Returns  nothing. It defines once, which returns the integers that act returns, the first of them not negative, or has returned
+--          under this number before; nothing for a number below the last; the negative version of a layout above the caller's.
 local function once(call, act)
   local version = tonumber(redis.call('hget', call.meta, 'layout') or 0)
   if version > tonumber(call.layout) then
     return {-version}
   end
-  local record, number = call.record, call.number
-  local floor = tonumber(redis.call('zscore', record, 'floor') or 0)
-  if tonumber(number) < floor then
-    return {}
-  end
-  for _, seen in ipairs(redis.call('zrangebyscore', record, number, number)) do
-    if seen ~= 'floor' then
-      local reply = {}
-      for n in string.gmatch(seen, ' (-?%d+)') do
-        reply[#reply + 1] = tonumber(n)
-      end
-      return reply
+  local text = redis.call('get', call.record)
+  local seen = tonumber(string.match(text or '0', '^%d+'))
+  if seen >= tonumber(call.number) then
+    local reply = {}
+    for n in string.gmatch(seen == tonumber(call.number) and text or '', ' (-?%d+)') do
+      reply[#reply + 1] = tonumber(n)
     end
+    return reply
   end
+  redis.call('set', call.record, '', text and 'nx' or 'xx') -- does nothing, and fails if SET would after act
   local reply = act()
-  floor = string.format('%.0f', math.max(floor, tonumber(call.floor)))
-  -- This comes first: a Redis that is full lets the rest pass after it.
-  redis.call('zremrangebyscore', record, '-inf', '(' .. floor)
-  redis.call('zadd', record, floor, 'floor', number, number .. ' ' .. table.concat(reply, ' '))
-  redis.call('pexpire', record, 3600000)
+  redis.call('set', call.record, call.number .. ' ' .. table.concat(reply, ' '), 'px', 3600000)
   return reply
 end
 

@@ -9,23 +9,23 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// Queue is a name that points into a registry. It is safe for concurrent use.
+// Queue is the name of a queue, and the manager that knows it. It is safe for concurrent use.
 type Queue struct {
-	registry *Registry
-	user     string // the name as it was given
-	full     string // with the client's prefix
-	err      error  // what is wrong with the name
-	keys     atomic.Pointer[keys]
+	manager *Manager
+	user    string // the name as it was given
+	full    string // with the client's prefix
+	err     error  // what is wrong with the name
+	keys    atomic.Pointer[keys]
 }
 
 // Queue returns the queue of that name.
-func (r *Registry) Queue(name string) *Queue {
-	full := r.core.Prefix + name
+func (m *Manager) Queue(name string) *Queue {
+	full := m.core.Prefix + name
 	err := core.CheckName(full)
 	if name == "" {
 		err = core.CheckName(name)
 	}
-	return &Queue{registry: r, user: name, full: full, err: err}
+	return &Queue{manager: m, user: name, full: full, err: err}
 }
 
 // names returns the names of the queue's keys, made when they are first needed: a queue that is not used costs nothing.
@@ -53,7 +53,7 @@ func (q *Queue) ready(ctx context.Context) error {
 		return core.ErrNilContext
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case q.registry.core.Closed():
+	case q.manager.core.Closed():
 		return errs.ErrClosed
 	}
 	return nil

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,61 +9,78 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// most is how many messages one call renews.
-const most = 100
+// slotState says whether the slot of a queue is moving to another node of a cluster, key by key.
+type slotState int
+
+const (
+	still slotState = iota
+	moving
+)
 
 // renew sends the renewals of messages that are due together.
-func (h *hub) renew(due []*Message) {
-	for some := range slices.Chunk(due, most) {
-		h.renewSome(some)
+func (c *client) renew(due []*Message) {
+	sentAt := c.core.Clock.Now()
+	for some := range slices.Chunk(due, maxBatch) {
+		renewals := make([]renewal, len(some))
+		for i, m := range some {
+			renewals[i] = m.renewal(sentAt)
+		}
+		c.sendRenewals(renewals, sentAt, still)
 	}
 }
 
-func (h *hub) renewSome(messages []*Message) {
-	r := h.registry
-	renewals := make([]renewal, 0, len(messages))
-	extensions := make([]extension, 0, len(messages))
-	sentAt := r.core.Clock.Now()
-	for _, m := range messages {
-		one := m.renewal(sentAt)
-		renewals = append(renewals, one)
-		extensions = append(extensions, extension{m.member, m.claim, one.visibility})
+// sendRenewals sends a renewal of messages. One that Redis could not run since only some of its keys have moved asks for one key
+// alone, which is somewhere: so no message is lost however long the slot moves.
+func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slotState) {
+	extensions := make([]extension, len(renewals))
+	for i, one := range renewals {
+		extensions[i] = extension{one.member, one.claim, one.visibility}
 	}
-	r.core.Batch.Start(h.keys.renew(extensions), pipeline.Urgent, func(c *script.Call) {
-		results, err := c.Ints()
-		r.report(results, err)
+	c.core.Batch.Start(c.keys.renew(extensions, slot), pipeline.Urgent, func(call *script.Call) {
+		results, err := call.Ints()
+		if slot == still && script.Parted(err) {
+			c.core.Workers.Go(func() { c.sendRenewals(renewals, c.core.Clock.Now(), moving) })
+			return
+		}
+		c.reportRenewals(results, err)
 		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
-			case results[i] == 0:
-				r.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
-			default:
+			case results[i] == notHeld:
+				c.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
+			case results[i] == renewed:
 				one.done(sentAt)
 			}
 		}
 	})
 }
 
+// What renew.lua says of a message, beside those that are not in flight: their claim ran out, and nobody has claimed them since.
+const (
+	notHeld = 0
+	renewed = 1
+)
+
 // renewal is a message whose visibility is being renewed.
 type renewal struct {
 	*Message
 	visibility time.Duration
-	extends    int // of the message, before
+	extended   int // times, before
 }
 
 // renewal returns what is to be asked for: the visibility, or what is left of a longer one.
 func (m *Message) renewal(now time.Duration) renewal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return renewal{m, max(m.terms.Visibility, m.deadline-now), m.extends}
+	return renewal{m, max(m.terms.Visibility, m.until-now), m.extends}
 }
 
 // done notes that Redis renewed the visibility. An Extend that was answered meanwhile may have been later, and has the last word.
 func (r renewal) done(sentAt time.Duration) {
 	r.mu.Lock()
-	superseded := r.Message.extends != r.extends
+	superseded := r.extends != r.extended
 	if !superseded {
-		r.deadline = sentAt + r.visibility
+		r.until = sentAt + r.visibility
 	}
 	r.mu.Unlock()
 	if !superseded {
@@ -72,29 +88,29 @@ func (r renewal) done(sentAt time.Duration) {
 	}
 }
 
-// report tells the user's hook of a renewal.
-func (r *Registry) report(results []int64, err error) {
-	hook := r.core.Hooks.Renewed
+// reportRenewals passes the result of a renewal to the user's hook.
+func (c *client) reportRenewals(results []int64, err error) {
+	hook := c.core.Hooks.Renewed
 	if hook == nil {
 		return
 	}
-	lost := 0
-	for _, ok := range results {
-		if ok == 0 {
-			lost++
+	kept := 0
+	for _, result := range results {
+		if result == renewed {
+			kept++
 		}
 	}
-	hook(len(results)-lost, lost, err)
+	hook(kept, len(results)-kept, err)
 }
 
 // watch sets the timer after a call that was sent at the given time has set the visibility anew.
 func (m *Message) watch(sentAt time.Duration) {
 	m.mu.Lock()
-	over := m.state != held || m.lost
+	over := m.state != held
 	next := m.next(sentAt)
 	m.mu.Unlock()
 	if !over {
-		m.queue.registry.core.Timers.Set(&m.timer, next)
+		m.client.core.Timers.Set(&m.timer, next)
 	}
 }
 
@@ -106,38 +122,23 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	if m.Finished() {
 		return ErrNotHeld
 	}
-	r := m.queue.registry
-	sentAt := r.core.Clock.Now()
-	c, err := r.act(ctx, func() *script.Call {
-		return m.hub.keys.extend(extension{m.member, m.claim, d})
-	})
+	c := m.client
+	sentAt := c.core.Clock.Now()
+	call, _, err := c.core.Query(ctx, func() *script.Call { return c.keys.extend(extension{m.member, m.claim, d}) })
 	if err != nil {
 		return err
 	}
-	results, err := c.Ints()
-	switch {
+	switch result, err := call.Int(); {
 	case err != nil:
 		return err
-	case len(results) != 1:
-		return fmt.Errorf("a script answered with %d integers, not 1", len(results))
-	case results[0] == 0:
+	case result == notHeld:
 		m.lose("another consumer has it, or it was removed")
 		return ErrNotHeld
 	}
-	if m.shortens(sentAt + d) {
-		r.crew.Go(m.hub.wake) // ends with the call; Drain waits for it
-	}
 	m.mu.Lock()
 	m.extends++
-	m.deadline = sentAt + d
+	m.until = sentAt + d
 	m.mu.Unlock()
 	m.watch(sentAt)
 	return nil
-}
-
-// shortens reports whether a visibility that ends then is over sooner than others were told.
-func (m *Message) shortens(end time.Duration) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return end < m.deadline
 }

@@ -1,33 +1,41 @@
--- reschedule.lua: set anew when a message that waits may be taken.
+-- reschedule.lua: set anew when messages that wait may be taken.
 --
 -- KEYS[1]  meta: hash
--- KEYS[2]  the caller's calls: sorted set, number and reply by number; floor by the number below which none acts any more
+-- KEYS[2]  the caller's last call of this kind: string, its number and reply
 -- KEYS[3]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[4]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[5]  bodies: hash, id -> sequence (16 bytes) and more
 -- KEYS[6]  waiters: sorted set, clients that hear wake-ups
 -- ARGV[1]  the caller's version of the layout
--- ARGV[2]  number of the call
--- ARGV[3]  the least number of a call that the caller waits for
--- ARGV[4]  id
--- ARGV[5]  delay from now, µs
+-- ARGV[2]  prefix of the clients' channels
+-- ARGV[3]  number of the call
+-- ARGV[4..n]  for each message: id, delay from now in µs
 --
--- Returns  an array: 1 if other clients wait for a wake-up, or 0; 1 if it was set, 0 if no message of this id waits; or as
---          once.lua says
+-- Returns  an array: for each id 1 if it was set, 0 if no message of this id waits; or as once.lua says
 local meta, record, due, flight, bodies, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local layout, number, floor, id, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local layout, channel, number, items = ARGV[1], ARGV[2], ARGV[3], ARGV
 
-return once({meta = meta, layout = layout, record = record, number = number, floor = floor}, function()
-  local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
+redis.call('zrem', due, '') -- a Redis that is full refuses to add before something was removed
+return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  if not redis.call('zscore', due, member) then
+  local reply, scores, members, earliest = {}, {}, {}, nil
+  for i = 4, #items, 2 do
+    local id, delay = items[i], tonumber(items[i + 1])
+    local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
     local ends = redis.call('zscore', flight, member)
-    if not ends or tonumber(ends) > now then
-      return {0, 0}
+    local waits = ends and tonumber(ends) <= now or redis.call('zscore', due, member)
+    reply[#reply + 1] = waits and 1 or 0
+    if waits then
+      local at = delay > 0 and now + delay + 1 or now
+      scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', at), member
+      members[#members + 1], earliest = member, math.min(earliest or at, at)
     end
-    redis.call('zrem', flight, member) -- its claim ran out
   end
-  redis.call('zadd', due, string.format('%.0f', delay > 0 and now + delay + 1 or now), member)
-  return {redis.call('exists', waiters), 1}
+  if earliest then
+    wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
+    redis.call('zadd', due, unpack(scores))
+    redis.call('zrem', flight, unpack(members)) -- of those whose claims ran out
+  end
+  return reply
 end)

@@ -3,27 +3,35 @@ package queue
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-//go:embed gone.lua
-var goneSource string
+//go:embed wake.lua
+var wakeSource string
+
+//go:embed once.lua
+var onceSource string
+
+//go:embed bury.lua
+var burySource string
+
+//go:embed expire.lua
+var expireSource string
 
 //go:embed offer.lua
 var offerSource string
-
-//go:embed wake.lua
-var wakeSource string
 
 //go:embed claim.lua
 var claimSource string
 
 //go:embed wait.lua
 var waitSource string
+
+//go:embed leave.lua
+var leaveSource string
 
 //go:embed giveback.lua
 var givebackSource string
@@ -37,11 +45,8 @@ var nackSource string
 //go:embed extend.lua
 var extendSource string
 
-//go:embed once.lua
-var onceSource string
-
-//go:embed bury.lua
-var burySource string
+//go:embed renew.lua
+var renewSource string
 
 //go:embed cancel.lua
 var cancelSource string
@@ -68,69 +73,85 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.New(goneSource + offerSource)
-	wakeScript       = script.New(wakeSource)
-	claimScript      = script.New(claimSource)
+	offerScript      = script.New(onceSource + wakeSource + offerSource)
+	claimScript      = script.New(wakeSource + expireSource + claimSource)
 	waitScript       = script.New(waitSource)
-	givebackScript   = script.New(givebackSource)
+	leaveScript      = script.New(wakeSource + leaveSource)
+	givebackScript   = script.New(wakeSource + givebackSource)
 	ackScript        = script.New(ackSource)
-	nackScript       = script.New(nackSource)
-	extendScript     = script.New(extendSource)
+	nackScript       = script.New(wakeSource + nackSource)
+	extendScript     = script.New(wakeSource + extendSource)
+	renewScript      = script.New(renewSource)
 	cancelScript     = script.New(onceSource + burySource + cancelSource)
-	rescheduleScript = script.New(onceSource + rescheduleSource)
+	rescheduleScript = script.New(onceSource + wakeSource + rescheduleSource)
 	getScript        = script.New(getSource)
 	listScript       = script.New(listSource)
 	statsScript      = script.New(statsSource)
-	redriveScript    = script.New(onceSource + redriveSource)
+	redriveScript    = script.New(onceSource + wakeSource + redriveSource)
 	purgeScript      = script.New(onceSource + burySource + purgeSource)
-	pauseScript      = script.New(onceSource + pauseSource)
+	pauseScript      = script.New(onceSource + wakeSource + pauseSource)
 )
 
-func (k *keys) offers(batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 8+3*len(batch))
-	stamp := ownStamp
-	if slices.ContainsFunc(batch, func(e *entry[offer]) bool { return e.value.stamp != ownStamp }) {
-		stamp = ""
+// record returns the key of a client's last call of a kind.
+func (k *keys) record(client, kind string, n callNumber) string {
+	return k.called + client + ":" + kind + strconv.Itoa(n.lane)
+}
+
+func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
+	args := make([]any, 0, 10+3*len(batch))
+	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
+	own, given := true, false
+	for _, e := range batch {
+		own, given = own && e.value.mark == ownMark, given || e.value.mark != ownMark
 	}
-	args = append(append(args, k.offer[:]...), stamp)
+	numKeys := len(args)
+	mark := ownMark
+	if given {
+		args = append(args, k.done)
+		numKeys++
+	}
+	if !own {
+		mark = ""
+	}
+	args = append(args, layout, k.channel, n.number, mark)
 	for _, e := range batch {
 		payload := e.value.payload
-		if stamp == "" {
-			payload = append([]byte(e.value.stamp), payload...)
+		if mark == "" {
+			payload = append([]byte(e.value.mark), payload...)
 		}
 		args = append(args, e.value.id, e.value.delay, payload)
 	}
-	return offerScript.Call(6, args...)
-}
-
-func (k *keys) wake() *script.Call {
-	return wakeScript.Call(5, k.meta, k.due, k.flight, k.waiters, k.channel)
+	return offerScript.Call(numKeys, args...)
 }
 
 func (k *keys) claim(client string, number uint64, want int, p Terms) *script.Call {
-	return claimScript.Call(9, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.calls+client,
-		layout, want, micros(p.Visibility), p.Attempts, client, number, maxBytes)
+	return claimScript.Call(9, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client,
+		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes)
 }
 
 func (k *keys) wait(client string, listens time.Duration) *script.Call {
-	return waitScript.Call(5, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay))
+	return waitScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay))
+}
+
+func (k *keys) leave(client string) *script.Call {
+	return leaveScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client)
 }
 
 // recover returns what the numbered call claimed, should it have arrived, and keeps it from claiming later.
 func (k *keys) recover(client string, number uint64) *script.Call {
-	return givebackScript.Call(5, k.due, k.flight, k.claims, k.waiters, k.calls+client, number)
+	return givebackScript.Call(6, k.meta, k.due, k.flight, k.claims, k.waiters, k.claimed+client, k.channel, number)
 }
 
-func (k *keys) giveback(client string, batch []Claimed) *script.Call {
-	args := make([]any, 0, 6+3*len(batch))
-	args = append(args, k.due, k.flight, k.claims, k.waiters, k.calls+client, 0)
-	for i := range batch {
-		args = append(args, batch[i].member, batch[i].claim, batch[i].due)
+func (k *keys) giveback(batch []*entry[Claimed]) *script.Call {
+	args := make([]any, 0, 7+3*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, 0)
+	for _, e := range batch {
+		args = append(args, e.value.member, e.value.claim, e.value.due)
 	}
 	return givebackScript.Call(5, args...)
 }
 
-func (k *keys) ack(batch []*entry[ack]) *script.Call {
+func (k *keys) acks(batch []*entry[ack]) *script.Call {
 	args := make([]any, 0, 9+3*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
 	for _, e := range batch {
@@ -139,17 +160,17 @@ func (k *keys) ack(batch []*entry[ack]) *script.Call {
 	return ackScript.Call(9, args...)
 }
 
-func (k *keys) nack(batch []*entry[nack]) *script.Call {
-	args := make([]any, 0, 6+5*len(batch))
-	args = append(args, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters)
+func (k *keys) nacks(batch []*entry[nack]) *script.Call {
+	args := make([]any, 0, 8+5*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters, k.channel)
 	for _, e := range batch {
 		delay := micros(e.value.delay)
-		if e.value.reject {
+		if e.value.end == toDead {
 			delay = -1
 		}
 		args = append(args, e.value.member, e.value.claim, delay, e.value.attempts, e.value.text)
 	}
-	return nackScript.Call(6, args...)
+	return nackScript.Call(7, args...)
 }
 
 // extension is a claim whose visibility is to be set anew.
@@ -158,29 +179,40 @@ type extension struct {
 	visibility    time.Duration
 }
 
-// extend is what Extend asks for.
-func (k *keys) extend(e extension) *script.Call { return k.extensions(1, e) }
+func (k *keys) extend(e extension) *script.Call {
+	return extendScript.Call(5, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, e.member, e.claim, micros(e.visibility))
+}
 
-// renew is what the watchdog asks for: no claim ends sooner for it, since it may arrive later than an Extend.
-func (k *keys) renew(batch []extension) *script.Call { return k.extensions(0, batch...) }
-
-func (k *keys) extensions(sooner int, batch ...extension) *script.Call {
-	args := make([]any, 0, 4+3*len(batch))
-	args = append(args, k.due, k.flight, k.claims, sooner)
+// renew prolongs claims. While the slot of the keys is on the move it has to do with one of them.
+func (k *keys) renew(batch []extension, slot slotState) *script.Call {
+	args := make([]any, 0, 2+3*len(batch))
+	args = append(args, k.flight)
+	if slot == still {
+		args = append(args, k.claims)
+	}
+	numKeys := len(args)
 	for _, e := range batch {
 		args = append(args, e.member, e.claim, micros(e.visibility))
 	}
-	return extendScript.Call(3, args...)
+	return renewScript.Call(numKeys, args...)
 }
 
-func (k *keys) cancel(t turn, id string) *script.Call {
-	return cancelScript.Call(9, k.meta, k.asked+t.client, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.gone,
-		layout, t.number, t.floor, id)
+func (k *keys) cancels(client string, n callNumber, batch []*entry[string]) *script.Call {
+	args := make([]any, 0, 10+len(batch))
+	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, layout, n.number)
+	for _, e := range batch {
+		args = append(args, e.value)
+	}
+	return cancelScript.Call(8, args...)
 }
 
-func (k *keys) reschedule(t turn, id string, delay time.Duration) *script.Call {
-	return rescheduleScript.Call(6, k.meta, k.asked+t.client, k.due, k.flight, k.bodies, k.waiters,
-		layout, t.number, t.floor, id, micros(delay))
+func (k *keys) reschedules(client string, n callNumber, batch []*entry[move]) *script.Call {
+	args := make([]any, 0, 9+2*len(batch))
+	args = append(args, k.meta, k.record(client, "move", n), k.due, k.flight, k.bodies, k.waiters, layout, k.channel, n.number)
+	for _, e := range batch {
+		args = append(args, e.value.id, micros(e.value.delay))
+	}
+	return rescheduleScript.Call(6, args...)
 }
 
 func (k *keys) get(id string) *script.Call {
@@ -191,9 +223,8 @@ func (k *keys) list(p place, score, member string, n int) *script.Call {
 	return listScript.Call(5, k.meta, p.set, k.bodies, k.claims, k.errors, layout, p.passed, score, member, n, maxBytes)
 }
 
-func (k *keys) purge(t turn, p place) *script.Call {
-	return purgeScript.Call(7, k.meta, k.asked+t.client, p.set, k.bodies, k.claims, k.errors, k.gone,
-		layout, t.number, t.floor, p.passed, maxBytes)
+func (k *keys) purge(client string, n callNumber, p place) *script.Call {
+	return purgeScript.Call(6, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors, layout, n.number, p.passed)
 }
 
 // place is where messages of a state are: a sorted set, in which their scores have passed: 1, have not: 0, or either: -1.
@@ -218,13 +249,17 @@ func (k *keys) stats() *script.Call {
 	return statsScript.Call(4, k.due, k.flight, k.dead, k.meta, layout)
 }
 
-func (k *keys) redrive(t turn, id string, until int64) *script.Call {
-	return redriveScript.Call(8, k.meta, k.asked+t.client, k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
-		layout, t.number, t.floor, id, until)
+func (k *keys) redrive(client string, n callNumber, id string, until int64) *script.Call {
+	return redriveScript.Call(8, k.meta, k.record(client, "operate", n), k.due, k.dead, k.bodies, k.claims, k.errors, k.waiters,
+		layout, k.channel, n.number, id, until)
 }
 
-func (k *keys) pause(t turn, on int) *script.Call {
-	return pauseScript.Call(4, k.meta, k.asked+t.client, k.bodies, k.waiters, layout, t.number, t.floor, on)
+func (k *keys) pause(client string, n callNumber) *script.Call {
+	return pauseScript.Call(2, k.meta, k.record(client, "operate", n), layout, k.channel, n.number)
+}
+
+func (k *keys) resume(client string, n callNumber) *script.Call {
+	return pauseScript.Call(4, k.meta, k.record(client, "operate", n), k.bodies, k.waiters, layout, k.channel, n.number)
 }
 
 // micros returns a time as scripts take it, rounded up.

@@ -4,16 +4,16 @@
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
--- KEYS[5]  prefix of the clients' channels, of which one is told in how many µs to look as the spare, after a plus sign
--- ARGV[1]  the caller: a client's id
--- ARGV[2]  for how long it hears wake-ups, µs; 0 if it does not
--- ARGV[3]  how much later than alarm the spare looks in, µs
+-- ARGV[1]  prefix of the clients' channels, of which one is notified in how many µs to look as the spare, after a plus sign
+-- ARGV[2]  the caller: a client's id
+-- ARGV[3]  for how long it hears wake-ups, µs; 0 if it does not
+-- ARGV[4]  how much later than alarm the spare looks in, µs
 --
 -- Returns  -1  no time: wait for a wake-up
 --           0  claim now
 --           n  look again in n µs
-local meta, due, flight, waiters, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local client, listens, later = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local channel, client, listens, later = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at')
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
@@ -42,7 +42,7 @@ local function covers(who, set, limit)
 end
 if not covers(head[2], head[3], at) then
   redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
-  -- The caller may die too, so one that sleeps is told to look after it, unless one will.
+  -- The caller may die too, so one that sleeps is asked to look after it, unless one will.
   if head[4] == client or not covers(head[4], head[5], at + later) then
     for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do
       if who ~= client and redis.call('publish', channel .. who, string.format('+%.0f', at + later - now)) > 0 then

@@ -19,9 +19,9 @@ import (
 
 // rig is a client whose Redis refuses all connections.
 type rig struct {
-	core     *core.Core
-	registry *Registry
-	queue    *Queue
+	core    *core.Core
+	manager *Manager
+	queue   *Queue
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
@@ -35,61 +35,62 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 			// It looks up no address by itself: that would not work in a bubble.
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
-		e := core.New(rdb, core.Config{Lease: 30 * time.Second, CloseGrace: time.Second, Logger: slog.New(slog.DiscardHandler)})
-		registry := NewRegistry(e)
-		test(t, rig{e, registry, registry.Queue("jobs")})
+		e := core.New(rdb, core.Config{Lease: 30 * time.Second, CloseGrace: time.Second, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		manager := New(e)
+		test(t, rig{e, manager, manager.Queue("jobs")})
 		e.Close()
 		require.NoError(t, rdb.Close())
 		time.Sleep(2 * time.Second) // after many refused dials go-redis goes on dialing for so long
 	})
 }
 
-func TestTakerThatComesAfterCloseFails(t *testing.T) {
+func TestDemandThatComesAfterCloseFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), false)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), byCaller)
 		closed := make(chan struct{})
 		go func() {
 			r.core.Close() // waits for the message
 			close(closed)
 		}()
 		synctest.Wait()
-		h := r.registry.use(&Queue{registry: r.registry, full: "another"}) // Close has not seen it
+		c := r.manager.use(&Queue{manager: r.manager, full: "another"}) // Close has not seen it
 		failed := make(chan error, 1)
-		h.lane.add(&taker{want: 1, fail: func(err error) { failed <- err }})
+		c.claimer.add(&demand{want: 1, fail: func(err error) { failed <- err }})
 		synctest.Wait()
 		require.Len(t, failed, 1, "it would sleep until its next look")
 		assert.ErrorIs(t, <-failed, errs.ErrClosed)
-		h.leave()
+		c.leave()
 		m.forget(ended, ErrFinished)
 		<-closed
 	})
 }
 
-func TestLaneOfAQueueThatWasLeftIsNotRevived(t *testing.T) {
+func TestClaimerOfAQueueThatWasLeftIsNotRevived(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		old := r.registry.use(r.queue)
+		old := r.manager.use(r.queue)
 		old.leave()
-		now := r.registry.use(r.queue)
+		now := r.manager.use(r.queue)
 		defer now.leave()
 		require.NotSame(t, old, now)
-		old.lane.Message("0") // was on its way
+		before := r.core.NextNumber()
+		old.claimer.Message("0") // was on its way
 		synctest.Wait()
-		assert.Zero(t, r.registry.calls.Load(), "a claim of the old one would take the client off the waiters")
-		again := r.registry.use(r.queue)
+		assert.Equal(t, before+1, r.core.NextNumber(), "a claim of the old one would take the client off the waiters")
+		again := r.manager.use(r.queue)
 		defer again.leave()
 		assert.Same(t, now, again)
 	})
 }
 
-func TestHubThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
+func TestClientThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		old := r.registry.use(r.queue)
+		old := r.manager.use(r.queue)
 		old.leave()
-		now := r.registry.use(r.queue)
+		now := r.manager.use(r.queue)
 		defer now.leave()
 		old.users++
 		old.leave()
-		again := r.registry.use(r.queue)
+		again := r.manager.use(r.queue)
 		defer again.leave()
 		assert.Same(t, now, again)
 	})
@@ -97,7 +98,7 @@ func TestHubThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
 
 func TestLostMessageIsNotRenewed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), true)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), byTimer)
 		m.lose("a renewal said so")
 		m.Due(r.core.Clock.Now()) // its timer was set just after it was stopped
 		assert.Zero(t, r.core.Timers.Len(), "its own, or that of a renewal")

@@ -5,50 +5,51 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// header is the number of bytes before the payload of a body: a sequence and a stamp.
+// Claimed is a message under a claim.
+type Claimed struct {
+	ID      string
+	Attempt int
+	DueAt   time.Time
+	Payload []byte
+	Given   bool // the id was given by a user
+
+	member, claim, due string
+}
+
+// header is the number of bytes before the payload of a body: a sequence and a mark.
 const header = 25
 
 // claimFields is the number of values of a message in claim's reply.
 const claimFields = 5
 
-// send sends one call once.
-func (r *Registry) send(ctx context.Context, call *script.Call) error {
-	return r.core.Batch.Do(ctx, call, pipeline.Ask{})
-}
-
-// readClaims reads claim's reply.
-func readClaims(c *script.Call) (claims []Claimed, more, waiters bool, err error) {
+// readClaims reads claim's reply, and whether more may be due.
+func readClaims(c *script.Call) (claims []Claimed, more bool, err error) {
 	r, err := replyOf(c)
 	if err != nil {
-		return nil, false, false, err
+		return nil, false, err
 	}
 	status, err := r.int(0)
-	if err != nil {
-		return nil, false, false, err
-	}
 	switch {
+	case err != nil:
+		return nil, false, err
 	case status == -1:
-		return nil, true, false, nil // settled before: ask again
+		return nil, true, nil // settled before: ask again
 	case status < 0:
-		return nil, false, false, newerLayout(-status)
+		return nil, false, newerLayout(-status)
 	}
-	told, err := r.int(1)
-	if err != nil {
-		return nil, false, false, err
-	}
-	claims = make([]Claimed, 0, (len(r)-2)/claimFields)
-	for i := 2; i < len(r); i += claimFields {
+	claims = make([]Claimed, 0, len(r)/claimFields)
+	for i := 1; i < len(r); i += claimFields {
 		c, err := readClaim(r, i)
 		if err != nil {
-			return nil, false, false, err
+			return nil, false, err
 		}
 		claims = append(claims, c)
 	}
-	return claims, status == 1, told == 1, nil
+	return claims, status == 1, nil
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {
@@ -91,29 +92,9 @@ func payloadOf(body string) (payload []byte, given bool) {
 }
 
 // giveBack returns claims that nobody began to work on. What fails is left to its visibility.
-func (h *hub) giveBack(claims []Claimed) {
-	for _, c := range claims {
-		h.backs.add(c)
-	}
-}
-
-func (h *hub) sendBacks(batch []*entry[Claimed]) {
-	claims := make([]Claimed, len(batch))
-	for i, e := range batch {
-		claims[i] = e.value
-	}
-	c, err := h.registry.end(func() *script.Call { return h.keys.giveback(h.core.ID, claims) })
-	if err == nil {
-		h.announce(c)
-	}
-	answer(batch, make([]int64, len(batch)), err)
-}
-
-// announce has a client woken if giveback.lua said that some wait. How many claims it returned says nothing: an earlier try that
-// was not answered may have returned them.
-func (h *hub) announce(c *script.Call) {
-	if r, err := c.Ints(); err == nil && len(r) > 0 && r[0] == 1 {
-		h.wake()
+func (c *client) giveBack(claims []Claimed) {
+	for _, claimed := range claims {
+		c.returns.add(claimed)
 	}
 }
 
@@ -122,37 +103,40 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 	if err := q.ready(ctx); err != nil {
 		return nil, err
 	}
-	h := q.registry.use(q)
-	defer h.leave()
+	c := q.manager.use(q)
+	defer c.leave()
 	type outcome struct {
 		claims []Claimed
 		asked  time.Duration
 		err    error
 	}
 	result := make(chan outcome, 1) // one of deliver and fail is called once
-	t := &taker{terms: terms, want: min(n, maxBatch)}
-	t.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
-	t.fail = func(err error) { result <- outcome{err: err} }
-	h.lane.add(t)
+	d := &demand{terms: terms, want: min(n, maxBatch)}
+	d.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
+	d.fail = func(err error) { result <- outcome{err: err} }
+	c.claimer.add(d)
 	var got outcome
 	select {
 	case got = <-result:
 	case <-ctx.Done():
-		if h.lane.remove(t) {
+		if c.claimer.remove(d) {
+			if c.claimer.unanswered() {
+				return nil, fmt.Errorf("%w: %w", ctx.Err(), errs.ErrUnavailable)
+			}
 			return nil, ctx.Err()
 		}
 		got = <-result // it is on its way
 	}
 	if err := ctx.Err(); err != nil {
-		h.giveBack(got.claims)
+		c.giveBack(got.claims)
 		return nil, err
 	}
 	if got.err != nil {
 		return nil, got.err
 	}
 	messages := make([]*Message, len(got.claims))
-	for i, c := range got.claims {
-		messages[i] = q.message(ctx, c, terms, got.asked, false)
+	for i, claimed := range got.claims {
+		messages[i] = q.message(ctx, claimed, terms, got.asked, byCaller)
 	}
 	return messages, nil
 }

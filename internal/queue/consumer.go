@@ -36,14 +36,14 @@ type Work struct {
 type consumer struct {
 	Work
 	queue   *Queue
-	hub     *hub
-	taker   *taker
+	client  *client
+	demand  *demand
 	base    context.Context //nolint:containedctx // the handlers' own, ended by the consumer
 	logger  *slog.Logger
 	failed  chan error // 1: why the consumer cannot go on
 	workers sync.WaitGroup
 
-	mu       sync.Mutex // guards all below; before the lane's
+	mu       sync.Mutex // guards all below; before the claimer's
 	buffer   []*Message // claimed ahead
 	running  int
 	took     time.Duration // smoothed time of a handler
@@ -62,12 +62,12 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(ErrStopped)
 	c := &consumer{
-		Work: w, queue: q, hub: q.registry.use(q), base: base, logger: q.registry.core.Logger, failed: make(chan error, 1),
+		Work: w, queue: q, client: q.manager.use(q), base: base, logger: q.manager.core.Logger, failed: make(chan error, 1),
 		took: quick,
 	}
-	defer c.hub.leave()
-	c.taker = &taker{terms: w.Terms, want: w.Concurrency, stays: true, deliver: c.deliver, fail: c.fail}
-	c.hub.lane.add(c.taker)
+	defer c.client.leave()
+	c.demand = &demand{terms: w.Terms, want: w.Concurrency, stay: always, deliver: c.deliver, fail: c.fail}
+	c.client.claimer.add(c.demand)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -77,13 +77,13 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	return err
 }
 
-// fail hears of claims that failed.
+// fail reports claims that failed.
 func (c *consumer) fail(err error) {
-	c.hear(err, "redlatch: a consumer cannot claim messages, and tries again")
+	c.report(err, "redlatch: a consumer cannot claim messages, and tries again")
 }
 
-// hear hears of a call that failed, and what to log of it. Outages are waited out; what was wrong from the beginning is not.
-func (c *consumer) hear(err error, text string) {
+// report logs a call that failed. Outages are waited out; what was wrong from the beginning is not.
+func (c *consumer) report(err error, text string) {
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType) {
 		select {
 		case c.failed <- err:
@@ -108,16 +108,16 @@ func (c *consumer) deliver(claims []Claimed, asked time.Duration) {
 	c.mu.Lock()
 	if c.stopping {
 		c.mu.Unlock()
-		c.hub.lane.arrived(c.taker, len(claims))
-		c.hub.giveBack(claims)
+		c.client.claimer.arrived(c.demand, len(claims))
+		c.client.giveBack(claims)
 		return
 	}
 	for _, claim := range claims {
-		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.Terms, asked, true))
+		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.Terms, asked, byTimer))
 	}
 	c.startLocked()
 	c.mu.Unlock()
-	c.hub.lane.arrived(c.taker, len(claims))
+	c.client.claimer.arrived(c.demand, len(claims))
 	c.aim()
 }
 
@@ -129,7 +129,7 @@ func (c *consumer) startLocked() {
 	}
 }
 
-// aim tells the lane how many more messages there is room for.
+// aim says how many more messages there is room for.
 func (c *consumer) aim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *consumer) aim() {
 	if len(c.buffer) > ahead/2 {
 		return // enough for now: claims are cheaper together
 	}
-	c.hub.lane.aim(c.taker, max(0, c.Concurrency+ahead-c.running-len(c.buffer)))
+	c.client.claimer.aim(c.demand, max(0, c.Concurrency+ahead-c.running-len(c.buffer)))
 }
 
 // ahead returns how many messages may be claimed before handlers are free for them. It is called with mu held.
@@ -199,7 +199,8 @@ func (c *consumer) handle(m *Message) (err error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.HandlerTimeout, ErrHandlerTimeout)
 		defer cancel()
-		m.within(ctx)
+		m.enter(ctx)
+		ctx = m.Context()
 	}
 	returned := false
 	defer func() {
@@ -228,15 +229,15 @@ func (c *consumer) settle(m *Message, failure error) {
 		delay := c.delay(m.Attempt)
 		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
 	}
-	clock := c.queue.registry.core.Clock
+	clock := c.queue.manager.core.Clock
 	until := clock.Now() + 2*c.Visibility
 	for !m.Finished() {
 		err := end()
 		if err == nil || errors.Is(err, ErrNotHeld) || clock.Now() > until {
 			return
 		}
-		c.hear(err, "redlatch: a consumer cannot end an attempt, and tries again")
-		if c.queue.registry.core.Closed() {
+		c.report(err, "redlatch: a consumer cannot end an attempt, and tries again")
+		if c.queue.manager.core.Closed() {
 			return // Drain and the visibility do the rest
 		}
 		if core.Sleep(c.base, core.Jitter(finishPauses)) != nil {
@@ -263,12 +264,12 @@ func (c *consumer) stop(cancel context.CancelCauseFunc) {
 	buffer := c.buffer
 	c.buffer = nil
 	c.mu.Unlock()
-	c.hub.lane.remove(c.taker)
+	c.client.claimer.remove(c.demand)
 	back := make([]*entry[Claimed], len(buffer))
 	for i, m := range buffer {
 		back[i] = m.giveBack()
 	}
-	ctx, done := patience(c.base)
+	ctx, done := c.client.endContext(c.base)
 	defer done()
 	timer := time.AfterFunc(c.StopGrace, func() { cancel(ErrStopped) })
 	defer timer.Stop()

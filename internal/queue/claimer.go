@@ -1,0 +1,583 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	safetyLeast = 10 * time.Second // between the looks of a claimer that hears nothing
+	safetyMost  = 15 * time.Second
+	listenTime  = safetyMost + 5*time.Second // for how long Redis counts on a claimer that does not come back
+	spareDelay  = 300 * time.Millisecond     // by which a second client looks in after the one that should
+	leaveLimit  = 500 * time.Millisecond     // of the call by which a claimer that closes hands on what it was to look for
+)
+
+// claimer claims messages for all demands of one queue in this client, one call at a time.
+//
+//	idle     -> claiming  somebody wants messages
+//	claiming -> resting   nothing more is due, or a call failed
+//	resting  -> asleep    the timer is set
+//	claiming -> idle      nobody wants messages
+//	asleep   -> claiming  the timer, a wake-up
+//	any      -> closed    the client closes
+//
+// It has a goroutine while it claims or rests.
+type claimer struct {
+	client *client
+
+	mu      sync.Mutex // guards all below
+	demands []*demand  // first come, first served
+	phase   phase
+	next    look // what the goroutine has to do after what it does
+	timer   *time.Timer
+	wakeAt  time.Duration // when the timer fires, by the client's clock
+	member  *pubsub.Membership
+	hearing hearing
+	standby standby
+	lost    uint64        // number of a claim that was not answered, 0 if none
+	failing int           // tries in a row that failed
+	since   time.Duration // when they began, by the client's clock
+}
+
+type phase int
+
+const (
+	idle     phase = iota
+	claiming       // messages are being asked for
+	resting        // Redis is being asked when to look again, or the timer is set already
+	asleep         // until the timer or a wake-up
+	closed
+)
+
+// look is a reason to ask Redis, the more pressing ones last.
+type look int
+
+const (
+	none  look = iota
+	peek       // most likely nothing is due: ask when something is
+	claim      // something may be due
+)
+
+// hearing says whether wake-ups are heard.
+type hearing int
+
+const (
+	deaf hearing = iota
+	subscribed
+)
+
+// standby says whether Redis counts on this client to look in.
+type standby int
+
+const (
+	unlisted standby = iota
+	listed
+)
+
+// demand is somebody who wants messages.
+type demand struct {
+	terms   Terms
+	stay    stay
+	want    int // messages; guarded by the claimer's mu
+	transit int // messages that are about to be delivered; guarded by the claimer's mu
+	asked   int // answers of Redis since it came; guarded by the claimer's mu
+
+	deliver func([]Claimed, time.Duration) // the claims, and the client's time before they were asked for; must return at once
+	fail    func(error)                    // for one that stays, only reports an error; must return at once
+}
+
+// stay says for how long a demand wants messages.
+type stay int
+
+const (
+	once   stay = iota
+	always      // until it is removed
+)
+
+func (l *claimer) add(d *demand) {
+	l.mu.Lock()
+	if l.phase == closed || l.client.core.Closed() { // Close may have begun before it could see this claimer
+		l.mu.Unlock()
+		d.fail(errs.ErrClosed)
+		return
+	}
+	l.demands = append(l.demands, d)
+	l.wantMoreLocked(d.want)
+	l.mu.Unlock()
+}
+
+// wantMoreLocked looks for more messages, unless nothing is due, or Redis is about to say so.
+func (l *claimer) wantMoreLocked(more int) {
+	if more > 0 && (l.phase == idle || l.phase == claiming) {
+		l.lookLocked(claim)
+	}
+}
+
+// remove takes d out, and reports whether it was still there.
+func (l *claimer) remove(d *demand) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.demands, d)
+	if i < 0 {
+		return false
+	}
+	l.demands = slices.Delete(l.demands, i, i+1)
+	if l.wantedLocked() == 0 {
+		l.lookLocked(claim) // Redis must not count on this client any more
+	}
+	return true
+}
+
+// aim sets how many messages a demand that stays has room for, those included that are about to be delivered.
+func (l *claimer) aim(d *demand, room int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := d.want
+	d.want = max(0, room-d.transit)
+	l.wantMoreLocked(d.want - before)
+	if d.want == 0 && before > 0 && l.phase == asleep && l.wantedLocked() == 0 {
+		l.lookLocked(claim) // as above
+	}
+}
+
+// arrived says that a demand that stays has counted what was delivered.
+func (l *claimer) arrived(d *demand, n int) {
+	l.mu.Lock()
+	d.transit -= n
+	l.mu.Unlock()
+}
+
+func (l *claimer) wantedLocked() int {
+	n := 0
+	for _, d := range l.demands {
+		n += d.want
+	}
+	return n
+}
+
+// lookLocked has the claimer look again.
+func (l *claimer) lookLocked(why look) {
+	if l.phase == closed {
+		return
+	}
+	l.next = max(l.next, why)
+	if (l.phase == idle || l.phase == asleep) && l.client.stay() {
+		l.phase = claiming
+		l.client.manager.workers.Go(l.run) // ends when there is nothing to look at; Drain waits for it
+	}
+}
+
+func (l *claimer) run() {
+	defer l.client.leave()
+	for {
+		l.mu.Lock()
+		why := l.next
+		l.next = none
+		if why == none || l.phase == closed {
+			last := l.restLocked()
+			l.mu.Unlock()
+			last()
+			return
+		}
+		l.stopTimerLocked()
+		l.phase = claiming
+		terms, want := l.nextLocked()
+		peeks := why == peek && l.hearing == subscribed && l.lost == 0 && want > 0
+		l.mu.Unlock()
+		switch {
+		case peeks:
+			l.sleep()
+		case !l.settleLost():
+		case want > 0:
+			l.claim(terms, want)
+		default:
+			l.leave()
+		}
+	}
+}
+
+// restLocked ends the goroutine. The result is to be called without the mutex.
+func (l *claimer) restLocked() func() {
+	switch {
+	case l.phase == closed && l.standby == listed:
+		return l.handOver
+	case l.phase == closed:
+	case l.timer != nil:
+		l.phase = asleep
+	default:
+		l.phase = idle
+	}
+	if l.standby == unlisted && l.member != nil && len(l.demands) == 0 {
+		l.member.Leave()
+		l.member, l.hearing = nil, deaf
+	}
+	return func() {}
+}
+
+// nextLocked returns how many messages the first demands want that have the same terms.
+func (l *claimer) nextLocked() (terms Terms, want int) {
+	for _, d := range l.demands {
+		if d.want == 0 {
+			continue
+		}
+		if want == 0 {
+			terms = d.terms
+		}
+		if d.terms == terms {
+			want += d.want
+		}
+	}
+	return terms, min(want, maxBatch)
+}
+
+// claim claims once, and goes to sleep if that brought less than was wanted. A claim is not repeated: one that was not answered
+// is returned before the next one.
+func (l *claimer) claim(terms Terms, want int) {
+	c := l.client
+	number := c.core.NextNumber()
+	asked := c.core.Clock.Now()
+	call := c.keys.claim(c.core.ID, number, want, terms)
+	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
+	err := c.core.Batch.Do(ctx, call, pipeline.Ask{})
+	if script.Judge(err) == script.Unknown {
+		l.lose(number)
+	}
+	var claims []Claimed
+	var more bool
+	if err == nil {
+		claims, more, err = readClaims(call)
+	}
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	wanted := l.assign(claims, terms, asked)
+	switch {
+	case wanted > 0 && len(claims) < want && !more:
+		l.sleep()
+	case wanted > 0:
+		l.mu.Lock()
+		l.lookLocked(claim)
+		l.mu.Unlock()
+	case len(claims) < want:
+		l.handOver() // claim.lua took it for one that comes back
+	}
+}
+
+// lose notes a claim that was not answered, which is returned before the next one, or at once if the client closes.
+func (l *claimer) lose(number uint64) {
+	l.mu.Lock()
+	closes := l.phase == closed
+	if !closes {
+		l.lost = number
+	}
+	l.mu.Unlock()
+	if closes {
+		l.recover(number)
+		return
+	}
+	l.client.stay() // until it is settled
+}
+
+// settleLost returns what an unanswered claim may have brought, and reports whether the way is free.
+func (l *claimer) settleLost() bool {
+	l.mu.Lock()
+	number := l.lost
+	l.mu.Unlock()
+	if number == 0 {
+		return true
+	}
+	c := l.client
+	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
+	if err := c.core.Batch.Do(ctx, c.keys.recover(c.core.ID, number), pipeline.Ask{}); err != nil {
+		l.failed(err)
+		return false
+	}
+	l.mu.Lock()
+	settled := l.lost == number
+	l.lost = 0
+	l.mu.Unlock()
+	if settled {
+		c.leave()
+	}
+	return true
+}
+
+// recover returns what an unanswered claim may have brought, as the client closes. What fails is left to its visibility.
+func (l *claimer) recover(number uint64) {
+	c := l.client
+	_, _ = c.manager.end(func() *script.Call { return c.keys.recover(c.core.ID, number) }) // as said above
+}
+
+// leave has Redis not count on this client any more, if it does.
+func (l *claimer) leave() {
+	l.mu.Lock()
+	was := l.standby
+	l.standby = unlisted
+	l.mu.Unlock()
+	if was == listed {
+		l.handOver()
+	}
+}
+
+// handOver has another client look in when the next message is due. If that fails they find it by their safety checks.
+func (l *claimer) handOver() {
+	c := l.client
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
+	ask := pipeline.Ask{Class: pipeline.Urgent, Limit: leaveLimit}
+	_, _ = c.core.Run(ctx, func() *script.Call { return c.keys.leave(c.core.ID) }, ask) // as said above
+}
+
+// assign hands claims to the demands with these terms, in their order, and returns how many messages are wanted after it.
+func (l *claimer) assign(claims []Claimed, terms Terms, asked time.Duration) int {
+	type parcel struct {
+		to     *demand
+		claims []Claimed
+	}
+	var parcels []parcel
+	l.mu.Lock()
+	l.failing, l.standby = 0, unlisted
+	left := l.demands[:0:0]
+	for _, d := range l.demands {
+		d.asked++
+		n := 0
+		if d.terms == terms {
+			n = min(d.want, len(claims))
+		}
+		if n > 0 {
+			parcels = append(parcels, parcel{d, claims[:n:n]})
+			claims = claims[n:]
+			d.want -= n
+			d.transit += n
+		}
+		if d.stay == always || n == 0 {
+			left = append(left, d)
+		}
+	}
+	l.demands = left
+	wanted := l.wantedLocked()
+	l.mu.Unlock()
+	for _, p := range parcels {
+		p.to.deliver(p.claims, asked)
+	}
+	l.client.giveBack(claims) // who wanted them is gone
+	return wanted
+}
+
+// sleep asks Redis when to look again, and sets the timer.
+func (l *claimer) sleep() {
+	l.join()
+	l.mu.Lock()
+	listens := time.Duration(0)
+	if l.hearing == subscribed {
+		listens = listenTime
+	}
+	l.next = none // whatever is due by now, the answer says so
+	if l.phase == claiming {
+		l.phase = resting
+	}
+	l.mu.Unlock()
+	c := l.client
+	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
+	call := c.keys.wait(c.core.ID, listens)
+	left := int64(0)
+	err := c.core.Batch.Do(ctx, call, pipeline.Ask{})
+	if err == nil {
+		left, err = call.Int()
+	}
+	if err != nil {
+		l.failed(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if left != 0 && listens > 0 { // else Redis has not looked at who waits
+		l.standby = listed
+	}
+	if l.wantedLocked() == 0 || left == 0 || l.next != none {
+		l.lookLocked(claim)
+		return
+	}
+	d := safetyLeast + rand.N(safetyMost-safetyLeast)
+	if due := time.Duration(left) * time.Microsecond; due > 0 && due <= d {
+		l.setTimerLocked(due, claim)
+		return
+	}
+	l.setTimerLocked(d, peek)
+}
+
+// setTimerLocked has the claimer look later.
+func (l *claimer) setTimerLocked(d time.Duration, why look) {
+	l.stopTimerLocked()
+	if l.phase == closed {
+		return
+	}
+	l.wakeAt = l.client.core.Clock.Now() + d
+	l.timer = time.AfterFunc(d, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lookLocked(why)
+	})
+}
+
+func (l *claimer) stopTimerLocked() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+}
+
+// join makes the claimer hear its channel.
+func (l *claimer) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.member != nil || l.phase == closed {
+		return
+	}
+	confirmed := false
+	l.member, confirmed = l.client.core.Router.Join(l.client.keys.channel+l.client.core.ID, l)
+	if confirmed {
+		l.hearing = subscribed
+	}
+}
+
+// Subscribed has the claimer look again: what was published before was not heard.
+func (l *claimer) Subscribed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hearing = subscribed
+	switch {
+	case len(l.demands) == 0:
+	case l.phase == asleep && l.failing == 0:
+		l.lookLocked(peek)
+	default:
+		l.lookLocked(claim)
+	}
+}
+
+// Message brings the time until this client should look, in microseconds, with a plus sign if it is only the spare.
+func (l *claimer) Message(payload string) {
+	left, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil {
+		return
+	}
+	c := l.client
+	if hook := c.core.Hooks.Woken; hook != nil && left == 0 && l.waits() {
+		hook("rdelayedqueue", c.name[len(c.core.Prefix):])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wantedLocked() == 0 {
+		l.standby = listed // leave.lua then has somebody else look in
+		l.lookLocked(claim)
+		return
+	}
+	sleeps := left > 0 && l.phase == asleep
+	switch d := time.Duration(left) * time.Microsecond; {
+	case sleeps && strings.HasPrefix(payload, "+"):
+		if c.core.Clock.Now()+d < l.wakeAt {
+			l.setTimerLocked(d, claim)
+		}
+	case sleeps:
+		// It has to say that it heard: a cluster may count it as deaf, and then notifies it no more. It also finds a spare.
+		l.lookLocked(peek)
+	default:
+		l.lookLocked(claim)
+	}
+}
+
+// waits reports whether anybody wants messages.
+func (l *claimer) waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.demands) > 0
+}
+
+// unanswered reports whether Redis has not answered the last call.
+func (l *claimer) unanswered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failing > 0
+}
+
+// failed counts a try that failed, reports it to those whom it concerns, and sets the time of the next one.
+func (l *claimer) failed(err error) {
+	err = core.Explain(err)
+	if script.Judge(err) == script.Unknown { // of a claim, which is returned: nothing was done for the caller
+		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	}
+	final := script.Judge(err) == script.NotDone && !errors.Is(err, errs.ErrUnavailable) || errors.Is(err, ErrLayout)
+	now := l.client.core.Clock.Now()
+	l.mu.Lock()
+	if l.failing == 0 {
+		l.since = now
+	}
+	l.failing++
+	long := now-l.since > l.client.core.Lease
+	var concerned, left []*demand
+	for _, d := range l.demands {
+		ends := final || script.Refused(err) && d.asked == 0 || long
+		if d.stay == always || ends {
+			concerned = append(concerned, d)
+		}
+		if d.stay == always || !ends {
+			left = append(left, d)
+		}
+	}
+	l.demands = left
+	if len(left) == 0 {
+		l.standby = unlisted // those that wait find out
+	}
+	if len(left) > 0 || l.lost != 0 {
+		if l.phase == claiming {
+			l.phase = resting
+		}
+		l.next = none
+		l.setTimerLocked(core.Jitter(pause(l.failing)), claim)
+	}
+	l.mu.Unlock()
+	for _, d := range concerned {
+		d.fail(err)
+	}
+}
+
+// close ends all waits.
+func (l *claimer) close() {
+	l.mu.Lock()
+	running := l.phase == claiming || l.phase == resting
+	l.phase = closed
+	l.stopTimerLocked()
+	demands := l.demands
+	l.demands = nil
+	number := l.lost
+	l.lost = 0
+	hands := l.standby == listed && !running // its goroutine sees to it itself
+	if l.member != nil {
+		l.member.Leave()
+		l.member = nil
+	}
+	l.mu.Unlock()
+	for _, d := range demands {
+		d.fail(errs.ErrClosed)
+	}
+	if number != 0 {
+		l.client.manager.workers.Go(func() { l.recover(number) }) // Drain waits for it
+	}
+	if hands {
+		l.client.manager.workers.Go(l.handOver) // Drain waits for it
+	}
+}

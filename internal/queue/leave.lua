@@ -1,0 +1,22 @@
+-- leave.lua: hear wake-ups no more, and have another client look in when the next message is due.
+--
+-- KEYS[1]  meta: hash
+-- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
+-- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
+-- KEYS[4]  waiters: sorted set, clients that hear wake-ups
+-- ARGV[1]  prefix of the clients' channels
+-- ARGV[2]  the caller: a client's id
+--
+-- Returns  1
+local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local channel, client = ARGV[1], ARGV[2]
+
+redis.call('zrem', waiters, client)
+local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
+local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+if first or expiry then
+  local time = redis.call('time')
+  local at = math.min(tonumber(first or expiry), tonumber(expiry or first))
+  wake({meta = meta, waiters = waiters, channel = channel}, at, time[1] * 1000000 + time[2])
+end
+return 1

@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Cancel removes a message that is not in flight.
+func (q *Queue) Cancel(ctx context.Context, id string) (bool, error) {
+	return edit(ctx, q, func(c *client) *batcher[string] { return &c.cancels }, id)
+}
+
+// move is a message that is to be due at another time.
+type move struct {
+	id    string
+	delay time.Duration
+}
+
+// Reschedule sets anew when a message that waits is due.
+func (q *Queue) Reschedule(ctx context.Context, id string, delay time.Duration) (bool, error) {
+	return edit(ctx, q, func(c *client) *batcher[move] { return &c.moves }, move{id, delay})
+}
+
+// edit has one of the client's batchers carry out an operation on a message.
+func edit[T any](ctx context.Context, q *Queue, of func(*client) *batcher[T], value T) (bool, error) {
+	if err := q.ready(ctx); err != nil {
+		return false, err
+	}
+	c := q.manager.use(q)
+	defer c.leave()
+	b := of(c)
+	r := b.addAll(value)
+	n, err := r.entries[0].outcome(b.wait(ctx, r))
+	return n == 1, err
+}
+
+// Redrive makes one dead letter due again.
+func (q *Queue) Redrive(ctx context.Context, id string) (bool, error) {
+	n, _, err := q.redrive(ctx, id, 0)
+	return n == 1, err
+}
+
+// RedriveAll makes all that are dead letters now due again, and returns their number.
+func (q *Queue) RedriveAll(ctx context.Context) (total int, err error) {
+	until := int64(0)
+	for {
+		n, limit, err := q.redrive(ctx, "", until)
+		total += int(n)
+		if err != nil || n < maxBatch {
+			return total, err
+		}
+		until = limit
+	}
+}
+
+func (q *Queue) redrive(ctx context.Context, id string, until int64) (n, limit int64, err error) {
+	r, err := q.operate(ctx, func(k *keys, client string, n callNumber) *script.Call { return k.redrive(client, n, id, until) })
+	if err != nil {
+		return 0, 0, err
+	}
+	if n, err = r.int(0); err != nil {
+		return 0, 0, err
+	}
+	limit, err = r.int(1)
+	return n, limit, err
+}
+
+// Purge removes all messages of a state, and returns their number.
+func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
+	for _, p := range q.names().places(s) {
+		for more := true; more; {
+			r, err := q.operate(ctx, func(k *keys, client string, n callNumber) *script.Call { return k.purge(client, n, p) })
+			if err != nil {
+				return total, err
+			}
+			n, err := r.int(0)
+			if err != nil {
+				return total, err
+			}
+			total += int(n)
+			more = n == maxBatch
+		}
+	}
+	return total, nil
+}
+
+// Pause has all claims find nothing, until Resume.
+func (q *Queue) Pause(ctx context.Context) error {
+	_, err := q.operate(ctx, (*keys).pause)
+	return err
+}
+
+// Resume ends a pause.
+func (q *Queue) Resume(ctx context.Context) error {
+	_, err := q.operate(ctx, (*keys).resume)
+	return err
+}
