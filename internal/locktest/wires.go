@@ -26,6 +26,7 @@ type Wires struct {
 	hold   int  // so many scripts are held back
 	held   [][]byte
 	hang   int // so many scripts will run whose connections fall silent
+	pass   int // so many scripts pass before those
 	sent   []string
 }
 
@@ -71,7 +72,10 @@ func (w *Wires) Deliver(tb testing.TB) int {
 }
 
 // HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
-func (w *Wires) HangReplies(n int) { w.set(func() { w.hang = n }) }
+func (w *Wires) HangReplies(n int) { w.set(func() { w.pass, w.hang = 0, n }) }
+
+// HangReply has the n-th script from now on run, counted from 1, and nothing more come over its connection, which stays open.
+func (w *Wires) HangReply(n int) { w.set(func() { w.pass, w.hang = n-1, 1 }) }
 
 // Cut closes all connections.
 func (w *Wires) Cut() {
@@ -184,6 +188,8 @@ func (c *wire) Write(b []byte) (int, error) {
 		case script && w.lose > 0:
 			w.lose--
 			c.lost = true
+		case script && w.hang > 0 && w.pass > 0:
+			w.pass--
 		case script && w.hang > 0:
 			w.hang--
 			c.silent = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -70,8 +71,9 @@ type request[T any] struct {
 // entry is one operation.
 type entry[T any] struct {
 	value   T
-	result  int64 // this and err may be read once the state is answered
+	result  int64 // this and what follows may be read once the state is answered
 	err     error
+	fate    fate
 	state   atomic.Int32
 	request *request[T]
 	batch   *batch[T] // guarded by the batcher's mu; nil until it is sent
@@ -82,6 +84,15 @@ const (
 	sent
 	answered
 	givenUp
+)
+
+// fate is what became of an operation.
+type fate int
+
+const (
+	concluded    fate = iota
+	neverCame         // all its callers had left, and nothing was done
+	maybeArrived      // likewise, and something may have been done
 )
 
 // batch is the operations of one call.
@@ -248,7 +259,16 @@ func (g *batcher[T]) repeat(b *batch[T]) {
 	}
 	g.mu.Unlock()
 	c, _, err := g.manager.core.Query(ctx, func() *script.Call { return g.call(b.number, b.entries) })
-	b.answer(c, doubted(err, script.Judge(b.err)))
+	err = doubted(err, script.Judge(b.err))
+	b.answer(c, err)
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	for _, e := range b.entries {
+		if e.fate = neverCame; errors.Is(err, errs.ErrUnknown) {
+			e.fate = maybeArrived
+		}
+	}
 }
 
 // answer sets the results of a batch.
@@ -299,6 +319,9 @@ func (e *entry[T]) end(state int32) {
 	}
 }
 
+// endLimit bounds the wait for the end of a repetition that nobody waits for any more: it is either at rest or gives up at once.
+const endLimit = 20 * time.Millisecond
+
 // abandoned are the errors of operations whose caller has left.
 type abandoned struct{ sent, unsent error }
 
@@ -317,7 +340,14 @@ func (g *batcher[T]) wait(ctx context.Context, r *request[T]) (left abandoned) {
 		return left
 	case <-ctx.Done():
 	}
-	g.giveUp(r)
+	if g.giveUp(r) == endsNow {
+		timer := time.NewTimer(endLimit)
+		defer timer.Stop()
+		select {
+		case <-r.done: // with what became of it
+		case <-timer.C:
+		}
+	}
 	return abandoned{
 		sent:   core.Conclude(ctx, script.Unknown, script.ErrNoAnswer),
 		unsent: core.Conclude(ctx, script.NotDone, script.ErrNotSent),
@@ -326,18 +356,27 @@ func (g *batcher[T]) wait(ctx context.Context, r *request[T]) (left abandoned) {
 
 // outcome returns the result of an operation whose caller waits no more.
 func (e *entry[T]) outcome(left abandoned) (int64, error) {
-	switch e.state.Load() {
-	case answered:
-		return e.result, e.err
-	case givenUp:
+	state := e.state.Load()
+	switch {
+	case state == givenUp || state == answered && e.fate == neverCame:
 		return 0, left.unsent
+	case state == answered && e.fate == concluded:
+		return e.result, e.err
 	}
 	return 0, left.sent
 }
 
+// ending says what a request does whose caller has left.
+type ending int
+
+const (
+	lingers ending = iota
+	endsNow
+)
+
 // giveUp notes that nobody waits for a request any more. The queue is freed of what was given up when that is the most of it: in an
 // outage callers come and go, and all that they wanted to send would stay.
-func (g *batcher[T]) giveUp(r *request[T]) {
+func (g *batcher[T]) giveUp(r *request[T]) (end ending) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range r.entries {
@@ -347,19 +386,22 @@ func (g *batcher[T]) giveUp(r *request[T]) {
 			e.end(givenUp)
 			g.unsent++
 		case e.batch != nil:
-			e.batch.leaveLocked()
+			end = max(end, e.batch.leaveLocked())
 		}
 	}
 	if g.unsent > 0 && 2*g.unsent > len(g.queue) {
 		g.queue = slices.DeleteFunc(g.queue, func(e *entry[T]) bool { return e.state.Load() == givenUp })
 		g.unsent = 0
 	}
+	return end
 }
 
-func (b *batch[T]) leaveLocked() {
-	if b.waiting--; b.waiting == 0 && b.cancel != nil {
-		b.cancel()
+func (b *batch[T]) leaveLocked() ending {
+	if b.waiting--; b.waiting > 0 || b.cancel == nil {
+		return lingers
 	}
+	b.cancel()
+	return endsNow
 }
 
 // settled waits until the operation is answered or ctx is done. It goes on even so.

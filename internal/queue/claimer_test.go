@@ -104,3 +104,18 @@ func TestLostMessageIsNotRenewed(t *testing.T) {
 		assert.Zero(t, r.core.Timers.Len(), "its own, or that of a renewal")
 	})
 }
+
+// F18
+func TestContextOfAnOverdueMessageHasEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig) {
+		asked := r.core.Clock.Now() - time.Minute // as in a process that was stopped meanwhile
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, asked, byTimer)
+		inside, cancel := context.WithTimeout(m.Context(), time.Hour)
+		defer cancel()
+		m.enter(inside)
+		handler := m.Context()
+		require.Error(t, handler.Err(), "no timer has had the time to fire")
+		require.ErrorIs(t, context.Cause(handler), errs.ErrLost)
+		require.ErrorIs(t, context.Cause(inside), errs.ErrLost)
+	})
+}

@@ -1,0 +1,160 @@
+package rdelayedqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// queueCommands are those that the scripts of queues use.
+var queueCommands = strings.Fields(`time get set exists publish hget hmget hset hdel hlen hexists zadd zrem zscore zmscore
+	zrange zrangebyscore zrevrangebyscore zcount zcard zrank pexpire pttl persist`)
+
+// guarded is a queue of a user who may not do everything, in which there is a message of each state.
+type guarded struct {
+	q    *rdelayedqueue.Queue[job]
+	m    *rdelayedqueue.Message[job] // which the user has
+	base string                      // of the keys
+}
+
+func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb *redis.Client, name string) guarded {
+	t.Helper()
+	opts := []rdelayedqueue.QueueOption{rdelayedqueue.WithVisibility(time.Hour), rdelayedqueue.WithMaxAttempts(2)}
+	q := redlatch.GetDelayedQueue[job](sound, name, opts...)
+	offer(t, q, "dead", 0, rdelayedqueue.WithID("dead"))
+	require.NoError(t, take(t, q).Reject(t.Context(), "x"))
+	offer(t, q, "spent", 0, rdelayedqueue.WithID("spent"))
+	for range 2 { // two attempts
+		m := take(t, q)
+		require.NoError(t, m.Extend(t.Context(), 10*time.Millisecond))
+		<-m.Context().Done()
+	}
+	offer(t, q, "done", 0, rdelayedqueue.WithID("done"))
+	require.NoError(t, take(t, q).Ack(t.Context()))
+	offer(t, q, "delayed", time.Hour, rdelayedqueue.WithID("delayed"))
+	g := guarded{q: redlatch.GetDelayedQueue[job](user, name, opts...), base: "redlatch_dq:{" + name + "}:"}
+	offer(t, q, "held", 0, rdelayedqueue.WithID("held"))
+	g.m = take(t, g.q)
+	offer(t, q, "ready", 0, rdelayedqueue.WithID("ready"))
+	// A client that sleeps: there is somebody to wake.
+	ghost := rdb.Subscribe(t.Context(), g.base+"wake:ghost")
+	t.Cleanup(func() { _ = ghost.Close() })
+	_, err := ghost.Receive(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, rdb.ZAdd(t.Context(), g.base+"waiters", redis.Z{Score: 4e15, Member: "ghost"}).Err())
+	return g
+}
+
+// places returns where each message is, and fails the test if one is nowhere or without a body.
+func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
+	t.Helper()
+	var found, bodies []string
+	for _, set := range []string{"due", "flight", "dead"} {
+		members, err := rdb.ZRange(t.Context(), g.base+set, 0, -1).Result()
+		require.NoError(t, err)
+		for _, member := range members {
+			bodies = append(bodies, member[16:])
+			found = append(found, set+" "+member[16:])
+		}
+	}
+	ids, err := rdb.HKeys(t.Context(), g.base+"bodies").Result()
+	require.NoError(t, err)
+	assert.ElementsMatch(t, ids, bodies, "each message has a body and one place")
+	slices.Sort(found)
+	return found
+}
+
+// guardedCalls are the calls whose scripts change something. What they leave, where they succeed, is in the control run.
+var guardedCalls = map[string]func(ctx context.Context, g guarded) error{
+	"Offer": func(ctx context.Context, g guarded) error { return second(g.q.Offer(ctx, job{}, 0)) },
+	"Offer ID": func(ctx context.Context, g guarded) error {
+		return second(g.q.Offer(ctx, job{}, 0, rdelayedqueue.WithID("new")))
+	},
+	"Take":       func(ctx context.Context, g guarded) error { return second(g.q.Take(ctx)) },
+	"Ack":        func(ctx context.Context, g guarded) error { return g.m.Ack(ctx) },
+	"Nack":       func(ctx context.Context, g guarded) error { return g.m.Nack(ctx, 0) },
+	"Reject":     func(ctx context.Context, g guarded) error { return g.m.Reject(ctx, "x") },
+	"Extend":     func(ctx context.Context, g guarded) error { return g.m.Extend(ctx, time.Minute) },
+	"Cancel":     func(ctx context.Context, g guarded) error { return second(g.q.Cancel(ctx, "delayed")) },
+	"Reschedule": func(ctx context.Context, g guarded) error { return second(g.q.Reschedule(ctx, "delayed", 0)) },
+	"Redrive":    func(ctx context.Context, g guarded) error { return second(g.q.Redrive(ctx, "dead")) },
+	"RedriveAll": func(ctx context.Context, g guarded) error { return second(g.q.RedriveAll(ctx)) },
+	"Purge": func(ctx context.Context, g guarded) error {
+		return second(g.q.Purge(ctx, rdelayedqueue.Delayed))
+	},
+	"Pause":  func(ctx context.Context, g guarded) error { return g.q.Pause(ctx) },
+	"Resume": func(ctx context.Context, g guarded) error { return g.q.Resume(ctx) },
+}
+
+// anonymous leaves out what is new with each call.
+func anonymous(places []string) []string {
+	out := make([]string, len(places))
+	for i, p := range places {
+		if out[i] = p; len(p) > 36 {
+			out[i] = p[:len(p)-36]
+		}
+	}
+	return out
+}
+
+// F25, F28
+func TestRefusedCommandLosesNoMessage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	allow := func(rule string) {
+		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "app", "on", "nopass", "~*", "allchannels", "+@all", rule).Err())
+	}
+	allow("+time")
+	app := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "x"})
+	t.Cleanup(func() { assert.NoError(t, app.Close()) })
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	user, err := redlatch.New(app, redlatch.WithCloseGrace(0), quiet)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, user.Close()) })
+	sound := connect(t, server.Addr())
+	for name, call := range guardedCalls {
+		control := newGuarded(t, user, sound, rdb, name)
+		before := control.places(t, rdb)
+		require.NoError(t, call(t.Context(), control), name)
+		done := control.places(t, rdb)
+		refused := 0
+		for _, command := range queueCommands {
+			g := newGuarded(t, user, sound, rdb, name+"-"+command)
+			require.Equal(t, before, g.places(t, rdb))
+			allow("-" + command)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			err := call(ctx, g)
+			cancel()
+			allow("+" + command)
+			what := fmt.Sprintf("%s without %s: %v", name, command, err)
+			now := g.places(t, rdb)
+			switch {
+			case err == nil:
+				assert.Equal(t, anonymous(done), anonymous(now), what)
+			case errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, context.DeadlineExceeded):
+				assert.Fail(t, "the outcome of a call that was refused is known", what)
+			default:
+				refused++
+				assert.Equal(t, before, now, what)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		assert.Positive(t, refused, name)
+	}
+}
