@@ -36,12 +36,9 @@ func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb
 	q := redlatch.GetDelayedQueue[job](sound, name, opts...)
 	offer(t, q, "dead", 0, rdelayedqueue.WithID("dead"))
 	require.NoError(t, take(t, q).Reject(t.Context(), "x"))
-	offer(t, q, "spent", 0, rdelayedqueue.WithID("spent"))
-	for range 2 { // two attempts
-		m := take(t, q)
-		require.NoError(t, m.Extend(t.Context(), 10*time.Millisecond))
-		<-m.Context().Done()
-	}
+	offer(t, q, "spent", 0, rdelayedqueue.WithID("spent")) // its attempts will be used up, and its claim run out
+	require.NoError(t, take(t, q).Nack(t.Context(), 0))
+	take(t, q)
 	offer(t, q, "done", 0, rdelayedqueue.WithID("done"))
 	require.NoError(t, take(t, q).Ack(t.Context()))
 	offer(t, q, "delayed", time.Hour, rdelayedqueue.WithID("delayed"))
@@ -49,6 +46,11 @@ func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb
 	offer(t, q, "held", 0, rdelayedqueue.WithID("held"))
 	g.m = take(t, g.q)
 	offer(t, q, "ready", 0, rdelayedqueue.WithID("ready"))
+	for _, member := range rdb.ZRange(t.Context(), g.base+"flight", 0, -1).Val() {
+		if strings.HasSuffix(member, "spent") {
+			require.NoError(t, rdb.ZAdd(t.Context(), g.base+"flight", redis.Z{Score: 1, Member: member}).Err())
+		}
+	}
 	// A client that sleeps: there is somebody to wake.
 	ghost := rdb.Subscribe(t.Context(), g.base+"wake:ghost")
 	t.Cleanup(func() { _ = ghost.Close() })
@@ -58,7 +60,8 @@ func newGuarded(t *testing.T, user *redlatch.Client, sound *redlatch.Client, rdb
 	return g
 }
 
-// places returns where each message is, and fails the test if one is nowhere or without a body.
+// places returns where each message is, and fails the test if one is nowhere or without a body. Of the one whose claim ran out it does
+// not matter: each of its places is right.
 func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
 	t.Helper()
 	var found, bodies []string
@@ -67,7 +70,11 @@ func (g guarded) places(t *testing.T, rdb *redis.Client) []string {
 		require.NoError(t, err)
 		for _, member := range members {
 			bodies = append(bodies, member[16:])
-			found = append(found, set+" "+member[16:])
+			place := set + " " + member[16:]
+			if member[16:] == "spent" {
+				place = "spent"
+			}
+			found = append(found, place)
 		}
 	}
 	ids, err := rdb.HKeys(t.Context(), g.base+"bodies").Result()
