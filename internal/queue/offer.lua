@@ -17,8 +17,8 @@
 local meta, due, bodies, waiters, record, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local layout, channel, number, mark, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
-return once({meta = meta, layout = layout, record = record, number = number}, function()
-  local head = redis.call('hmget', meta, 'layout', 'last', 'alarm_at', 'expires')
+local head = redis.call('hmget', meta, 'layout', 'last', 'alarm_at', 'expires')
+return once({version = head[1] or 0, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
   local last, alarm = math.max(tonumber(head[2] or 0), now), tonumber(head[3] or 0)

@@ -3,7 +3,7 @@
 -- Returns  nothing. It defines once, which returns the integers that act returns, the first of them not negative, or has returned
 --          under this number before; nothing for a number below the last; the negative version of a layout above the caller's.
 local function once(call, act)
-  local version = tonumber(redis.call('hget', call.meta, 'layout') or 0)
+  local version = tonumber(call.version or redis.call('hget', call.meta, 'layout') or 0)
   if version > tonumber(call.layout) then
     return {-version}
   end
