@@ -35,11 +35,13 @@ type Client struct {
 	closed     chan struct{} // closed when the first Close is done
 }
 
-// New returns a client on a go-redis client: a *redis.Client (one for Sentinel too) or a *redis.ClusterClient. It does no I/O. The
-// go-redis client stays the caller's to close, after the Client. Anything else, nil in any form, and bad options are [ErrInvalid].
+// New returns a client on a go-redis client: a *redis.Client, also one for Sentinel, or a *redis.ClusterClient.
+// Anything else, nil in any form, and bad options return [ErrInvalid]. New does no I/O. The caller closes the go-redis
+// client, after the Client.
 //
-// A *redis.Client is used by a view of its own on the same connection pool, whose reads end after 3 s at the latest. Go-redis offers no
-// way to give such a view the client's hooks: see [WithObserver] for metrics and traces. The hooks of a cluster client are called.
+// The Client uses a *redis.Client through a view of its own on the same connection pool, whose reads end after 3 s.
+// go-redis does not call the hooks of a *redis.Client on such a view; use [WithObserver] for metrics and traces. It
+// calls the hooks of a cluster client.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c, err := configure(opts)
 	if err == nil {
@@ -76,14 +78,15 @@ func checkClient(rdb redis.UniversalClient) error {
 	return fmt.Errorf("%w: the go-redis client is nil, or a zero value", errs.ErrInvalid)
 }
 
-// GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. A name that is empty, longer than 512 bytes
-// with the prefix, not valid UTF-8, has control characters, or would fall into several slots is reported by the lock's methods as [ErrInvalid].
+// GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. The methods of the lock
+// return [ErrInvalid] for a name that is empty, longer than 512 bytes with the prefix, or not valid UTF-8, that has
+// control characters, or whose keys would fall into several slots.
 func (c *Client) GetLock(name string) *rlock.Lock {
 	return rlock.New(c.core, c.locks.Plain, name)
 }
 
-// GetFencedLock returns the reentrant lock of that name, whose holds carry a fencing token. It excludes holders of GetLock's lock of
-// the same name, and is free to get like it.
+// GetFencedLock returns the reentrant lock of that name whose holds carry a fencing token. It excludes holders of the
+// lock that GetLock returns for the same name. It does no I/O, and reports a bad name as GetLock does.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.New(c.core, c.locks.Fenced, name)
 }
@@ -92,14 +95,15 @@ func (c *Client) GetFencedLock(name string) *rlock.Lock {
 // get like GetLock's, whose holders it excludes but does not queue with.
 func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
 
-// GetReadWriteLock returns the read-write lock of that name. It is free to get, and reports a bad name, like GetLock's lock; a bad
-// option likewise.
+// GetReadWriteLock returns the read-write lock of that name. It does no I/O, and reports a bad name or option as
+// GetLock does.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
 	return rrwlock.New(c.core, c.rw, name, opts)
 }
 
-// GetMultiLock returns a lock that holds all of the given ones, of any kinds, clients and servers. It does no I/O and keeps nothing alive. Bad input (no
-// locks, a nil one, the same one twice) is reported by the lock's methods as [ErrInvalid].
+// GetMultiLock returns a lock that holds all of the given locks, of any kind, client and server. It does no I/O and
+// keeps nothing alive. The methods of the lock return [ErrInvalid] for bad input: no locks, a nil lock, or the same
+// lock twice.
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.New(c.core, locks)
 }
@@ -136,12 +140,14 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueO
 	return rdelayedqueue.New[T](c.queues, name, opts)
 }
 
-// Close closes the client: it refuses new calls, ends every wait and the context of every hold with [ErrClosed], and gives holders the
-// close grace (5 s by default, see [WithCloseGrace]) to unlock, renewing their locks meanwhile. What is still held then is
-// released, or left to its lease with [WithAbandonOnClose]. What calls under way are granted meanwhile is given back in either case.
+// Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and
+// waits for holders to unlock, up to the close grace (5 s by default, see [WithCloseGrace]); their locks are renewed
+// meanwhile. It releases what is still held then, or leaves it to its lease with [WithAbandonOnClose]. What calls in
+// flight are granted meanwhile is given back in either case.
 //
-// It returns at once when nothing is held or under way, and after the grace and 3 s at the latest, also when Redis is gone. No goroutine is
-// left, but for calls to a silent cluster: those end with the cluster client's own ReadTimeout. A second Close waits for the first and returns nil.
+// It returns at once if nothing is held and no call is in flight, and after the grace and 3 s at the latest, also if
+// Redis is down. No goroutine is left, except for calls to a silent cluster, which end with the ReadTimeout of the
+// cluster client. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
 	if !c.first.CompareAndSwap(false, true) {
 		<-c.closed
