@@ -86,6 +86,11 @@ func TestDocumentedUserNeedsNoMore(t *testing.T) {
 		_, err = latch.Delete(t.Context())
 		require.NoError(t, err)
 	})
+	t.Run("open", func(t *testing.T) {
+		c, err := redlatch.Open(t.Context(), "redis://app:secret@"+server.Addr(), redlatch.WithNamePrefix("app:"), logger)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	})
 	require.NoError(t, one.Close())
 	require.NoError(t, two.Close())
 	assert.Empty(t, log.String())

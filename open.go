@@ -14,14 +14,15 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Open connects to the Redis of a URL and returns a client that closes the connection with itself. It takes go-redis's URLs:
-// redis://, rediss:// and unix://; with addr=host:port parameters for a cluster; with master_name=name for Sentinel. A bad URL or
-// option is [ErrInvalid].
+// Open connects to the Redis at a URL and returns a client that closes the connection with itself. URLs are those of
+// go-redis: redis://, rediss:// and unix://, with addr=host:port parameters for a cluster, and with master_name=name
+// for Sentinel. A bad URL or option returns [ErrInvalid].
 //
-// It waits for Redis's first answer until ctx is done, for 10 s (see [WithCallTimeout]) if ctx has no deadline, and leaves nothing
-// open after an error. A Redis that is not there or silent is [ErrUnavailable], joined with the error of the connection. A password that
-// is not accepted is an error too, and so, from Redis 7.0 on, is a user who may not run all commands of the library or use its channels:
-// the error names them. A Redis that may evict keys, and locks with them, is logged as a warning, if the user may ask for that.
+// It waits for the first reply of Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see
+// [WithCallTimeout]). If Redis cannot be reached or is silent it returns [ErrUnavailable], joined with the error of the
+// connection. It fails if Redis does not accept the password, and from Redis 7.0 on if the user may not run all
+// commands of the library or use its channels; the error names them. After an error nothing is left open. A Redis that
+// may evict keys is logged as a warning, if the user may ask for the policy.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {
