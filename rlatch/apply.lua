@@ -2,22 +2,22 @@
 --
 -- KEYS[1]  the latch: string, the count, from 1 on
 -- KEYS[2]  the client's last batch: string, its number and its reply
--- KEYS[3]  the participants that have counted down: set
--- KEYS[4]  the last time at which the latch opened: string, changed whenever it does
--- KEYS[5]  channel of the waiters
+-- KEYS[3]  the participants that have counted down: set; may be missing where only c is among the operations
+-- KEYS[4]  the mark of the last time at which the count was set: string; missing where s is not among the operations
 -- ARGV[1]  number of the batch
--- ARGV[2]  1 to remember the batch although it changes nothing
--- ARGV[3]  how long a batch, and the last opening, is remembered, ms
--- ARGV[4..n]  operations: a letter, and what it is about: c count down by a number; o count down once for a participant;
+-- ARGV[2]  1 to record the batch although it changes nothing
+-- ARGV[3]  how long a batch, and the mark, is recorded, ms
+-- ARGV[4]  channel of the waiters
+-- ARGV[5..n]  operations: a letter, and what it is about: c count down by a number; o count down once for a participant;
 --          s set the count if there is none; k delete; x nothing
 --
 -- Returns  an array of integers: for each operation 1 for done and 0 for not
---          an empty array  a later batch of the client was seen, or this one had met an error that has gone
-local latch, last, members, opened, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
+--          an empty array  a later batch of the client is recorded, or this one had met a wrong type that is gone
+local latch, last, members, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local number, record, keep, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local stored = redis.call('mget', latch, last)
-local stopped -- by an error below, which left the number alone
+local stopped -- by a wrong type, which left the number alone
 if stored[2] then
   local seen = tonumber(string.match(stored[2], '^%d+'))
   if seen >= tonumber(number) then
@@ -29,44 +29,46 @@ if stored[2] then
     if not stopped then return again end
   end
 end
--- An error below must not let the batch be carried out when it arrives once more.
-if remember == '1' then redis.call('set', last, number, 'px', keep) end
-local text = stored[1] or redis.call('get', latch) -- an error for what is no string
+local text = stored[1] or redis.call('exists', latch) == 1 and 'another type'
 if text and (not string.match(text, '^%d+$') or tonumber(text) >= 1e14) then -- beyond it a script would round
+  -- The caller is told that nothing was done: a late sending of this batch must not do it.
+  if record == '1' then redis.call('set', last, number, 'px', keep) end
   return redis.error_reply('WRONGTYPE the key holds no count')
 end
 if stopped then return {} end
-local before = tonumber(text or 0)
-local now, set, touched, reply = before, false, false, {}
-for i = 4, #ARGV do
+local now, set, cleared, touched, reply, counted, messages = tonumber(text or 0), false, false, false, {}, {}, {}
+for i = 5, #ARGV do
   local op, arg, was, done = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2), now, 0
   if op == 's' and now == 0 then
-    now, done, set = tonumber(arg), 1, true
-    redis.call('del', members)
-    redis.call('publish', channel, '1')
+    now, done, set, messages[#messages + 1] = tonumber(arg), 1, true, '1'
   elseif op == 'c' and now > 0 then
     now, done = math.max(now - tonumber(arg), 0), 1
-  elseif op == 'o' and now > 0 and redis.call('sadd', members, arg) == 1 then
-    now, done = now - 1, 1
+  elseif op == 'o' and now > 0 and not counted[arg] and (cleared or redis.call('sismember', members, arg) == 0) then
+    now, done, counted[arg] = now - 1, 1, true
   elseif op == 'k' and now > 0 then
     now, done = 0, 1
   end
-  if was > 0 and now == 0 then
-    local time = redis.call('time')
-    redis.call('set', opened, time[1] .. '.' .. time[2] .. '.' .. number, 'px', keep)
-    redis.call('publish', channel, op == 'k' and '1' or '0')
-  end
+  if (was == 0) ~= (now == 0) then cleared, counted = true, {} end
+  if was > 0 and now == 0 then messages[#messages + 1] = op == 'k' and '1' or '0' end
   touched = touched or done == 1
   reply[#reply + 1] = done
 end
-if now == 0 then
-  redis.call('del', latch, members)
-elseif set then
-  redis.call('set', latch, now)
-elseif now ~= before then
-  redis.call('decrby', latch, before - now)
+local stamp = set and table.concat(redis.call('time'), '.') .. '.' .. number
+-- An error must mean that nothing was done: what an ACL forbids is found before the first write. Redis 6.2 cannot say it.
+local needs = { del = now == 0 or cleared and members, sadd = next(counted), publish = #messages > 0 }
+for name, needed in pairs(touched and redis.acl_check_cmd and needs or {}) do
+  if needed and not redis.acl_check_cmd(name, name == 'publish' and channel or latch, '0') then
+    return redis.error_reply('NOPERM this user has no permission for ' .. name)
+  end
 end
-if touched or remember == '1' then
+if touched or record == '1' then
+  if touched and not set then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but not this
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
+if cleared and members then redis.call('del', members) end
+for name in pairs(counted) do redis.call('sadd', members, name) end
+if set then redis.call('set', mark, stamp, 'px', keep) end
+if touched and now == 0 then redis.call('del', latch) end
+if touched and now > 0 then redis.call('set', latch, now, unpack(set and {} or { 'keepttl' })) end
+for _, message in ipairs(messages) do redis.call('publish', channel, message) end
 return reply

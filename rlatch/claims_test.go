@@ -254,7 +254,7 @@ func leavesNothing(t *testing.T, p *place) {
 	_, err := l.CountDownOnce(t.Context(), "a")
 	require.NoError(t, err)
 	down(t, l)
-	keys := []string{p.name, "redlatch_latch_once:{" + p.name + "}", "redlatch_latch_opened:{" + p.name + "}"}
+	keys := []string{p.name, "redlatch_latch_once:{" + p.name + "}", "redlatch_latch_set:{" + p.name + "}"}
 	for i, key := range keys {
 		left, err := p.Redis.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)

@@ -38,11 +38,11 @@ type gate struct {
 
 // waiter is a call that waits at a gate.
 type waiter struct {
-	first  int           // the first look that counts for it: one that began after it had come
-	knows  bool          // that look has been
-	opened string        // when the latch had last opened then
-	done   chan struct{} // closed when err is set
-	err    error
+	first int           // the first look that counts for it: one that began after it had come
+	knows bool          // that look has been
+	mark  string        // that it found
+	done  chan struct{} // closed when err is set
+	err   error
 }
 
 // await waits until the latch opens.
@@ -115,12 +115,35 @@ func (g *gate) lookLocked() bool {
 }
 
 func (g *gate) look() {
-	g.hall.core.Batch.Start(countOf(g.key), pipeline.Normal, g.looked)
+	g.hall.core.Batch.Start(lookAt(g.key), pipeline.Normal, func(c *script.Call) {
+		n, mark, err := counted(c)
+		if script.Parted(err) {
+			g.lookTwice()
+			return
+		}
+		g.looked(n, mark, err)
+	})
 }
 
-// looked hears what a look has found.
-func (g *gate) looked(c *script.Call) {
-	n, opened, err := counted(c)
+// lookTwice looks while the latch's slot moves, where a call can have one key only. The mark comes first: one that is read
+// after the count could hide that the count was set in between.
+func (g *gate) lookTwice() {
+	send := g.hall.core.Batch.Start
+	send(markOf(g.key), pipeline.Normal, func(c *script.Call) {
+		mark, err := c.Text()
+		if err != nil {
+			g.looked(0, "", err)
+			return
+		}
+		send(countOf(g.key), pipeline.Normal, func(c *script.Call) {
+			n, _, err := counted(c)
+			g.looked(n, mark, err)
+		})
+	})
+}
+
+// looked takes what a look has found.
+func (g *gate) looked(n int, mark string, err error) {
 	g.part.Lock()
 	g.looking = false
 	if err != nil {
@@ -128,7 +151,7 @@ func (g *gate) looked(c *script.Call) {
 	} else {
 		g.failed = 0
 		for w := range g.waiters {
-			if w.first <= g.looks && w.sees(n, opened) {
+			if w.first <= g.looks && w.sees(n, mark) {
 				g.endLocked(w, nil)
 			}
 		}
@@ -145,15 +168,15 @@ func (g *gate) looked(c *script.Call) {
 	}
 }
 
-// sees reports whether the latch has opened since the waiter came. When it last opened is not known for ever, so that
-// nothing known says nothing.
-func (w *waiter) sees(n int, opened string) bool {
-	if n == 0 || w.knows && opened != "" && opened != w.opened {
+// sees reports whether the latch has opened since the waiter came. The mark expires, so an empty one is not evidence either
+// way.
+func (w *waiter) sees(n int, mark string) bool {
+	if n == 0 || w.knows && mark != "" && mark != w.mark {
 		return true
 	}
 	w.knows = true
-	if opened != "" {
-		w.opened = opened
+	if mark != "" {
+		w.mark = mark
 	}
 	return false
 }

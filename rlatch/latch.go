@@ -34,7 +34,7 @@ type Latch struct {
 // Hall is where a client's latches are served. It is safe for concurrent use.
 type Hall struct {
 	core  *core.Core
-	book  *counter.Book
+	book  *counter.Manager
 	gates *names.Table[*gate]
 }
 

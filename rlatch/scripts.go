@@ -3,6 +3,7 @@ package rlatch
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -16,23 +17,52 @@ var applySource string
 //go:embed count.lua
 var countSource string
 
+//go:embed mark.lua
+var markSource string
+
 var (
 	applyScript = script.New(applySource)
 	countScript = script.New(countSource)
+	markScript  = script.New(markSource)
 )
 
 // kind is the latch as package counter sees it.
 func kind() counter.Kind {
 	return counter.Kind{
 		Script: applyScript,
-		Keys: func(key string) []any {
-			return []any{core.Prefixed("redlatch_latch_once", key), openedKey(key), channel(key)}
-		},
+		Keys:   neededKeys,
+		Extra:  extraKeys,
+		Args:   func(key string) []any { return []any{channel(key)} },
 	}
 }
 
-// openedKey changes whenever the latch opens, so that a waiter which missed that knows of it when the count is set again.
-func openedKey(key string) string { return core.Prefixed("redlatch_latch_opened", key) }
+func neededKeys(key string, codes []string) []any {
+	switch {
+	case slices.ContainsFunc(codes, isSet):
+		return []any{membersKey(key), markKey(key)}
+	case !slices.ContainsFunc(codes, needsMembers):
+		return nil
+	}
+	return []any{membersKey(key)}
+}
+
+// extraKeys returns the participants' key for a count that may reach zero: where they cannot be deleted with it,
+// TrySetCount deletes them.
+func extraKeys(key string, codes []string) []any {
+	if slices.ContainsFunc(codes, needsMembers) {
+		return nil
+	}
+	return []any{membersKey(key)}
+}
+
+func isSet(code string) bool { return code[0] == 's' }
+
+func needsMembers(code string) bool { return code[0] != 'c' && code != counter.Blank }
+
+func membersKey(key string) string { return core.Prefixed("redlatch_latch_once", key) }
+
+// markKey changes whenever the count is set, so that a waiter which missed the zero before knows of it.
+func markKey(key string) string { return core.Prefixed("redlatch_latch_set", key) }
 
 func channel(key string) string { return "redisson_countdownlatch__channel__{" + key + "}" }
 
@@ -46,10 +76,16 @@ func setTo(n int) string { return "s" + strconv.Itoa(n) }
 
 const deleteIt = "k"
 
-func countOf(key string) *script.Call { return countScript.Call(2, key, openedKey(key)) }
+// countOf asks for the count alone, which can be had also while the latch's slot moves.
+func countOf(key string) *script.Call { return countScript.Call(1, key) }
+
+// lookAt asks for the count and the mark.
+func lookAt(key string) *script.Call { return countScript.Call(2, key, markKey(key)) }
+
+func markOf(key string) *script.Call { return markScript.Call(1, markKey(key)) }
 
 // counted reads count.lua's reply.
-func counted(c *script.Call) (n int, opened string, err error) {
+func counted(c *script.Call) (n int, mark string, err error) {
 	pair, err := c.StringSlice()
 	if err != nil {
 		return 0, "", err

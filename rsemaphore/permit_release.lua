@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  the permits that are available: string, decimal
 -- KEYS[2]  the permits that are out: zset, id -> end of the lease, epoch ms
--- KEYS[3]  channel of the waiters
 -- ARGV[1]  ids of 16 bytes each, one after the other
+-- ARGV[2]  channel of the waiters
 --
--- Returns  0  none of them was out, or all had expired; those are back now
---          n  given back; one message sent to KEYS[3] unless none is available even so, which n - 1 clients heard (on a
+-- Returns  0  none of them was out, or all had expired
+--          n  given back; one message sent to ARGV[2] unless none is available even so, which n - 1 clients received (on a
 --             cluster, those of this node)
-local available, out, channel = KEYS[1], KEYS[2], KEYS[3]
-local ids = ARGV[1]
+local available, out = KEYS[1], KEYS[2]
+local ids, channel = ARGV[1], ARGV[2]
 
 local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -21,23 +21,19 @@ for i = 1, #ids, 16 do
     live[#live + 1] = id
   end
 end
--- The others, if they are out, are among what has expired and comes back with this call.
-local expired = math.min(redis.call('zcount', out, 0, string.format('%.0f', now)), 10000)
-if #live + expired == 0 then
-  return 0
-end
-local free = redis.call('incrby', available, #live + expired) -- first: it fails on what is no number
-if expired > 0 then
-  redis.call('zremrangebyrank', out, 0, expired - 1)
-end
-for _, id in ipairs(live) do
-  redis.call('zrem', out, id)
-end
-local heard = 0
-if free > 0 then
-  heard = redis.call('publish', channel, free)
-end
 if #live == 0 then
   return 0
+end
+local free = tonumber(redis.call('get', available) or 0)
+if not free then
+  return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+-- An error must mean that nothing was given back. Removing nothing tells whether removing is allowed, before anything
+-- changes; and after a script's first write a full memory refuses none.
+redis.call('zrem', out, '')
+local heard = free + #live > 0 and redis.call('publish', channel, free + #live) or 0
+redis.call('incrby', available, #live)
+for _, id in ipairs(live) do
+  redis.call('zrem', out, id)
 end
 return 1 + heard

@@ -11,7 +11,7 @@ local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 local ends = math.ceil(now) + lease
 
-local gone = {}
+local gone, written = {}, false
 for i, out in ipairs(KEYS) do
   -- One key of another type must not stop the others: its error counts as not out.
   local present = redis.pcall('zscore', out, ARGV[i + 1])
@@ -19,6 +19,10 @@ for i, out in ipairs(KEYS) do
   if present <= math.floor(now) then
     gone[#gone + 1] = i
   elseif present < ends then -- it may arrive late, after an extension has set a longer lease
+    if not written then
+      redis.call('zrem', out, '') -- removes nothing; after a script's first write a full memory refuses none
+      written = true
+    end
     redis.call('zadd', out, string.format('%.0f', ends), ARGV[i + 1])
   end
 end

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
@@ -14,7 +15,19 @@ import (
 func resizeKind() counter.Kind {
 	return counter.Kind{
 		Script: permitResizeScript,
-		Keys:   func(key string) []any { return []any{outKey(key), semaphoreChannel(key)} },
+		Keys: func(key string, codes []string) []any {
+			if slices.ContainsFunc(codes, countsOut) {
+				return []any{outKey(key)}
+			}
+			return nil
+		},
+		Extra: func(key string, codes []string) []any { // for a look at its type
+			if slices.ContainsFunc(codes, countsOut) {
+				return nil
+			}
+			return []any{outKey(key)}
+		},
+		Args: func(key string) []any { return []any{semaphoreChannel(key)} },
 	}
 }
 
@@ -24,6 +37,9 @@ const (
 	setPermits    byte = 's'
 	addPermits    byte = 'p'
 )
+
+// countsOut reports whether a change needs to know how many permits are out.
+func countsOut(code string) bool { return code[0] == setPermits || code[0] == createPermits }
 
 // resize changes the number of permits once, however often the change has to be sent.
 func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, error) {

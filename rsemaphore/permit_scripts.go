@@ -55,7 +55,7 @@ func (permitKind) Channel(key string) string { return semaphoreChannel(key) }
 
 func (permitKind) Acquire(a lease.Ask) *script.Call {
 	available, out, channel := permitKeys(a.Key)
-	return permitAcquireScript.Call(3, available, out, channel, a.Owner, script.Millis(a.Lease))
+	return permitAcquireScript.Call(2, available, out, a.Owner, script.Millis(a.Lease), channel)
 }
 
 func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -72,13 +72,13 @@ func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
 }
 
 func (permitKind) Keep(key, owner any, _ int, length, most time.Duration) *script.Call {
-	available, out, channel := permitKeys(key)
-	return permitKeepScript.Call(3, available, out, channel, owner, script.Millis(length), script.Millis(most))
+	_, out, _ := permitKeys(key)
+	return permitKeepScript.Call(1, out, owner, script.Millis(length), script.Millis(most))
 }
 
 func (permitKind) Release(key, owner any) *script.Call {
 	available, out, channel := permitKeys(key)
-	return permitReleaseScript.Call(3, available, out, channel, owner)
+	return permitReleaseScript.Call(2, available, out, owner, channel)
 }
 
 func (permitKind) Renew(keys, owners []any, length time.Duration) *script.Call {
@@ -121,8 +121,7 @@ func (permitKind) Split(owner any) []any {
 }
 
 func (permitKind) available(key string) *script.Call {
-	available, out, channel := permitKeys(key)
-	return permitAvailableScript.Call(3, available, out, channel)
+	return permitAvailableScript.Call(2, key, outKey(key))
 }
 
 // permitKeys returns the keys and the channel of a semaphore.

@@ -28,7 +28,7 @@ type PermitSemaphore struct {
 type PermitSpace struct {
 	core    *core.Core
 	permits *lease.Space
-	sizes   *counter.Book // changes of the number of permits
+	sizes   *counter.Manager // changes of the number of permits
 }
 
 // NewPermitSpace returns the space of a client. It is for the client.

@@ -65,7 +65,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	if err != nil {
 		return false, s.wrap("try set permits", err)
 	}
-	set, err := s.desk.change(ctx, s.key, setOf(n), int64(n), false)
+	set, err := s.desk.change(ctx, s.key, setOf(n), int64(n), counter.Change)
 	return set == 1, s.wrap("try set permits", err)
 }
 
@@ -130,7 +130,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if s.most > 0 {
 		code = releaseUpTo(n, s.most)
 	}
-	done, err := s.desk.change(ctx, s.key, code, int64(n), true)
+	done, err := s.desk.change(ctx, s.key, code, int64(n), counter.Insist)
 	if err == nil && done == 0 {
 		err = errs.ErrOverRelease
 	}
@@ -164,7 +164,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, s.wrap("drain", err)
 	}
-	n, err := s.desk.change(ctx, s.key, drainAll, 0, false)
+	n, err := s.desk.change(ctx, s.key, drainAll, 0, counter.Change)
 	return int(n), s.wrap("drain", err)
 }
 
@@ -182,7 +182,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 		err = ctx.Err()
 	}
 	if err == nil {
-		_, err = s.desk.change(ctx, s.key, addOf(delta), int64(delta), false)
+		_, err = s.desk.change(ctx, s.key, addOf(delta), int64(delta), counter.Change)
 	}
 	return s.wrap("add permits", err)
 }

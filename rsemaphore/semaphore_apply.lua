@@ -2,21 +2,21 @@
 --
 -- KEYS[1]  the semaphore: string, the permits available, which may be below 0
 -- KEYS[2]  the client's last batch: string, its number and its reply
--- KEYS[3]  channel of the waiters
 -- ARGV[1]  number of the batch
--- ARGV[2]  1 to remember the batch although it changes nothing
--- ARGV[3]  how long a batch is remembered, ms
--- ARGV[4..n]  operations, a letter and a number n: a acquire in line, not after one that was refused; t try to acquire;
+-- ARGV[2]  1 to record the batch although it changes nothing
+-- ARGV[3]  how long a batch is recorded, ms
+-- ARGV[4]  channel of the waiters
+-- ARGV[5..n]  operations, a letter and a number n: a acquire in line, not after one that was refused; t try to acquire;
 --          r release; b release, followed by the most that may be available; s set if missing; p add; d drain; x nothing
 --
 -- Returns  an array of integers: for each operation 1 for done and 0 for not, of d the permits drained; the permits then
---          available; how many clients heard of more permits
---          an empty array  a later batch of the client was seen, or this one had met an error that has gone
-local semaphore, last, channel = KEYS[1], KEYS[2], KEYS[3]
-local number, remember, keep = ARGV[1], ARGV[2], ARGV[3]
+--          available; how many clients received the message about more permits
+--          an empty array  a later batch of the client is recorded, or this one had met a wrong type that is gone
+local semaphore, last = KEYS[1], KEYS[2]
+local number, record, keep, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local stored = redis.call('mget', semaphore, last)
-local stopped -- by an error below, which left the number alone
+local stopped -- by a wrong type, which left the number alone
 if stored[2] then
   local seen = tonumber(string.match(stored[2], '^%d+'))
   if seen >= tonumber(number) then
@@ -28,16 +28,16 @@ if stored[2] then
     if not stopped then return again end
   end
 end
--- An error below must not let the batch be carried out when it arrives once more.
-if remember == '1' then redis.call('set', last, number, 'px', keep) end
-local text = stored[1] or redis.call('get', semaphore) -- an error for what is no string
+local text = stored[1] or redis.call('exists', semaphore) == 1 and 'another type'
 if text and (not string.match(text, '^-?%d+$') or math.abs(tonumber(text)) >= 1e14) then -- beyond it a script would round
+  -- The caller is told that nothing was done: a late sending of this batch must not do it.
+  if record == '1' then redis.call('set', last, number, 'px', keep) end
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 if stopped then return {} end
 local before = tonumber(text or 0)
-local now, exists, set, refused, touched, reply = before, text, false, false, false, {}
-for i = 4, #ARGV do
+local now, exists, set, refused, touched, frees, reply = before, text, false, false, false, false, {}
+for i = 5, #ARGV do
   local op, digits, most = string.match(ARGV[i], '^(%a)(-?%d*) ?(%d*)$')
   local n, done = tonumber(digits) or 0, 0
   if (op == 'a' or op == 't') and now >= n and not refused then
@@ -45,10 +45,8 @@ for i = 4, #ARGV do
   elseif op == 'a' then
     refused = true
   elseif op == 'r' or op == 'b' and now + n <= tonumber(most) then
-    now, done, set, exists = now + n, 1, set or not exists, true
-  elseif op == 's' and not exists then
-    now, done, set, exists = n, 1, true, true
-  elseif op == 'p' then
+    now, done, set, exists, frees = now + n, 1, set or not exists, true, true
+  elseif op == 's' and not exists or op == 'p' then
     now, done, set, exists = now + n, 1, true, true
   elseif op == 'd' and now > 0 then
     done = now
@@ -57,17 +55,13 @@ for i = 4, #ARGV do
   touched = touched or done ~= 0
   reply[#reply + 1] = done
 end
--- First of all what an ACL may forbid: an error says that nothing was done.
-local heard = now > before and now > 0 and redis.call('publish', channel, now) or 0
--- What sets the number ends a TTL, as in Java; what moves it does not.
-if set then
-  redis.call('set', semaphore, now)
-elseif now ~= before then
-  redis.call('incrby', semaphore, now - before)
-end
+-- An error must mean that nothing was done, so all that may be refused comes before the number changes.
 reply[#reply + 1] = now
-reply[#reply + 1] = heard
-if touched or remember == '1' then
+reply[#reply + 1] = now > before and now > 0 and redis.call('publish', channel, now) or 0
+if touched or record == '1' then
+  if frees then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but never this one
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
+-- What sets the number ends a TTL, as in Java; what moves it does not.
+if set then redis.call('set', semaphore, now) elseif now ~= before then redis.call('set', semaphore, now, 'keepttl') end
 return reply

@@ -116,7 +116,10 @@ func (l *line) grantedLocked() {
 // unaskLocked takes back a question that has not been sent.
 func (w *waiter) unaskLocked() {
 	l := w.line
-	if !w.asks || l.desk.book.Leave(l.key, &w.op) != counter.Never {
+	if !w.asks {
+		return
+	}
+	if fate, _ := l.desk.book.Leave(l.key, &w.op); fate != counter.Withdrawn {
 		return
 	}
 	w.asks = false

@@ -26,7 +26,7 @@ const (
 // Desk is where a client's counting semaphores are served. It is safe for concurrent use.
 type Desk struct {
 	core  *core.Core
-	book  *counter.Book
+	book  *counter.Manager
 	lines *names.Table[*line]
 }
 
@@ -114,8 +114,8 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 }
 
 // change carries out an operation that makes so many permits available, or less than 1.
-func (d *Desk) change(ctx context.Context, key, code string, permits int64, insists bool) (int64, error) {
-	ask := counter.Ask{Code: code, Insists: insists}
+func (d *Desk) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
+	ask := counter.Ask{Code: code, Policy: policy}
 	if permits > 0 {
 		h := &handing{desk: d, key: key, permits: permits}
 		ask.Then, ask.Put, ask.Withdrawn = h, h.put, h.withdrawn
@@ -126,7 +126,7 @@ func (d *Desk) change(ctx context.Context, key, code string, permits int64, insi
 // joinLocked puts a call at the end of the line.
 func (l *line) joinLocked(n int, once bool) *waiter {
 	w := &waiter{line: l, n: n, once: once, prev: l.tail, done: make(chan struct{})}
-	w.op = counter.Op{Code: acquireInLine(n), Grants: true, Answerer: w}
+	w.op = counter.Op{Code: acquireInLine(n), Policy: counter.Grant, Answerer: w}
 	if once {
 		w.op.Code = acquireOnce(n)
 	}

@@ -24,7 +24,7 @@ var (
 func semaphoreKind() counter.Kind {
 	return counter.Kind{
 		Script: semaphoreApplyScript,
-		Keys:   func(key string) []any { return []any{semaphoreChannel(key)} },
+		Args:   func(key string) []any { return []any{semaphoreChannel(key)} },
 	}
 }
 

@@ -78,7 +78,7 @@ func (h *handing) Answered(op *counter.Op, others []int64) {
 	switch {
 	case h.then != nil:
 		h.then(taken)
-	case !taken && op.Insists && op.Left(): // its caller has been told that it goes on
+	case !taken && op.Policy == counter.Insist && op.Left(): // its caller has been told that it goes on
 		h.desk.owe(h.key, op.Code, h.permits)
 	}
 }
@@ -134,6 +134,6 @@ func (d *Desk) owe(key, code string, permits int64) {
 // offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
 func (d *Desk) offer(key, code string, permits int64, then func(taken bool)) {
 	h := &handing{desk: d, key: key, permits: permits, then: then}
-	h.put(&counter.Op{Code: code, Insists: true, Answerer: h})
+	h.put(&counter.Op{Code: code, Policy: counter.Insist, Answerer: h})
 	d.book.Go(key)
 }

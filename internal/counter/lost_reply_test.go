@@ -2,7 +2,7 @@ package counter_test
 
 import (
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,20 +17,15 @@ import (
 
 // onScript has the server ask what to do with each call of a script, counted from 1. A reply that is empty has the script
 // run, [broken] closes the connection, [forgotten] is that to a number which was passed, and any other is an error.
-func (d *desk) onScript(t *testing.T, reply func(call int) string) {
+func (d *rig) onScript(t *testing.T, reply func(call int) string) {
 	t.Helper()
 	require.NoError(t, d.redis.Ping(t.Context()).Err()) // the server exists from its first connection on
-	var mu sync.Mutex                                   // guards call
-	call := 0
+	var calls atomic.Int32
 	d.mini.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
 		if !strings.HasPrefix(cmd, "EVAL") {
 			return false
 		}
-		mu.Lock()
-		call++
-		text := reply(call)
-		mu.Unlock()
-		switch text {
+		switch text := reply(int(calls.Add(1))); text {
 		case "":
 			return false
 		case broken:
@@ -50,10 +45,10 @@ const (
 	forbidden = "NOPERM no permission"
 )
 
-// then hears of an operation and puts the next one, before its lane can fall idle.
+// then hears of an operation and puts the next one, before its log can fall idle.
 type then struct {
 	heard
-	desk *desk
+	rig  *rig
 	next []string
 }
 
@@ -68,11 +63,11 @@ func (a *then) put() {
 	}
 	op := &counter.Op{Code: a.next[0], Answerer: a}
 	a.next = a.next[1:]
-	a.desk.Put("k", op)
+	a.rig.Put("k", op)
 }
 
 func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		d.onScript(t, func(call int) string {
 			if call == 1 {
 				return broken
@@ -90,14 +85,14 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 }
 
 func TestBatchIsDoubtedUntilOneLeavesItsNumber(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		d.onScript(t, func(call int) string {
 			if call > 3 {
 				return ""
 			}
 			return []string{broken, forgotten, forbidden}[call-1]
 		})
-		a := &then{desk: d, next: []string{"first", "second", "third", "fourth"}}
+		a := &then{rig: d, next: []string{"first", "second", "third", "fourth"}}
 		a.put()
 		d.Go("k")
 		synctest.Wait()
@@ -108,6 +103,33 @@ func TestBatchIsDoubtedUntilOneLeavesItsNumber(t *testing.T) {
 		require.NoError(t, a.err[2])
 		require.NoError(t, a.err[3])
 		assert.Equal(t, []string{"3 1 third", "4 0 fourth"}, d.log(t, "k"))
-		assert.Zero(t, d.Lanes())
+		assert.Zero(t, d.Logs())
 	})
+}
+
+// F25
+func TestRefusalOfARepetitionSaysNothingOfOneInFlight(t *testing.T) {
+	for _, refusal := range []string{forbidden, "OOM command not allowed", "NOAUTH Authentication required."} {
+		inBubble(t, func(t *testing.T, d *rig) {
+			late := make(chan struct{}) // closed when the second sending may arrive
+			d.onScript(t, func(call int) string {
+				switch call {
+				case 1:
+					return "READONLY You can't write against a read only replica."
+				case 2:
+					<-late
+					return ""
+				case 3:
+					return refusal
+				}
+				return ""
+			})
+			time.AfterFunc(time.Second, func() { close(late) })
+			n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+			require.NoError(t, err, "after %s", refusal)
+			require.EqualValues(t, 1, n)
+			synctest.Wait()
+			assert.Len(t, d.log(t, "k"), 1)
+		})
+	}
 }

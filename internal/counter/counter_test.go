@@ -33,15 +33,15 @@ for i = 4, #ARGV do
 end
 return replies`)
 
-// desk is a book over an in-memory server.
-type desk struct {
-	*counter.Book
+// rig is a manager over an in-memory server.
+type rig struct {
+	*counter.Manager
 	core  *core.Core
 	mini  *miniredis.Miniredis
 	redis *redis.Client
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
+func inBubble(t *testing.T, test func(t *testing.T, d *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mini := miniredis.NewMiniRedis()
@@ -54,9 +54,14 @@ func inBubble(t *testing.T, test func(t *testing.T, d *desk)) {
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		e := core.New(rdb, core.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(e.Close)
-		b := counter.New(e, counter.Kind{Script: logScript, Keys: func(string) []any { return nil }})
-		test(t, &desk{Book: b, core: e, mini: mini, redis: rdb})
+		m := counter.New(e, counter.Kind{Script: logScript})
+		test(t, &rig{Manager: m, core: e, mini: mini, redis: rdb})
 	})
+}
+
+func (d *rig) leave(op *counter.Op) counter.Fate {
+	fate, _ := d.Leave("k", op)
+	return fate
 }
 
 // heard collects answers.
@@ -72,7 +77,7 @@ func (h *heard) Answered(op *counter.Op, _ []int64) {
 	h.got, h.err = append(h.got, op.Result), append(h.err, op.Err)
 }
 
-func (d *desk) log(t *testing.T, key string) []string {
+func (d *rig) log(t *testing.T, key string) []string {
 	t.Helper()
 	list, err := d.redis.LRange(t.Context(), key, 0, -1).Result()
 	require.NoError(t, err)
@@ -80,22 +85,22 @@ func (d *desk) log(t *testing.T, key string) []string {
 }
 
 func TestOneBatchCarriesWhatWasPut(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		h := &heard{}
 		for i := range 5 {
 			require.True(t, d.Put("k", &counter.Op{Code: strconv.Itoa(i), Answerer: h}))
 		}
-		assert.Equal(t, 1, d.Lanes())
+		assert.Equal(t, 1, d.Logs())
 		d.Go("k")
 		synctest.Wait()
 		assert.Equal(t, []int64{1, 2, 3, 4, 5}, h.got, "in the order of Put")
 		assert.Equal(t, []string{"1 0 0", "1 0 1", "1 0 2", "1 0 3", "1 0 4"}, d.log(t, "k"), "under one number")
-		assert.Zero(t, d.Lanes(), "an idle lane is gone")
+		assert.Zero(t, d.Logs(), "an idle log is gone")
 	})
 }
 
-func TestNumbersRiseOverAllLanes(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+func TestNumbersRiseOverAllLogs(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		for i, key := range []string{"a", "b", "a", "a"} {
 			_, err := d.Do(t.Context(), key, counter.Ask{Code: "x"})
 			require.NoError(t, err)
@@ -106,27 +111,27 @@ func TestNumbersRiseOverAllLanes(t *testing.T) {
 }
 
 func TestWhoLeavesInTimeIsNotCarriedOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		h := &heard{}
 		stays, leaves := &counter.Op{Code: "stays", Answerer: h}, &counter.Op{Code: "leaves", Answerer: h}
-		insists := &counter.Op{Code: "insists", Answerer: h, Insists: true}
+		insists := &counter.Op{Code: "insists", Answerer: h, Policy: counter.Insist}
 		for _, op := range []*counter.Op{leaves, stays, insists} {
 			require.True(t, d.Put("k", op))
 		}
-		assert.Equal(t, counter.Never, d.Leave("k", leaves))
-		assert.Equal(t, counter.Flying, d.Leave("k", insists))
+		assert.Equal(t, counter.Withdrawn, d.leave(leaves))
+		assert.Equal(t, counter.InFlight, d.leave(insists))
 		d.Go("k")
 		synctest.Wait()
 		assert.Equal(t, []string{"1 0 stays", "1 0 insists"}, d.log(t, "k"))
-		assert.Equal(t, counter.Over, d.Leave("k", stays))
+		assert.Equal(t, counter.Answered, d.leave(stays))
 		require.True(t, d.Put("k", leaves), "it may be used again")
-		assert.Equal(t, counter.Never, d.Leave("k", leaves))
-		assert.Zero(t, d.Lanes())
+		assert.Equal(t, counter.Withdrawn, d.leave(leaves))
+		assert.Zero(t, d.Logs())
 	})
 }
 
 func TestManyAtATimeShareBatches(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		var calls sync.WaitGroup
 		for range 1000 {
 			calls.Go(func() {
@@ -135,30 +140,30 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		synctest.Wait() // the lane ends after its last answer
+		synctest.Wait() // the log ends after its last answer
 		assert.Len(t, d.log(t, "k"), 1000)
 		assert.Less(t, d.core.Batch.Flushes(), int64(500))
-		assert.Zero(t, d.Lanes())
+		assert.Zero(t, d.Logs())
 	})
 }
 
 func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		require.NoError(t, d.redis.Set(t.Context(), "k", "word", 0).Err())
 		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrWrongType)
-		synctest.Wait() // the lane ends after its last answer
-		assert.Zero(t, d.Lanes())
+		synctest.Wait() // the log ends after its last answer
+		assert.Zero(t, d.Logs())
 		assert.Zero(t, d.core.Settler.Len())
 	})
 }
 
 func TestClosedClientTakesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *desk) {
+	inBubble(t, func(t *testing.T, d *rig) {
 		d.core.Close()
 		assert.False(t, d.Put("k", &counter.Op{Code: "x", Answerer: &heard{}}))
 		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrClosed)
-		assert.Zero(t, d.Lanes())
+		assert.Zero(t, d.Logs())
 	})
 }
