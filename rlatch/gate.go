@@ -2,6 +2,7 @@ package rlatch
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -38,6 +39,7 @@ type gate struct {
 
 // waiter is a call that waits at a gate.
 type waiter struct {
+	goal  goal
 	first int           // the first look that counts for it: one that began after it had come
 	knows bool          // that look has been
 	mark  string        // that it found
@@ -45,8 +47,16 @@ type waiter struct {
 	err   error
 }
 
-// await waits until the latch opens.
-func (h *Hall) await(ctx context.Context, key string) error {
+// goal is what a waiter waits for.
+type goal uint8
+
+const (
+	opening goal = iota // the count is zero, or has been
+	setting             // there is a count, or has been
+)
+
+// await waits until the latch has reached a goal.
+func (h *Hall) await(ctx context.Context, key string, until goal) error {
 	part := h.gates.Part(key)
 	part.Lock()
 	g := part.Of[key]
@@ -55,7 +65,7 @@ func (h *Hall) await(ctx context.Context, key string) error {
 		g.timer.Task = g
 		part.Of[key] = g
 	}
-	w := &waiter{first: g.looks + 1, done: make(chan struct{})}
+	w := &waiter{goal: until, first: g.looks + 1, done: make(chan struct{})}
 	g.waiters[w] = struct{}{}
 	look := g.lookLocked()
 	part.Unlock()
@@ -75,6 +85,9 @@ func (h *Hall) await(ctx context.Context, key string) error {
 	defer part.Unlock()
 	if _, waits := g.waiters[w]; !waits {
 		return w.err
+	}
+	if why != errs.ErrClosed && (!w.knows || g.failed > 0) { //nolint:errorlint // set above
+		why = fmt.Errorf("%w: %w", why, errs.ErrUnavailable)
 	}
 	g.endLocked(w, why)
 	return why
@@ -168,10 +181,10 @@ func (g *gate) looked(n int, mark string, err error) {
 	}
 }
 
-// sees reports whether the latch has opened since the waiter came. The mark expires, so an empty one is not evidence either
-// way.
+// sees reports whether the latch has reached the waiter's goal since it came. A mark that changed says that the count was
+// zero, and was set. The mark expires, so an empty one is not evidence either way.
 func (w *waiter) sees(n int, mark string) bool {
-	if n == 0 || w.knows && mark != "" && mark != w.mark {
+	if (n == 0) == (w.goal == opening) || w.knows && mark != "" && mark != w.mark {
 		return true
 	}
 	w.knows = true
@@ -193,10 +206,8 @@ func (g *gate) failedLocked(err error) {
 	for w := range g.waiters {
 		switch {
 		case w.first > g.looks:
-		case certain && (!script.Transient(err) || !w.knows && script.Refused(err)):
-			g.endLocked(w, core.Explain(err))
-		case now-g.failing >= e.Lease:
-			g.endLocked(w, err)
+		case certain && (!script.Transient(err) || !w.knows && script.Refused(err)), now-g.failing >= e.Lease && !script.Parted(err):
+			g.endLocked(w, core.Unanswered(err))
 		}
 	}
 	g.restLocked(min(10*time.Millisecond<<min(g.failed, 10), recheck))

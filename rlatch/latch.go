@@ -118,9 +118,19 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 func (l *Latch) Await(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
-		err = l.hall.await(ctx, l.key)
+		err = l.hall.await(ctx, l.key, opening)
 	}
 	return l.wrap("await", err)
+}
+
+// AwaitSet blocks until the latch has a count, and returns nil at once if it has one. Call it before Await where the count may
+// not be set yet. A count that was set and reached zero meanwhile counts. It ends, fails and costs as Await does.
+func (l *Latch) AwaitSet(ctx context.Context) error {
+	err := l.check(ctx)
+	if err == nil {
+		err = l.hall.await(ctx, l.key, setting)
+	}
+	return l.wrap("await set", err)
 }
 
 // Delete takes the count away and lets everybody through who waits. It reports whether there was a count.

@@ -31,6 +31,9 @@ func (l *line) askLocked(force bool) {
 			w.asks = false
 			return
 		}
+		if l.asked == 0 {
+			l.askedAt = l.desk.core.Clock.Now()
+		}
 		l.standing--
 		l.asked++
 		l.promised += int64(w.n)
@@ -68,6 +71,8 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	if op.Err == nil {
 		l.countLocked(others)
 		l.failing = 0
+		l.answered = l.desk.core.Clock.Now()
+		l.askedAt = l.answered // what is in flight still was sent along with it, or later
 	}
 	if w.out { // it gave up meanwhile
 		l.askLocked(false)

@@ -2,6 +2,7 @@ package rsemaphore
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -53,7 +55,9 @@ type line struct {
 	blocked  bool  // the first one was refused, and nothing has been heard since
 	wakes    uint64
 	heard    int64         // permits that were there by the last wake-up
-	failing  time.Duration // since when Redis gives no answer; 0 if it does
+	failing  time.Duration // since when Redis answers with errors; 0 if it does not
+	askedAt  time.Duration // when somebody began to ask, of those who ask now
+	answered time.Duration // when Redis last answered
 
 	member    *pubsub.Membership // of the channel that announces permits; nil until somebody had to wait
 	confirmed bool               // the subscription stands
@@ -72,6 +76,7 @@ type waiter struct {
 	asks       bool // its question is under way
 	out        bool // it has left the line
 	refused    int  // times
+	since      time.Duration
 	wakes      uint64
 	op         counter.Op
 	done       chan struct{} // closed when acquired and err are set
@@ -125,7 +130,7 @@ func (d *Desk) change(ctx context.Context, key, code string, permits int64, poli
 
 // joinLocked puts a call at the end of the line.
 func (l *line) joinLocked(n int, once bool) *waiter {
-	w := &waiter{line: l, n: n, once: once, prev: l.tail, done: make(chan struct{})}
+	w := &waiter{line: l, n: n, once: once, since: l.desk.core.Clock.Now(), prev: l.tail, done: make(chan struct{})}
 	w.op = counter.Op{Code: acquireInLine(n), Policy: counter.Grant, Answerer: w}
 	if once {
 		w.op.Code = acquireOnce(n)
@@ -192,8 +197,22 @@ func (l *line) closeLocked() {
 func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 	e := w.line.desk.core
 	var timeout <-chan time.Time
-	if limit != nil && *limit > 0 {
-		timer := time.NewTimer(*limit)
+	var d time.Duration
+	switch {
+	case limit != nil && *limit > 0:
+		d = *limit
+	case w.once:
+		select {
+		case <-w.done: // asked on this goroutine
+			return w.acquired, w.err
+		default:
+		}
+		if limit := e.Limit(ctx); limit > 0 {
+			d = max(limit-(e.Clock.Now()-w.since), time.Millisecond)
+		}
+	}
+	if d > 0 {
+		timer := time.NewTimer(d)
 		defer timer.Stop()
 		timeout = timer.C
 	}
@@ -213,10 +232,32 @@ func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 		l.part.Unlock()
 		return w.acquired, w.err
 	}
+	if why != errs.ErrClosed && w.silentLocked() { //nolint:errorlint // set above
+		why = unavailable(why)
+	}
 	w.unaskLocked()
 	w.leaveLocked()
 	l.askLocked(false)
 	l.part.Unlock()
 	l.desk.book.Go(l.key)
 	return false, why
+}
+
+// patience is how long a question may be unanswered before Redis is taken for silent.
+const patience = 50 * time.Millisecond
+
+// silentLocked reports whether Redis has not said that there are no permits: it never answered since the waiter came, its
+// last answer was an error, or it takes its time.
+func (w *waiter) silentLocked() bool {
+	l := w.line
+	now := l.desk.core.Clock.Now()
+	return l.failing != 0 || l.asked > 0 && (l.answered <= w.since || now-l.askedAt > patience)
+}
+
+// unavailable returns the error of a wait that ended while Redis was silent: by its context, or by its limit for nil.
+func unavailable(why error) error {
+	if why == nil {
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, script.ErrNoAnswer)
+	}
+	return fmt.Errorf("%w: %w", why, errs.ErrUnavailable)
 }

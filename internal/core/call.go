@@ -64,6 +64,15 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	return fmt.Errorf("%w: %w: %w", ended, kind, err)
 }
 
+// Unanswered returns the error of a call that changed nothing and has not ended by its context: [errs.ErrUnavailable] if
+// Redis did not answer, and what Redis said otherwise.
+func Unanswered(err error) error {
+	if err != nil && script.Silent(err) {
+		return mark(errs.ErrUnavailable, err)
+	}
+	return Explain(err)
+}
+
 // Explain adds what redlatch knows of a Redis error, once.
 func Explain(err error) error {
 	switch {

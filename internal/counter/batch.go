@@ -70,7 +70,10 @@ func (b *batch) start() {
 // startHere sends the batch on the caller's own goroutine. The reply comes within the batcher's bound.
 func (b *batch) startHere(ctx context.Context) {
 	if call, class := b.call(); call != nil {
-		b.answered(call, b.log.manager.core.Batch.Do(ctx, call, pipeline.Ask{Class: class}))
+		e := b.log.manager.core
+		ask := pipeline.Ask{Class: class, Limit: e.Limit(ctx)}
+		ask.Usual = ask.Limit >= pipeline.Usual
+		b.answered(call, e.Batch.Do(ctx, call, ask))
 	}
 }
 
@@ -128,7 +131,7 @@ type verdict uint8
 const (
 	again   verdict = iota // send it again
 	notDone                // it was not carried out, and never will be
-	unknown                // nobody can say, and the error will not pass: its callers need not wait for more
+	unknown                // nobody can say, and that will not change soon: its callers need not wait for more
 )
 
 // answered takes the answer to one sending of the batch. Others may be in flight.
@@ -149,8 +152,8 @@ func (b *batch) answered(c *script.Call, err error) {
 	case notDone:
 		b.end(nil, core.Explain(err))
 	case unknown:
-		b.disown(fmt.Errorf("%w: %w", errs.ErrUnknown, err))
-		b.refuseQueued(err)
+		b.disown(fmt.Errorf("%w: %w", errs.ErrUnknown, core.Unanswered(err)))
+		b.refuseQueued(core.Unanswered(err))
 		b.repeat()
 	case again:
 		b.repeat()
@@ -168,10 +171,12 @@ func (b *batch) judge(err error) verdict {
 	b.open--
 	b.lost = b.lost || !certain
 	b.met = err
-	passing := script.Transient(err)
+	passing, aged := script.Transient(err), e.Clock.Now()-b.since >= e.Lease
 	switch {
 	case script.WrongType(err):
 		return notDone
+	case b.lost && aged:
+		return unknown
 	case b.open > 0 || !certain:
 		return again
 	case !b.lost && !passing:
@@ -180,7 +185,7 @@ func (b *batch) judge(err error) verdict {
 		return unknown
 	case !b.lost && script.Refused(err) && b.sent == 1 && !b.insistsLocked():
 		return notDone
-	case !b.lost && !script.Parted(err) && e.Clock.Now()-b.since >= e.Lease:
+	case !b.lost && !script.Parted(err) && aged:
 		return notDone
 	}
 	return again

@@ -182,7 +182,8 @@ func (m *Manager) Leave(key string, op *Op) (Fate, error) {
 	return p.Of[key].leaveLocked(op)
 }
 
-// Do has an operation carried out and waits for its answer, for ctx, or for Close.
+// Do has an operation carried out and waits for its answer, for ctx, or for Close; if ctx has no deadline, for the client's
+// call timeout at most.
 //
 // An error that wraps [errs.ErrUnknown] says that the operation may have taken effect, or may still take effect. After
 // any other error it has not, and will not.
@@ -195,32 +196,50 @@ func (m *Manager) Do(ctx context.Context, key string, ask Ask) (int64, error) {
 	if m.core.Closed() || !put(&c.op) {
 		return 0, errs.ErrClosed
 	}
+	began := m.core.Clock.Now()
 	m.GoAlong(ctx, key)
-	var why error
+	select {
+	case <-c.done: // as after a batch on this goroutine, which needs no timer
+		return m.answer(c)
+	default:
+	}
 	select {
 	case <-c.done:
+		c.stop()
 		return m.answer(c)
 	case <-ctx.Done():
-		why = ctx.Err()
+	case <-c.limit(m.core.Limit(ctx), m.core.Clock.Now()-began):
 	case <-m.core.Closing():
-		why = errs.ErrClosed
 	}
+	c.stop()
 	fate, met := m.Leave(key, &c.op)
-	if met != nil {
-		why = fmt.Errorf("%w (last error: %w)", why, met)
+	if fate == Answered {
+		<-c.done // at once
+		return m.answer(c)
 	}
-	switch fate {
-	case Withdrawn:
+	if fate == Withdrawn {
 		if ask.Withdrawn != nil {
 			ask.Withdrawn()
 		}
 		m.Go(key)
-		return 0, why
-	case Answered:
-		<-c.done // at once
-		return m.answer(c)
 	}
-	return 0, fmt.Errorf("%w: %w", errs.ErrUnknown, why)
+	return 0, m.unanswered(ctx, fate, met)
+}
+
+// unanswered returns the error of a call that has got no answer. It met an error if its operation was sent and refused.
+func (m *Manager) unanswered(ctx context.Context, fate Fate, met error) error {
+	switch {
+	case m.core.Closed() && ctx.Err() == nil && fate == Withdrawn:
+		return errs.ErrClosed
+	case m.core.Closed() && ctx.Err() == nil:
+		return fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
+	case met == nil:
+		met = script.ErrNoAnswer
+	}
+	if fate == Withdrawn {
+		return core.Conclude(ctx, script.NotDone, fmt.Errorf("%w: %w", script.ErrNotSent, met))
+	}
+	return core.Conclude(ctx, script.Unknown, met)
 }
 
 // Ask is an operation for Do.
@@ -239,9 +258,30 @@ type Ask struct {
 
 // call is an operation that a goroutine waits for.
 type call struct {
-	op   Op
-	done chan struct{} // 1: a token when the operation has been answered
-	then Answerer
+	op    Op
+	done  chan struct{} // 1: a token when the operation has been answered
+	then  Answerer
+	timer *time.Timer // stopped; nil until it is first needed
+}
+
+// limit returns a channel that has something after what is left of a limit, until stop is called; nil for 0, which is none.
+func (c *call) limit(limit, spent time.Duration) <-chan time.Time {
+	d := max(limit-spent, 0)
+	switch {
+	case limit == 0:
+		return nil
+	case c.timer == nil:
+		c.timer = time.NewTimer(d)
+	default:
+		c.timer.Reset(d)
+	}
+	return c.timer.C
+}
+
+func (c *call) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
 }
 
 // Answered lets the caller go on.
