@@ -1,6 +1,7 @@
 package rdelayedqueue_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -84,4 +85,37 @@ func TestF08_ClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-ended, redlatch.ErrClosed)
 	assert.Equal(t, rdelayedqueue.Stats{Ready: 1}, stats(t, sound))
+}
+
+// F28
+func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
+	t.Parallel()
+	const visibility = time.Second
+	r := newRig(t)
+	q := queue(r.direct(t), rdelayedqueue.WithVisibility(visibility))
+	began, finish := make(chan *rdelayedqueue.Message[job], 10), make(chan struct{})
+	stop := consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+		began <- m
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-finish:
+			return nil
+		}
+	})
+	offer(t, q, "a", 0)
+	m := <-began
+	require.NoError(t, r.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	time.Sleep(3*visibility + visibility/2) // by the clock of a real server the visibility has to be over three times
+	assert.NoError(t, m.Context().Err(), "%v", context.Cause(m.Context()))
+	close(finish)
+	redistest.Eventually(t, patience, "the message is acknowledged", func() error {
+		s, err := q.Stats(t.Context())
+		if err == nil && s != (rdelayedqueue.Stats{}) {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	})
+	assert.NoError(t, stop())
+	assert.Empty(t, began, "a second delivery")
 }

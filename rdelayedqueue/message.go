@@ -62,7 +62,7 @@ func (m *Message[T]) Reject(ctx context.Context, why string) error {
 // Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler the watchdog goes on
 // renewing, and ends no claim sooner than this has asked for. It returns [ErrNotHeld] when the message is another consumer's or was finished.
 //
-// It waits for Redis until ctx is done or the client closes.
+// It waits for Redis until ctx is done, the call timeout is over (if ctx has no deadline), or the client closes.
 func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {
 	if err := between("visibility", d, 10*time.Millisecond, 7*24*time.Hour); err != nil {
 		return m.wrap("extend", err)

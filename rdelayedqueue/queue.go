@@ -17,12 +17,12 @@ import (
 // leaves that to the caller. A Queue has no state: any number of goroutines may use one, and two of the same name are
 // the same queue, in all clients. It is safe for concurrent use.
 //
-// The methods that look at messages (Get, List, Dead, Stats) or change what is there (Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause,
-// Resume) wait for a silent Redis until ctx is done or the client closes (redlatch.ErrClosed, or redlatch.ErrUnknown), and have no other bound: give
-// ctx a deadline.
-// A refused connection they return as soon as go-redis has given up dialling, and what Redis cannot do just now, as during a failover,
-// after about a third of a second. One that changes something acts once, however often it is repeated; after redlatch.ErrUnknown, or when
-// ctx ends while it waits, it may have acted, or act yet. A queue that a newer version of this library has written is [ErrLayout].
+// The methods that look at messages (Get, List, Dead, Stats) or change what is there (Offer, Cancel, Reschedule, Redrive, RedriveAll, Purge,
+// Pause, Resume) wait for a silent Redis, and while a cluster moves the queue, until ctx is done, the call timeout is over
+// (redlatch.WithCallTimeout, if ctx has no deadline), or the client closes (redlatch.ErrClosed). Of a refused connection, and of what
+// Redis cannot do just now, they return redlatch.ErrUnavailable within a third of a second: nothing was done. A change is made once, however
+// often it is repeated; after redlatch.ErrUnknown it may have been made. A queue that a newer version of this library has written is
+// [ErrLayout].
 type Queue[T any] struct {
 	queue    *queue.Queue
 	settings settings
@@ -59,12 +59,11 @@ const maxDelay = queue.MaxDelay
 // Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
 // message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
 //
-// It waits for Redis until ctx is done or the client closes; a lost reply is asked for again for half a minute (then it is
-// redlatch.ErrUnknown), which never makes two messages. A negative delay, a bad id, and a value that the codec refuses or that is larger than
+// It waits and fails as [Queue] says; a lost reply is asked for again, which never makes two messages. A negative delay, a bad id, and a value that the codec refuses or that is larger than
 // [WithMaxPayload] says are redlatch.ErrInvalid. After any other error the message may have been offered, and its id is returned even so: to
 // be sure, offer again under it, by [WithID].
 //
-// It costs one round trip, which it shares with concurrent offers, and one more while consumers sleep.
+// It costs one round trip, which it shares with concurrent offers and which wakes a consumer.
 func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, err error) {
 	id, _, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, q.wrap("offer to", err)

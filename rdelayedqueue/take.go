@@ -11,7 +11,8 @@ import (
 
 // Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an error
 // that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis cannot do just now (it loads, or
-// fails over) and transport errors are retried for one lease of the client. After an error nothing is claimed: what was left unknown is given
+// fails over) and transport errors are retried for one lease of the client, then redlatch.ErrUnavailable, which is joined with ctx's error
+// too when ctx ends without an answer. After an error nothing is claimed: what was left unknown is given
 // back without counting the attempt.
 //
 // The claim lasts for the visibility, 30 s by default, and is not renewed: Ack or Extend in time. The message's context descends from ctx.
