@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -50,12 +49,12 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
-	e, owned := core.New(rdb, c), lease.NewOwned()
+	e := core.New(rdb, c)
 	return &Client{
 		core:       e,
-		locks:      rlock.NewSpaces(e, owned),
-		fair:       rfairlock.NewSpace(e, owned),
-		rw:         rrwlock.NewSpaces(e, owned),
+		locks:      rlock.NewSpaces(e),
+		fair:       rfairlock.NewSpace(e),
+		rw:         rrwlock.NewSpaces(e),
 		semaphores: rsemaphore.NewDesk(e),
 		permits:    rsemaphore.NewPermitSpace(e),
 		latches:    rlatch.NewHall(e),

@@ -6,9 +6,9 @@
 -- ARGV[1]  channel of the waiters, less ':' and a waiter's id
 -- ARGV[2]  owner
 -- ARGV[3]  lease, ms
--- ARGV[4]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
+-- ARGV[4]  an owner from whom the lock passes to the new one if that owner holds it; empty for none
 -- ARGV[5]  1 to look at the type of a busy key
--- ARGV[6]  1 to stand in the queue if it is refused
+-- ARGV[6]  1 to stand in the queue if it is refused; it may hold the lock by an earlier try
 -- ARGV[7]  how long a waiter is good, ms
 -- ARGV[8]  1 to keep the scores as Java does: each grant lowers those that remain
 --
@@ -16,25 +16,28 @@
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who is good for n ms
 local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
-local channel, owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local channel, owner, lease, from, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local waits, good, java = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 local left = redis.call('pttl', lock)
 local head, rest, dropped = first(queue, timeouts, java)
 local mine = left == -2 and (not head or head == owner)
-if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
-  -- An error for what is no hash.
-  if redis.call('hexists', lock, 'mode') == 1 then
-    return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+-- An error for what is no hash.
+if left ~= -2 and (from ~= '' or verify == '1' or left == -1) and redis.call('hexists', lock, 'mode') == 1 then
+  return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+end
+local passes = left ~= -2 and from ~= '' and redis.call('hexists', lock, from) == 1
+local again = left ~= -2 and waits == '1' and redis.call('hexists', lock, owner) == 1
+if passes or again then
+  redis.call('lrem', queue, 0, owner)
+  redis.call('zrem', timeouts, owner)
+  redis.call('hset', lock, owner, 1) -- first: the key must not go, and its TTL with it
+  if passes then
+    redis.call('hdel', lock, from)
   end
-  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
-    redis.call('lrem', queue, 0, owner)
-    redis.call('zrem', timeouts, owner)
-    redis.call('hset', lock, owner, 1)
-    -- It may arrive late, when the owner has the lock for longer.
-    redis.call('pexpire', lock, math.max(left, tonumber(lease)))
-    return -2
-  end
+  -- A try may arrive late, when its owner has the lock for longer.
+  redis.call('pexpire', lock, again and math.max(left, tonumber(lease)) or lease)
+  return -2
 end
 if mine then
   if head or java == '1' then
@@ -55,8 +58,7 @@ if mine then
   end
   return -2
 end
--- One that holds the lock asked when its hold was not granted yet, and is late.
-if waits == '1' and (left == -2 or redis.call('hexists', lock, owner) == 0) then
+if waits == '1' then
   local queued, refusal = pcall(enqueue, queue, timeouts, owner, { good = good, java = java, busy = left })
   if not queued then
     -- A user that may not PEXPIRE, or RPUSH, must not leave a queue that never expires.

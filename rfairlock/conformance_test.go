@@ -18,5 +18,5 @@ func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
 func conform(t *testing.T, where locktest.Place) {
 	t.Helper()
-	locktest.Run(t, locktest.Env{Where: where, New: fairLock})
+	locktest.Run(t, locktest.Env{Where: where, New: fairLock, TakesOver: true})
 }

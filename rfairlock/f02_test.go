@@ -93,29 +93,6 @@ func TestF02_LostReplyOfALeaveLeavesNobodyInTheQueue(t *testing.T) {
 	}
 }
 
-func TestF02_UnsettledOwnerIDIsNotUsedAgain(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		b.Foreign(t, key, time.Hour)
-		warm(t, p)
-		ctx, cancel := context.WithCancel(t.Context())
-		leaving := await(t, ctx, b.Redis, p.GetFairLock(key))
-		left := waiters(t, b.Redis)[0]
-		p.LoseReplies(1)
-		cancel()
-		locktest.Failed(t, leaving, context.Canceled)
-		synctest.Wait()
-		first := await(t, t.Context(), b.Redis, p.GetFairLock(key))
-		assert.NotContains(t, waiters(t, b.Redis), left, "its leaving has had no answer")
-		time.Sleep(5 * time.Second) // what was sent first cannot arrive any more
-		second := await(t, t.Context(), b.Redis, p.GetFairLock(key))
-		assert.Contains(t, waiters(t, b.Redis), left, "it is settled")
-		b.Delete(t, key)
-		locktest.Unlock(t, locktest.Next(t, first))
-		locktest.Unlock(t, locktest.Next(t, second))
-	})
-}
-
 // warm has Redis know the scripts of a wait that ends without the lock, so that the next reply of one is that of its run.
 func warm(t *testing.T, p *locktest.Peer) {
 	t.Helper()

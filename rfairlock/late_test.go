@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// granted returns a hold of a waiter, whose owner id will be used again.
+// granted returns a hold of a waiter.
 func granted(t *testing.T, b *locktest.Bubble, l *rfairlock.Lock, opts ...rlock.Option) *rlock.Hold {
 	t.Helper()
 	b.Foreign(t, key, time.Hour)
@@ -73,26 +73,6 @@ func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
 		locktest.Refused(t, other.GetFairLock(key))
 		locktest.Unlock(t, h)
 		assert.Empty(t, b.Keys(t))
-	})
-}
-
-func TestWaitersOfOneOwnIDListenOnce(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		own := rlock.WithOwner("billing-1")
-		h := granted(t, b, p.GetFairLock(key), own)
-		second := locktest.Begin(func() (*rlock.Hold, error) { return p.GetFairLock(key).Lock(t.Context(), own) })
-		time.Sleep(2 * time.Second) // this client has it under the id
-		locktest.Unlock(t, h)
-		b.Foreign(t, key, time.Hour) // it will have to queue
-		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{"billing-1"}, waiters(t, b.Redis))
-		b.Delete(t, key)
-		locktest.Unlock(t, locktest.Next(t, second))
-		time.Sleep(10 * time.Minute)
-		channels, err := b.Redis.PubSubChannels(t.Context(), "*").Result()
-		require.NoError(t, err)
-		assert.Empty(t, channels)
 	})
 }
 

@@ -30,10 +30,10 @@ type Space struct {
 	space *lease.Space
 }
 
-// NewSpace returns the space of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpace(e *core.Core, owned *lease.Owned) *Space {
+// NewSpace returns the space of a client. It is for the client.
+func NewSpace(e *core.Core) *Space {
 	k := newKind(e)
-	return &Space{core: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e, owned), k)}
+	return &Space{core: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e), k)}
 }
 
 // New returns the named lock of a space. It is for the client: users call GetFairLock there.

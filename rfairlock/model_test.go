@@ -96,20 +96,22 @@ type record struct {
 	calls atomic.Int64
 }
 
-// id names a call: every other one queues under a name of its own, by which it is known in the queue.
-func (r *record) id() (id string, opts []rlock.Option) {
-	n := r.calls.Add(1)
-	if n%2 == 0 {
-		return fmt.Sprint("pooled", n), nil
+// name returns how the history names a hold, as which it also stood in the queue, unless it may have queued again.
+func name(hold *rlock.Hold, brief []rlock.Option) string {
+	switch {
+	case hold == nil:
+		return ""
+	case brief != nil:
+		return hold.Owner()
 	}
-	id = fmt.Sprint(ownPrefix, n)
-	return id, []rlock.Option{rlock.WithOwner(id)}
+	return ownPrefix + hold.Owner()
 }
 
 // use waits for the lock, and gives it back if it gets it; a hold of a client that dies is left to its lease.
 func (r *record) use(ctx context.Context, l *rfairlock.Lock, dies func()) {
-	id, opts := r.id()
-	if opts == nil && rand.N(5) == 0 { // one whose grant is lost for so long has had its turn, and queues again
+	r.calls.Add(1)
+	var opts []rlock.Option
+	if rand.N(5) == 0 { // one whose grant is lost for so long has had its turn, and queues again
 		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}
 	limit := 2 * modelGood
@@ -120,6 +122,7 @@ func (r *record) use(ctx context.Context, l *rfairlock.Lock, dies func()) {
 	defer cancel()
 	call := r.Now()
 	hold, err := l.Lock(wait, opts...)
+	id := name(hold, opts)
 	if err == nil {
 		r.Add(event{kind: grants, key: l.Name(), hold: id}, call, r.Now())
 	}
@@ -172,8 +175,8 @@ func (r *record) settled() []historytest.Op[event] {
 	for i, op := range ops {
 		var line strings.Builder
 		for id := range strings.SplitSeq(op.Event.line, ",") {
-			if back, ok := grantedAt[id]; ok && strings.HasPrefix(id, ownPrefix) && back > op.Call {
-				line.WriteString(id + ",")
+			if back, ok := grantedAt[ownPrefix+id]; ok && back > op.Call {
+				line.WriteString(ownPrefix + id + ",")
 			}
 		}
 		ops[i].Event.line = line.String()

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rfairlock"
 )
@@ -23,7 +22,7 @@ func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 		Lease: 30 * time.Second, FairWait: 5 * time.Second, TokenTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { e.Close() })
-	return rfairlock.New(rfairlock.NewSpace(e, lease.NewOwned()), key), func() {
+	return rfairlock.New(rfairlock.NewSpace(e), key), func() {
 		for range 10_000 {
 			e.Settler.Add(func(report func(bool)) { report(false) }, func() {}, e.Clock.Now()+20*time.Second)
 		}

@@ -50,7 +50,6 @@ const (
 // with an eye on the queue.
 type kind struct {
 	lease.Kind
-	*owners
 	good time.Duration // how long a waiter is good
 	java int           // 1 to keep the scores as Java does
 	lone int           // 1 if one server knows of all who listen
@@ -58,13 +57,10 @@ type kind struct {
 	queues *queues
 }
 
-var (
-	_ lease.Apart  = (*kind)(nil)
-	_ lease.Owners = (*kind)(nil)
-)
+var _ lease.Apart = (*kind)(nil)
 
 func newKind(e *core.Core) *kind {
-	k := &kind{Kind: rlock.Base(), owners: &owners{core: e, waited: map[any]bool{}}, good: e.FairWait, queues: newQueues()}
+	k := &kind{Kind: rlock.Base(), good: e.FairWait, queues: newQueues()}
 	k.lone = script.Flag(!e.Cluster)
 	if k.good == javaWait {
 		k.java = 1
@@ -77,7 +73,7 @@ func (*kind) Title() string { return title }
 func (*kind) ChannelOf(key, owner string) string { return channel(key) + ":" + owner }
 
 func (k *kind) Acquire(a lease.Ask) *script.Call {
-	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
+	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
 }
 
 func (k *kind) Release(key, owner any) *script.Call {

@@ -3,23 +3,25 @@
 -- KEYS[1]  the lock: hash, owner -> levels
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
+-- ARGV[3]  an owner from whom the lock passes to the new one if that owner holds it; empty for none
 -- ARGV[4]  1 to look at the type of a busy key
 --
 -- Returns  -2  acquired; the owner holds one level
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed
 local lock = KEYS[1]
-local owner, lease, takeover, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local owner, lease, from, verify = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- PTTL answers both whether the lock is free and until when it is not: unless the type is asked for, the busy path costs one command.
 local left = redis.call('pttl', lock)
-if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
+if left ~= -2 and (from ~= '' or verify == '1' or left == -1) then
   -- An error for what is no hash.
   if redis.call('hexists', lock, 'mode') == 1 then
     return redis.error_reply('WRONGTYPE the key holds a read-write lock')
   end
-  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
+  if from ~= '' and redis.call('hexists', lock, from) == 1 then
+    redis.call('hset', lock, owner, 1) -- first: the key must not go, and its TTL with it
+    redis.call('hdel', lock, from)
     left = -2
   end
 end

@@ -4,21 +4,23 @@
 -- KEYS[2]  the last token drawn: string
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over; the type of a busy key is looked at first
+-- ARGV[3]  an owner from whom the lock passes to the new one if that owner holds it; empty for none
 -- ARGV[4]  1 to look at the type of a busy key
 -- ARGV[5]  how long the last token is kept, ms
 --
 -- Returns  an array of two integers: as acquire.lua; the token, or 0
 local lock, last = KEYS[1], KEYS[2]
-local owner, lease, takeover, verify, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local owner, lease, from, verify, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local left = redis.call('pttl', lock)
-if left ~= -2 and (takeover == '1' or verify == '1' or left == -1) then
+if left ~= -2 and (from ~= '' or verify == '1' or left == -1) then
   -- An error for what is no hash.
   if redis.call('hexists', lock, 'mode') == 1 then
     return redis.error_reply('WRONGTYPE the key holds a read-write lock')
   end
-  if takeover == '1' and redis.call('hexists', lock, owner) == 1 then
+  if from ~= '' and redis.call('hexists', lock, from) == 1 then
+    redis.call('hset', lock, owner, 1) -- first: the key must not go, and its TTL with it
+    redis.call('hdel', lock, from)
     left = -2
   end
 end

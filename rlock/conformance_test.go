@@ -28,6 +28,6 @@ func TestConformanceOnCluster(t *testing.T) {
 
 func conform(t *testing.T, where locktest.Place) {
 	for name, get := range kinds {
-		t.Run(name, func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: get}) })
+		t.Run(name, func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: get, TakesOver: true}) })
 	}
 }

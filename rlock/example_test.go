@@ -271,7 +271,7 @@ func ExampleHold_Token() {
 }
 
 // A service that restarts takes its own lock back at once, instead of waiting for the lease of its former life to end.
-func ExampleWithOwner() {
+func ExampleWithTakeOver() {
 	ctx := context.Background()
 	server, err := embedded.Start()
 	if err != nil {
@@ -284,23 +284,25 @@ func ExampleWithOwner() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := before.GetLock("billing").Lock(ctx, rlock.WithOwner("billing-1")); err != nil {
+	hold, err := before.GetLock("billing").Lock(ctx)
+	if err != nil {
 		log.Fatal(err)
 	}
-	before.Close() // leaves the lock to its lease of 30 s, as a crash does
+	saved := hold.Owner() // in a file, for example
+	before.Close()        // leaves the lock to its lease of 30 s, as a crash does
 
 	after, err := redlatch.Open(ctx, server.URL())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer after.Close()
-	hold, err := after.GetLock("billing").TryLock(ctx, rlock.WithOwner("billing-1"))
+	hold, err = after.GetLock("billing").TryLock(ctx, rlock.WithTakeOver(saved))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer hold.Unlock(ctx)
-	fmt.Println("taken back by", hold.Owner())
-	// Output: taken back by billing-1
+	fmt.Println("taken back under a fresh id:", hold.Owner() != saved)
+	// Output: taken back under a fresh id: true
 }
 
 // A goroutine that got a hold's context shares the hold. Detach makes it compete.

@@ -105,7 +105,6 @@ func TestHandOffEndsWithItsBudget(t *testing.T) {
 func TestOnlyPlainHoldsAreHandedOn(t *testing.T) {
 	special := map[string]rlock.Option{
 		"lease":    rlock.WithLease(time.Minute),
-		"owner":    rlock.WithOwner("billing-1"),
 		"max hold": rlock.WithMaxHold(time.Minute),
 	}
 	for name, opt := range special {

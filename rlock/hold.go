@@ -93,7 +93,8 @@ func (h *Hold) Token() int64 { return h.held().Token() }
 // monotonic clock reading.
 func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
 
-// Owner returns the id under which Redis knows the holder: the client's UUID and a number, or the id given by [WithOwner].
+// Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No id is used twice. Save it to take the lock back after a
+// restart; see [WithTakeOver].
 func (h *Hold) Owner() string { return h.held().Owner() }
 
 func (h *Hold) held() held {

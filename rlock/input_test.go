@@ -197,11 +197,11 @@ func TestErrorTexts(t *testing.T) {
 				l.TryLock(ctx, rlock.WithWait(-time.Second))),
 			"rlock: lock \"orders\": invalid argument: max hold 0s is not between 10ms and ten years": second(
 				l.Lock(ctx, rlock.WithMaxHold(0))),
-			"rlock: lock \"orders\": invalid argument: the owner id \"mode\" is reserved": second(l.Lock(ctx, rlock.WithOwner("mode"))),
-			"rlock: extend \"orders\": invalid argument: lease 0s is below 10ms":          h.Extend(ctx, 0),
-			"rlock: try lock \"orders\": lock not acquired":                               second(l.TryLock(ctx)),
-			"rlock: lock \"orders\": lock not acquired":                                   second(l.Lock(ctx, rlock.WithWait(time.Second))),
-			"rlock: do \"orders\": lock not acquired":                                     l.Do(ctx, nothing, rlock.WithWait(0)),
+			"rlock: lock \"orders\": invalid argument: the owner id \"mode\" is not of the form <client id>:<number>": second(l.Lock(ctx, rlock.WithTakeOver("mode"))),
+			"rlock: extend \"orders\": invalid argument: lease 0s is below 10ms":                                      h.Extend(ctx, 0),
+			"rlock: try lock \"orders\": lock not acquired":                                                           second(l.TryLock(ctx)),
+			"rlock: lock \"orders\": lock not acquired":                                                               second(l.Lock(ctx, rlock.WithWait(time.Second))),
+			"rlock: do \"orders\": lock not acquired":                                                                 l.Do(ctx, nothing, rlock.WithWait(0)),
 			"rlock: lock \"orders\": lock already held by this context": second(
 				l.Lock(h.Context(), rlock.WithoutReentry())),
 		}

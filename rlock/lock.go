@@ -36,9 +36,9 @@ var _ Locker = (*Lock)(nil)
 // Spaces are where a client's reentrant and fenced locks live. Locks of one name exclude each other in both.
 type Spaces struct{ Plain, Fenced *lease.Space }
 
-// NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpaces(e *core.Core, owned *lease.Owned) Spaces {
-	r := lease.NewRegistry(e, owned)
+// NewSpaces returns the spaces of a client. It is for the client.
+func NewSpaces(e *core.Core) Spaces {
+	r := lease.NewRegistry(e)
 	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
 }
 

@@ -23,14 +23,14 @@ func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait =
 // there is no limit. It has no effect beside a shorter [WithLease].
 func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
 
-// WithOwner holds the lock under an id of the caller's own instead of a fresh one, so that a service which restarts
-// takes back at once what it held before: whoever held the lock under this id counts as gone. The id must belong to
-// one live process at a time. 1 to 200 printable ASCII bytes without blanks and braces; "mode" and the suffix ":write" are reserved.
+// WithTakeOver takes the lock over from an earlier hold, whose [Hold.Owner] the caller has saved: a service that restarts takes its lock
+// back without waiting for the lease of its earlier process. If that owner holds the lock, it passes to the new hold in one step: the levels
+// become 1, a fenced lock's token rises, and the context of the earlier hold, if its process still runs, ends with [ErrLost] at its next
+// renewal. Otherwise the call is an ordinary acquisition, and so it is when it nests.
 //
-// Within one client, no two holds of one name have one id at a time, of whichever kind their locks are, and no context re-enters through
-// them: the second call waits, or is ErrNotAcquired. A call whose id is in use, or was used by a try that is not settled yet, stands in no
-// queue of Redis, and holds up those behind it in this client's line.
-func WithOwner(id string) Option { return func(o *lease.Options) { o.Owner = &id } }
+// It is for the reentrant, the fenced, the fair and the write lock, and redlatch.ErrInvalid for read locks, multi-locks and RedLocks and for
+// what is no owner id.
+func WithTakeOver(owner string) Option { return func(o *lease.Options) { o.TakeOver = &owner } }
 
 // WithoutReentry makes a call that would nest return [ErrHeld].
 func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true } }

@@ -53,7 +53,7 @@ func (kind) Title() string { return "rlock" }
 func (kind) Channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
 
 func (kind) Acquire(a lease.Ask) *script.Call {
-	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify))
+	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify))
 }
 
 func (kind) Acquired(c *script.Call) (lease.Reply, error) {
@@ -131,7 +131,7 @@ type fencedKind struct {
 func (f fencedKind) Acquire(a lease.Ask) *script.Call {
 	name, _ := a.Key.(string)
 	token := core.Prefixed("redisson_lock_token", name)
-	return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver), script.Flag(a.Verify), script.Millis(f.keep))
+	return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(f.keep))
 }
 
 func (fencedKind) Acquired(c *script.Call) (lease.Reply, error) {

@@ -298,13 +298,13 @@ func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				mine, p := rlock.WithOwner("billing-1"), b.Peer(t)
+				p := b.Peer(t)
 				l := p.GetLock("orders")
-				h := locktest.Acquire(t, t.Context(), l, mine)
+				h := locktest.Acquire(t, t.Context(), l)
 				require.NoError(t, h.Extend(t.Context(), lease), "Redis knows the script from here on")
 				p.Withhold(1)
 				end(t, b, p, h)
-				waiting := queue(t, l, mine)
+				waiting := queue(t, l)
 				time.Sleep(time.Second)
 				require.Equal(t, 1, p.Deliver(t), "a late call")
 				h = locktest.Next(t, waiting)

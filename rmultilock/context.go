@@ -69,7 +69,7 @@ func (c *holdContext) Value(key any) any {
 func (h *hold) holds() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == holding && !h.named
+	return h.state == holding
 }
 
 // partOf returns the part at which a search for a lineage ends.

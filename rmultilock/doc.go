@@ -39,7 +39,7 @@
 // # Cost
 //
 // A multi-lock takes up to 100 plain locks of one client (on a cluster: of one hash tag) in one round trip if all its locks are such, or all
-// but the one that it waits for first, unless the call has WithOwner or its context holds one of them; others one after the other, a
+// but the one that it waits for first, unless its context holds one of them; others one after the other, a
 // round trip each. It releases all at the same time. A RedLock asks all masters at the same time and
 // returns with the majority's answers; it waits for no master longer than a tenth of the lease (20 to 500 ms). Who waits for a RedLock asks again after a random
 // pause; it is not woken. Neither has a goroutine of its own while it is held.

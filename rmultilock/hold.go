@@ -28,7 +28,6 @@ type hold struct {
 	lock  *Lock
 	given context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
 	outer *hold           // of the same lock, in which this one is nested; nil for the outermost
-	named bool            // under an id of the caller's own: nothing nests in it
 
 	inner  context.Context //nolint:containedctx // what its own context is made of
 	cancel context.CancelCauseFunc
@@ -67,7 +66,7 @@ type held interface {
 
 func (c *call) newHold() *hold {
 	n := len(c.lock.members)
-	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, named: c.options.Owner != nil}
+	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer}
 	h.parts, h.waiting, h.decided = make([]part, n), n, make(chan struct{}, 1)
 	if h.outer != nil {
 		h.inner, h.cancel = lease.Nest(h.given, h.within)

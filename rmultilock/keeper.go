@@ -21,7 +21,6 @@ type keeper struct {
 	renews bool
 	most   time.Duration // bound on renewal; 0 for none
 	until  time.Time     // when that is over
-	owner  *string       // id of the caller's own; nil for none
 	timer  *time.Timer   // nil unless it keeps
 }
 
@@ -86,7 +85,7 @@ func (k *keeper) renew() {
 		}
 	}
 	h.mu.Unlock()
-	o := &lease.Options{Lease: &length, Owner: k.owner}
+	o := &lease.Options{Lease: &length}
 	for i, p := range parts {
 		switch {
 		case p.gone:

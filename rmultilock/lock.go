@@ -81,7 +81,8 @@ func (l *Lock) Name() string { return l.name }
 // acquired is released on every server, also where the answer is unknown. Bad input, such as no locks, a nil one or the same one twice, is
 // redlatch.ErrInvalid before any I/O: the same lock is that of one client and name.
 //
-// [rlock.WithLease], [rlock.WithMaxHold], [rlock.WithOwner] and [rlock.WithoutReentry] apply to each of the locks. Without a lease of its
+// [rlock.WithLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
+// redlatch.ErrInvalid. Without a lease of its
 // own each lock of a multi-lock is renewed as its client does. Those of a RedLock have one lease, that of the client it was got from, and are renewed
 // together every third of it; masters that did not take part at first, or restarted, are taken in then.
 //
@@ -126,9 +127,6 @@ func (l *Lock) take(ctx context.Context, single bool, opts []rlock.Option) (*hol
 		return nil, err
 	}
 	outer := l.holdOf(ctx)
-	if o.Owner != nil {
-		outer = nil // nothing nests in or through an id of the caller's own
-	}
 	if outer != nil && o.NoNest {
 		return nil, errs.ErrHeld
 	}
@@ -155,8 +153,14 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
+	if o.TakeOver != nil {
+		return errNoTakeOver
+	}
 	return ctx.Err()
 }
+
+// errNoTakeOver is the error of a call with rlock.WithTakeOver: a lock made of others has no owner id of its own.
+var errNoTakeOver = fmt.Errorf("%w: a lock made of others is not taken over", errs.ErrInvalid)
 
 // bad returns what is wrong with the lock itself.
 func (l *Lock) bad() error { return l.err }

@@ -32,7 +32,7 @@ func (c *call) majority() (*hold, error) {
 	if c.options.Lease != nil {
 		length = *c.options.Lease
 	}
-	k := keeper{length: length, renews: c.options.Lease == nil, owner: c.options.Owner}
+	k := keeper{length: length, renews: c.options.Lease == nil}
 	if c.options.MaxHold != nil {
 		k.most = *c.options.MaxHold
 		length = min(length, k.most)

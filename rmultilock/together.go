@@ -10,7 +10,7 @@ import (
 
 // together returns the names of these locks if one script can take them all, in this call; else nil.
 func (c *call) together(members []int) []*lease.Name {
-	if len(members) < 2 || c.options.Owner != nil {
+	if len(members) < 2 {
 		return nil
 	}
 	names := make([]*lease.Name, len(members))

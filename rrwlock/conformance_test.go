@@ -19,6 +19,6 @@ func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
 func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
 func conform(t *testing.T, where locktest.Place) {
-	t.Run("Writer", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: writer}) })
+	t.Run("Writer", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: writer, TakesOver: true}) })
 	t.Run("Reader", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: reader, Rival: writer}) })
 }

@@ -194,22 +194,3 @@ func TestNamesOfOtherKindsAreErrWrongType(t *testing.T) {
 		}
 	})
 }
-
-func TestReaderWhoseIDIsInUseShutsNobodyOut(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		l := b.Peer(t).GetReadWriteLock("n").RLocker()
-		mine := rlock.WithOwner("billing-1")
-		h := locktest.Acquire(t, t.Context(), l, mine)
-		second := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), mine) })
-		time.Sleep(time.Second)
-		require.Empty(t, second)
-		start := time.Now()
-		locktest.Unlock(t, locktest.Acquire(t, t.Context(), l, rlock.WithWait(time.Minute)))
-		try, err := l.TryLock(t.Context())
-		require.NoError(t, err)
-		locktest.Unlock(t, try)
-		assert.Less(t, time.Since(start), time.Second)
-		locktest.Unlock(t, h)
-		locktest.Unlock(t, locktest.Next(t, second))
-	})
-}

@@ -29,9 +29,9 @@ type Spaces struct {
 	passing             *lease.Space // of readers that do not heed waiting writers
 }
 
-// NewSpaces returns the spaces of a client, which shares the owner ids with its other locks. It is for the client.
-func NewSpaces(e *core.Core, owned *lease.Owned) Spaces {
-	r := lease.NewRegistry(e, owned)
+// NewSpaces returns the spaces of a client. It is for the client.
+func NewSpaces(e *core.Core) Spaces {
+	r := lease.NewRegistry(e)
 	return Spaces{
 		write:   lease.NewSpace(r, writeKind{}),
 		read:    lease.NewSpace(r, readKind{heeds: true}),
@@ -98,8 +98,8 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 // RLock acquires the read lock: it waits for the writer, and for one that waits. Reentrancy follows ctx: where ctx descends from
 // the context of a live hold of this very lock, the call does not wait. Under a read hold it adds a level to it. Under a write
 // hold it adds a reader with a lease of its own, which goes on when the write hold is unlocked: the downgrade. It waits there only
-// after a reply for the reader before was lost: until that is settled, for a lease and a few seconds at most. A hold under an id of
-// the caller's own (rlock.WithOwner) is no lineage.
+// after a reply for the reader before was lost: until that is settled, for a lease and a few seconds at most. rlock.WithTakeOver is
+// redlatch.ErrInvalid: a reader takes nothing over.
 //
 // It ends and fails as Lock does.
 //

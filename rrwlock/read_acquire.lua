@@ -5,29 +5,22 @@
 -- KEYS[3]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms; missing if they are not heeded
 -- ARGV[1]  owner
 -- ARGV[2]  lease, ms
--- ARGV[3]  1 if the owner may hold it already, and then takes it over
 --
 -- Returns  -2  acquired; the owner holds one level
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed
 local lock, level, writers = KEYS[1], KEYS[2], KEYS[3]
-local owner, lease, takeover = ARGV[1], ARGV[2], ARGV[3]
+local owner, lease = ARGV[1], ARGV[2]
 
 local mode = redis.call('hget', lock, 'mode')
 if not mode and redis.call('exists', lock) == 1 then
   return redis.error_reply('WRONGTYPE the key holds another kind of lock')
 end
-local mine = false
-if takeover == '1' and mode == 'write' then
-  mine = redis.call('hdel', lock, owner .. ':write') == 1
-elseif takeover == '1' and mode then
-  mine = redis.call('hexists', lock, owner) == 1
-end
 local left = redis.call('pttl', lock)
-if mode == 'write' and not mine then
+if mode == 'write' then
   return left
 end
-if writers and not mine and redis.call('exists', writers) == 1 then
+if writers and redis.call('exists', writers) == 1 then
   local time = redis.call('time')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   local last = redis.call('zrevrange', writers, 0, 0, 'withscores')

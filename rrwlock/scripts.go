@@ -107,7 +107,7 @@ func (k readKind) Acquire(a lease.Ask) *script.Call {
 	if !k.heeds {
 		keys = keys[:2]
 	}
-	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease), script.Flag(a.TakeOver))...)
+	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease))...)
 }
 
 func (readKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
@@ -164,15 +164,7 @@ func (writeKind) Acquire(a lease.Ask) *script.Call {
 	if !a.Waits {
 		keys = keys[:1]
 	}
-	return writeAcquireScript.Call(len(keys), append(keys, readersOf(a.Key), a.Owner, script.Millis(a.Lease), takeOver(a), script.Millis(markFor))...)
-}
-
-// takeOver returns what a try takes over: 0 for nothing, 1 for all that its owner has, 2 for what an earlier try got.
-func takeOver(a lease.Ask) int {
-	if a.Again {
-		return 2
-	}
-	return script.Flag(a.TakeOver)
+	return writeAcquireScript.Call(len(keys), append(keys, readersOf(a.Key), a.Owner, script.Millis(a.Lease), a.From, script.Millis(markFor))...)
 }
 
 func (writeKind) Leave(key, owner any) *script.Call {

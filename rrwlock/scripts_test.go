@@ -118,7 +118,6 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 		assert.Equal(t, 1, b.run(t, read.Release(b.key, "B")), "1: free, and nobody heard")
 		b.is(t, "waits W", "")
 		assert.Equal(t, -2, b.run(t, write.Acquire(ask)))
-		ask.TakeOver = true
 		assert.Equal(t, -2, b.run(t, write.Acquire(ask)), "after a lost answer")
 		b.is(t, "mode", "write", "W:write", "1")
 	})
@@ -182,20 +181,22 @@ func TestScriptsCountDeadReadersOut(t *testing.T) {
 func TestScriptsTakeOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		read, write := readKind{heeds: true}, writeKind{}
-		ask := b.ask("A")
-		ask.TakeOver = true
-		b.run(t, write.Acquire(ask))
-		b.run(t, besideKind{}.Acquire(ask))
-		assert.Equal(t, -2, b.run(t, write.Acquire(ask)))
-		assert.Equal(t, "1", b.state(t)["A:write"])
-		assert.NotContains(t, b.state(t), "A", "who read under this id counts as gone")
-		assert.Equal(t, -2, b.run(t, read.Acquire(ask)), "from the writer")
-		b.is(t, "mode", "read", "A", "1", "A"+level+"1", "1")
-		b.run(t, read.Acquire(b.ask("B")))
-		assert.Positive(t, b.run(t, write.Acquire(ask)), "B reads")
-		b.run(t, read.Release(b.key, "B"))
-		assert.Equal(t, -2, b.run(t, write.Acquire(ask)), "from the reader")
-		assert.NotContains(t, b.state(t), "A")
+		from := func(owner, earlier string) lease.Ask { a := b.ask(owner); a.From = earlier; return a }
+		b.run(t, write.Acquire(b.ask("A")))
+		b.run(t, besideKind{}.Acquire(b.ask("A")))
+		assert.Positive(t, b.run(t, write.Acquire(from("B", "C"))), "another's")
+		assert.Equal(t, -2, b.run(t, write.Acquire(from("B", "A"))))
+		assert.Positive(t, b.run(t, write.Acquire(from("C", "A"))), "A is gone")
+		assert.Equal(t, "1", b.state(t)["B:write"])
+		assert.NotContains(t, b.state(t), "A:write")
+		assert.NotContains(t, b.state(t), "A", "who read under that id counts as gone")
+		b.run(t, write.Release(b.key, "B"))
+		b.run(t, read.Acquire(b.ask("D")))
+		b.run(t, read.Acquire(b.ask("E")))
+		assert.Positive(t, b.run(t, write.Acquire(from("F", "D"))), "E reads")
+		b.run(t, read.Release(b.key, "E"))
+		assert.Equal(t, -2, b.run(t, write.Acquire(from("F", "D"))), "from the reader")
+		assert.NotContains(t, b.state(t), "D")
 	})
 }
 

@@ -1,18 +1,19 @@
 -- write_acquire.lua: take the write lock if nobody alive holds the lock, and otherwise mark that a writer waits.
 --
 -- KEYS[1]  the lock: hash, mode -> read or write, owner -> levels of reading, owner:write -> levels of writing
--- KEYS[2]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms; missing for one that leaves none
+-- KEYS[2]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms; missing for one that leaves none,
+--          and that cannot hold the lock by an earlier try
 -- ARGV[1]  what the keys of readers begin with: strings, one for each level, which live as long as it
 -- ARGV[2]  owner
 -- ARGV[3]  lease, ms
--- ARGV[4]  1 if the owner may hold it already, in either mode, and then takes it over; 2 if only an earlier try may have got it
+-- ARGV[4]  an owner from whom the lock passes to the new one if that owner holds it, in either mode; empty for none
 -- ARGV[5]  how long a mark is good, ms
 --
 -- Returns  -2  acquired; the owner holds one level
 --          -1  busy, and the holder has no TTL
 --           n  busy for n ms, unless it is renewed; another look is worth it then, whoever else holds the lock
 local lock, writers = KEYS[1], KEYS[2]
-local readers, owner, lease, takeover, mark = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local readers, owner, lease, from, mark = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local field = owner .. ':write'
 
 local mode = redis.call('hget', lock, 'mode')
@@ -22,8 +23,8 @@ end
 local left, had = -2, -2
 if mode == 'write' then
   left = redis.call('pttl', lock)
-  if takeover ~= '0' and redis.call('hexists', lock, field) == 1 then
-    had = left
+  had = writers and redis.call('hexists', lock, field) == 1 and left or -2
+  if had ~= -2 or from ~= '' and redis.call('hexists', lock, from .. ':write') == 1 then
     left = -2
   end
 elseif mode then
@@ -34,7 +35,7 @@ elseif mode then
       if type(left) == 'table' then
         return left
       end
-      if left == -2 or takeover == '1' and fields[f] == owner then
+      if left == -2 or fields[f] == from then
         left = -2
         redis.call('hdel', lock, fields[f])
       else
@@ -48,8 +49,8 @@ if left == -2 then
     redis.call('zrem', writers, owner)
   end
   -- A try may arrive late, when its owner has had the lock for long, for longer, and may read as well.
-  if had == -2 or takeover == '1' then
-    redis.call('del', lock) -- the mode, and what is left of one that is taken over
+  if had == -2 then
+    redis.call('del', lock) -- the mode, and what is left of the holder before
     redis.call('hset', lock, 'mode', 'write', field, 1)
   end
   -- A user that may not PEXPIRE must not leave a lock that never expires.

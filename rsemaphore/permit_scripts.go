@@ -101,10 +101,6 @@ func (permitKind) Heads(payload string) int {
 	return n
 }
 
-func (k permitKind) NewOwner() any { return k.Together(1) }
-
-func (permitKind) Free(any) {}
-
 func (permitKind) Together(n int) any {
 	ids := make([]byte, n*idSize)
 	_, _ = rand.Read(ids) // it never fails

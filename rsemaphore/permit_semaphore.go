@@ -33,7 +33,7 @@ type PermitSpace struct {
 
 // NewPermitSpace returns the space of a client. It is for the client.
 func NewPermitSpace(e *core.Core) *PermitSpace {
-	return &PermitSpace{core: e, permits: lease.NewSpace(lease.NewRegistry(e, lease.NewOwned()), permitKind{}), sizes: counter.New(e, resizeKind())}
+	return &PermitSpace{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.

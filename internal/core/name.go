@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -73,15 +74,21 @@ func Tag(key string) string {
 	return key
 }
 
-// CheckOwner returns an error that wraps [errs.ErrInvalid] unless id may be an owner id of the caller's own.
+// CheckOwner returns an error that wraps [errs.ErrInvalid] unless id has the form of an owner id: a client's id, a colon and a number.
 func CheckOwner(id string) error {
-	switch {
-	case id == "" || len(id) > 200:
-		return fmt.Errorf("%w: the owner id has %d bytes, not 1 to 200", errs.ErrInvalid, len(id))
-	case strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }):
-		return fmt.Errorf("%w: the owner id %q is not printable ASCII without blanks and braces", errs.ErrInvalid, id)
-	case id == "mode" || strings.HasSuffix(id, ":write"):
-		return fmt.Errorf("%w: the owner id %q is reserved", errs.ErrInvalid, id)
+	client, sequence, _ := strings.Cut(id, ":")
+	n, err := strconv.ParseUint(sequence, 10, 64)
+	if len(client) > maxClientID || !clientID(client) || err != nil || strconv.FormatUint(n, 10) != sequence {
+		return fmt.Errorf("%w: the owner id %.100q is not of the form <client id>:<number>", errs.ErrInvalid, id)
 	}
 	return nil
+}
+
+// maxClientID is the longest client id, in bytes, that is known of any client.
+const maxClientID = 64
+
+func clientID(id string) bool {
+	return id != "" && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '.' && r != '-' && r != '_'
+	})
 }

@@ -1,6 +1,8 @@
 package core_test
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -76,17 +78,16 @@ func FuzzCheckName(f *testing.F) {
 
 func FuzzCheckOwner(f *testing.F) {
 	for _, id := range []string{
-		"", "billing-1", "a b", "mode", "x:write", ":write", "a{b", "a}b", "é", "a\tb", "modes", "~!", strings.Repeat("x", 200), strings.Repeat("x", 201),
+		"", "billing-1", "a b:1", "mode", "x:write", ":1", "a:", "a:1", "a:01", "a:-1", "a:+1", "a:1:2", "a{b:1", "é:1", "a\t:1", "web-3.4711.9f2c1a0b77d01e42:17",
+		"5e7b0d9c-1f0a-4f5e-9d5a-1c2b3a4d5e6f:18446744073709551615", "a:18446744073709551616", strings.Repeat("x", 64) + ":0", strings.Repeat("x", 65) + ":0",
 	} {
 		f.Add(id)
 	}
+	form := regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}:(0|[1-9][0-9]*)$`)
 	f.Fuzz(func(t *testing.T, id string) {
-		good := len(id) >= 1 && len(id) <= 200 && id != "mode" && !strings.HasSuffix(id, ":write")
-		for i := range len(id) {
-			good = good && id[i] > ' ' && id[i] <= '~' && id[i] != '{' && id[i] != '}'
-		}
 		err := core.CheckOwner(id)
-		if good {
+		_, sequence, _ := strings.Cut(id, ":")
+		if _, parsed := strconv.ParseUint(sequence, 10, 64); parsed == nil && form.MatchString(id) {
 			require.NoError(t, err)
 			return
 		}

@@ -28,8 +28,7 @@ type lineage struct {
 }
 
 func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage) (*Hold, error) {
-	// An id of the caller's own belongs to a process, not to a context: nothing nests in its hold.
-	if o.Owner == nil && of.in != nil && of.in.lease.reenters() {
+	if of.in != nil && n.space.pool == nil {
 		if o.NoNest {
 			return nil, errs.ErrHeld
 		}
@@ -72,6 +71,9 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	if o.TakeOver != nil && n.space.shared != nil {
+		return errNoTakeOver
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -81,9 +83,12 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	return nil
 }
 
+// errNoTakeOver is the error of a call that would take over from one of several who share a lock.
+var errNoTakeOver = fmt.Errorf("%w: only a lock that one holder has alone is taken over", errs.ErrInvalid)
+
 // once asks Redis one time, without standing in the line.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
-	if n.takenHere() {
+	if o.TakeOver == nil && n.takenHere() {
 		return nil, errs.ErrNotAcquired
 	}
 	until := never
@@ -222,15 +227,9 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	defer w.tried()
 	if c.stand == nil && l.space.queued != nil {
 		c.stand = c.name.stand(o)
-		if c.stand == nil { // another call of this client has the caller's own id
-			w.owner = *o.Owner
-			w.busy(wakes, tried{ttl: l.space.core.Lease / 100, unasked: true})
-			return nil, c.giveUp(ctx)
-		}
 		l.space.core.Begin()
 		l.space.stands.Add(1)
 		w.owner = c.stand.owner
-		w.listenFirst()
 	}
 
 	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
@@ -259,7 +258,7 @@ func (w *waiter) busy(wakes uint64, t tried) {
 	l := w.line
 	now := l.space.core.Clock.Now()
 	l.shard.mu.Lock()
-	l.refused = l.refused || !t.unasked
+	l.refused = true
 	w.trying = false // what the patrol hears from here on may be younger
 	w.enrollLocked()
 	join := l.member == nil && !l.joining

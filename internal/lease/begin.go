@@ -34,17 +34,11 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 		done(nil, errs.ErrClosed)
 		return nil
 	}
-	owner, ok := s.reserve(n.key, o)
-	if !ok {
-		s.core.End()
-		done(nil, errs.ErrNotAcquired)
-		return nil
-	}
+	owner := s.newOwner(o)
 	l := s.newLease(n.key, owner)
-	l.named = o.Owner != nil
 	b := begun{name: n, lease: l, sent: s.core.Clock.Now()}
 	b.length = l.register(ctx, o, b.sent)
-	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: b.length, TakeOver: l.named, Verify: true})
+	call := s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: b.length, Verify: true})
 	t := &Try{phantoms: []*phantom{{lease: l, length: b.length}}}
 	answered := func(c *script.Call) {
 		if t.answered(c) {
@@ -55,7 +49,6 @@ func (n *Name) Begin(ctx context.Context, o *Options, done func(*Hold, error)) *
 	if !s.core.Batch.Start(call, pipeline.Normal, answered) {
 		s.core.End()
 		l.unregister()
-		s.unreserve(n.key, owner)
 		done(nil, errs.ErrClosed)
 		return nil
 	}
@@ -129,7 +122,6 @@ func (b begun) answered(ctx context.Context, c *script.Call) (*Hold, error) {
 	}
 	if !reply.Granted {
 		l.unregister()
-		s.unreserve(l.key, l.owner)
 		return nil, errs.ErrNotAcquired
 	}
 	return b.granted(ctx, reply)
@@ -155,7 +147,7 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	l.mu.Lock()
 	l.leaveLocked()
 	over, why := h.over, h.notHeldLocked()
-	if !over && (l.levels != h || h.next != nil || l.renews || l.named || l.turn.taken()) {
+	if !over && (l.levels != h || h.next != nil || l.renews || l.turn.taken()) {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return false
@@ -201,10 +193,10 @@ func (l *Lease) beginRelease(done func(error)) {
 			// A release repeated after an unknown outcome counts "not held" as released.
 			s.settleRelease(unsettled{
 				key: l.key, owner: l.owner, until: l.releaseUntil(),
-				final: true, sent: script.Judge(err) == script.Unknown, stray: l.strays(), told: func() { done(nil) },
+				final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) }, ended: l.departed,
 			})
 		} else {
-			l.freeOwner(false)
+			l.departed(0)
 		}
 		l.released(int(heard) - 1)
 		if err == nil && heard == 0 {

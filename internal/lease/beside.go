@@ -47,7 +47,7 @@ func (n *Name) AcquireShare(ctx context.Context, o *Options, single bool, beside
 		return nil, err
 	}
 	outer := n.HoldOf(ctx)
-	if outer == nil || outer.lease.space.shared != nil || o.Owner != nil || !outer.lease.reenters() {
+	if outer == nil || outer.lease.space.shared != nil {
 		return n.acquire(ctx, o, single, lineage{in: outer, outer: outer})
 	}
 	if o.NoNest {
@@ -98,15 +98,13 @@ func (n *Name) share(given, ctx context.Context, o *Options, h *Hold) (*Hold, er
 			return hold, err
 		}
 	}
-	under := *o
-	owner := l.ownerID()
-	under.Owner = &owner
-	p := n.stand(&under)
-	if p == nil {
+	started := l.now()
+	if time.Duration(turn.shared.Load()) > started {
 		return nil, nil //nolint:nilnil // as documented
 	}
-	started := l.now()
-	hold, err := n.shareAs(given, ctx, &under, attempt{stand: p, turn: turn})
+	turn.shared.Store(int64(never))
+	p := &stand{space: n.space, name: *n, owner: l.owner, limit: o.waitLimit(), turn: turn}
+	hold, err := n.shareAs(given, ctx, o, attempt{stand: p, turn: turn})
 	if err != nil {
 		p.leave()
 		return nil, err
@@ -190,17 +188,4 @@ func (l *Lease) anyLevel() *Hold {
 		return nil
 	}
 	return l.levels
-}
-
-// reenters reports whether a context that descends from a hold of the lease is in its lineage.
-func (l *Lease) reenters() bool {
-	if l.space.pool != nil {
-		return false
-	}
-	if !l.named {
-		return true
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.space.beside && l.turn != nil // its id is that of the lease beside which it stands
 }

@@ -22,9 +22,9 @@ func (r *Registry) HandOver() {
 	}
 }
 
-// handOver has the settler send a call for a lease's owner. Whether its id is free is of no interest any more.
+// handOver has the settler send a call for a lease's owner.
 func (s *Space) handOver(l *Lease, call func(key, owner any) *script.Call) {
-	e := &errand{space: s, key: l.key, owner: l.owner, free: func() {}}
+	e := &errand{space: s}
 	e.call = func() *script.Call { return call(l.key, l.owner) }
 	e.settles = func(n int64) bool { return n > 0 } // a try may arrive yet
 	e.begin(s.core.Clock.Now() + straggler)

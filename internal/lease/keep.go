@@ -229,16 +229,20 @@ func (l *Lease) releaseUntil() time.Duration {
 	return max(l.now()+l.space.core.Lease, until+straggler)
 }
 
-// freeOwner lets the owner id be used again, once nothing that was sent under it can arrive any more. repeated says that a
-// release may.
-func (l *Lease) freeOwner(repeated bool) {
-	s, until := l.space, l.strays()
-	if repeated {
-		until = max(until, l.now()+straggler)
-	}
-	if until == 0 {
-		s.unreserve(l.key, l.owner)
+// departed is called once the lease is over and its release was answered, or is being settled: nothing but such a release is sent for it
+// after that until, 0 for none. Its call leaves Redis's queue if an earlier try of it may still arrive; and another share may be taken
+// beside the writer's lease once nothing of this one can, since it has the same owner id.
+func (l *Lease) departed(until time.Duration) {
+	l.mu.Lock()
+	turn := l.turn
+	l.mu.Unlock()
+	if turn == nil {
 		return
 	}
-	s.freeAfter(until, l.key, l.owner, func() { s.unreserve(l.key, l.owner) })
+	switch entry := turn.entryOf(l).Load(); {
+	case entry.unsure():
+		entry.leave()
+	case l.space.beside:
+		l.turn.shared.Store(int64(max(until, l.strays())))
+	}
 }

@@ -37,7 +37,6 @@ type Lease struct {
 	renews  bool  // a renewal is under way
 	failed  bool  // the last renewal failed
 	parted  bool  // because others of its slot had moved; the next one goes alone
-	named   bool  // the owner id is the caller's own; never changes
 	doubled bool  // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool  // its release has begun; guarded by the shard's mu
 	place   uint8 // among the cohort's members; guarded by the cohort's mu
@@ -268,10 +267,10 @@ func (l *Lease) lost(detail string, uncertain bool) {
 		share.recheck() // what took this lease away may have taken that one too
 	}
 	if uncertain {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, stray: l.strays()})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, ended: l.departed})
 		return
 	}
-	l.freeOwner(false)
+	l.departed(0)
 }
 
 // lostCause tells that the lock was lost, and how.
@@ -337,7 +336,7 @@ func (l *Lease) drain(limit time.Duration) {
 	if err != nil {
 		l.space.core.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
 	}
-	l.space.unreserve(l.key, l.owner)
+	l.departed(0)
 	l.finish(0)
 	l.tellReleased()
 }

@@ -56,7 +56,6 @@ type waiter struct {
 	free       bool          // may ask although it is not the head
 	patrol     *patrol       // that looks after it; nil unless it stands in Redis's queue to be woken alone
 	place      *list.Element // in the patrol's list
-	stands     bool          // it has a place in Redis of its own
 	asks       uint64        // tries so far
 	trying     bool          // one is under way
 	lastErr    error         // of the patrol, while it has no answer
@@ -76,7 +75,7 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
 	} else {
 		w = &waiter{}
 	}
-	*w = waiter{line: l, space: n.space, ctx: ctx, options: o, prev: l.tail, free: n.space.shared != nil && !l.refused}
+	*w = waiter{line: l, space: n.space, ctx: ctx, options: o, prev: l.tail, free: o.TakeOver != nil || n.space.shared != nil && !l.refused}
 	if l.tail == nil {
 		l.head = w
 	} else {

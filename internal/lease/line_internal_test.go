@@ -35,7 +35,7 @@ func spaceOf(t *testing.T, k Kind, addr string, c core.Config) *Space {
 		e.Close()
 		assert.NoError(t, rdb.Close())
 	})
-	return NewSpace(NewRegistry(e, NewOwned()), k)
+	return NewSpace(NewRegistry(e), k)
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {

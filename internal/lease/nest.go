@@ -140,6 +140,18 @@ type turn struct {
 	// outlast is the end of a lease that none of those would change.
 	outlast atomic.Int64
 	until   atomic.Int64 // the latest end that they may have set, or may set yet
+
+	entry      atomic.Pointer[stand] // of the call that acquired the lease, if an earlier try of it may still arrive; nil for none
+	shareEntry atomic.Pointer[stand] // the same of the share
+	shared     atomic.Int64          // until when what was sent for that share may have an effect; no other is taken before
+}
+
+// entryOf returns where the entry of the call is that acquired a lease.
+func (t *turn) entryOf(l *Lease) *atomic.Pointer[stand] {
+	if l.space.beside {
+		return &t.shareEntry
+	}
+	return &t.entry
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -16,12 +16,12 @@ const (
 
 // Options are the settings of one acquiring call. Public packages export functions that set them.
 type Options struct {
-	Lease   *time.Duration // fixed lease; nil for the watchdog
-	Wait    *time.Duration // limit of the wait; nil for the call's own default
-	MaxHold *time.Duration // limit of renewal; nil for none
-	Owner   *string        // id of the caller's own; nil for a fresh one
-	NoNest  bool           // ErrHeld where the call would nest
-	Several *Several       // more than one lease at a time, of a Pool; nil for one
+	Lease    *time.Duration // fixed lease; nil for the watchdog
+	Wait     *time.Duration // limit of the wait; nil for the call's own default
+	MaxHold  *time.Duration // limit of renewal; nil for none
+	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
+	NoNest   bool           // ErrHeld where the call would nest
+	Several  *Several       // more than one lease at a time, of a Pool; nil for one
 }
 
 // Several asks for more than one lease at a time.
@@ -78,8 +78,8 @@ func (o *Options) validate() error {
 	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
 		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
 	}
-	if o.Owner != nil {
-		return core.CheckOwner(*o.Owner)
+	if o.TakeOver != nil {
+		return core.CheckOwner(*o.TakeOver)
 	}
 	return nil
 }
@@ -92,8 +92,16 @@ func (o *Options) waitLimit() time.Duration {
 	return *o.Wait
 }
 
+// from returns the owner id from whom the lock is taken; empty for none.
+func (o *Options) from() string {
+	if o.TakeOver == nil {
+		return ""
+	}
+	return *o.TakeOver
+}
+
 // plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.
-func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil && o.Owner == nil }
+func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil }
 
 // CheckLease returns an error that wraps [errs.ErrInvalid] unless d can be a lease.
 func CheckLease(d time.Duration) error {

@@ -37,8 +37,7 @@ type patrol struct {
 // enrollLocked has a waiter that was refused looked after, if it is of a kind that needs it.
 func (w *waiter) enrollLocked() {
 	l := w.line
-	// Without a stand another call of this client uses the id, and is the one in the queue.
-	if l.space.apart == nil || w.patrol != nil || !w.stands || l.head != w {
+	if l.space.apart == nil || w.patrol != nil || l.head != w {
 		return
 	}
 	p := l.shard.patrols[l.key]
@@ -52,7 +51,6 @@ func (w *waiter) enrollLocked() {
 		l.space.core.Waiting.Add(1)
 	}
 	w.patrol, w.place = p, p.waiters.PushBack(w)
-	p.space.apart.Waits(w.owner)
 }
 
 // removeLocked forgets a waiter that was granted the lock or gave up. A nil patrol is that of one that was never refused.
@@ -103,23 +101,6 @@ func (l *line) askAfterLocked() {
 	p := l.head.patrol
 	p.soon = p.underWay > 0
 	p.dueLocked(l.space.core.Clock.Now() + time.Millisecond) // with all whose subscriptions are confirmed together
-}
-
-// listenFirst has the waiter listen before it asks for the first time, if its channel is subscribed from an earlier use
-// of its owner id. Then nothing can be missed.
-func (w *waiter) listenFirst() {
-	l := w.line
-	w.stands = true
-	if l.space.apart == nil || l.joining { // it may listen already, while another call has its id
-		return
-	}
-	member := l.space.core.Router.Rejoin(w.channel(), l)
-	if member == nil {
-		return
-	}
-	l.shard.mu.Lock()
-	defer l.shard.mu.Unlock()
-	l.member, l.joining, l.confirmed = member, true, true
 }
 
 // tried notes that a try has ended.

@@ -15,8 +15,6 @@ import (
 // queue is a kind that knows its waiters, as far as a patrol asks it.
 type queue struct{ Apart }
 
-func (queue) Waits(any) {}
-
 func (queue) Period() time.Duration { return time.Second }
 
 // A waiter that was refused joins its channel next, on which the release may have been announced already. The patrol that
@@ -28,7 +26,7 @@ func TestPatrolSentAfterARefusalIsHeeded(t *testing.T) {
 	s := &Space{Registry: &Registry{core: e}, apart: queue{}}
 	sh := &shard{}
 	l := &line{space: s, shard: sh, key: "orders", joining: true}
-	w := &waiter{line: l, space: s, options: &Options{}, owner: "1", stands: true, asks: 1, trying: true}
+	w := &waiter{line: l, space: s, options: &Options{}, owner: "1", asks: 1, trying: true}
 	l.head, l.tail, l.tryAt = w, w, never
 
 	w.busy(l.wakes, tried{ttl: time.Minute})

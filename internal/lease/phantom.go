@@ -29,7 +29,6 @@ type phantom struct {
 func (p *phantom) failed(err error) tried {
 	s, l := p.lease.space, p.lease
 	if script.Judge(err) == script.NotDone {
-		s.unreserve(l.key, l.owner)
 		return tried{err: core.Explain(err), passing: script.Transient(err)}
 	}
 	until := s.core.Clock.Now() + p.length + straggler
@@ -79,55 +78,10 @@ func (p *phantom) granted(call *script.Call) bool {
 	return err == nil && reply.Granted
 }
 
-// reserve returns the owner id for a try: a fresh one, or the caller's own if nobody in this client is using it.
-func (s *Space) reserve(key any, o *Options) (owner any, ok bool) {
-	switch {
-	case o.Owner != nil:
-	case o.Several != nil:
-		return s.pool.Together(o.Several.Count), true
-	case s.owners != nil:
-		return s.owners.NewOwner(), true
-	default:
-		return s.core.NextOwner(), true
+// newOwner returns a fresh owner id for a try.
+func (s *Space) newOwner(o *Options) any {
+	if s.pool != nil {
+		return s.pool.Together(o.count())
 	}
-	if !s.owned.take(s.ownID(key, *o.Owner)) {
-		return nil, false
-	}
-	return *o.Owner, true
-}
-
-// unreserve lets an owner id be used again, once nothing that was sent under it can have an effect any more.
-func (s *Space) unreserve(key, owner any) {
-	haunted, _ := s.owned.get(s.ownID(key, owner))
-	if haunted.unsure() {
-		haunted.leave()
-		return
-	}
-	s.free(key, owner)
-}
-
-// free lets an owner id be used again at once.
-func (s *Space) free(key, owner any) {
-	s.disown(key, owner)
-	if s.owners != nil {
-		s.owners.Free(owner)
-	}
-}
-
-// drop forgets an owner id under which something may arrive yet, and for which nobody can wait. One of a pool is not used
-// again. The caller's own is, or its lock could not be taken any more.
-func (s *Space) drop(key, owner any) {
-	s.disown(key, owner)
-	if s.apart != nil {
-		s.apart.Drop(owner)
-	}
-}
-
-func (s *Space) disown(key, owner any) { s.owned.free(s.ownID(key, owner)) }
-
-// ownID returns the name and the id under which Owned knows an owner.
-func (s *Space) ownID(key, owner any) (string, ownID) {
-	name, _ := key.(string)
-	id, _ := owner.(string)
-	return name, ownID{id, s.beside}
+	return s.core.NextOwner()
 }

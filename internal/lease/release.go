@@ -174,7 +174,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return l.space.shared == nil && !l.doubled && l.state == holding && !l.turn.taken() && !l.failed && !l.named && l.token == 0 &&
+	return l.space.shared == nil && !l.doubled && l.state == holding && !l.turn.taken() && !l.failed && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 
@@ -207,10 +207,14 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 		heard = max(heard, 1)
 	}
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, stray: l.strays()})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, ended: l.departed})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	} else {
-		l.freeOwner(repeated)
+		until := time.Duration(0)
+		if repeated {
+			until = l.now() + straggler
+		}
+		l.departed(until)
 	}
 	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {

@@ -42,8 +42,8 @@ type Kind interface {
 	Renew(keys, owners []any, lease time.Duration) *script.Call
 }
 
-// Queued is a Kind whose waiters are known to Redis. A waiting call keeps one owner id through all its tries, asks to
-// take over once one of them got no answer, and leaves when it gives up.
+// Queued is a Kind whose waiters are known to Redis. A waiting call keeps one owner id through all its tries, of which one may get what
+// another asked for, and leaves when it gives up.
 type Queued interface {
 	Kind
 	// Leave takes a waiter that gave up out of Redis's books, frees what it may have been granted meanwhile, and wakes
@@ -57,10 +57,6 @@ type Apart interface {
 	Queued
 	// ChannelOf is where the waiter is told that it is its turn.
 	ChannelOf(key, owner string) string
-	// Waits notes that an owner has to wait, and will listen to its channel. It must return at once.
-	Waits(owner any)
-	// Drop forgets an owner id, which is not used again.
-	Drop(owner any)
 	// LeaveAfter is Leave of a waiter that had set its wait a limit.
 	LeaveAfter(key, owner any, limit time.Duration) *script.Call
 	// Patrol looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the
@@ -87,21 +83,13 @@ type Scattered interface {
 	RenewApart(key, owner any, lease time.Duration) []*script.Call
 }
 
-// Owners is a Kind that makes its owner ids itself.
-type Owners interface {
-	NewOwner() any
-	// Free takes an id back, be it the caller's own, when nothing that was sent under it can have an effect any more.
-	Free(owner any)
-}
-
 // Pool is a Shared kind whose leases have nothing to do with one another: none nests in another, whatever the context of
 // its call, and one call may ask for several at a time, all or none.
 type Pool interface {
 	Shared
-	Owners
 	// Noun is what a lease is called in messages.
 	Noun() string
-	// Together returns the owner id of a call that asks for n leases. Acquire and Release take it too.
+	// Together returns a fresh owner id of a call that asks for n leases. Acquire and Release take it too.
 	Together(n int) any
 	// Split returns the owner ids of which such an id is made.
 	Split(owner any) []any
@@ -111,13 +99,12 @@ type Pool interface {
 type Ask struct {
 	Key, Owner any
 	Lease      time.Duration
-	// TakeOver lets the owner have the lock if it holds it already.
-	TakeOver bool
-	// Again says that it can hold it only by an earlier try of the same call.
-	Again bool
+	// From is an owner from whom the lock passes to Owner if it holds it; empty for none.
+	From string
 	// Verify looks at the type of a key that is busy.
 	Verify bool
-	// Waits says that the call goes on waiting if it is refused, and Limit for how long in all; 0 for no limit.
+	// Waits says that the call goes on waiting if it is refused, and Limit for how long in all; 0 for no limit. The owner of a Queued
+	// kind that waits may hold the lock already, by an earlier try of the same call.
 	Waits bool
 	Limit time.Duration
 }
@@ -141,7 +128,6 @@ type Space struct {
 	queued Queued
 	apart  Apart
 	shared Shared
-	owners Owners
 	pool   Pool
 	beside bool                 // of shares that are taken beside a lease of another kind
 	room   room                 // for the calls of cohorts
@@ -154,7 +140,6 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.queued, _ = kind.(Queued)
 	s.apart, _ = kind.(Apart)
 	s.shared, _ = kind.(Shared)
-	s.owners, _ = kind.(Owners)
 	s.pool, _ = kind.(Pool)
 	s.due = timer.NewBatch(r.core.Timers, s.renewDue)
 	return s
@@ -164,7 +149,6 @@ func NewSpace(r *Registry, kind Kind) *Space {
 type Registry struct {
 	core   *core.Core
 	seed   maphash.Seed
-	owned  *Owned
 	shards [64]shard
 	leases atomic.Int64 // granted and not yet released or lost
 	stands atomic.Int64 // of calls that wait in Redis as well, and have to leave there
@@ -183,8 +167,8 @@ type shard struct {
 }
 
 // NewRegistry returns a registry of a client, which Close will drain.
-func NewRegistry(e *core.Core, owned *Owned) *Registry {
-	r := &Registry{core: e, seed: maphash.MakeSeed(), owned: owned}
+func NewRegistry(e *core.Core) *Registry {
+	r := &Registry{core: e, seed: maphash.MakeSeed()}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.held, s.lines, s.shares = map[string]*Lease{}, map[string]*line{}, map[string]*line{}

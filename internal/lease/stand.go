@@ -16,6 +16,7 @@ type stand struct {
 	name  Name
 	owner any
 	limit time.Duration // of the whole wait; 0 for none
+	turn  *turn         // of the lease beside which a share is asked for; nil for others
 	asked bool          // Redis may know of it; for the call's own goroutine
 
 	mu    sync.Mutex    // guards the rest
@@ -24,13 +25,9 @@ type stand struct {
 	job   *settle.Job   // once the call gave up, or its hold has ended
 }
 
-// stand returns the place of a call that is about to ask; nil if another call of this client uses its owner id.
+// stand returns the place of a call that is about to ask.
 func (n *Name) stand(o *Options) *stand {
-	owner, ok := n.space.reserve(n.key, o)
-	if !ok {
-		return nil
-	}
-	return &stand{space: n.space, name: *n, owner: owner, limit: o.waitLimit()}
+	return &stand{space: n.space, name: *n, owner: n.space.core.NextOwner(), limit: o.waitLimit()}
 }
 
 // failed turns a try's error into what it came to.
@@ -68,15 +65,6 @@ func (p *stand) unsure() bool {
 	return p.open > 0 && p.space.core.Clock.Now() < p.until
 }
 
-// asks has a try take over what an earlier one may have got.
-func (p *stand) asks(a Ask) Ask {
-	if p.unsure() {
-		a.Again = !a.TakeOver
-		a.TakeOver = true
-	}
-	return a
-}
-
 // Late hears of the answer to a try that was given up. It may come before the try's own call knows that it was.
 func (p *stand) Late(call *script.Call) {
 	if script.Judge(call.Err()) == script.Unknown {
@@ -94,24 +82,20 @@ func (p *stand) Late(call *script.Call) {
 	}
 }
 
-// leave has Redis forget the waiter, in the background and again until no try of its can have an effect any more. Then its
-// owner id is free.
+// leave has Redis forget the waiter, in the background and again until no try of its can have an effect any more.
 func (p *stand) leave() {
 	if p == nil {
 		return
 	}
-	s := p.space
 	if !p.asked {
-		s.free(p.name.key, p.owner)
+		p.ended(0)
 		return
 	}
+	s := p.space
 	p.mu.Lock()
 	until := max(p.until, s.core.Clock.Now()+s.core.Lease)
 	p.mu.Unlock()
-	e := &errand{space: s, key: p.name.key, owner: p.owner, call: p.leaving}
-	e.free = func() { s.free(p.name.key, p.owner) }
-	e.early = p.unsure
-	e.settles = func(int64) bool { return true }
+	e := &errand{space: s, call: p.leaving, early: p.unsure, settles: func(int64) bool { return true }, ended: p.ended}
 	job := e.begin(until)
 	p.mu.Lock()
 	p.job = job
@@ -125,12 +109,9 @@ func (p *stand) leaving() *script.Call {
 	return p.space.queued.Leave(p.name.key, p.owner)
 }
 
-// haunt keeps the stand of a call that was granted while an earlier try of its had no answer: when the hold has ended,
-// the owner id is not free until that try is settled.
-func (p *stand) haunt() {
-	if !p.unsure() {
-		return
+// ended lets another share be taken beside the writer's lease once nothing that was sent for this one can have an effect.
+func (p *stand) ended(until time.Duration) {
+	if p.turn != nil {
+		p.turn.shared.Store(int64(until))
 	}
-	name, id := p.space.ownID(p.name.key, p.owner)
-	p.space.owned.haunt(name, id, p)
 }

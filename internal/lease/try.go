@@ -17,7 +17,6 @@ type tried struct {
 	ttl     time.Duration
 	err     error
 	passing bool // the error may pass by itself
-	unasked bool // Redis was not asked: another call of this client has the owner id
 }
 
 // repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
@@ -40,23 +39,20 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		return tried{err: errs.ErrClosed}
 	}
 	defer s.core.End()
-	owner, ok := any(nil), true
+	var owner any
 	if a.stand != nil {
 		owner = a.stand.owner
 	} else {
-		owner, ok = s.reserve(n.key, o)
-	}
-	if !ok {
-		return tried{ttl: s.core.Lease / 100, unasked: true}
+		owner = s.newOwner(o)
 	}
 	l := s.newLease(n.key, owner)
-	l.named, l.turn = o.Owner != nil, a.turn
+	l.turn = a.turn
 	sent := s.core.Clock.Now()
 	length := l.register(ctx, o, sent)
 
-	call := s.kind.Acquire(a.stand.asks(Ask{
-		Key: n.key, Owner: owner, Lease: length, TakeOver: l.named, Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
-	}))
+	call := s.kind.Acquire(Ask{
+		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
+	})
 	ask := pipeline.Ask{Limit: a.limit}
 	var ghost *phantom
 	switch {
@@ -86,12 +82,11 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	}
 	if !reply.Granted {
 		l.unregister()
-		if a.stand == nil {
-			s.unreserve(n.key, owner)
-		}
 		return tried{ttl: reply.TTL}
 	}
-	a.stand.haunt()
+	if a.stand.unsure() {
+		l.turnLocked().entryOf(l).Store(a.stand) // nobody else knows the lease
+	}
 	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand, options: o})
 }
 
@@ -151,7 +146,7 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 		return false
 	}
 	l.begin()
-	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.apart != nil {
+	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.shared == nil {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
 	n.space.addLocked(sh, l)

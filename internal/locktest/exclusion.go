@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -29,8 +30,7 @@ var exclusion = []claim{
 	{name: "DoneContextWinsOverAFreeLock", test: doneContextWins},
 	{name: "CancelEndsTheWait", test: cancelEndsTheWait},
 	{name: "EveryHoldHasAnOwnerOfItsOwn", test: everyHoldHasAnOwner},
-	{name: "OwnerIDTakesOver", test: ownerIDTakesOver},
-	{name: "OwnerIDExcludesWithinAClient", test: ownerIDExcludesWithinAClient, alone: true},
+	{name: "TakeOverPassesTheLock", test: takeOverPassesTheLock},
 }
 
 func knowsItsName(t *testing.T, r *rig) {
@@ -203,34 +203,29 @@ func everyHoldHasAnOwner(t *testing.T, r *rig) {
 	}
 }
 
-func ownerIDTakesOver(t *testing.T, r *rig) {
+func takeOverPassesTheLock(t *testing.T, r *rig) {
 	a, b, c := r.lock(t), r.rival(t), r.rival(t)
-	before := Acquire(t, t.Context(), a, rlock.WithOwner("billing-1"))
-	assert.Equal(t, "billing-1", before.Owner())
-	Refused(t, b)
-	_, err := b.TryLock(t.Context(), rlock.WithOwner("billing-2"))
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	after, err := b.TryLock(t.Context(), rlock.WithOwner("billing-1"))
-	require.NoError(t, err, "a restarted service takes its own lock back at once")
-	Refused(t, c)
-	Unlock(t, after)
-	Free(t, c)
-	require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
-}
-
-func ownerIDExcludesWithinAClient(t *testing.T, r *rig) {
-	l := r.lock(t)
-	h := Acquire(t, t.Context(), l, rlock.WithOwner("billing-1"))
-	for _, ctx := range []context.Context{t.Context(), h.Context()} {
-		_, err := l.TryLock(ctx, rlock.WithOwner("billing-1"))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		_, err = l.Lock(ctx, rlock.WithOwner("billing-1"), rlock.WithWait(20*time.Millisecond))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	before := Acquire(t, t.Context(), a)
+	if !r.env.TakesOver {
+		for verb, err := range Acquiring(t.Context(), a, rlock.WithTakeOver(before.Owner())) {
+			require.ErrorIs(t, err, redlatch.ErrInvalid, verb)
+		}
+		Unlock(t, before)
+		return
 	}
-	_, err := l.TryLock(h.Context())
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "lineage does not re-enter through an id of the caller's own")
-	waiting := Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithOwner("billing-1")) })
-	Unlock(t, h)
-	h = Next(t, waiting)
-	Unlock(t, h)
+	_, err := b.TryLock(t.Context(), rlock.WithTakeOver(before.Owner()+"0"))
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "another id")
+	after, err := b.TryLock(t.Context(), rlock.WithTakeOver(before.Owner()))
+	require.NoError(t, err, "a restarted service takes its own lock back at once")
+	assert.NotEqual(t, before.Owner(), after.Owner(), "no id is used twice")
+	Refused(t, c)
+	_, err = c.TryLock(t.Context(), rlock.WithTakeOver(before.Owner()))
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "that id holds it no longer")
+	require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
+	Refused(t, c)
+	Live(t, after.Context())
+	Unlock(t, after)
+	after, err = c.TryLock(t.Context(), rlock.WithTakeOver(before.Owner()))
+	require.NoError(t, err, "an ordinary acquisition")
+	Unlock(t, after)
 }
