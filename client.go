@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
@@ -21,17 +20,10 @@ import (
 
 // Client hands out named objects that all clients of one Redis share. [New] and [Open] make one. It is safe for concurrent use.
 type Client struct {
-	core       *core.Core
-	locks      rlock.Spaces
-	fair       *rfairlock.Space
-	rw         rrwlock.Spaces
-	semaphores *rsemaphore.Desk
-	permits    *rsemaphore.PermitSpace
-	latches    *rlatch.Hall
-	queues     *queue.Manager
-	close      func() error  // closes what the client owns
-	first      atomic.Bool   // Close has been called
-	closed     chan struct{} // closed when the first Close is done
+	core   *core.Core
+	close  func() error  // closes what the client owns
+	first  atomic.Bool   // Close has been called
+	closed chan struct{} // closed when the first Close is done
 }
 
 // New returns a client on a go-redis client: a *redis.Client, also one for Sentinel, or a *redis.ClusterClient.
@@ -49,19 +41,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
-	e := core.New(rdb, c)
-	return &Client{
-		core:       e,
-		locks:      rlock.NewSpaces(e),
-		fair:       rfairlock.NewSpace(e),
-		rw:         rrwlock.NewSpaces(e),
-		semaphores: rsemaphore.NewDesk(e),
-		permits:    rsemaphore.NewPermitSpace(e),
-		latches:    rlatch.NewHall(e),
-		queues:     queue.New(e),
-		close:      c.OnClosed,
-		closed:     make(chan struct{}),
-	}, nil
+	return &Client{core: core.New(rdb, c), close: c.OnClosed, closed: make(chan struct{})}, nil
 }
 
 func checkClient(rdb redis.UniversalClient) error {
@@ -81,62 +61,62 @@ func checkClient(rdb redis.UniversalClient) error {
 // return [ErrInvalid] for a name that is empty, longer than 512 bytes with the prefix, or not valid UTF-8, that has
 // control characters, or whose keys would fall into several slots.
 func (c *Client) GetLock(name string) *rlock.Lock {
-	return rlock.New(c.core, c.locks.Plain, name)
+	return rlock.New(c.core, name)
 }
 
 // GetFencedLock returns the reentrant lock of that name whose holds carry a fencing token. It excludes holders of the
 // lock that GetLock returns for the same name. It does no I/O, and reports a bad name as GetLock does.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
-	return rlock.New(c.core, c.locks.Fenced, name)
+	return rlock.NewFenced(c.core, name)
 }
 
 // GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
 // get like GetLock's, whose holders it excludes but does not queue with.
-func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.fair, name) }
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.core, name) }
 
 // GetReadWriteLock returns the read-write lock of that name. It does no I/O, and reports a bad name or option as
 // GetLock does.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
-	return rrwlock.New(c.core, c.rw, name, opts)
+	return rrwlock.New(c.core, name, opts...)
 }
 
 // GetMultiLock returns a lock that holds all of the given locks, of any kind, client and server. It does no I/O and
 // keeps nothing alive. The methods of the lock return [ErrInvalid] for bad input: no locks, a nil lock, or the same
 // lock twice.
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.New(c.core, locks)
+	return rmultilock.New(c.core, locks...)
 }
 
 // GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
 // (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
 // and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.NewRed(c.core, locks)
+	return rmultilock.NewRed(c.core, locks...)
 }
 
 // GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
 // a bad name or option as GetLock does.
 func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
-	return rsemaphore.NewSemaphore(c.semaphores, name, opts...)
+	return rsemaphore.NewSemaphore(c.core, name, opts...)
 }
 
 // GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
 // rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no
 // I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
-	return rsemaphore.NewPermitSemaphore(c.permits, name, opts)
+	return rsemaphore.NewPermitSemaphore(c.core, name, opts...)
 }
 
 // GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
 // a hash tag is bad too.
 func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
-	return rlatch.New(c.latches, name)
+	return rlatch.New(c.core, name)
 }
 
 // GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
 // bad name and bad options are reported by the queue's methods as [ErrInvalid].
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
-	return rdelayedqueue.New[T](c.queues, name, opts)
+	return rdelayedqueue.New[T](c.core, name, opts...)
 }
 
 // Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
 )
@@ -30,8 +31,8 @@ type Queue[T any] struct {
 }
 
 // New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
-func New[T any](m *queue.Manager, name string, opts []QueueOption) *Queue[T] {
-	q := &Queue[T]{queue: m.Queue(name)}
+func New[T any](c *core.Core, name string, opts ...QueueOption) *Queue[T] {
+	q := &Queue[T]{queue: core.Manager(c, queue.New).Queue(name)}
 	q.err = q.queue.Check()
 	s, err := queueSettings(opts)
 	if q.err == nil {

@@ -23,22 +23,21 @@ type Lock struct {
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// Space is where a client's fair locks live. It is for the client.
-type Space struct {
-	core  *core.Core
+// manager is what a client knows of its fair locks.
+type manager struct {
 	kind  *kind
 	space *lease.Space
 }
 
-// NewSpace returns the space of a client. It is for the client.
-func NewSpace(e *core.Core) *Space {
-	k := newKind(e)
-	return &Space{core: e, kind: k, space: lease.NewSpace(lease.NewRegistry(e), k)}
+func newManager(c *core.Core) *manager {
+	k := newKind(c)
+	return &manager{kind: k, space: lease.NewSpace(lease.NewRegistry(c), k)}
 }
 
-// New returns the named lock of a space. It is for the client: users call GetFairLock there.
-func New(s *Space, name string) *Lock {
-	return &Lock{name: s.space.Name(name), core: s.core, kind: s.kind}
+// New returns the named lock of a client. It is for the client: users call GetFairLock there.
+func New(c *core.Core, name string) *Lock {
+	m := core.Manager(c, newManager)
+	return &Lock{name: m.space.Name(name), core: c, kind: m.kind}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.

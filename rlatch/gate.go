@@ -22,7 +22,7 @@ const (
 // gate is where those of one client wait who wait for one latch. They look at it together. It is guarded by its part of
 // the table, and exists while somebody waits.
 type gate struct {
-	hall    *Hall
+	hall    *manager
 	part    *names.Part[*gate]
 	key     string
 	waiters map[*waiter]struct{}
@@ -56,7 +56,7 @@ const (
 )
 
 // await waits until the latch has reached a goal.
-func (h *Hall) await(ctx context.Context, key string, until goal) error {
+func (h *manager) await(ctx context.Context, key string, until goal) error {
 	part := h.gates.Part(key)
 	part.Lock()
 	g := part.Of[key]

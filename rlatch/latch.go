@@ -26,25 +26,25 @@ const maxParticipant = 512
 // name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the wire format would put its
 // channel into another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {
-	hall *Hall
+	hall *manager
 	key  string
 	err  error
 }
 
-// Hall is where a client's latches are served. It is safe for concurrent use.
-type Hall struct {
+// manager is what a client knows of its latches. It is safe for concurrent use.
+type manager struct {
 	core  *core.Core
 	book  *counter.Manager
 	gates *names.Table[*gate]
 }
 
-// NewHall returns the hall of a client. It is for the client.
-func NewHall(e *core.Core) *Hall {
-	return &Hall{core: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
+func newManager(e *core.Core) *manager {
+	return &manager{core: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
 }
 
 // New returns the named latch of a client. It is for the client: users call GetCountDownLatch there.
-func New(h *Hall, name string) *Latch {
+func New(c *core.Core, name string) *Latch {
+	h := core.Manager(c, newManager)
 	l := &Latch{hall: h, key: h.core.Prefix + name}
 	switch {
 	case name == "":

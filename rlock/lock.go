@@ -33,18 +33,22 @@ type Lock struct {
 
 var _ Locker = (*Lock)(nil)
 
-// Spaces are where a client's reentrant and fenced locks live. Locks of one name exclude each other in both.
-type Spaces struct{ Plain, Fenced *lease.Space }
+// manager is what a client knows of its reentrant and fenced locks. Locks of one name exclude each other in both.
+type manager struct{ plain, fenced *lease.Space }
 
-// NewSpaces returns the spaces of a client. It is for the client.
-func NewSpaces(e *core.Core) Spaces {
-	r := lease.NewRegistry(e)
-	return Spaces{Plain: lease.NewSpace(r, plainKind{}), Fenced: lease.NewSpace(r, fencedKind{keep: e.TokenTTL})}
+func newManager(c *core.Core) *manager {
+	r := lease.NewRegistry(c)
+	return &manager{plain: lease.NewSpace(r, plainKind{}), fenced: lease.NewSpace(r, fencedKind{keep: c.TokenTTL})}
 }
 
-// New returns the named lock of a space. It is for the client: users call GetLock or GetFencedLock there.
-func New(e *core.Core, s *lease.Space, name string) *Lock {
-	return &Lock{name: s.Name(name), core: e}
+// New returns the named lock of a client. It is for the client: users call GetLock there.
+func New(c *core.Core, name string) *Lock {
+	return &Lock{name: core.Manager(c, newManager).plain.Name(name), core: c}
+}
+
+// NewFenced returns the named lock whose holds carry a token. It is for the client: users call GetFencedLock there.
+func NewFenced(c *core.Core, name string) *Lock {
+	return &Lock{name: core.Manager(c, newManager).fenced.Name(name), core: c}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.

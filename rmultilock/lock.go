@@ -33,7 +33,7 @@ type Lock struct {
 var _ rlock.Locker = (*Lock)(nil)
 
 // New returns the lock that holds all of the given ones. It is for the client: users call GetMultiLock there.
-func New(e *core.Core, lockers []rlock.Locker) *Lock {
+func New(e *core.Core, lockers ...rlock.Locker) *Lock {
 	return newLock(e, lockers, func(l *Lock) {
 		slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
 		l.need = len(l.members)
@@ -41,7 +41,7 @@ func New(e *core.Core, lockers []rlock.Locker) *Lock {
 }
 
 // NewRed returns the lock that holds a majority of the given ones. It is for the client: users call GetRedLock there.
-func NewRed(e *core.Core, lockers []rlock.Locker) *Lock {
+func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 	return newLock(e, lockers, func(l *Lock) { l.red, l.need = true, len(l.members)/2+1 })
 }
 

@@ -23,16 +23,15 @@ type Lock struct {
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// Spaces are where a client's read-write locks live.
-type Spaces struct {
+// manager is what a client knows of its read-write locks.
+type manager struct {
 	write, read, beside *lease.Space
 	passing             *lease.Space // of readers that do not heed waiting writers
 }
 
-// NewSpaces returns the spaces of a client. It is for the client.
-func NewSpaces(e *core.Core) Spaces {
-	r := lease.NewRegistry(e)
-	return Spaces{
+func newManager(c *core.Core) *manager {
+	r := lease.NewRegistry(c)
+	return &manager{
 		write:   lease.NewSpace(r, writeKind{}),
 		read:    lease.NewSpace(r, readKind{heeds: true}),
 		passing: lease.NewSpace(r, readKind{}),
@@ -41,7 +40,8 @@ func NewSpaces(e *core.Core) Spaces {
 }
 
 // New returns the named lock. It is for the client: users call GetReadWriteLock there.
-func New(e *core.Core, s Spaces, name string, opts []Option) *Lock {
+func New(c *core.Core, name string, opts ...Option) *Lock {
+	m := core.Manager(c, newManager)
 	var o options
 	var err error
 	for _, opt := range opts {
@@ -51,11 +51,11 @@ func New(e *core.Core, s Spaces, name string, opts []Option) *Lock {
 		}
 		opt(&o)
 	}
-	read := s.read
+	read := m.read
 	if o.passes {
-		read = s.passing
+		read = m.passing
 	}
-	return &Lock{write: s.write.Name(name), read: read.Name(name), beside: s.beside.Name(name), core: e, err: err}
+	return &Lock{write: m.write.Name(name), read: read.Name(name), beside: m.beside.Name(name), core: c, err: err}
 }
 
 // LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.

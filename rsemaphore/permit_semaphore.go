@@ -19,25 +19,25 @@ import (
 // not have the name of a [Semaphore]. It is safe for concurrent use.
 type PermitSemaphore struct {
 	name  lease.Name
-	space *PermitSpace
+	space *permitManager
 	set   options // what was set for the semaphore
 	err   error   // of those
 }
 
-// PermitSpace is where the permits of a client live.
-type PermitSpace struct {
+// permitManager is what a client knows of its leased permits.
+type permitManager struct {
 	core    *core.Core
 	permits *lease.Space
 	sizes   *counter.Manager // changes of the number of permits
 }
 
-// NewPermitSpace returns the space of a client. It is for the client.
-func NewPermitSpace(e *core.Core) *PermitSpace {
-	return &PermitSpace{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: counter.New(e, resizeKind())}
+func newPermitManager(e *core.Core) *permitManager {
+	return &permitManager{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: counter.New(e, resizeKind())}
 }
 
-// NewPermitSemaphore returns the named semaphore of a space. It is for the client: users call GetPermitSemaphore there.
-func NewPermitSemaphore(s *PermitSpace, name string, opts []Option) *PermitSemaphore {
+// NewPermitSemaphore returns the named semaphore of a client. It is for the client: users call GetPermitSemaphore there.
+func NewPermitSemaphore(c *core.Core, name string, opts ...Option) *PermitSemaphore {
+	s := core.Manager(c, newPermitManager)
 	set, err := collect(opts, usesLease|usesMax)
 	return &PermitSemaphore{name: s.permits.Name(name), space: s, set: set, err: err}
 }

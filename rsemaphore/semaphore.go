@@ -28,14 +28,15 @@ const releaseLimit = 3 * time.Second
 // for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the background. A name that another
 // kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
 type Semaphore struct {
-	desk *Desk
+	desk *manager
 	key  string
 	most int // 0 for no limit
 	err  error
 }
 
 // NewSemaphore returns the named semaphore of a client. It is for the client: users call GetSemaphore there.
-func NewSemaphore(d *Desk, name string, opts ...Option) *Semaphore {
+func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
+	d := core.Manager(c, newManager)
 	s := &Semaphore{desk: d, key: d.core.Prefix + name}
 	o, err := collect(opts, usesMax)
 	if o.max != nil {

@@ -25,23 +25,22 @@ const (
 	owed         = time.Hour             // how long permits are given back that Redis refuses to take
 )
 
-// Desk is where a client's counting semaphores are served. It is safe for concurrent use.
-type Desk struct {
+// manager is what a client knows of its counting semaphores. It is safe for concurrent use.
+type manager struct {
 	core  *core.Core
 	book  *counter.Manager
 	lines *names.Table[*line]
 }
 
-// NewDesk returns the desk of a client. It is for the client.
-func NewDesk(e *core.Core) *Desk {
-	return &Desk{core: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
+func newManager(e *core.Core) *manager {
+	return &manager{core: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
 }
 
 // line is where the acquiring calls of one client for one semaphore stand, in the order in which they came. Those at its
 // front ask Redis, as many as there may be permits for; the others wait until those before them are served. It is guarded
 // by its part of the table, and exists while somebody stands in it.
 type line struct {
-	desk *Desk
+	desk *manager
 	part *names.Part[*line]
 	key  string
 	head *waiter
@@ -84,7 +83,7 @@ type waiter struct {
 }
 
 // acquire takes n permits. It waits without limit if wait is nil, and not at all if it is 0.
-func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
+func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
 	if d.core.Closed() {
 		return false, errs.ErrClosed
 	}
@@ -118,7 +117,7 @@ func (d *Desk) acquire(ctx context.Context, key string, n int, wait *time.Durati
 }
 
 // change carries out an operation that makes so many permits available, or less than 1.
-func (d *Desk) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
+func (d *manager) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
 	ask := counter.Ask{Code: code, Policy: policy}
 	if permits > 0 {
 		h := &handing{desk: d, key: key, permits: permits}

@@ -13,7 +13,7 @@ import (
 // same batch, without a message to anybody, as long as the client's turn lasts. Then the others are given a chance: the
 // permits are announced, and this client's line rests for as long as the others need for a turn each.
 type handing struct {
-	desk    *Desk
+	desk    *manager
 	key     string
 	permits int64
 	line    *line            // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
@@ -102,11 +102,11 @@ func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
 }
 
 // turn is how long a client may hand permits on among its own.
-func (d *Desk) turn() time.Duration { return max(d.core.HandoffBudget, shortestTurn) }
+func (d *manager) turn() time.Duration { return max(d.core.HandoffBudget, shortestTurn) }
 
 // giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
 // else will.
-func (d *Desk) giveBack(key string, n int) {
+func (d *manager) giveBack(key string, n int) {
 	code := releaseOf(n)
 	d.offer(key, code, int64(n), func(taken bool) {
 		if !taken {
@@ -116,7 +116,7 @@ func (d *Desk) giveBack(key string, n int) {
 }
 
 // owe has a release carried out as soon as Redis lets that be done.
-func (d *Desk) owe(key, code string, permits int64) {
+func (d *manager) owe(key, code string, permits int64) {
 	var offered atomic.Bool // each offer counts: one at a time, and none after the one that was taken
 	attempt := func(report func(settled bool)) {
 		if offered.Swap(true) {
@@ -132,7 +132,7 @@ func (d *Desk) owe(key, code string, permits int64) {
 }
 
 // offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
-func (d *Desk) offer(key, code string, permits int64, then func(taken bool)) {
+func (d *manager) offer(key, code string, permits int64, then func(taken bool)) {
 	h := &handing{desk: d, key: key, permits: permits, then: then}
 	h.put(&counter.Op{Code: code, Policy: counter.Insist, Answerer: h})
 	d.book.Go(key)

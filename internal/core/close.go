@@ -26,7 +26,7 @@ func (e *Core) Close() {
 	e.Batch.EndBy(began.Add(e.CloseGrace + ioTail))
 	var router sync.WaitGroup
 	router.Go(e.Router.Close) // nobody waits for a message any more
-	for _, h := range e.holders {
+	for _, h := range e.registered() {
 		h.Closing()
 	}
 	e.grace()
@@ -35,7 +35,7 @@ func (e *Core) Close() {
 	e.Timers.Close()
 	e.Workers.Close()
 	e.Batch.Close()
-	for _, h := range e.holders {
+	for _, h := range e.registered() {
 		h.Wait(began.Add(e.CloseGrace + endTail))
 	}
 	router.Wait()
@@ -46,7 +46,7 @@ func (e *Core) Close() {
 func (e *Core) drain() {
 	var all sync.WaitGroup
 	all.Go(e.settle)
-	for _, h := range e.holders {
+	for _, h := range e.registered() {
 		all.Go(func() { h.Drain(closeTail) })
 	}
 	all.Wait()
@@ -57,8 +57,10 @@ func (e *Core) drain() {
 func (e *Core) settle() {
 	end := time.Now().Add(closeTail)
 	if !e.quiet(patience) {
-		for _, d := range e.debtors {
-			d.HandOver()
+		for _, h := range e.registered() {
+			if d, ok := h.(Debtor); ok {
+				d.HandOver()
+			}
 		}
 		e.quiet(time.Until(end) - lastTail)
 	}
@@ -121,7 +123,7 @@ func (e *Core) Freed() {
 
 func (e *Core) open() int {
 	n := 0
-	for _, h := range e.holders {
+	for _, h := range e.registered() {
 		n += h.Open()
 	}
 	return n

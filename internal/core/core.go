@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,8 +69,9 @@ type Core struct {
 	closing  chan struct{} // closed when Close begins
 	freed    chan struct{} // 1: something was released, or has ended, while Close waits
 	closed   atomic.Bool
+	managers managers
+	mu       sync.Mutex // guards holders
 	holders  []Holder
-	debtors  []Debtor
 }
 
 // Holder is a kind of object whose holds Close has to end.
@@ -106,12 +109,18 @@ func New(rdb redis.UniversalClient, c Config) *Core {
 	return e
 }
 
-// Register adds a kind of object to those that Close asks. It is called while the client is made.
+// Register adds a kind of object to those that Close asks.
 func (e *Core) Register(h Holder) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.holders = append(e.holders, h)
-	if d, ok := h.(Debtor); ok {
-		e.debtors = append(e.debtors, d)
-	}
+}
+
+// registered returns the kinds of object that Close has to ask. After Close has begun none is added that could hold anything.
+func (e *Core) registered() []Holder {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.holders)
 }
 
 // NextOwner returns an owner id that nobody has had before.
