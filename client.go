@@ -88,7 +88,7 @@ func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 }
 
 // GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
-// (see [WithLease]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
+// (see [WithWatchdogTimeout]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
 // and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.NewRed(c.core, locks...)

@@ -213,7 +213,7 @@ func TestCloseWithoutGraceWaitsForUnlocks(t *testing.T) {
 			t.Run(name+" abandon "+strconv.Itoa(len(opts)), func(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					lost := redlatch.WithObserver(redlatch.Observer{Lost: func(_, _ string, cause error) { assert.NoError(t, cause) }})
-					p := b.Peer(t, append(opts, redlatch.WithCloseGrace(0), redlatch.WithLease(9*time.Second), lost)...)
+					p := b.Peer(t, append(opts, redlatch.WithCloseGrace(0), redlatch.WithWatchdogTimeout(9*time.Second), lost)...)
 					locktest.Free(t, p.GetLock("orders"))
 					h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
 					then := under(p)

@@ -114,7 +114,7 @@ func ExampleOpen() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // bounds the wait for Redis's first answer
 	defer cancel()
-	client, err := redlatch.Open(ctx, url, redlatch.WithLease(10*time.Second))
+	client, err := redlatch.Open(ctx, url, redlatch.WithWatchdogTimeout(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

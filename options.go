@@ -13,13 +13,9 @@ import (
 // Option is a setting of a client.
 type Option func(*core.Config)
 
-// javaFairWait is the time that Redisson gives a waiter of a fair lock.
-const javaFairWait = 300 * time.Second
-
 func defaults() core.Config {
 	return core.Config{
 		Lease:         30 * time.Second,
-		FairWait:      5 * time.Second,
 		HandoffBudget: 2 * time.Millisecond,
 		TokenTTL:      24 * time.Hour,
 		CloseGrace:    5 * time.Second,
@@ -28,9 +24,9 @@ func defaults() core.Config {
 	}
 }
 
-// WithLease sets the watchdog's lease: how long Redis keeps a hold after its process died. It is renewed every third of it.
-// From 10 ms to 24 h. Defaults to 30 s.
-func WithLease(d time.Duration) Option { return func(c *core.Config) { c.Lease = d } }
+// WithWatchdogTimeout sets the lease of holds and permits that the watchdog renews: how long Redis keeps one after its process
+// died. The watchdog renews it every third of d. From 10 ms to 24 h. Defaults to 30 s. It is Redisson's lockWatchdogTimeout.
+func WithWatchdogTimeout(d time.Duration) Option { return func(c *core.Config) { c.Lease = d } }
 
 // WithNamePrefix puts s before the name of every object. Other clients, in Java by a NameMapper, must do the same to share them.
 // Defaults to none.
@@ -43,12 +39,18 @@ func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger 
 // WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are under way share one.
 func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
-// WithFairWaitTimeout sets how long a waiter of a fair lock that has died keeps its place: 100 ms to 60 s, or 300 s to share queues
-// with Redisson at its default. Defaults to 5 s.
-func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = d } }
+// WithFairWaitTimeout sets how long a waiter of a fair lock keeps its place after it died. From 100 ms to 5 min. Defaults to 5 s, or
+// to Redisson's 5 min with [WithRedissonFairQueue].
+func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = &d } }
 
-// WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets others compete. A waiter
-// elsewhere waits at most that much longer for each client that contends. 0 to 1 s; 0 turns it off. Defaults to 2 ms.
+// WithRedissonFairQueue keeps the queue of a fair lock as Redisson does, so that Java's waiters and this client's stand in one queue.
+// All clients of the lock must use the same timeout. Each waiter that died costs a timeout of its own. By default dead waiters are
+// passed over together, and Java's waiters are not taken into account.
+func WithRedissonFairQueue() Option { return func(c *core.Config) { c.RedissonQueue = true } }
+
+// WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets other clients compete. A
+// waiter elsewhere waits at most d longer for each client that contends. From 0, which turns it off, to the watchdog timeout.
+// Defaults to 2 ms.
 func WithHandoffBudget(d time.Duration) Option {
 	return func(c *core.Config) { c.HandoffBudget = d }
 }
@@ -118,12 +120,10 @@ func validate(c *core.Config) error {
 	if c.Logger == nil || c.Logger.Handler() == nil {
 		return fmt.Errorf("%w: the logger is nil, or has no handler", errs.ErrInvalid)
 	}
-	if c.FairWait != javaFairWait {
-		if err := between("fair wait timeout", c.FairWait, 100*time.Millisecond, time.Minute); err != nil {
-			return err
-		}
+	if err := between("fair wait timeout", c.FairTimeout(), 100*time.Millisecond, 5*time.Minute); err != nil {
+		return err
 	}
-	if err := between("hand-off budget", c.HandoffBudget, 0, time.Second); err != nil {
+	if err := between("hand-off budget", c.HandoffBudget, 0, c.Lease); err != nil {
 		return err
 	}
 	if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {

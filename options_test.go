@@ -24,14 +24,14 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 	defer rdb.Close()
 	for want, opt := range map[string]redlatch.Option{
 		"an option is nil":                         nil,
-		"lease 0s is below 10ms":                   redlatch.WithLease(0),
-		"lease -1s is below 10ms":                  redlatch.WithLease(-time.Second),
-		"lease 9ms is below 10ms":                  redlatch.WithLease(9 * time.Millisecond),
-		"lease 25h0m0s is above 24h0m0s":           redlatch.WithLease(25 * time.Hour),
+		"lease 0s is below 10ms":                   redlatch.WithWatchdogTimeout(0),
+		"lease -1s is below 10ms":                  redlatch.WithWatchdogTimeout(-time.Second),
+		"lease 9ms is below 10ms":                  redlatch.WithWatchdogTimeout(9 * time.Millisecond),
+		"lease 25h0m0s is above 24h0m0s":           redlatch.WithWatchdogTimeout(25 * time.Hour),
 		"fair wait timeout 99ms is below 100ms":    redlatch.WithFairWaitTimeout(99 * time.Millisecond),
-		"fair wait timeout 1m1s is above 1m0s":     redlatch.WithFairWaitTimeout(61 * time.Second),
+		"fair wait timeout 5m1s is above 5m0s":     redlatch.WithFairWaitTimeout(301 * time.Second),
 		"hand-off budget -1ns is below 0s":         redlatch.WithHandoffBudget(-1),
-		"hand-off budget 1.1s is above 1s":         redlatch.WithHandoffBudget(1100 * time.Millisecond),
+		"hand-off budget 31s is above 30s":         redlatch.WithHandoffBudget(31 * time.Second),
 		"token TTL 0s is below 1s":                 redlatch.WithTokenTTL(0),
 		"token TTL 87601h0m0s is above 87600h0m0s": redlatch.WithTokenTTL(87601 * time.Hour),
 		"close grace -1ns is below 0s":             redlatch.WithCloseGrace(-1),
@@ -46,7 +46,7 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 		`the name "{x" has a { that is not closed`: redlatch.WithNamePrefix("{"),
 		`the name "{}x" has an empty hash tag`:     redlatch.WithNamePrefix("{}"),
 	} {
-		c, err := redlatch.New(rdb, redlatch.WithLease(time.Second), opt)
+		c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(time.Second), opt)
 		if assert.ErrorIs(t, err, redlatch.ErrInvalid, want) {
 			assert.ErrorContains(t, err, want)
 			assert.True(t, strings.HasPrefix(err.Error(), "redlatch: new: "), "%v", err)
@@ -63,12 +63,12 @@ func TestGoodOptions(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		for _, opts := range [][]redlatch.Option{
 			nil,
-			{redlatch.WithLease(10 * time.Millisecond)},
-			{redlatch.WithLease(24 * time.Hour), redlatch.WithCallTimeout(time.Hour)},
+			{redlatch.WithWatchdogTimeout(10 * time.Millisecond)},
+			{redlatch.WithWatchdogTimeout(24 * time.Hour), redlatch.WithCallTimeout(time.Hour)},
 			{redlatch.WithCallTimeout(10 * time.Millisecond)},
 			{redlatch.WithFairWaitTimeout(100 * time.Millisecond), redlatch.WithHandoffBudget(0), redlatch.WithCloseGrace(0)},
-			{redlatch.WithFairWaitTimeout(time.Minute), redlatch.WithHandoffBudget(time.Second), redlatch.WithCloseGrace(10 * time.Minute)},
-			{redlatch.WithFairWaitTimeout(300 * time.Second), redlatch.WithTokenTTL(time.Second), redlatch.WithAbandonOnClose()},
+			{redlatch.WithFairWaitTimeout(5 * time.Minute), redlatch.WithHandoffBudget(30 * time.Second), redlatch.WithCloseGrace(10 * time.Minute)},
+			{redlatch.WithRedissonFairQueue(), redlatch.WithTokenTTL(time.Second), redlatch.WithAbandonOnClose()},
 			{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithoutPipelining(), redlatch.WithObserver(redlatch.Observer{})},
 			{redlatch.WithNamePrefix("{app}:"), redlatch.WithTokenTTL(10 * 365 * 24 * time.Hour)},
 			{redlatch.WithNamePrefix(strings.Repeat("x", 100))},

@@ -29,7 +29,7 @@ func openRedlatchNoBudget(_ context.Context, s setup) (session, error) {
 
 func newRedlatch(s setup, lock lockOf, opts ...redlatch.Option) (*redlatchSession, error) {
 	rdb := newGoRedis(s)
-	client, err := redlatch.New(rdb, append(opts, redlatch.WithLease(s.Lease))...)
+	client, err := redlatch.New(rdb, append(opts, redlatch.WithWatchdogTimeout(s.Lease))...)
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}

@@ -68,7 +68,7 @@ func openRedlatchNodes(servers []*server) (*redlatchNodes, error) {
 	for _, s := range servers {
 		rdb := newGoRedis(setup{Addr: s.addr})
 		n.pools = append(n.pools, rdb)
-		client, err := redlatch.New(rdb, redlatch.WithLease(lease))
+		client, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(lease))
 		if err != nil {
 			return nil, errors.Join(err, n.close())
 		}

@@ -20,7 +20,7 @@ var life = []string{"queue", "hand-off", "nested lock", "nested unlock", "unlock
 
 func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 	for mode, opt := range map[string]redlatch.Option{
-		"liveness": redlatch.WithFairWaitTimeout(good), "java": redlatch.WithFairWaitTimeout(javaWait),
+		"liveness": redlatch.WithFairWaitTimeout(good), "java": redlatch.WithRedissonFairQueue(),
 	} {
 		for sick, step := range life {
 			for n := 1; n <= 4; n++ {

@@ -150,10 +150,10 @@ func TestF11_WaiterTakenForDeadQueuesAgain(t *testing.T) {
 }
 
 func TestF11_LongWaitsStayValid(t *testing.T) {
-	for mode, timeout := range map[string]time.Duration{"liveness": good, "java": javaWait} {
+	for mode, opt := range map[string]redlatch.Option{"liveness": redlatch.WithFairWaitTimeout(good), "java": redlatch.WithRedissonFairQueue()} {
 		t.Run(mode, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				p := b.Peer(t, redlatch.WithFairWaitTimeout(timeout))
+				p := b.Peer(t, opt)
 				h := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
 				first := await(t, t.Context(), b.Redis, p.GetFairLock(key))
 				second := await(t, t.Context(), b.Redis, p.GetFairLock(key))

@@ -218,7 +218,7 @@ func TestF04_LostSubscriptionLosesNoTurn(t *testing.T) {
 func TestF05_NothingIsRenewedAfterTheEnd(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		const lease = 300 * time.Millisecond
-		p := b.Peer(t, redlatch.WithLease(lease), redlatch.WithFairWaitTimeout(100*time.Millisecond))
+		p := b.Peer(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithFairWaitTimeout(100*time.Millisecond))
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {

@@ -259,7 +259,7 @@ func modelClient(t *testing.T, addr string, opts ...redlatch.Option) *redlatch.C
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	opts = append(opts, redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithCloseGrace(0),
-		redlatch.WithLease(modelLease), redlatch.WithFairWaitTimeout(modelGood))
+		redlatch.WithWatchdogTimeout(modelLease), redlatch.WithFairWaitTimeout(modelGood))
 	c, err := redlatch.New(rdb, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })

@@ -39,12 +39,7 @@ var (
 	forceScript   = script.New(headSource + forceSource)
 )
 
-const (
-	title = "rfairlock"
-
-	// javaWait is the fair wait timeout at which scores are kept as Java keeps them.
-	javaWait = 300 * time.Second
-)
+const title = "rfairlock"
 
 // kind is the fair lock as package lease sees it. The lock itself is a reentrant lock's; it is freed, and asked for,
 // with an eye on the queue.
@@ -60,11 +55,8 @@ type kind struct {
 var _ lease.Apart = (*kind)(nil)
 
 func newKind(e *core.Core) *kind {
-	k := &kind{Kind: rlock.Base(), good: e.FairWait, queues: newQueues()}
+	k := &kind{Kind: rlock.Base(), good: e.FairTimeout(), java: script.Flag(e.RedissonQueue), queues: newQueues()}
 	k.lone = script.Flag(!e.Cluster)
-	if k.good == javaWait {
-		k.java = 1
-	}
 	return k
 }
 

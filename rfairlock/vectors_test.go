@@ -15,9 +15,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// javaWait is the fair wait timeout at which the queue is kept as Redisson keeps it.
-const javaWait = 300 * time.Second
-
 // listen returns what is published on all wake-up channels so far: channel and payload.
 func listen(t *testing.T, rdb *redis.Client) func() [][2]string {
 	t.Helper()
@@ -48,7 +45,7 @@ func wholeSecond() time.Time {
 
 func TestVectorFairQueueOfJava(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		java := redlatch.WithFairWaitTimeout(javaWait)
+		java := redlatch.WithRedissonFairQueue()
 		at := wholeSecond()
 		a := locktest.Acquire(t, t.Context(), b.Peer(t, java).GetFairLock(key))
 		first := locktest.Begin(func() (*rlock.Hold, error) { return b.Peer(t, java).GetFairLock(key).Lock(t.Context()) })
@@ -81,7 +78,7 @@ func TestVectorFairQueueOfJava(t *testing.T) {
 
 func TestVectorLeavingJavasQueue(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		java := redlatch.WithFairWaitTimeout(javaWait)
+		java := redlatch.WithRedissonFairQueue()
 		p := b.Peer(t, java)
 		l := p.GetFairLock(key)
 		at := wholeSecond()
@@ -122,7 +119,7 @@ func TestVectorLeavingJavasQueue(t *testing.T) {
 
 func TestVectorPruningOfJavasQueue(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		l := b.Peer(t, redlatch.WithFairWaitTimeout(javaWait)).GetFairLock(key)
+		l := b.Peer(t, redlatch.WithRedissonFairQueue()).GetFairLock(key)
 		now := wholeSecond()
 		corpse(t, b.Redis, "late", 0)
 		corpse(t, b.Redis, "just in time", time.Millisecond)
@@ -222,7 +219,7 @@ func TestMixtureOfModesExcludes(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		inside := 0
 		var all []<-chan locktest.Outcome
-		peers := []*locktest.Peer{b.Peer(t), b.Peer(t, redlatch.WithFairWaitTimeout(javaWait))}
+		peers := []*locktest.Peer{b.Peer(t), b.Peer(t, redlatch.WithRedissonFairQueue())}
 		for i := range 20 {
 			l := peers[i%2].GetFairLock(key)
 			all = append(all, locktest.Begin(func() (*rlock.Hold, error) {

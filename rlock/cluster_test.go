@@ -66,7 +66,7 @@ func (g *group) failover(t *testing.T) {
 // waiting has waiters of one client for n locks that another one holds.
 func (g *group) waiting(t *testing.T, n int) (holds []*rlock.Hold, waiters []<-chan locktest.Outcome) {
 	t.Helper()
-	holder, c := g.client(t, redlatch.WithLease(lease)), g.client(t, redlatch.WithLease(lease))
+	holder, c := g.client(t, redlatch.WithWatchdogTimeout(lease)), g.client(t, redlatch.WithWatchdogTimeout(lease))
 	for i := range n {
 		holds = append(holds, locktest.Acquire(t, t.Context(), holder.GetLock(g0(i))))
 		waiters = append(waiters, wait(t.Context(), c.GetLock(g0(i))))
@@ -223,7 +223,7 @@ func heldInFailover(t *testing.T, g *group) {
 	for quick := 0; quick < runs(1, 50); {
 		faulttest.Steady(t, g.other.Addr(), kept, stillParts, func(lease time.Duration) error {
 			var outage time.Duration
-			least, loss := g.keeps(t, g.client(t, redlatch.WithLease(lease)), func([]string) {
+			least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func([]string) {
 				began := time.Now()
 				g.failover(t)
 				outage = time.Since(began)
@@ -244,7 +244,7 @@ func heldOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
 	for range runs(1, 50) {
 		faulttest.Steady(t, to.Addr(), kept, stillParts, func(lease time.Duration) error {
-			least, loss := g.keeps(t, g.client(t, redlatch.WithLease(lease)), func(names []string) {
+			least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func(names []string) {
 				m := g.Migrate(t, names[0], to)
 				m.Move(t, names[:groupLocks/2]...)
 				elapse(time.Now().Add(lease * 5 / 4)) // some are here, the others are there

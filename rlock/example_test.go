@@ -180,7 +180,7 @@ func ExampleLock_TryLock_wait() {
 // A holder whose lock is taken away hears of it through the context, and can ask why.
 func ExampleHold_Context() {
 	ctx := context.Background()
-	client, err := embedded.Open(redlatch.WithLease(300 * time.Millisecond)) // a loss shows within a third of the lease
+	client, err := embedded.Open(redlatch.WithWatchdogTimeout(300 * time.Millisecond)) // a loss shows within a third of the lease
 	if err != nil {
 		log.Fatal(err)
 	}

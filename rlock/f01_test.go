@@ -51,13 +51,13 @@ func TestF01_HolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 // told has many holders cut off, some at a time.
 func told(t *testing.T, r *rig, lease time.Duration) error {
 	t.Helper()
-	rival := r.direct(t, redlatch.WithLease(lease))
+	rival := r.direct(t, redlatch.WithWatchdogTimeout(lease))
 	const lanes = 24
 	var proxies [lanes]*faulttest.Proxy
 	var holders [lanes]*redlatch.Client
 	for i := range lanes {
 		proxies[i] = faulttest.NewProxy(t, r.server.Addr())
-		holders[i] = connect(t, &redis.Options{Addr: proxies[i].Addr()}, redlatch.WithLease(lease))
+		holders[i] = connect(t, &redis.Options{Addr: proxies[i].Addr()}, redlatch.WithWatchdogTimeout(lease))
 	}
 	return shared(lanes, runs(24, 1000), func(lane, run int) error {
 		outage := outages[run%len(outages)]
@@ -115,7 +115,7 @@ return 1`)
 func TestF01_StoppedHolderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	rival := r.direct(t, redlatch.WithLease(lease))
+	rival := r.direct(t, redlatch.WithWatchdogTimeout(lease))
 	for range runs(1, 50) {
 		stopHolders(t, r, rival, 3)
 	}
@@ -167,7 +167,7 @@ func stopHolders(t *testing.T, r *rig, rival *redlatch.Client, n int) {
 func fencedWriter(args []string) {
 	ctx := context.Background()
 	addr, name := args[0], args[1]
-	client, err := redlatch.Open(ctx, "redis://"+addr, redlatch.WithLease(faultLease))
+	client, err := redlatch.Open(ctx, "redis://"+addr, redlatch.WithWatchdogTimeout(faultLease))
 	exitOn(err)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	hold, err := client.GetFencedLock(name).Lock(ctx)

@@ -102,7 +102,7 @@ func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 		"n":       func(n int) { r.proxy.DropReplies(faulttest.Script, n) },
 	}
 	for by, acquire := range acquirers {
-		c := r.client(t, redlatch.WithLease(lease))
+		c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 		for which, fault := range faults {
 			for sick, step := range life {
 				for n := 1; n <= 4; n++ {
@@ -142,9 +142,9 @@ func TestF02_ForcedReleaseFreesOneHolderAtMost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, "force")
-	forced := r.client(t, redlatch.WithLease(lease)).GetLock("forced")
-	locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithLease(lease)).GetLock("forced"))
-	next := r.direct(t, redlatch.WithLease(lease)).GetLock("forced")
+	forced := r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("forced")
+	locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithWatchdogTimeout(lease)).GetLock("forced"))
+	next := r.direct(t, redlatch.WithWatchdogTimeout(lease)).GetLock("forced")
 	waiting := locktest.Begin(func() (*rlock.Hold, error) { return next.Lock(t.Context()) })
 	r.listening(t, 1)
 	r.proxy.DropReply(faulttest.Script, 1)
@@ -165,7 +165,7 @@ type model struct {
 func TestF02_RandomLostRepliesAgreeWithAModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.client(t, redlatch.WithLease(lease))
+	c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 	var models []*model
 	for i := range 4 {
 		models = append(models, &model{rig: r, lock: c.GetLock(fmt.Sprintf("model-%d", i))})

@@ -38,7 +38,7 @@ func far(t *testing.T, r *rig, n int, opts ...redlatch.Option) []*redlatch.Clien
 	for range n {
 		rdb := redis.NewClient(&redis.Options{Addr: r.proxy.Addr()})
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-		c := clientOf(t, rdb, append([]redlatch.Option{redlatch.WithLease(lease)}, opts...)...)
+		c := clientOf(t, rdb, append([]redlatch.Option{redlatch.WithWatchdogTimeout(lease)}, opts...)...)
 		clients, pools = append(clients, c), append(pools, rdb)
 	}
 	redistest.Eventually(t, patience, "connections are ready", func() error { return ready(t.Context(), pools, 4) })
@@ -126,7 +126,7 @@ func TestF03_CancelledWaitLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
-	holder := r.direct(t, redlatch.WithLease(lease))
+	holder := r.direct(t, redlatch.WithWatchdogTimeout(lease))
 	clients := far(t, r, lanes)
 	n := runs(60, 2000)
 	// The first try takes 100 ms, the subscription some round trips more; the holder leaves in the middle of it all.
@@ -220,10 +220,10 @@ func TestF03_CloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	// Redis has to know the scripts, or the try would find its own missing.
-	locktest.Unlock(t, locktest.Acquire(t, t.Context(), r.client(t, redlatch.WithLease(lease)).GetLock("warm")))
+	locktest.Unlock(t, locktest.Acquire(t, t.Context(), r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("warm")))
 	for run := range runs(20, 500) {
 		name := fmt.Sprint("left-", run)
-		c := r.client(t, redlatch.WithLease(lease))
+		c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 		arrived, gate := make(chan struct{}), make(chan struct{})
 		var begun atomic.Bool
 		r.proxy.OnCommand(func(cmd []string) {

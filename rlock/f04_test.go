@@ -64,7 +64,7 @@ func wait(ctx context.Context, l *rlock.Lock) <-chan locktest.Outcome {
 func TestF04_ReleaseBetweenTryAndSubscriptionIsNotMissed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	holder, waiter := r.direct(t, redlatch.WithLease(lease)), r.client(t, redlatch.WithLease(lease))
+	holder, waiter := r.direct(t, redlatch.WithWatchdogTimeout(lease)), r.client(t, redlatch.WithWatchdogTimeout(lease))
 	var holds sync.Map // the name of a lock -> its *rlock.Hold
 	var released sync.Map
 	r.proxy.OnCommand(func(cmd []string) {
@@ -107,8 +107,8 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.proxy.DropMessages(true)
-	a := r.client(t, redlatch.WithLease(lease), redlatch.WithHandoffBudget(0))
-	b := r.client(t, redlatch.WithLease(lease), redlatch.WithHandoffBudget(0))
+	a := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
+	b := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
 	var took spans
 	rounds := runs(2, 50)
 	share(t, 20, 20, func(lane, _ int) error {
@@ -142,7 +142,7 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 // subscribed, asked once more, and was refused.
 func crowd(t *testing.T, r *rig, n int, opts ...redlatch.Option) (names []string, waiters []<-chan locktest.Outcome) {
 	t.Helper()
-	c := r.client(t, append(opts, redlatch.WithLease(lease))...)
+	c := r.client(t, append(opts, redlatch.WithWatchdogTimeout(lease))...)
 	asks := r.watchAcquiring(t)
 	for i := range n {
 		name := fmt.Sprintf("crowd-%d", i)
@@ -239,7 +239,7 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 func TestF04_WaiterThatGivesUpTakesNoWakeUpAlong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	holder, c := r.direct(t, redlatch.WithLease(lease)), r.client(t, redlatch.WithLease(lease))
+	holder, c := r.direct(t, redlatch.WithWatchdogTimeout(lease)), r.client(t, redlatch.WithWatchdogTimeout(lease))
 	var took spans
 	share(t, 8, runs(200, 10_000), func(_, run int) error {
 		name := fmt.Sprintf("hint-%d", run)

@@ -49,8 +49,8 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	const lanes = 16
 	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
 	clients := []*redlatch.Client{
-		r.client(t, redlatch.WithLease(briskLease)),
-		r.client(t, redlatch.WithLease(briskLease)),
+		r.client(t, redlatch.WithWatchdogTimeout(briskLease)),
+		r.client(t, redlatch.WithWatchdogTimeout(briskLease)),
 	}
 	var monitors []*faulttest.Monitor
 	for lane := range lanes {
@@ -157,7 +157,7 @@ func TestF05_ReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
-	c := r.client(t, redlatch.WithLease(briskLease))
+	c := r.client(t, redlatch.WithWatchdogTimeout(briskLease))
 	release := calls(t, "release")
 	for run := range runs(2, 100) {
 		name := fmt.Sprintf("stuck-%d", run)
@@ -220,7 +220,7 @@ func TestF05_RenewalEndsWithTheHold(t *testing.T) {
 	renewals := calls(t, "renew")
 	var verify []func()
 	for _, way := range farewells {
-		c := r.client(t, redlatch.WithLease(briskLease), redlatch.WithAbandonOnClose())
+		c := r.client(t, redlatch.WithWatchdogTimeout(briskLease), redlatch.WithAbandonOnClose())
 		monitor := faulttest.MonitorWrites(t, r.server.Addr(), way.name)
 		hold := locktest.Acquire(t, t.Context(), c.GetLock(way.name), way.opts...)
 		redistest.Eventually(t, patience, "it is renewed", func() error {

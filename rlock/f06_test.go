@@ -85,7 +85,7 @@ func patchy(t *testing.T, r *rig, lease time.Duration, mishap func(*testing.T, *
 	renewal := calls(t, "renew")
 	end := time.Now().Add(max(time.Duration(runs(3, 40))*patchyLease, 3*lease))
 	p := faulttest.NewProxy(t, r.server.Addr())
-	c := connect(t, &redis.Options{Addr: p.Addr()}, redlatch.WithLease(lease))
+	c := connect(t, &redis.Options{Addr: p.Addr()}, redlatch.WithWatchdogTimeout(lease))
 	var n, failed atomic.Int64
 	mishap(t, p, func(cmd []string) bool {
 		if !renewal(cmd) || n.Add(1)%3 == 0 {
@@ -148,7 +148,7 @@ func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 // upsetting holds a lock while the server is upset, which leaves it a third of the lease all the time.
 func upsetting(t *testing.T, r *rig, lease time.Duration, upset upset) error {
 	t.Helper()
-	c := r.client(t, redlatch.WithLease(lease))
+	c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 	hold := locktest.Acquire(t, t.Context(), c.GetLock("kept"))
 	end := time.Now().Add(max(time.Duration(runs(2, 100))*patchyLease, 2*lease))
 	var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func TestF06_FreshHoldIsRenewedAfterALoss(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), briskLease, stillParts, func(lease time.Duration) error {
-		l := r.client(t, redlatch.WithLease(lease)).GetLock("fresh")
+		l := r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("fresh")
 		for range runs(3, 500) {
 			lost := locktest.Acquire(t, t.Context(), l)
 			require.NoError(t, r.redis.Del(t.Context(), "fresh").Err())
@@ -230,7 +230,7 @@ func starvedHolder(args []string) {
 	lease, err := time.ParseDuration(args[2])
 	exitOn(err)
 	client, err := redlatch.Open(ctx, "redis://"+args[0],
-		redlatch.WithLease(lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+		redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
 		redlatch.WithObserver(redlatch.Observer{Lost: func(string, string, error) { lost.Add(1) }}))
 	exitOn(err)
 	n, err := strconv.Atoi(args[1])

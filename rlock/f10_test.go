@@ -221,7 +221,7 @@ func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
 		}
 	}}
 	owner := clientAt(t, server.Addr())
-	crowd := clientOver(t, &redis.Options{Addr: server.Addr(), PoolSize: 2}, redlatch.WithLease(2*patchyLease), redlatch.WithObserver(observer))
+	crowd := clientOver(t, &redis.Options{Addr: server.Addr(), PoolSize: 2}, redlatch.WithWatchdogTimeout(2*patchyLease), redlatch.WithObserver(observer))
 
 	var holds []*rlock.Hold
 	for i := range 20 {

@@ -45,8 +45,8 @@ func TestF15_GoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 	w := faulttest.NewWitness(t, r.server.Addr(), "crowded")
 	// Two clients, so that holds pass on within each and compete between both.
 	locks := []*rlock.Lock{
-		r.client(t, redlatch.WithLease(lease)).GetLock("crowded"),
-		r.client(t, redlatch.WithLease(lease)).GetLock("crowded"),
+		r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("crowded"),
+		r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("crowded"),
 	}
 	var inside, most, entries atomic.Int64
 	enter := func(i int) error {
@@ -144,7 +144,7 @@ func TestF15_LostHandleLeavesTheNextOwnerAlone(t *testing.T) {
 				if knows {
 					length, want = faultLease, misuse.knowing
 				}
-				mine := r.client(t, redlatch.WithLease(length)).GetLock(name)
+				mine := r.client(t, redlatch.WithWatchdogTimeout(length)).GetLock(name)
 				hold := locktest.Acquire(t, t.Context(), mine)
 				next := takeAway(t, r, name)
 				if knows {
@@ -169,7 +169,7 @@ func TestF15_LostHandleLeavesTheNextOwnerAlone(t *testing.T) {
 func takeAway(t *testing.T, r *rig, name string) *rlock.Hold {
 	t.Helper()
 	require.NoError(t, r.redis.Del(t.Context(), name).Err())
-	return locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithLease(lease)).GetLock(name))
+	return locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithWatchdogTimeout(lease)).GetLock(name))
 }
 
 func TestF15_OldHandleOfTheSameClientFreesNobody(t *testing.T) {

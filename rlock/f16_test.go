@@ -284,7 +284,7 @@ func TestF16_UnlockHasABoundOfItsOwn(t *testing.T) {
 			proxy := faulttest.NewProxy(t, server.Addr())
 			options.Addr = proxy.Addr()
 			long := clientOver(t, &options)
-			brief := clientOver(t, &options, redlatch.WithLease(shortLease))
+			brief := clientOver(t, &options, redlatch.WithWatchdogTimeout(shortLease))
 			boundedUnlocks(t, proxy, long, brief)
 		})
 	}

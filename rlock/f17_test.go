@@ -86,7 +86,7 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 			failed.Add(1)
 		}
 	}}
-	client := clientAt(t, server.Addr(), redlatch.WithLease(patchyLease), redlatch.WithObserver(observer))
+	client := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(patchyLease), redlatch.WithObserver(observer))
 	other := clientAt(t, server.Addr())
 	held, err := client.GetLock("f17:held").Lock(t.Context())
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 
 func TestF17_RestartedServerServesTheSameClient(t *testing.T) {
 	server := serve(t)
-	client := clientAt(t, server.Addr(), redlatch.WithLease(shortLease))
+	client := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(shortLease))
 	for range counted(3, 50) {
 		require.NoError(t, wholeLife(t.Context(), client.GetLock("f17")))
 		hold, err := client.GetLock("f17:kept").Lock(t.Context())
@@ -162,7 +162,7 @@ func TestF17_ColdClusterNodesAreNotNoticed(t *testing.T) {
 func TestF17_FailoverToAColdReplica(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	c := g.client(t, redlatch.WithLease(lease))
+	c := g.client(t, redlatch.WithWatchdogTimeout(lease))
 	for range counted(2, 20) {
 		require.NoError(t, wholeLife(t.Context(), c.GetLock(g0(0)))) // the client has used its scripts already
 		held := locktest.Acquire(t, t.Context(), c.GetLock(g0(0)))

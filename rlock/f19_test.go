@@ -112,8 +112,8 @@ func TestF19_EvictedLockIsNoticedAndFenced(t *testing.T) {
 func evicted(t *testing.T, server *redistest.Server, rdb *redis.Client, lease time.Duration, name string) error {
 	t.Helper()
 	var resource fence
-	first := clientAt(t, server.Addr(), redlatch.WithLease(lease))
-	second := clientAt(t, server.Addr(), redlatch.WithLease(lease))
+	first := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(lease))
+	second := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(lease))
 	hold, err := first.GetFencedLock(name).Lock(t.Context())
 	require.NoError(t, err)
 	require.True(t, resource.write(hold.Token()))

@@ -34,7 +34,7 @@ func TestF20_UserOfOnePrefixNeedsNoMore(t *testing.T) {
 			lost.Store(err, gone)
 		}
 	}})
-	one := clientOver(t, &app, prefix, logger, observer, redlatch.WithLease(shortLease))
+	one := clientOver(t, &app, prefix, logger, observer, redlatch.WithWatchdogTimeout(shortLease))
 	two := clientOver(t, &app, prefix, logger)
 
 	for _, name := range []string{"plain", "with{a tag}"} {

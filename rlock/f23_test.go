@@ -62,8 +62,8 @@ func newBench(t *testing.T) *bench {
 	b := &bench{server: serve(t)}
 	b.proxy = faulttest.NewProxy(t, b.server.Addr())
 	b.rdb = b.server.Client(t)
-	b.client = clientAt(t, b.proxy.Addr(), redlatch.WithLease(shortLease), redlatch.WithCloseGrace(0))
-	b.other = clientAt(t, b.server.Addr(), redlatch.WithLease(shortLease), redlatch.WithCloseGrace(0))
+	b.client = clientAt(t, b.proxy.Addr(), redlatch.WithWatchdogTimeout(shortLease), redlatch.WithCloseGrace(0))
+	b.other = clientAt(t, b.server.Addr(), redlatch.WithWatchdogTimeout(shortLease), redlatch.WithCloseGrace(0))
 	t.Cleanup(func() { b.proxy.Blackhole(false) })
 	// Redis knows all scripts: what is lost below is the answer of one that ran.
 	warm := clientAt(t, b.server.Addr()).GetLock("warm")
@@ -252,7 +252,7 @@ var causes = []struct {
 		return b.client.GetLock("f23").Do(t.Context(), func(context.Context) error { return b.client.Close() })
 	}},
 	{"lost within Do while the client closes", "ErrLost", func(t *testing.T, b *bench) error {
-		c := clientAt(t, b.proxy.Addr(), redlatch.WithLease(shortLease), redlatch.WithCloseGrace(time.Minute))
+		c := clientAt(t, b.proxy.Addr(), redlatch.WithWatchdogTimeout(shortLease), redlatch.WithCloseGrace(time.Minute))
 		closed := make(chan error, 1) // the result of Close
 		err := c.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {
 			go func() { closed <- c.Close() }()
@@ -352,7 +352,7 @@ var causes = []struct {
 			}
 			return err
 		})
-		return tryLock(context.Background(), clientOf(t, rdb, redlatch.WithLease(shortLease), redlatch.WithCloseGrace(0)))
+		return tryLock(context.Background(), clientOf(t, rdb, redlatch.WithWatchdogTimeout(shortLease), redlatch.WithCloseGrace(0)))
 	}},
 	{"memory is full", "OOM", func(t *testing.T, b *bench) error {
 		require.NoError(t, b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())

@@ -24,7 +24,7 @@ func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
 
 	var locks []*rlock.Lock
 	for range 5 {
-		c := group.Client(t, redlatch.WithLease(shortLease))
+		c := group.Client(t, redlatch.WithWatchdogTimeout(shortLease))
 		locks = append(locks, c.GetFencedLock("failover"))
 	}
 	locktest.Each(t, locks, func(ctx context.Context, l *rlock.Lock) { draw(ctx, t, witness, l) })

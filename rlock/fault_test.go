@@ -83,7 +83,7 @@ func connect(t *testing.T, o *redis.Options, opts ...redlatch.Option) *redlatch.
 func clientOf(t *testing.T, rdb redis.UniversalClient, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()
 	opts = append([]redlatch.Option{
-		redlatch.WithLease(faultLease),
+		redlatch.WithWatchdogTimeout(faultLease),
 		redlatch.WithCloseGrace(100 * time.Millisecond),
 		redlatch.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)

@@ -37,7 +37,7 @@ func endsAt(t *testing.T, ctx context.Context, at time.Time, cause error) {
 
 func TestAcquisitionSetsTheLease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		l, short := b.Peer(t).GetLock("orders"), b.Peer(t, redlatch.WithLease(9*time.Second)).GetLock("short")
+		l, short := b.Peer(t).GetLock("orders"), b.Peer(t, redlatch.WithWatchdogTimeout(9*time.Second)).GetLock("short")
 		h := locktest.Acquire(t, t.Context(), l)
 		assert.Equal(t, lease, b.TTL(t, "orders"))
 		assert.Equal(t, time.Now().Add(lease-margin(lease)), h.Deadline().Round(0))

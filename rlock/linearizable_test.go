@@ -152,7 +152,7 @@ func (r *record) play(t *testing.T, harm func(*faulttest.Proxy)) {
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
-		client := clientAt(t, proxy.Addr(), redlatch.WithLease(length), redlatch.WithCloseGrace(0))
+		client := clientAt(t, proxy.Addr(), redlatch.WithWatchdogTimeout(length), redlatch.WithCloseGrace(0))
 		locks := []*rlock.Lock{
 			client.GetLock("plain 1"), client.GetLock("plain 2"),
 			client.GetFencedLock("fenced 1"), client.GetFencedLock("fenced 2"),

@@ -34,7 +34,7 @@ type once struct {
 
 func newOnce(t *testing.T, r *rig) *once {
 	t.Helper()
-	o := &once{holder: r.direct(t, redlatch.WithLease(lease)), waiter: r.client(t, redlatch.WithLease(lease))}
+	o := &once{holder: r.direct(t, redlatch.WithWatchdogTimeout(lease)), waiter: r.client(t, redlatch.WithWatchdogTimeout(lease))}
 	r.proxy.OnCommand(func(cmd []string) {
 		if !faulttest.Named("SUBSCRIBE")(cmd) {
 			return

@@ -38,7 +38,7 @@ func asChild(name string, fn func(args []string)) bool {
 // childClient is the client of a child process, which ends with it.
 func childClient(addr string) *redlatch.Client {
 	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithLease(processLease), quiet)
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithWatchdogTimeout(processLease), quiet)
 	must(err)
 	return c
 }
@@ -158,7 +158,7 @@ func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
 		child.Stop()
 
 		started := time.Now()
-		hold, err := clientAt(t, server.Addr(), redlatch.WithLease(processLease)).GetFencedLock(name).Lock(t.Context())
+		hold, err := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(processLease)).GetFencedLock(name).Lock(t.Context())
 		require.NoError(t, err)
 		assert.Less(t, time.Since(started), 2*processLease+lag.Late())
 		assert.Greater(t, hold.Token(), old)

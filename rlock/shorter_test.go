@@ -319,7 +319,7 @@ func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
 func TestExtensionThatARenewalOvertakesLeavesTheOthersCovered(t *testing.T) {
 	const brief = time.Second
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t, redlatch.WithLease(brief))
+		p := b.Peer(t, redlatch.WithWatchdogTimeout(brief))
 		l := p.GetLock("orders")
 		outer := locktest.Acquire(t, t.Context(), l)
 		inner := locktest.Acquire(t, outer.Context(), l)

@@ -41,7 +41,7 @@ func newFar(t *testing.T) *far {
 		proxy := faulttest.NewProxy(t, s.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-		c, err := redlatch.New(rdb, redlatch.WithLease(10*time.Second))
+		c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(10*time.Second))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		f.servers, f.clients = append(f.servers, s.Client(t)), append(f.clients, c)

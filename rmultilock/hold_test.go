@@ -28,7 +28,7 @@ func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
 						assert.ErrorIs(t, h.Context().Err(), context.Canceled)
 					}
 				}}
-				p := b.Peer(t, redlatch.WithLease(lease), redlatch.WithObserver(hear))
+				p := b.Peer(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithObserver(hear))
 				h := locktest.Acquire(t, t.Context(), both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind])
 				held.Store(h)
 				synctest.Wait()
@@ -47,7 +47,7 @@ func TestObserverHearsOfRenewals(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				var renewed, lost, failed atomic.Int64
-				p := b.Peer(t, redlatch.WithLease(lease), redlatch.WithObserver(redlatch.Observer{Renewed: func(n, gone int, err error) {
+				p := b.Peer(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithObserver(redlatch.Observer{Renewed: func(n, gone int, err error) {
 					renewed.Add(int64(n))
 					lost.Add(int64(gone))
 					if err != nil {

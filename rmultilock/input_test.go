@@ -86,7 +86,7 @@ func TestNamesAreJoined(t *testing.T) {
 
 func TestErrorTexts(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t, redlatch.WithLease(lease))
+		p := b.Peer(t, redlatch.WithWatchdogTimeout(lease))
 		ctx := t.Context()
 		a, z := p.GetLock("a"), p.GetLock("z")
 		multi, red := p.GetMultiLock(z, a), p.GetRedLock(z, a)

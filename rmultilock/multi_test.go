@@ -131,7 +131,7 @@ func TestLossOfOneEndsTheWholeAndFreesTheRest(t *testing.T) {
 
 func TestMultiLockDeadlineIsTheEarliest(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		short, long := b.Peer(t, redlatch.WithLease(time.Second)), b.Peer(t, redlatch.WithLease(time.Hour))
+		short, long := b.Peer(t, redlatch.WithWatchdogTimeout(time.Second)), b.Peer(t, redlatch.WithWatchdogTimeout(time.Hour))
 		h := locktest.Acquire(t, t.Context(), short.GetMultiLock(long.GetLock("a"), short.GetLock("b")))
 		assert.Less(t, time.Until(h.Deadline()), time.Second)
 		time.Sleep(10 * time.Second)

@@ -39,7 +39,7 @@ func (s servers) peers(t *testing.T, opts ...redlatch.Option) peers {
 	t.Helper()
 	var p peers
 	for _, b := range s {
-		p = append(p, b.Peer(t, append([]redlatch.Option{redlatch.WithLease(lease)}, opts...)...))
+		p = append(p, b.Peer(t, append([]redlatch.Option{redlatch.WithWatchdogTimeout(lease)}, opts...)...))
 	}
 	return p
 }

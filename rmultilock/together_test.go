@@ -107,7 +107,7 @@ func TestOneScriptOnAClusterNeedsATag(t *testing.T) {
 
 func TestCancelledScriptLeavesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c := b.Peer(t, redlatch.WithLease(lease))
+		c := b.Peer(t, redlatch.WithWatchdogTimeout(lease))
 		l := c.GetMultiLock(c.GetLock("a"), c.GetLock("b"))
 		locktest.Free(t, l)
 		c.LoseReplies(1)

@@ -28,7 +28,7 @@ func sides(l *rrwlock.Lock) map[string]rlock.Locker {
 func TestHoldersHearOfTheLossFirst(t *testing.T) {
 	for _, mode := range []string{"writer", "reader"} {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-			p := b.Peer(t, redlatch.WithLease(3*time.Second))
+			p := b.Peer(t, redlatch.WithWatchdogTimeout(3*time.Second))
 			h := locktest.Acquire(t, t.Context(), sides(p.GetReadWriteLock("n"))[mode])
 			time.Sleep(5 * time.Second)
 			p.Blackhole(true)

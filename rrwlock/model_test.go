@@ -216,7 +216,7 @@ func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy)) {
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
-		client := clientAt(t, proxy.Addr(), redlatch.WithLease(length))
+		client := clientAt(t, proxy.Addr(), redlatch.WithWatchdogTimeout(length))
 		if harm != nil {
 			harm(proxy)
 		}
@@ -225,7 +225,7 @@ func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy)) {
 				for range steps {
 					name := fmt.Sprint("n", rand.N(3))
 					if rand.N(40) == 0 && !r.strict {
-						doomed := clientAt(t, proxy.Addr(), redlatch.WithLease(modelLease/3), redlatch.WithAbandonOnClose())
+						doomed := clientAt(t, proxy.Addr(), redlatch.WithWatchdogTimeout(modelLease/3), redlatch.WithAbandonOnClose())
 						r.die(t.Context(), doomed, doomed.GetReadWriteLock(name))
 						continue
 					}

@@ -20,7 +20,7 @@ import (
 // F12
 func TestCrashedReaderStopsCounting(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		short := redlatch.WithLease(3 * time.Second)
+		short := redlatch.WithWatchdogTimeout(3 * time.Second)
 		dying, healthy := b.Peer(t, short), b.Peer(t, short)
 		lost := locktest.Acquire(t, t.Context(), dying.GetReadWriteLock("n").RLocker())
 		kept := locktest.Acquire(t, t.Context(), healthy.GetReadWriteLock("n").RLocker())
@@ -47,7 +47,7 @@ func TestCrashedReaderStopsCounting(t *testing.T) {
 // F12
 func TestWriterWaitsOnlyForTheCrashedReadersLease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		dying := b.Peer(t, redlatch.WithLease(3*time.Second))
+		dying := b.Peer(t, redlatch.WithWatchdogTimeout(3*time.Second))
 		locktest.Acquire(t, t.Context(), dying.GetReadWriteLock("n").RLocker())
 		long := locktest.Acquire(t, t.Context(), b.Peer(t).GetReadWriteLock("n").RLocker())
 		waiting := begin(t, t.Context(), b.Peer(t).GetReadWriteLock("n"))

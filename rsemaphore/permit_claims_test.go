@@ -195,7 +195,7 @@ func expiredPermitComesBackOnce(t *testing.T, p *permitPlace) {
 }
 
 func lossEndsThePermit(t *testing.T, p *permitPlace) {
-	s := p.permits(t, 2, redlatch.WithLease(900*time.Millisecond))
+	s := p.permits(t, 2, redlatch.WithWatchdogTimeout(900*time.Millisecond))
 	gone, stays := takePermit(t, s), takePermit(t, s)
 	p.drop(t, gone)
 	locktest.Ended(t, gone.Context(), rsemaphore.ErrLost)
@@ -207,7 +207,7 @@ func lossEndsThePermit(t *testing.T, p *permitPlace) {
 }
 
 func extendSetsThePermit(t *testing.T, p *permitPlace) {
-	s, other := p.permits(t, 1), p.Client(t, redlatch.WithLease(5*time.Minute)).GetPermitSemaphore(p.name+":2")
+	s, other := p.permits(t, 1), p.Client(t, redlatch.WithWatchdogTimeout(5*time.Minute)).GetPermitSemaphore(p.name+":2")
 	givePermits(t, other, 1)
 	permit := takePermit(t, s)
 	require.NoError(t, permit.Extend(t.Context(), time.Hour))
@@ -256,7 +256,7 @@ func allOrNone(t *testing.T, p *permitPlace) {
 
 func manyArePermitsOfTheirOwn(t *testing.T, p *permitPlace) {
 	const n = 150 // more than one call renews
-	s := p.permits(t, n+1, redlatch.WithLease(1500*time.Millisecond))
+	s := p.permits(t, n+1, redlatch.WithWatchdogTimeout(1500*time.Millisecond))
 	all := takePermits(t, s, n)
 	ids := map[string]bool{}
 	for _, permit := range all {
@@ -383,7 +383,7 @@ func closeGivesThemBack(t *testing.T, p *permitPlace) {
 }
 
 func closeAbandonsThem(t *testing.T, p *permitPlace) {
-	c := p.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithLease(500*time.Millisecond))
+	c := p.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithWatchdogTimeout(500*time.Millisecond))
 	s := c.GetPermitSemaphore(p.name)
 	givePermits(t, s, 2)
 	until := takePermits(t, s, 2)[1].Deadline()

@@ -55,7 +55,7 @@ func (r *permitRig) connect(t *testing.T, addr string, opts ...redlatch.Option) 
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	c, err := redlatch.New(rdb, append([]redlatch.Option{
-		redlatch.WithLease(permitFaultLease), redlatch.WithCloseGrace(100 * time.Millisecond),
+		redlatch.WithWatchdogTimeout(permitFaultLease), redlatch.WithCloseGrace(100 * time.Millisecond),
 		redlatch.WithLogger(slog.New(slog.DiscardHandler)),
 	}, opts...)...)
 	require.NoError(t, err)
@@ -74,8 +74,8 @@ func (r *permitRig) becomes(t *testing.T, name string, free, out int, limit time
 func TestF04_PermitWaitersGoOnWithoutMessages(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
-	a := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
-	b := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	a := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
+	b := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
 	givePermits(t, a, 2)
 	r.proxy.DropMessages(true)
 	for range 3 {
@@ -95,7 +95,7 @@ func TestF01_UnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
-	other := r.connect(t, r.server.Addr(), redlatch.WithLease(30*time.Second)).GetPermitSemaphore("slots")
+	other := r.connect(t, r.server.Addr(), redlatch.WithWatchdogTimeout(30*time.Second)).GetPermitSemaphore("slots")
 	givePermits(t, other, 1)
 	for range permitRuns(3, 200) {
 		permit := takePermit(t, s)
@@ -114,7 +114,7 @@ func TestF01_UnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
 func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
-	s := r.semaphore(t, "slots", redlatch.WithLease(300*time.Millisecond)) // renewed every 100 ms
+	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(300*time.Millisecond)) // renewed every 100 ms
 	givePermits(t, s, 4)
 	var released atomic.Int32
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func TestF06_PermitOutlivesTwoFailedRenewals(t *testing.T) {
 	r := newPermitRig(t)
 	faulttest.Steady(t, r.server.Addr(), 1500*time.Millisecond, 10, func(lease time.Duration) error {
 		name := fmt.Sprint("slots-", lease)
-		s := r.semaphore(t, name, redlatch.WithLease(lease))
+		s := r.semaphore(t, name, redlatch.WithWatchdogTimeout(lease))
 		givePermits(t, s, 2)
 		permits := takePermits(t, s, 2)
 		for range 3 {

@@ -23,7 +23,7 @@ import (
 func TestF02_LostReplyTakesNoPermitTwice(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
-	s := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
 	givePermits(t, s, 9)
 	steps := []struct {
 		name string
@@ -68,7 +68,7 @@ func TestF02_LostReplyTakesNoPermitTwice(t *testing.T) {
 func TestF02_LostReplyResizesOnce(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
-	s := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
 	capacity := 0
 	for n := 1; n <= 4; n++ {
 		for _, change := range []func() error{
@@ -121,7 +121,7 @@ func TestF02_ResizeThatWasGivenUpDoesNotComeLate(t *testing.T) {
 func TestF03_CancelledAcquireKeepsNoPermit(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
-	s := r.semaphore(t, "slots", redlatch.WithLease(30*time.Second))
+	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
 	givePermits(t, s, 60)
 	releasePermits(t, takePermit(t, s))
 	const oneWay = 10 * time.Millisecond
@@ -173,7 +173,7 @@ const heldLease = 1500 * time.Millisecond
 func permitHolder(args []string) {
 	n, err := strconv.Atoi(args[1])
 	mustPermit(err)
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithLease(heldLease))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithWatchdogTimeout(heldLease))
 	mustPermit(err)
 	_, err = c.GetPermitSemaphore("slots").AcquireN(context.Background(), n)
 	mustPermit(err)

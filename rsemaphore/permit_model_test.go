@@ -57,7 +57,7 @@ func TestPermitModelAfterRandomOperationsAndCrashes(t *testing.T) {
 
 func (m *permitModel) client(t *testing.T) *locktest.Peer {
 	t.Helper()
-	return m.bubble.Peer(t, redlatch.WithLease(3*time.Second), redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose())
+	return m.bubble.Peer(t, redlatch.WithWatchdogTimeout(3*time.Second), redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose())
 }
 
 func (m *permitModel) semaphore(client int) *rsemaphore.PermitSemaphore {

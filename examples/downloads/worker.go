@@ -25,7 +25,7 @@ func work(ctx context.Context, url, prefix string, number int) error {
 }
 
 func workOn(ctx context.Context, rdb *redis.Client, prefix string, number int) error {
-	client, err := redlatch.New(rdb, redlatch.WithNamePrefix(prefix), redlatch.WithLease(lease), redlatch.WithCloseGrace(0),
+	client, err := redlatch.New(rdb, redlatch.WithNamePrefix(prefix), redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0),
 		redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func (c counter) dial() (*redlatch.Client, *redis.Client, error) {
 	}
 	rdb := redis.NewClient(options)
 	client, err := redlatch.New(rdb, redlatch.WithNamePrefix(c.prefix),
-		redlatch.WithFairWaitTimeout(silence), redlatch.WithLease(2*time.Second), redlatch.WithCloseGrace(0))
+		redlatch.WithFairWaitTimeout(silence), redlatch.WithWatchdogTimeout(2*time.Second), redlatch.WithCloseGrace(0))
 	return client, rdb, err
 }
 

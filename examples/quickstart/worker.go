@@ -34,7 +34,7 @@ func (c crew) hire(ctx context.Context, name string) (*worker, error) {
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	client, err := redlatch.New(rdb, redlatch.WithNamePrefix(c.prefix), redlatch.WithLease(lease), redlatch.WithCloseGrace(0))
+	client, err := redlatch.New(rdb, redlatch.WithNamePrefix(c.prefix), redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}

@@ -101,7 +101,7 @@ func join(n *nodes) (leader *rmultilock.Lock, leave func(), err error) {
 		}
 	}
 	for _, rdb := range n.connect() {
-		client, err := redlatch.New(rdb, redlatch.WithLease(2*time.Second), redlatch.WithCloseGrace(0))
+		client, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(2*time.Second), redlatch.WithCloseGrace(0))
 		if err != nil {
 			return nil, leave, err
 		}

@@ -29,8 +29,9 @@ type Config struct {
 	Lease         time.Duration
 	Prefix        string
 	Logger        *slog.Logger
-	Plain         bool // no pipelining
-	FairWait      time.Duration
+	Plain         bool           // no pipelining
+	FairWait      *time.Duration // nil for the default of FairTimeout
+	RedissonQueue bool           // fair locks keep their queue as Redisson does
 	HandoffBudget time.Duration
 	TokenTTL      time.Duration
 	CloseGrace    time.Duration
@@ -38,6 +39,17 @@ type Config struct {
 	Abandon       bool
 	Hooks         Hooks
 	OnClosed      func() error // closes what belongs to the client; may be nil
+}
+
+// FairTimeout returns how long a waiter of a fair lock keeps its place after it died.
+func (c *Config) FairTimeout() time.Duration {
+	switch {
+	case c.FairWait != nil:
+		return *c.FairWait
+	case c.RedissonQueue:
+		return 5 * time.Minute
+	}
+	return 5 * time.Second
 }
 
 // Hooks are told of what happens. Each may be nil.

@@ -74,7 +74,7 @@ func closeReleasesWhatIsHeld(t *testing.T, r *rig) {
 }
 
 func closeAbandonsWhatIsHeld(t *testing.T, r *rig) {
-	c := r.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithLease(500*time.Millisecond))
+	c := r.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithWatchdogTimeout(500*time.Millisecond))
 	other := r.rival(t)
 	h := Acquire(t, t.Context(), r.env.New(c, r.name))
 	until := h.Deadline()

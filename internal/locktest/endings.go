@@ -35,7 +35,7 @@ var endings = []claim{
 // shortLease makes a loss show after 0.3 s.
 //
 //nolint:gochecknoglobals // a constant
-var shortLease = redlatch.WithLease(900 * time.Millisecond)
+var shortLease = redlatch.WithWatchdogTimeout(900 * time.Millisecond)
 
 func contextDescends(t *testing.T, r *rig) {
 	l := r.lock(t)

@@ -97,7 +97,7 @@ func Failover(t *testing.T, env Env) {
 	group := StartGroup(t)
 	var locks []rlock.Locker
 	for range survivors {
-		locks = append(locks, env.New(group.Client(t, redlatch.WithLease(failoverLease)), name))
+		locks = append(locks, env.New(group.Client(t, redlatch.WithWatchdogTimeout(failoverLease)), name))
 	}
 	Each(t, locks, func(ctx context.Context, l rlock.Locker) { assert.NoError(t, enter(ctx, l, func() {})) })
 
