@@ -149,7 +149,8 @@ func (l *leaks) channels(ctx context.Context, rdb *redis.Client, list string) ([
 
 func pubsub(ctx context.Context, rdb *redis.Client, list, pattern string) ([]string, error) {
 	names, err := rdb.Do(ctx, "PUBSUB", list, pattern).StringSlice()
-	if _, refused := errors.AsType[redis.Error](err); refused && list == "SHARDCHANNELS" {
+	var refusal redis.Error
+	if errors.As(err, &refusal) && list == "SHARDCHANNELS" {
 		return nil, nil // before Redis 7
 	}
 	return names, err

@@ -130,7 +130,8 @@ func (p *process) killLocked() error {
 
 func (p *process) reapLocked() error {
 	err := p.cmd.Wait()
-	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+	var exited *exec.ExitError
+	if errors.As(err, &exited) {
 		err = nil
 	}
 	err = errors.Join(err, p.alive.Close(), p.log.Close())

@@ -62,7 +62,8 @@ func (g *Sentinel) tune(publish time.Duration) {
 		rdb := redis.NewClient(node.options())
 		err := rdb.Do(ctx, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", publish.Milliseconds(), "PING-PERIOD", 100).Err()
 		closeClient(g.tb, rdb)
-		if _, answered := errors.AsType[redis.Error](err); err != nil && !answered {
+		var answer redis.Error
+		if err != nil && !errors.As(err, &answer) {
 			g.tb.Fatalf("redistest: sentinel: %v", err)
 		}
 	}

@@ -113,12 +113,14 @@ func isReply(err error) bool {
 
 // isDial reports whether no connection was made: refused, or no TLS by the first word or the certificate of the other side.
 func isDial(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
 		return true
 	}
-	if first, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+	var first tls.RecordHeaderError
+	if errors.As(err, &first) {
 		return first.Conn != nil // nil after a handshake
 	}
-	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
-	return ok
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
 }
