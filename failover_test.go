@@ -20,7 +20,7 @@ func TestAKilledMasterCostsNoHoldAndFewSeconds(t *testing.T) {
 	master := c.Owner(t, name)
 	replica := c.AddReplica(t, master)
 	client := func() *redlatch.Client {
-		p, err := redlatch.New(c.Client(t), redlatch.WithLease(lease))
+		p, err := redlatch.New(c.Client(t), redlatch.WithWatchdogTimeout(lease))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, p.Close()) })
 		return p

@@ -23,7 +23,7 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	const lease = time.Second
-	c, err := redlatch.New(rdb, redlatch.WithLease(lease), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 

@@ -53,7 +53,7 @@ func newMoving(t *testing.T, c *redistest.Cluster, tag string) *moving {
 	t.Helper()
 	m := &moving{Cluster: c, rdb: c.Client(t), tag: tag, lease: 2 * time.Second, holds: map[string]*rlock.Hold{}, waiting: map[string]<-chan locktest.Outcome{}}
 	client := func() *redlatch.Client {
-		c, err := redlatch.New(m.Client(t), redlatch.WithLease(m.lease), redlatch.WithCloseGrace(0))
+		c, err := redlatch.New(m.Client(t), redlatch.WithWatchdogTimeout(m.lease), redlatch.WithCloseGrace(0))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		return c
