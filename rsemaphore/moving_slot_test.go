@@ -26,7 +26,7 @@ func TestNothingHeldIsLostInASlotOnTheMove(t *testing.T) {
 			cluster := redistest.StartCluster(t, 3)
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			c := quietClient(t, rdb, redlatch.WithLease(lease))
+			c := quietClient(t, rdb, redlatch.WithWatchdogTimeout(lease))
 			const name = "slots"
 			s := c.GetPermitSemaphore(name)
 			givePermits(t, s, 3)

@@ -167,7 +167,7 @@ func TestHeldPermitsOutliveFullMemoryAndCanBeReleased(t *testing.T) {
 	const lease = 900 * time.Millisecond
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	s := quietClient(t, server.Client(t), redlatch.WithLease(lease)).GetPermitSemaphore("slots")
+	s := quietClient(t, server.Client(t), redlatch.WithWatchdogTimeout(lease)).GetPermitSemaphore("slots")
 	givePermits(t, s, 5)
 	held := takePermits(t, s, 4)
 	fill(t, rdb)
