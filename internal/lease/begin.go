@@ -145,9 +145,8 @@ func (h *Hold) BeginUnlock(done func(error)) bool {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	l.mu.Lock()
-	l.leaveLocked()
 	over, why := h.over, h.notHeldLocked()
-	if !over && (l.levels != h || h.next != nil || l.renews || l.turn.taken()) {
+	if !over && (l.levels != h || h.next != nil || l.renewalLocked() != nil || l.turn.taken()) {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return false

@@ -30,7 +30,6 @@ func (h *Hold) BeginExtend(d time.Duration, done func(error)) {
 		done(err)
 		return
 	}
-	l.leaveLocked()
 	x := &extension{hold: h, turn: turn, length: d, done: done}
 	x.timer.Task = x
 	call := x.callLocked()
@@ -129,6 +128,6 @@ func (h *Hold) extendedLate(sent, d, length time.Duration) {
 	if h.over || h.length != d || sent+d <= h.fixed {
 		return
 	}
-	h.fixed = sent + d
+	h.fixLocked(sent+d, d)
 	l.keptLocked(max(l.end, sent+length))
 }

@@ -195,13 +195,11 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		l.mu.Unlock()
 		return err
 	}
-	l.leaveLocked()
 	sent := l.now()
 	if h.fixed == 0 {
-		h.fixed, h.limit = h.endLocal(), 0 // no renewal from here on
+		h.fixLocked(h.endLocal(), h.length) // no renewal from here on
 	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
-	l.armLocked()
 	wait := l.renewalLocked()
 	l.mu.Unlock()
 	if err = await(ctx, wait); err != nil {
@@ -248,8 +246,7 @@ func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
 // shortenLocked ends the level after d if that is sooner: the extension which is about to be sent may never be answered.
 func (h *Hold) shortenLocked(sent, d time.Duration) {
 	if end := sent + d; end < h.fixed && !h.over {
-		h.fixed, h.length = end, d
-		h.lease.armLocked()
+		h.fixLocked(end, d)
 	}
 }
 
@@ -261,9 +258,7 @@ func (h *Hold) extended(sent, d time.Duration) error {
 	if h.over {
 		return h.overLocked()
 	}
-	h.fixed, h.length = sent+d, d
-	l.leaveLocked()
-	l.armLocked()
+	h.fixLocked(sent+d, d)
 	return nil
 }
 
@@ -273,9 +268,16 @@ func (h *Hold) endLocal() time.Duration {
 	case h.fixed != 0:
 		return h.fixed
 	case h.limit != 0:
-		return min(h.limit, h.lease.end)
+		return min(h.limit, h.lease.untilLocked())
 	}
-	return h.lease.end
+	return h.lease.untilLocked()
+}
+
+// fixLocked gives the level an end of its own: it is not renewed from here on.
+func (h *Hold) fixLocked(end, length time.Duration) {
+	h.lease.leaveLocked()
+	h.fixed, h.limit, h.length = end, 0, length
+	h.lease.armLocked()
 }
 
 // overLocked returns the error for a call on a hold that has ended; nil for one that has not.

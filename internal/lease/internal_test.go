@@ -44,24 +44,23 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 func TestLeaseAndHoldStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
 	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
-	assert.LessOrEqual(t, unsafe.Sizeof(cohort{}), uintptr(896))
+	assert.LessOrEqual(t, unsafe.Sizeof(group{}), uintptr(208))
 }
 
-// Whatever users put into their hash tags: what one call may renew shares the tag and the lease.
+// What one call renews shares the hash tag on a cluster, and the lease.
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
 	s := &Space{Registry: &Registry{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
-	slot := func(name string, length time.Duration, parted bool) string {
-		return s.slot(&Lease{key: name, renewAt: length, parted: parted})
+	of := func(name string, limit time.Duration) kindred {
+		l := &Lease{space: s, key: name, state: holding}
+		l.levels = &Hold{lease: l, limit: limit}
+		k, ok := l.kindredLocked(0)
+		assert.True(t, ok, name)
+		return k
 	}
-	usual, brief := s.core.Lease, 5*time.Second
-	assert.Equal(t, slot("{a}1", usual, false), slot("{a}2", usual, false))
-	assert.Equal(t, slot("{a}1", brief, false), slot("{a}2", brief, false))
-	different := map[string]bool{}
-	for _, slot := range []string{
-		slot("{a}1", usual, false), slot("{a}1", brief, false), slot("{a}1", usual, true), slot("{a}2", usual, true),
-		slot("{5000}", usual, false), slot("{5000|a}", usual, false), slot("{a|5000}", usual, false), slot("{alone|{a}1}", usual, false),
-	} {
-		assert.False(t, different[slot], slot)
-		different[slot] = true
-	}
+	brief := 5 * time.Second
+	assert.Equal(t, of("{a}1", 0), of("{a}2", 0))
+	assert.Equal(t, of("{a}1", brief), of("{a}2", brief))
+	assert.NotEqual(t, of("{a}1", 0), of("{a}1", brief))
+	assert.NotEqual(t, of("{a}1", 0), of("{b}1", 0))
+	assert.NotEqual(t, of("a", 0), of("b", 0))
 }

@@ -31,23 +31,19 @@ type Lease struct {
 	mu      sync.Mutex    // guards what is not said to be otherwise; what a renewal needs comes first
 	levels  *Hold         // the live ones, innermost first
 	end     time.Duration // when Redis ends it; see untilLocked
-	renewAt time.Duration // when to renew it; once that is under way, the lease that it asks for
-	cohort  *cohort       // with whom it is renewed, and which then knows when it ends; nil while it is on its own
+	renewAt time.Duration // when to renew it, while it is in no group
+	group   *group        // with which it is renewed, and which may know a later end; nil between two renewals on its own
 	state   state
-	renews  bool  // a renewal is under way
-	failed  bool  // the last renewal failed
-	parted  bool  // because others of its slot had moved; the next one goes alone
 	doubled bool  // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool  // its release has begun; guarded by the shard's mu
-	place   uint8 // among the cohort's members; guarded by the cohort's mu
+	place   uint8 // among the group's members, guarded by the group's mu; or departed, retrying, alone
 
-	space   *Space        // never changes, like key, owner, token and since once it is granted
-	key     any           // the lock's name in Redis, a string
-	owner   any           // the owner id, a string
-	token   int64         // the fencing token; 0 for none
-	since   time.Duration // when Redis granted it, for the hand-off budget
-	settled chan struct{} // closed when the renewal under way has ended; made by who waits for it
-	turn    *turn         // of the operations of its levels; made at the first nesting, and then never changes
+	space *Space        // never changes, like key, owner, token and since once it is granted
+	key   any           // the lock's name in Redis, a string
+	owner any           // the owner id, a string
+	token int64         // the fencing token; 0 for none
+	since time.Duration // when Redis granted it, for the hand-off budget
+	turn  *turn         // of the operations of its levels; made at the first nesting, and then never changes
 }
 
 func (s *Space) newLease(key any, owner any) *Lease {
@@ -90,7 +86,7 @@ func (l *Lease) nextLocked() time.Duration {
 	for h := l.levels; h != nil; h = h.next {
 		next = min(next, h.deadlineLocked())
 	}
-	if !l.renews && l.renewsLevelLocked() {
+	if l.group == nil && l.renewsLevelLocked() {
 		next = min(next, l.renewAt)
 	}
 	return next
@@ -106,30 +102,23 @@ func (l *Lease) armLocked() {
 // Due ends the levels whose time is over, and has the lease renewed if that is due.
 func (l *Lease) Due(now time.Duration) {
 	l.mu.Lock()
-	if l.cohort != nil { // joined meanwhile
-		l.mu.Unlock()
-		return
-	}
 	if l.state == asking {
 		l.space.core.Timers.Set(&l.timer, now+l.space.core.Lease/3)
 	}
-	if l.overdueLocked(now) {
-		l.mu.Unlock()
+	overdue := l.overdueLocked(now)
+	l.mu.Unlock()
+	if overdue {
 		l.expire(now)
-		l.mu.Lock()
 	}
-	defer l.mu.Unlock()
-	if l.state != holding {
-		return
-	}
-	if !l.wantsRenewalLocked(now) {
+	l.mu.Lock()
+	due := l.state == holding && l.wantsRenewalLocked(now)
+	if l.state == holding && !due {
 		l.armLocked()
-		return
 	}
-	// The timer stays stopped until the renewal is answered, or has waited for too long: see the renewal's own timer.
-	l.renews = true
-	l.renewAt = l.lengthLocked(now)
-	l.space.due.Add(l)
+	l.mu.Unlock()
+	if due { // the timer stays stopped until a group has taken the lease
+		l.space.due.Add(l)
+	}
 }
 
 // overdueLocked reports whether a level's time is over.
@@ -149,7 +138,6 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	l.leaveLocked()
 	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
@@ -167,7 +155,7 @@ func (l *Lease) expire(now time.Duration) {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	return !l.renews && now+time.Millisecond >= l.renewAt && l.renewsLevelLocked()
+	return l.group == nil && now+time.Millisecond >= l.renewAt && l.renewsLevelLocked()
 }
 
 // renewsLevelLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
@@ -185,7 +173,7 @@ func (l *Lease) renewsLevelLocked() bool {
 func (l *Lease) recheck() {
 	l.mu.Lock()
 	l.leaveLocked()
-	if l.state != holding || l.renews {
+	if l.state != holding || l.group != nil { // a renewal is in flight
 		l.mu.Unlock()
 		return
 	}
@@ -220,6 +208,7 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 
 // expireLocked ends the levels whose deadline has passed, and tells why the last of them did.
 func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
+	l.leaveLocked()
 	for at := &l.levels; *at != nil; {
 		h := *at
 		// The wheel may be up to a tick early, which is as good as a longer margin.
@@ -244,10 +233,9 @@ func (l *Lease) gone() {
 		l.mu.Unlock()
 		return
 	}
-	l.leaveLocked()
+	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
 	l.state = over
 	l.space.core.Timers.Stop(&l.timer)
-	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
 	l.mu.Unlock()
 	l.lost(lostInRedis, false)
 	cancels.run() // last: who hears of the loss finds the lock free here
@@ -286,6 +274,7 @@ func (l *Lease) tellLost(detail string) {
 
 // endAllLocked ends every level with the cause that why gives.
 func (l *Lease) endAllLocked(why func(*Hold) error) cancels {
+	l.leaveLocked()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
 		c = append(c, h.endLocked(why(h)))
@@ -323,13 +312,12 @@ func (l *Lease) drain(limit time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	l.leaveLocked()
-	l.state = releasing
-	l.space.core.Timers.Stop(&l.timer)
 	cancels := l.endAllLocked(func(h *Hold) error {
 		h.closed = true
 		return l.ended(errs.ErrClosed, "")
 	})
+	l.state = releasing
+	l.space.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
 	cancels.run()
 	_, _, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit

@@ -107,7 +107,9 @@ func (l *Lease) releaseLater() {
 	}
 }
 
+// unlinkLocked removes a level.
 func (l *Lease) unlinkLocked(h *Hold) {
+	l.leaveLocked()
 	for at := &l.levels; *at != nil; at = &(*at).next {
 		if *at == h {
 			*at = h.next

@@ -53,7 +53,6 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		sh.mu.Unlock()
 		return err
 	}
-	l.leaveLocked()
 	l.unlinkLocked(h)
 	if l.levels != nil {
 		sh.mu.Unlock()
@@ -132,17 +131,6 @@ func (l *Lease) beginReleaseLocked(sh *shard) {
 	}
 }
 
-// renewalLocked returns a channel that is closed when the renewal under way has ended; nil if there is none.
-func (l *Lease) renewalLocked() <-chan struct{} {
-	if !l.renews {
-		return nil
-	}
-	if l.settled == nil {
-		l.settled = make(chan struct{})
-	}
-	return l.settled
-}
-
 // await waits for a channel that may be nil.
 func await(ctx context.Context, c <-chan struct{}) error {
 	if c == nil {
@@ -174,7 +162,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return l.space.shared == nil && !l.doubled && l.state == holding && !l.turn.taken() && !l.failed && l.token == 0 &&
+	return l.space.shared == nil && !l.doubled && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 

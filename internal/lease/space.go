@@ -4,7 +4,7 @@
 // A line is where the goroutines of this client stand that want a lock which somebody has; only its head asks Redis.
 // A kind of lock supplies its scripts and its channel, and nothing else.
 //
-// Lock order: a shard's mu before a lease's mu, and that before its cohort's. None is held during I/O, a send that
+// Lock order: a shard's mu before a lease's mu, and that before its group's. None is held during I/O, a send that
 // could block, or a call of a user's context.
 package lease
 
@@ -130,7 +130,7 @@ type Space struct {
 	shared Shared
 	pool   Pool
 	beside bool                 // of shares that are taken beside a lease of another kind
-	room   room                 // for the calls of cohorts
+	room   room                 // for the calls of groups
 	due    *timer.Batch[*Lease] // to be renewed
 }
 
