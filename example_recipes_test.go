@@ -134,3 +134,48 @@ func campaign(ctx context.Context, client *redlatch.Client, lead func(context.Co
 }
 
 // end snippet
+
+// A process that restarts takes its lock back without waiting for the lease of the process before.
+func Example_restart() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	before, err := client.GetLock("import").Lock(ctx) // by a process that died since
+	if err != nil {
+		log.Fatal(err)
+	}
+	saved := before.Owner()
+	save := func(owner string) error {
+		fmt.Println("a new owner:", owner != saved)
+		return nil
+	}
+	if err := importAgain(ctx, client, saved, save); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// a new owner: true
+	// imported
+}
+
+// snippet: importAgain
+func importAgain(ctx context.Context, client *redlatch.Client, saved string, save func(owner string) error) error {
+	var opts []rlock.Option
+	if saved != "" { // what hold.Owner was before the restart
+		opts = append(opts, rlock.WithTakeOver(saved))
+	}
+	hold, err := client.GetLock("import").Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	if err := save(hold.Owner()); err != nil { // for the next start
+		return err
+	}
+	return work(hold.Context(), "imported")
+}
+
+// end snippet
