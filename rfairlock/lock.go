@@ -83,7 +83,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, title, l.Name())
+	return lease.During(ctx, hold, fn, title, l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anybody holds the lock. It waits and fails as [rlock.Lock.IsLocked] does, and costs one round trip.

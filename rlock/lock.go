@@ -97,7 +97,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, "rlock", l.Name())
+	return lease.During(ctx, hold, fn, "rlock", l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anyone holds the lock.

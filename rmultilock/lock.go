@@ -3,6 +3,7 @@ package rmultilock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type Lock struct {
 	red     bool
 	name    string
 	err     error          // bad input, reported by the methods
+	logger  *slog.Logger   // of the client that it was got from
 	lease   time.Duration  // of a RedLock's sub-holds, unless an option says otherwise
 	workers *timer.Workers // for renewals that block: those of locks that are not this module's
 }
@@ -46,7 +48,7 @@ func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 }
 
 func newLock(e *core.Core, lockers []rlock.Locker, arrange func(*Lock)) *Lock {
-	l := &Lock{lease: e.Lease, workers: timer.NewWorkers(renewers)}
+	l := &Lock{logger: e.Logger, lease: e.Lease, workers: timer.NewWorkers(renewers)}
 	l.err = guard(func() (err error) {
 		if l.members, err = membersOf(lockers); err != nil {
 			return err
@@ -107,7 +109,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, h, fn, title, l.name)
+	return lease.During(ctx, h, fn, title, l.name, l.logger)
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {

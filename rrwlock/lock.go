@@ -259,7 +259,7 @@ func (l *Lock) do(
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, "rrwlock", l.Name())
+	return lease.During(ctx, hold, fn, "rrwlock", l.Name(), l.core.Logger)
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap("rrwlock", verb, name, err) }

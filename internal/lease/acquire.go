@@ -96,7 +96,11 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 		until = n.space.core.Clock.Now() + limit
 	}
 	for retry := 0; ; retry++ {
-		t := n.try(ctx, nil, o, attempt{verify: true})
+		a := attempt{verify: true}
+		if until != never {
+			a.limit = max(until-n.space.core.Clock.Now(), time.Millisecond)
+		}
+		t := n.try(ctx, nil, o, a)
 		switch {
 		case t.hold != nil:
 			return t.hold, nil
@@ -153,15 +157,14 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 
 // call is an acquiring call that may wait.
 type call struct {
-	name    *Name
-	waiter  *waiter
-	stand   *stand        // its place in Redis, for kinds that know their waiters there
-	limit   time.Duration // when the wait is over, on the client's clock; 0 for no limit
-	tries   int
-	failed  int           // tries in a row that got no answer
-	since   time.Duration // of the first of them
-	lastErr error
-	timer   *time.Timer
+	name   *Name
+	waiter *waiter
+	stand  *stand        // its place in Redis, for kinds that know their waiters there
+	limit  time.Duration // when the wait is over, on the client's clock; 0 for no limit
+	tries  int
+	failed int           // tries in a row that got no answer
+	since  time.Duration // of the first of them
+	timer  *time.Timer
 }
 
 // left lets a Close that waits for it go on: what the call had to say in Redis is on its way.
@@ -184,7 +187,7 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 		case stepHeld:
 			return c.handed(ctx)
 		case stepFail:
-			return nil, unknown(c.lastError())
+			return nil, unknown(c.unanswered())
 		case stepTry:
 			hold, err := c.try(ctx, o)
 			if hold != nil || err != nil {
@@ -223,6 +226,9 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	w.free = false
 	w.asks++
 	w.trying = true
+	if l.asked == 0 {
+		l.asked = max(c.name.space.core.Clock.Now(), 1) // 0 is for none
+	}
 	l.shard.mu.Unlock()
 	defer w.tried()
 	if c.stand == nil && l.space.queued != nil {
@@ -239,6 +245,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	}
 	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, stand: c.stand})
 	c.tries++
+	l.took(t)
 	if t.hold != nil {
 		return t.hold, nil
 	}
@@ -248,7 +255,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	if t.err != nil {
 		return nil, c.failure(t)
 	}
-	c.failed, c.lastErr = 0, nil
+	c.failed = 0
 	w.busy(wakes, t)
 	return nil, nil
 }
@@ -305,7 +312,6 @@ func (c *call) failure(t tried) error {
 		c.since = now
 	}
 	c.failed++
-	c.lastErr = t.err
 	if now-c.since >= c.name.space.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
 		return unknown(t.err)
 	}
@@ -330,24 +336,53 @@ func (c *call) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// with adds the last error of Redis to why the call ended.
+// with adds to why the wait ended that nobody knows whether the lock was free, if the last question got no answer.
 func (c *call) with(err error) error {
-	last := c.lastError()
-	if last == nil {
+	last := c.unanswered()
+	switch {
+	case last == nil:
 		return err
+	case errors.Is(last, errs.ErrUnavailable):
+		return fmt.Errorf("%w (last error: %w)", err, last)
 	}
-	return fmt.Errorf("%w (last error: %w)", err, last)
+	return fmt.Errorf("%w: %w (last error: %w)", err, errs.ErrUnavailable, last)
 }
 
-// lastError returns what Redis last said to the call, or to those who look after it; nil for an answer.
-func (c *call) lastError() error {
-	if c.lastErr != nil {
-		return c.lastErr
+// slowAnswer is how long a question may be in flight before its answer counts as missing. The first one of a line always does.
+const slowAnswer = 100 * time.Millisecond
+
+// unanswered returns the error of the last try or re-check for the call's line, or of the one in flight; nil for one that was answered.
+func (c *call) unanswered() error {
+	w, l, now := c.waiter, c.waiter.line, c.name.space.core.Clock.Now()
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	switch p := w.patrol; {
+	case w.lastErr != nil: // of the patrol
+		return w.lastErr
+	case l.lastErr != nil:
+		return l.lastErr
+	case l.asked != 0 && (!l.answered || now-l.asked >= slowAnswer):
+		return script.ErrNoAnswer
+	case p != nil && p.underWay > 0 && now-p.sent >= slowAnswer:
+		return script.ErrNoAnswer
 	}
-	sh := c.waiter.line.shard
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return c.waiter.lastErr
+	return nil
+}
+
+// took notes what came of the line's last try. One that its own call cut off soon after an earlier answer says nothing.
+func (l *line) took(t tried) {
+	now := l.space.core.Clock.Now()
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	asked := l.asked
+	l.asked = 0
+	switch {
+	case t.err == nil:
+		l.answered, l.lastErr = true, nil
+	case l.answered && now-asked < slowAnswer && errors.Is(t.err, script.ErrNoAnswer):
+	default:
+		l.lastErr = t.err
+	}
 }
 
 // sleep waits for a wake-up, for ctx, for Close, or until the time is over.

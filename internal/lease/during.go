@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -14,15 +15,18 @@ type Unlocker interface {
 }
 
 // During runs fn under a hold's context and unlocks, also when fn panics. It returns fn's error, joined with why the hold was
-// lost or could not be unlocked; title and name are those of the lock.
-func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string) (err error) {
+// lost; title and name are those of the lock. A release that Redis did not answer, or refused, is no error of fn's work: it is logged.
+func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string, logger *slog.Logger) (err error) {
 	defer func() {
 		released := h.Unlock(ctx)
 		cause := context.Cause(h.Context())
 		switch {
 		case errors.Is(released, errReleased):
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
+		case released == nil || errors.Is(released, errs.ErrWrongType):
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: a loss that the context tells of is that of a hold around it
+			logger.Warn("redlatch: a lock was not released", "kind", title, "name", name, "error", released)
+			released = nil
 		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own
 			released = cause
 		default: // nobody else can have unlocked it: Redis had lost it already

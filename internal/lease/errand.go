@@ -42,7 +42,7 @@ func (e *errand) attempt(report func(settled bool)) {
 			job.Within(time.Second) // the slot's move may end at any time
 		}
 		if err != nil {
-			report(judged == script.NotDone && !script.Transient(err))
+			report(script.WrongType(err)) // what Redis refuses now, for want of a permission, it may not refuse later
 			return
 		}
 		report(!early && e.settles(n))

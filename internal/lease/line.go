@@ -33,6 +33,9 @@ type line struct {
 	refused   bool          // somebody was refused: who comes now has to stand in line
 	confirmed bool          // the subscription stands: releases will be heard
 	tryAt     time.Duration // when the head is to ask Redis
+	asked     time.Duration // when the try in flight was sent; 0 for none
+	answered  bool          // a try was
+	lastErr   error         // of the last try; nil for one that was answered
 	wakes     uint64        // wake-ups so far
 	wokenAt   time.Duration
 	gap       time.Duration // between two releases, smoothed

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -35,8 +36,8 @@ func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.
 	if err == nil || wait.Err() == nil || ctx.Err() != nil || errors.Is(err, errs.ErrNotAcquired) {
 		return hold, err
 	}
-	if o.Wait != nil && *o.Wait > 0 {
-		return nil, errs.ErrNotAcquired
+	if o.Wait != nil && *o.Wait > 0 { // nobody but Redis was waited for
+		return nil, fmt.Errorf("%w: %w", errs.ErrNotAcquired, errs.ErrUnavailable)
 	}
 	return nil, errNoAnswer
 }

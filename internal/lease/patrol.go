@@ -29,6 +29,7 @@ type patrol struct {
 
 	at       time.Duration // when it is due; never while it is under way
 	underWay int           // calls without an answer
+	sent     time.Duration // when they were sent
 	soon     bool          // look again as soon as they have come
 	failed   int           // rounds in a row without an answer
 	since    time.Duration // of the first of them
@@ -145,7 +146,7 @@ func (p *patrol) roundsLocked() []*round {
 		}
 		r.owners, r.waiters, r.asks = append(r.owners, w.owner), append(r.waiters, w), append(r.asks, asks)
 	}
-	p.underWay = len(rounds)
+	p.underWay, p.sent = len(rounds), p.space.core.Clock.Now()
 	return rounds
 }
 

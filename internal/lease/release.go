@@ -233,7 +233,7 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 		}
 		judged := script.Judge(err)
 		if judged == script.NotDone && !script.Transient(err) {
-			return 0, lost != nil, err
+			return 0, lost != nil, cmp.Or(lost, err) // the first one may have run; the settler goes on
 		}
 		if judged == script.Unknown && lost == nil {
 			lost = err

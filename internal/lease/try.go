@@ -53,7 +53,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	call := s.kind.Acquire(Ask{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	})
-	ask := pipeline.Ask{Limit: a.limit}
+	ask := pipeline.Ask{Limit: a.limit, Usual: w == nil && a.limit >= pipeline.Usual}
 	var ghost *phantom
 	switch {
 	case a.stand != nil:

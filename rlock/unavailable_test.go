@@ -1,0 +1,173 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// anyKind are the kinds of lock that wait in different ways.
+var anyKind = map[string]func(*redlatch.Client, string) rlock.Locker{
+	"Lock": takeable["Lock"], "FairLock": takeable["FairLock"], "WriteLock": takeable["WriteLock"],
+	"ReadLock": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name).RLocker() },
+}
+
+// rival returns the lock that excludes holders of one of these kinds.
+func rival(kind string, c *redlatch.Client) rlock.Locker {
+	if kind == "ReadLock" {
+		kind = "WriteLock"
+	}
+	return takeable[kind](c, "orders")
+}
+
+// eachKind runs a test for each kind of lock, on a client that has been in use.
+func eachKind(t *testing.T, fn func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker)) {
+	t.Helper()
+	for name, get := range anyKind {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				locktest.Free(t, get(p.Client, "others"))
+				fn(t, b, p, get(p.Client, "orders"))
+			})
+		})
+	}
+}
+
+// F16
+func TestWaitForAFrozenRedisIsUnavailable(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, l rlock.Locker) {
+		p.Blackhole(true)
+		for _, limit := range []time.Duration{10 * time.Millisecond, 2 * time.Second, 5 * time.Second} {
+			first := queue(t, l, rlock.WithWait(limit))
+			second := queue(t, l, rlock.WithWait(limit)) // asks nobody while the first one does
+			for _, waiting := range []<-chan locktest.Outcome{first, second} {
+				err := locktest.Fetch(t, waiting).Err
+				require.ErrorIs(t, err, rlock.ErrNotAcquired, "%v", limit)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable, "%v", limit)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, err := l.Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, redlatch.ErrUnavailable)
+			require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		p.Blackhole(false)
+		time.Sleep(time.Minute) // what was given up is settled
+	})
+}
+
+// F16
+func TestWaitForALockWhoseRedisDiedIsUnavailable(t *testing.T) {
+	for name, get := range anyKind {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := get(p.Client, "orders")
+				h := locktest.Acquire(t, t.Context(), rival(name, b.Peer(t).Client))
+				waiting := queue(t, l, rlock.WithWait(5*time.Second))
+				time.Sleep(time.Second)
+				p.Refuse(true)
+				p.Cut()
+				err := locktest.Fetch(t, waiting).Err
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable)
+				_, err = l.TryLock(t.Context())
+				require.ErrorIs(t, err, redlatch.ErrUnavailable, "refused at once")
+				_, err = l.Lock(t.Context())
+				require.ErrorIs(t, err, redlatch.ErrUnavailable, "refused at once")
+				p.Refuse(false)
+				time.Sleep(time.Minute)
+				locktest.Unlock(t, h)
+			})
+		})
+	}
+}
+
+func TestWaitForABusyLockIsNotUnavailable(t *testing.T) {
+	for name, get := range anyKind {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				for where, holder := range map[string]*locktest.Peer{"another client": b.Peer(t), "this client": nil} {
+					p := b.Peer(t)
+					if holder == nil {
+						holder = p
+					}
+					l := get(p.Client, "orders")
+					h := locktest.Acquire(t, t.Context(), rival(name, holder.Client))
+					for _, limit := range []time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second} {
+						first, second := queue(t, l, rlock.WithWait(limit)), queue(t, l, rlock.WithWait(limit))
+						for _, waiting := range []<-chan locktest.Outcome{first, second} {
+							err := locktest.Fetch(t, waiting).Err
+							require.ErrorIs(t, err, rlock.ErrNotAcquired, where)
+							require.NotErrorIs(t, err, redlatch.ErrUnavailable, where)
+						}
+					}
+					locktest.Unlock(t, h)
+				}
+			})
+		})
+	}
+}
+
+// F2
+func TestTryLockEndsWithTheCallTimeout(t *testing.T) {
+	for name, get := range anyKind {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, redlatch.WithCallTimeout(500*time.Millisecond))
+				l := get(p.Client, "orders")
+				locktest.Free(t, l)
+				p.Blackhole(true)
+				start := time.Now()
+				_, err := l.TryLock(t.Context())
+				require.ErrorIs(t, err, redlatch.ErrUnknown)
+				assert.Less(t, time.Since(start), 600*time.Millisecond)
+				p.Blackhole(false)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// F2
+func TestDoReturnsWhatItsFunctionReturnedWhenTheReleaseIsNotAnswered(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker) {
+		for _, want := range []error{nil, assert.AnError} {
+			err := l.Do(t.Context(), func(context.Context) error {
+				p.Blackhole(true)
+				return want
+			})
+			assert.Equal(t, want, err)
+			p.Blackhole(false)
+			time.Sleep(10 * time.Second)
+			assert.Empty(t, b.Hash(t, "orders"), "the release goes on")
+		}
+	})
+}
+
+// F2
+func TestReleaseThatWasLostAndThenRefusedGoesOn(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker) {
+		h := locktest.Acquire(t, t.Context(), l)
+		p.Blackhole(true)
+		unlocked := make(chan error, 1) // one answer
+		go func() { unlocked <- h.Unlock(t.Context()) }()
+		synctest.Wait()
+		b.Mini.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+		p.Blackhole(false) // cuts what is under way: the reply is lost, and the next one is a refusal
+		require.ErrorIs(t, <-unlocked, redlatch.ErrUnknown)
+		b.Mini.SetError("")
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, b.Hash(t, "orders"), "the release was repeated")
+	})
+}
