@@ -52,11 +52,13 @@ func payHandler(client *redlatch.Client, wait time.Duration) http.HandlerFunc {
 		switch {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
+		case errors.Is(err, redlatch.ErrUnavailable): // Redis did not answer
+			w.WriteHeader(http.StatusServiceUnavailable)
 		case errors.Is(err, rlock.ErrNotAcquired): // another request holds the lock
 			w.WriteHeader(http.StatusConflict)
 		default:
 			log.Print(err)
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}
 }
