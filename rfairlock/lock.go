@@ -73,8 +73,9 @@ func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, 
 	return l.acquire(ctx, "try lock", true, opts)
 }
 
-// Do acquires the lock as Lock does, or not at all with WithWait(0), runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
-// error, joined with rlock.ErrLost if the lock was lost meanwhile, or with what Unlock returned.
+// Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
+// rlock.WithWait(0) it runs fn now or not at all. It returns what fn returned, joined with [rlock.ErrLost] if the lock
+// was lost meanwhile.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))

@@ -5,7 +5,8 @@ import "github.com/redlatch/redlatch/internal/errs"
 // The errors of all kinds of lock. They come wrapped with what was being done; test them with errors.Is.
 var (
 	// ErrNotAcquired is returned by TryLock, and by Lock and Do with [WithWait], if the lock could not be acquired within
-	// the wait time.
+	// the wait time. It is joined with redlatch.ErrUnavailable if Redis did not answer, so that nobody knows whether the
+	// lock is free.
 	ErrNotAcquired = errs.ErrNotAcquired
 	// ErrNotHeld is returned by Unlock and Extend if the hold has already ended. It is the cause of a nil hold's context.
 	ErrNotHeld = errs.ErrNotHeld

@@ -80,15 +80,15 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // is taken. It nests as Lock does. If the outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the
 // attempt is taken back in the background.
 //
-// Without a wait it costs one round trip, or none when this client itself holds the lock. It ends with ctx, and after about 3 s when
-// Redis is silent (in a cluster when the client's own ReadTimeout says); what Redis says it cannot do just now, as during a failover, is
-// tried for about a third of a second.
+// Without a wait it costs one round trip, or none if this client itself holds the lock. It ends with ctx, or after the
+// call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "try lock", true, opts)
 }
 
-// Do acquires the lock as Lock does, or not at all with WithWait(0), runs fn under the hold's context and releases the lock, also when fn panics. It returns fn's
-// error, joined with [ErrLost] if the lock was lost meanwhile, or with what Unlock returned.
+// Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
+// WithWait(0) it runs fn now or not at all. It returns what fn returned, joined with [ErrLost] if the lock was lost
+// meanwhile. A release that was not answered is logged and is no error of Do.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
