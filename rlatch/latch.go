@@ -19,12 +19,13 @@ const maxParticipant = 512
 // Latch is a count that goes down to zero and then releases everyone who waits for it. It has no state: any number of
 // goroutines may use one, and two of the same name from one client are the same latch. It is safe for concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and for
-// 50 minutes at most: give ctx a deadline where Redis may be silent. After redlatch.ErrUnknown, which wraps the cause if there is one, it may
-// have taken effect or take effect yet, and after any other error it has not. When Redis refuses the repetition for good, as without permission,
-// the call ends with redlatch.ErrUnknown, and the repetition goes on in the background. Each costs one round trip; many at a time share one. A
-// name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the wire format would put its
-// channel into another slot. Counts are from 1 to 2³¹-1.
+// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done, the
+// client closes, or, if ctx has no deadline, the call timeout is over (see redlatch.WithCallTimeout). After
+// redlatch.ErrUnknown it may have taken effect, or may still; after any other error it has not. If Redis refuses the
+// repetition for good, as without permission, the call returns redlatch.ErrUnknown and the repetition goes on in the
+// background. Each costs one round trip; concurrent ones share one. A name that another kind of object uses is
+// redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the wire format would put its channel into
+// another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {
 	hall *manager
 	key  string
@@ -92,8 +93,8 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 
 // Count returns the count: 0 for a latch that has none.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or
-// redis.ErrPoolTimeout if there was no connection to ask on.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and then returns redlatch.ErrUnavailable.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.bad(); err != nil {
 		return 0, l.wrap("count", err)

@@ -102,9 +102,9 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 
 // IsLocked reports whether anyone holds the lock.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout
-// if there was no connection to ask on. A closed client is redlatch.ErrClosed, a name that another kind of object uses
-// redlatch.ErrWrongType. It costs one round trip.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and then returns redlatch.ErrUnavailable. A closed client returns redlatch.ErrClosed, a name that another kind of
+// object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	s, err := Inspect(ctx, l.core, &l.name, "")
 	return s.Locked, wrap("is locked", l.Name(), err)

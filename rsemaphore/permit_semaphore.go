@@ -47,8 +47,9 @@ func (s *PermitSemaphore) Name() string { return s.name.User() }
 
 // TrySetPermits gives the semaphore n permits if it has never been given any, and reports whether it did. From 1 to 2³¹-1.
 //
-// It waits for Redis until ctx is done. A call whose reply was lost is repeated until it is answered, ctx is done or the client closes,
-// for 50 minutes at most, and takes effect once. After redlatch.ErrUnknown it may have taken effect, or take it yet. It costs one round trip.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
+// A call whose reply was lost is repeated until then, and takes effect once. After redlatch.ErrUnknown it may have
+// taken effect, or may still. It costs one round trip.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	done, err := s.resize(ctx, createPermits, n)
 	return done, s.wrap("try set permits", err)
@@ -72,8 +73,8 @@ func (s *PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
 // Available returns how many permits may be acquired now: 0 if the semaphore was never given any, and a negative number while more are
 // out than it has. Those whose lease has ended count as available.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout if
-// there was no connection to ask on. It costs one round trip.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and then returns redlatch.ErrUnavailable. It costs one round trip.
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)

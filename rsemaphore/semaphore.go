@@ -23,10 +23,11 @@ const releaseLimit = 3 * time.Second
 // semaphore, except for [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for
 // concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done or the client closes, and
-// for 50 minutes at most: then it is redlatch.ErrUnknown. Give ctx a deadline where Redis may be silent. When Redis refuses the repetition
-// for good, as without permission, the call ends with redlatch.ErrUnknown, and the repetition goes on in the background. A name that another
-// kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
+// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done, the
+// client closes, or, if ctx has no deadline, the call timeout is over (see redlatch.WithCallTimeout; a lease for
+// Acquire). After redlatch.ErrUnknown it may have taken effect, or may still. If Redis refuses the repetition for good,
+// as without permission, the call returns redlatch.ErrUnknown and the repetition goes on in the background. A name that
+// another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
 type Semaphore struct {
 	desk *manager
 	key  string
@@ -141,8 +142,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // Available returns how many permits can be acquired now: 0 for a semaphore that was never given any, and less than 0 when AddPermits
 // took away more than there were.
 //
-// It waits for Redis until ctx is done, and for about a lease at most: then it returns redlatch.ErrUnknown, or redis.ErrPoolTimeout if
-// there was no connection to ask on. It costs one round trip.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and then returns redlatch.ErrUnavailable. It costs one round trip.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if err := s.bad(); err != nil {
 		return 0, s.wrap("available", err)
