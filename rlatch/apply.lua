@@ -55,10 +55,11 @@ for i = 5, #ARGV do
 end
 local stamp = set and table.concat(redis.call('time'), '.') .. '.' .. number
 -- An error must mean that nothing was done: what an ACL forbids is found before the first write. Redis 6.2 cannot say it.
-local needs = { del = now == 0 or cleared and members, sadd = next(counted), publish = #messages > 0 }
-for name, needed in pairs(touched and redis.acl_check_cmd and needs or {}) do
-  if needed and not redis.acl_check_cmd(name, name == 'publish' and channel or latch, '0') then
-    return redis.error_reply('NOPERM this user has no permission for ' .. name)
+local needs = { { 'del', latch, needed = now == 0 or cleared and members },
+  { 'sadd', members, '0', needed = next(counted) }, { 'publish', channel, '0', needed = #messages > 0 } }
+for _, command in ipairs(touched and redis.acl_check_cmd and needs or {}) do
+  if command.needed and not redis.acl_check_cmd(unpack(command)) then
+    return redis.error_reply('NOPERM this user has no permission for ' .. command[1])
   end
 end
 if touched or record == '1' then

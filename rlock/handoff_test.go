@@ -183,7 +183,7 @@ func TestExtendedHoldIsNotHandedOn(t *testing.T) {
 
 func TestNothingIsHandedOnAfterAFailedRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t, redlatch.WithWatchdogTimeout(900*time.Millisecond), redlatch.WithHandoffBudget(time.Second))
+		p := b.Peer(t, redlatch.WithWatchdogTimeout(900*time.Millisecond), redlatch.WithHandoffBudget(900*time.Millisecond))
 		l := p.GetLock("orders")
 		h := locktest.Acquire(t, t.Context(), l)
 		p.Refuse(true)
