@@ -106,7 +106,7 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 	}
 	p.call, p.late = call, ask.Late
 	p.state.Store(waiting)
-	n.submit(p, ask.Class)
+	n.submit(ask.Class, p)
 
 	ended := n.batcher.life.Done()
 	var limit <-chan time.Time
@@ -165,11 +165,13 @@ func (p *pending) finish() {
 	}
 }
 
-// submit queues p and starts a flush if one may start.
-func (n *nodeQueue) submit(p *pending, class Class) {
+// submit queues calls and starts a flush if one may start.
+func (n *nodeQueue) submit(class Class, calls ...*pending) {
 	n.mu.Lock()
-	n.queues[class].push(p)
-	n.waiting++
+	for _, p := range calls {
+		n.queues[class].push(p)
+	}
+	n.waiting += len(calls)
 	var next job
 	var ok bool
 	if (class == Urgent || !n.gathersLocked()) && n.mayLocked() {

@@ -216,7 +216,37 @@ func (b *Batcher) Start(call *script.Call, class Class, done func(*script.Call))
 	}
 	p := &pending{call: call, late: Func(done)}
 	p.state.Store(abandoned) // nobody waits
-	b.queue(call).submit(p, class)
+	b.queue(call).submit(class, p)
+	return true
+}
+
+// A Sending is a call, and the function that is called with it as [Batcher.Start] says.
+type Sending struct {
+	Call *script.Call
+	Done func(*script.Call)
+}
+
+// StartAll is Start for several calls: those of a node leave in one pipeline.
+func (b *Batcher) StartAll(class Class, calls []Sending) bool {
+	if b.life.Err() != nil {
+		return false
+	}
+	queues := make(map[*nodeQueue][]*pending, 1)
+	for _, s := range calls {
+		p := &pending{call: s.Call, late: Func(s.Done)}
+		p.state.Store(abandoned) // nobody waits
+		q := b.queue(s.Call)
+		queues[q] = append(queues[q], p)
+	}
+	for q, together := range queues {
+		if b.plain {
+			for _, p := range together {
+				q.submit(class, p)
+			}
+			continue
+		}
+		q.submit(class, together...)
+	}
 	return true
 }
 

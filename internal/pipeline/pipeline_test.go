@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,34 @@ func (r *rig) value(t *testing.T, key string) string {
 	v, err := r.mini.Get(key)
 	require.NoError(t, err)
 	return v
+}
+
+func TestCallsStartedTogetherShareARoundTrip(t *testing.T) {
+	for name, trips := range map[string]int64{"pipelined": 1, "plain": 5} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t, name == "plain")
+				s := add()
+				require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) // Redis knows the script
+				before := r.batcher.Flushes()
+				var sum atomic.Int64
+				var calls []pipeline.Sending
+				for i := range 5 {
+					calls = append(calls, pipeline.Sending{Call: s.Call(1, "k"+strconv.Itoa(i), i), Done: func(c *script.Call) {
+						n, err := c.Int()
+						assert.NoError(t, err)
+						sum.Add(n)
+					}})
+				}
+				require.True(t, r.batcher.StartAll(pipeline.Normal, calls))
+				synctest.Wait()
+				assert.EqualValues(t, 0+1+2+3+4, sum.Load())
+				assert.Equal(t, trips, r.batcher.Flushes()-before)
+				r.batcher.Stop()
+				assert.False(t, r.batcher.StartAll(pipeline.Normal, calls))
+			})
+		})
+	}
 }
 
 func TestLoneCallIsOneRoundTrip(t *testing.T) {
