@@ -16,10 +16,13 @@ import (
 // of the same name from one client are the same lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] releases by itself. It is
 // safe for concurrent use.
 type Lock struct {
+	sealed
 	name lease.Name
 	core *core.Core
 	kind *kind
 }
+
+type sealed = lease.Member // embedded: what makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
@@ -37,11 +40,10 @@ func newManager(c *core.Core) *manager {
 // New returns the named lock of a client. It is for the client: users call GetFairLock there.
 func New(c *core.Core, name string) *Lock {
 	m := core.Manager(c, newManager)
-	return &Lock{name: m.space.Name(name), core: c, kind: m.kind}
+	l := &Lock{name: m.space.Name(name), core: c, kind: m.kind}
+	l.sealed = lease.MemberOf(&l.name)
+	return l
 }
-
-// LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
-func (l *Lock) LeaseName() *lease.Name { return &l.name }
 
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.name.User() }

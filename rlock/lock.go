@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Locker is what the kinds of lock have in common.
+// Locker is what the kinds of lock have in common. A multi-lock is made of Lockers. It has an unexported method: to decorate a lock keep
+// one in a type of your own instead of implementing Locker.
 type Locker interface {
 	// Name returns the lock's name.
 	Name() string
@@ -21,12 +22,17 @@ type Locker interface {
 	TryLock(ctx context.Context, opts ...Option) (*Hold, error)
 	// Do runs fn while holding the lock.
 	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
+
+	lease.Locker // unexported: only this module's kinds of lock are Lockers
 }
+
+type sealed = lease.Member // embedded: what makes a lock a Locker
 
 // Lock is a reentrant lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] runs a function and then releases the
 // lock. A Lock has no state: any number of goroutines may use one, and two of the same name from one client are the
 // same lock. It is safe for concurrent use.
 type Lock struct {
+	sealed
 	name lease.Name
 	core *core.Core
 }
@@ -38,21 +44,22 @@ type manager struct{ plain, fenced *lease.Space }
 
 func newManager(c *core.Core) *manager {
 	r := lease.NewRegistry(c)
-	return &manager{plain: lease.NewSpace(r, plainKind{}), fenced: lease.NewSpace(r, fencedKind{keep: c.TokenTTL})}
+	return &manager{plain: lease.NewSpace(r, kind{}), fenced: lease.NewSpace(r, fencedKind{keep: c.TokenTTL})}
 }
 
 // New returns the named lock of a client. It is for the client: users call GetLock there.
-func New(c *core.Core, name string) *Lock {
-	return &Lock{name: core.Manager(c, newManager).plain.Name(name), core: c}
-}
+func New(c *core.Core, name string) *Lock { return newLock(c, core.Manager(c, newManager).plain, name) }
 
 // NewFenced returns the named lock whose holds carry a token. It is for the client: users call GetFencedLock there.
 func NewFenced(c *core.Core, name string) *Lock {
-	return &Lock{name: core.Manager(c, newManager).fenced.Name(name), core: c}
+	return newLock(c, core.Manager(c, newManager).fenced, name)
 }
 
-// LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
-func (l *Lock) LeaseName() *lease.Name { return &l.name }
+func newLock(c *core.Core, s *lease.Space, name string) *Lock {
+	l := &Lock{name: s.Name(name), core: c}
+	l.sealed = lease.MemberOf(&l.name)
+	return l
+}
 
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.name.User() }

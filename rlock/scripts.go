@@ -13,9 +13,6 @@ import (
 //go:embed acquire.lua
 var acquireSource string
 
-//go:embed acquire_all.lua
-var acquireAllSource string
-
 //go:embed acquire_fenced.lua
 var acquireFencedSource string
 
@@ -36,7 +33,6 @@ var inspectSource string
 
 var (
 	acquireScript       = script.New(acquireSource)
-	acquireAllScript    = script.New(acquireAllSource)
 	acquireFencedScript = script.New(acquireFencedSource)
 	keepScript          = script.New(keepSource)
 	releaseScript       = script.New(releaseSource)
@@ -100,26 +96,6 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 		left *= time.Millisecond
 	}
 	return left, int(pair[1]), nil
-}
-
-// plainKind is the reentrant lock without a token, of which several may be acquired in one step.
-type plainKind struct{ kind }
-
-func (plainKind) AcquireAll(keys, owners []any, length time.Duration) *script.Call {
-	args := make([]any, 0, 2*len(keys)+1)
-	args = append(args, keys...)
-	args = append(args, script.Millis(length))
-	args = append(args, owners...)
-	return acquireAllScript.Call(len(keys), args...)
-}
-
-// AcquiredAll returns the position of a lock that is busy; -1 if all were acquired.
-func (plainKind) AcquiredAll(c *script.Call) (busy int, err error) {
-	pair, err := pairOf(c)
-	if err != nil {
-		return 0, err
-	}
-	return int(pair[0]) - 1, nil
 }
 
 // fencedKind is the fenced lock: its acquisition draws a token, everything else is the reentrant lock's.

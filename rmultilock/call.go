@@ -3,213 +3,254 @@ package rmultilock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// shortWait bounds the wait for a busy lock while others are held, beside the time of the answers.
-const shortWait = 20 * time.Millisecond
+const (
+	shortWait    = 20 * time.Millisecond   // for a busy lock while others are held, beside four times the time of an answer
+	answerLimit  = 3500 * time.Millisecond // for the answers of a multi-lock's locks, beside the bound of their connections
+	releaseLimit = 100 * time.Millisecond  // for the releases after a round that failed
 
-// call is one acquiring call.
+	nodeShare = 10                     // a RedLock waits for a master no longer than this part of the lease
+	nodeLeast = 20 * time.Millisecond  // but at least
+	nodeMost  = 500 * time.Millisecond // and at most
+)
+
+// mode is what a call does about a lock that is taken.
+type mode uint8
+
+const (
+	blocks mode = iota // it waits
+	tries              // it returns ErrNotAcquired
+)
+
+// nobody is no member.
+const nobody = -1
+
+// call is one acquiring call. It makes rounds, and holds nothing between two of them.
 type call struct {
 	lock    *Lock
 	ctx     context.Context //nolint:containedctx // of the call, which ends before it
 	outer   *hold
 	options lease.Options // those of each lock
-	single  bool          // it does not wait
+	mode    mode
 	start   time.Time
 	limit   time.Time // when the wait is over; zero for no limit
-	lastErr error     // of the last round, if it was not that locks were taken
-	split   bool      // some locks were not taken in the last round
+
+	// Of a multi-lock.
+	first int   // the member that the next round waits for before it attempts the others; nobody at first
+	fatal error // what that wait ended with: the lock has waited it out for as long as it does
+
+	// Of a RedLock.
+	node    time.Duration // how long a master is waited for
+	granted int           // how many locks the last round was granted
+	failed  time.Time     // since when the rounds were not answered by enough masters; zero if the last one was
 }
 
-// all takes all locks, one after the other.
-func (c *call) all() (*hold, error) {
-	first := 0
+func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold) *call {
+	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), first: nobody}
+	if o.Wait != nil {
+		c.mode = blocks
+		if *o.Wait == 0 {
+			c.mode = tries
+		}
+		c.limit = c.start.Add(*o.Wait)
+	}
+	c.options.Wait = nil
+	length := l.lease
+	if o.Lease != nil {
+		length = *o.Lease
+	}
+	if o.MaxHold != nil {
+		length = min(length, *o.MaxHold)
+	}
+	c.node = min(max(length/nodeShare, nodeLeast), nodeMost)
+	return c
+}
+
+// run makes rounds until one of them acquires the lock or the call has to end.
+func (c *call) run() (*hold, error) {
+	attempt := c.all
+	if c.lock.kind == red {
+		attempt = c.majority
+	}
 	for round := 0; ; round++ {
 		h := c.newHold()
-		done, busy, err := false, 0, error(nil)
-		if round == 0 {
-			done, first, err = c.takeAtOnce(h)
-			busy = first
-		}
-		if !done {
-			busy, err = c.takeAll(h, first)
-		}
+		err := attempt(h)
 		if err == nil && h.begin() {
 			return h, nil
 		}
-		if err == nil { // the lease of one of them was over before the last was acquired
+		if err == nil { // ctx or a lease ended before the last lock was acquired
 			err = errs.ErrNotAcquired
 		}
 		h.abandon(c.ctx)
-		if ended := c.ctx.Err(); ended != nil {
+		if ended := c.end(round, err); ended != nil {
 			return nil, ended
 		}
-		if c.single || c.expired() || isFinal(err) {
-			return nil, err
-		}
-		if busy == first && !errors.Is(err, errs.ErrNotAcquired) {
-			return nil, err // what the lock itself waited out for as long as it does
-		}
-		first = busy
-		if err := c.pause(round); err != nil {
-			return nil, err
+		if ended := c.pause(round); ended != nil {
+			return nil, because(ended, err)
 		}
 	}
 }
 
-// takeAll takes the first lock, however long that takes, and then the others: for those after it in the order it waits a moment, and for
-// those before it not at all. Their holder may be waiting for the first one, and of two who have what the other wants one has to
-// yield at once. It returns which one was not acquired.
-func (c *call) takeAll(h *hold, first int) (busy int, err error) {
-	rest := make([]int, 0, len(c.lock.members))
-	for i := range c.lock.members {
-		if i != first {
-			rest = append(rest, i)
+// all takes all locks: first the one that was busy in the last round, however long that takes, then the others. For those after it in the
+// order it waits a moment, for those before it not at all: their holder may be waiting for the first one, and of two that have what the
+// other wants one has to yield at once.
+func (c *call) all(h *hold) error {
+	waited := c.first
+	if waited == nobody {
+		if i := c.takenHere(); i != nobody { // no use to ask for the others
+			c.first = i
+			return errs.ErrNotAcquired
 		}
-	}
-	if err := c.takeOne(h, first, c.left()); err != nil {
-		return first, err
-	}
-	tried, busy, err := c.takeTogether(h, rest)
-	if tried && (err == nil || c.single || c.expired() || busy < first || !errors.Is(err, errs.ErrNotAcquired)) {
-		return busy, err
-	}
-	for _, i := range rest {
-		take := c.takeSoon
-		if i < first {
-			take = c.takeNow
+	} else if err := c.waitFor(h, waited, c.left()); err != nil {
+		if !errors.Is(err, errs.ErrNotAcquired) {
+			c.fatal = err
 		}
-		if err := take(h, i); err != nil {
-			return i, err
-		}
+		return err
 	}
-	return 0, nil
-}
-
-// takeAtOnce takes all locks in one script, if that is possible and all are free. It returns which one to begin with else.
-func (c *call) takeAtOnce(h *hold) (done bool, busy int, err error) {
-	every := make([]int, len(c.lock.members))
-	for i := range every {
-		every[i] = i
-	}
-	tried, busy, err := c.takeTogether(h, every)
-	switch {
-	case !tried:
-		return false, 0, nil
-	case err == nil:
-		return true, 0, nil
-	case c.single || c.expired() || c.ctx.Err() != nil || isFinal(err) || errors.Is(err, errNoAnswer):
-		return true, busy, err
-	}
-	return false, busy, nil
-}
-
-// takeSoon takes one lock if it is free, or becomes free in a moment: the others are held meanwhile. The moment is longer
-// than it takes the server to answer, however far it is.
-func (c *call) takeSoon(h *hold, i int) error {
 	asked := time.Now()
-	err := c.takeNow(h, i)
-	if c.single || !errors.Is(err, errs.ErrNotAcquired) {
-		return err
+	h.ask(c.ctx, &c.options)
+	h.await(c.ctx, c.within(answerLimit))
+	moment := shortWait + 4*time.Since(asked)
+	for {
+		i, err := h.failure()
+		if err == nil {
+			return nil
+		}
+		c.first = i
+		if waited == nobody || i < waited || !errors.Is(err, errs.ErrNotAcquired) {
+			return err
+		}
+		wait := c.within(moment)
+		if err := c.waitFor(h, i, &wait); err != nil {
+			return err
+		}
 	}
-	wait := shortWait + 4*time.Since(asked)
-	if left := c.left(); left != nil {
-		wait = min(wait, *left)
-	}
-	return c.takeOne(h, i, &wait)
 }
 
-// takeNow takes one lock if it is free.
-func (c *call) takeNow(h *hold, i int) error {
-	none := time.Duration(0)
-	return c.takeOne(h, i, &none)
+// takenHere returns the first lock that this client itself knows to be taken; nobody if there is none.
+func (c *call) takenHere() int {
+	for i, m := range c.lock.members {
+		if m.sent(c.ctx) && m.name.TakenHere() {
+			return i
+		}
+	}
+	return nobody
 }
 
-// takeOne takes one lock, and waits for so long; without a limit if wait is nil.
-func (c *call) takeOne(h *hold, i int, wait *time.Duration) error {
-	p, err := c.lock.members[i].acquire(func(l rlock.Locker) (*rlock.Hold, error) { return l.Lock(c.ctx, c.option(wait)) })
-	if err != nil {
+// waitFor takes one lock, and waits for so long; without a limit if wait is nil.
+func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
+	o := c.options
+	o.Wait = wait
+	held, err := c.lock.members[i].locker.Lock(c.ctx, only(&o))
+	h.answer(i, heldBy(held), err)
+	return err
+}
+
+// majority takes a majority of the locks, all at the same time.
+func (c *call) majority(h *hold) error {
+	limit := c.node
+	if c.mode == tries { // all its rounds together take no longer than one
+		limit = max(time.Until(c.start.Add(limit)), time.Millisecond)
+	}
+	h.ask(c.ctx, &c.options)
+	h.await(c.ctx, c.within(limit))
+	var err error
+	c.granted, err = h.shortfall()
+	switch {
+	case !errors.Is(err, errs.ErrUnavailable):
+		c.failed = time.Time{}
+	case c.failed.IsZero():
+		c.failed = time.Now()
+	}
+	return err
+}
+
+// end returns what the call ends with after a round that failed; nil if there is to be another one.
+func (c *call) end(round int, err error) error {
+	switch {
+	case c.ctx.Err() != nil:
+		return because(c.ctx.Err(), err)
+	case c.fatal != nil || isFinal(err):
+		return err
+	case c.expired():
+		return because(errs.ErrNotAcquired, err)
+	case c.lock.kind == multi && c.mode == tries:
+		return err
+	case c.lock.kind == multi:
+		return nil
+	case c.mode == tries:
+		// Nobody may have a majority, or what is left of a hold is still being released.
+		if c.granted > 0 && round < splitTries && time.Since(c.start) < c.node && !errors.Is(err, errs.ErrUnavailable) {
+			return nil
+		}
+		return err
+	case !c.failed.IsZero() && time.Since(c.failed) > c.lock.lease:
 		return err
 	}
-	h.answer(i, p, nil)
 	return nil
 }
 
-// option returns the options of each lock as one.
-func (c *call) option(wait *time.Duration) rlock.Option {
-	o := c.options
-	o.Wait = wait
-	return func(to *lease.Options) { *to = o }
+// splitTries is how often a single try of a RedLock is repeated that was granted by some.
+const splitTries = 2
+
+// because joins the error that ends a call with that of the last round, if servers did not answer then.
+func because(end, last error) error {
+	switch {
+	case errors.Is(last, end):
+		return last
+	case errors.Is(last, errs.ErrUnavailable):
+		return fmt.Errorf("%w: %w", end, last)
+	case !errors.Is(last, errs.ErrNotAcquired) && (errors.Is(last, errs.ErrUnknown) || script.Silent(last)):
+		return fmt.Errorf("%w: %w: %w", end, errs.ErrUnavailable, last)
+	}
+	return end
 }
 
-// left returns how much of the wait is left: nil without a limit, 0 for a call that does not wait.
-func (c *call) left() *time.Duration {
-	left := time.Duration(0)
-	switch {
-	case c.single:
-	case c.limit.IsZero():
-		return nil
-	default:
-		left = max(time.Until(c.limit), 0)
+// isFinal reports whether an error does not pass by itself.
+func isFinal(err error) bool {
+	for _, final := range []error{errs.ErrInvalid, errs.ErrWrongType, errs.ErrHeld, errs.ErrUpgrade, errs.ErrClosed} {
+		if errors.Is(err, final) {
+			return true
+		}
 	}
+	return false
+}
+
+// only returns options as one.
+func only(o *lease.Options) rlock.Option { return func(to *lease.Options) { *to = *o } }
+
+// left returns how much of the wait is left; nil without a limit.
+func (c *call) left() *time.Duration {
+	if c.limit.IsZero() {
+		return nil
+	}
+	left := max(time.Until(c.limit), 0)
 	return &left
+}
+
+// within returns d, or what is left of the wait if that is less.
+func (c *call) within(d time.Duration) time.Duration {
+	if left := c.left(); left != nil && c.mode == blocks {
+		d = min(d, max(*left, time.Millisecond))
+	}
+	return d
 }
 
 // expired reports whether the wait is over.
 func (c *call) expired() bool { return !c.limit.IsZero() && !time.Now().Before(c.limit) }
 
-// pause waits at random before the next round, the longer the more there were, and returns why the call is to end.
+// pause waits at random before the next round, the longer the more there were, and returns ctx's error.
 func (c *call) pause(round int) error {
 	longest := min(4*time.Millisecond<<min(round, 6), 200*time.Millisecond)
-	d := time.Millisecond + rand.N(longest)
-	if !c.limit.IsZero() {
-		d = min(d, max(time.Until(c.limit), 0))
-	}
-	if err := core.Sleep(c.ctx, d); err != nil {
-		return c.with(err)
-	}
-	if c.expired() {
-		return c.with(errs.ErrNotAcquired)
-	}
-	return nil
+	return core.Sleep(c.ctx, c.within(time.Millisecond+rand.N(longest)))
 }
-
-// begin makes a hold of the parts, if enough are still certain.
-func (h *hold) begin() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.live < h.lock.need || !time.Now().Before(h.deadlineLocked()) {
-		return false
-	}
-	h.startLocked()
-	return true
-}
-
-// abandon releases what was acquired, and what is acquired yet, after a round that failed. It waits a moment for those that can be
-// reached, unless ctx is done.
-func (h *hold) abandon(ctx context.Context) {
-	h.mu.Lock()
-	left := h.overLocked()
-	h.mu.Unlock()
-	h.cancel(errs.ErrNotAcquired)
-	h.giveUp()
-	limit := abandonLimit
-	if ctx.Err() != nil {
-		limit = 0
-	}
-	t := newTally(len(left), len(left))
-	for i, p := range left {
-		p.release(ctx, func(err error) { t.answer(i, err) })
-	}
-	_ = t.wait(limit) // what has not answered by then is being released in the background
-}
-
-// abandonLimit bounds the wait for releases after a round that failed.
-const abandonLimit = 100 * time.Millisecond

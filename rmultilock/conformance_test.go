@@ -50,23 +50,6 @@ var envs = map[string]locktest.Env{
 		Name: func(name string) string { return joined(three(name)) },
 		Some: true,
 	},
-	"MultiLockOfForeignLocks": {
-		New: func(c *redlatch.Client, name string) rlock.Locker {
-			return c.GetMultiLock(foreign{c.GetLock(name)}, wrapped{c.GetLock(others(name)[0]), ""})
-		},
-		Keys: func(name string) []string { return three(name)[:2] },
-		Name: func(name string) string { return inOrder(three(name)[:2]) },
-		Rest: true,
-	},
-	"RedLockOfForeignLocks": {
-		New: func(c *redlatch.Client, name string) rlock.Locker {
-			names := three(name)
-			return c.GetRedLock(c.GetLock(names[0]), wrapped{c.GetLock(names[1]), ""}, foreign{c.GetLock(names[2])})
-		},
-		Keys: three,
-		Name: func(name string) string { return joined(three(name)) },
-		Some: true,
-	},
 	"MultiLockOfMultiLocks": {
 		New: func(c *redlatch.Client, name string) rlock.Locker {
 			names := three(name)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // holdContext is a hold seen as a context.
@@ -38,31 +37,45 @@ func (c *holdContext) Err() error {
 	if err := c.inner.Err(); err != nil || !h.late() {
 		return err
 	}
-	return context.Canceled // a part was found lost elsewhere, and the news of it is on its way
+	return context.Canceled // a part was found lost elsewhere, and the report of it is on its way
 }
 
 // late reports whether fewer parts than are needed are still promised.
 func (h *hold) late() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == over || h.state == holding && !time.Now().Before(h.deadlineLocked())
+	return h.state >= released || h.state == holding && !time.Now().Before(h.deadlineLocked())
 }
 
 // Value answers the search for a lineage, of the parts and of the whole, and otherwise has the values of the context
 // that the hold was given.
 func (c *holdContext) Value(key any) any {
 	h := (*hold)(c)
-	k, group := key.(lease.Lineage)
-	if !group && !lease.Searches(key) {
+	if _, group := key.(lease.Lineage); !group && !lease.Searches(key) {
 		return h.inner.Value(key)
 	}
-	if l, ok := k.Of.(*Lock); ok && h.holds() && l.same(h.lock) {
-		return h
-	}
-	if found := h.partOf(key); found != nil {
+	if found := h.Find(key); found != nil {
 		return found
 	}
 	return h.given.Value(key)
+}
+
+// Find returns the level at which the search for a lineage ends: this hold, or one of its parts; nil if it goes on.
+func (h *hold) Find(key any) any {
+	if k, ok := key.(lease.Lineage); ok {
+		if l, ok := k.Of.(*Lock); ok && h.holds() && l.same(h.lock) {
+			return h
+		}
+	}
+	for _, p := range h.snapshot() {
+		if p.held == nil {
+			continue
+		}
+		if found := p.held.Find(key); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // holds reports whether a call under the hold's context nests in it.
@@ -70,27 +83,6 @@ func (h *hold) holds() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state == holding
-}
-
-// partOf returns the part at which a search for a lineage ends.
-func (h *hold) partOf(key any) any {
-	for _, p := range h.snapshot() {
-		switch {
-		case p.lease != nil && p.lease.Answers(key):
-			return p.lease
-		case p.lease == nil && p.held != nil:
-			if found := p.held.Context().Value(key); found != nil {
-				return found
-			}
-		}
-	}
-	return nil
-}
-
-func (h *hold) snapshot() []part {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]part(nil), h.parts...)
 }
 
 // Given returns the context that the acquiring call was given.
@@ -102,13 +94,8 @@ func (h *hold) Covers(other any) bool {
 		return true
 	}
 	for _, p := range h.snapshot() {
-		if p.lease != nil && other == any(p.lease) {
+		if p.held != nil && p.held.Covers(other) {
 			return true
-		}
-		if public, ok := p.held.(*rlock.Hold); ok {
-			if inner, ok := rlock.Unwrap(public).(lease.Level); ok && inner.Covers(other) {
-				return true
-			}
 		}
 	}
 	return false
@@ -122,4 +109,31 @@ func (h *hold) within(other lease.Level) bool {
 		}
 	}
 	return false
+}
+
+// OnEnd has fn called once, with the cause, when this side ends the hold's context: at once if that has happened.
+func (h *hold) OnEnd(fn func(cause error)) {
+	h.mu.Lock()
+	cause := h.cause
+	if cause == nil {
+		h.listeners = append(h.listeners, fn)
+	}
+	h.mu.Unlock()
+	if cause != nil {
+		fn(cause)
+	}
+}
+
+// endContext ends the context. The first cause stands.
+func (h *hold) endContext(cause error) {
+	h.mu.Lock()
+	var listeners []func(error)
+	if h.cause == nil {
+		h.cause, listeners, h.listeners = cause, h.listeners, nil
+	}
+	h.mu.Unlock()
+	h.cancel(cause)
+	for _, fn := range listeners {
+		fn(cause)
+	}
 }

@@ -8,17 +8,16 @@
 //	defer hold.Unlock(ctx)
 //	return transfer(hold.Context())
 //
-// The locks may be of any kind and of different clients and servers; a user's own [rlock.Locker] will do too. What they have
-// in common with all others (holds, contexts, lineage, options, errors) is told in package rlock. A hold's context ends as
-// soon as one lock of a multi-lock is lost, or fewer than a majority of a RedLock are certain; its cause names the whole
-// lock, and says which part it was. What is left of a lost hold is released at once.
+// The locks may be of any kind, and of different clients and servers. Holds, contexts, nesting, options and errors are those of package
+// rlock. A hold's context ends as soon as one lock of a multi-lock is lost, or fewer than a majority of a RedLock are certain; its cause
+// names the whole lock, and says which part it was. What is left of a lost hold is released at once.
 //
 // # Multi-lock
 //
-// All or nothing. The locks are taken in the order of their names, so that two multi-locks which share some meet in the
-// same order. A call blocks on one lock only while it holds none; for those after it in the order it waits 20 ms and four times as long as
-// an answer takes, for those before it not at all, and when one of them stays busy it releases all, pauses at random, and waits for that one. So it never holds one lock and waits
-// without bound for another, whatever others do. Nobody is served first come, first served.
+// All or nothing. A call attempts all locks at the same time. If one is busy it releases the others, pauses at random, waits for the busy
+// one while it holds nothing, and attempts the others again. If another one is busy then, the call waits for it for 20 ms and four times
+// as long as an answer takes if its name comes later in the order, and not at all if it comes earlier: of two calls that hold what the other
+// wants one has to yield. So no call holds one lock and waits without bound for another. Callers are not served in the order in which they came.
 //
 // # RedLock: what it promises
 //
@@ -38,9 +37,8 @@
 //
 // # Cost
 //
-// A multi-lock takes up to 100 plain locks of one client (on a cluster: of one hash tag) in one round trip if all its locks are such, or all
-// but the one that it waits for first, unless its context holds one of them; others one after the other, a
-// round trip each. It releases all at the same time. A RedLock asks all masters at the same time and
-// returns with the majority's answers; it waits for no master longer than a tenth of the lease (20 to 500 ms). Who waits for a RedLock asks again after a random
-// pause; it is not woken. Neither has a goroutine of its own while it is held.
+// The attempts of plain and fenced locks of one client share a round trip, and so do their releases; on a cluster those of one node do. A lock of another kind, and one that nests,
+// costs a call and a goroutine of its own for as long as the call takes. A RedLock returns with the majority's answers, and waits for no
+// master longer than a tenth of the lease (20 to 500 ms). Who waits for a RedLock asks again after a random pause; it is not notified. Each
+// part is renewed by its own client, with that client's other holds. Nothing has a goroutine of its own while it is held.
 package rmultilock

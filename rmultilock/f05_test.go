@@ -1,9 +1,7 @@
 package rmultilock_test
 
 import (
-	"context"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rmultilock"
 )
 
 // scripts returns how many scripts the clients have sent.
@@ -78,61 +75,24 @@ func TestF05_UnlockThatReachesNobodyEndsRenewal(t *testing.T) {
 	}
 }
 
-// counted is a lock that counts how often its holds are extended.
-type counted struct {
-	rlock.Locker
-	n *atomic.Int32
-}
-
-func (c counted) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	h, err := c.Locker.TryLock(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return rlock.NewHold("counted", countedHold{foreignHold{h, c.Name()}, c.n}), nil
-}
-
-type countedHold struct {
-	foreignHold
-	n *atomic.Int32
-}
-
-func (h countedHold) Extend(ctx context.Context, d time.Duration) error {
-	h.n.Add(1)
-	return h.foreignHold.Extend(ctx, d)
-}
-
-func TestF05_RedLockOfClosedClientsIsRenewedNoMore(t *testing.T) {
-	var extended atomic.Int32
-	for name, wrap := range map[string]func(rlock.Locker) rlock.Locker{
-		"plain":        func(l rlock.Locker) rlock.Locker { return l },
-		"a user's own": func(l rlock.Locker) rlock.Locker { return counted{l, &extended} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				s := newServers(t, b, 3)
-				p := s.peers(t, redlatch.WithCloseGrace(0))
-				var locks []rlock.Locker
-				for _, l := range p.locks("a") {
-					locks = append(locks, wrap(l))
-				}
-				h := locktest.Acquire(t, t.Context(), p[0].GetRedLock(locks...))
-				time.Sleep(2 * lease)
-				require.NoError(t, p[0].Close())
-				time.Sleep(2 * lease)
-				locktest.Live(t, h.Context())
-				require.True(t, rmultilock.Renews(h), "two of three go on")
-				require.NoError(t, p[1].Close())
-				require.NoError(t, p[2].Close())
-				locktest.Ended(t, h.Context(), redlatch.ErrClosed)
-				time.Sleep(lease)
-				assert.False(t, rmultilock.Renews(h))
-				sent := extended.Load()
-				time.Sleep(5 * lease)
-				assert.Equal(t, sent, extended.Load(), "nothing is asked any more")
-				s.empty(t, 0)
-				require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
-			})
-		})
-	}
+func TestF05_RedLockOfClosedClientsSendsNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t, redlatch.WithCloseGrace(0))
+		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		time.Sleep(2 * lease)
+		require.NoError(t, p[0].Close())
+		time.Sleep(2 * lease)
+		locktest.Live(t, h.Context())
+		assert.Equal(t, 2, s.have(t, "a"), "two of three go on")
+		require.NoError(t, p[1].Close())
+		require.NoError(t, p[2].Close())
+		locktest.Ended(t, h.Context(), redlatch.ErrClosed)
+		synctest.Wait()
+		sent := p.scripts()
+		time.Sleep(5 * lease)
+		assert.Equal(t, sent, p.scripts(), "nothing is asked any more")
+		s.empty(t, 0)
+		require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
+	})
 }

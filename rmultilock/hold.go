@@ -3,6 +3,8 @@ package rmultilock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -10,64 +12,93 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/rlock"
 )
 
-// state is where a hold is in its life.
-type state uint8
-
-const (
-	asking state = iota
-	holding
-	over
-)
-
-// hold is made of the holds of several locks, of which so many are needed. It is safe for concurrent use.
+// hold is made of the holds of several locks. It is safe for concurrent use.
 //
-// Lock order: its mu before that of a lease. It is not held during I/O or a call of a user's.
+// Lock order: its mu before that of a lease. It is not held during I/O or a call of a user's context.
 type hold struct {
-	lock  *Lock
-	given context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
-	outer *hold           // of the same lock, in which this one is nested; nil for the outermost
+	lock    *Lock
+	given   context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
+	outer   *hold           // of the same lock, in which this one is nested; nil for the outermost
+	maxHold time.Time       // when renewal ends for good; zero for never
 
 	inner  context.Context //nolint:containedctx // what its own context is made of
 	cancel context.CancelCauseFunc
+	news   chan struct{} // 1: something was answered; for who awaits that
 
-	mu      sync.Mutex // guards all below
-	state   state
-	parts   []part        // by member
-	live    int           // parts whose locks are certain
-	waiting int           // parts that have not been answered yet, while asking
-	decided chan struct{} // 1: enough was answered; for who asks
-	owner   string
-	end     time.Time // when it ended
-	lost    bool      // it ended by a loss
-	keeper  keeper    // of a RedLock
+	mu        sync.Mutex // guards all below
+	state     state
+	options   lease.Options // of its attempts
+	parts     []part        // by member
+	live      int           // parts in that state
+	asked     int           // parts in that state
+	owner     string
+	end       time.Time     // when it was over
+	cause     error         // why its context ended, but for an end of the given one
+	listeners []func(error) // what to call with the cause
+	rejoin    *time.Timer   // set while parts of a RedLock's hold are missing
 }
+
+// state is where a hold is in its life. It moves on only.
+type state uint8
+
+const (
+	acquiring state = iota // its members are attempted
+	holding
+	released // by Unlock, or since it was not acquired
+	lost     // too few parts are certain, and the rest was released
+)
 
 // part is the hold of one of the locks.
 type part struct {
-	held  held
-	lease *lease.Hold // the same, if it is one of package lease; else nil
-	ended bool        // its client closes, and it waits for its release
-	gone  bool        // it was released, or its client has closed: it cannot be renewed any more
-	asked bool        // a try is under way
-	try   *lease.Try  // that try, unless the lock answers it by itself
-	err   error       // what the last try came to
+	state   partState
+	held    held           // of one that is live or closing
+	attempt *lease.Attempt // of one that was asked, to give it up; nil for one that ends by itself
+	err     error          // why it is missing
 }
+
+// partState is where a part is in its life.
+//
+//	missing → asked → live → missing (lost)
+//	                       → closing
+type partState uint8
+
+const (
+	missing partState = iota // not asked yet, refused, failed or lost
+	asked                    // an attempt is in flight
+	live                     // its lock is certain
+	closing                  // its client closes: held until its release, and not counted
+)
 
 // held is the hold of a lock as this package needs it.
 type held interface {
+	lease.Level
 	Context() context.Context
 	Unlock(ctx context.Context) error
 	Extend(ctx context.Context, d time.Duration) error
 	Deadline() time.Time
 	Owner() string
+	OnEnd(fn func(cause error))
+	Find(key any) any // the level at which a search of its context ends; nil if it goes on
+	Recheck()         // asks Redis soon whether the lock is still held
+}
+
+var _, _ held = (*lease.Hold)(nil), (*hold)(nil)
+
+// heldBy returns what a public hold is made of; nil for none.
+func heldBy(h *rlock.Hold) held {
+	inner, _ := rlock.Unwrap(h).(held)
+	return inner
 }
 
 func (c *call) newHold() *hold {
-	n := len(c.lock.members)
-	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer}
-	h.parts, h.waiting, h.decided = make([]part, n), n, make(chan struct{}, 1)
+	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, options: c.options}
+	h.parts, h.news = make([]part, len(c.lock.members)), make(chan struct{}, 1)
+	if c.options.MaxHold != nil {
+		h.maxHold = time.Now().Add(*c.options.MaxHold)
+	}
 	if h.outer != nil {
 		h.inner, h.cancel = lease.Nest(h.given, h.within)
 	} else {
@@ -76,129 +107,338 @@ func (c *call) newHold() *hold {
 	return h
 }
 
-// answer takes what a try for one of the locks came to. What comes when nobody wants it any more is released at once.
-func (h *hold) answer(i int, p part, err error) {
-	h.mu.Lock()
-	if h.state == over || h.parts[i].held != nil {
-		h.mu.Unlock()
-		if p.held != nil {
-			p.drop()
+// ask sends attempts for the parts that are missing.
+func (h *hold) ask(ctx context.Context, o *lease.Options) {
+	var names []*lease.Name
+	var sent []int
+	for _, i := range h.toAsk() {
+		m := h.lock.members[i]
+		if m.sent(ctx) {
+			names, sent = append(names, m.name), append(sent, i)
+			continue
 		}
-		return
+		go func() { // ends with the attempt, which does not wait for the lock
+			got, err := m.locker.TryLock(ctx, only(o))
+			h.answer(i, heldBy(got), err)
+		}()
 	}
-	p.err = err
-	h.parts[i] = p
-	if p.held != nil {
-		h.live++
-	}
-	if h.state == asking {
-		h.waiting--
-		if h.live >= h.lock.need || h.live+h.waiting < h.lock.need || h.waiting == 0 {
-			select {
-			case h.decided <- struct{}{}:
-			default: // a token is there already
-			}
+	attempts := lease.AttemptAll(ctx, names, o, func(i int, got *lease.Hold, err error) {
+		if err != nil {
+			h.answer(sent[i], nil, err)
+			return
 		}
-	}
-	h.mu.Unlock()
-	switch {
-	case p.lease != nil:
-		p.lease.OnEnd(func(cause error) { h.partEnded(i, p.held, cause) })
-	case p.held != nil:
-		ctx := p.held.Context()
-		context.AfterFunc(ctx, func() { h.partEnded(i, p.held, context.Cause(ctx)) })
-	}
-}
-
-// asks notes the try for a lock that is under way, unless nobody wants it any more.
-func (h *hold) asks(i int, try *lease.Try) {
+		h.answer(sent[i], got, nil)
+	})
 	h.mu.Lock()
-	unwanted := h.state == over
-	if h.parts[i].asked {
-		h.parts[i].try = try
+	unwanted := h.state >= released
+	for i, a := range attempts {
+		if p := &h.parts[sent[i]]; p.state == asked {
+			p.attempt = a
+		}
 	}
 	h.mu.Unlock()
 	if unwanted {
-		try.GiveUp()
-	}
-}
-
-// giveUp gives up the tries under way after the hold has ended.
-func (h *hold) giveUp() {
-	for _, p := range h.snapshot() {
-		if p.held == nil {
-			p.try.GiveUp()
+		for _, a := range attempts {
+			a.GiveUp()
 		}
 	}
 }
 
-// drop releases a part that nobody wants, without waiting for it.
-func (p part) drop() {
-	p.release(context.Background(), func(error) {}) //nolint:forbidigo // bounded; what cannot be released is settled
-}
-
-// release ends a part. done hears what came of it, unless that stays unknown.
-func (p part) release(ctx context.Context, done func(error)) {
-	if p.lease != nil && p.lease.BeginUnlock(done) {
-		return
+// toAsk notes that the parts which are missing are asked, but for those that will stay so, and returns them.
+func (h *hold) toAsk() (parts []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.parts {
+		if p := &h.parts[i]; p.state == missing && !isFinal(p.err) && h.state < released {
+			p.state = asked
+			h.asked++
+			parts = append(parts, i)
+		}
 	}
-	go func() { done(guard(func() error { return p.held.Unlock(ctx) })) }() // ends with the Unlock, which is bounded
+	return parts
 }
 
-// partEnded hears that a part was lost, or that its client closes.
-func (h *hold) partEnded(i int, who held, cause error) {
-	closing := errors.Is(cause, errs.ErrClosed)
-	if !closing && !errors.Is(cause, errs.ErrLost) {
-		return // released by this side; or only its context ended, with the one that was given
+// answer takes what an attempt for one of the locks came to. What comes when nobody wants it any more is released.
+func (h *hold) answer(i int, got held, err error) {
+	h.mu.Lock()
+	p := &h.parts[i]
+	if p.state == asked {
+		h.asked--
+	}
+	*p = part{err: err}
+	unwanted := h.state >= released
+	switch {
+	case got == nil:
+		h.rejoinLocked()
+	case !unwanted:
+		p.state, p.held = live, got
+		h.live++
+	}
+	h.mu.Unlock()
+	select {
+	case h.news <- struct{}{}:
+	default: // a token is there already
+	}
+	switch {
+	case got == nil:
+	case unwanted:
+		drop([]held{got})
+	default:
+		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
+	}
+}
+
+// await waits until the attempts are decided, ctx is done, or the limit is over. After a refusal it waits a moment for the answers that are
+// still on their way: an attempt that is given up costs more than one that is answered.
+func (h *hold) await(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	end := time.Now().Add(limit)
+	for refused := false; ; {
+		h.mu.Lock()
+		enough, open, hopeless := h.live >= h.lock.quorum, h.asked > 0, h.live+h.asked < h.lock.quorum
+		h.mu.Unlock()
+		if enough || !open {
+			return
+		}
+		if hopeless && !refused {
+			refused = true
+			timer.Reset(min(shortWait, time.Until(end)))
+		}
+		select {
+		case <-h.news:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// errNoAnswer is the error of a lock that was not waited for any longer.
+var errNoAnswer = errors.New("no answer in time")
+
+// failure returns the first part of a multi-lock that was not acquired, and why: before all others one whose error does not pass.
+func (h *hold) failure() (member int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.parts) - 1; i >= 0; i-- {
+		why := h.parts[i].err
+		switch {
+		case h.parts[i].held != nil:
+			continue
+		case why == nil:
+			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
+		}
+		if err == nil || isFinal(why) || !isFinal(err) {
+			member, err = i, why
+		}
+	}
+	return member, err
+}
+
+// shortfall returns how many locks of a RedLock were granted, and why they are not enough: an error that does not pass if that alone denies
+// a majority, ErrUnavailable if too few servers answered, else that the lock was not acquired.
+func (h *hold) shortfall() (granted int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.live >= h.lock.quorum {
+		return h.live, nil
+	}
+	var final, failure error
+	finals, failures := 0, 0
+	for _, p := range h.parts {
+		switch {
+		case p.held != nil:
+		case p.err == nil:
+			failures, failure = failures+1, errNoAnswer
+		case isFinal(p.err):
+			finals, final = finals+1, p.err
+		case !errors.Is(p.err, errs.ErrNotAcquired):
+			failures, failure = failures+1, p.err
+		}
+	}
+	spare := len(h.parts) - h.lock.quorum
+	switch {
+	case finals > spare:
+		return h.live, final
+	case finals+failures > spare:
+		if failure == nil {
+			failure = final
+		}
+		return h.live, fmt.Errorf("%w: %w: %d of %d locks failed: %w", errs.ErrNotAcquired, errs.ErrUnavailable, finals+failures, len(h.parts), failure)
+	}
+	return h.live, errs.ErrNotAcquired
+}
+
+// begin makes a hold of the parts, if enough are still certain.
+func (h *hold) begin() bool {
+	if h.given.Err() != nil { // not under the mutex: it is the user's
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// A deadline is the lease less the time that the answer took and an allowance for the drift of clocks.
+	if h.live < h.lock.quorum || !time.Now().Before(h.deadlineLocked()) {
+		return false
+	}
+	h.state = holding
+	h.rejoinLocked()
+	if h.outer != nil {
+		h.owner = h.outer.Owner()
+		return true
+	}
+	for _, p := range h.parts {
+		if p.held != nil {
+			h.owner = p.held.Owner()
+			break
+		}
+	}
+	return true
+}
+
+// abandon releases what was acquired, and what is acquired later, after a round that failed. It waits a moment for the releases, unless ctx
+// is done.
+func (h *hold) abandon(ctx context.Context) {
+	h.mu.Lock()
+	left := h.overLocked(released)
+	h.mu.Unlock()
+	h.endContext(errs.ErrNotAcquired)
+	h.giveUp()
+	q := release(ctx, len(left), left)
+	_ = q.wait(releaseLimit, ctx.Done()) // what has not answered by then is being released in the background
+}
+
+// giveUp gives up the attempts in flight after the hold has ended.
+func (h *hold) giveUp() {
+	for _, p := range h.snapshot() {
+		p.attempt.GiveUp()
+	}
+}
+
+// release sends the releases of holds: last that of the lock for which others wait first.
+func release(ctx context.Context, need int, left []held) *quorum {
+	q := newQuorum(need, len(left))
+	unlock := func(of held) { q.answer(of.Unlock(ctx)) } // bounded
+	var leases []*lease.Hold
+	for _, of := range slices.Backward(left) {
+		if l, ok := of.(*lease.Hold); ok {
+			leases = append(leases, l)
+			continue
+		}
+		go unlock(of)
+	}
+	for _, i := range lease.UnlockAll(leases, func(_ int, err error) { q.answer(err) }) {
+		go unlock(leases[i])
+	}
+	return q
+}
+
+// drop releases holds that nobody wants, without waiting for that.
+func drop(left []held) {
+	release(context.Background(), len(left), left) //nolint:forbidigo // bounded; what cannot be released is settled
+}
+
+// partEnded takes note that a part was lost, or that its client closes.
+func (h *hold) partEnded(i int, of held, cause error) {
+	isClosed := errors.Is(cause, errs.ErrClosed)
+	if !isClosed && !errors.Is(cause, errs.ErrLost) {
+		return // released by this side
 	}
 	h.mu.Lock()
 	p := &h.parts[i]
-	if p.held != who || p.ended || h.state == over {
+	if p.held != of || p.state != live || h.state >= released {
 		h.mu.Unlock()
 		return
 	}
 	h.live--
-	if closing {
-		p.ended = true // it stays held until it is released
+	if isClosed {
+		p.state = closing
 	} else {
 		*p = part{err: cause}
 	}
-	if h.state != holding || h.live >= h.lock.need {
-		h.keeper.soonLocked()
+	if h.state == acquiring || h.live >= h.lock.quorum {
+		h.rejoinLocked()
 		h.mu.Unlock()
+		// The others may be gone as well: that has to show before this one is acquired anew, or the loss of a majority would pass unseen.
+		h.Recheck()
 		return
 	}
-	var left []part
-	why := errs.ErrClosed
-	if !closing {
-		why, h.lost = errs.ErrLost, true
-		left = h.overLocked()
+	if isClosed { // it stays held until Unlock
+		h.mu.Unlock()
+		h.endContext(lease.Ended(title, h.lock.name, errs.ErrClosed, cause.Error()))
+		return
 	}
+	left := h.overLocked(lost)
 	h.mu.Unlock()
-	h.cancel(lease.Ended(title, h.lock.name, why, cause.Error()))
-	for _, p := range left {
-		p.drop()
-	}
-	if !closing {
-		h.giveUp()
-	}
+	h.endContext(lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error()))
+	drop(left)
+	h.giveUp()
 }
 
-// overLocked ends the hold. It returns the parts that are to be released.
-func (h *hold) overLocked() []part {
+// overLocked ends the hold. It returns what is to be released.
+func (h *hold) overLocked(end state) (left []held) {
 	h.end = h.deadlineLocked()
 	if now := time.Now(); now.Before(h.end) || h.end.IsZero() {
 		h.end = now
 	}
-	h.state = over
-	h.keeper.stopLocked()
-	var left []part
+	h.state = end
+	h.stopRejoinLocked()
+	return h.heldLocked()
+}
+
+func (h *hold) heldLocked() (all []held) {
 	for _, p := range h.parts {
 		if p.held != nil {
-			left = append(left, p)
+			all = append(all, p.held)
 		}
 	}
-	return left
+	return all
+}
+
+// rejoinLocked has the missing parts of a RedLock's hold attempted soon, several times within a lease, if it is renewed.
+func (h *hold) rejoinLocked() {
+	idle := h.state != holding || h.options.Lease != nil || h.rejoin != nil
+	if idle || h.lock.kind != red || h.live < h.lock.quorum || h.live+h.asked == len(h.parts) {
+		return
+	}
+	soon := h.lock.lease/12 + rand.N(h.lock.lease/24+1)
+	h.rejoin = time.AfterFunc(soon, h.attemptMissing)
+}
+
+func (h *hold) stopRejoinLocked() {
+	if h.rejoin != nil {
+		h.rejoin.Stop()
+		h.rejoin = nil
+	}
+}
+
+// attemptMissing attempts the missing parts once. What fails is attempted again.
+func (h *hold) attemptMissing() {
+	h.mu.Lock()
+	h.rejoin = nil
+	o := h.options
+	h.mu.Unlock()
+	if o.MaxHold != nil {
+		left := time.Until(h.maxHold)
+		if left < shortestLease {
+			return
+		}
+		o.MaxHold = &left
+	}
+	h.ask(context.WithoutCancel(h.given), &o) // the lock outlives the context that it was given
+}
+
+// shortestLease is the shortest that a lock may have.
+const shortestLease = 10 * time.Millisecond
+
+// Recheck has the parts find out soon whether Redis still has them.
+func (h *hold) Recheck() {
+	for _, p := range h.snapshot() {
+		if p.state == live {
+			p.held.Recheck()
+		}
+	}
 }
 
 // deadlineLocked returns until when enough of the parts are promised: the k-th latest, if k are needed; the zero time if
@@ -211,12 +451,18 @@ func (h *hold) deadlineLocked() time.Time {
 			ends = append(ends, p.held.Deadline())
 		}
 	}
-	if len(ends) < h.lock.need {
+	if len(ends) < h.lock.quorum {
 		return time.Time{}
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
-	return ends[h.lock.need-1]
+	return ends[h.lock.quorum-1]
 }
+
+const (
+	unlockLimit = 3 * time.Second        // an Unlock takes no longer
+	unlockLeast = 10 * time.Millisecond  // but waits for an answer so long when the lease is over
+	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
+)
 
 // Unlock releases all parts at the same time. It returns once as many as make a hold have confirmed it.
 func (h *hold) Unlock(ctx context.Context) error {
@@ -228,9 +474,9 @@ func (h *hold) Unlock(ctx context.Context) error {
 		h.mu.Unlock()
 		return errs.ErrNotHeld
 	}
-	left := h.overLocked()
+	left := h.overLocked(released)
 	h.mu.Unlock()
-	h.cancel(lease.Unlocked(title, h.lock.name, h))
+	h.endContext(lease.Unlocked(title, h.lock.name, h))
 	h.giveUp()
 	limit := min(unlockLimit, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {
@@ -238,32 +484,17 @@ func (h *hold) Unlock(ctx context.Context) error {
 			limit = min(limit, max(rest, unlockFloor))
 		}
 	}
-	return h.release(ctx, left, limit)
+	return release(ctx, h.lock.quorum, left).wait(limit, nil)
 }
 
 // latest returns until when one of the parts is promised at the most: nothing is left to release then.
-func latest(parts []part) (end time.Time) {
+func latest(parts []held) (end time.Time) {
 	for _, p := range parts {
-		if at := p.held.Deadline(); at.After(end) {
+		if at := p.Deadline(); at.After(end) {
 			end = at
 		}
 	}
 	return end
-}
-
-const (
-	unlockLimit = 3 * time.Second        // an Unlock takes no longer
-	unlockLeast = 10 * time.Millisecond  // but waits for an answer so long when the lease is over
-	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
-)
-
-// release releases parts and waits until enough have confirmed it, all have answered, or the limit is over.
-func (h *hold) release(ctx context.Context, left []part, limit time.Duration) error {
-	t := newTally(h.lock.need, len(left))
-	for i, p := range left {
-		p.release(ctx, func(err error) { t.answer(i, err) })
-	}
-	return t.wait(limit)
 }
 
 // Extend sets the lease of all parts anew and ends renewal.
@@ -282,27 +513,23 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 		h.mu.Unlock()
 		return err
 	}
-	h.keeper.stopLocked()
-	var left []part
-	for _, p := range h.parts {
-		if p.held != nil {
-			left = append(left, p)
-		}
-	}
+	h.options.Lease = &d // nobody joins any more
+	h.stopRejoinLocked()
+	left := h.heldLocked()
 	h.mu.Unlock()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	t := newTally(h.lock.need, len(left))
-	for i, p := range left {
-		go func() { t.answer(i, guard(func() error { return p.held.Extend(ctx, d) })) }() // ends with ctx
+	q := newQuorum(h.lock.quorum, len(left))
+	for _, p := range left {
+		go func() { q.answer(p.Extend(ctx, d)) }() // ends with ctx
 	}
-	err := t.all(ctx, nodeLimit(d))
+	err := q.waitAll(ctx, min(max(d/nodeShare, nodeLeast), nodeMost))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if gone := h.overErrLocked(); gone != nil {
-		return gone
+	if over := h.overErrLocked(); over != nil {
+		return over
 	}
-	if errors.Is(err, errs.ErrNotHeld) { // the news of the loss is on its way
+	if errors.Is(err, errs.ErrNotHeld) { // the report of the loss is on its way
 		return errs.ErrLost
 	}
 	return err
@@ -310,10 +537,10 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 
 // overErrLocked returns the error for a call on a hold that has ended; nil for one that has not.
 func (h *hold) overErrLocked() error {
-	switch {
-	case h.lost:
+	switch h.state {
+	case lost:
 		return errs.ErrLost
-	case h.state == over:
+	case released:
 		return errs.ErrNotHeld
 	}
 	return nil
@@ -329,7 +556,7 @@ func (h *hold) Name() string { return h.lock.name }
 func (h *hold) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == over {
+	if h.state >= released {
 		return h.end
 	}
 	return h.deadlineLocked()
@@ -342,17 +569,8 @@ func (h *hold) Owner() string {
 	return h.owner
 }
 
-// startLocked makes a hold of the parts that were acquired.
-func (h *hold) startLocked() {
-	h.state = holding
-	if h.outer != nil {
-		h.owner = h.outer.Owner()
-		return
-	}
-	for _, p := range h.parts {
-		if p.held != nil {
-			h.owner = p.held.Owner()
-			return
-		}
-	}
+func (h *hold) snapshot() []part {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.parts)
 }

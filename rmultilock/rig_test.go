@@ -89,7 +89,7 @@ func (s servers) empty(t *testing.T, after time.Duration) {
 	})
 }
 
-// wrapped is a lock of a user's own making: only the public interface is known of it.
+// wrapped is a lock in a type of a user's own. It is called as any other kind, and takes the place that its name gives it.
 type wrapped struct {
 	rlock.Locker
 	name string // another name; empty for the lock's own
@@ -101,31 +101,6 @@ func (w wrapped) Name() string {
 	}
 	return w.Locker.Name()
 }
-
-// foreign is a lock whose holds are a user's own too.
-type foreign struct{ rlock.Locker }
-
-func (f foreign) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return f.held(f.Locker.Lock(ctx, opts...))
-}
-
-func (f foreign) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return f.held(f.Locker.TryLock(ctx, opts...))
-}
-
-func (f foreign) held(h *rlock.Hold, err error) (*rlock.Hold, error) {
-	if err != nil {
-		return nil, err
-	}
-	return rlock.NewHold("foreign", foreignHold{h, f.Name()}), nil
-}
-
-type foreignHold struct {
-	*rlock.Hold
-	name string
-}
-
-func (f foreignHold) Name() string { return f.name }
 
 // slow is a lock whose answers take their time.
 type slow struct {

@@ -16,10 +16,13 @@ import (
 // the readers'. It holds no state: any number of goroutines may share one, and two of the same name from one client are the same
 // lock. It is safe for concurrent use.
 type Lock struct {
+	sealed
 	write, read, beside lease.Name
 	core                *core.Core
 	err                 error // of the options
 }
+
+type sealed = lease.Member // embedded: what makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
@@ -55,11 +58,10 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 	if o.passes {
 		read = m.passing
 	}
-	return &Lock{write: m.write.Name(name), read: read.Name(name), beside: m.beside.Name(name), core: c, err: err}
+	l := &Lock{write: m.write.Name(name), read: read.Name(name), beside: m.beside.Name(name), core: c, err: err}
+	l.sealed = lease.MemberOf(&l.write)
+	return l
 }
-
-// LeaseName returns the lock as package lease knows it. It is for this module's kinds of lock.
-func (l *Lock) LeaseName() *lease.Name { return &l.write }
 
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.write.User() }
@@ -126,15 +128,15 @@ func (l *Lock) RDo(ctx context.Context, fn func(context.Context) error, opts ...
 }
 
 // RLocker returns a view of the lock whose Lock, TryLock and Do are RLock, TryRLock and RDo.
-func (l *Lock) RLocker() rlock.Locker { return reader{l} }
+func (l *Lock) RLocker() rlock.Locker { return reader{l.sealed, l} }
 
 // reader is the lock as its readers see it.
-type reader struct{ lock *Lock }
+type reader struct {
+	sealed
+	lock *Lock
+}
 
 func (r reader) Name() string { return r.lock.Name() }
-
-// LeaseName returns the lock as package lease knows it.
-func (r reader) LeaseName() *lease.Name { return r.lock.LeaseName() }
 
 func (r reader) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return r.lock.RLock(ctx, opts...)

@@ -16,9 +16,8 @@ const straggler = 4 * time.Second
 // given up can arrive later than a release that is sent after it. So a release that freed something settles it, and
 // "not held" does not, until the lease asked for has passed.
 type phantom struct {
-	lease    *Lease // what it asked for
-	length   time.Duration
-	together Together // that read the answer of a script which asked for several; nil for one
+	lease  *Lease // what it asked for
+	length time.Duration
 
 	mu   sync.Mutex // guards the rest
 	job  *settle.Job
@@ -70,10 +69,6 @@ func (p *phantom) judge(job *settle.Job, call *script.Call) {
 
 // granted reports whether an answer is a yes.
 func (p *phantom) granted(call *script.Call) bool {
-	if p.together != nil {
-		busy, err := p.together.AcquiredAll(call)
-		return err == nil && busy < 0
-	}
 	reply, err := p.lease.space.kind.Acquired(call)
 	return err == nil && reply.Granted
 }

@@ -28,6 +28,7 @@ type Wires struct {
 	hang   int // so many scripts will run whose connections fall silent
 	pass   int // so many scripts pass before those
 	sent   []string
+	trips  int // writes that carried scripts
 }
 
 // Refuse has dials fail while it is on. Existing connections go on.
@@ -101,6 +102,12 @@ func (w *Wires) Count(names ...string) int {
 			n++
 		}
 	}
+	return n
+}
+
+// Trips returns in how many round trips scripts were sent so far.
+func (w *Wires) Trips() (n int) {
+	w.set(func() { n = w.trips })
 	return n
 }
 
@@ -179,7 +186,11 @@ func (c *wire) Write(b []byte) (int, error) {
 	w := c.wires
 	w.mu.Lock()
 	stays := w.black
-	for _, name := range commands(string(b)) {
+	names := commands(string(b))
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "eval") }) {
+		w.trips++
+	}
+	for _, name := range names {
 		if name == "hello" || name == "client" {
 			continue
 		}

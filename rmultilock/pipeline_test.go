@@ -3,6 +3,7 @@ package rmultilock_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,61 +14,73 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestLocksOfOneClientAreTakenInOneScript(t *testing.T) {
+func TestMembersAreAttemptedAndReleasedAtTheSameTime(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				c := b.Peer(t)
+				l := both(c.Client, c.GetLock("a"), c.GetLock("b"), c.GetLock("c"))[kind]
+				locktest.Free(t, l) // Redis knows the scripts
+				synctest.Wait()
+				before, trips := c.Scripts(), c.Trips()
+				h := locktest.Acquire(t, t.Context(), l)
+				synctest.Wait()
+				assert.Equal(t, 3, c.Scripts()-before)
+				assert.Equal(t, 1, c.Trips()-trips)
+				assert.ElementsMatch(t, []string{"a", "b", "c"}, b.Keys(t))
+				for _, name := range b.Keys(t) {
+					assert.Equal(t, 30*time.Second, b.TTL(t, name))
+				}
+				locktest.Unlock(t, h)
+				synctest.Wait()
+				assert.Equal(t, 6, c.Scripts()-before)
+				assert.Equal(t, 2, c.Trips()-trips)
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}
+
+func TestRefusedMultiLockReleasesWhatItWasGranted(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, other := b.Peer(t), b.Peer(t)
 		l := c.GetMultiLock(c.GetLock("a"), c.GetLock("b"), c.GetLock("c"))
-		locktest.Free(t, l) // Redis knows the scripts
-		before := c.Scripts()
-		h, err := l.TryLock(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, 1, c.Scripts()-before)
-		assert.ElementsMatch(t, []string{"a", "b", "c"}, b.Keys(t))
-		for _, name := range b.Keys(t) {
-			assert.Equal(t, 30*time.Second, b.TTL(t, name))
-			assert.Len(t, b.Hash(t, name), 1)
-		}
-		locktest.Unlock(t, h)
-		assert.Equal(t, 4, c.Scripts()-before, "each is released by itself")
-
 		busy := locktest.Acquire(t, t.Context(), other.GetLock("c"))
-		before = c.Scripts()
-		_, err = l.TryLock(t.Context())
+		_, err := l.TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		assert.Equal(t, 1, c.Scripts()-before)
-		assert.Equal(t, []string{"c"}, b.Keys(t), "all or nothing")
+		assert.Equal(t, []string{"c"}, b.Keys(t))
+
 		waiting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context()) })
 		time.Sleep(time.Second)
+		assert.Equal(t, []string{"c"}, b.Keys(t), "it holds nothing while it waits")
 		locktest.Unlock(t, busy)
-		h = locktest.Next(t, waiting)
+		h := locktest.Next(t, waiting)
 		time.Sleep(time.Minute)
 		locktest.Live(t, h.Context())
 		assert.Len(t, b.Keys(t), 3, "each is renewed")
 		locktest.Unlock(t, h)
 		assert.Empty(t, b.Keys(t))
+
+		mine := locktest.Acquire(t, t.Context(), c.GetLock("b"))
+		synctest.Wait()
+		before := c.Scripts()
+		_, err = l.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Equal(t, before, c.Scripts(), "this client knows that one is taken")
+		locktest.Unlock(t, mine)
 	})
 }
 
-func TestOneScriptHonoursOptions(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c := b.Peer(t)
-		l := c.GetMultiLock(c.GetLock("a"), c.GetLock("b"))
-		h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(5*time.Second))
-		assert.Equal(t, 5*time.Second, b.TTL(t, "a"))
-		assert.Equal(t, 5*time.Second, b.TTL(t, "b"))
-		locktest.Ended(t, h.Context(), rlock.ErrLost)
-	})
-}
-
-func TestOnlyPlainLocksOfOneClientGoTogether(t *testing.T) {
+func TestMembersOfAllKindsTakePart(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, d := b.Peer(t), b.Peer(t)
 		for what, l := range map[string]rlock.Locker{
-			"a fenced lock":  c.GetMultiLock(c.GetLock("a"), c.GetFencedLock("b")),
-			"fenced locks":   c.GetMultiLock(c.GetFencedLock("a"), c.GetFencedLock("b")),
-			"two clients":    c.GetMultiLock(c.GetLock("a"), d.GetLock("b")),
-			"a user's own":   c.GetMultiLock(c.GetLock("a"), wrapped{c.GetLock("b"), ""}),
-			"a part is held": c.GetMultiLock(c.GetLock("a"), c.GetLock("b")),
+			"a fenced lock":    c.GetMultiLock(c.GetLock("a"), c.GetFencedLock("b")),
+			"fenced locks":     c.GetMultiLock(c.GetFencedLock("a"), c.GetFencedLock("b")),
+			"a fair lock":      c.GetMultiLock(c.GetLock("a"), c.GetFairLock("b")),
+			"two clients":      c.GetMultiLock(c.GetLock("a"), d.GetLock("b")),
+			"in a user's type": c.GetMultiLock(c.GetLock("a"), wrapped{c.GetLock("b"), ""}),
+			"a part is held":   c.GetMultiLock(c.GetLock("a"), c.GetLock("b")),
 		} {
 			ctx := t.Context()
 			var outer *rlock.Hold
@@ -89,23 +102,7 @@ func TestOnlyPlainLocksOfOneClientGoTogether(t *testing.T) {
 	})
 }
 
-func TestOneScriptOnAClusterNeedsATag(t *testing.T) {
-	locktest.OnCluster(t, func(t *testing.T, s *locktest.Server) {
-		c := s.Client(t)
-		for _, names := range [][]string{{"{together}:a", "{together}:b", "{together}:c"}, {"apart:a", "apart:b", "apart:c"}} {
-			l := c.GetMultiLock(locks(c, names)...)
-			h := locktest.Acquire(t, t.Context(), l)
-			for _, name := range names {
-				n, err := s.Redis.Exists(t.Context(), name).Result()
-				require.NoError(t, err)
-				assert.EqualValues(t, 1, n, name)
-			}
-			locktest.Unlock(t, h)
-		}
-	})
-}
-
-func TestCancelledScriptLeavesNothing(t *testing.T) {
+func TestCancelledAttemptLeavesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c := b.Peer(t, redlatch.WithWatchdogTimeout(lease))
 		l := c.GetMultiLock(c.GetLock("a"), c.GetLock("b"))

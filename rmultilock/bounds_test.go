@@ -1,0 +1,189 @@
+package rmultilock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const (
+	tryBound = 600 * time.Millisecond // a round and the releases of a RedLock with a lease of 5 s or more
+	ctxBound = 50 * time.Millisecond  // after the end of its context a call returns within this
+)
+
+// slowDown has a server answer scripts late.
+func slowDown(b *locktest.Bubble, by time.Duration) {
+	b.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "EVALSHA" || cmd == "EVAL" {
+			time.Sleep(by)
+		}
+		return false
+	})
+}
+
+// slowClients are clients of three real servers, the last of which answers late.
+func slowClients(t *testing.T, oneWay time.Duration) (clients []*redlatch.Client, servers []*redis.Client, lag *faulttest.Lag) {
+	t.Helper()
+	for i := range 3 {
+		s := redistest.Start(t)
+		proxy := faulttest.NewProxy(t, s.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		c, err := redlatch.New(rdb)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		clients, servers = append(clients, c), append(servers, s.Client(t))
+		if i == 2 {
+			proxy.Delay(oneWay)
+			lag = faulttest.MeasureLag(t, s.Addr())
+		}
+	}
+	return clients, servers, lag
+}
+
+// F14, F26
+func TestTryLockWithASlowMasterIsBounded(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t, redlatch.WithWatchdogTimeout(30*time.Second))
+		locktest.Free(t, p.red("warm"))
+		synctest.Wait()
+		s[1].Foreign(t, "a", time.Hour)
+		for _, by := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond} {
+			slowDown(s[2], by)
+			start := time.Now()
+			h, err := p.red("a").TryLock(t.Context())
+			assert.LessOrEqual(t, time.Since(start), tryBound, by)
+			if by < 500*time.Millisecond {
+				require.NoError(t, err, by)
+				locktest.Unlock(t, h)
+			} else {
+				require.ErrorIs(t, err, rlock.ErrNotAcquired, by)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		s[2].Mini.Server().SetPreHook(nil)
+	})
+}
+
+// F14, F26
+func TestTryLockWithASlowMasterIsBoundedOnServers(t *testing.T) {
+	clients, servers, lag := slowClients(t, 100*time.Millisecond)
+	require.NoError(t, servers[1].HSet(t.Context(), "taken", "somebody:1", 1).Err())
+	for _, name := range []string{"free", "taken"} {
+		for try := range 3 {
+			red := clients[0].GetRedLock(clients[0].GetLock(name), clients[1].GetLock(name), clients[2].GetLock(name))
+			start := time.Now()
+			h, err := red.TryLock(t.Context())
+			assert.Less(t, time.Since(start), tryBound+lag.Late(), "%s: try %d", name, try)
+			if err == nil {
+				require.NoError(t, h.Unlock(t.Context()))
+			} else {
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			}
+		}
+	}
+}
+
+// F26
+func TestLockReturnsWithItsContext(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				p := s.peers(t)
+				locktest.Free(t, both(p[0].Client, p.locks("warm")...)[kind])
+				synctest.Wait()
+				s[1].Foreign(t, "a", time.Hour)
+				s[2].Foreign(t, "a", time.Hour)
+				slowDown(s[0], 90*time.Millisecond)
+				for limit := 5 * time.Millisecond; limit < 500*time.Millisecond; limit += 7 * time.Millisecond {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					start := time.Now()
+					_, err := both(p[0].Client, p.locks("a")...)[kind].Lock(ctx)
+					assert.LessOrEqual(t, time.Since(start), limit+ctxBound, limit)
+					require.ErrorIs(t, err, context.DeadlineExceeded, limit)
+					cancel()
+				}
+				s[0].Mini.Server().SetPreHook(nil)
+			})
+		})
+	}
+}
+
+// F26
+func TestLockReturnsWithItsContextOnServers(t *testing.T) {
+	clients, servers, lag := slowClients(t, 40*time.Millisecond)
+	require.NoError(t, servers[0].HSet(t.Context(), "b", "somebody:1", 1).Err())
+	l := clients[0].GetMultiLock(clients[2].GetLock("a"), clients[0].GetLock("b"))
+	for limit := 150 * time.Millisecond; limit < 400*time.Millisecond; limit += 9 * time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		start := time.Now()
+		_, err := l.Lock(ctx)
+		assert.Less(t, time.Since(start), limit+ctxBound+lag.Late(), limit)
+		require.ErrorIs(t, err, context.DeadlineExceeded, limit)
+		cancel()
+	}
+}
+
+// F27
+func TestBusyAndDownAreToldApart(t *testing.T) {
+	for kind, n := range needed {
+		for how, fault := range faults {
+			t.Run(fmt.Sprint(kind, ", ", how), func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					s := newServers(t, b, 3)
+					p := s.peers(t)
+					l := both(p[0].Client, p.locks("a")...)[kind]
+					locktest.Free(t, l)
+					synctest.Wait()
+					calls := map[string]func() error{
+						"a wait":    func() error { return second(l.TryLock(t.Context(), rlock.WithWait(time.Second))) },
+						"a context": func() error { return second(lockFor(t, l, time.Second)) },
+					}
+					wants := map[string]error{"a wait": rlock.ErrNotAcquired, "a context": context.DeadlineExceeded}
+					for what, call := range calls {
+						fault(p[:n], true)
+						err := call()
+						if kind == "RedLock" || how == "silent" { // a plain lock returns a refused connection at once
+							require.ErrorIs(t, err, wants[what], what)
+						}
+						require.ErrorIs(t, err, redlatch.ErrUnavailable, what)
+						fault(p[:n], false)
+						time.Sleep(3 * lease)
+
+						for _, server := range s[:n] {
+							server.Foreign(t, "a", time.Hour)
+						}
+						err = call()
+						require.ErrorIs(t, err, wants[what], what)
+						require.NotErrorIs(t, err, redlatch.ErrUnavailable, what)
+						for _, server := range s[:n] {
+							server.Delete(t, "a")
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func lockFor(t *testing.T, l rlock.Locker, limit time.Duration) (*rlock.Hold, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	return l.Lock(ctx)
+}
