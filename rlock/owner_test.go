@@ -172,7 +172,8 @@ func TestTakeOverWhoseReplyWasLostIsHeldByTheCallerOrFreeSoon(t *testing.T) {
 	})
 }
 
-// A try that was given up may arrive when its settlement has been tried several times. F2
+// A try that was given up may arrive when its settlement has been tried several times.
+// F2
 func TestLateTakeOverIsReleasedAndItsSettlementSparesTheEarlierHold(t *testing.T) {
 	eachTakeable(t, func(t *testing.T, b *locktest.Bubble, get func(*redlatch.Client, string) rlock.Locker, before *rlock.Hold) {
 		p := b.Peer(t)

@@ -61,7 +61,7 @@ func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 }
 
 func newLock(e *core.Core, k kind, lockers []rlock.Locker) *Lock {
-	l := &Lock{kind: k, logger: e.Logger, lease: e.Lease}
+	l := &Lock{sealed: sealed{}, kind: k, logger: e.Logger, lease: e.Lease}
 	l.members, l.err = membersOf(lockers)
 	return l
 }

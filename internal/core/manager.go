@@ -16,12 +16,12 @@ type managers struct {
 func Manager[T any](c *Core, make func(*Core) T) T {
 	key := reflect.TypeFor[T]()
 	if m, ok := c.managers.made.Load(key); ok {
-		return m.(T) //nolint:forcetypeassert,errcheck // it was stored under its own type
+		return m.(T)
 	}
 	c.managers.mu.Lock()
 	defer c.managers.mu.Unlock()
 	if m, ok := c.managers.made.Load(key); ok {
-		return m.(T) //nolint:forcetypeassert,errcheck // it was stored under its own type
+		return m.(T)
 	}
 	m := make(c)
 	c.managers.made.Store(key, m)
