@@ -39,7 +39,7 @@ func TestLuaScriptsKeepTheirForm(t *testing.T) {
 }
 
 // channelsAmongKeys are the folders whose scripts still have channels among their keys.
-var channelsAmongKeys = []string{"benchmarks", "internal/queue", "rlatch", "rsemaphore"}
+var channelsAmongKeys = []string{"benchmarks"}
 
 // checkKeys returns which of the keys that a header lists are no keys: a channel needs no slot, and a prefix has none.
 func checkKeys(src string) (found []string) {
