@@ -12,22 +12,27 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// releaseLimit is how long a Release waits whose context was done before it began.
+// releaseLimit bounds a Release whose context was already done when it began.
 const releaseLimit = 3 * time.Second
 
-// Semaphore is a number of permits that many processes share. Permits belong to nobody: another process may release
-// what this one acquired, and the permits of a process that dies are gone until someone adds them. A [PermitSemaphore]
-// gets them back by itself.
+// Semaphore is a number of permits that processes share. Permits belong to nobody: any process may release what another
+// one acquired, and the permits of a process that dies are missing until someone adds them. A [PermitSemaphore] gets
+// them back by itself.
 //
 // A Semaphore has no state: any number of goroutines may use one, and two of the same name from one client are the same
 // semaphore, except for [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for
 // concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done, the
-// client closes, or, if ctx has no deadline, the call timeout is over (see redlatch.WithCallTimeout; a lease for
-// Acquire). After redlatch.ErrUnknown it may have taken effect, or may still. If Redis refuses the repetition for good,
-// as without permission, the call returns redlatch.ErrUnknown and the repetition goes on in the background. A name that
-// another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are redlatch.ErrInvalid.
+// Every operation takes effect exactly once, also if its reply is lost and it is repeated. Acquire and TryAcquire
+// document when they end. The other operations end with the reply, when ctx is done, when the client closes, after the
+// call timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and at the latest when they have
+// failed for one lease of the client (30 s by default). A refused connection ends them at once, except for Release. The
+// error is redlatch.ErrUnknown if the operation may have taken effect, or may still, and redlatch.ErrUnavailable if it
+// took no effect because Redis did not answer. If Redis refuses a repetition for good, for example without permission,
+// it is redlatch.ErrUnknown as well, and the repetition goes on in the background.
+//
+// A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are
+// redlatch.ErrInvalid.
 type Semaphore struct {
 	desk *manager
 	key  string
@@ -35,7 +40,7 @@ type Semaphore struct {
 	err  error
 }
 
-// NewSemaphore returns the named semaphore of a client. It is for the client: users call GetSemaphore there.
+// NewSemaphore returns a client's semaphore by name. It is for the client: users call GetSemaphore there.
 func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
 	d := core.Manager(c, newManager)
 	s := &Semaphore{desk: d, key: d.core.Prefix + name}
@@ -57,8 +62,9 @@ func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
 // Name returns the semaphore's name as it was given to the client.
 func (s *Semaphore) Name() string { return s.desk.core.UserName(s.key) }
 
-// TrySetPermits makes n permits available if the semaphore does not exist yet, and reports whether it did. A semaphore exists from then on,
-// or from the first Release or AddPermits on, also with 0 permits. It waits, fails and costs as AddPermits does.
+// TrySetPermits makes n permits available if the semaphore does not exist, and reports whether it did. A semaphore
+// exists once TrySetPermits, Release or AddPermits has created it, also while it has 0 permits. It blocks and fails as
+// [Semaphore] describes, and costs one round trip.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	err := s.check(ctx, n)
 	if err == nil {
@@ -71,17 +77,20 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return set == 1, s.wrap("try set permits", err)
 }
 
-// Acquire takes n permits, all at once.
+// Acquire acquires n permits, all at once.
 //
-// It blocks until so many are available and everybody before it in this client's line has been served, until ctx is done, the client closes
-// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
-// cannot do just now (it loads, or fails over) is retried for one lease of the client; once the call was refused, refused connections too, and
-// for about two leases. No lease bounds the repetition of a try whose reply was lost: see [Semaphore]. A semaphore that was never
-// given permits is waited for. After an error the call has no permits: what it was granted when it had already given up is given back in
-// the background.
+// It blocks until n permits are available and all earlier waiters of this client have been served, ctx is done, the
+// client closes (redlatch.ErrClosed), or an error occurs that will not pass, such as a missing permission; on the first
+// attempt also a refused connection. The call timeout does not bound it. If Redis does not answer or cannot serve at
+// the moment, Acquire keeps trying for about one lease of the client, 30 s by default, or two if it has already been
+// refused permits; it then returns redlatch.ErrUnavailable. It also waits for the permits of a semaphore that does not
+// exist. More permits than [WithMax] allows are redlatch.ErrInvalid.
 //
-// It costs one round trip when the permits are there. A client's waiters cost one more when there may be enough for the first of them,
-// and one about every second.
+// After an error the call holds no permits: what a late reply grants is released in the background. If Redis did not
+// answer when ctx ended, the error of ctx is joined with redlatch.ErrUnavailable.
+//
+// It costs one round trip if the permits are available. The waiters of a client together cost one more whenever there
+// may be enough permits for the first of them, and about one a second.
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	err := s.checkAcquire(ctx, n)
 	if err == nil {
@@ -90,11 +99,16 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	return s.wrap("acquire", err)
 }
 
-// TryAcquire takes n permits if they are available now, or become so within the time of [WithWait], and reports whether it did. Without
-// a wait it is false at once when others of this client wait in line; otherwise it asks once, and waits for the answer as long as
-// Acquire would. With a wait a silent Redis is no error: it is false when the wait is over. It fails as Acquire does.
+// TryAcquire acquires n permits if they are available now, or become available within the time of [WithWait], and
+// reports whether it did. Without a wait it does not queue: it returns false at once if others of this client wait, and
+// otherwise asks Redis once.
 //
-// It costs one round trip, or none.
+// It ends with ctx and when the client closes. With a wait it ends when that is over, otherwise after the call timeout
+// if ctx has no deadline (see redlatch.WithCallTimeout). If Redis has not answered by then, it returns
+// redlatch.ErrUnavailable; after a wait of less than 50 ms it may report false instead. It fails otherwise as Acquire
+// does.
+//
+// Without a wait it costs one round trip, or none.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool, error) {
 	o, err := collect(opts, usesWait)
 	if checked := s.checkAcquire(ctx, n); checked != nil && (err == nil || s.bad() != nil) {
@@ -111,12 +125,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool
 	return acquired, s.wrap("try acquire", err)
 }
 
-// Release makes n permits available and wakes who waits for them. Nobody checks that they were acquired: more may be released than were
-// ever taken, unless [WithMax] says how many there are at most; then nothing changes and it returns [ErrOverRelease]. Releasing to a
-// semaphore that does not exist makes it.
+// Release makes n permits available and wakes waiters. It does not check that they were acquired. With [WithMax], a
+// Release that would exceed the maximum changes nothing and returns [ErrOverRelease]. It creates a semaphore that does
+// not exist. A repeated call releases n more.
 //
-// It works although ctx is done: it then waits for 3 s at most. When ctx ends while it waits, the client closes or a repetition is refused,
-// it returns redlatch.ErrUnknown with the cause, and the release goes on in the background. After any other error nothing was released.
+// It works although ctx is done, and then waits for 3 s at most. If ctx ends during the call, the call timeout is over,
+// the client closes, or Redis refuses a repetition, it returns redlatch.ErrUnknown with the cause, and the release goes
+// on in the background. After any other error nothing was released.
 //
 // It costs one round trip.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
@@ -139,8 +154,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return s.wrap("release", err)
 }
 
-// Available returns how many permits can be acquired now: 0 for a semaphore that was never given any, and less than 0 when AddPermits
-// took away more than there were.
+// Available returns how many permits can be acquired now: 0 if the semaphore does not exist, and a negative number if
+// AddPermits removed more than were available.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
 // and then returns redlatch.ErrUnavailable. It costs one round trip.
@@ -156,8 +171,8 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return int(n), s.wrap("available", err)
 }
 
-// Drain takes all permits that are available and returns how many they were. It takes nothing from who has some already. It costs one
-// round trip; after redlatch.ErrUnknown they may be taken or be taken yet.
+// Drain acquires all permits that are available, and returns their number. It does not affect permits that others hold.
+// It blocks and fails as [Semaphore] describes, and costs one round trip.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	err := s.check(ctx, 1)
 	if err == nil {
@@ -170,11 +185,11 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	return int(n), s.wrap("drain", err)
 }
 
-// AddPermits makes delta permits available beside those that there are, or takes as many away with a delta below 0; what is available may
-// then be less than 0 until others release. It wakes waiters, and takes any delta but 0.
+// AddPermits adds delta permits to those that are available, and wakes waiters. A negative delta removes permits; the
+// number available may then be negative until others release theirs. A delta of 0 is redlatch.ErrInvalid. It creates a
+// semaphore that does not exist.
 //
-// It waits for Redis until ctx is done or the client closes. It costs one round trip; after redlatch.ErrUnknown it may have taken effect, or
-// take effect yet, and after any other error it has not.
+// It blocks and fails as [Semaphore] describes, and costs one round trip. A repeated call adds delta once more.
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 	err := s.check(ctx, 1)
 	if err == nil && (delta == 0 || delta < -math.MaxInt32 || delta > math.MaxInt32) {
@@ -189,7 +204,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 	return s.wrap("add permits", err)
 }
 
-// check judges a call before any I/O.
+// check validates a call before any I/O.
 func (s *Semaphore) check(ctx context.Context, n int) error {
 	if err := s.bad(); err != nil {
 		return err
@@ -200,10 +215,10 @@ func (s *Semaphore) check(ctx context.Context, n int) error {
 	return checkCount("count", n)
 }
 
-// bad returns what is wrong with the semaphore itself.
+// bad returns the error of the name or the options.
 func (s *Semaphore) bad() error { return s.err }
 
-// checkAcquire judges an acquiring call. A done ctx wins over everything but bad arguments.
+// checkAcquire validates an acquiring call. A done ctx takes precedence over everything except bad arguments.
 func (s *Semaphore) checkAcquire(ctx context.Context, n int) error {
 	if err := s.check(ctx, n); err != nil {
 		return err
