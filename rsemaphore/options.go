@@ -9,34 +9,37 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// Option is a setting of a semaphore or of one acquiring call. One that does not apply where it is given is
-// redlatch.ErrInvalid.
+// Option is a setting of a semaphore or of one acquiring call. A function returns redlatch.ErrInvalid for an option
+// that does not apply to it.
 type Option func(*options)
 
-// WithWait bounds the wait of an acquiring call: one that has acquired nothing after d gives up. Zero asks once. From 0 to ten years.
-// Without WithWait, Acquire waits without limit, and TryAcquire does not wait.
+// WithWait limits the wait of an acquiring call to d, from 0 to ten years. With 0 it asks once. Without WithWait,
+// Acquire and AcquireN wait without limit, and TryAcquire does not wait.
 func WithWait(d time.Duration) Option { return func(o *options) { o.wait = &d } }
 
-// WithLease fixes the lease of a permit of a [PermitSemaphore]: the watchdog does not renew it, and it is lost once d has passed. From
-// 10 ms to 24 h. Without WithLease the lease is the client's, 30 s by default, and is renewed until the permit is released.
-// Given to GetPermitSemaphore it is the lease of all permits that are acquired through that object.
+// WithLease fixes the lease of a permit of a [PermitSemaphore] at d, 10 ms to 24 h. The permit is not renewed, and is
+// lost when d has passed. Given to GetPermitSemaphore it applies to all permits acquired through that object. Without
+// WithLease the lease is the client's, 30 s by default, and is renewed until Release.
 func WithLease(d time.Duration) Option { return func(o *options) { o.lease = &d } }
 
-// WithMax says how many permits a [Semaphore] has at most: a Release that would make more available changes nothing and returns
-// [ErrOverRelease], and a request for more is redlatch.ErrInvalid. TrySetPermits and AddPermits do not look at it. It binds the object
-// that it is given for, and no other client. From 1 to 2³¹-1. Without WithMax there is no limit.
-// Given to GetPermitSemaphore it only makes each single number above n that is asked for, set or added redlatch.ErrInvalid: several
-// AddPermits may come to more.
+// WithMax sets the maximum number of permits, 1 to 2³¹-1. Without WithMax there is no maximum.
+//
+// A Release of a [Semaphore] that would make more than n permits available changes nothing and returns
+// [ErrOverRelease]; an acquiring call for more than n returns redlatch.ErrInvalid. TrySetPermits and AddPermits ignore
+// the maximum. It applies to the object that it is given for, not to other clients.
+//
+// For a [PermitSemaphore] it limits each number passed to AcquireN, TrySetPermits, SetPermits or AddPermits, which
+// return redlatch.ErrInvalid above n. Several calls of AddPermits may add up to more.
 func WithMax(n int) Option { return func(o *options) { o.max = &n } }
 
-// options are the settings of a semaphore or of one call; nil for those that were not given.
+// options are the settings of a semaphore or of one call; nil where not given.
 type options struct {
 	wait  *time.Duration
 	lease *time.Duration
 	max   *int
 }
 
-// uses says which options apply.
+// uses is the set of options that apply to a function.
 type uses uint8
 
 const (
@@ -57,7 +60,7 @@ func collect(opts []Option, applies uses) (options, error) {
 	return o, o.validate(applies)
 }
 
-// validate judges all options before any I/O.
+// validate checks all options before any I/O.
 func (o *options) validate(applies uses) error {
 	switch {
 	case o.wait != nil && applies&usesWait == 0:
@@ -83,7 +86,7 @@ func (o *options) validate(applies uses) error {
 	return nil
 }
 
-// checkCount returns an error that wraps [errs.ErrInvalid] unless n is a number of permits that Java can read too.
+// checkCount returns an error that wraps [errs.ErrInvalid] unless n is a number of permits that Java can read.
 func checkCount(what string, n int) error {
 	if n < 1 || n > math.MaxInt32 {
 		return fmt.Errorf("%w: %s %d is not between 1 and %d", errs.ErrInvalid, what, n, math.MaxInt32)

@@ -38,10 +38,10 @@ const (
 	addPermits    byte = 'p'
 )
 
-// countsOut reports whether a change needs to know how many permits are out.
+// countsOut reports whether a change needs the number of held permits.
 func countsOut(code string) bool { return code[0] == setPermits || code[0] == createPermits }
 
-// resize changes the number of permits once, however often the change has to be sent.
+// resize changes the number of permits once, however often the change is sent.
 func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, error) {
 	if err := s.checkChange(ctx, how, n); err != nil {
 		return false, err
@@ -50,7 +50,7 @@ func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, er
 	return done > 0, err
 }
 
-// checkChange judges a change before any I/O.
+// checkChange validates a change before any I/O.
 func (s *PermitSemaphore) checkChange(ctx context.Context, how byte, n int) error {
 	if err := s.check(); err != nil {
 		return err

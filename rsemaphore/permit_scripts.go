@@ -41,8 +41,8 @@ var (
 // idSize is the length of a permit's id in Redis.
 const idSize = 16
 
-// permitKind is the leased permit as package lease sees it. An owner id is a permit's id, or those of several, one after
-// the other.
+// permitKind is the leased permit as package lease sees it. An owner id is a permit's id, or the concatenated ids of
+// several permits.
 type permitKind struct{}
 
 var _ lease.Pool = permitKind{}
@@ -92,7 +92,7 @@ func (permitKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	return permitRenewScript.Call(len(keys), args...)
 }
 
-// Heads returns how many waiters may ask: a message is a number of permits.
+// Heads returns how many waiters may ask: the payload of a message is a number of permits.
 func (permitKind) Heads(payload string) int {
 	n, err := strconv.Atoi(payload)
 	if err != nil {

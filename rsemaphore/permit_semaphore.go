@@ -11,16 +11,16 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// PermitSemaphore leases permits, at most as many at a time as it has. A permit is renewed until it is released, and
+// PermitSemaphore is a number of leased permits that processes share. A permit is renewed until it is released, and
 // returns by itself when its holder dies. All times are those of Redis's clock. Java clients compare their own clocks,
 // so they need NTP on the same semaphore.
 //
-// It holds no state: any number of goroutines may share one, and two of the same name from one client are the same semaphore. It must
-// not have the name of a [Semaphore]. It is safe for concurrent use.
+// A PermitSemaphore has no state: any number of goroutines may use one, and two of the same name from one client are
+// the same semaphore. It must not have the name of a [Semaphore]. It is safe for concurrent use.
 type PermitSemaphore struct {
 	name  lease.Name
 	space *permitManager
-	set   options // what was set for the semaphore
+	set   options // of the semaphore
 	err   error   // of those
 }
 
@@ -35,7 +35,8 @@ func newPermitManager(e *core.Core) *permitManager {
 	return &permitManager{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: counter.New(e, resizeKind())}
 }
 
-// NewPermitSemaphore returns the named semaphore of a client. It is for the client: users call GetPermitSemaphore there.
+// NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore
+// there.
 func NewPermitSemaphore(c *core.Core, name string, opts ...Option) *PermitSemaphore {
 	s := core.Manager(c, newPermitManager)
 	set, err := collect(opts, usesLease|usesMax)
@@ -45,33 +46,36 @@ func NewPermitSemaphore(c *core.Core, name string, opts ...Option) *PermitSemaph
 // Name returns the semaphore's name as it was given to the client.
 func (s *PermitSemaphore) Name() string { return s.name.User() }
 
-// TrySetPermits gives the semaphore n permits if it has never been given any, and reports whether it did. From 1 to 2³¹-1.
+// TrySetPermits gives the semaphore n permits if it has never been given any, and reports whether it did. From 1 to
+// 2³¹-1.
 //
-// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
-// A call whose reply was lost is repeated until then, and takes effect once. After redlatch.ErrUnknown it may have
-// taken effect, or may still. It costs one round trip.
+// It waits for Redis until ctx is done, the client closes, or, if ctx has no deadline, the call timeout is over (see
+// redlatch.WithCallTimeout), and for about one lease of the client at most. A call whose reply is lost is repeated
+// until then, and takes effect once. After redlatch.ErrUnknown it may have taken effect, or may still; after any other
+// error it took no effect. It costs one round trip.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	done, err := s.resize(ctx, createPermits, n)
 	return done, s.wrap("try set permits", err)
 }
 
-// SetPermits has the semaphore have n permits in all, those that are out included, and creates it if need be. From 1 to 2³¹-1. It
-// takes no permit away from its holder: while more than n are out, [PermitSemaphore.Available] is negative and nobody acquires any.
-// It waits, fails and costs as TrySetPermits does.
+// SetPermits sets the total number of permits to n, held ones included, and creates the semaphore if it does not exist.
+// From 1 to 2³¹-1. It takes no permit away from its holder: while more than n are held, [PermitSemaphore.Available] is
+// negative and nobody can acquire one. It blocks, fails and costs as TrySetPermits does.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := s.resize(ctx, setPermits, n)
 	return s.wrap("set permits", err)
 }
 
-// AddPermits gives the semaphore delta permits more, or less if delta is negative, and creates it if need be. Any number from -2³¹+1 to
-// 2³¹-1 but 0. It takes no permit away from its holder. It waits, fails and costs as TrySetPermits does, and adds once.
+// AddPermits adds delta permits, or removes permits if delta is negative, and creates the semaphore if it does not
+// exist. From -2³¹+1 to 2³¹-1, but not 0. It takes no permit away from its holder. It blocks, fails and costs as
+// TrySetPermits does. A repeated call adds delta once more.
 func (s *PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
 	_, err := s.resize(ctx, addPermits, delta)
 	return s.wrap("add permits", err)
 }
 
-// Available returns how many permits may be acquired now: 0 if the semaphore was never given any, and a negative number while more are
-// out than it has. Those whose lease has ended count as available.
+// Available returns how many permits can be acquired now: 0 if the semaphore was never given any, and a negative number
+// while more are held than it has. Permits whose lease has ended count as available.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
 // and then returns redlatch.ErrUnavailable. It costs one round trip.
@@ -87,31 +91,39 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	return int(n), s.wrap("available", err)
 }
 
-// Acquire acquires a permit. Each call acquires one of its own, also under the context of another permit.
+// Acquire acquires a permit. It never nests: each call acquires another permit, also under the context of one.
 //
-// It blocks until a permit is acquired, ctx is done, the wait of [WithWait] is over ([ErrNotAcquired]), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis
-// cannot do just now (it loads, or fails over) and transport errors are retried for one lease. A semaphore that was never given permits has
-// none: Acquire waits until it is. The waiters of one client stand in one line. After an error no permit is held: what was left unknown is
-// given back in the background. A name that another kind of object uses is redlatch.ErrWrongType.
+// It blocks until a permit is acquired, ctx is done, the time of [WithWait] is over ([ErrNotAcquired]), the client
+// closes (redlatch.ErrClosed), or an error occurs that will not pass, such as a missing permission; on the first
+// attempt also a refused connection. It retries other connection errors, and what Redis cannot do at the moment (it is
+// loading or failing over), for one lease in a row. If a semaphore was never given permits, Acquire waits until it is.
+// Waiters of one client are served first come, first served. If another kind of object uses the name, it returns
+// redlatch.ErrWrongType. After an error no permit is held; what an attempt may have been granted is released in the
+// background.
 //
-// The lease is the client's, 30 s by default, and is renewed until the permit is released; see [WithLease]. It costs one round trip
-// if a permit is available. A line that waits costs one more each time that permits may have come back, and one about every second.
+// The lease is the client's, 30 s by default, and is renewed until Release; see [WithLease]. It costs one round trip if
+// a permit is available. The waiters of a client together cost one more whenever permits may have come back, and about
+// one a second.
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Permit, error) {
 	permits, err := s.acquire(ctx, false, 1, opts)
 	return first(permits), s.wrap("acquire", err)
 }
 
-// TryAcquire tries once to acquire a permit, or for as long as [WithWait] says, and returns [ErrNotAcquired] when there is none, or when
-// others of this client wait for one. A try whose outcome is not known returns redlatch.ErrUnknown. Otherwise it is like Acquire.
+// TryAcquire tries once to acquire a permit, or for as long as [WithWait] says, and returns [ErrNotAcquired] if none is
+// available or others of this client wait for one. If the outcome of the attempt is unknown, it returns
+// redlatch.ErrUnknown, and the attempt is taken back in the background. Otherwise it is like Acquire.
+//
+// Without a wait it costs one round trip, or none. It ends with ctx, or after the call timeout if ctx has no deadline
+// (see redlatch.WithCallTimeout).
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Permit, error) {
 	permits, err := s.acquire(ctx, true, 1, opts)
 	return first(permits), s.wrap("try acquire", err)
 }
 
-// AcquireN acquires n permits in one step, all or none, and waits, fails and costs as Acquire does; WithWait(0) tries once. Each is a
-// permit of its own, with its own id and context, and is released by itself. While the call waits, smaller ones of the same client that
-// come later wait behind it. From 1 to 10,000; more than [WithMax] said is redlatch.ErrInvalid, more than there are waits until there are.
+// AcquireN acquires n permits in one step, all or none. It blocks, fails and costs as Acquire does; WithWait(0) tries
+// once. Each permit has an id and a context of its own, and is released by itself. While the call waits, later calls of
+// the same client wait behind it. From 1 to 10,000. More than [WithMax] allows is redlatch.ErrInvalid; for more than
+// the semaphore has, it waits until there are enough.
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...Option) ([]*Permit, error) {
 	permits, err := s.acquire(ctx, false, n, opts)
 	return permits, s.wrap("acquire n", err)
@@ -155,7 +167,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, single bool, n int, opts 
 	return permits, nil
 }
 
-// check returns what is wrong with the name and the options of the semaphore.
+// check returns the error of the name or the options.
 func (s *PermitSemaphore) check() error {
 	if err := s.name.Check(); err != nil {
 		return err
@@ -163,7 +175,7 @@ func (s *PermitSemaphore) check() error {
 	return s.err
 }
 
-// within judges a number against the most permits that the semaphore may have.
+// within checks a number against [WithMax].
 func (s *PermitSemaphore) within(what string, n int) error {
 	if s.set.max != nil && n > *s.set.max {
 		return fmt.Errorf("%w: %s %d is above the semaphore's limit of %d", errs.ErrInvalid, what, n, *s.set.max)
