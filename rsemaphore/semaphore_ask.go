@@ -9,8 +9,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// askLocked has those at the front of the line ask, as many as there may be permits for; the first one in any case if
-// force is set, or if nobody is asking and nothing is known against it. The desk's book is to be told to go.
+// askLocked makes requests for the waiters at the front of the queue, as many as there may be permits for. The first
+// waiter asks in any case if force is set, or if no request is in flight and the queue is not blocked. The caller then
+// calls Go of the operation log.
 func (l *line) askLocked(force bool) {
 	if l.blocked || l.standing == 0 || l.restsLocked() {
 		return
@@ -27,7 +28,7 @@ func (l *line) askLocked(force bool) {
 			return
 		}
 		w.asks, w.wakes = true, l.wakes
-		if !l.desk.book.Put(l.key, &w.op) { // the client closes
+		if !l.desk.book.Put(l.key, &w.op) { // the client is closing
 			w.asks = false
 			return
 		}
@@ -41,7 +42,7 @@ func (l *line) askLocked(force bool) {
 	}
 }
 
-// restsLocked reports whether it is the others' turn, and sees to it that the line goes on afterwards.
+// restsLocked reports whether other clients have the turn, and has the timer resume the queue afterwards.
 func (l *line) restsLocked() bool {
 	if l.restUntil == 0 {
 		return false
@@ -54,11 +55,11 @@ func (l *line) restsLocked() bool {
 	return true
 }
 
-// Answered hears whether a waiter has its permits.
+// Answered takes the reply to a waiter's request.
 func (w *waiter) Answered(op *counter.Op, others []int64) {
 	l := w.line
 	granted := op.Err == nil && op.Result == 1
-	if op.Late { // its caller has been told that nobody knows
+	if op.Late { // its caller got ErrUnknown
 		if granted {
 			l.desk.giveBack(l.key, w.n)
 		}
@@ -71,7 +72,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	if op.Err == nil {
 		l.countLocked(others)
 		l.failing = 0
-		l.askedAt = l.desk.core.Clock.Now() // what is in flight still was sent along with it, or later
+		l.askedAt = l.desk.core.Clock.Now() // what is still in flight was sent with it or later
 	}
 	if w.out { // it gave up meanwhile
 		l.askLocked(false)
@@ -95,20 +96,20 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 		l.refusedLocked(w)
 	}
 	if op.Err == nil && l.asked == 0 && l.head != nil && !l.blocked && w.wakes == l.wakes && int64(l.head.n) > l.spare {
-		l.blockLocked(recheck) // this answer is the next one's too
+		l.blockLocked(recheck) // this reply holds for the next waiter too
 	}
 	l.askLocked(false)
 	l.part.Unlock()
 	l.desk.book.Go(l.key)
 }
 
-// countLocked takes from an answer how many permits may be there for who asks next.
+// countLocked computes from a reply how many permits may be left for the next request.
 func (l *line) countLocked(others []int64) {
 	there, _ := after(others)
 	l.spare = there - l.promised + l.coming
 }
 
-// grantedLocked notes that this client has got permits, and begins its turn if it had none for a while.
+// grantedLocked notes a grant, and begins this client's turn unless one is running.
 func (l *line) grantedLocked() {
 	now := l.desk.core.Clock.Now()
 	if l.turnAt == 0 || now-l.grantAt > l.desk.turn() {
@@ -117,7 +118,7 @@ func (l *line) grantedLocked() {
 	l.grantAt = now
 }
 
-// unaskLocked takes back a question that has not been sent.
+// unaskLocked withdraws a request that has not been sent.
 func (w *waiter) unaskLocked() {
 	l := w.line
 	if !w.asks {
@@ -132,7 +133,7 @@ func (w *waiter) unaskLocked() {
 	l.standing++
 }
 
-// refusedLocked has the line wait, unless there was news while the waiter asked.
+// refusedLocked blocks the queue, unless a wake-up came while the waiter asked.
 func (l *line) refusedLocked(w *waiter) {
 	w.refused++
 	if w == l.head && (w.wakes == l.wakes || l.heard < int64(w.n)) {
@@ -140,13 +141,13 @@ func (l *line) refusedLocked(w *waiter) {
 	}
 }
 
-// blockLocked has the line wait for news: for a message, or for the time of the next re-check.
+// blockLocked blocks the queue until a message arrives or the next re-check is due.
 func (l *line) blockLocked(pause time.Duration) {
 	e := l.desk.core
 	l.blocked = true
 	for w := l.head; w != nil; {
 		next := w.next
-		w.unaskLocked() // nobody asks before the first one
+		w.unaskLocked() // no waiter asks before the first one
 		if w.once && !w.asks {
 			w.endLocked(false, nil)
 		}
@@ -166,7 +167,8 @@ func (l *line) blockLocked(pause time.Duration) {
 	}
 }
 
-// failedLocked decides what an error means for a wait: one that cannot pass ends it, and on the first try all do.
+// failedLocked decides what an error means for a wait. An error that will not pass ends it; on the first attempt, every
+// error does.
 func (l *line) failedLocked(w *waiter, err error) {
 	now := l.desk.core.Clock.Now()
 	if l.failing == 0 {
@@ -182,7 +184,7 @@ func (l *line) failedLocked(w *waiter, err error) {
 	}
 }
 
-// wakeLocked has as many ask as there are permits for: so many are there.
+// wakeLocked lets as many waiters ask as there are permits available.
 func (l *line) wakeLocked(permits int64) {
 	l.wakes++
 	l.heard = permits
@@ -193,7 +195,7 @@ func (l *line) wakeLocked(permits int64) {
 	}
 }
 
-// lookLocked has the first in line ask: nobody knows how many permits are there.
+// lookLocked lets the first waiter ask: the number of permits available is unknown.
 func (l *line) lookLocked() {
 	l.wakes++
 	l.heard = plenty
@@ -201,12 +203,12 @@ func (l *line) lookLocked() {
 	l.askLocked(l.asked == 0)
 }
 
-// Due has the first in line ask again after a time, or after a rest.
+// Due lets the first waiter ask, for a re-check or after the turn of others.
 func (l *line) Due(time.Duration) {
 	l.look()
 }
 
-// Subscribed has the line ask again: what was announced before the subscription stood has not been heard.
+// Subscribed lets the first waiter ask: a message published before the subscription was confirmed is lost.
 func (l *line) Subscribed() {
 	l.part.Lock()
 	l.confirmed = true
@@ -221,7 +223,7 @@ func (l *line) look() {
 	l.desk.book.Go(l.key)
 }
 
-// Message has as many ask as there are permits for.
+// Message lets as many waiters ask as there are permits available.
 func (l *line) Message(payload string) {
 	permits, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil || permits < 1 {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	recheck      = time.Second           // the first in line asks again at least this often, jittered
-	recheckRate  = 500                   // re-checks a second of one client, above which they become rarer
-	shortestTurn = time.Millisecond      // of a client that hands permits on among its own
-	longestRest  = 20 * time.Millisecond // after a turn
-	plenty       = math.MaxInt64 / 2     // permits that may be there as long as nothing is known
-	maxAsked     = 200                   // waiters of a line that ask at a time
-	owed         = time.Hour             // how long permits are given back that Redis refuses to take
+	recheck      = time.Second           // the first waiter asks at least this often, jittered
+	recheckRate  = 500                   // re-checks per second of one client; above it, each queue re-checks less often
+	shortestTurn = time.Millisecond      // of a client that passes permits among its own waiters
+	longestRest  = 20 * time.Millisecond // pause after a turn
+	plenty       = math.MaxInt64 / 2     // stands for an unknown number of permits
+	maxAsked     = 200                   // requests of one queue in flight
+	owed         = time.Hour             // how long a release that Redis refuses is repeated
 )
 
-// manager is what a client knows of its counting semaphores. It is safe for concurrent use.
+// manager is a client's state for its counting semaphores. It is safe for concurrent use.
 type manager struct {
 	core  *core.Core
 	book  *counter.Manager
@@ -36,9 +36,9 @@ func newManager(e *core.Core) *manager {
 	return &manager{core: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
 }
 
-// line is where the acquiring calls of one client for one semaphore stand, in the order in which they came. Those at its
-// front ask Redis, as many as there may be permits for; the others wait until those before them are served. It is guarded
-// by its part of the table, and exists while somebody stands in it.
+// line is one client's wait queue for one semaphore, first in, first out. The waiters at its front ask Redis, as many
+// as there may be permits for; the others wait until those are served. It is guarded by its part of the table, and
+// exists while it has waiters.
 type line struct {
 	desk *manager
 	part *names.Part[*line]
@@ -46,33 +46,33 @@ type line struct {
 	head *waiter
 	tail *waiter
 
-	asked    int   // waiters whose question is not answered
-	promised int64 // permits that they ask for
-	coming   int64 // permits that this client makes available just now
-	standing int   // waiters that do not ask
-	spare    int64 // permits that may be there for who asks next
-	blocked  bool  // the first one was refused, and nothing has been heard since
+	asked    int   // waiters with a request in flight
+	promised int64 // permits that those ask for
+	coming   int64 // permits that this client's operations in flight make available
+	standing int   // waiters without a request in flight
+	spare    int64 // permits that may be left for the next request
+	blocked  bool  // the first waiter was refused, and no wake-up has come since
 	wakes    uint64
-	heard    int64         // permits that were there by the last wake-up
-	failing  time.Duration // since when Redis answers with errors; 0 if it does not
-	askedAt  time.Duration // when somebody began to ask, of those who ask now
+	heard    int64         // permits available according to the last wake-up
+	failing  time.Duration // when the requests began to fail; 0 if the last one did not
+	askedAt  time.Duration // when the oldest request in flight was made
 
-	member    *pubsub.Membership // of the channel that announces permits; nil until somebody had to wait
-	confirmed bool               // the subscription stands
-	timer     timer.Timer        // the next re-check, or the end of a rest
-	grantAt   time.Duration      // when the last one got its permits
-	turnAt    time.Duration      // when this client's turn began; 0 outside of one
-	restUntil time.Duration      // until when it is the others' turn
+	member    *pubsub.Membership // of the channel that announces permits; nil until a waiter was refused
+	confirmed bool               // the subscription is confirmed
+	timer     timer.Timer        // for the next re-check or the end of a pause
+	grantAt   time.Duration      // when a waiter was last granted permits
+	turnAt    time.Duration      // when this client's turn began; 0 outside of a turn
+	restUntil time.Duration      // until when this client lets others have the turn
 }
 
-// waiter is an acquiring call in a line.
+// waiter is an acquiring call in a wait queue.
 type waiter struct {
 	line       *line
 	prev, next *waiter
 	n          int
 	once       bool // it does not wait
-	asks       bool // its question is under way
-	out        bool // it has left the line
+	asks       bool // its request is in flight
+	out        bool // it has left the queue
 	refused    int  // times
 	since      time.Duration
 	wakes      uint64
@@ -82,7 +82,7 @@ type waiter struct {
 	err        error
 }
 
-// acquire takes n permits. It waits without limit if wait is nil, and not at all if it is 0.
+// acquire acquires n permits. It waits without limit if wait is nil, and not at all if it is 0.
 func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
 	if d.core.Closed() {
 		return false, errs.ErrClosed
@@ -116,7 +116,8 @@ func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	return acquired, err
 }
 
-// change carries out an operation that makes so many permits available, or less than 1.
+// change runs an operation that makes the given number of permits available; 0 or less for one that makes none
+// available.
 func (d *manager) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
 	ask := counter.Ask{Code: code, Policy: policy}
 	if permits > 0 {
@@ -126,7 +127,7 @@ func (d *manager) change(ctx context.Context, key, code string, permits int64, p
 	return d.book.Do(ctx, key, ask)
 }
 
-// joinLocked puts a call at the end of the line.
+// joinLocked adds a call at the end of the queue.
 func (l *line) joinLocked(n int, once bool) *waiter {
 	w := &waiter{line: l, n: n, once: once, since: l.desk.core.Clock.Now(), prev: l.tail, done: make(chan struct{})}
 	w.op = counter.Op{Code: acquireInLine(n), Policy: counter.Grant, Answerer: w}
@@ -143,14 +144,14 @@ func (l *line) joinLocked(n int, once bool) *waiter {
 	return w
 }
 
-// endLocked takes a waiter out of its line with what came of it.
+// endLocked removes a waiter with the outcome of its call.
 func (w *waiter) endLocked(acquired bool, err error) {
 	w.leaveLocked()
 	w.acquired, w.err = acquired, err
 	close(w.done)
 }
 
-// leaveLocked takes a waiter out of its line. The next one may have been waiting for it alone.
+// leaveLocked removes a waiter. The next one may have been waiting only for it.
 func (w *waiter) leaveLocked() {
 	l := w.line
 	first := l.head == w
@@ -177,7 +178,7 @@ func (w *waiter) leaveLocked() {
 	}
 }
 
-// closeLocked ends a line that is empty.
+// closeLocked ends an empty queue.
 func (l *line) closeLocked() {
 	e := l.desk.core
 	e.Timers.Stop(&l.timer)
@@ -191,7 +192,7 @@ func (l *line) closeLocked() {
 	}
 }
 
-// wait waits for what comes of a call.
+// wait waits for the outcome of a call.
 func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 	e := w.line.desk.core
 	var timeout <-chan time.Time
@@ -241,17 +242,19 @@ func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 	return false, why
 }
 
-// patience is how long a question may be unanswered before Redis is taken for silent.
+// patience is how long a request may be unanswered before Redis counts as silent.
 const patience = 50 * time.Millisecond
 
-// silentLocked reports whether nobody knows if there are permits: Redis's last answer was an error, or it takes too long.
+// silentLocked reports whether it is unknown if permits are available: Redis's last reply was an error, or it takes too
+// long.
 func (w *waiter) silentLocked() bool {
 	l := w.line
 	now := l.desk.core.Clock.Now()
 	return l.failing != 0 || l.asked > 0 && now-l.askedAt > patience
 }
 
-// unavailable returns the error of a wait that ended while Redis was silent: by its context, or by its limit for nil.
+// unavailable returns the error of a wait that ended while Redis was silent: why is the context's error, or nil if the
+// wait time was over.
 func unavailable(why error) error {
 	if why == nil {
 		return fmt.Errorf("%w: %w", errs.ErrUnavailable, script.ErrNoAnswer)

@@ -50,7 +50,8 @@ func code(letter byte, n int) string {
 	return string(strconv.AppendInt([]byte{letter}, int64(n), 10))
 }
 
-// after reads what semaphore_apply.lua answers beside the results: the permits available, and how many clients heard.
+// after reads the end of semaphore_apply.lua's reply: the permits now available, and how many clients received the
+// message.
 func after(others []int64) (available int64, heard int) {
 	if len(others) != 2 {
 		return 0, 0

@@ -9,19 +9,19 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// handing is an operation of this client that makes permits available. Those who wait in this client may have them in the
-// same batch, without a message to anybody, as long as the client's turn lasts. Then the others are given a chance: the
-// permits are announced, and this client's line rests for as long as the others need for a turn each.
+// handing is an operation of this client that makes permits available. While the client's turn lasts, the client's own
+// waiters may acquire them in the same batch, without a message. When the turn is over, the permits are announced, and
+// this client's queue pauses for one turn of each other client that waits.
 type handing struct {
 	desk    *manager
 	key     string
 	permits int64
-	line    *line            // that there was when the operation was put; nil if there was none. Guarded by the line's part, as is resting
-	resting bool             // the client's turn was over
-	then    func(taken bool) // hears, at last, whether the permits need not be offered again; may be nil
+	line    *line            // the wait queue when the operation was put; nil for none. Guarded by the line's part, as is resting
+	resting bool             // this client's turn was over
+	then    func(taken bool) // called with whether the operation is settled, so that it need not be made again; may be nil
 }
 
-// put puts the operation, and those who wait right behind it.
+// put puts the operation, and right behind it the requests of waiters.
 func (h *handing) put(op *counter.Op) bool {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
@@ -49,7 +49,7 @@ func (h *handing) put(op *counter.Op) bool {
 	return true
 }
 
-// withdrawn says that the permits do not come. Who asks for them already is refused, and the line waits again.
+// withdrawn notes that the permits do not come. Waiters that already ask for them are refused and wait again.
 func (h *handing) withdrawn() {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
@@ -59,7 +59,7 @@ func (h *handing) withdrawn() {
 	}
 }
 
-// Answered counts what is there, and lets the line go on after a turn.
+// Answered counts the available permits, and resumes the queue after a turn.
 func (h *handing) Answered(op *counter.Op, others []int64) {
 	part := h.desk.lines.Part(h.key)
 	part.Lock()
@@ -78,12 +78,12 @@ func (h *handing) Answered(op *counter.Op, others []int64) {
 	switch {
 	case h.then != nil:
 		h.then(taken)
-	case !taken && op.Policy == counter.Insist && op.Left(): // its caller has been told that it goes on
+	case !taken && op.Policy == counter.Insist && op.Left(): // its caller got ErrUnknown: it must go on
 		h.desk.owe(h.key, op.Code, h.permits)
 	}
 }
 
-// turnEndedLocked leaves what was released to the others, if there are any.
+// turnEndedLocked leaves the released permits to other clients, if any wait.
 func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
 	now := l.desk.core.Clock.Now()
 	there, heard := after(others)
@@ -101,11 +101,11 @@ func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
 	l.wakeLocked(there)
 }
 
-// turn is how long a client may hand permits on among its own.
+// turn is how long a client may pass permits among its own waiters.
 func (d *manager) turn() time.Duration { return max(d.core.HandoffBudget, shortestTurn) }
 
-// giveBack releases permits that were granted to a call which had given up. If Redis refuses that, it is tried again: nobody
-// else will.
+// giveBack releases permits that were granted after the call had given up. If Redis refuses the release, it is tried
+// again.
 func (d *manager) giveBack(key string, n int) {
 	code := releaseOf(n)
 	d.offer(key, code, int64(n), func(taken bool) {
@@ -115,9 +115,9 @@ func (d *manager) giveBack(key string, n int) {
 	})
 }
 
-// owe has a release carried out as soon as Redis lets that be done.
+// owe repeats a release until Redis accepts it.
 func (d *manager) owe(key, code string, permits int64) {
-	var offered atomic.Bool // each offer counts: one at a time, and none after the one that was taken
+	var offered atomic.Bool // each offer releases anew: one at a time, and none after one that was taken
 	attempt := func(report func(settled bool)) {
 		if offered.Swap(true) {
 			return
@@ -131,7 +131,8 @@ func (d *manager) owe(key, code string, permits int64) {
 	e.Settler.AddWithin(attempt, func() {}, e.Clock.Now()+owed, recheck)
 }
 
-// offer releases permits for nobody, and tells whether they need not be offered again: what got no answer is repeated anyway.
+// offer releases permits without a caller. It calls then with false if the release must be offered again: one that got
+// no answer is repeated anyway.
 func (d *manager) offer(key, code string, permits int64, then func(taken bool)) {
 	h := &handing{desk: d, key: key, permits: permits, then: then}
 	h.put(&counter.Op{Code: code, Policy: counter.Insist, Answerer: h})
