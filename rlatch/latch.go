@@ -19,20 +19,24 @@ const maxParticipant = 512
 // Latch is a count that goes down to zero and then releases everyone who waits for it. It has no state: any number of
 // goroutines may use one, and two of the same name from one client are the same latch. It is safe for concurrent use.
 //
-// Every operation takes effect exactly once. One whose reply is lost is repeated until it is answered, ctx is done, the
-// client closes, or, if ctx has no deadline, the call timeout is over (see redlatch.WithCallTimeout). After
-// redlatch.ErrUnknown it may have taken effect, or may still; after any other error it has not. If Redis refuses the
-// repetition for good, as without permission, the call returns redlatch.ErrUnknown and the repetition goes on in the
-// background. Each costs one round trip; concurrent ones share one. A name that another kind of object uses is
-// redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the wire format would put its channel into
-// another slot. Counts are from 1 to 2³¹-1.
+// Every operation takes effect exactly once, also if its reply is lost and it is repeated. It ends with the reply, when
+// ctx is done, when the client closes (redlatch.ErrClosed), after the call timeout if ctx has no deadline (10 s by
+// default, see redlatch.WithCallTimeout), and at the latest when it has failed for one lease of the client (30 s by
+// default). A refused connection ends it at once. The error is redlatch.ErrUnknown if the operation may have taken
+// effect, or may still, and redlatch.ErrUnavailable if it took no effect because Redis did not answer. If Redis refuses
+// a repetition for good, for example without permission, it is redlatch.ErrUnknown as well, and the repetition goes on
+// in the background. Each operation costs one round trip; concurrent ones share one. Await and AwaitSet document their
+// own bounds.
+//
+// A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the
+// wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {
 	hall *manager
 	key  string
 	err  error
 }
 
-// manager is what a client knows of its latches. It is safe for concurrent use.
+// manager is a client's state for its latches. It is safe for concurrent use.
 type manager struct {
 	core  *core.Core
 	book  *counter.Manager
@@ -43,7 +47,7 @@ func newManager(e *core.Core) *manager {
 	return &manager{core: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
 }
 
-// New returns the named latch of a client. It is for the client: users call GetCountDownLatch there.
+// New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.
 func New(c *core.Core, name string) *Latch {
 	h := core.Manager(c, newManager)
 	l := &Latch{hall: h, key: h.core.Prefix + name}
@@ -61,27 +65,30 @@ func New(c *core.Core, name string) *Latch {
 // Name returns the latch's name as it was given to the client.
 func (l *Latch) Name() string { return l.hall.core.UserName(l.key) }
 
-// TrySetCount sets the count if there is none, and reports whether it did. It forgets the participants of an earlier use.
+// TrySetCount sets the count to n if there is none, and reports whether it did. It deletes the participants of an
+// earlier use.
 func (l *Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	set, err := l.do(ctx, checkCount(n), setTo(n))
 	return set, l.wrap("try set count", err)
 }
 
-// CountDown counts down by one. At zero the latch opens: everybody who waits in any process goes on. Without a count it changes nothing.
+// CountDown decrements the count by one. At zero the latch opens and releases all waiters in all processes. Without a
+// count it changes nothing. A repeated call decrements once more; use [Latch.CountDownOnce] to count each participant
+// once.
 func (l *Latch) CountDown(ctx context.Context) error {
 	_, err := l.do(ctx, nil, countBy(1))
 	return l.wrap("count down", err)
 }
 
-// CountDownBy counts down by n at once, or to zero if the count is less. It is otherwise as CountDown.
+// CountDownBy decrements the count by n in one step, or to zero if the count is less. Otherwise it is like CountDown.
 func (l *Latch) CountDownBy(ctx context.Context, n int) error {
 	_, err := l.do(ctx, checkCount(n), countBy(n))
 	return l.wrap("count down by", err)
 }
 
-// CountDownOnce counts down by one for a participant, and reports whether it did: the same one counts once until the count is set again,
-// however often and from whichever process it says so. Without a count it changes nothing and reports false. A participant is named by 1 to 512
-// bytes.
+// CountDownOnce decrements the count by one for a participant, and reports whether it did. A repeated call of the same
+// participant, from any process, changes nothing and returns false until the count is set again. Without a count it
+// also returns false. The participant's name is 1 to 512 bytes long.
 func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted bool, err error) {
 	var bad error
 	if n := len(participant); n < 1 || n > maxParticipant {
@@ -91,10 +98,10 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 	return counted, l.wrap("count down once", err)
 }
 
-// Count returns the count: 0 for a latch that has none.
+// Count returns the count: 0 if there is none.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
-// and then returns redlatch.ErrUnavailable.
+// and then returns redlatch.ErrUnavailable. It costs one round trip.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.bad(); err != nil {
 		return 0, l.wrap("count", err)
@@ -107,15 +114,18 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	return n, l.wrap("count", err)
 }
 
-// Await blocks until the latch opens: until its count is zero, or it is deleted. Without a count it returns nil at once: await a latch
-// after its count was set. When the latch is used again, who waited for its first zero goes on, and who came later waits for the next.
+// Await blocks until the latch opens: its count reaches zero, or it is deleted. Without a count it returns nil at once;
+// use AwaitSet first where the count may not be set. If the latch is used again, a waiter returns once it has opened
+// since the waiter's call began.
 //
-// It also ends with ctx, when the client closes (redlatch.ErrClosed), and with an error that cannot pass, such as a missing
-// permission; at first a refused connection too. What Redis cannot do just now (it loads, or fails over) and transport errors are retried
-// for one lease of the client.
+// It also ends when ctx is done, when the client closes (redlatch.ErrClosed), or when an error occurs that will not
+// pass, such as a missing permission; on the first attempt also a refused connection. It retries other connection
+// errors, and what Redis cannot do at the moment (it is loading or failing over), for one lease in a row, and then
+// returns redlatch.ErrUnavailable. If Redis did not answer when ctx ended, the error of ctx is joined with
+// redlatch.ErrUnavailable.
 //
-// It costs one round trip, which calls that begin together share. All that wait in one client cost one more when there may be news, and one
-// about every second.
+// It costs one round trip, which concurrent calls share. All waiters of a client together cost one more for each
+// message about the latch, and about one a second.
 func (l *Latch) Await(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
@@ -124,8 +134,9 @@ func (l *Latch) Await(ctx context.Context) error {
 	return l.wrap("await", err)
 }
 
-// AwaitSet blocks until the latch has a count, and returns nil at once if it has one. Call it before Await where the count may
-// not be set yet. A count that was set and reached zero meanwhile counts. It ends, fails and costs as Await does.
+// AwaitSet blocks until the latch has a count, and returns nil at once if it has one. Call it before Await where the
+// count may not be set. A count that was set and has reached zero meanwhile also ends the wait. It ends, fails and
+// costs as Await does.
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
@@ -134,13 +145,13 @@ func (l *Latch) AwaitSet(ctx context.Context) error {
 	return l.wrap("await set", err)
 }
 
-// Delete takes the count away and lets everybody through who waits. It reports whether there was a count.
+// Delete deletes the count, and reports whether there was one. Waiters in Await return nil.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	deleted, err := l.do(ctx, nil, deleteIt)
 	return deleted, l.wrap("delete", err)
 }
 
-// do carries out an operation, unless its argument is bad.
+// do runs an operation, unless its argument is bad.
 func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	if l.bad() == nil && ctx != nil && bad != nil {
 		return false, bad
@@ -152,10 +163,10 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	return done == 1, err
 }
 
-// bad returns what is wrong with the latch itself.
+// bad returns the error of the name.
 func (l *Latch) bad() error { return l.err }
 
-// check judges a call before any I/O. A done ctx wins over everything but bad arguments.
+// check validates a call before any I/O. A done ctx takes precedence over everything except bad arguments.
 func (l *Latch) check(ctx context.Context) error {
 	switch {
 	case l.bad() != nil:
