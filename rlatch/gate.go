@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	recheck     = time.Second // a gate looks at its latch at least this often, jittered
-	recheckRate = 500         // re-checks a second of one client, above which they become rarer
+	recheck     = time.Second // a gate reads its latch at least this often, jittered
+	recheckRate = 500         // re-checks per second of one client; above it, each gate re-checks less often
 )
 
-// gate is where those of one client wait who wait for one latch. They look at it together. It is guarded by its part of
-// the table, and exists while somebody waits.
+// gate has the waiters of one client for one latch, which share its reads. It is guarded by its part of the table, and
+// exists while it has waiters.
 type gate struct {
 	hall    *manager
 	part    *names.Part[*gate]
 	key     string
 	waiters map[*waiter]struct{}
 
-	looks   int           // so far
-	looking bool          // a look is under way
-	again   bool          // there was news meanwhile: look once more
-	failed  int           // looks in a row that got no answer
-	failing time.Duration // since when
+	looks   int           // reads so far
+	looking bool          // a read is in flight
+	again   bool          // a wake-up came during the read: read once more
+	failed  int           // reads in a row that got no reply
+	failing time.Duration // when the first of them failed
 
-	member *pubsub.Membership // nil until a look found the latch closed
-	timer  timer.Timer        // the next look
+	member *pubsub.Membership // nil until a read found the latch closed
+	timer  timer.Timer        // for the next read
 }
 
 // waiter is a call that waits at a gate.
 type waiter struct {
 	goal  goal
-	first int           // the first look that counts for it: one that began after it had come
-	knows bool          // that look has been
-	mark  string        // that it found
+	first int           // number of the first read that began after the call
+	knows bool          // that read has returned
+	mark  string        // the last mark that was read
 	done  chan struct{} // closed when err is set
 	err   error
 }
@@ -93,7 +93,7 @@ func (h *manager) await(ctx context.Context, key string, until goal) error {
 	return why
 }
 
-// endLocked lets a waiter go.
+// endLocked removes a waiter and ends its call.
 func (g *gate) endLocked(w *waiter, err error) {
 	delete(g.waiters, w)
 	w.err = err
@@ -113,7 +113,7 @@ func (g *gate) endLocked(w *waiter, err error) {
 	}
 }
 
-// lookLocked reports whether a look is to begin now. While one is under way the next one begins after it.
+// lookLocked reports whether to begin a read now. While one is in flight, the next one begins after it.
 func (g *gate) lookLocked() bool {
 	if len(g.waiters) == 0 {
 		return false
@@ -138,8 +138,8 @@ func (g *gate) look() {
 	})
 }
 
-// lookTwice looks while the latch's slot moves, where a call can have one key only. The mark comes first: one that is read
-// after the count could hide that the count was set in between.
+// lookTwice reads while the latch's slot moves, where a call can have only one key. It reads the mark first: a mark
+// that is read after the count could hide that the count was set in between.
 func (g *gate) lookTwice() {
 	send := g.hall.core.Batch.Start
 	send(markOf(g.key), pipeline.Normal, func(c *script.Call) {
@@ -155,7 +155,7 @@ func (g *gate) lookTwice() {
 	})
 }
 
-// looked takes what a look has found.
+// looked takes the result of a read.
 func (g *gate) looked(n int, mark string, err error) {
 	g.part.Lock()
 	g.looking = false
@@ -181,8 +181,8 @@ func (g *gate) looked(n int, mark string, err error) {
 	}
 }
 
-// sees reports whether the latch has reached the waiter's goal since it came. A mark that changed says that the count was
-// zero, and was set. The mark expires, so an empty one is not evidence either way.
+// sees reports whether the latch has reached the waiter's goal since its call. A changed mark means that the count has
+// been zero and has been set. The mark expires, so an empty one is not evidence either way.
 func (w *waiter) sees(n int, mark string) bool {
 	if (n == 0) == (w.goal == opening) || w.knows && mark != "" && mark != w.mark {
 		return true
@@ -194,8 +194,8 @@ func (w *waiter) sees(n int, mark string) bool {
 	return false
 }
 
-// failedLocked decides what a look without an answer means: an error that cannot pass ends all waits, and at first all
-// that are certain do; the others are waited out for one lease.
+// failedLocked decides what a failed read means. An error that will not pass ends all waits, and so does a refused
+// connection for waiters that have not had a reply. The others wait until reads have failed for one lease.
 func (g *gate) failedLocked(err error) {
 	e := g.hall.core
 	certain, now := script.Judge(err) == script.NotDone, e.Clock.Now()
@@ -213,7 +213,7 @@ func (g *gate) failedLocked(err error) {
 	g.restLocked(min(10*time.Millisecond<<min(g.failed, 10), recheck))
 }
 
-// restLocked has the gate look again after a pause, and hear of news until then.
+// restLocked sets the time of the next read, and subscribes to wake-ups.
 func (g *gate) restLocked(pause time.Duration) {
 	if len(g.waiters) == 0 {
 		return
@@ -231,15 +231,15 @@ func (g *gate) restLocked(pause time.Duration) {
 	}
 }
 
-// Due looks again after a time.
+// Due reads the latch again for a re-check.
 func (g *gate) Due(time.Duration) {
 	g.news()
 }
 
-// Subscribed looks again: what was announced before the subscription stood has not been heard.
+// Subscribed reads the latch again: a message published before the subscription was confirmed is lost.
 func (g *gate) Subscribed() { g.news() }
 
-// Message looks again when the latch has opened or its count was set.
+// Message reads the latch again when it has opened or its count was set.
 func (g *gate) Message(payload string) {
 	if payload != "0" && payload != "1" {
 		return

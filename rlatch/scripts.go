@@ -61,7 +61,7 @@ func needsMembers(code string) bool { return code[0] != 'c' && code != counter.B
 
 func membersKey(key string) string { return core.Prefixed("redlatch_latch_once", key) }
 
-// markKey changes whenever the count is set, so that a waiter which missed the zero before knows of it.
+// markKey changes whenever the count is set, so that a waiter that missed the zero before notices it.
 func markKey(key string) string { return core.Prefixed("redlatch_latch_set", key) }
 
 func channel(key string) string { return "redisson_countdownlatch__channel__{" + key + "}" }
@@ -76,10 +76,10 @@ func setTo(n int) string { return "s" + strconv.Itoa(n) }
 
 const deleteIt = "k"
 
-// countOf asks for the count alone, which can be had also while the latch's slot moves.
+// countOf reads the count alone, which also works while the latch's slot moves.
 func countOf(key string) *script.Call { return countScript.Call(1, key) }
 
-// lookAt asks for the count and the mark.
+// lookAt reads the count and the mark.
 func lookAt(key string) *script.Call { return countScript.Call(2, key, markKey(key)) }
 
 func markOf(key string) *script.Call { return markScript.Call(1, markKey(key)) }
