@@ -13,10 +13,10 @@ import (
 // its context.
 type Hold struct {
 	hold  held
-	title string // of the package whose lock it is, for messages
+	title string // the package of the lock's kind, for messages
 }
 
-// held is what a hold is made of: one lease, or those of several locks.
+// held is the inside of a hold: one lease, or those of several locks.
 type held interface {
 	Context() context.Context
 	Unlock(ctx context.Context) error
@@ -31,7 +31,7 @@ type held interface {
 // kinds of lock.
 func NewHold(title string, h held) *Hold { return &Hold{hold: h, title: title} }
 
-// Unwrap returns what [NewHold] was given. It is for this module's kinds of lock.
+// Unwrap returns the internal hold that was passed to [NewHold]. It is for this module's kinds of lock.
 func Unwrap(h *Hold) any {
 	if h == nil {
 		return nil
@@ -44,8 +44,8 @@ func Unwrap(h *Hold) any {
 //   - on Unlock, with the cause [ErrUnlocked];
 //   - when the lock is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this
 //     machine's clock, or when a renewal finds that Redis no longer has the hold (force-unlocked, deleted, evicted),
-//     which takes a third of the lease at most. A hold with [WithLease] is not renewed: it learns of that while others
-//     in the client wait, or at its end;
+//     which takes a third of the lease at most. A hold with [WithLease] is not renewed: it notices that only while
+//     others in the client wait, or at its end;
 //   - when the client closes, with the cause redlatch.ErrClosed;
 //   - with the context that was given. The lock does not end with it: it stays held and renewed until Unlock.
 //
@@ -69,13 +69,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return h.wrap("unlock", h.held().Unlock(ctx))
 }
 
-// Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From 10 ms
-// to 24 h.
+// Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From
+// 10 ms to 24 h.
 //
-// It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] when the lock is gone,
-// [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType when data of another type has replaced it,
-// redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown when the outcome is not known; renewal has
-// ended even so.
+// It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] if the lock is
+// lost, [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType if data of another type has
+// replaced it, redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown if the outcome
+// is unknown; renewal has ended in any case.
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
@@ -93,8 +93,8 @@ func (h *Hold) Token() int64 { return h.held().Token() }
 // monotonic clock reading.
 func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
 
-// Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No id is used twice. Save it to take the lock back after a
-// restart; see [WithTakeOver].
+// Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No id is used twice. Save it to take
+// the lock back after a restart; see [WithTakeOver].
 func (h *Hold) Owner() string { return h.held().Owner() }
 
 func (h *Hold) held() held {

@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Locker is what the kinds of lock have in common. A multi-lock is made of Lockers. It has an unexported method: to decorate a lock keep
-// one in a type of your own instead of implementing Locker.
+// Locker is the interface of all kinds of lock, and of the members of a multi-lock. It has an unexported method: to
+// decorate a lock, keep one in a field of a type of your own instead of implementing Locker.
 type Locker interface {
 	// Name returns the lock's name.
 	Name() string
@@ -26,7 +26,7 @@ type Locker interface {
 	lease.Locker // unexported: only this module's kinds of lock are Lockers
 }
 
-type sealed = lease.Member // embedded: what makes a lock a Locker
+type sealed = lease.Member // embedded: makes a lock a Locker
 
 // Lock is a reentrant lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] runs a function and then releases the
 // lock. A Lock has no state: any number of goroutines may use one, and two of the same name from one client are the
@@ -39,7 +39,7 @@ type Lock struct {
 
 var _ Locker = (*Lock)(nil)
 
-// manager is what a client knows of its reentrant and fenced locks. Locks of one name exclude each other in both.
+// manager is a client's state for its reentrant and fenced locks. Locks of one name exclude each other across the two.
 type manager struct{ plain, fenced *lease.Space }
 
 func newManager(c *core.Core) *manager {
@@ -47,10 +47,11 @@ func newManager(c *core.Core) *manager {
 	return &manager{plain: lease.NewSpace(r, kind{}), fenced: lease.NewSpace(r, fencedKind{keep: c.TokenTTL})}
 }
 
-// New returns the named lock of a client. It is for the client: users call GetLock there.
+// New returns a client's lock by name. It is for the client: users call GetLock there.
 func New(c *core.Core, name string) *Lock { return newLock(c, core.Manager(c, newManager).plain, name) }
 
-// NewFenced returns the named lock whose holds carry a token. It is for the client: users call GetFencedLock there.
+// NewFenced returns a client's lock by name whose holds carry a token. It is for the client: users call GetFencedLock
+// there.
 func NewFenced(c *core.Core, name string) *Lock {
 	return newLock(c, core.Manager(c, newManager).fenced, name)
 }
@@ -139,13 +140,14 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock releases the lock whoever holds it, and reports whether anyone did. It is for operators: it breaks
-// exclusion until the holder learns of it. A holder in this client learns of it at once; a holder elsewhere, and one
-// that is just being renewed, learns of it at its next renewal.
+// exclusion until the holder notices. A holder in this client notices at once; a holder elsewhere, and one that is
+// being renewed at the moment, at its next renewal.
 //
-// It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
-// It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the
-// lock may be released or be released yet. A closed client is redlatch.ErrClosed, a name that another kind of object uses
-// redlatch.ErrWrongType. It costs one round trip.
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and for about 3 s at most; in a cluster, for the ReadTimeout and the dials of the cluster client. It is sent only
+// once, since a repetition could release the next holder. If ctx ends first, and after redlatch.ErrUnknown, the lock
+// may have been released, or may still be. A closed client returns redlatch.ErrClosed, a name that another kind of
+// object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	forced, err := l.name.Force(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)

@@ -20,16 +20,16 @@ func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease
 func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
 
 // WithMaxHold limits renewal: the hold is lost d after it was acquired. From 10 ms to ten years. Without WithMaxHold
-// there is no limit. It has no effect beside a shorter [WithLease].
+// there is no limit. It has no effect with a shorter [WithLease].
 func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
 
-// WithTakeOver takes the lock over from an earlier hold, whose [Hold.Owner] the caller has saved: a service that restarts takes its lock
-// back without waiting for the lease of its earlier process. If that owner holds the lock, it passes to the new hold in one step: the levels
-// become 1, a fenced lock's token rises, and the context of the earlier hold, if its process still runs, ends with [ErrLost] at its next
-// renewal. Otherwise the call is an ordinary acquisition, and so it is when it nests.
+// WithTakeOver takes the lock over from an earlier hold whose [Hold.Owner] the caller has saved, so that a service that
+// restarts need not wait for the lease of its earlier process. If that owner holds the lock, the lock passes to the new
+// hold in one step: it has one level, a fenced lock's token rises, and the context of the earlier hold, if its process
+// still runs, ends with [ErrLost] at its next renewal. Otherwise, and if the call nests, it is an ordinary acquisition.
 //
-// It is for the reentrant, the fenced, the fair and the write lock, and redlatch.ErrInvalid for read locks, multi-locks and RedLocks and for
-// what is no owner id.
+// It applies to reentrant, fenced, fair and write locks. Read locks, multi-locks and RedLocks return
+// redlatch.ErrInvalid, and so does a string that is not an owner id.
 func WithTakeOver(owner string) Option { return func(o *lease.Options) { o.TakeOver = &owner } }
 
 // WithoutReentry makes a call that would nest return [ErrHeld].

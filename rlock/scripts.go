@@ -82,10 +82,11 @@ func (k kind) force(key string) *script.Call { return forceScript.Call(1, key, k
 
 func (kind) inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
 
-// free is the lease left of a lock that nobody holds.
+// free is inspect's reply for a lock that is not held.
 const free = time.Duration(-2)
 
-// inspected reads inspect's reply: the lease left, -2 when free and -1 without end, and the owner's levels.
+// inspected reads inspect's reply: the rest of the lease (-2 for a free lock, -1 for a key without a TTL), and the
+// owner's levels.
 func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 	pair, err := pairOf(c)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Base returns how a lock is kept, renewed and released whose holder is the only field of a hash. It is for this
-// module's kinds of lock that are kept so.
+// Base returns the reentrant lock as package lease sees it: a hash with its holder as the only field. It is for this
+// module's kinds of lock that are stored in the same way.
 func Base() lease.Kind { return kind{} }
 
-// State is what Redis knows of a lock.
+// State is the state of a lock in Redis.
 type State struct {
-	// Locked says that somebody holds it.
+	// Locked reports whether the lock is held.
 	Locked bool
-	// Left is what is left of the lease: 0 for a lock that is free, negative for a key without an end.
+	// Left is the rest of the lease: 0 for a free lock, negative for a key without a TTL.
 	Left time.Duration
-	// Levels is how many levels the owner asked for holds.
+	// Levels is the number of levels of the given owner.
 	Levels int
 }
 
-// Inspect asks Redis for the state of such a lock, and for the levels of an owner, which may be empty. It is for this
-// module's kinds of lock.
+// Inspect asks Redis for the state of a lock, and for the levels of an owner, which may be empty. It is for this
+// module's kinds of lock that are stored like a reentrant lock.
 func Inspect(ctx context.Context, e *core.Core, n *lease.Name, owner string) (State, error) {
 	if err := n.Check(); err != nil {
 		return State{}, err
