@@ -13,7 +13,7 @@
 // # Order
 //
 // Waiters queue in Redis, in the order in which Redis saw their first attempts. Each is woken alone, on a channel of its own,
-// when it is its turn. A waiter that gives up leaves the queue at once. A waiter that died is skipped when it has not
+// when it is its turn. A cancelled waiter leaves the queue at once. A waiter that died is skipped when it has not
 // renewed its place for the fair wait timeout, 5 s by default (redlatch.WithFairWaitTimeout), together with all dead waiters
 // behind it. A waiter that was skipped although it lives, because its process stood still, queues again at the end.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 )
 
-// queues remembers the keys of queues that were used of late: they are half of what a call would otherwise allocate. It is
+// queues caches the keys of recently used queues: making them is half of what a call would otherwise allocate. It is
 // safe for concurrent use.
 type queues struct {
 	seed   maphash.Seed
@@ -19,7 +19,7 @@ func newQueues() *queues { return &queues{seed: maphash.MakeSeed()} }
 // queueKeys are the keys of one lock's queue, boxed once.
 type queueKeys struct{ lock, queue, timeouts, channel any }
 
-// of returns the keys of the queue of a lock. A name that meets another one in its place puts it out.
+// of returns the keys of a lock's queue. A name replaces the one that has the same slot of the cache.
 func (q *queues) of(lock any) *queueKeys {
 	name, _ := lock.(string)
 	place := &q.recent[maphash.String(q.seed, name)%uint64(len(q.recent))]

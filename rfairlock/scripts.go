@@ -41,13 +41,13 @@ var (
 
 const title = "rfairlock"
 
-// kind is the fair lock as package lease sees it. The lock itself is a reentrant lock's; it is freed, and asked for,
-// with an eye on the queue.
+// kind is the fair lock as package lease sees it. It is stored as a reentrant lock is; what acquires and releases it
+// also keeps the queue.
 type kind struct {
 	lease.Kind
-	good time.Duration // how long a waiter is good
-	java int           // 1 to keep the scores as Java does
-	lone int           // 1 if one server knows of all who listen
+	good time.Duration // how long a waiter keeps its place without renewing it
+	java int           // 1 for Redisson's layout of the scores
+	lone int           // 1 if a single server knows all subscribers
 
 	queues *queues
 }
@@ -82,7 +82,7 @@ func (k *kind) Patrol(key any, owners []any) *script.Call {
 	return k.call(patrolScript, key, append([]any{script.Millis(k.good), k.java}, owners...)...)
 }
 
-// Period is a third of the time for which a waiter is good. In Java's queue nothing is gained by asking often.
+// Period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.
 func (k *kind) Period() time.Duration {
 	if k.java == 1 {
 		return 0
@@ -92,7 +92,8 @@ func (k *kind) Period() time.Duration {
 
 func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
 
-// wait returns the time, in ms, that one waiter adds to the scores: Java takes the limit of its wait, if it has one.
+// wait returns the time, in ms, that one waiter adds to the scores. With Redisson's layout it is the limit of the wait,
+// if there is one.
 func (k *kind) wait(limit time.Duration) int64 {
 	if k.java == 1 && limit > 0 {
 		return script.Millis(limit)
@@ -100,7 +101,7 @@ func (k *kind) wait(limit time.Duration) int64 {
 	return script.Millis(k.good)
 }
 
-// call is a call of one of the queue's scripts, which all have the same keys and the channel as their first argument.
+// call is a call of one of the queue's scripts, which all have the same keys, and the channel as their first argument.
 func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
 	q := k.queues.of(key)
 	list := make([]any, 0, 12) // enough but for a patrol, so that it need not be on the heap
