@@ -14,14 +14,14 @@
 //
 // # Readers
 //
-// Every reader has a lease of its own. A reader that crashed stops counting when its lease ends, whatever the others renew,
+// Every reader has a lease of its own. A reader that crashed stops counting when its lease ends, whatever others renew,
 // and no reader's lease shortens another's.
 //
 // # Downgrade and upgrade
 //
-// The context of a writer may take the read lock, at once. When the writer unlocks first, the reader stays and other readers
-// enter: the writer has been downgraded, and nobody wrote in between. The context of a reader that asks for the write lock
-// gets [ErrUpgrade] at once, because two readers that wait for each other to leave would wait for ever.
+// A call with a writer's context acquires the read lock at once. If the write hold is unlocked first, the read hold stays
+// and other readers enter: the lock was downgraded, and nobody wrote in between. A call with a reader's context for the
+// write lock returns [ErrUpgrade] at once, because two readers that wait for each other would wait forever.
 //
 // # Preference
 //
@@ -31,6 +31,6 @@
 //
 // # What is not promised
 //
-// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers. A
-// downgrade is announced to nobody, as in Redisson: waiting readers of other clients enter within about a second.
+// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers. No
+// message announces a downgrade, as in Redisson: waiting readers of other clients enter within about a second.
 package rrwlock

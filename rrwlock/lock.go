@@ -12,9 +12,9 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Lock is a read-write lock: [Lock.Lock], [Lock.TryLock] and [Lock.Do] are the writer's, [Lock.RLock], [Lock.TryRLock] and [Lock.RDo]
-// the readers'. It holds no state: any number of goroutines may share one, and two of the same name from one client are the same
-// lock. It is safe for concurrent use.
+// Lock is a read-write lock. [Lock.Lock], [Lock.TryLock] and [Lock.Do] acquire it for writing, [Lock.RLock],
+// [Lock.TryRLock] and [Lock.RDo] for reading. A Lock has no state: any number of goroutines may use one, and two of the
+// same name from one client are the same lock, except for [WithoutWriterPreference]. It is safe for concurrent use.
 type Lock struct {
 	sealed
 	write, read, beside lease.Name
@@ -22,14 +22,14 @@ type Lock struct {
 	err                 error // of the options
 }
 
-type sealed = lease.Member // embedded: what makes a lock a rlock.Locker
+type sealed = lease.Member // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// manager is what a client knows of its read-write locks.
+// manager is a client's state for its read-write locks.
 type manager struct {
 	write, read, beside *lease.Space
-	passing             *lease.Space // of readers that do not heed waiting writers
+	passing             *lease.Space // of readers that enter while writers wait
 }
 
 func newManager(c *core.Core) *manager {
@@ -42,7 +42,7 @@ func newManager(c *core.Core) *manager {
 	}
 }
 
-// New returns the named lock. It is for the client: users call GetReadWriteLock there.
+// New returns a client's lock by name. It is for the client: users call GetReadWriteLock there.
 func New(c *core.Core, name string, opts ...Option) *Lock {
 	m := core.Manager(c, newManager)
 	var o options
@@ -66,63 +66,72 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 // Name returns the lock's name as it was given to the client.
 func (l *Lock) Name() string { return l.write.User() }
 
-// Lock acquires the write lock: it waits for the readers to leave and for the writer before, and from the first try on holds new
-// readers back. Reentrancy follows ctx: where ctx descends from the context of a live write hold of this very lock, the call adds a
-// level to that hold and does not wait. Where it descends from a live read hold alone, the call returns [ErrUpgrade] at once.
+// Lock acquires the write lock. It waits until the writer and all readers have released the lock, and holds back new
+// readers while it waits. If ctx descends from the context of a live write hold of this lock, the call adds a level to
+// that hold and does not wait. If it descends only from a live read hold, the call returns [ErrUpgrade] at once.
 //
-// It blocks until the lock is acquired, ctx is done, the wait of rlock.WithWait is over (rlock.ErrNotAcquired), the client closes
-// (redlatch.ErrClosed), or an error that cannot pass, as [rlock.Lock.Lock] does. A name that another kind of object uses is
-// redlatch.ErrWrongType. After an error the lock is not held, and the call holds no reader back any more: what was left unknown is
-// taken back in the background.
+// It blocks until the lock is acquired, ctx is done, the time of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), the
+// client closes (redlatch.ErrClosed), or an error occurs that will not pass, such as a missing permission; on the first
+// attempt also a refused connection. It retries other connection errors, and what Redis cannot do at the moment (it is
+// loading or failing over), for one lease in a row. If another kind of object uses the name, it returns
+// redlatch.ErrWrongType. After an error the lock is not held and the call no longer holds back readers; what an attempt
+// may have been granted is released in the background.
 //
-// A free lock costs one round trip. A waiter costs one more each time that a writer, or the last reader, released the lock, and
-// one about every second.
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithLease]. A deadline of ctx
+// ends the hold's context too: use [rlock.WithWait] to limit only the wait.
+//
+// A free lock costs one round trip. A waiter costs one more each time a writer or the last reader releases the lock,
+// and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquire(ctx, "lock", false, opts)
 }
 
-// TryLock tries once to acquire the write lock, or for as long as rlock.WithWait says, and returns rlock.ErrNotAcquired when anybody
-// else holds the lock. It nests, fails and holds as Lock does; without a wait it holds no reader back. A try whose outcome is not
-// known returns redlatch.ErrUnknown.
+// TryLock tries once to acquire the write lock, or for as long as [rlock.WithWait] says, and returns
+// [rlock.ErrNotAcquired] if anyone else holds the lock. Without a wait it holds back no reader. It nests and fails as
+// Lock does. If the outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the attempt is taken back in
+// the background.
 //
-// Without a wait it costs one round trip, or none when this client itself has the writer.
+// Without a wait it costs one round trip, or none if this client itself holds the write lock. It ends with ctx, or
+// after the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquire(ctx, "try lock", true, opts)
 }
 
 // Do acquires the write lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics.
 // With [rlock.WithWait](0) it runs fn now or not at all. It returns what fn returned, joined with [rlock.ErrLost] if
-// the lock was lost meanwhile.
+// the lock was lost meanwhile. A release that was not answered is logged and is no error of Do.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	return l.do(ctx, "do", fn, opts, l.acquire)
 }
 
-// RLock acquires the read lock: it waits for the writer, and for one that waits. Reentrancy follows ctx: where ctx descends from
-// the context of a live hold of this very lock, the call does not wait. Under a read hold it adds a level to it. Under a write
-// hold it adds a reader with a lease of its own, which goes on when the write hold is unlocked: the downgrade. It waits there only
-// after a reply for the reader before was lost: until that is settled, for a lease and a few seconds at most. rlock.WithTakeOver is
-// redlatch.ErrInvalid: a reader takes nothing over.
+// RLock acquires the read lock. It waits until the writer has released the lock, and by default until no writer waits;
+// see [WithoutWriterPreference]. If ctx descends from the context of a live hold of this lock, the call does not wait
+// for other holders. Under a read hold it adds a level to that hold. Under a write hold it adds a read hold with a
+// lease of its own, which survives the release of the write hold: this downgrades the lock. It waits there only if the
+// release of an earlier read hold under the same write hold has not been answered, for a lease and a few seconds at
+// most.
 //
-// It ends and fails as Lock does.
+// It blocks and fails as Lock does. [rlock.WithTakeOver] is redlatch.ErrInvalid.
 //
-// It costs one round trip if the lock is free or shared. A waiter costs one more each time that a writer released the lock, or
-// another waiter of its client was let in; the one that has waited longest in its client costs one about every second.
+// It costs one round trip if the lock is free or held by readers. A waiter costs one more each time a writer releases
+// the lock or another waiter of its client acquires it. The waiter of a client that has waited longest costs about one
+// a second.
 func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquireShare(ctx, "read lock", false, opts)
 }
 
-// TryRLock tries once to acquire the read lock, or for as long as rlock.WithWait says, and returns rlock.ErrNotAcquired when a writer
-// holds the lock or holds readers back, or after 3 s where RLock would go on waiting under a write hold. It nests, fails and holds
-// as RLock does. A try whose outcome is not known returns
-// redlatch.ErrUnknown.
+// TryRLock tries once to acquire the read lock, or for as long as [rlock.WithWait] says, and returns
+// [rlock.ErrNotAcquired] if a writer holds the lock or holds back readers. It nests and fails as RLock does. Where
+// RLock would wait under a write hold, it returns [rlock.ErrNotAcquired] after 3 s. If the outcome of the attempt is
+// unknown, it returns redlatch.ErrUnknown, and the attempt is taken back in the background.
 //
-// Without a wait it costs one round trip, or none when readers of this client wait.
+// Without a wait it costs one round trip, or none if readers of this client already wait. It ends with ctx, or after
+// the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryRLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquireShare(ctx, "try read lock", true, opts)
 }
 
-// RDo acquires the read lock as RLock does, or not at all with rlock.WithWait(0), runs fn under the hold's context and releases the
-// lock, as Do does.
+// RDo acquires the read lock as RLock does, runs fn under the hold's context, and releases the lock, as Do does.
 func (l *Lock) RDo(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	return l.do(ctx, "read do", fn, opts, l.acquireShare)
 }
@@ -130,7 +139,7 @@ func (l *Lock) RDo(ctx context.Context, fn func(context.Context) error, opts ...
 // RLocker returns a view of the lock whose Lock, TryLock and Do are RLock, TryRLock and RDo.
 func (l *Lock) RLocker() rlock.Locker { return reader{l.sealed, l} }
 
-// reader is the lock as its readers see it.
+// reader is the view of a lock that RLocker returns.
 type reader struct {
 	sealed
 	lock *Lock
@@ -150,15 +159,16 @@ func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...
 	return r.lock.RDo(ctx, fn, opts...)
 }
 
-// IsLocked reports whether anybody holds the lock, in either mode. It waits and fails as [rlock.Lock.IsLocked] does, and costs one round
-// trip.
+// IsLocked reports whether anyone holds the lock, for writing or reading. It blocks and fails as [rlock.Lock.IsLocked]
+// does, and costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	left, _, err := l.inspect(ctx, "")
 	return left != free, wrap("is locked", l.Name(), err)
 }
 
-// HoldCount returns how many levels Redis counts for the hold that ctx descends from, and only for those of its own mode; 0 if ctx
-// descends from none. It waits and fails as IsLocked does, and costs one round trip, or none.
+// HoldCount returns how many levels Redis counts for the hold that ctx descends from, in the mode of that hold. It
+// returns 0 without asking Redis if ctx descends from none. Otherwise it blocks and fails as IsLocked does, and costs
+// one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if ctx == nil {
 		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
@@ -175,9 +185,9 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	return levels, wrap("hold count", l.Name(), err)
 }
 
-// TTL returns how long the lock is held yet unless it is renewed, by the writer or by the longest of the readers: 0 when the lock is
-// free, negative when it has no end, which neither redlatch nor Redisson leaves behind. It waits and fails as IsLocked does,
-// and costs one round trip.
+// TTL returns how long the lock stays held unless a hold is renewed: the rest of the writer's lease, or of the longest
+// reader's. It returns 0 if the lock is free, and a negative number if the key has no TTL, which neither redlatch nor
+// Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	left, _, err := l.inspect(ctx, "")
 	if left == free {
@@ -186,13 +196,10 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return left, wrap("ttl", l.Name(), err)
 }
 
-// ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anybody did. A holder in this client
-// hears of it at once, another one, and one that is just being renewed, at its next renewal at the latest. It is for operators: exclusion is
-// broken until then.
-//
-// It waits for Redis until ctx is done, and for about 3 s at most (in a cluster as long as the client's own ReadTimeout and its dials take).
-// It is sent once, since a second one would free whoever came after the first: when ctx ended first, and after redlatch.ErrUnknown, the lock
-// may be released or be released yet. It costs one round trip.
+// ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anyone did. It is for
+// operators: it breaks exclusion until the holders notice. A holder in this client notices at once; a holder elsewhere,
+// and one that is being renewed at the moment, at its next renewal. It blocks, fails and costs as
+// [rlock.Lock.ForceUnlock] does.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)
@@ -201,7 +208,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
-// free is the time left of a lock that nobody holds.
+// free is inspect's reply for a lock that is not held.
 const free = time.Duration(-2)
 
 func (l *Lock) inspect(ctx context.Context, field string) (left time.Duration, levels int, err error) {
@@ -215,7 +222,7 @@ func (l *Lock) inspect(ctx context.Context, field string) (left time.Duration, l
 	return inspected(c)
 }
 
-// check returns what is wrong with the name or the options.
+// check returns the error of the name or the options.
 func (l *Lock) check() error {
 	if l.err != nil {
 		return l.err
