@@ -63,14 +63,14 @@ var (
 )
 
 const (
-	// markFor is how long the mark of a waiting writer is good. It is set anew each time that the writer asks, about once a
-	// second, so that one lost try does not let readers in.
+	// markFor is how long the mark of a waiting writer lasts. Each attempt of the writer, about one a second, sets it
+	// anew, so that one lost attempt does not let readers in.
 	markFor = 3 * time.Second
-	// closeLook is how many other readers a reader that leaves looks at.
+	// closeLook is how many other readers the release of a reader examines.
 	closeLook = 8
 )
 
-// common is what the kinds of a read-write lock share.
+// common has what the kinds of a read-write lock share.
 type common struct{}
 
 func (common) Title() string { return "rrwlock" }
@@ -91,10 +91,10 @@ func (common) Acquired(c *script.Call) (lease.Reply, error) {
 // readKind is the read lock as package lease sees it.
 type readKind struct {
 	common
-	heeds bool // waiting writers hold it back
+	heeds bool // waiting writers hold back readers
 }
 
-// Heads has all who want to read ask when a writer has released the lock. The release of a reader lets none of them in.
+// Heads lets all waiting readers ask when a writer has released the lock. The release of a reader lets none of them in.
 func (readKind) Heads(payload string) int {
 	if payload == "1" {
 		return math.MaxInt
@@ -135,8 +135,8 @@ func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	return renewScript.Call(2*len(keys), args...)
 }
 
-// RenewApart renews the two keys of a reader where they are. A level that was nested is left to the call for all: the first
-// one keeps the lock.
+// RenewApart renews each of a reader's two keys where it is. A nested level is left to the renewal for all levels: the
+// first level keeps the lock.
 func (readKind) RenewApart(key, owner any, length time.Duration) []*script.Call {
 	return []*script.Call{
 		renewScript.Call(1, key, script.Millis(length), owner),
@@ -144,7 +144,7 @@ func (readKind) RenewApart(key, owner any, length time.Duration) []*script.Call 
 	}
 }
 
-// besideKind is the read lock that the writer takes: a field of the same owner beside that of the writer.
+// besideKind is the read lock of a writer: a field of the same owner, in addition to the writer's field.
 type besideKind struct{ readKind }
 
 func (k besideKind) Acquire(a lease.Ask) *script.Call { return k.Keep(a.Key, a.Owner, 1, a.Lease, 0) }
@@ -189,7 +189,7 @@ func (writeKind) Renew(keys, owners []any, length time.Duration) *script.Call {
 	return renewScript.Call(len(keys), args...)
 }
 
-// writeSuffix follows the owner in the field of a writer.
+// writeSuffix follows the owner in the name of a writer's field.
 const writeSuffix = ":write"
 
 func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }
@@ -198,7 +198,8 @@ func inspect(key, field string) *script.Call {
 	return inspectScript.Call(1, key, readersOf(key), field)
 }
 
-// inspected reads inspect's reply: how long the lock is held yet, -2 when free and -1 without end, and the field's levels.
+// inspected reads inspect's reply: how long the lock stays held (-2 for a free lock, -1 for a key without a TTL), and
+// the field's levels.
 func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 	pair, err := c.Ints()
 	if err == nil && len(pair) != 2 {
@@ -216,14 +217,14 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 
 func channelOf(key any) string { return core.Prefixed("redisson_rwlock", text(key)) }
 
-// readersOf is what the keys of readers begin with: the owner and what belongs to one level follow.
+// readersOf returns the prefix of the readers' keys: the owner and a suffix for each level follow.
 func readersOf(key any) string { return core.Suffixed(text(key), "") }
 
-// levelsOf is what the keys of an owner's levels begin with: a number follows.
+// levelsOf returns the prefix of the keys of an owner's levels: a number follows.
 func levelsOf(key, owner any) string { return readersOf(key) + text(owner) + ":rwlock_timeout:" }
 
-// writersOf is where waiting writers leave their marks. It is no key of the wire format, which knows of none: a field of the
-// lock's hash would be taken for a reader.
+// writersOf returns the key of the marks of waiting writers. It is not part of the wire format: Java would take a
+// further field of the lock's hash for a reader.
 func writersOf(key any) string { return core.Prefixed("redlatch_rwlock_writers", text(key)) }
 
 func text(v any) string { s, _ := v.(string); return s }
