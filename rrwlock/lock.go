@@ -107,9 +107,8 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 // RLock acquires the read lock. It waits until the writer has released the lock, and by default until no writer waits;
 // see [WithoutWriterPreference]. If ctx descends from the context of a live hold of this lock, the call does not wait
 // for other holders. Under a read hold it adds a level to that hold. Under a write hold it adds a read hold with a
-// lease of its own, which survives the release of the write hold: this downgrades the lock. It waits there only if the
-// release of an earlier read hold under the same write hold has not been answered, for a lease and a few seconds at
-// most.
+// lease of its own, which survives the release of the write hold: this downgrades the lock. It waits there only while
+// the outcome of an earlier read hold under the same write hold is unknown, for a lease and a few seconds at most.
 //
 // It blocks and fails as Lock does. [rlock.WithTakeOver] is redlatch.ErrInvalid.
 //

@@ -66,7 +66,7 @@ const (
 	// markFor is how long the mark of a waiting writer lasts. Each attempt of the writer, about one a second, sets it
 	// anew, so that one lost attempt does not let readers in.
 	markFor = 3 * time.Second
-	// closeLook is how many other readers the release of a reader examines.
+	// closeLook is up to how many other readers the release of a reader examines.
 	closeLook = 8
 )
 
