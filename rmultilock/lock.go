@@ -17,23 +17,23 @@ import (
 // title is the name of the package, for messages.
 const title = "rmultilock"
 
-type sealed = lease.Member // embedded: a multi-lock may be a member of another
+type sealed = lease.Member // embedded: makes a multi-lock a rlock.Locker
 
-// Lock is several locks that are taken as one: all of them, or a majority. It holds no state: any number of goroutines may
-// share one, and two that were made of the same locks are the same; of a RedLock, and where locks have one name, in the same
-// order. It is safe for concurrent use.
+// Lock acquires several locks as one: all of them, or a majority. A Lock has no state: any number of goroutines may use
+// one. Two that consist of the same locks are the same lock; the order of the locks matters for a RedLock, and for
+// locks of equal names. It is safe for concurrent use.
 type Lock struct {
 	sealed
 	kind    kind
-	members []member // a multi-lock's in the order of their names
-	quorum  int      // so many of them make a hold
+	members []member // of a multi-lock: sorted by name
+	quorum  int      // how many of them make a hold
 	name    string
-	err     error         // bad input, reported by the methods
-	logger  *slog.Logger  // of the client that it was got from
-	lease   time.Duration // of the same
+	err     error         // of bad input; the methods return it
+	logger  *slog.Logger  // of the client that returned the lock
+	lease   time.Duration // of that client
 }
 
-// kind is how a lock is made of its members.
+// kind says how many members a lock needs.
 type kind uint8
 
 const (
@@ -66,7 +66,7 @@ func newLock(e *core.Core, k kind, lockers []rlock.Locker) *Lock {
 	return l
 }
 
-// joined returns the names of the locks, each once, in their order.
+// joined returns the names of the locks in their order, each once.
 func (l *Lock) joined() string {
 	var names []string
 	for _, m := range l.members {
@@ -77,37 +77,42 @@ func (l *Lock) joined() string {
 	return strings.Join(names, ",")
 }
 
-// Name returns the names of the locks, joined by commas: in their order, and each once.
+// Name returns the names of the locks in their order, each once, joined by commas.
 func (l *Lock) Name() string { return l.name }
 
-// Lock acquires all locks, or a majority of them for a RedLock. Where ctx descends from a live hold of one of the locks, that
-// one nests as it does by itself, so that under a hold of this very lock the whole nests.
+// Lock acquires all locks, or a majority of them for a RedLock. If ctx descends from a live hold of one of the locks,
+// the call nests in that hold; under a hold of this multi-lock or RedLock, all its locks nest.
 //
-// It blocks until the lock is acquired, ctx is done, the wait of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), a client that is
-// needed closes (redlatch.ErrClosed), or an error that cannot pass. While servers do not answer it keeps trying, for one lease in a row;
-// then it returns redlatch.ErrUnavailable, a RedLock [rlock.ErrNotAcquired] as well. A wait that ends while servers do not answer
-// returns redlatch.ErrUnavailable beside its own error. After an error nothing is held: what had been acquired is released on every
-// server, also where the answer is unknown. Bad input, such as no locks, a nil one or the same one twice, is redlatch.ErrInvalid before
-// any I/O: the same lock is that of one client and name.
+// It blocks until the lock is acquired, ctx is done, the time of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), one
+// of the clients closes (redlatch.ErrClosed), or an error occurs that will not pass. While servers do not answer it
+// keeps trying, for one lease in a row; then it returns redlatch.ErrUnavailable, for a RedLock joined with
+// [rlock.ErrNotAcquired]. A wait that ends for another reason while servers do not answer joins its error with
+// redlatch.ErrUnavailable. After an error nothing is held: what was acquired, or may have been, is released on every
+// server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice, which is one
+// of the same client and name.
 //
-// [rlock.WithLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is redlatch.ErrInvalid. Without a lease of its own each lock is
-// renewed as its client does. Masters that did not take part in a RedLock at first, or restarted, are attempted again while it is held.
+// [rlock.WithLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
+// redlatch.ErrInvalid. Without WithLease each lock has the lease of its client, which renews it. Masters that did not
+// grant a RedLock at first, or restarted, are attempted again while it is held.
 //
-// A deadline of ctx ends the hold's context too: to bound only the wait use [rlock.WithWait].
+// A deadline of ctx ends the hold's context too: use [rlock.WithWait] to limit only the wait.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquire(ctx, "lock", blocks, opts)
 }
 
-// TryLock tries once to acquire the lock, or for as long as [rlock.WithWait] says, and returns [rlock.ErrNotAcquired] when too many locks are
-// taken, joined with redlatch.ErrUnavailable where too few masters of a RedLock answered. It nests, fails and holds as Lock does.
+// TryLock tries once to acquire the lock, or for as long as [rlock.WithWait] says, and returns [rlock.ErrNotAcquired]
+// if too many locks are busy. The error is joined with redlatch.ErrUnavailable if too few masters of a RedLock
+// answered. It nests and fails as Lock does.
 //
-// Without a wait a RedLock returns within a tenth of the lease (20 to 500 ms) and 0.1 s for releases.
+// Without a wait a RedLock returns within a tenth of the lease (20 to 500 ms), and a multi-lock within 3.5 s; a failed
+// attempt takes up to 0.1 s more for its releases.
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquire(ctx, "try lock", tries, opts)
 }
 
-// Do acquires the lock as Lock does, or not at all with WithWait(0), runs fn under the hold's context and releases the lock, also when fn
-// panics. It returns fn's error, joined with [rlock.ErrLost] if the lock was lost meanwhile.
+// Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
+// [rlock.WithWait](0) it runs fn now or not at all. It returns what fn returned, joined with [rlock.ErrLost] if the
+// lock was lost meanwhile. A release that was not answered is logged and is no error of Do.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	if fn == nil {
 		return wrap("do", l.name, fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
@@ -138,7 +143,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 	return rlock.NewHold(title, h), nil
 }
 
-// check judges a call before any I/O. A done ctx wins over everything but bad arguments.
+// check validates a call before any I/O. A done ctx takes precedence over everything except bad arguments.
 func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 	if l.err != nil {
 		return l.err
@@ -155,13 +160,13 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 	return ctx.Err()
 }
 
-// holdOf returns the live hold of this very lock that ctx descends from; nil if there is none.
+// holdOf returns the live hold of this lock that ctx descends from; nil if there is none.
 func (l *Lock) holdOf(ctx context.Context) *hold {
 	h, _ := ctx.Value(lease.Lineage{Of: l}).(*hold)
 	return h
 }
 
-// same reports whether the two were made of the same locks.
+// same reports whether the two consist of the same locks.
 func (l *Lock) same(other *Lock) bool {
 	return l == other || l.kind == other.kind && slices.EqualFunc(l.members, other.members, member.same)
 }
@@ -171,10 +176,10 @@ func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, na
 // member is one of the locks.
 type member struct {
 	locker rlock.Locker
-	name   *lease.Name // of a lock whose attempts share pipelines with others; nil for one that is called
+	name   *lease.Name // of a lock whose attempts share a pipeline; nil for one whose TryLock is called
 }
 
-// membersOf judges the locks and returns them.
+// membersOf validates the locks and returns them as members.
 func membersOf(lockers []rlock.Locker) ([]member, error) {
 	if len(lockers) == 0 {
 		return nil, fmt.Errorf("%w: no locks are given", errs.ErrInvalid)
@@ -220,5 +225,5 @@ func (m member) same(other member) bool {
 	return theirs != nil && mine.Same(theirs)
 }
 
-// sent reports whether an attempt can be sent without waiting for anything: a call that nests waits for other operations.
+// sent reports whether an attempt can be sent at once: a call that nests may wait for other operations of its hold.
 func (m member) sent(ctx context.Context) bool { return m.name != nil && m.name.HoldOf(ctx) == nil }
