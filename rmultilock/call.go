@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	shortWait    = 20 * time.Millisecond   // for a busy lock while others are held, beside four times the time of an answer
-	answerLimit  = 3500 * time.Millisecond // for the answers of a multi-lock's locks, beside the bound of their connections
-	releaseLimit = 100 * time.Millisecond  // for the releases after a round that failed
+	shortWait    = 20 * time.Millisecond   // for a busy lock while others are held, plus four times the time of a reply
+	answerLimit  = 3500 * time.Millisecond // for the replies to a multi-lock's attempts; connections have a bound of their own
+	releaseLimit = 100 * time.Millisecond  // for the releases after a failed round
 
-	nodeShare = 10                     // a RedLock waits for a master no longer than this part of the lease
-	nodeLeast = 20 * time.Millisecond  // but at least
+	nodeShare = 10                     // a RedLock waits for a master for this part of the lease at most,
+	nodeLeast = 20 * time.Millisecond  // at least
 	nodeMost  = 500 * time.Millisecond // and at most
 )
 
-// mode is what a call does about a lock that is taken.
+// mode says what a call does about a busy lock.
 type mode uint8
 
 const (
@@ -32,10 +32,10 @@ const (
 	tries              // it returns ErrNotAcquired
 )
 
-// nobody is no member.
+// nobody stands for no member.
 const nobody = -1
 
-// call is one acquiring call. It makes rounds, and holds nothing between two of them.
+// call is one acquiring call. It makes rounds, and holds nothing between two rounds.
 type call struct {
 	lock    *Lock
 	ctx     context.Context //nolint:containedctx // of the call, which ends before it
@@ -47,12 +47,12 @@ type call struct {
 
 	// Of a multi-lock.
 	first int   // the member that the next round waits for before it attempts the others; nobody at first
-	fatal error // what that wait ended with: the lock has waited it out for as long as it does
+	fatal error // the error of that wait, after which the member's own Lock has given up
 
 	// Of a RedLock.
-	node    time.Duration // how long a master is waited for
-	granted int           // how many locks the last round was granted
-	failed  time.Time     // since when the rounds were not answered by enough masters; zero if the last one was
+	node    time.Duration // limit of the wait for a master
+	granted int           // locks that the last round was granted
+	failed  time.Time     // when rounds began to lack answers; zero if enough masters answered the last one
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold) *call {
@@ -101,13 +101,13 @@ func (c *call) run() (*hold, error) {
 	}
 }
 
-// all takes all locks: first the one that was busy in the last round, however long that takes, then the others. For those after it in the
-// order it waits a moment, for those before it not at all: their holder may be waiting for the first one, and of two that have what the
-// other wants one has to yield at once.
+// all attempts all locks: first the one that was busy in the last round, without a limit of its own, then the others.
+// For a busy one later in the order it waits briefly, for an earlier one not at all: the holder of that one may wait
+// for the first lock, and of two calls that hold what the other needs one has to yield at once.
 func (c *call) all(h *hold) error {
 	waited := c.first
 	if waited == nobody {
-		if i := c.takenHere(); i != nobody { // no use to ask for the others
+		if i := c.takenHere(); i != nobody { // no need to ask for the others
 			c.first = i
 			return errs.ErrNotAcquired
 		}
@@ -137,7 +137,8 @@ func (c *call) all(h *hold) error {
 	}
 }
 
-// takenHere returns the first lock that this client itself knows to be taken; nobody if there is none.
+// takenHere returns the first lock that another goroutine of this client holds, as far as the client knows; nobody if
+// there is none.
 func (c *call) takenHere() int {
 	for i, m := range c.lock.members {
 		if m.sent(c.ctx) && m.name.TakenHere() {
@@ -147,7 +148,7 @@ func (c *call) takenHere() int {
 	return nobody
 }
 
-// waitFor takes one lock, and waits for so long; without a limit if wait is nil.
+// waitFor acquires one lock within the given time; without a limit if wait is nil.
 func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
 	o := c.options
 	o.Wait = wait
@@ -156,10 +157,10 @@ func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
 	return err
 }
 
-// majority takes a majority of the locks, all at the same time.
+// majority attempts all locks at the same time until a majority is acquired.
 func (c *call) majority(h *hold) error {
 	limit := c.node
-	if c.mode == tries { // all its rounds together take no longer than one
+	if c.mode == tries { // all its rounds together have the time of one
 		limit = max(time.Until(c.start.Add(limit)), time.Millisecond)
 	}
 	h.ask(c.ctx, &c.options)
@@ -175,7 +176,7 @@ func (c *call) majority(h *hold) error {
 	return err
 }
 
-// end returns what the call ends with after a round that failed; nil if there is to be another one.
+// end returns the error that ends the call after a failed round; nil if another round follows.
 func (c *call) end(round int, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
@@ -189,7 +190,7 @@ func (c *call) end(round int, err error) error {
 	case c.lock.kind == multi:
 		return nil
 	case c.mode == tries:
-		// Nobody may have a majority, or what is left of a hold is still being released.
+		// The masters may be split among callers, or still be releasing the rest of a hold.
 		if c.granted > 0 && round < splitTries && time.Since(c.start) < c.node && !errors.Is(err, errs.ErrUnavailable) {
 			return nil
 		}
@@ -200,10 +201,10 @@ func (c *call) end(round int, err error) error {
 	return nil
 }
 
-// splitTries is how often a single try of a RedLock is repeated that was granted by some.
+// splitTries is how often a single attempt of a RedLock is repeated after some masters granted it.
 const splitTries = 2
 
-// because joins the error that ends a call with that of the last round, if servers did not answer then.
+// because joins the error that ends a call with that of the last round, if servers did not answer in it.
 func because(end, last error) error {
 	switch {
 	case errors.Is(last, end):
@@ -216,7 +217,7 @@ func because(end, last error) error {
 	return end
 }
 
-// isFinal reports whether an error does not pass by itself.
+// isFinal reports whether an error will not pass by itself.
 func isFinal(err error) bool {
 	for _, final := range []error{errs.ErrInvalid, errs.ErrWrongType, errs.ErrHeld, errs.ErrUpgrade, errs.ErrClosed} {
 		if errors.Is(err, final) {
@@ -226,10 +227,10 @@ func isFinal(err error) bool {
 	return false
 }
 
-// only returns options as one.
+// only returns options as one option.
 func only(o *lease.Options) rlock.Option { return func(to *lease.Options) { *to = *o } }
 
-// left returns how much of the wait is left; nil without a limit.
+// left returns the rest of the wait time; nil without a limit.
 func (c *call) left() *time.Duration {
 	if c.limit.IsZero() {
 		return nil
@@ -238,7 +239,7 @@ func (c *call) left() *time.Duration {
 	return &left
 }
 
-// within returns d, or what is left of the wait if that is less.
+// within returns d, or the rest of the wait time if that is less.
 func (c *call) within(d time.Duration) time.Duration {
 	if left := c.left(); left != nil && c.mode == blocks {
 		d = min(d, max(*left, time.Millisecond))
@@ -246,10 +247,10 @@ func (c *call) within(d time.Duration) time.Duration {
 	return d
 }
 
-// expired reports whether the wait is over.
+// expired reports whether the wait time is over.
 func (c *call) expired() bool { return !c.limit.IsZero() && !time.Now().Before(c.limit) }
 
-// pause waits at random before the next round, the longer the more there were, and returns ctx's error.
+// pause waits for a random time before the next round, longer after more rounds, and returns ctx's error.
 func (c *call) pause(round int) error {
 	longest := min(4*time.Millisecond<<min(round, 6), 200*time.Millisecond)
 	return core.Sleep(c.ctx, c.within(time.Millisecond+rand.N(longest)))

@@ -20,7 +20,7 @@ func (c *holdContext) Deadline() (time.Time, bool) { return c.inner.Deadline() }
 func (c *holdContext) Done() <-chan struct{} { return c.inner.Done() }
 
 // Err returns context.Canceled or context.DeadlineExceeded once the context has ended. It has the parts look at the
-// clock, so that a process that was stopped learns of leases that ended meanwhile.
+// clock, so that a process that was stopped notices leases that ended meanwhile.
 func (c *holdContext) Err() error {
 	if err := c.inner.Err(); err != nil {
 		return err
@@ -31,24 +31,23 @@ func (c *holdContext) Err() error {
 	}
 	for _, p := range h.snapshot() {
 		if p.held != nil {
-			_ = p.held.Context().Err() // a part that is lost says so by itself
+			_ = p.held.Context().Err() // a lost part reports its loss
 		}
 	}
 	if err := c.inner.Err(); err != nil || !h.late() {
 		return err
 	}
-	return context.Canceled // a part was found lost elsewhere, and the report of it is on its way
+	return context.Canceled // another goroutine found a part lost, and is about to report it
 }
 
-// late reports whether fewer parts than are needed are still promised.
+// late reports whether too few parts are still promised.
 func (h *hold) late() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state >= released || h.state == holding && !time.Now().Before(h.deadlineLocked())
 }
 
-// Value answers the search for a lineage, of the parts and of the whole, and otherwise has the values of the context
-// that the hold was given.
+// Value answers lookups of a lineage, for the parts and for the whole; other values are those of the given context.
 func (c *holdContext) Value(key any) any {
 	h := (*hold)(c)
 	if _, group := key.(lease.Lineage); !group && !lease.Searches(key) {
@@ -60,7 +59,7 @@ func (c *holdContext) Value(key any) any {
 	return h.given.Value(key)
 }
 
-// Find returns the level at which the search for a lineage ends: this hold, or one of its parts; nil if it goes on.
+// Find returns the level at which a lookup of a lineage ends: this hold or one of its parts; nil if it goes on.
 func (h *hold) Find(key any) any {
 	if k, ok := key.(lease.Lineage); ok {
 		if l, ok := k.Of.(*Lock); ok && h.holds() && l.same(h.lock) {
@@ -88,7 +87,7 @@ func (h *hold) holds() bool {
 // Given returns the context that the acquiring call was given.
 func (h *hold) Given() context.Context { return h.given }
 
-// Covers reports whether other is this hold, or a part of it.
+// Covers reports whether other is this hold or one of its parts.
 func (h *hold) Covers(other any) bool {
 	if other == any(h) {
 		return true
@@ -101,7 +100,7 @@ func (h *hold) Covers(other any) bool {
 	return false
 }
 
-// within reports whether other is, or has among its parts, an outer level of h.
+// within reports whether other covers an outer level of h.
 func (h *hold) within(other lease.Level) bool {
 	for o := h.outer; o != nil; o = o.outer {
 		if other.Covers(o) {
@@ -111,7 +110,7 @@ func (h *hold) within(other lease.Level) bool {
 	return false
 }
 
-// OnEnd has fn called once, with the cause, when this side ends the hold's context: at once if that has happened.
+// OnEnd calls fn once, with the cause, when this side ends the hold's context: at once if that has happened.
 func (h *hold) OnEnd(fn func(cause error)) {
 	h.mu.Lock()
 	cause := h.cause

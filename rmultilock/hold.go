@@ -15,51 +15,51 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// hold is made of the holds of several locks. It is safe for concurrent use.
+// hold consists of the holds of several locks. It is safe for concurrent use.
 //
 // Lock order: its mu before that of a lease. It is not held during I/O or a call of a user's context.
 type hold struct {
 	lock    *Lock
 	given   context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
-	outer   *hold           // of the same lock, in which this one is nested; nil for the outermost
-	maxHold time.Time       // when renewal ends for good; zero for never
+	outer   *hold           // hold of the same lock that this one is nested in; nil for the outermost
+	maxHold time.Time       // when renewal ends; zero for never
 
-	inner  context.Context //nolint:containedctx // what its own context is made of
+	inner  context.Context //nolint:containedctx // its own context is made of it
 	cancel context.CancelCauseFunc
-	news   chan struct{} // 1: something was answered; for who awaits that
+	news   chan struct{} // 1: a token when an attempt has been answered; await receives it
 
 	mu        sync.Mutex // guards all below
 	state     state
 	options   lease.Options // of its attempts
 	parts     []part        // by member
-	live      int           // parts in that state
-	asked     int           // parts in that state
+	live      int           // parts in state live
+	asked     int           // parts in state asked
 	owner     string
-	end       time.Time     // when it was over
-	cause     error         // why its context ended, but for an end of the given one
-	listeners []func(error) // what to call with the cause
-	rejoin    *time.Timer   // set while parts of a RedLock's hold are missing
+	end       time.Time     // when the hold ended
+	cause     error         // why this side ended its context; nil while it has not
+	listeners []func(error) // called with the cause
+	rejoin    *time.Timer   // for the next attempt of a RedLock's missing parts; nil if none is due
 }
 
-// state is where a hold is in its life. It moves on only.
+// state is a hold's state. It only advances.
 type state uint8
 
 const (
 	acquiring state = iota // its members are attempted
 	holding
-	released // by Unlock, or since it was not acquired
-	lost     // too few parts are certain, and the rest was released
+	released // by Unlock, or because it was not acquired
+	lost     // too few parts are certain; the rest was released
 )
 
 // part is the hold of one of the locks.
 type part struct {
 	state   partState
-	held    held           // of one that is live or closing
-	attempt *lease.Attempt // of one that was asked, to give it up; nil for one that ends by itself
+	held    held           // of a live or closing part
+	attempt *lease.Attempt // of an asked part, to cancel it; nil for one that ends by itself
 	err     error          // why it is missing
 }
 
-// partState is where a part is in its life.
+// partState is a part's state.
 //
 //	missing → asked → live → missing (lost)
 //	                       → closing
@@ -69,7 +69,7 @@ const (
 	missing partState = iota // not asked yet, refused, failed or lost
 	asked                    // an attempt is in flight
 	live                     // its lock is certain
-	closing                  // its client closes: held until its release, and not counted
+	closing                  // its client closes: held until its release, but not counted
 )
 
 // held is the hold of a lock as this package needs it.
@@ -81,13 +81,13 @@ type held interface {
 	Deadline() time.Time
 	Owner() string
 	OnEnd(fn func(cause error))
-	Find(key any) any // the level at which a search of its context ends; nil if it goes on
+	Find(key any) any // the level at which a lookup in its context ends; nil if it goes on
 	Recheck()         // asks Redis soon whether the lock is still held
 }
 
 var _, _ held = (*lease.Hold)(nil), (*hold)(nil)
 
-// heldBy returns what a public hold is made of; nil for none.
+// heldBy returns the inside of a public hold; nil for none.
 func heldBy(h *rlock.Hold) held {
 	inner, _ := rlock.Unwrap(h).(held)
 	return inner
@@ -107,7 +107,7 @@ func (c *call) newHold() *hold {
 	return h
 }
 
-// ask sends attempts for the parts that are missing.
+// ask sends attempts for the missing parts.
 func (h *hold) ask(ctx context.Context, o *lease.Options) {
 	var names []*lease.Name
 	var sent []int
@@ -144,7 +144,7 @@ func (h *hold) ask(ctx context.Context, o *lease.Options) {
 	}
 }
 
-// toAsk notes that the parts which are missing are asked, but for those that will stay so, and returns them.
+// toAsk marks the missing parts as asked, except those whose error is final, and returns them.
 func (h *hold) toAsk() (parts []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,7 +158,7 @@ func (h *hold) toAsk() (parts []int) {
 	return parts
 }
 
-// answer takes what an attempt for one of the locks came to. What comes when nobody wants it any more is released.
+// answer takes the result of an attempt for one of the locks. It releases a lock that is no longer wanted.
 func (h *hold) answer(i int, got held, err error) {
 	h.mu.Lock()
 	p := &h.parts[i]
@@ -188,8 +188,8 @@ func (h *hold) answer(i int, got held, err error) {
 	}
 }
 
-// await waits until the attempts are decided, ctx is done, or the limit is over. After a refusal it waits a moment for the answers that are
-// still on their way: an attempt that is given up costs more than one that is answered.
+// await waits until the attempts are decided, ctx is done, or the limit is over. After a refusal it waits briefly for
+// the remaining answers: to cancel an attempt costs more than to await its answer.
 func (h *hold) await(ctx context.Context, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -215,10 +215,11 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// errNoAnswer is the error of a lock that was not waited for any longer.
+// errNoAnswer is the error of a lock whose answer was not awaited any longer.
 var errNoAnswer = errors.New("no answer in time")
 
-// failure returns the first part of a multi-lock that was not acquired, and why: before all others one whose error does not pass.
+// failure returns the first part of a multi-lock that was not acquired, and why. Parts with a final error come before
+// all others.
 func (h *hold) failure() (member int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,8 +238,8 @@ func (h *hold) failure() (member int, err error) {
 	return member, err
 }
 
-// shortfall returns how many locks of a RedLock were granted, and why they are not enough: an error that does not pass if that alone denies
-// a majority, ErrUnavailable if too few servers answered, else that the lock was not acquired.
+// shortfall returns how many locks of a RedLock were granted, and why that is not enough: a final error if such errors
+// alone prevent a majority, ErrUnavailable if too few servers answered, otherwise ErrNotAcquired.
 func (h *hold) shortfall() (granted int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,14 +272,14 @@ func (h *hold) shortfall() (granted int, err error) {
 	return h.live, errs.ErrNotAcquired
 }
 
-// begin makes a hold of the parts, if enough are still certain.
+// begin turns the parts into a hold, if enough are still certain.
 func (h *hold) begin() bool {
-	if h.given.Err() != nil { // not under the mutex: it is the user's
+	if h.given.Err() != nil { // not under the mutex: it is the user's code
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A deadline is the lease less the time that the answer took and an allowance for the drift of clocks.
+	// A part's deadline is its lease less the time that the answer took and an allowance for clock drift.
 	if h.live < h.lock.quorum || !time.Now().Before(h.deadlineLocked()) {
 		return false
 	}
@@ -297,8 +298,8 @@ func (h *hold) begin() bool {
 	return true
 }
 
-// abandon releases what was acquired, and what is acquired later, after a round that failed. It waits a moment for the releases, unless ctx
-// is done.
+// abandon releases what was acquired, and what is acquired later, after a failed round. It waits briefly for the
+// releases, unless ctx is done.
 func (h *hold) abandon(ctx context.Context) {
 	h.mu.Lock()
 	left := h.overLocked(released)
@@ -306,17 +307,17 @@ func (h *hold) abandon(ctx context.Context) {
 	h.endContext(errs.ErrNotAcquired)
 	h.giveUp()
 	q := release(ctx, len(left), left)
-	_ = q.wait(releaseLimit, ctx.Done()) // what has not answered by then is being released in the background
+	_ = q.wait(releaseLimit, ctx.Done()) // the rest is released in the background
 }
 
-// giveUp gives up the attempts in flight after the hold has ended.
+// giveUp cancels the attempts in flight after the hold has ended.
 func (h *hold) giveUp() {
 	for _, p := range h.snapshot() {
 		p.attempt.GiveUp()
 	}
 }
 
-// release sends the releases of holds: last that of the lock for which others wait first.
+// release sends the releases of holds: the lock that others wait for first is released last.
 func release(ctx context.Context, need int, left []held) *quorum {
 	q := newQuorum(need, len(left))
 	unlock := func(of held) { q.answer(of.Unlock(ctx)) } // bounded
@@ -334,12 +335,12 @@ func release(ctx context.Context, need int, left []held) *quorum {
 	return q
 }
 
-// drop releases holds that nobody wants, without waiting for that.
+// drop releases unwanted holds without waiting.
 func drop(left []held) {
 	release(context.Background(), len(left), left) //nolint:forbidigo // bounded; what cannot be released is settled
 }
 
-// partEnded takes note that a part was lost, or that its client closes.
+// partEnded notes that a part was lost, or that its client closes.
 func (h *hold) partEnded(i int, of held, cause error) {
 	isClosed := errors.Is(cause, errs.ErrClosed)
 	if !isClosed && !errors.Is(cause, errs.ErrLost) {
@@ -360,7 +361,7 @@ func (h *hold) partEnded(i int, of held, cause error) {
 	if h.state == acquiring || h.live >= h.lock.quorum {
 		h.rejoinLocked()
 		h.mu.Unlock()
-		// The others may be gone as well: that has to show before this one is acquired anew, or the loss of a majority would pass unseen.
+		// The others may be lost too: that must show before this one is acquired again, or the loss of a majority goes unseen.
 		h.Recheck()
 		return
 	}
@@ -376,7 +377,7 @@ func (h *hold) partEnded(i int, of held, cause error) {
 	h.giveUp()
 }
 
-// overLocked ends the hold. It returns what is to be released.
+// overLocked ends the hold, and returns the parts to release.
 func (h *hold) overLocked(end state) (left []held) {
 	h.end = h.deadlineLocked()
 	if now := time.Now(); now.Before(h.end) || h.end.IsZero() {
@@ -396,7 +397,7 @@ func (h *hold) heldLocked() (all []held) {
 	return all
 }
 
-// rejoinLocked has the missing parts of a RedLock's hold attempted soon, several times within a lease, if it is renewed.
+// rejoinLocked schedules an attempt for the missing parts of a RedLock's renewed hold, several times within a lease.
 func (h *hold) rejoinLocked() {
 	idle := h.state != holding || h.options.Lease != nil || h.rejoin != nil
 	if idle || h.lock.kind != red || h.live < h.lock.quorum || h.live+h.asked == len(h.parts) {
@@ -413,7 +414,7 @@ func (h *hold) stopRejoinLocked() {
 	}
 }
 
-// attemptMissing attempts the missing parts once. What fails is attempted again.
+// attemptMissing attempts the missing parts once. Failed ones are attempted again later.
 func (h *hold) attemptMissing() {
 	h.mu.Lock()
 	h.rejoin = nil
@@ -426,13 +427,13 @@ func (h *hold) attemptMissing() {
 		}
 		o.MaxHold = &left
 	}
-	h.ask(context.WithoutCancel(h.given), &o) // the lock outlives the context that it was given
+	h.ask(context.WithoutCancel(h.given), &o) // the lock outlives the given context
 }
 
-// shortestLease is the shortest that a lock may have.
+// shortestLease is the shortest lease that a lock may have.
 const shortestLease = 10 * time.Millisecond
 
-// Recheck has the parts find out soon whether Redis still has them.
+// Recheck lets the parts ask Redis soon whether they are still held.
 func (h *hold) Recheck() {
 	for _, p := range h.snapshot() {
 		if p.state == live {
@@ -441,8 +442,8 @@ func (h *hold) Recheck() {
 	}
 }
 
-// deadlineLocked returns until when enough of the parts are promised: the k-th latest, if k are needed; the zero time if
-// there are fewer.
+// deadlineLocked returns until when enough parts are promised: the k-th latest of their deadlines, if k are needed; the
+// zero time if there are fewer.
 func (h *hold) deadlineLocked() time.Time {
 	var room [16]time.Time
 	ends := room[:0]
@@ -459,12 +460,12 @@ func (h *hold) deadlineLocked() time.Time {
 }
 
 const (
-	unlockLimit = 3 * time.Second        // an Unlock takes no longer
-	unlockLeast = 10 * time.Millisecond  // but waits for an answer so long when the lease is over
-	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
+	unlockLimit = 3 * time.Second        // longest wait of an Unlock
+	unlockLeast = 10 * time.Millisecond  // its wait once the lease is over
+	unlockFloor = 100 * time.Millisecond // a nearer deadline of ctx counts as this
 )
 
-// Unlock releases all parts at the same time. It returns once as many as make a hold have confirmed it.
+// Unlock releases all parts at the same time. It returns once enough parts for a hold have confirmed their release.
 func (h *hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return core.ErrNilContext
@@ -487,7 +488,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 	return release(ctx, h.lock.quorum, left).wait(limit, nil)
 }
 
-// latest returns until when one of the parts is promised at the most: nothing is left to release then.
+// latest returns the latest deadline of the parts: after it nothing is left to release.
 func latest(parts []held) (end time.Time) {
 	for _, p := range parts {
 		if at := p.Deadline(); at.After(end) {
@@ -513,7 +514,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 		h.mu.Unlock()
 		return err
 	}
-	h.options.Lease = &d // nobody joins any more
+	h.options.Lease = &d // missing parts are not attempted any more
 	h.stopRejoinLocked()
 	left := h.heldLocked()
 	h.mu.Unlock()
@@ -529,13 +530,13 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	if over := h.overErrLocked(); over != nil {
 		return over
 	}
-	if errors.Is(err, errs.ErrNotHeld) { // the report of the loss is on its way
+	if errors.Is(err, errs.ErrNotHeld) { // the loss is about to be reported
 		return errs.ErrLost
 	}
 	return err
 }
 
-// overErrLocked returns the error for a call on a hold that has ended; nil for one that has not.
+// overErrLocked returns the error of a call on an ended hold; nil for a live one.
 func (h *hold) overErrLocked() error {
 	switch h.state {
 	case lost:
@@ -546,13 +547,13 @@ func (h *hold) overErrLocked() error {
 	return nil
 }
 
-// Token returns 0: several locks have no token in common.
+// Token returns 0: the locks have no common token.
 func (h *hold) Token() int64 { return 0 }
 
 // Name returns the lock's name.
 func (h *hold) Name() string { return h.lock.name }
 
-// Deadline returns until when exclusion is promised as of now; the time of its end if the hold is over.
+// Deadline returns until when exclusion is promised, as of now; for an ended hold, when it ended.
 func (h *hold) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -562,7 +563,7 @@ func (h *hold) Deadline() time.Time {
 	return h.deadlineLocked()
 }
 
-// Owner returns the id under which the first part is held; a nested level has that of its outermost hold.
+// Owner returns the owner id of the first part; a nested level has that of its outermost hold.
 func (h *hold) Owner() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

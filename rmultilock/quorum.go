@@ -10,17 +10,17 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// quorum counts what the parts of a hold answered to one question.
+// quorum counts the parts' answers to one request.
 type quorum struct {
 	need   int
-	enough chan struct{} // closed when so many said yes, or all have answered
+	enough chan struct{} // closed when that many succeeded, or all have answered
 	full   chan struct{} // closed when all have answered
 
 	mu      sync.Mutex // guards the rest
 	pending int
 	yes     int
-	failed  int   // neither yes nor a certain no
-	err     error // of the last one that failed
+	failed  int   // neither succeeded nor certainly refused
+	err     error // of the last of those
 }
 
 func newQuorum(need, n int) *quorum {
@@ -32,7 +32,7 @@ func newQuorum(need, n int) *quorum {
 	return q
 }
 
-// answer takes the answer of a part.
+// answer counts the answer of a part.
 func (q *quorum) answer(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,7 +56,7 @@ func (q *quorum) answer(err error) {
 
 func (q *quorum) decided() bool { return q.yes >= q.need || q.pending == 0 }
 
-// wait returns what is known once enough parts said yes, all have answered, the limit is over, or stop is closed.
+// wait returns the result once enough parts succeeded, all have answered, the limit is over, or stop is closed.
 func (q *quorum) wait(limit time.Duration, stop <-chan struct{}) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -68,7 +68,7 @@ func (q *quorum) wait(limit time.Duration, stop <-chan struct{}) error {
 	return q.result()
 }
 
-// waitAll waits for all parts until ctx is done, and for no longer than grace once enough said yes.
+// waitAll waits for all parts until ctx is done, but no longer than grace once enough succeeded.
 func (q *quorum) waitAll(ctx context.Context, grace time.Duration) error {
 	select {
 	case <-q.enough:
