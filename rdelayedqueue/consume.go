@@ -8,20 +8,23 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Consume hands messages to handle as they are due, to as many at a time as [WithConcurrency] says, until ctx is done; it then returns nil. A
-// handler that returns nil has its message acknowledged; an error, a panic (its stack is kept with the message) or [WithHandlerTimeout] ends
-// the attempt as failed, and the message is due again after the pause of [WithBackoff], or a dead letter after its last attempt. A handler may
-// also call Ack, Nack or Reject itself; what it returns then counts no more.
+// Consume claims messages when they are due and passes them to handle, in up to [WithConcurrency] goroutines. If handle
+// returns nil, the message is acknowledged. If it returns an error, panics or exceeds [WithHandlerTimeout], the attempt
+// has failed: the message is due again after the pause of [WithBackoff], or becomes a dead letter after its last
+// attempt. The text of the error, or the stack of the panic, is kept with the message. If handle calls Ack, Nack or
+// Reject itself, its return value is ignored.
 //
-// While a handler runs its message's visibility is renewed, so that it may take as long as it likes. Its context ends early only when
-// the message is lost, the client closes, or the consumer has stopped and its grace is over; it keeps the values of ctx but not its end.
+// While a handler runs, the visibility of its message is renewed, so a handler may take any time. Its context has the
+// values of ctx but not its cancellation. It ends when the message is lost, when the client closes, or when the stop
+// grace is over.
 //
-// Consume outlives outages of Redis: it logs, waits and goes on. When ctx ends it claims no more, gives back what no handler has begun, waits for
-// the running handlers, for [WithStopGrace] before it ends their contexts, and sends the last acknowledgements. It waits for a handler
-// that does not heed its context. When the client closes it returns redlatch.ErrClosed. It returns redlatch.ErrInvalid for bad options and a
-// nil handler, redlatch.ErrWrongType for foreign data, and [ErrLayout].
+// Consume blocks until ctx is done, and then returns nil: it stops claiming, gives back what no handler has begun,
+// waits for running handlers, ends their contexts after [WithStopGrace], and sends the last acknowledgements. It waits
+// for a handler that ignores its context. It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for
+// bad options or a nil handler, redlatch.ErrWrongType for data of another type, and [ErrLayout]. It logs any other
+// error, such as an outage of Redis, and goes on.
 //
-// It claims no more messages than it has free handlers for, but see [WithPrefetch].
+// It claims only as many messages as it has free handlers, apart from [WithPrefetch].
 func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context, m *Message[T]) error, opts ...ConsumeOption) error {
 	return q.wrap("consume", q.consume(ctx, handle, opts))
 }

@@ -1,4 +1,4 @@
-// Package rdelayedqueue provides a queue of jobs that any of many consumers processes at a later time, or at once.
+// Package rdelayedqueue provides a queue of jobs that consumers in any process run at a later time, or at once.
 //
 //	q := redlatch.GetDelayedQueue[Order](client, "orders")
 //	id, err := q.Offer(ctx, order, 15*time.Minute)
@@ -18,9 +18,9 @@
 //
 // # Waiting
 //
-// Nobody polls. A consumer sleeps until the next message is due, is woken if an earlier one is offered, and checks every 10
-// to 15 s in case it missed that. Of many sleeping consumers one is woken for each message. All state is in Redis: a producer
-// may exit right after Offer, and a consumer that starts later finds everything.
+// Consumers do not poll. A consumer sleeps until the next message is due, is woken if an earlier one is offered, and
+// checks every 10 to 15 s in case it missed that. Of many sleeping consumers one is woken for each message. All state is
+// in Redis: a producer may exit right after Offer, and a consumer that starts later finds everything.
 //
 // # What is not promised
 //

@@ -8,15 +8,17 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Message is a message that this process has claimed. [Message.Ack] says that its work is done, [Message.Nack] that it failed,
-// [Message.Reject] that it is not to be tried again. It is safe for concurrent use. A nil Message, as Take returns it with an error, and one
-// that no queue has returned, are nobody's: their methods return [ErrNotHeld], which is also the cause of their contexts.
+// Message is a message that this process has claimed. [Message.Ack] acknowledges it, [Message.Nack] ends the attempt as
+// failed, and [Message.Reject] makes the message a dead letter. It is safe for concurrent use. A nil Message, which a
+// failed call returns, and one that no queue returned have ended: their methods return [ErrNotHeld], which is also the
+// cause of their contexts.
 type Message[T any] struct {
-	// Value is what was offered.
+	// Value is the offered value.
 	Value T
 	// ID is the message's id.
 	ID string
-	// Attempt is 1 for the first delivery. A delivery that nobody began to work on does not count; Redrive begins again at 1.
+	// Attempt is 1 for the first delivery. A delivery that was given back before work on it began does not count. After
+	// a Redrive it is 1 again.
 	Attempt int
 	// DueAt is when this delivery became due, by Redis's clock.
 	DueAt time.Time
@@ -25,27 +27,30 @@ type Message[T any] struct {
 	name    string
 }
 
-// Context returns the context of the work on the message. It descends from that given to Take, or is the handler's own, and ends
+// Context returns the context of the work on the message. It descends from the context given to Take, or is the
+// handler's context, and ends
 //
-//   - with the cause [ErrLost] when the visibility is over on this machine's clock, or Redis said that the message is another
-//     consumer's; a late Ack may still count as long as nobody else has claimed the message;
+//   - with the cause [ErrLost] when the visibility is over on this machine's clock, or Redis replied that another
+//     consumer has the message; a late Ack may still count if nobody else has claimed it;
 //   - with the cause [ErrFinished] after Ack, Nack or Reject;
 //   - with the cause redlatch.ErrClosed when the client closes;
 //   - with [ErrHandlerTimeout] or [ErrStopped] in a handler, see [WithHandlerTimeout] and [WithStopGrace].
 func (m *Message[T]) Context() context.Context { return m.claim().Context() }
 
-// Ack removes the message: its work is done. It counts also after the visibility is over, as long as nobody else has claimed the
-// message; otherwise it changes nothing and returns [ErrNotHeld]. A second Ack returns nil.
+// Ack acknowledges the message: its work is done, and it is removed. It also counts after the visibility is over, if
+// nobody else has claimed the message. Otherwise it changes nothing and returns [ErrNotHeld]. A repeated Ack returns
+// nil.
 //
-// It works although ctx is done. It returns once Redis has answered, after 3 s, or at a deadline of ctx that is still ahead (one nearer
-// than 100 ms counts as 100 ms). If the outcome is not known by then it returns redlatch.ErrUnknown and goes on in the background; calling it
-// again tells.
+// It works although ctx is done. It returns when Redis has replied, after 3 s, or at a deadline of ctx that is still
+// ahead (one nearer than 100 ms counts as 100 ms). If the outcome is unknown by then, it returns redlatch.ErrUnknown
+// and goes on in the background; a repeated Ack returns the outcome.
 //
-// It costs one round trip, which it shares with concurrent calls.
+// It costs one round trip, which concurrent calls share.
 func (m *Message[T]) Ack(ctx context.Context) error { return m.wrap("ack", m.claim().Ack(ctx)) }
 
-// Nack ends the attempt as failed: the message is due again after the delay, or a dead letter if this was its last attempt. A
-// negative delay is redlatch.ErrInvalid. It waits and fails as Ack does; after a first Nack that took effect it returns [ErrNotHeld].
+// Nack ends the attempt as failed: the message is due again after delay, or becomes a dead letter if this was its last
+// attempt. A negative delay is redlatch.ErrInvalid. It blocks, fails and costs as Ack does. A repeated Nack returns
+// [ErrNotHeld].
 func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
 	if err := between("delay", delay, 0, maxDelay); err != nil {
 		return m.wrap("nack", err)
@@ -53,16 +58,18 @@ func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
 	return m.wrap("nack", m.claim().Nack(ctx, delay, ""))
 }
 
-// Reject makes the message a dead letter at once, whatever attempts are left. The first 4 KiB of the reason are kept with it. It waits and
-// fails as Nack does.
+// Reject makes the message a dead letter at once, also if attempts are left. The first 4 KiB of the reason are kept
+// with it. It blocks, fails and costs as Nack does.
 func (m *Message[T]) Reject(ctx context.Context, why string) error {
 	return m.wrap("reject", m.claim().Reject(ctx, reason(why)))
 }
 
-// Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler the watchdog goes on
-// renewing, and ends no claim sooner than this has asked for. It returns [ErrNotHeld] when the message is another consumer's or was finished.
+// Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler,
+// renewal goes on and never shortens the visibility that Extend has set. Extend returns [ErrNotHeld] if another
+// consumer has claimed the message, or if it was removed or finished.
 //
-// It waits for Redis until ctx is done, the call timeout is over (if ctx has no deadline), or the client closes.
+// It waits for Redis until ctx is done, the call timeout is over (if ctx has no deadline), or the client closes, and
+// costs one round trip. After redlatch.ErrUnknown the visibility may have been set. A repeated call sets it once more.
 func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {
 	if err := between("visibility", d, 10*time.Millisecond, 7*24*time.Hour); err != nil {
 		return m.wrap("extend", err)
@@ -70,7 +77,7 @@ func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {
 	return m.wrap("extend", m.claim().Extend(ctx, d))
 }
 
-// claim returns what the message stands for; nil for nothing.
+// claim returns the inside of the message; nil for a nil message.
 func (m *Message[T]) claim() *queue.Message {
 	if m == nil {
 		return nil

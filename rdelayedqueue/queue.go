@@ -14,23 +14,24 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Queue is a queue of values of type T. [Queue.Consume] hands messages to a function and settles them; [Queue.Take]
-// leaves that to the caller. A Queue has no state: any number of goroutines may use one, and two of the same name are
-// the same queue, in all clients. It is safe for concurrent use.
+// Queue is a queue of values of type T. [Queue.Consume] passes messages to a function and acknowledges them;
+// [Queue.Take] leaves that to the caller. A Queue has no state: any number of goroutines may use one, and two of the
+// same name are the same queue, in all clients. It is safe for concurrent use.
 //
-// The methods that look at messages (Get, List, Dead, Stats) or change what is there (Offer, Cancel, Reschedule, Redrive, RedriveAll, Purge,
-// Pause, Resume) wait for a silent Redis, and while a cluster moves the queue, until ctx is done, the call timeout is over
-// (redlatch.WithCallTimeout, if ctx has no deadline), or the client closes (redlatch.ErrClosed). Of a refused connection, and of what
-// Redis cannot do just now, they return redlatch.ErrUnavailable within a third of a second: nothing was done. A change is made once, however
-// often it is repeated; after redlatch.ErrUnknown it may have been made. A queue that a newer version of this library has written is
-// [ErrLayout].
+// Get, List, Dead and Stats, which read, and Offer, Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause and Resume,
+// which change the queue, block as follows. If Redis does not answer, or a cluster moves the queue to another node,
+// they wait until ctx is done, the call timeout is over if ctx has no deadline (10 s by default, see
+// redlatch.WithCallTimeout), or the client closes (redlatch.ErrClosed). If Redis refuses the connection or cannot serve
+// at the moment, they return redlatch.ErrUnavailable within a third of a second, and nothing was done. A change is made
+// once, also if its reply is lost and it is repeated; after redlatch.ErrUnknown it may have been made. If a newer
+// version of this library has written the queue, they return [ErrLayout].
 type Queue[T any] struct {
 	queue    *queue.Queue
 	settings settings
-	err      error // what is wrong with the name or the options
+	err      error // of the name or the options
 }
 
-// New returns the named queue of a client. It is for package redlatch: users call GetDelayedQueue there.
+// New returns a client's queue by name. It is for package redlatch: users call GetDelayedQueue there.
 func New[T any](c *core.Core, name string, opts ...QueueOption) *Queue[T] {
 	q := &Queue[T]{queue: core.Manager(c, queue.New).Queue(name)}
 	q.err = q.queue.Check()
@@ -45,33 +46,35 @@ func New[T any](c *core.Core, name string, opts ...QueueOption) *Queue[T] {
 // Name returns the queue's name as it was given to the client.
 func (q *Queue[T]) Name() string { return q.queue.Name() }
 
-// bad returns what is wrong with the queue itself.
+// bad returns the error of the name or the options.
 func (q *Queue[T]) bad() error { return q.err }
 
-// Item is a message of OfferBatch.
+// Item is a message for OfferBatch.
 type Item[T any] struct {
 	Value T
-	Delay time.Duration // not negative; 0 for at once
-	ID    string        // as for WithID; empty for a fresh one
+	Delay time.Duration // not negative; 0 to be due at once
+	ID    string        // as for WithID; empty for a generated one
 }
 
 const maxDelay = queue.MaxDelay
 
-// Offer puts a value into the queue, to be delivered once the delay has passed, and returns the message's id: that of [WithID], whose
-// message may be there already and is left as it is then, or a fresh UUIDv7. A delay of 0 is for at once.
+// Offer adds a message with the value to the queue, due after delay (0 for at once), and returns the message's id: that
+// of [WithID], or a generated UUIDv7. If the queue has a message with the id of WithID, Offer leaves it as it is. A
+// repeated call without WithID adds another message.
 //
-// It waits and fails as [Queue] says; a lost reply is asked for again, which never makes two messages. A negative delay, a bad id, and a value that the codec refuses or that is larger than
-// [WithMaxPayload] says are redlatch.ErrInvalid. After any other error the message may have been offered, and its id is returned even so: to
-// be sure, offer again under it, by [WithID].
+// It blocks and fails as [Queue] describes; an offer whose reply is lost is repeated and adds one message. A negative
+// delay, a bad id, and a value that the codec refuses or that exceeds [WithMaxPayload] are redlatch.ErrInvalid. After
+// any other error Offer returns the id too: after redlatch.ErrUnknown, offer again with the same id by WithID to be
+// sure.
 //
-// It costs one round trip, which it shares with concurrent offers and which wakes a consumer.
+// It costs one round trip, which concurrent offers share and which also wakes a consumer.
 func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, err error) {
 	id, _, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, q.wrap("offer to", err)
 }
 
-// OfferAt is Offer with the time, by the clock of Redis, at which the message is due in place of a delay: a time that has passed is for
-// at once, one more than 100 years ahead is redlatch.ErrInvalid.
+// OfferAt is Offer with the time at which the message is due, by Redis's clock, instead of a delay. A message with a
+// past time is due at once. A time more than 100 years ahead is redlatch.ErrInvalid.
 func (q *Queue[T]) OfferAt(ctx context.Context, value T, t time.Time, opts ...OfferOption) (id string, err error) {
 	if d := time.Until(t); d > maxDelay {
 		return "", q.wrap("offer to", fmt.Errorf("%w: %v is more than %v ahead", errs.ErrInvalid, t, maxDelay))
@@ -83,13 +86,14 @@ func (q *Queue[T]) OfferAt(ctx context.Context, value T, t time.Time, opts ...Of
 	return id, q.wrap("offer to", err)
 }
 
-// OfferNew is Offer, and reports whether this call added the message: false if one of this id was there, or done not long ago.
+// OfferNew is Offer, and also reports whether this call added the message. It returns false if a message with the id
+// exists or was acknowledged within the time of [WithDedupe].
 func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, added bool, err error) {
 	id, added, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, added, q.wrap("offer to", err)
 }
 
-// offerOne offers an item, which is due at the given time if that is not zero.
+// offerOne offers an item; if at is not zero, it is due at that time instead of after its delay.
 func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts []OfferOption) (string, bool, error) {
 	if err := q.bad(); err != nil {
 		return "", false, err
@@ -111,11 +115,13 @@ func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts [
 	return ids[0], len(added) > 0 && added[0], err
 }
 
-// OfferBatch offers many messages, 100 and 1 MiB in a round trip, and returns their ids in the order of the items. Messages that are due
-// at the same time are delivered in that order. Items are judged before anything is sent.
+// OfferBatch offers many messages and returns their ids in the order of the items. Messages that are due at the same
+// time are delivered in that order. All items are validated before anything is sent.
 //
-// It waits as Offer does. It is not a transaction: after an error some messages may have been offered, in part or all; ids are returned
-// even so, unless the error is redlatch.ErrInvalid, to offer them again under.
+// It blocks as Offer does. It is not a transaction: after an error any of the messages may have been added. Unless the
+// error is redlatch.ErrInvalid, it returns the ids, so that the caller can offer the items again under them.
+//
+// It costs one round trip for each 100 messages or 1 MiB.
 func (q *Queue[T]) OfferBatch(ctx context.Context, items []Item[T]) ([]string, error) {
 	ids, err := q.offerAll(ctx, items)
 	return ids, q.wrap("offer to", err)
@@ -142,7 +148,7 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 	return ids, err
 }
 
-// item judges and encodes an item whose id is in order.
+// item validates and encodes an item whose id is valid.
 func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	if err := between("delay", i.Delay, 0, maxDelay); err != nil {
 		return queue.Item{}, err
@@ -174,8 +180,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// Cancel removes the message of this id if it waits or is a dead letter; its id is free at once. It returns false for one that is in
-// flight, and if there is none. It waits and fails as [Queue] says, and costs one round trip.
+// Cancel deletes the message with this id if it waits or is a dead letter; its id is free at once. It returns false if
+// the message is in flight or does not exist. It blocks and fails as [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("cancel in", err)
@@ -184,8 +190,8 @@ func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 	return ok, q.wrap("cancel in", err)
 }
 
-// Reschedule has the message of this id be due d from now, if it waits. It returns false for one that is in flight or a dead letter, and
-// if there is none. It waits and fails as [Queue] says, and costs one round trip.
+// Reschedule makes the message with this id due d from now, if it waits. It returns false if the message is in flight,
+// is a dead letter or does not exist. It blocks and fails as [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Reschedule(ctx context.Context, id string, d time.Duration) (bool, error) {
 	err := q.check(id)
 	if err == nil {

@@ -9,17 +9,21 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Take claims the next message that is due. It blocks until there is one, ctx is done, the client closes (redlatch.ErrClosed), or an error
-// that cannot pass, such as a missing permission; on the first try a refused connection too. What Redis cannot do just now (it loads, or
-// fails over) and transport errors are retried for one lease of the client, then redlatch.ErrUnavailable, which is joined with ctx's error
-// too when ctx ends without an answer. After an error nothing is claimed: what was left unknown is given
-// back without counting the attempt.
+// Take claims the next message that is due.
 //
-// The claim lasts for the visibility, 30 s by default, and is not renewed: Ack or Extend in time. The message's context descends from ctx.
-// A payload that cannot be decoded makes its message a dead letter, and Take goes on.
+// It blocks until a message is due, ctx is done, the client closes (redlatch.ErrClosed), or an error occurs that will
+// not pass, such as a missing permission; on the first attempt also a refused connection. It retries other connection
+// errors, and what Redis cannot do at the moment (it is loading or failing over), for one lease of the client in a row,
+// and then returns redlatch.ErrUnavailable. If Redis did not answer when ctx ended, the error of ctx is joined with
+// redlatch.ErrUnavailable. After an error nothing is claimed; what an attempt may have claimed is given back in the
+// background without counting as an attempt.
 //
-// It costs one round trip when a message is due, which it shares with concurrent calls, and none while it waits but a look every 10
-// to 15 s.
+// The claim lasts for the visibility, 30 s by default (see [WithVisibility]), and is not renewed: call Ack or Extend in
+// time. The message's context descends from ctx. A message whose payload cannot be decoded becomes a dead letter, and
+// Take goes on.
+//
+// It costs one round trip if a message is due, which concurrent calls share. While it waits it costs only a check every
+// 10 to 15 s.
 func (q *Queue[T]) Take(ctx context.Context) (*Message[T], error) {
 	messages, err := q.take(ctx, 1)
 	if err != nil {
@@ -28,8 +32,8 @@ func (q *Queue[T]) Take(ctx context.Context) (*Message[T], error) {
 	return messages[0], nil
 }
 
-// TakeBatch claims up to n messages that are due, in their order. It waits for the first one, and fails, as Take does. An n above 100
-// counts as 100, one below 1 is redlatch.ErrInvalid.
+// TakeBatch claims up to n messages that are due, in their order. It waits for the first one, and fails, as Take does.
+// An n above 100 counts as 100; an n below 1 is redlatch.ErrInvalid.
 func (q *Queue[T]) TakeBatch(ctx context.Context, n int) ([]*Message[T], error) {
 	if n < 1 {
 		return nil, q.wrap("take from", fmt.Errorf("%w: a batch of %d is below 1", errs.ErrInvalid, n))
@@ -60,7 +64,7 @@ func (q *Queue[T]) take(ctx context.Context, n int) ([]*Message[T], error) {
 	}
 }
 
-// decode returns the messages that can be decoded, and makes dead letters of the others.
+// decode returns the messages that can be decoded, and makes the others dead letters.
 func (q *Queue[T]) decode(ctx context.Context, claimed []*queue.Message) ([]*Message[T], error) {
 	messages := make([]*Message[T], 0, len(claimed))
 	var bad []*queue.Message
