@@ -8,19 +8,22 @@ import (
 // The errors of delayed queues, beside those of package redlatch. They come wrapped with what was being done; test them with
 // errors.Is.
 var (
-	// ErrNotHeld is returned by Ack, Nack, Reject and Extend when the message is not this consumer's any more: it was claimed
-	// by another one, removed, or finished before in another way. It is the cause of a nil message's context. It is rlock.ErrNotHeld.
+	// ErrNotHeld is returned by Ack, Nack, Reject and Extend if the claim is no longer the message's latest: another
+	// consumer claimed the message, it was removed, or its attempt already ended in another way. It is the cause of a
+	// nil message's context. It is rlock.ErrNotHeld.
 	ErrNotHeld = errs.ErrNotHeld
-	// ErrLost is the cause of a message's context when its visibility is over or another consumer has it. No method returns it. It is
-	// rlock.ErrLost.
+	// ErrLost is the cause of a message's context if its visibility is over or another consumer has claimed it. No
+	// method returns it. It is rlock.ErrLost.
 	ErrLost = errs.ErrLost
-	// ErrNotFound is returned by Get for an id that no message has.
+	// ErrNotFound is returned by Get if no message has the id.
 	ErrNotFound = queue.ErrNotFound
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it.
 	ErrFinished = queue.ErrFinished
-	// ErrHandlerTimeout is the cause of a handler's context after the time of WithHandlerTimeout. No method returns it.
+	// ErrHandlerTimeout is the cause of a handler's context after the time of [WithHandlerTimeout]. No method returns
+	// it.
 	ErrHandlerTimeout = queue.ErrHandlerTimeout
-	// ErrStopped is the cause of a handler's context when its consumer stops and the grace of WithStopGrace is over. No method returns it.
+	// ErrStopped is the cause of a handler's context if its consumer stops and the grace of [WithStopGrace] is over. No
+	// method returns it.
 	ErrStopped = queue.ErrStopped
 	// ErrLayout is returned for a queue that a newer version of this library has written.
 	ErrLayout = queue.ErrLayout

@@ -10,21 +10,21 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// State is where a message is.
+// State is the state of a message.
 type State int
 
 const (
-	// Delayed messages wait for their time.
+	// Delayed messages are not due.
 	Delayed = State(queue.Delayed)
-	// Ready messages may be taken, those included whose claims ran out.
+	// Ready messages are due, or their claim has run out: they can be claimed.
 	Ready = State(queue.Ready)
 	// InFlight messages are claimed by a consumer.
 	InFlight = State(queue.InFlight)
-	// Dead messages are dead letters: given up, until they are redriven, cancelled or purged.
+	// Dead messages are dead letters: they stay until they are redriven, cancelled or purged.
 	Dead = State(queue.Dead)
 )
 
-// String returns the state in a word or two.
+// String returns the name of the state.
 func (s State) String() string {
 	switch s {
 	case Delayed:
@@ -46,19 +46,20 @@ func (s State) check() error {
 	return nil
 }
 
-// Entry is a message as it stands in Redis, to be looked at.
+// Entry is a message as stored in Redis.
 type Entry[T any] struct {
 	ID string
-	// Value is what was offered, the zero value if the payload cannot be decoded.
+	// Value is the offered value; the zero value if the payload cannot be decoded.
 	Value T
 	// Raw is the payload.
 	Raw   []byte
 	State State
 	// Attempt is how often the message was claimed.
 	Attempt int
-	// DueAt is when it is due; when its claim runs out, if it is in flight, or ran out; when it died, if it is dead.
+	// DueAt is when the message is due. For a claimed message it is when the claim runs out or ran out, for a dead
+	// letter when it died.
 	DueAt time.Time
-	// Error is the text of the last failed attempt, or why it is dead.
+	// Error is the text of the last failed attempt, or the reason why the message is dead.
 	Error string
 }
 
@@ -71,7 +72,8 @@ func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
 	return entry
 }
 
-// Get returns the message of this id, or [ErrNotFound]. It waits and fails as [Queue] says, and costs one round trip.
+// Get returns the message with this id, or [ErrNotFound]. It blocks and fails as [Queue] describes, and costs one round
+// trip.
 func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	if err := q.check(id); err != nil {
 		return nil, q.wrap("get from", err)
@@ -84,9 +86,10 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	return &entry, nil
 }
 
-// List returns up to n messages of a state, by their times, after a cursor: "" for the first page, and then what the last call returned as
-// next, which is "" after the last page. Of Ready, those whose claims ran out come last. Messages that move meanwhile may be missed or come
-// twice. It waits and fails as [Queue] says, and costs a round trip for 100 messages or 1 MiB.
+// List returns up to n messages of a state, sorted by DueAt, from a cursor on: "" for the first page, then the next
+// that the previous call returned, which is "" after the last page. Ready messages whose claims ran out come last.
+// Messages that change their state meanwhile may be missed or listed twice. It blocks and fails as [Queue] describes,
+// and costs one round trip for each 100 messages or 1 MiB.
 func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
 	err = q.bad()
 	switch {
@@ -108,13 +111,13 @@ func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (ent
 	return entries, next, q.wrap("list", err)
 }
 
-// Dead returns up to n dead letters, the oldest first, as [Queue.List] does, which has the others.
+// Dead returns up to n dead letters, the oldest first. It is [Queue.List] of the first page of state Dead.
 func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
 	entries, _, err := q.List(ctx, Dead, "", n)
 	return entries, err
 }
 
-// Stats are counts of messages by their state.
+// Stats are the numbers of messages in each state, and whether the queue is paused.
 type Stats struct {
 	Delayed  int
 	Ready    int
@@ -123,7 +126,8 @@ type Stats struct {
 	Paused   bool
 }
 
-// Stats counts the messages of the queue. It waits and fails as [Queue] says, and costs one round trip, however many there are.
+// Stats counts the messages of the queue. It blocks and fails as [Queue] describes, and costs one round trip for any
+// number of messages.
 func (q *Queue[T]) Stats(ctx context.Context) (Stats, error) {
 	if err := q.bad(); err != nil {
 		return Stats{}, q.wrap("stats of", err)

@@ -6,8 +6,8 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Redrive makes the dead letter of this id due now, as if it had never been tried. It returns false if there is none. It waits and
-// fails as [Queue] says, and costs one round trip.
+// Redrive makes the dead letter with this id due now, with its attempts counted anew. It returns false if there is
+// none. It blocks and fails as [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Redrive(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("redrive in", err)
@@ -16,8 +16,9 @@ func (q *Queue[T]) Redrive(ctx context.Context, id string) (bool, error) {
 	return ok, q.wrap("redrive in", err)
 }
 
-// RedriveAll makes all that are dead letters now due, as if they had never been tried, and returns their number. It waits and fails as
-// [Queue] says, and costs a round trip for each 100. After an error the number is what is known to be done.
+// RedriveAll makes all present dead letters due now, with their attempts counted anew, and returns their number. After
+// an error it returns how many are known to be redriven. It blocks and fails as [Queue] describes, and costs one round
+// trip for each 100.
 func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
 	if err := q.bad(); err != nil {
 		return 0, q.wrap("redrive in", err)
@@ -26,9 +27,9 @@ func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
 	return n, q.wrap("redrive in", err)
 }
 
-// Purge removes the dead letters for good, or all messages of the given states, and returns their number. A message that is removed in
-// flight is lost for its consumer: its Ack returns [ErrNotHeld]. It waits and fails as [Queue] says, and costs a round trip for
-// each 100. After an error the number is what is known to be done.
+// Purge deletes all messages of the given states, by default the dead letters, and returns their number. After an error
+// it returns how many are known to be deleted. The consumer of a message deleted in flight gets [ErrNotHeld] from Ack.
+// It blocks and fails as [Queue] describes, and costs one round trip for each 100.
 func (q *Queue[T]) Purge(ctx context.Context, states ...State) (int, error) {
 	n, err := q.purge(ctx, states)
 	return n, q.wrap("purge", err)
@@ -56,8 +57,9 @@ func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err er
 	return total, nil
 }
 
-// Pause has no consumer get a message any more, in any client, until [Queue.Resume]. Messages that are in flight, and prefetched ones, are
-// not touched; offers go on. It waits and fails as [Queue] says, and costs one round trip.
+// Pause stops the delivery of messages in all clients until [Queue.Resume]. It does not affect messages that are in
+// flight or prefetched, nor offers. A repeated call changes nothing. It blocks and fails as [Queue] describes, and
+// costs one round trip.
 func (q *Queue[T]) Pause(ctx context.Context) error {
 	err := q.bad()
 	if err == nil {
@@ -66,7 +68,7 @@ func (q *Queue[T]) Pause(ctx context.Context) error {
 	return q.wrap("pause", err)
 }
 
-// Resume ends a pause. It waits and fails as [Queue] says, costs one round trip, and wakes a consumer.
+// Resume ends a pause and wakes a consumer. It blocks and fails as [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Resume(ctx context.Context) error {
 	err := q.bad()
 	if err == nil {

@@ -38,7 +38,7 @@ func (set sharedOption) setQueue(s *settings)     { set(s) }
 func (set sharedOption) setConsumer(s *settings)  { set(s) }
 func (set offerOption) setOffer(s *offering)      { set(s) }
 
-// settings are those of a queue, and of one of its consumers.
+// settings are the settings of a queue, or of one of its consumers.
 type settings struct {
 	codec      codec.Codec
 	maxPayload int
@@ -49,14 +49,14 @@ type settings struct {
 	backoff    func(attempt int) time.Duration
 
 	concurrency    int
-	prefetch       *int           // nil for the library's own choice
+	prefetch       *int           // nil for the default, which depends on the handlers
 	handlerTimeout *time.Duration // nil for none
 	stopGrace      time.Duration
 }
 
-// offering are the settings of one message.
+// offering has the settings of one message.
 type offering struct {
-	id *string // nil for a fresh one
+	id *string // nil for a generated one
 }
 
 func defaults() settings {
@@ -72,58 +72,62 @@ func defaults() settings {
 	}
 }
 
-// WithCodec sets how values become bytes. All who use a queue must agree on it. Defaults to [codec.MsgPack].
+// WithCodec sets the encoding of values. All clients of a queue must use the same. Defaults to [codec.MsgPack].
 func WithCodec(c codec.Codec) QueueOption { return queueOption(func(s *settings) { s.codec = c }) }
 
-// WithMaxPayload sets how many bytes an encoded value may have: Offer refuses a larger one. 1 byte to 64 MiB. Defaults to 1 MiB.
+// WithMaxPayload sets the largest size of an encoded value, 1 byte to 64 MiB: Offer refuses a larger one. Defaults to 1
+// MiB.
 func WithMaxPayload(bytes int) QueueOption {
 	return queueOption(func(s *settings) { s.maxPayload = bytes })
 }
 
-// WithDedupe sets how long an id given by [WithID] stays taken after its message was acknowledged. The setting of the consumer that
-// acknowledges counts. 1 s to a year. Defaults to 10 minutes.
+// WithDedupe sets how long an id given by [WithID] stays taken after the Ack of its message, 1 s to a year. The setting
+// of the acknowledging consumer applies. Defaults to 10 minutes.
 func WithDedupe(d time.Duration) QueueOption {
 	return queueOption(func(s *settings) { s.dedupe = d })
 }
 
-// WithVisibility sets how long a claim lasts: a message that is neither acknowledged nor extended by then is delivered again. Consume
-// renews it while a handler runs. 1 s to 7 days. Defaults to 30 s.
+// WithVisibility sets how long a claim lasts, 1 s to 7 days: a message that is neither acknowledged nor extended by
+// then is delivered again. Consume renews it while a handler runs. Defaults to 30 s.
 func WithVisibility(d time.Duration) SharedOption {
 	return sharedOption(func(s *settings) { s.visibility = d })
 }
 
-// WithMaxAttempts sets how often a message is tried before it is a dead letter; 0 for no limit. Defaults to 10.
+// WithMaxAttempts sets the number of attempts after which a message becomes a dead letter; 0 for no limit. Defaults to
+// 10.
 func WithMaxAttempts(n int) SharedOption {
 	return sharedOption(func(s *settings) { s.attempts = n })
 }
 
-// WithBackoff sets the pause after a failed attempt, counted from 1, before the message is due again. It must return at once. A
-// negative time or a panic counts as a second, and more than 100 years as 100 years. Defaults to 1 s, doubled with each attempt up to 15
-// minutes, a quarter more or less.
+// WithBackoff sets the pause before a message is due again after a failed attempt, counted from 1. The function must
+// return at once. If it panics or returns a negative duration, the pause is 1 s; the longest pause is 100 years.
+// Defaults to 1 s, doubled with each attempt up to 15 minutes, with a jitter of 25 %.
 func WithBackoff(f func(attempt int) time.Duration) SharedOption {
 	return sharedOption(func(s *settings) { s.backoff = f })
 }
 
-// WithID gives the message an id of the caller's own: offering it again changes nothing while the message lives or is a dead letter,
-// and for the time of [WithDedupe] after its Ack. 1 to 512 bytes of UTF-8 without control characters.
+// WithID sets the id of the message, 1 to 512 bytes of UTF-8 without control characters. An offer changes nothing if a
+// message with this id waits, is in flight, is a dead letter, or was acknowledged within the time of [WithDedupe].
+// Defaults to a generated UUIDv7.
 func WithID(id string) OfferOption { return offerOption(func(s *offering) { s.id = &id }) }
 
-// WithConcurrency sets how many handlers run at a time. 1 to 100,000. Defaults to 1.
+// WithConcurrency sets how many handlers run at a time, 1 to 100,000. Defaults to 1.
 func WithConcurrency(n int) ConsumeOption {
 	return consumeOption(func(s *settings) { s.concurrency = n })
 }
 
-// WithPrefetch sets how many messages may be claimed before handlers are free for them. 0 to 100. Without it as many as there are
-// handlers, 16 to 100, while handlers take less than 5 ms, and none while they take longer.
+// WithPrefetch sets how many messages may be claimed before handlers are free for them, 0 to 100. Defaults to the
+// number of handlers, but 16 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer.
 func WithPrefetch(n int) ConsumeOption { return consumeOption(func(s *settings) { s.prefetch = &n }) }
 
-// WithHandlerTimeout ends the context of a handler after d, with the cause [ErrHandlerTimeout]; the attempt has then failed, whatever
-// the handler returns. 1 ms to 7 days. Defaults to none.
+// WithHandlerTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrHandlerTimeout]. The
+// attempt has then failed, whatever the handler returns. Defaults to none.
 func WithHandlerTimeout(d time.Duration) ConsumeOption {
 	return consumeOption(func(s *settings) { s.handlerTimeout = &d })
 }
 
-// WithStopGrace sets for how long the handlers of a consumer that stops may go on before their contexts end. 0 to 1 h. Defaults to 5 s.
+// WithStopGrace sets how long handlers may go on after their consumer stops, before their contexts end. 0 to 1 h.
+// Defaults to 5 s.
 func WithStopGrace(d time.Duration) ConsumeOption {
 	return consumeOption(func(s *settings) { s.stopGrace = d })
 }
@@ -141,7 +145,7 @@ func queueSettings(opts []QueueOption) (settings, error) {
 	return s, s.validate()
 }
 
-// consumer returns the settings of a consumer of a queue with these settings, which are in order.
+// consumer returns the settings of a consumer of a queue with these settings, which are valid.
 func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 	if len(opts) == 0 {
 		return s, nil
@@ -155,7 +159,7 @@ func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 	return s, s.validate()
 }
 
-// idOf returns the id that the options give a message, empty for a fresh one.
+// idOf returns the id that the options set; empty for a generated one.
 func idOf(opts []OfferOption) (string, error) {
 	var s offering
 	for _, opt := range opts {
@@ -206,7 +210,7 @@ func (s *settings) validate() error {
 	return nil
 }
 
-// or returns what p points to, or another value in place of nothing.
+// or returns what p points to; other if p is nil.
 func or[T any](p *T, other T) T {
 	if p == nil {
 		return other
