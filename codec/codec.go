@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// Codec encodes and decodes the values of an object. It must be safe for concurrent use, and must keep neither the
-// values nor the bytes.
+// Codec encodes and decodes the values of an object. It must be safe for concurrent use, and must not retain the values
+// or the bytes.
 type Codec interface {
-	// Encode returns the bytes of v.
+	// Encode returns v as bytes.
 	Encode(v any) ([]byte, error)
-	// Decode sets what v, a pointer, points to from data.
+	// Decode decodes data into v, which is a pointer.
 	Decode(data []byte, v any) error
 }
 
 var (
-	// ErrEncode is returned (wrapped) for a value that its codec refuses.
+	// ErrEncode is returned (wrapped) for a value that a codec cannot encode.
 	ErrEncode = errors.New("value cannot be encoded")
-	// ErrDecode is returned (wrapped) for bytes that its codec refuses.
+	// ErrDecode is returned (wrapped) for bytes that a codec cannot decode.
 	ErrDecode = errors.New("bytes cannot be decoded")
 )
 
-// Marshal encodes v with c. Its error wraps [ErrEncode] and the codec's own, and names the codec and the type of v; a codec that
-// panics has refused the value.
+// Marshal encodes v with c. Its error wraps [ErrEncode] and the codec's error, and names the codec and the type of v.
+// If the codec panics, Marshal returns such an error.
 func Marshal(c Codec, v any) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -36,9 +36,12 @@ func Marshal(c Codec, v any) (data []byte, err error) {
 	return data, nil
 }
 
-// Unmarshal decodes data into v, a pointer, with c. Its error wraps [ErrDecode] and the codec's own, and names the codec and the type
-// of v; a codec that panics has refused the bytes. The text of what this package's codecs say repeats nothing of the bytes; the error of
-// a type's own method stays in reach of [errors.As]. What v points to is undefined after an error.
+// Unmarshal decodes data with c into v, which is a pointer. Its error wraps [ErrDecode] and the codec's error, and
+// names the codec and the type of v. If the codec panics, Unmarshal returns such an error. What v points to is
+// undefined after an error.
+//
+// With the codecs of this package, the text of the error contains nothing of data. The error of a type's own method can
+// be reached with [errors.As].
 func Unmarshal(c Codec, data []byte, v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// JSON encodes with [encoding/json]: struct tags, Marshalers and the order of fields count as they do there. Decode ignores
-// members that the type does not have.
+// JSON encodes with [encoding/json], including its struct tags, Marshalers and field order. Decode ignores members that
+// the type does not have.
 type JSON struct{}
 
 // Encode returns v as [json.Marshal] does.

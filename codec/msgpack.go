@@ -7,10 +7,10 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// MsgPack encodes as MessagePack; structs are maps of their fields. It is the default.
+// MsgPack encodes as MessagePack, structs as maps of their fields. It is the default.
 //
-// Its Decode refuses, before anything is allocated, a length that is beyond the bytes that are left, more than 10,000 levels of
-// nesting (100 where an interface value takes them), and bytes after the value.
+// Before it allocates anything, Decode refuses a length that exceeds the remaining bytes, more than 10,000 levels of
+// nesting (100 if the type holds an interface value), and bytes after the value.
 type MsgPack struct{}
 
 // Encode returns v as MessagePack.
@@ -28,7 +28,7 @@ func (MsgPack) Decode(data []byte, v any) error {
 	return msgpackRefusal(msgpack.Unmarshal(data, v))
 }
 
-// takesAny reports whether a value of the type can hold an interface value, however deep.
+// takesAny reports whether a value of the type can hold an interface value at any depth.
 func takesAny(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == nil || seen[t] {
 		return false

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// refusal is an error about bytes whose own text may repeat them, and which is not shown therefore.
+// refusal is an error about bytes whose own text is not shown, because it may contain them.
 type refusal struct {
 	text  string
 	cause error
@@ -18,7 +18,7 @@ func (r *refusal) Error() string { return r.text }
 
 func (r *refusal) Unwrap() error { return r.cause }
 
-// discreet hides the text of an error that is not known to be free of the payload, such as one of a type's own method.
+// discreet hides the text of an error that may contain the payload, such as one of a type's own method.
 func discreet(err error) error { return &refusal{fmt.Sprintf("refused with a %T", err), err} }
 
 func jsonRefusal(err error) error {
@@ -32,12 +32,13 @@ func jsonRefusal(err error) error {
 		plain.Value, _, _ = strings.Cut(kind.Value, " ") // the number itself follows
 		return &refusal{plain.Error(), err}
 	case errors.As(err, &syntax):
-		return &refusal{fmt.Sprintf("the syntax is wrong at byte %d", syntax.Offset), err}
+		return &refusal{fmt.Sprintf("syntax error at byte %d", syntax.Offset), err}
 	}
 	return discreet(err)
 }
 
-// msgpackRefusal tells by its prefix what the MessagePack library says, which is codes and lengths.
+// msgpackRefusal keeps the errors of the MessagePack library, known by their prefix: they contain codes and lengths
+// only.
 func msgpackRefusal(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.HasPrefix(err.Error(), "msgpack: ") {
 		return err

@@ -8,17 +8,17 @@ import (
 
 const (
 	maxLevels    = 10_000 // of nesting
-	maxLevelsAny = 100    // where an interface value takes them: each level costs far more there
+	maxLevelsAny = 100    // in an interface value, where each level costs far more
 )
 
 var (
-	errShort    = errors.New("a length is beyond the bytes that are left")
-	errTrailing = errors.New("bytes follow the value")
-	errUnused   = errors.New("0xc1 is no MessagePack")
+	errShort    = errors.New("a length exceeds the remaining bytes")
+	errTrailing = errors.New("trailing bytes after the value")
+	errUnused   = errors.New("0xc1 is not valid MessagePack")
 )
 
-// skim walks over one MessagePack value and returns its levels of nesting: a bare number has none. It allocates a
-// small number for each level, and nothing that a length asks for.
+// skim walks over one MessagePack value and returns its levels of nesting: a bare number has none. It allocates a small
+// number for each level, and nothing in proportion to an encoded length.
 func skim(data []byte) (levels int, err error) {
 	var open []uint64 // values still to come, level by level
 	left := uint64(1)
@@ -39,7 +39,7 @@ func skim(data []byte) (levels int, err error) {
 		}
 		data = rest
 		if inner > uint64(len(data)) {
-			return 0, errShort // each value takes a byte at least
+			return 0, errShort // each value has at least one byte
 		}
 		if inner == 0 {
 			continue
@@ -51,7 +51,7 @@ func skim(data []byte) (levels int, err error) {
 	}
 }
 
-// head reads a value without those that it contains. It returns the number of these, and the bytes behind it.
+// head reads a value without the values that it contains. It returns their number and the remaining bytes.
 func head(data []byte) (inner uint64, rest []byte, err error) {
 	if len(data) == 0 {
 		return 0, nil, errShort
@@ -83,8 +83,8 @@ func head(data []byte) (inner uint64, rest []byte, err error) {
 	return 0, rest, err
 }
 
-// format is what follows a byte from 0xc0 to 0xdf: a length of so many bytes; fixed bytes beside those that it counts, or
-// so many values for each that it counts.
+// format describes what follows a byte from 0xc0 to 0xdf: a length field of length bytes; then fixed bytes in addition
+// to those that it counts, or inner values for each that it counts.
 type format struct {
 	length int
 	fixed  uint64

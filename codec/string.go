@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	errType = errors.New("the type is not one of this codec")
+	errType = errors.New("the codec does not support the type")
 	errUTF8 = errors.New("the text is not valid UTF-8")
 )
 
-// String encodes as the plain text of a value, as Redisson's StringCodec does: strings as they are, whole numbers in
-// decimal, floating-point numbers in Java's notation (1.0, 1.0E10), true and false, and what an [encoding.TextMarshaler] says. Text
-// must be valid UTF-8. It decodes into the same types, and into an interface as a string.
+// String encodes values as plain text, as Redisson's StringCodec does: strings unchanged, integers in decimal,
+// floating-point numbers in Java's notation (1.0, 1.0E10), true and false, and the text of an [encoding.TextMarshaler].
+// Text must be valid UTF-8. It decodes into the same types, and into an interface as a string.
 type String struct{}
 
 // Encode returns v as text.
@@ -60,7 +60,7 @@ func (String) Decode(data []byte, v any) error {
 	}
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return fmt.Errorf("%w: a %T is no pointer", errType, v)
+		return fmt.Errorf("%w: %T is not a pointer, or is nil", errType, v)
 	}
 	return setText(p.Elem(), string(data))
 }
@@ -104,7 +104,7 @@ func setText(r reflect.Value, text string) error {
 	return nil
 }
 
-// javaFloat returns a number as Java's Double.toString and Float.toString do.
+// javaFloat returns a number in the format of Java's Double.toString and Float.toString.
 func javaFloat(r reflect.Value) string {
 	f, bits := r.Float(), r.Type().Bits()
 	switch abs := math.Abs(f); {
