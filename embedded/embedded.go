@@ -1,10 +1,10 @@
-// Package embedded runs a Redis-compatible server inside the process: for demos, examples, and tests of programs that
+// Package embedded runs a Redis-compatible server inside the process, for demos, examples, and tests of programs that
 // use redlatch. It keeps nothing on disk and needs nothing installed.
 //
 //	client, err := embedded.Open()
 //
-// It is a stand-in with the features that redlatch uses, not a database: its clock is the process's, its data is gone
-// with it, and it is not made for speed. Programs in production use a real server.
+// It has the features that redlatch uses and is not a database: its clock is the process's, its data is lost when it
+// closes, and it is not built for speed. Use a real server in production.
 package embedded
 
 import (
@@ -36,23 +36,23 @@ func Start() (*Server, error) {
 	return &Server{mini: m, addr: m.Addr()}, nil
 }
 
-// Addr returns the server's address as host:port, after Close too. Go-redis takes no address for that of a local Redis.
+// Addr returns the server's address as host:port, also after Close.
 func (s *Server) Addr() string { return s.addr }
 
-// URL returns the server's address as redlatch.Open takes it.
+// URL returns the server's URL for redlatch.Open.
 func (s *Server) URL() string { return "redis://" + s.addr }
 
 // Close stops the server and drops its data. A second Close does nothing.
 func (s *Server) Close() { s.mini.Close() }
 
-// Open returns a client on a new server of its own, which ends with the client's Close. Nothing listens on the network. Bad
-// options are redlatch.ErrInvalid.
+// Open returns a client on a new server of its own, which stops when the client closes. The server does not listen on
+// the network. Bad options return redlatch.ErrInvalid.
 func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	m := newServer()
 	rdb := redis.NewClient(&redis.Options{
 		Addr:   "embedded",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial(m) },
-		// Not known to the server; and a look-up of the address would leave a user's synctest bubble.
+		// The server does not know them, and a look-up of the address would leave a user's synctest bubble.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	stop := func() error {
@@ -63,7 +63,7 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	all := append([]redlatch.Option{func(c *core.Config) { c.OnClosed = stop }}, opts...)
 	client, err := redlatch.New(rdb, all...)
 	if err != nil {
-		_ = stop() // the first error tells more
+		_ = stop() // err says more
 		return nil, err
 	}
 	return client, nil
