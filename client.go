@@ -18,20 +18,21 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-// Client hands out named objects that all clients of one Redis share. [New] and [Open] make one. It is safe for concurrent use.
+// Client returns named objects that all clients of one Redis share. [New] and [Open] return one. It is safe for
+// concurrent use.
 type Client struct {
 	core   *core.Core
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
-	closed chan struct{} // closed when the first Close is done
+	closed chan struct{} // closed when the first Close has returned
 }
 
 // New returns a client on a go-redis client: a *redis.Client, also one for Sentinel, or a *redis.ClusterClient.
 // Anything else, nil in any form, and bad options return [ErrInvalid]. New does no I/O. The caller closes the go-redis
 // client, after the Client.
 //
-// The Client uses a *redis.Client through a view of its own on the same connection pool, whose reads end after 3 s.
-// go-redis does not call the hooks of a *redis.Client on such a view; use [WithObserver] for metrics and traces. It
+// The Client uses a *redis.Client through a view of its own on the same connection pool, whose reads time out after 3
+// s. go-redis does not call the hooks of a *redis.Client on such a view; use [WithObserver] for metrics and traces. It
 // calls the hooks of a cluster client.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c, err := configure(opts)
@@ -57,64 +58,67 @@ func checkClient(rdb redis.UniversalClient) error {
 	return fmt.Errorf("%w: the go-redis client is nil, or a zero value", errs.ErrInvalid)
 }
 
-// GetLock returns the reentrant lock of that name. It does no I/O and keeps nothing alive. The methods of the lock
+// GetLock returns the reentrant lock with this name. It does no I/O and keeps nothing alive. The methods of the lock
 // return [ErrInvalid] for a name that is empty, longer than 512 bytes with the prefix, or not valid UTF-8, that has
-// control characters, or whose keys would fall into several slots.
+// control characters, or whose keys would be in several slots.
 func (c *Client) GetLock(name string) *rlock.Lock {
 	return rlock.New(c.core, name)
 }
 
-// GetFencedLock returns the reentrant lock of that name whose holds carry a fencing token. It excludes holders of the
+// GetFencedLock returns the reentrant lock with this name whose holds have a fencing token. It excludes holders of the
 // lock that GetLock returns for the same name. It does no I/O, and reports a bad name as GetLock does.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
 	return rlock.NewFenced(c.core, name)
 }
 
-// GetFairLock returns the lock of that name that is granted first come, first served, across goroutines and processes. It is free to
-// get like GetLock's, whose holders it excludes but does not queue with.
+// GetFairLock returns the reentrant lock with this name that is granted first come, first served, across goroutines and
+// processes. It excludes holders of the lock that GetLock returns for the same name, whose waiters do not queue. It
+// does no I/O, and reports a bad name as GetLock does.
 func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.core, name) }
 
-// GetReadWriteLock returns the read-write lock of that name. It does no I/O, and reports a bad name or option as
+// GetReadWriteLock returns the read-write lock with this name. It does no I/O, and reports a bad name or option as
 // GetLock does.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
 	return rrwlock.New(c.core, name, opts...)
 }
 
-// GetMultiLock returns a lock that holds all of the given locks, of any kind, client and server. It does no I/O and
+// GetMultiLock returns a lock that consists of all the given locks, of any kind, client and server. It does no I/O and
 // keeps nothing alive. The methods of the lock return [ErrInvalid] for bad input: no locks, a nil lock, or the same
 // lock twice.
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.New(c.core, locks...)
 }
 
-// GetRedLock returns a lock that holds a majority of the given ones, which should be of clients of independent masters. Its lease is this client's
-// (see [WithWatchdogTimeout]); other than that any of the clients will do. An even number is allowed, and tolerates no more failures than one fewer. It is free to get,
-// and reports bad input, like GetMultiLock. Package rmultilock tells what it does and does not promise.
+// GetRedLock returns a lock that is held when a majority of the given locks is held, each of which should be on an
+// independent master. See package rmultilock for what it promises. An even number of locks is allowed, but tolerates no
+// more failures than one fewer. The lease of this client (see [WithWatchdogTimeout]) bounds how long a call waits for a
+// master; each lock is renewed with the lease of its own client. It does no I/O, and reports bad input as GetMultiLock
+// does.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.NewRed(c.core, locks...)
 }
 
-// GetSemaphore returns the counting semaphore of that name. Of the options only rsemaphore.WithMax applies. It does no I/O, and reports
-// a bad name or option as GetLock does.
+// GetSemaphore returns the counting semaphore with this name. Its only option is rsemaphore.WithMax. It does no I/O,
+// and reports a bad name or option as GetLock does.
 func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
 	return rsemaphore.NewSemaphore(c.core, name, opts...)
 }
 
-// GetPermitSemaphore returns the semaphore of that name whose permits are leased: those of a process that dies come back. Of the options
-// rsemaphore.WithLease is the lease of all its permits, and rsemaphore.WithMax the most that one call may ask for, set or add. It does no
-// I/O, and reports a bad name or option as GetLock does.
+// GetPermitSemaphore returns the semaphore with this name whose permits are leased: the permits of a process that dies
+// return. rsemaphore.WithLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
+// in one call. It does no I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermitSemaphore(c.core, name, opts...)
 }
 
-// GetCountDownLatch returns the countdown latch of that name. It does no I/O, and reports a bad name as GetLock does; for a latch one with
-// a hash tag is bad too.
+// GetCountDownLatch returns the countdown latch with this name. It does no I/O, and reports a bad name as GetLock does;
+// a name with a hash tag is also bad.
 func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
 	return rlatch.New(c.core, name)
 }
 
-// GetDelayedQueue returns the delayed queue of that name, whose messages are values of type T. It does no I/O and keeps nothing alive. A
-// bad name and bad options are reported by the queue's methods as [ErrInvalid].
+// GetDelayedQueue returns the delayed queue with this name, whose messages are values of type T. It does no I/O and
+// keeps nothing alive. The queue's methods return [ErrInvalid] for a bad name or option.
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
 	return rdelayedqueue.New[T](c.core, name, opts...)
 }

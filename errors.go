@@ -4,17 +4,18 @@ import "github.com/redlatch/redlatch/internal/errs"
 
 // The errors that objects of all kinds return. They come wrapped with what was being done; test them with errors.Is.
 var (
-	// ErrInvalid is returned for bad arguments and options, before any I/O, and by the zero value of an object.
+	// ErrInvalid is returned for bad arguments and options, before any I/O.
 	ErrInvalid = errs.ErrInvalid
-	// ErrClosed is returned by calls on a closed client, and is the cause of the contexts that Close ended.
+	// ErrClosed is returned by calls on a closed client, and is the cause of the contexts that Close ends.
 	ErrClosed = errs.ErrClosed
-	// ErrUnknown is returned when Redis may or may not have done what was asked. It is being settled in the background.
+	// ErrUnknown is returned if Redis may or may not have done what was asked. What must not stay is undone in the
+	// background.
 	ErrUnknown = errs.ErrUnknown
-	// ErrUnavailable is returned when Redis gave no answer in time, refused the connection, or said that it cannot serve just now (it is
-	// loading, failing over, or moving keys): nothing was done, and nobody knows whether the thing was free. A wait that ends so
-	// returns it joined with the error of its end: rlock.ErrNotAcquired, or the context's.
+	// ErrUnavailable is returned if Redis did not answer in time, refused the connection, or cannot serve at the moment
+	// (it is loading, failing over, or moving keys): nothing was done, and it is unknown whether the object was free. A
+	// wait that ends like this joins it with rlock.ErrNotAcquired or the error of the context.
 	ErrUnavailable = errs.ErrUnavailable
-	// ErrWrongType is returned when another kind of object, or foreign data, uses the name. A hash of foreign data cannot be told from
-	// a lock, nor a number from the count of a semaphore or latch.
+	// ErrWrongType is returned if another kind of object, or foreign data, uses the name. A foreign hash cannot be told
+	// from a lock, nor a foreign number from the count of a semaphore or latch.
 	ErrWrongType = errs.ErrWrongType
 )
