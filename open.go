@@ -14,15 +14,15 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Open connects to the Redis at a URL and returns a client that closes the connection with itself. URLs are those of
+// Open connects to the Redis at a URL and returns a client whose Close also closes the connection. URLs are those of
 // go-redis: redis://, rediss:// and unix://, with addr=host:port parameters for a cluster, and with master_name=name
 // for Sentinel. A bad URL or option returns [ErrInvalid].
 //
 // It waits for the first reply of Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see
-// [WithCallTimeout]). If Redis cannot be reached or is silent it returns [ErrUnavailable], joined with the error of the
-// connection. It fails if Redis does not accept the password, and from Redis 7.0 on if the user may not run all
-// commands of the library or use its channels; the error names them. After an error nothing is left open. A Redis that
-// may evict keys is logged as a warning, if the user may ask for the policy.
+// [WithCallTimeout]). If Redis cannot be reached or does not answer, it returns [ErrUnavailable], joined with the
+// connection's error. It fails if Redis rejects the password. From Redis 7.0 on it also fails if the user may not run
+// all commands of the library or use its channels; the error names them. After an error nothing is left open. If Redis
+// may evict keys, and the user may read the policy, it logs a warning.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {
@@ -102,24 +102,24 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 func badURL(u *url.URL, err error) error {
 	text := err.Error()
 	if password, ok := u.User.Password(); ok && password != "" && strings.Contains(text, password) {
-		return fmt.Errorf("%w: the URL is not one of go-redis", errs.ErrInvalid)
+		return fmt.Errorf("%w: go-redis cannot parse the URL", errs.ErrInvalid)
 	}
 	return fmt.Errorf("%w: %s", errs.ErrInvalid, text)
 }
 
-// greet waits for an answer or for ctx, whatever the connection is doing, and returns what Redis, or one node of a cluster, does when
-// its memory is full.
+// greet waits for an answer or for ctx, also if the connection hangs, and returns the eviction policy of Redis, or of
+// one node of a cluster.
 func greet(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	answer := make(chan error, 1) // the asking goroutine ends when the connection is closed or times out
+	answer := make(chan error, 1) // the goroutine ends when the connection is closed or times out
 	var info string               // read after the answer
 	go func() {
-		// Not in one pipeline: go-redis has its commands say nothing of a connection that could not log in.
+		// Not in one pipeline: there go-redis does not return the error of a failed login.
 		err := rdb.Ping(ctx).Err()
 		if err == nil {
-			info = rdb.Info(ctx, "memory").Val() // which the user may not be allowed to ask for
+			info = rdb.Info(ctx, "memory").Val() // empty if the user has no permission
 		}
 		answer <- err
 	}()
@@ -131,8 +131,8 @@ func greet(ctx context.Context, rdb redis.UniversalClient) (policy string, err e
 	}
 }
 
-// evictionPolicy returns "noeviction" too for a Redis without a limit to its memory, or that does not tell. It reads the lines itself:
-// go-redis's parser of INFO panics where a line comes before the first heading.
+// evictionPolicy also returns "noeviction" if Redis has no memory limit, or reports no policy. It parses the lines
+// itself: go-redis's parser of INFO panics if a line precedes the first heading.
 func evictionPolicy(info string) string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {

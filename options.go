@@ -24,76 +24,83 @@ func defaults() core.Config {
 	}
 }
 
-// WithWatchdogTimeout sets the lease of holds and permits that the watchdog renews: how long Redis keeps one after its process
-// died. The watchdog renews it every third of d. From 10 ms to 24 h. Defaults to 30 s. It is Redisson's lockWatchdogTimeout.
+// WithWatchdogTimeout sets the lease of renewed holds and permits: how long Redis keeps one after its process died. The
+// client renews them every third of d. From 10 ms to 24 h. Defaults to 30 s. It is Redisson's lockWatchdogTimeout.
 func WithWatchdogTimeout(d time.Duration) Option { return func(c *core.Config) { c.Lease = d } }
 
-// WithNamePrefix puts s before the name of every object. Other clients, in Java by a NameMapper, must do the same to share them.
-// Defaults to none.
+// WithNamePrefix puts s before the name of every object. Clients that share objects must use the same prefix, in Java
+// with a NameMapper. Defaults to none.
 func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = s } }
 
-// WithLogger sets where the client logs what no caller can receive. Go-redis has a logger of its own, see redis.SetLogger. Defaults
-// to [slog.Default].
+// WithLogger sets the logger for errors that no caller can receive. go-redis has a logger of its own, see
+// redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
-// WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are under way share one.
+// WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are in
+// flight share one.
 func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
-// WithFairWaitTimeout sets how long a waiter of a fair lock keeps its place after it died. From 100 ms to 5 min. Defaults to 5 s, or
-// to Redisson's 5 min with [WithRedissonFairQueue].
+// WithFairWaitTimeout sets how long a waiter of a fair lock keeps its place after its process died. From 100 ms to 5
+// min. Defaults to 5 s, or to Redisson's 5 min with [WithRedissonFairQueue].
 func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = &d } }
 
-// WithRedissonFairQueue keeps the queue of a fair lock as Redisson does, so that Java's waiters and this client's stand in one queue.
-// All clients of the lock must use the same timeout. Each waiter that died costs a timeout of its own. By default dead waiters are
-// passed over together, and Java's waiters are not taken into account.
+// WithRedissonFairQueue stores the queue of fair locks in Redisson's layout, so that this client's waiters and Java's
+// share one queue. All clients of a lock must use the same timeout. Each dead waiter then costs a timeout of its own.
+// By default dead waiters are skipped together, and Java's waiters are ignored.
 func WithRedissonFairQueue() Option { return func(c *core.Config) { c.RedissonQueue = true } }
 
-// WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets other clients compete. A
-// waiter elsewhere waits at most d longer for each client that contends. From 0, which turns it off, to the watchdog timeout.
-// Defaults to 2 ms.
+// WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets other clients
+// compete. A waiter elsewhere waits at most d longer for each client that contends. From 0, which turns this off, to
+// the watchdog timeout. Defaults to 2 ms.
 func WithHandoffBudget(d time.Duration) Option {
 	return func(c *core.Config) { c.HandoffBudget = d }
 }
 
-// WithTokenTTL sets how long Redis keeps the last fencing token of a lock that is not used. Tokens rise also when it is gone, as
-// long as the servers' clocks do not step back. At least 1 s, at most ten years. Defaults to 24 h.
+// WithTokenTTL sets how long Redis keeps the last fencing token of an unused lock. Tokens also rise after it expired,
+// as long as the servers' clocks do not step back. From 1 s to ten years. Defaults to 24 h.
 func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
 
-// WithCloseGrace sets how long Close waits for holders to unlock. 0 to 10 min. Defaults to 5 s.
+// WithCloseGrace sets how long Close waits for holders to unlock. From 0 to 10 min. Defaults to 5 s.
 func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.CloseGrace = d } }
 
-// WithCallTimeout bounds each call whose context has no deadline and that does not wait for somebody: TryLock without a wait, Extend,
-// IsLocked and its like, TrySetPermits, Release, CountDown, Offer, Ack, Stats, Open and so on. When it is over the call returns
-// [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Unlock and Release of a permit take 3 s at the most, or d if that is less.
-// Calls that wait for somebody are not bounded: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take, TakeBatch and
-// Consume. 10 ms to 1 h. Defaults to 10 s.
+// WithCallTimeout bounds each call that does not wait for others and whose context has no deadline: TryLock without a
+// wait, Extend, IsLocked and its like, TrySetPermits, Release, CountDown, Offer, Ack, Stats, Open and so on. After d
+// the call returns [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Unlock, and Release of a
+// permit, take 3 s or d, whichever is less. From 10 ms to 1 h. Defaults to 10 s.
+//
+// It does not bound calls that wait for others: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take,
+// TakeBatch and Consume.
 func WithCallTimeout(d time.Duration) Option { return func(c *core.Config) { c.CallTimeout = d } }
 
-// WithAbandonOnClose leaves what is still held when the close grace is over to its lease. By default Close releases it.
+// WithAbandonOnClose leaves holds and permits that are still held after the close grace to their lease. By default
+// Close releases them.
 func WithAbandonOnClose() Option { return func(c *core.Config) { c.Abandon = true } }
 
-// WithObserver has the client tell o what happens, for metrics and traces. Defaults to none.
+// WithObserver calls the functions of o for metrics and traces. Defaults to none.
 func WithObserver(o Observer) Option { return func(c *core.Config) { c.Hooks = core.Hooks(o) } }
 
-// Observer is a set of functions that a client calls, each of which may be nil. They are called on the goroutine on which the thing
-// happened, which they hold up: they must return at once. Kind is the name of the object's package, name that of the object. A multi-lock
-// and a RedLock are told of as their parts.
+// Observer has functions that a client calls when something happens; each may be nil. A call holds up the goroutine on
+// which it happened, so the functions must return at once. The kind is the name of the object's package, the name that
+// of the object. Multi-locks and RedLocks are reported as their member locks.
 type Observer struct {
-	// Acquired: a call acquired a lock, a leased permit (of several each counts) or permits of a semaphore, after it had waited for so
-	// long. Nested levels do not count, nor does a lock that came as its call gave up: that one is
-	// told of, if at all, as released.
+	// Acquired reports an acquired lock or leased permit, or an acquired number of semaphore permits, and how long its
+	// call waited. AcquireN reports each permit. Nested levels are not reported, nor is a lock that is granted after
+	// its call gave up; that lock may be reported as released.
 	Acquired func(kind, name string, waited time.Duration)
-	// Released: the last level of a lock's hold was unlocked, or a leased permit released, or Redis could not be told, after the client
-	// had it for so long. Permits of a semaphore, which belong to nobody, do not count.
+	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
+	// did not answer, and how long it was held. Permits of a counting semaphore, which belong to nobody, are not
+	// reported.
 	Released func(kind, name string, held time.Duration)
-	// Lost: a lock's hold or a leased permit ended although nobody released it. A queue's messages do not count.
+	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
+	// reported.
 	Lost func(kind, name string, cause error)
-	// Renewed: of a batch of holds so many were renewed, and so many were gone; after an err both are 0.
+	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were
+	// lost. After an error both are 0.
 	Renewed func(renewed, lost int, err error)
-	// Woken: while somebody waited a release of a lock or of permits was announced, that a latch opened or was set, or that a message of a
-	// queue is due.
+	// Woken reports a message that woke waiters: a lock or permits were released, a latch was opened or set, or a
+	// message of a queue is due.
 	Woken func(kind, name string)
-	// Reconnected: the subscription connection was lost and is back; every waiter asks again.
+	// Reconnected reports that the lost subscription connection was replaced. Every waiter asks Redis again.
 	Reconnected func()
 }
 
@@ -114,7 +121,7 @@ func validate(c *core.Config) error {
 	}
 	if c.Prefix != "" {
 		if err := core.CheckName(c.Prefix + "x"); err != nil {
-			return fmt.Errorf("name prefix: of an object named x: %w", err)
+			return fmt.Errorf("name prefix, with an object named x: %w", err)
 		}
 	}
 	if c.Logger == nil || c.Logger.Handler() == nil {

@@ -40,7 +40,7 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 		"call timeout -1s is below 10ms":           redlatch.WithCallTimeout(-time.Second),
 		"call timeout 1h0m1s is above 1h0m0s":      redlatch.WithCallTimeout(time.Hour + time.Second),
 		"the logger is nil":                        redlatch.WithLogger(nil),
-		"name prefix: of an object named x: ":      redlatch.WithNamePrefix("a}b"),
+		"name prefix, with an object named x: ":    redlatch.WithNamePrefix("a}b"),
 		"the name has 513 bytes, more than 512":    redlatch.WithNamePrefix(strings.Repeat("x", 512)),
 		`the name "a\nx" has a control character`:  redlatch.WithNamePrefix("a\n"),
 		`the name "{x" has a { that is not closed`: redlatch.WithNamePrefix("{"),
