@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// state is how far the subscription of a channel has come on the present connection.
+// state is the state of a channel's subscription on the current connection.
 type state uint8
 
 const (
-	unsent        state = iota // waits in the queue for its SUBSCRIBE
-	subscribing                // SUBSCRIBE is under way
+	unsent        state = iota // queued for its SUBSCRIBE
+	subscribing                // SUBSCRIBE is in flight
 	subscribed                 // SUBSCRIBE is confirmed
-	unsubscribing              // UNSUBSCRIBE is under way
+	unsubscribing              // UNSUBSCRIBE is in flight
 	refused                    // Redis answered SUBSCRIBE with an error
 )
 
-// channel is one name with its listeners. It stands in at most one of the table's lists.
+// channel is one name with its listeners. It is in at most one of the table's lists.
 type channel struct {
 	name    string
 	members []*Membership
 	state   state
 	list    *list.List
 	element *list.Element
-	lingers time.Time // when it lingers: until when
-	retryAt time.Time // when it was refused: not before
+	lingers time.Time // for a lingering channel: when to unsubscribe
+	retryAt time.Time // for a refused channel: when to try again
 }
 
 func (c *channel) add(m *Membership) {
@@ -64,7 +64,7 @@ func (c *channel) unlist() {
 	}
 }
 
-// first returns the channel at the front of l, nil if there is none.
+// first returns the channel at the front of l; nil if l is empty.
 func first(l *list.List) *channel {
 	if e := l.Front(); e != nil {
 		return e.Value.(*channel)
@@ -72,7 +72,7 @@ func first(l *list.List) *channel {
 	return nil
 }
 
-// verb is what a command asks for.
+// verb is the kind of a command.
 type verb string
 
 const (
@@ -86,7 +86,7 @@ const (
 	maxBatchBytes = 32 << 10
 )
 
-// command is one command on the connection. Only one is under way at a time: a send into an empty socket buffer does
+// command is one command on the connection. Only one is in flight at a time: a send into an empty socket buffer does
 // not block (the Redis client reads under the mutex that it writes under), a refusal belongs to a known command, and
 // what arrives in the meantime forms the next batch.
 type command struct {

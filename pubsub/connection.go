@@ -14,10 +14,10 @@ const (
 	maxBackoff   = time.Second
 	dialTimeout  = 10 * time.Second
 	writeTimeout = time.Second
-	maxScratch   = 1024 // listeners that the reader's buffer keeps room for
+	maxScratch   = 1024 // largest capacity of the reader's buffer that is kept
 )
 
-// run holds one connection after the other while channels are wanted.
+// run holds one connection at a time while there are channels.
 func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	lost, failures := false, 0
@@ -44,7 +44,7 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// needed returns whether the run goes on; if not, the next Join starts another.
+// needed reports whether the run goes on; if not, the next Join starts another.
 func (r *Router) needed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +55,8 @@ func (r *Router) needed() bool {
 	return r.running
 }
 
-// backoff returns how long to wait after so many failures in a row: not at all at first, then 50 ms to 1 s, less up to
-// a half at random.
+// backoff returns the pause after a number of failures in a row: none at first, then 50 ms to 1 s, less up to a half at
+// random.
 func backoff(failures int) time.Duration {
 	if failures == 0 {
 		return 0
@@ -86,8 +86,8 @@ func sleep(ctx context.Context, d time.Duration) {
 type connection struct {
 	router   *Router
 	pubsub   *redis.PubSub
-	replaces bool          // a connection that was lost
-	opened   time.Time     // when the first command had been sent; zero before
+	replaces bool          // it replaces a lost connection
+	opened   time.Time     // when the first command was sent; zero before
 	ended    chan struct{} // closed by the reader when it has ended
 	cause    error         // why the reader ended; set before ended is closed
 	targets  []Listener    // the reader's buffer
@@ -95,23 +95,23 @@ type connection struct {
 
 func (c *connection) open() bool { return !c.opened.IsZero() }
 
-// serve sends what is due until the connection has failed, is not needed any more, or ctx is done. When it returns the
-// reader has ended.
+// serve sends what is due until the connection fails, is no longer needed, or ctx is done. When it returns, the reader
+// has ended.
 func (c *connection) serve(ctx context.Context, failures int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.pubsub = c.router.subscriber.Subscribe(ctx) // no I/O without channels
 	var err error
 	if failures > 0 {
-		// A cluster client sends SUBSCRIBE to the master of the first channel, which may be the one that died, and PING to
-		// any node: all of them hear all messages.
+		// A cluster client sends SUBSCRIBE to the master of the first channel, which may be the dead one, and PING to any
+		// node: all nodes receive all messages.
 		err = c.send(ctx, &command{verb: ping})
 	}
 	if err == nil {
 		err = c.sendAll(ctx)
 	}
 	cancel()
-	_ = c.pubsub.Close() // a connection that does not close cannot be helped
+	_ = c.pubsub.Close() // nothing can be done about an error
 	if c.open() {
 		<-c.ended
 	}
@@ -197,8 +197,8 @@ func (c *connection) start(ctx context.Context) {
 	}()
 }
 
-// read takes replies until the connection fails or is closed. It sets no time limit, since one that strikes within a
-// message would cut it in two: that a connection has died is noticed in [table.next].
+// read receives replies until the connection fails or is closed. It sets no time limit, since a timeout within a
+// message would cut it in two: [table.next] detects a dead connection.
 func (c *connection) read(ctx context.Context) error {
 	for {
 		reply, err := c.pubsub.ReceiveTimeout(ctx, 0)
@@ -214,7 +214,7 @@ func (c *connection) read(ctx context.Context) error {
 	}
 }
 
-// deliver hands a message to the listeners of its channel.
+// deliver passes a message to the listeners of its channel.
 func (c *connection) deliver(m *redis.Message) {
 	r := c.router
 	r.mu.Lock()
@@ -228,7 +228,7 @@ func (c *connection) deliver(m *redis.Message) {
 	c.clearTargets()
 }
 
-// settle brings the reply to a command into the table, and tells the listeners whose subscription it confirms.
+// settle records the reply to a command, and notifies the listeners whose subscription it confirms.
 func (c *connection) settle(reply any, refusal error) error {
 	if refusal != nil {
 		c.router.refused(refusal)
@@ -242,7 +242,7 @@ func (c *connection) settle(reply any, refusal error) error {
 	return err
 }
 
-// record gathers in targets who is to be told.
+// record collects the listeners to notify in targets.
 func (c *connection) record(reply any) (err error) {
 	r := c.router
 	r.mu.Lock()
@@ -261,7 +261,7 @@ func (c *connection) record(reply any) (err error) {
 	return err
 }
 
-// clearTargets keeps no listener alive, nor much room after a crowd.
+// clearTargets empties the buffer, so that it retains no listener, and drops a large one.
 func (c *connection) clearTargets() {
 	clear(c.targets)
 	c.targets = c.targets[:0]

@@ -12,43 +12,43 @@ import (
 const (
 	defaultLinger      = time.Second
 	defaultHealthCheck = 15 * time.Second
-	maxReplyWait       = 5 * time.Second // until an unanswered command means a dead connection
-	closeWait          = 2 * time.Second // how long Close waits for a connection that does not end
+	maxReplyWait       = 5 * time.Second // after which an unanswered command means a dead connection
+	closeWait          = 2 * time.Second // how long Close waits for the connection to end
 	logInterval        = time.Second
 )
 
-// Subscriber opens subscription connections. [*redis.Client] and [*redis.ClusterClient] do.
+// Subscriber opens subscription connections. [*redis.Client] and [*redis.ClusterClient] implement it.
 type Subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// Listener hears of one channel. A router calls its listeners from one goroutine, one call at a time and without a
-// lock held. The methods must return at once, and must not call into the router. A call that has begun when
-// [Membership.Leave] is called may still be running, or still be about to start, when Leave returns.
+// Listener receives the messages of one channel. A router calls its listeners from one goroutine, one call at a time
+// and without holding a lock. The methods must return at once, and must not call the router. When [Membership.Leave]
+// returns, a last call may still be running or about to start.
 type Listener interface {
-	// Subscribed says that the subscription is confirmed: the first time, and again after each reconnection, when
-	// messages may have been missed. It may be called before Join has returned.
+	// Subscribed reports that the subscription is confirmed: first, and again after each reconnection, when messages
+	// may have been missed. It may be called before Join returns.
 	Subscribed()
 
-	// Message brings the payload of one message.
+	// Message receives the payload of one message.
 	Message(payload string)
 }
 
-// Options are the settings of a [Router]. The zero value has every default.
+// Options are the settings of a [Router]. The zero value sets every default.
 type Options struct {
 	// Linger is how long a channel stays subscribed after its last listener has left. Defaults to 1 s.
 	Linger time.Duration
 
-	// HealthCheck is how long the connection may be silent before a PING is sent. Without an answer within another
+	// HealthCheck is how long the connection may be silent before a PING is sent. If no reply follows within another
 	// HealthCheck, or 5 s if that is less, the connection is replaced. Defaults to 15 s.
 	HealthCheck time.Duration
 
-	// Logger takes the begin and the end of each outage of the connection, and refused subscriptions at most once a second.
-	// Defaults to none.
+	// Logger receives one line when an outage of the connection begins and one when it ends, and refused subscriptions
+	// at most once a second. Defaults to none.
 	Logger *slog.Logger
 
-	// OnFailure is called when a connection was lost or could not be made, before the next try. It must return at once.
-	// Defaults to none.
+	// OnFailure is called when the connection was lost or could not be made, before the next attempt. It must return at
+	// once. Defaults to none.
 	OnFailure func()
 
 	// OnReconnect is called, under the rules for a [Listener], when a lost connection has been replaced. Defaults
@@ -75,9 +75,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stats are counts of a [Router].
+// Stats are the counts of a [Router].
 type Stats struct {
-	Channels   int    // channels now wanted, or still subscribed
+	Channels   int    // channels with listeners, or still subscribed
 	Messages   uint64 // messages received
 	Reconnects uint64 // lost connections that were replaced
 }
@@ -86,21 +86,22 @@ type Stats struct {
 type Router struct {
 	subscriber Subscriber
 	opts       Options
-	wake       chan struct{} // one element: the sender has something to look at; never closed
+	wake       chan struct{} // one element: the sender is to check the table; never closed
 
-	mu         sync.Mutex // guards what follows; no I/O and no listener is called under it
+	mu         sync.Mutex // guards what follows; not held during I/O or a call of a listener
 	table      table
 	running    bool
 	closed     bool
-	stop       context.CancelFunc // ends the present run
-	done       chan struct{}      // closed by the present run when it has ended
+	stop       context.CancelFunc // ends the current run
+	done       chan struct{}      // closed by the current run when it has ended
 	messages   uint64
 	reconnects uint64
-	logged     time.Time // when a refusal was
-	failed     time.Time // when the present outage began; zero without one
+	logged     time.Time // when a refusal was last logged
+	failed     time.Time // when the current outage began; zero without one
 }
 
-// New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does. Without an s it is closed.
+// New returns a router that subscribes through s. It does no I/O and starts no goroutine: the first Join does. With a
+// nil s the router is closed.
 func New(s Subscriber, o Options) *Router {
 	o = o.withDefaults()
 	return &Router{
@@ -112,8 +113,9 @@ func New(s Subscriber, o Options) *Router {
 	}
 }
 
-// Join makes l hear of channel until it leaves, and never waits. If confirmed is true the subscription stands already,
-// and Subscribed is called only after a reconnection. After Close nothing is ever confirmed.
+// Join adds l to the listeners of channel, and never blocks. If confirmed is true, the channel is already subscribed,
+// and Subscribed is called only after a reconnection. After Close nothing is ever confirmed. A listener that joins
+// twice receives each message twice.
 func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +131,8 @@ func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool
 	return m, confirmed
 }
 
-// Rejoin is Join for a channel whose subscription stands already, as that of one lately left does. Of any other it
-// returns nil, and subscribes to nothing.
+// Rejoin is Join for a channel that is already subscribed, for example because its last listener left a moment ago. For
+// any other channel it returns nil and does nothing. It never blocks.
 func (r *Router) Rejoin(channel string, l Listener) *Membership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +144,7 @@ func (r *Router) Rejoin(channel string, l Listener) *Membership {
 	return m
 }
 
-// startLocked starts the goroutine that owns the connection; it ends when nothing is wanted any more, or at Close,
+// startLocked starts the goroutine that owns the connection. It ends when there are no channels any more, or at Close,
 // which waits for it.
 func (r *Router) startLocked() {
 	if r.running {
@@ -154,7 +156,7 @@ func (r *Router) startLocked() {
 	go r.run(ctx, r.done)
 }
 
-// pokeLocked makes the sender look at the table. While a command is under way its reply will do so anyway.
+// pokeLocked makes the sender check the table. If a command is in flight, its reply does that anyway.
 func (r *Router) pokeLocked() {
 	if r.table.underWay != nil {
 		return
@@ -165,7 +167,7 @@ func (r *Router) pokeLocked() {
 	}
 }
 
-// Stats returns the counts as of now.
+// Stats returns the current counts.
 func (r *Router) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,8 +175,8 @@ func (r *Router) Stats() Stats {
 }
 
 // Close ends all subscriptions and closes the connection. It waits for the router's goroutines, for 2 s at most: a dial
-// that ignores its context ends by the Redis client's own time-outs. A listener must not call it. A second Close does
-// the same as the first.
+// that ignores its context ends with the Redis client's own timeouts. Listeners must not call it. A repeated Close
+// waits again.
 func (r *Router) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -193,7 +195,7 @@ func (r *Router) Close() {
 	}
 }
 
-// lost logs the begin of an outage.
+// lost logs the beginning of an outage.
 func (r *Router) lost(err error) {
 	r.mu.Lock()
 	channels := len(r.table.channels)
@@ -241,7 +243,7 @@ type Membership struct {
 	place    int      // index in channel.members
 }
 
-// Leave ends the membership and never waits. A second Leave does nothing.
+// Leave ends the membership, and never blocks. A second Leave does nothing.
 func (m *Membership) Leave() {
 	r := m.router
 	r.mu.Lock()

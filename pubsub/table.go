@@ -11,10 +11,10 @@ import (
 const (
 	maxLingering  = 1000
 	idleTime      = 30 * time.Second       // how long a connection without channels stays open
-	retryRefused  = 30 * time.Second       // until a refused channel is tried again
+	retryRefused  = 30 * time.Second       // before a refused channel is tried again
 	maxRefusalGap = 250 * time.Millisecond // longest pause after refusals in a row
-	smallMap      = 1024                   // maps that never were larger are not worth replacing
-	largeSession  = 50_000                 // as smallMap, for the Redis client's own map of a connection
+	smallMap      = 1024                   // maps that were never larger are not replaced
+	largeSession  = 50_000                 // the same for the Redis client's own map of a connection
 )
 
 var (
@@ -34,18 +34,18 @@ type table struct {
 	peak     int // most channels since the map was made
 	widest   int // most channels since the connection was opened
 
-	queue     list.List // unsent, in the order of sending
+	queue     list.List // unsent, in sending order
 	lingering list.List // without listeners, subscribed or refused, oldest first
 	refusals  list.List // refused, with listeners
 
 	underWay *command
-	last     verb      // of the last command under way
-	batch    int       // channels in the next SUBSCRIBE; halved by a refusal, to find the channel that is at fault
+	last     verb      // of the last command in flight
+	batch    int       // channels in the next SUBSCRIBE; halved by a refusal, to find the refused channel
 	strikes  int       // refusals in a row
-	hold     time.Time // no SUBSCRIBE before
-	received time.Time // last sign of life
-	emptied  time.Time // when the table was first seen empty; zero when it is not
-	armed    time.Time // when the sender looks again by itself
+	hold     time.Time // no SUBSCRIBE before this time
+	received time.Time // when something was last received
+	emptied  time.Time // when the table was first seen empty; zero if it is not
+	armed    time.Time // when the sender's timer fires
 }
 
 func newTable(linger, health time.Duration) table {
@@ -58,7 +58,7 @@ func newTable(linger, health time.Duration) table {
 	}
 }
 
-// join adds m to the named channel, and returns whether that is subscribed.
+// join adds m to the named channel, and reports whether that is subscribed.
 func (t *table) join(name string, m *Membership, now time.Time) bool {
 	ch := t.channels[name]
 	if ch == nil {
@@ -78,7 +78,7 @@ func (t *table) join(name string, m *Membership, now time.Time) bool {
 	return ch.state == subscribed
 }
 
-// requeueRefused makes a refused channel that has listeners again wait for its next try.
+// requeueRefused queues a refused channel that has listeners again for its next attempt.
 func (t *table) requeueRefused(ch *channel, now time.Time) {
 	if now.Before(ch.retryAt) {
 		ch.enlist(&t.refusals)
@@ -88,7 +88,7 @@ func (t *table) requeueRefused(ch *channel, now time.Time) {
 	ch.enlist(&t.queue)
 }
 
-// leave takes m out of its channel, and returns whether the sender must look earlier than it would.
+// leave removes m from its channel, and reports whether the sender must check the table earlier than planned.
 func (t *table) leave(m *Membership, now time.Time) bool {
 	ch := m.channel
 	if ch == nil {
@@ -111,7 +111,7 @@ func (t *table) leave(m *Membership, now time.Time) bool {
 	return ch.lingers.Before(t.armed) || t.lingering.Len() > maxLingering
 }
 
-// drop forgets a channel without listeners. Go's maps do not shrink, so that a much smaller one is replaced.
+// drop deletes a channel without listeners. Go's maps do not shrink, so a map that has become much smaller is replaced.
 func (t *table) drop(ch *channel) {
 	ch.unlist()
 	delete(t.channels, ch.name)
@@ -132,8 +132,7 @@ func (t *table) listeners(to []Listener, name string) []Listener {
 	return to
 }
 
-// next returns the command that is to be sent now; or else how long the sender may sleep; or why the connection is to
-// be closed.
+// next returns the command to send now; or how long the sender may sleep; or why to close the connection.
 func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) {
 	if t.underWay != nil {
 		silence := min(now.Sub(t.underWay.sent), now.Sub(t.received))
@@ -158,11 +157,11 @@ func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) 
 	return cmd, 0, nil
 }
 
-// outlived returns why a healthy connection has served its time.
+// outlived returns why to close a healthy connection; nil if it is needed.
 func (t *table) outlived(now time.Time, open bool) error {
 	if len(t.channels) > 0 {
 		t.emptied = time.Time{}
-		// The Redis client keeps a map of the channels of a connection, which does not shrink either.
+		// The Redis client's map of a connection's channels does not shrink either.
 		if open && t.widest > largeSession && len(t.channels) < t.widest/16 {
 			return errOversized
 		}
@@ -177,7 +176,7 @@ func (t *table) outlived(now time.Time, open bool) error {
 	return nil
 }
 
-// pick alternates between what is to be subscribed and what is to be unsubscribed, so that neither starves.
+// pick alternates between SUBSCRIBE and UNSUBSCRIBE, so that neither starves.
 func (t *table) pick(now time.Time) *command {
 	one, other := t.pickSubscribe, t.pickUnsubscribe
 	if t.last == subscribe {
@@ -197,7 +196,7 @@ func (t *table) pickSubscribe(now time.Time) *command {
 	for ch := first(&t.queue); ch != nil && cmd.fits(ch, t.batch); ch = first(&t.queue) {
 		cmd.add(ch, subscribing)
 	}
-	// What was refused is tried again on its own, so that it does not spoil the batch of others.
+	// A refused channel is tried again on its own, so that it does not fail a whole batch.
 	if ch := first(&t.refusals); len(cmd.channels) == 0 && ch != nil && !now.Before(ch.retryAt) {
 		cmd.add(ch, subscribing)
 	}
@@ -225,7 +224,7 @@ func (t *table) pickUnsubscribe(now time.Time) *command {
 	return cmd
 }
 
-// nextLook returns when something will be due although nothing happens until then.
+// nextLook returns when something is due if nothing happens before.
 func (t *table) nextLook(now time.Time, open bool) time.Time {
 	at := now.Add(t.health)
 	if open {
@@ -246,11 +245,11 @@ func (t *table) nextLook(now time.Time, open bool) time.Time {
 	return at
 }
 
-// confirm counts one confirmation. The channel's state follows, and the listeners to be told are appended to to.
+// confirm counts one confirmation and changes the channel's state. It appends the listeners to notify to to.
 func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) {
 	cmd := t.underWay
 	if cmd == nil || cmd.verb != v || cmd.channels[cmd.answered].name != name {
-		// The Redis client has opened a connection of its own and subscribed anew: what was missed is unknown.
+		// The Redis client has reconnected and subscribed by itself: messages may have been missed.
 		return to, errUnexpected
 	}
 	ch := cmd.channels[cmd.answered]
@@ -272,14 +271,14 @@ func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) 
 	return to, nil
 }
 
-// pong takes the answer to a PING.
+// pong takes the reply to a PING.
 func (t *table) pong() {
 	if t.underWay != nil && t.underWay.verb == ping {
 		t.underWay = nil
 	}
 }
 
-// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a while.
+// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause.
 func (t *table) refuse(now time.Time) error {
 	cmd := t.underWay
 	if cmd == nil || cmd.verb == unsubscribe || cmd.answered > 0 {
@@ -309,7 +308,7 @@ func (t *table) refuse(now time.Time) error {
 	return nil
 }
 
-// reset forgets the connection: what has listeners is to be subscribed anew, the rest is dropped.
+// reset forgets the connection: channels with listeners are queued to be subscribed again, the others are dropped.
 func (t *table) reset() {
 	t.underWay, t.last = nil, ""
 	for _, ch := range t.channels {
@@ -324,7 +323,7 @@ func (t *table) reset() {
 	t.widest = len(t.channels)
 }
 
-// clear forgets everything, for good.
+// clear forgets everything for good.
 func (t *table) clear() {
 	t.channels = nil
 	t.queue.Init()
