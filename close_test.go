@@ -18,6 +18,14 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
+// contexts are the contexts of calls, each by whether it cannot end.
+type contexts []bool
+
+var (
+	thatCanEnd = contexts{false}
+	endlessToo = contexts{false, true}
+)
+
 // taker is a call that takes something in one script.
 type taker struct {
 	name string
@@ -55,11 +63,11 @@ func takers() []taker {
 		}})
 }
 
-// eachTaker runs a test for each call under a context that can end, and under one that cannot. Redis knows all scripts.
-func eachTaker(t *testing.T, opts []redlatch.Option, test func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome)) {
+// eachTaker runs a test for each call under each context, one that can end or one that cannot. Redis knows all scripts.
+func eachTaker(t *testing.T, both contexts, opts []redlatch.Option, test func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome)) {
 	t.Helper()
 	for _, of := range takers() {
-		for _, endless := range []bool{false, true} {
+		for _, endless := range both {
 			t.Run(of.name+" endless "+strconv.FormatBool(endless), func(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					first, other := b.Peer(t, redlatch.WithCloseGrace(0)), b.Peer(t)
@@ -110,7 +118,7 @@ func pause(b *locktest.Bubble) (resume func()) {
 }
 
 func TestCloseReleasesWhatHasNoAnswer(t *testing.T) {
-	eachTaker(t, nil, func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
+	eachTaker(t, endlessToo, nil, func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
 		p.HangReplies(1)
 		taking := begin()
 		start := time.Now()
@@ -126,7 +134,8 @@ func TestCloseWithoutGraceReleasesWhatHasNoAnswer(t *testing.T) {
 		"abandon": {redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTaker(t, opts, func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
+			// A call whose context cannot end is not given up: without a grace there is no time to wait for it.
+			eachTaker(t, thatCanEnd, opts, func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
 				p.HangReplies(1)
 				taking := begin()
 				start := time.Now()
@@ -144,7 +153,7 @@ func TestCloseReleasesWhatIsGrantedMeanwhile(t *testing.T) {
 		"abandon": {redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTaker(t, opts, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
+			eachTaker(t, endlessToo, opts, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, begin func() <-chan locktest.Outcome) {
 				resume := pause(b)
 				taking := begin()
 				closed := locktest.Begin(func() (*rlock.Hold, error) { return nil, p.Close() })

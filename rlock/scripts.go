@@ -57,15 +57,15 @@ func (kind) Acquired(c *script.Call) (lease.Reply, error) {
 	return reply(left, 0), err
 }
 
-func (kind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
-	return keepScript.Call(1, key, owner, levels, script.Millis(length), script.Millis(most))
+func (kind) Keep(key, owner any, levels lease.Levels, length, most time.Duration) *script.Call {
+	return keepScript.Call(1, key, owner, levels.Write, script.Millis(length), script.Millis(most))
 }
 
 func (k kind) Release(key, owner any) *script.Call {
 	return releaseScript.Call(1, key, owner, k.channel(key))
 }
 
-func (kind) Renew(keys, owners []any, length time.Duration) *script.Call {
+func (kind) Renew(_ lease.Mode, keys, owners []any, length time.Duration) *script.Call {
 	var room [201]any // on the stack: a call renews a hundred locks at most
 	args := append(room[:0], keys...)
 	args = append(args, script.Millis(length))

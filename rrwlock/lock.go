@@ -17,9 +17,9 @@ import (
 // same name from one client are the same lock, except for [WithoutWriterPreference]. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	write, read, beside lease.Name
-	core                *core.Core
-	err                 error // of the options
+	write, read lease.Name
+	core        *core.Core
+	err         error // of the options
 }
 
 type sealed = lease.Member // embedded: makes a lock a rlock.Locker
@@ -28,8 +28,8 @@ var _ rlock.Locker = (*Lock)(nil)
 
 // manager is a client's state for its read-write locks.
 type manager struct {
-	write, read, beside *lease.Space
-	passing             *lease.Space // of readers that enter while writers wait
+	write, read *lease.Space
+	passing     *lease.Space // of readers that enter while writers wait
 }
 
 func newManager(c *core.Core) *manager {
@@ -38,7 +38,6 @@ func newManager(c *core.Core) *manager {
 		write:   lease.NewSpace(r, writeKind{}),
 		read:    lease.NewSpace(r, readKind{heeds: true}),
 		passing: lease.NewSpace(r, readKind{}),
-		beside:  lease.NewSpaceBeside(r, besideKind{}),
 	}
 }
 
@@ -58,7 +57,7 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 	if o.passes {
 		read = m.passing
 	}
-	l := &Lock{write: m.write.Name(name), read: read.Name(name), beside: m.beside.Name(name), core: c, err: err}
+	l := &Lock{write: m.write.Name(name), read: read.Name(name), core: c, err: err}
 	l.sealed = lease.MemberOf(&l.write)
 	return l
 }
@@ -176,11 +175,7 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.check())
 	}
-	field := hold.Owner()
-	if l.write.OwnHoldOf(ctx) == hold {
-		field += writeSuffix
-	}
-	_, levels, err := l.inspect(ctx, field)
+	_, levels, err := l.inspect(ctx, fieldOf(hold.Owner(), hold.Mode()))
 	return levels, wrap("hold count", l.Name(), err)
 }
 
@@ -231,13 +226,13 @@ func (l *Lock) check() error {
 
 func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
 	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
-		return l.write.AcquireAlone(ctx, o, single)
+		return l.write.Acquire(ctx, o, single)
 	})
 }
 
 func (l *Lock) acquireShare(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
 	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
-		return l.read.AcquireShare(ctx, o, single, &l.beside)
+		return l.read.Acquire(ctx, o, single)
 	})
 }
 

@@ -18,11 +18,11 @@ var readerSource string
 //go:embed read_acquire.lua
 var readAcquireSource string
 
-//go:embed read_keep.lua
-var readKeepSource string
+//go:embed keep.lua
+var keepSource string
 
-//go:embed read_release.lua
-var readReleaseSource string
+//go:embed release.lua
+var releaseSource string
 
 //go:embed renew.lua
 var renewSource string
@@ -32,12 +32,6 @@ var renewLevelSource string
 
 //go:embed write_acquire.lua
 var writeAcquireSource string
-
-//go:embed write_keep.lua
-var writeKeepSource string
-
-//go:embed write_release.lua
-var writeReleaseSource string
 
 //go:embed leave.lua
 var leaveSource string
@@ -50,13 +44,11 @@ var inspectSource string
 
 var (
 	readAcquireScript  = script.New(readAcquireSource)
-	readKeepScript     = script.New(readKeepSource)
-	readReleaseScript  = script.New(readerSource + readReleaseSource)
+	keepScript         = script.New(keepSource)
+	releaseScript      = script.New(readerSource + releaseSource)
 	renewScript        = script.New(renewSource)
 	renewLevelScript   = script.New(renewLevelSource)
 	writeAcquireScript = script.New(readerSource + writeAcquireSource)
-	writeKeepScript    = script.New(writeKeepSource)
-	writeReleaseScript = script.New(readerSource + writeReleaseSource)
 	leaveScript        = script.New(leaveSource)
 	forceScript        = script.New(forceSource)
 	inspectScript      = script.New(readerSource + inspectSource)
@@ -88,6 +80,47 @@ func (common) Acquired(c *script.Call) (lease.Reply, error) {
 	return lease.Reply{TTL: time.Duration(left) * time.Millisecond}, err
 }
 
+func (common) Keep(key, owner any, levels lease.Levels, length, most time.Duration) *script.Call {
+	prefix := levelsOf(key, owner)
+	args := make([]any, 0, levels.Read+6)
+	args = append(args, key)
+	for i := range levels.Read {
+		args = append(args, prefix+strconv.Itoa(i+1))
+	}
+	args = append(args, owner, prefix, levels.Write, script.Millis(length), script.Millis(most))
+	return keepScript.Call(levels.Read+1, args...)
+}
+
+func (common) Release(key, owner any) *script.Call {
+	return releaseScript.Call(1, key, channelOf(key), readersOf(key), owner, closeLook)
+}
+
+func (common) Renew(mode lease.Mode, keys, owners []any, length time.Duration) *script.Call {
+	args := make([]any, 0, 3*len(keys)+1)
+	args = append(args, keys...)
+	if mode == lease.Read {
+		for i, key := range keys {
+			args = append(args, levelsOf(key, owners[i])+"1")
+		}
+	}
+	count := len(args)
+	args = append(args, script.Millis(length))
+	for _, owner := range owners {
+		args = append(args, fieldOf(owner, mode))
+	}
+	return renewScript.Call(count, args...)
+}
+
+// RenewApart renews the two keys of a reader where they are. A level that was nested is left to the call for all: the first
+// one keeps the lock.
+func (common) RenewApart(mode lease.Mode, key, owner any, length time.Duration) []*script.Call {
+	calls := []*script.Call{renewScript.Call(1, key, script.Millis(length), fieldOf(owner, mode))}
+	if mode == lease.Read {
+		calls = append(calls, renewLevelScript.Call(1, levelsOf(key, owner)+"1", script.Millis(length)))
+	}
+	return calls
+}
+
 // readKind is the read lock as package lease sees it.
 type readKind struct {
 	common
@@ -110,52 +143,6 @@ func (k readKind) Acquire(a lease.Ask) *script.Call {
 	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease))...)
 }
 
-func (readKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
-	prefix := levelsOf(key, owner)
-	args := make([]any, 0, levels+5)
-	args = append(args, key)
-	for i := range levels {
-		args = append(args, prefix+strconv.Itoa(i+1))
-	}
-	return readKeepScript.Call(levels+1, append(args, owner, prefix, script.Millis(length), script.Millis(most))...)
-}
-
-func (readKind) Release(key, owner any) *script.Call {
-	return readReleaseScript.Call(1, key, channelOf(key), readersOf(key), owner, closeLook)
-}
-
-func (readKind) Renew(keys, owners []any, length time.Duration) *script.Call {
-	args := make([]any, 0, 3*len(keys)+1)
-	args = append(args, keys...)
-	for i, key := range keys {
-		args = append(args, levelsOf(key, owners[i])+"1")
-	}
-	args = append(args, script.Millis(length))
-	args = append(args, owners...)
-	return renewScript.Call(2*len(keys), args...)
-}
-
-// RenewApart renews each of a reader's two keys where it is. A nested level is left to the renewal for all levels: the
-// first level keeps the lock.
-func (readKind) RenewApart(key, owner any, length time.Duration) []*script.Call {
-	return []*script.Call{
-		renewScript.Call(1, key, script.Millis(length), owner),
-		renewLevelScript.Call(1, levelsOf(key, owner)+"1", script.Millis(length)),
-	}
-}
-
-// besideKind is the read lock of a writer: a field of the same owner, in addition to the writer's field.
-type besideKind struct{ readKind }
-
-func (k besideKind) Acquire(a lease.Ask) *script.Call { return k.Keep(a.Key, a.Owner, 1, a.Lease, 0) }
-
-func (besideKind) Acquired(c *script.Call) (lease.Reply, error) {
-	kept, err := c.Int()
-	return lease.Reply{Granted: kept == 1}, err
-}
-
-func (k besideKind) Leave(key, owner any) *script.Call { return k.Release(key, owner) }
-
 // writeKind is the write lock as package lease sees it.
 type writeKind struct{ common }
 
@@ -171,26 +158,13 @@ func (writeKind) Leave(key, owner any) *script.Call {
 	return leaveScript.Call(2, key, writersOf(key), channelOf(key), owner)
 }
 
-func (writeKind) Keep(key, owner any, levels int, length, most time.Duration) *script.Call {
-	return writeKeepScript.Call(1, key, owner, levels, script.Millis(length), script.Millis(most))
-}
-
-func (writeKind) Release(key, owner any) *script.Call {
-	return writeReleaseScript.Call(1, key, channelOf(key), readersOf(key), owner)
-}
-
-func (writeKind) Renew(keys, owners []any, length time.Duration) *script.Call {
-	args := make([]any, 0, 2*len(keys)+1)
-	args = append(args, keys...)
-	args = append(args, script.Millis(length))
-	for _, owner := range owners {
-		args = append(args, text(owner)+writeSuffix)
+// fieldOf is the hash's field for an owner in a mode.
+func fieldOf(owner any, mode lease.Mode) string {
+	if mode == lease.Read {
+		return text(owner)
 	}
-	return renewScript.Call(len(keys), args...)
+	return text(owner) + ":write"
 }
-
-// writeSuffix follows the owner in the name of a writer's field.
-const writeSuffix = ":write"
 
 func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }
 

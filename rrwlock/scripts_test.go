@@ -94,7 +94,7 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 		read, write := readKind{heeds: true}, writeKind{}
 		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("A"))))
 		for range 2 {
-			assert.Equal(t, 1, b.run(t, read.Keep(b.key, "A", 2, time.Minute, time.Hour)))
+			assert.Equal(t, 1, b.run(t, read.Keep(b.key, "A", lease.Levels{Read: 2}, time.Minute, time.Hour)))
 		}
 		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("B"))))
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1")
@@ -107,8 +107,8 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 			assert.InDelta(t, 60_000, b.run(t, write.Acquire(ask)), 31_000)
 		}
 		assert.Positive(t, b.run(t, read.Acquire(b.ask("C"))), "held back")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 2, time.Second, time.Hour)), "B re-enters")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", 1, time.Second, time.Hour)))
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 2}, time.Second, time.Hour)), "B re-enters")
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 1}, time.Second, time.Hour)))
 		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(time.Second), "not below another's")
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1", "waits W", "")
 
@@ -125,24 +125,36 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 
 func TestScriptsDowngrade(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		write, beside := writeKind{}, besideKind{}
-		assert.Zero(t, b.run(t, beside.Acquire(b.ask("W"))), "there is no writer")
-		b.is(t)
-		b.run(t, write.Acquire(b.ask("W")))
-		for range 2 {
-			assert.Equal(t, 1, b.run(t, beside.Acquire(b.ask("W"))))
+		k := common{}
+		keep := func(owner string, levels lease.Levels, length time.Duration) int {
+			return b.run(t, k.Keep(b.key, owner, levels, length, time.Hour))
 		}
-		assert.Zero(t, b.run(t, beside.Acquire(b.ask("X"))), "another's")
-		assert.Equal(t, 1, b.run(t, write.Keep(b.key, "W", 2, 10*time.Second, time.Hour)))
-		assert.Greater(t, b.PTTL(t.Context(), b.key).Val(), 20*time.Second, "not below the reader's")
-		b.is(t, "mode", "write", "W:write", "2", "W", "1", "W"+level+"1", "1")
-		assert.Equal(t, 1, b.run(t, write.Release(b.key, "W")))
-		assert.Zero(t, b.run(t, write.Release(b.key, "W")))
+		both, reads := lease.Levels{Write: 2, Read: 1}, lease.Levels{Read: 1}
+		assert.Zero(t, keep("W", both, time.Minute), "there is no writer")
+		b.is(t)
+		b.run(t, writeKind{}.Acquire(b.ask("W")))
+		for range 2 {
+			assert.Equal(t, 1, keep("W", both, time.Minute))
+			b.is(t, "mode", "write", "W:write", "2", "W", "1", "W"+level+"1", "1")
+		}
+		assert.Zero(t, keep("X", both, time.Minute), "another's")
+		assert.Equal(t, 1, keep("W", lease.Levels{Write: 1}, time.Minute))
+		b.is(t, "mode", "write", "W:write", "1")
+		for range 2 {
+			assert.Equal(t, 1, keep("W", reads, time.Second))
+			b.is(t, "mode", "read", "W", "1", "W"+level+"1", "1")
+		}
+		assert.LessOrEqual(t, b.PTTL(t.Context(), b.key).Val(), time.Second)
+		assert.Zero(t, keep("W", both, time.Minute), "a late one, from before the downgrade, changes nothing")
 		b.is(t, "mode", "read", "W", "1", "W"+level+"1", "1")
-		assert.Equal(t, 1, b.run(t, beside.Acquire(b.ask("W"))), "a late one changes nothing")
-		b.is(t, "mode", "read", "W", "1", "W"+level+"1", "1")
-		b.run(t, beside.Release(b.key, "W"))
-		assert.Zero(t, b.run(t, beside.Acquire(b.ask("W"))), "a late one gets nothing")
+		assert.Equal(t, -2, b.run(t, readKind{}.Acquire(b.ask("A"))), "others may read")
+		assert.Equal(t, 1, b.run(t, k.Release(b.key, "A")))
+		assert.Equal(t, 1, b.run(t, k.Release(b.key, "W")))
+		assert.Zero(t, keep("W", reads, time.Minute), "a late one gets nothing")
+		b.is(t)
+		b.run(t, writeKind{}.Acquire(b.ask("W")))
+		keep("W", both, time.Minute)
+		assert.Equal(t, 1, b.run(t, k.Release(b.key, "W")), "both modes end")
 		b.is(t)
 	})
 }
@@ -183,7 +195,7 @@ func TestScriptsTakeOver(t *testing.T) {
 		read, write := readKind{heeds: true}, writeKind{}
 		from := func(owner, earlier string) lease.Ask { a := b.ask(owner); a.From = earlier; return a }
 		b.run(t, write.Acquire(b.ask("A")))
-		b.run(t, besideKind{}.Acquire(b.ask("A")))
+		b.run(t, common{}.Keep(b.key, "A", lease.Levels{Write: 1, Read: 1}, time.Minute, time.Hour))
 		assert.Positive(t, b.run(t, write.Acquire(from("B", "C"))), "another's")
 		assert.Equal(t, -2, b.run(t, write.Acquire(from("B", "A"))))
 		assert.Positive(t, b.run(t, write.Acquire(from("C", "A"))), "A is gone")
@@ -240,7 +252,7 @@ func TestRenewalSparesWhatIsLonger(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		ctx := context.WithoutCancel(t.Context())
 		b.run(t, readKind{}.Acquire(b.ask("A")))
-		b.run(t, readKind{}.Keep(b.key, "A", 2, time.Minute, time.Hour))
+		b.run(t, readKind{}.Keep(b.key, "A", lease.Levels{Read: 2}, time.Minute, time.Hour))
 		require.NoError(t, b.PExpire(ctx, levelOf(b.key, "A", 2), time.Second).Err())
 		other := b.key + ":x"
 		require.NoError(t, b.Set(ctx, other, "data", 0).Err())
@@ -255,16 +267,16 @@ func TestRenewalSparesWhatIsLonger(t *testing.T) {
 			require.NoError(t, err)
 			return list
 		}
-		c := readKind{}.Renew([]any{b.key, b.key, other, b.key}, []any{"A", "B", "C", "A"}, 30*time.Second)
+		c := readKind{}.Renew(lease.Read, []any{b.key, b.key, other, b.key}, []any{"A", "B", "C", "A"}, 30*time.Second)
 		assert.Equal(t, []int64{2, 3}, gone(c))
 		for i, want := range []time.Duration{time.Minute, 30 * time.Second} {
 			assert.InDelta(t, want, b.PTTL(ctx, levelOf(b.key, "A", i+1)).Val(), float64(time.Second))
 		}
 		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(time.Second))
-		assert.Equal(t, []int64{1}, gone(writeKind{}.Renew([]any{b.key}, []any{"A"}, time.Second)), "a reader is no writer")
+		assert.Equal(t, []int64{1}, gone(writeKind{}.Renew(lease.Write, []any{b.key}, []any{"A"}, time.Second)), "a reader is no writer")
 		require.NoError(t, b.Del(ctx, b.key, other).Err())
 		b.run(t, writeKind{}.Acquire(b.ask("W")))
-		assert.Empty(t, gone(writeKind{}.Renew([]any{b.key}, []any{"W"}, time.Minute)))
+		assert.Empty(t, gone(writeKind{}.Renew(lease.Write, []any{b.key}, []any{"W"}, time.Minute)))
 		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(time.Second))
 	})
 }

@@ -71,7 +71,7 @@ func (permitKind) Acquired(c *script.Call) (lease.Reply, error) {
 	return lease.Reply{TTL: time.Duration(n) * time.Millisecond}, nil
 }
 
-func (permitKind) Keep(key, owner any, _ int, length, most time.Duration) *script.Call {
+func (permitKind) Keep(key, owner any, _ lease.Levels, length, most time.Duration) *script.Call {
 	_, out, _ := permitKeys(key)
 	return permitKeepScript.Call(1, out, owner, script.Millis(length), script.Millis(most))
 }
@@ -81,7 +81,7 @@ func (permitKind) Release(key, owner any) *script.Call {
 	return permitReleaseScript.Call(2, available, out, owner, channel)
 }
 
-func (permitKind) Renew(keys, owners []any, length time.Duration) *script.Call {
+func (permitKind) Renew(_ lease.Mode, keys, owners []any, length time.Duration) *script.Call {
 	args := make([]any, 0, 2*len(keys)+1)
 	for _, key := range keys {
 		name, _ := key.(string)

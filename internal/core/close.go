@@ -11,7 +11,7 @@ const (
 	closeTail = 2 * time.Second
 	ioTail    = 2500 * time.Millisecond
 	endTail   = 3 * time.Second
-	patience  = 500 * time.Millisecond // with the answers to calls under way, before they are handed over
+	patience  = 500 * time.Millisecond // with the replies to calls in flight, before nobody waits for them any more
 	lastTail  = 500 * time.Millisecond // of closeTail, for last settlements only
 )
 
@@ -30,7 +30,7 @@ func (e *Core) Close() {
 		h.Closing()
 	}
 	e.grace()
-	e.drain()
+	e.drain(began.Add(e.CloseGrace + closeTail))
 	e.Batch.Stop()
 	e.Timers.Close()
 	e.Workers.Close()
@@ -43,25 +43,21 @@ func (e *Core) Close() {
 
 // drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as
 // long as it may.
-func (e *Core) drain() {
+func (e *Core) drain(end time.Time) {
 	var all sync.WaitGroup
-	all.Go(e.settle)
+	all.Go(func() { e.settle(end) })
 	for _, h := range e.registered() {
 		all.Go(func() { h.Drain(closeTail) })
 	}
 	all.Wait()
 }
 
-// settle makes the last settlements. What calls under way leave to the settler, and what they may leave if they are not
-// answered any more, is among them.
-func (e *Core) settle() {
-	end := time.Now().Add(closeTail)
+// settle makes the last settlements. What calls in flight may have taken is among them: those that are not answered soon are given up,
+// like a call whose context ends. One whose context cannot end is waited for, for what is left of the grace too: it ends with the bound
+// on its I/O. If that is later, what it was granted is left to its lease.
+func (e *Core) settle(end time.Time) {
 	if !e.quiet(patience) {
-		for _, h := range e.registered() {
-			if d, ok := h.(Debtor); ok {
-				d.HandOver()
-			}
-		}
+		e.Batch.EndWaits()
 		e.quiet(time.Until(end) - lastTail)
 	}
 	e.Settler.Close(time.Until(end))

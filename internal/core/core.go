@@ -99,14 +99,6 @@ type Holder interface {
 	Wait(until time.Time)
 }
 
-// Debtor is a Holder whose calls under way, those that Begin counts, may leave something taken in Redis.
-type Debtor interface {
-	Holder
-	// HandOver has the settler give back what calls under way may have taken, or have not given back yet: they have had no
-	// answer for so long that Close does not wait for them any more. It returns at once.
-	HandOver()
-}
-
 const maxWorkers = 4
 
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.

@@ -17,22 +17,8 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	outer := n.HoldOf(ctx)
-	return n.acquire(ctx, o, single, lineage{in: outer, outer: outer})
-}
-
-// lineage is what a call finds of its own lock in its context.
-type lineage struct {
-	in    *Hold // the hold in which it may nest; nil for none
-	outer *Hold // the innermost one
-}
-
-func (n *Name) acquire(ctx context.Context, o *Options, single bool, of lineage) (*Hold, error) {
-	if of.in != nil && n.space.pool == nil {
-		if o.NoNest {
-			return nil, errs.ErrHeld
-		}
-		return of.nest(ctx, o, single)
+	if outer := n.HoldOf(ctx); outer != nil && n.space.pool == nil {
+		return outer.nest(ctx, o, n.space.mode, single)
 	}
 	if o.Wait != nil {
 		single = *o.Wait == 0

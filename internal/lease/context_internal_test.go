@@ -15,8 +15,8 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 	s := spaceOf(t, bare{}, nobody, core.Config{Lease: 30 * time.Second})
 	l := s.newLease("orders", "a")
 	l.state, l.renewAt = holding, never
-	l.newHoldLocked(t.Context(), none, 0).fixed = never // a level that lasts
-	over := make(chan struct{})                         // closed below
+	l.newHoldLocked(t.Context(), none, Write, 0).fixed = never // a level that lasts
+	over := make(chan struct{})                                // closed below
 	var renewals sync.WaitGroup
 	renewals.Go(func() { // ends with over
 		for {
@@ -34,7 +34,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 	defer close(over)
 	for range 20_000 {
 		l.mu.Lock()
-		h := l.newHoldLocked(t.Context(), none, 0)
+		h := l.newHoldLocked(t.Context(), none, Write, 0)
 		l.end = l.now()
 		l.mu.Unlock()
 		err := h.Context().Err()

@@ -13,11 +13,9 @@ import (
 type errand struct {
 	space   *Space
 	call    func() *script.Call
-	early   func() bool               // whether a call that is sent now may come before what it is to undo; nil for never
-	settles func(n int64) bool        // whether the answer to one that is not early does
-	ended   func(until time.Duration) // is told until when a call may still arrive; nil for nobody
-	open    atomic.Int32              // calls that may arrive yet
-	begun   atomic.Bool               // the settler has taken it
+	early   func() bool        // whether a call that is sent now may come before what it is to undo; nil for never
+	settles func(n int64) bool // whether the answer to one that is not early does
+	begun   atomic.Bool        // the settler has taken it
 	job     atomic.Pointer[settle.Job]
 }
 
@@ -30,14 +28,9 @@ func (e *errand) begin(until time.Duration) *settle.Job {
 
 func (e *errand) attempt(report func(settled bool)) {
 	e.begun.Store(true)
-	e.open.Add(1)
 	early := e.early != nil && e.early()
 	e.space.core.Batch.Start(e.call(), pipeline.Urgent, func(c *script.Call) {
 		n, err := e.space.receivers(c)
-		judged := script.Judge(err)
-		if judged != script.Unknown {
-			e.open.Add(-1)
-		}
 		if job := e.job.Load(); job != nil && script.Parted(err) {
 			job.Within(time.Second) // the slot's move may end at any time
 		}
@@ -53,31 +46,20 @@ func (e *errand) attempt(report func(settled bool)) {
 func (e *errand) done() {
 	if !e.begun.Load() {
 		e.space.core.Batch.Start(e.call(), pipeline.Urgent, func(*script.Call) {})
-		e.open.Add(1)
 	}
-	if e.ended == nil {
-		return
-	}
-	until := time.Duration(0)
-	if e.open.Load() > 0 {
-		until = e.space.core.Clock.Now() + straggler
-	}
-	e.ended(until)
 }
 
 // unsettled is what may have to be released.
 type unsettled struct {
 	key, owner any
-	until      time.Duration             // how long it is tried
-	final      bool                      // "not held" is an answer
-	sent       bool                      // a release was sent before, and may arrive yet
-	told       func()                    // hears of an answer that settled it; nil for nobody
-	ended      func(until time.Duration) // is told until when a release may still arrive; nil for nobody
+	until      time.Duration // how long it is tried
+	final      bool          // "not held" is an answer
+	told       func()        // hears of an answer that settled it; nil for nobody
 }
 
 // settleRelease releases what an owner may hold, in the background.
 func (s *Space) settleRelease(u unsettled) *settle.Job {
-	e := &errand{space: s, ended: u.ended}
+	e := &errand{space: s}
 	e.call = func() *script.Call { return s.kind.Release(u.key, u.owner) }
 	e.settles = func(n int64) bool {
 		settled := n > 0 || u.final
@@ -85,9 +67,6 @@ func (s *Space) settleRelease(u unsettled) *settle.Job {
 			u.told()
 		}
 		return settled
-	}
-	if u.sent {
-		e.open.Add(1)
 	}
 	return e.begin(u.until)
 }

@@ -64,6 +64,7 @@ const (
 // kindred is what leases have in common that one call may renew.
 type kindred struct {
 	length time.Duration // the lease that is asked for
+	mode   Mode          // Read if they have levels of reading
 	tag    string        // on a cluster: decides the slot
 	plain  bool          // one renewed level is all there is to each
 	alone  bool          // each is renewed by a call of its own
@@ -77,6 +78,9 @@ func (l *Lease) kindredLocked(now time.Duration) (kindred, bool) {
 	h := l.levels
 	k := kindred{length: l.lengthLocked(now), alone: l.place == alone}
 	k.plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.turn.taken()
+	if l.countLocked().Read > 0 {
+		k.mode = Read
+	}
 	if l.space.core.Cluster {
 		k.tag = core.Tag(l.name())
 	}
@@ -320,9 +324,9 @@ func (g *group) callsLocked() []*script.Call {
 		clear(owners)
 	}()
 	if scattered, ok := g.space.kind.(Scattered); ok && g.of.alone {
-		return scattered.RenewApart(keys[0], owners[0], g.length)
+		return scattered.RenewApart(g.of.mode, keys[0], owners[0], g.length)
 	}
-	return []*script.Call{g.space.kind.Renew(keys, owners, g.length)}
+	return []*script.Call{g.space.kind.Renew(g.of.mode, keys, owners, g.length)}
 }
 
 // divisible reports whether smaller calls can renew the same.

@@ -12,6 +12,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+// Mode is how a level holds its lock.
+type Mode uint8
+
+const (
+	Write Mode = iota // alone; the mode of every lock but the read lock
+	Read              // together with other readers
+)
+
+// Levels counts the levels of a lease by mode.
+type Levels struct{ Write, Read int }
+
 // Hold is one level of a lease. It is safe for concurrent use. What users can reach of a nil hold answers as one that has ended.
 type Hold struct {
 	lease *Lease
@@ -27,6 +38,7 @@ type Hold struct {
 	inner  context.Context         //nolint:containedctx // made when first asked for
 	cancel context.CancelCauseFunc // what to call when it ends; nil for nothing
 	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
+	mode   Mode                    // never changes
 	over   bool                    // unlocked or lost
 	closed bool                    // released by Close, which makes it over
 }
@@ -61,28 +73,20 @@ func both(first, second context.CancelCauseFunc) context.CancelCauseFunc {
 
 // Searches reports whether the key is one by which a context is searched for the hold of a lock.
 func Searches(key any) bool {
-	switch key.(type) {
-	case *Name, kindKey:
-		return true
-	}
-	return false
+	_, ok := key.(*Name)
+	return ok
 }
 
 // Answers reports whether such a search ends at this hold.
 func (h *Hold) Answers(key any) bool {
-	switch k := key.(type) {
-	case *Name:
-		return k.space.Registry == h.lease.space.Registry && k.key == h.lease.key && h.live()
-	case kindKey:
-		return k.space == h.lease.space && k.key == h.lease.key && h.live()
-	}
-	return false
+	n, ok := key.(*Name)
+	return ok && n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live()
 }
 
 // newHoldLocked adds a level to a lease.
-func (l *Lease) newHoldLocked(given context.Context, o *Options, sent time.Duration) *Hold {
+func (l *Lease) newHoldLocked(given context.Context, o *Options, mode Mode, sent time.Duration) *Hold {
 	l.leaveLocked()
-	h := &Hold{lease: l, given: given, next: l.levels}
+	h := &Hold{lease: l, given: given, mode: mode, next: l.levels}
 	switch {
 	case o.Lease != nil:
 		h.length = *o.Lease
@@ -113,6 +117,9 @@ func (h *Hold) deadlineLocked() time.Duration {
 	}
 	return end - margin(h.length)
 }
+
+// Mode returns how the level holds the lock.
+func (h *Hold) Mode() Mode { return h.mode }
 
 // Owner returns the id under which Redis knows the holder.
 func (h *Hold) Owner() string {
@@ -302,10 +309,14 @@ func (h *Hold) notHeldLocked() error {
 // errReleased is ErrNotHeld for a level that Close has released.
 var errReleased = fmt.Errorf("%w: the client has closed", errs.ErrNotHeld)
 
-func (l *Lease) countLocked() int {
-	n := 0
+func (l *Lease) countLocked() Levels {
+	var n Levels
 	for h := l.levels; h != nil; h = h.next {
-		n++
+		if h.mode == Read {
+			n.Read++
+		} else {
+			n.Write++
+		}
 	}
 	return n
 }

@@ -23,7 +23,7 @@ var errGivenUp = errors.New("the lease was given up")
 
 // setting is what a call sets of a lock that is held.
 type setting struct {
-	levels int
+	levels Levels
 	length time.Duration // of the lease
 	most   time.Duration // what may be left of the lease before; see [Kind]
 }
@@ -32,7 +32,7 @@ type setting struct {
 //
 // An older call that got no answer may arrive later than this one, and would undo it. It finds more left of the lease than it knew
 // of, and then changes nothing: while it may arrive, the lease is made that long.
-func (l *Lease) settingLocked(now time.Duration, levels int, length time.Duration) setting {
+func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Duration) setting {
 	if l.turn.open(now) {
 		length = max(length, time.Duration(l.turn.outlast.Load())-now)
 	}
@@ -49,7 +49,7 @@ func (l *Lease) callLocked(sent time.Duration, set setting) *script.Call {
 // keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
 // returns false if the owner does not hold the lock, and when the call that answered was sent. Nothing is sent for a lease
 // that was given up here: then the error is that of the last try, [errGivenUp] without one.
-func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kept bool, sent time.Duration, err error) {
+func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (kept bool, sent time.Duration, err error) {
 	s := l.space
 	l.mu.Lock()
 	set := l.settingLocked(l.now(), levels, length)
@@ -77,6 +77,7 @@ func (l *Lease) keep(ctx context.Context, levels int, length time.Duration) (kep
 			l.mu.Lock()
 			l.keptLocked(sent + set.length)
 			l.mu.Unlock()
+			l.openToReaders(set.levels)
 			return true, sent, nil
 		case outcome == keptNot:
 			return false, sent, nil
@@ -116,8 +117,11 @@ func (l *Lease) recountLocked(told func(bool)) func() {
 			n, err := c.Int()
 			outcome := l.answered(set, sent, n, err)
 			turn.give()
-			if outcome == keptNot {
+			switch outcome {
+			case keptNot:
 				l.gone()
+			case keptAsSet:
+				l.openToReaders(set.levels)
 			}
 			if told != nil {
 				told(outcome == keptAsSet || outcome == keptNot)
@@ -149,7 +153,6 @@ func (l *Lease) settleLevels() {
 // the lock go as soon as that, whether or not the call is answered. What came of the call is to be told to answered.
 func (l *Lease) shortenLocked(end time.Duration) {
 	l.leaveLocked()
-	l.turn.keeps.Add(1)
 	until := max(time.Duration(l.turn.until.Load()), l.end, end)
 	l.turn.until.Store(int64(until))
 	if end < l.end {
@@ -172,7 +175,6 @@ const (
 func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error) kept {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer l.turn.keeps.Add(-1)
 	switch {
 	case script.Judge(err) == script.Unknown:
 		l.turn.unanswered(l.now(), set)
@@ -199,24 +201,6 @@ func (t *turn) unanswered(now time.Duration, set setting) {
 	t.outlast.Store(max(t.outlast.Load(), int64(now+straggler+set.most)))
 }
 
-// strays returns until when a call that sets a lease may arrive; 0 if none can.
-func (l *Lease) strays() time.Duration {
-	l.mu.Lock()
-	turn := l.turn
-	l.mu.Unlock()
-	if turn == nil {
-		return 0
-	}
-	now := l.now()
-	if turn.keeps.Load() > 0 { // no answer is waited for any longer than a release may take
-		return now + unlockLimit + straggler
-	}
-	if until := time.Duration(turn.stray.Load()); until > now {
-		return until
-	}
-	return 0
-}
-
 // releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
 // began to count when a call arrived.
 func (l *Lease) releaseUntil() time.Duration {
@@ -229,20 +213,46 @@ func (l *Lease) releaseUntil() time.Duration {
 	return max(l.now()+l.space.core.Lease, until+straggler)
 }
 
-// departed is called once the lease is over and its release was answered, or is being settled: nothing but such a release is sent for it
-// after that until, 0 for none. Its call leaves Redis's queue if an earlier try of it may still arrive; and another share may be taken
-// beside the writer's lease once nothing of this one can, since it has the same owner id.
-func (l *Lease) departed(until time.Duration) {
+// departed is called once the lease is over and its release was answered, or is being settled: its call leaves Redis's queue if an
+// earlier try of it may still arrive.
+func (l *Lease) departed() {
 	l.mu.Lock()
 	turn := l.turn
 	l.mu.Unlock()
 	if turn == nil {
 		return
 	}
-	switch entry := turn.entryOf(l).Load(); {
-	case entry.unsure():
+	if entry := turn.entry.Load(); entry.unsure() {
 		entry.leave()
-	case l.space.beside:
-		l.turn.shared.Store(int64(max(until, l.strays())))
 	}
+}
+
+// noteDowngrade is called after a level of writing has ended. With the last of them other readers may join: the lease is none any more
+// that keeps everybody out.
+func (l *Lease) noteDowngrade() {
+	sh := l.space.shard(l.name())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.downgradeLocked(sh)
+}
+
+func (l *Lease) downgradeLocked(sh *shard) {
+	if sh.held[l.name()] == l && !l.exclusiveLocked() && l.levels != nil {
+		sh.shareLocked(l)
+	}
+}
+
+// openToReaders is called when Redis has these levels. After a downgrade the readers of this client who wait ask at once: nobody
+// is notified of it, as the wire format has it.
+func (l *Lease) openToReaders(levels Levels) {
+	if levels.Write > 0 || l.space.mode == Read {
+		return
+	}
+	sh := l.space.shard(l.name())
+	sh.mu.Lock()
+	sh.shares[l.name()].openLocked(l.now())
+	sh.lines[l.name()].resumeLocked(l.now())
+	sh.mu.Unlock()
 }

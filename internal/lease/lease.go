@@ -20,7 +20,6 @@ const (
 	asking    state = iota // the acquisition is under way
 	holding                // granted
 	releasing              // its last level was unlocked; Redis may not know yet
-	yielded                // releasing, and Close has had it released as well
 	over                   // released or lost
 )
 
@@ -34,7 +33,6 @@ type Lease struct {
 	renewAt time.Duration // when to renew it, while it is in no group
 	group   *group        // with which it is renewed, and which may know a later end; nil between two renewals on its own
 	state   state
-	doubled bool  // a share may exist that was taken under the same owner id; see beside.go
 	freed   bool  // its release has begun; guarded by the shard's mu
 	place   uint8 // among the group's members, guarded by the group's mu; or departed, retrying, alone
 
@@ -65,7 +63,7 @@ func (l *Lease) now() time.Duration { return l.space.core.Clock.Now() }
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	length := l.newHoldLocked(ctx, o, sent).length
+	length := l.newHoldLocked(ctx, o, l.space.mode, sent).length
 	l.end = sent + length
 	l.renewAt = l.space.firstRenewal(sent)
 	l.space.core.Timers.Set(&l.timer, l.nextLocked())
@@ -146,6 +144,7 @@ func (l *Lease) expire(now time.Duration) {
 	}
 	l.mu.Unlock()
 	if !ended && cancels != nil {
+		l.noteDowngrade()
 		l.settleLevels()
 	}
 	if ended {
@@ -251,14 +250,10 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	s.linesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
-	if share := l.share(); share != nil {
-		share.recheck() // what took this lease away may have taken that one too
-	}
 	if uncertain {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, ended: l.departed})
-		return
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true})
 	}
-	l.departed(0)
+	l.departed()
 }
 
 // lostCause tells that the lock was lost, and how.
@@ -305,6 +300,13 @@ func (c cancels) run() {
 	}
 }
 
+// in reports whether the lease is in a state.
+func (l *Lease) in(s state) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == s
+}
+
 // drain releases a lease that Close found still held.
 func (l *Lease) drain(limit time.Duration) {
 	l.mu.Lock()
@@ -320,11 +322,11 @@ func (l *Lease) drain(limit time.Duration) {
 	l.space.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
 	cancels.run()
-	_, _, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	_, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.space.core.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
 	}
-	l.departed(0)
+	l.departed()
 	l.finish(0)
 	l.tellReleased()
 }
@@ -333,7 +335,6 @@ func (l *Lease) drain(limit time.Duration) {
 func (l *Lease) finish(heard int) {
 	l.mu.Lock()
 	l.state = over
-	doubled := l.doubled
 	l.mu.Unlock()
 	s := l.space
 	sh := s.shard(l.name())
@@ -341,9 +342,6 @@ func (l *Lease) finish(heard int) {
 	s.removeLocked(sh, l)
 	if line := sh.lines[l.name()]; line != nil && s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
 		line.releasedLocked(s.core.Clock.Now(), heard)
-	}
-	if doubled { // but nobody is told there that a lock is shared from now on
-		sh.shares[l.name()].openLocked(s.core.Clock.Now())
 	}
 	sh.mu.Unlock()
 }

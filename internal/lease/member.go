@@ -46,8 +46,9 @@ type Attempt struct {
 	report       func(*Hold, error)
 	abandoned    *phantom // what becomes of it if it is given up
 
-	mu   sync.Mutex // guards over
-	over bool       // answered or given up
+	mu   sync.Mutex  // guards the rest
+	over bool        // answered or given up
+	stop func() bool // has Close not give it up any more
 }
 
 // attempt prepares an attempt.
@@ -69,6 +70,9 @@ func (n *Name) attempt(ctx context.Context, o *Options) (*Attempt, error) {
 	a.length = l.register(ctx, o, a.sent)
 	a.abandoned = &phantom{lease: l, length: a.length}
 	a.call = s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: a.length, Verify: true})
+	a.mu.Lock()
+	a.stop = s.core.Batch.AfterWaits(a.GiveUp)
+	a.mu.Unlock()
 	return a, nil
 }
 
@@ -93,7 +97,10 @@ func (a *Attempt) end() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := !a.over
-	a.over = true
+	if first {
+		a.over = true
+		a.stop()
+	}
 	return first
 }
 
@@ -213,19 +220,15 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 func (l *Lease) releaseAnswered(c *script.Call, done func(error)) {
 	s := l.space
 	heard, err := s.receivers(c)
-	if err == nil && l.in(yielded) {
-		heard = max(heard, 1)
-	}
 	open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 	if open {
 		// A release repeated after an unknown outcome counts "not held" as released.
 		s.settleRelease(unsettled{
 			key: l.key, owner: l.owner, until: l.releaseUntil(),
-			final: true, sent: script.Judge(err) == script.Unknown, told: func() { done(nil) }, ended: l.departed,
+			final: true, told: func() { done(nil) },
 		})
-	} else {
-		l.departed(0)
 	}
+	l.departed()
 	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost(lostInRedis)

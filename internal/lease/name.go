@@ -81,12 +81,6 @@ func (n *Name) Check() error { return n.err }
 // Key returns the lock's name in Redis.
 func (n *Name) Key() string { return n.text() }
 
-// OwnHoldOf returns the live hold of the name's own kind that ctx descends from; nil if there is none.
-func (n *Name) OwnHoldOf(ctx context.Context) *Hold {
-	hold, _ := ctx.Value(kindKey{n.space, n.key}).(*Hold)
-	return hold
-}
-
 // HoldOf returns the innermost live hold, of any kind in the registry, that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
 	if ctx == nil {

@@ -9,18 +9,33 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// nest adds a level to the lease of a live hold.
-func (of lineage) nest(ctx context.Context, o *Options, single bool) (*Hold, error) {
+// nest adds a level to the lease of a live hold. A level of reading may nest in one of writing, and may outlive it: the downgrade. The
+// other way round it is [errs.ErrUpgrade], since the call would wait for its own caller.
+func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, single bool) (*Hold, error) {
+	if mode == Write && !h.lease.exclusive() {
+		return nil, errs.ErrUpgrade
+	}
+	if o.NoNest {
+		return nil, errs.ErrHeld
+	}
 	return bounded(ctx, o, single, func(wait context.Context) (*Hold, error) {
-		l := of.in.lease
-		turn, err := l.takeTurn(wait)
+		turn, err := h.lease.takeTurn(wait)
 		if err != nil {
 			return nil, err
 		}
 		defer turn.give()
-		return of.level(ctx, wait, o)
+		return h.level(ctx, wait, o, mode)
 	})
 }
+
+// exclusive reports whether nobody else may hold the lock.
+func (l *Lease) exclusive() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.exclusiveLocked()
+}
+
+func (l *Lease) exclusiveLocked() bool { return l.countLocked().Write > 0 }
 
 // bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over.
 func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
@@ -43,19 +58,22 @@ func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.
 }
 
 // level adds a level whose context descends from given, and waits for Redis until ctx is done. It is the lease's turn.
-func (of lineage) level(given, ctx context.Context, o *Options) (*Hold, error) {
-	h, l := of.in, of.in.lease
+func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, error) {
+	l := h.lease
 	own, cancel := separate(given)
 	sent := l.now()
 	l.mu.Lock()
-	if h.over {
-		err := h.overLocked()
+	err := h.overLocked()
+	if err == nil && mode == Write && !l.exclusiveLocked() {
+		err = errs.ErrUpgrade
+	}
+	if err != nil {
 		l.mu.Unlock()
 		cancel(nil)
 		return nil, err
 	}
-	inner := l.newHoldLocked(given, o, sent)
-	inner.outer = of.outer
+	inner := l.newHoldLocked(given, o, mode, sent)
+	inner.outer = h
 	inner.inner, inner.cancel = own, cancel
 	levels, length := l.countLocked(), l.longestLocked(sent)
 	l.mu.Unlock()
@@ -133,28 +151,15 @@ func (l *Lease) takeTurn(ctx context.Context) (*turn, error) {
 	}
 }
 
-// turn is taken by each operation of a lease's levels, and of a share beside it. It is apart from the lease because few
-// leases have one.
+// turn is taken by each operation of a lease's levels. It is apart from the lease because few leases have one.
 type turn struct {
 	token chan struct{} // 1: holds a token while an operation is under way
-	share *Lease        // the last one that was taken beside the lease; guarded by the lease's mu
-	keeps atomic.Int32  // calls under way that set a lease
 	stray atomic.Int64  // until when one that got no answer may arrive, on the client's clock
 	// outlast is the end of a lease that none of those would change.
 	outlast atomic.Int64
 	until   atomic.Int64 // the latest end that they may have set, or may set yet
 
-	entry      atomic.Pointer[stand] // of the call that acquired the lease, if an earlier try of it may still arrive; nil for none
-	shareEntry atomic.Pointer[stand] // the same of the share
-	shared     atomic.Int64          // until when what was sent for that share may have an effect; no other is taken before
-}
-
-// entryOf returns where the entry of the call is that acquired a lease.
-func (t *turn) entryOf(l *Lease) *atomic.Pointer[stand] {
-	if l.space.beside {
-		return &t.shareEntry
-	}
-	return &t.entry
+	entry atomic.Pointer[stand] // of the call that acquired the lease, if an earlier try of it may still arrive; nil for none
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -55,6 +55,7 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 	}
 	l.unlinkLocked(h)
 	if l.levels != nil {
+		l.downgradeLocked(sh)
 		sh.mu.Unlock()
 		return l.unlockNested(ctx, h, deadline) // unlocks l.mu
 	}
@@ -155,14 +156,14 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *
 	if w == nil || w.space != l.space || !w.options.plain() || l.space.core.Closed() {
 		return nil, nil
 	}
-	w.hold = l.newHoldLocked(w.ctx, w.options, now)
+	w.hold = l.newHoldLocked(w.ctx, w.options, Write, now)
 	w.signalLocked()
 	return w, w.leaveLocked()
 }
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return l.space.shared == nil && !l.doubled && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
+	return l.space.shared == nil && h.mode == Write && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 
@@ -190,20 +191,12 @@ func (l *Lease) released(heard int) {
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	s := l.space
-	heard, repeated, err := s.release(ctx, l.key, l.owner, limit)
-	if err == nil && l.in(yielded) {
-		heard = max(heard, 1)
-	}
+	heard, err := s.release(ctx, l.key, l.owner, limit)
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true, sent: repeated, ended: l.departed})
+		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true})
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
-	} else {
-		until := time.Duration(0)
-		if repeated {
-			until = l.now() + straggler
-		}
-		l.departed(until)
 	}
+	l.departed()
 	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost(lostInRedis)
@@ -215,8 +208,8 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 
 // release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of
-// it, and whether an earlier release may still arrive.
-func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, repeated bool, err error) {
+// it.
+func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, err error) {
 	deadline := s.core.Clock.Now() + limit
 	var lost error // of the first try that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
@@ -229,18 +222,21 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 			if lost != nil {
 				n = max(n, 1)
 			}
-			return n, lost != nil, err
+			return n, err
 		}
 		judged := script.Judge(err)
 		if judged == script.NotDone && !script.Transient(err) {
-			return 0, lost != nil, cmp.Or(lost, err) // the first one may have run; the settler goes on
+			return 0, cmp.Or(lost, err) // the first one may have run; the settler goes on
 		}
 		if judged == script.Unknown && lost == nil {
 			lost = err
 		}
+		if errors.Is(err, errs.ErrClosed) { // what is left is the settler's
+			return 0, cmp.Or(lost, err)
+		}
 		left = deadline - s.core.Clock.Now()
 		if left <= 0 || core.Sleep(context.WithoutCancel(ctx), min(left, core.Backoff(try))) != nil {
-			return 0, lost != nil, cmp.Or(lost, err)
+			return 0, cmp.Or(lost, err)
 		}
 		left = deadline - s.core.Clock.Now()
 	}
@@ -278,7 +274,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	defer turn.give()
 	l.mu.Lock()
 	levels, length := l.countLocked(), l.longestLocked(l.now())
-	open := l.state == holding && levels > 0
+	open := l.state == holding && l.levels != nil
 	l.mu.Unlock()
 	if !open {
 		return l.releaseEmpty(ctx)

@@ -33,13 +33,13 @@ type Kind interface {
 	// Keep sets the levels and the lease of a lock that the owner holds. It does not shorten a lease of which more than most is left:
 	// a newer call has set that. Its reply is 0 if the owner does not hold the lock, and 1 if it was set; if it changed nothing because of
 	// most, it may be what is left, in ms.
-	Keep(key, owner any, levels int, lease, most time.Duration) *script.Call
+	Keep(key, owner any, levels Levels, lease, most time.Duration) *script.Call
 	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
 	// more than the number of clients that received the message, or -1 if the user may not publish it.
 	Release(key, owner any) *script.Call
-	// Renew sets the lease of locks that share a slot, each if its owner holds it. Its reply lists those that are lost. It
-	// must not keep the slices.
-	Renew(keys, owners []any, lease time.Duration) *script.Call
+	// Renew sets the lease of locks that share a slot, each if its owner holds it: all have levels of reading, or none has. Its reply
+	// lists those that are lost. It must not keep the slices.
+	Renew(mode Mode, keys, owners []any, lease time.Duration) *script.Call
 }
 
 // Queued is a Kind whose waiters are known to Redis. A waiting call keeps one owner id through all its tries, of which one may get what
@@ -80,7 +80,7 @@ type Shared interface {
 type Scattered interface {
 	Kind
 	// RenewApart renews one lease by calls of one key each, whose replies are as that of Renew.
-	RenewApart(key, owner any, lease time.Duration) []*script.Call
+	RenewApart(mode Mode, key, owner any, lease time.Duration) []*script.Call
 }
 
 // Pool is a Shared kind whose leases have nothing to do with one another: none nests in another, whatever the context of
@@ -129,7 +129,7 @@ type Space struct {
 	apart  Apart
 	shared Shared
 	pool   Pool
-	beside bool                 // of shares that are taken beside a lease of another kind
+	mode   Mode                 // of a lease's first level
 	room   room                 // for the calls of groups
 	due    *timer.Batch[*Lease] // to be renewed
 }
@@ -141,6 +141,9 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	s.apart, _ = kind.(Apart)
 	s.shared, _ = kind.(Shared)
 	s.pool, _ = kind.(Pool)
+	if s.shared != nil && s.pool == nil {
+		s.mode = Read
+	}
 	s.due = timer.NewBatch(r.core.Timers, s.renewDue)
 	return s
 }
@@ -253,13 +256,23 @@ func (s *Space) addLocked(sh *shard, l *Lease) {
 		sh.held[l.name()] = l
 		sh.most = max(sh.most, len(sh.held))
 	}
-	if beside == nil {
-		return
+	if beside != nil {
+		sh.keepLocked(beside)
 	}
+}
+
+// keepLocked keeps a lease to which no name in held leads.
+func (sh *shard) keepLocked(l *Lease) {
 	if sh.all == nil {
 		sh.all = map[*Lease]struct{}{}
 	}
-	sh.all[beside] = struct{}{}
+	sh.all[l] = struct{}{}
+}
+
+// shareLocked has a lease that was alone keep nobody out any more.
+func (sh *shard) shareLocked(l *Lease) {
+	delete(sh.held, l.name())
+	sh.keepLocked(l)
 }
 
 // removeLocked forgets a lease.

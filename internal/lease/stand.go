@@ -16,7 +16,6 @@ type stand struct {
 	name  Name
 	owner any
 	limit time.Duration // of the whole wait; 0 for none
-	turn  *turn         // of the lease beside which a share is asked for; nil for others
 	asked bool          // Redis may know of it; for the call's own goroutine
 
 	mu    sync.Mutex    // guards the rest
@@ -84,18 +83,14 @@ func (p *stand) Late(call *script.Call) {
 
 // leave has Redis forget the waiter, in the background and again until no try of its can have an effect any more.
 func (p *stand) leave() {
-	if p == nil {
-		return
-	}
-	if !p.asked {
-		p.ended(0)
+	if p == nil || !p.asked {
 		return
 	}
 	s := p.space
 	p.mu.Lock()
 	until := max(p.until, s.core.Clock.Now()+s.core.Lease)
 	p.mu.Unlock()
-	e := &errand{space: s, call: p.leaving, early: p.unsure, settles: func(int64) bool { return true }, ended: p.ended}
+	e := &errand{space: s, call: p.leaving, early: p.unsure, settles: func(int64) bool { return true }}
 	job := e.begin(until)
 	p.mu.Lock()
 	p.job = job
@@ -107,11 +102,4 @@ func (p *stand) leaving() *script.Call {
 		return apart.LeaveAfter(p.name.key, p.owner, p.limit)
 	}
 	return p.space.queued.Leave(p.name.key, p.owner)
-}
-
-// ended lets another share be taken beside the writer's lease once nothing that was sent for this one can have an effect.
-func (p *stand) ended(until time.Duration) {
-	if p.turn != nil {
-		p.turn.shared.Store(int64(until))
-	}
 }

@@ -29,7 +29,6 @@ type attempt struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
 	verify bool          // look at the type of a busy key
 	stand  *stand        // of a waiter that Redis knows; nil for others
-	turn   *turn         // that the lease shares with another one; nil for a turn of its own
 }
 
 // try asks Redis once. What it leaves unknown is being settled when it returns.
@@ -46,7 +45,6 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		owner = s.newOwner(o)
 	}
 	l := s.newLease(n.key, owner)
-	l.turn = a.turn
 	sent := s.core.Clock.Now()
 	length := l.register(ctx, o, sent)
 
@@ -85,7 +83,7 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		return tried{ttl: reply.TTL}
 	}
 	if a.stand.unsure() {
-		l.turnLocked().entryOf(l).Store(a.stand) // nobody else knows the lease
+		l.turnLocked().entry.Store(a.stand) // nobody else knows the lease
 	}
 	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand, options: o})
 }

@@ -2,14 +2,18 @@ package pipeline_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -38,4 +42,35 @@ func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
 		b.Close()
 		callers.Wait()
 	}
+}
+
+// mute is a server that never replies.
+func mute(context.Context, string, string) (net.Conn, error) {
+	server, client := net.Pipe()
+	go func() { // ends with the connection
+		_, _ = io.Copy(io.Discard, server)
+		_ = server.Close()
+	}()
+	return client, nil
+}
+
+func TestEndWaitsGivesUpCallsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Dialer: mute, MaxRetries: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		b := pipeline.New(rdb, false, time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		given := make(chan error, 1)
+		go func() { given <- b.Do(ctx, add().Call(1, "k", 1), pipeline.Ask{}) }()
+		synctest.Wait()
+		began := time.Now()
+		b.EndWaits()
+		err := <-given
+		assert.ErrorIs(t, err, errs.ErrClosed)
+		assert.Equal(t, script.Unknown, script.Judge(err))
+		assert.Zero(t, time.Since(began))
+		b.Stop()
+		assert.NoError(t, rdb.Close())
+		b.Close()
+	})
 }

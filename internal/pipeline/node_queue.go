@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 	p.state.Store(waiting)
 	n.submit(ask.Class, p)
 
-	ended := n.batcher.life.Done()
+	var ended <-chan struct{}
 	var limit <-chan time.Time
 	switch {
 	case ask.Usual: // a timer for each call would cost more than to queue it
@@ -124,9 +125,10 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 	case <-ctx.Done():
 	case <-limit:
 	case <-ended:
+	case <-n.batcher.waits.Done():
 	}
 	if n.withdraw(p, ask.Class) {
-		return notSent(ctx)
+		return fmt.Errorf("%w: %w", script.ErrNotSent, n.batcher.gaveUp(ctx))
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nothing says that the node is silent
 		n.batcher.Reload()
@@ -141,10 +143,7 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 		<-p.done
 		return n.recycle(p)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return script.ErrNoAnswer
+	return n.batcher.gaveUp(ctx)
 }
 
 func (n *nodeQueue) recycle(p *pending) error {

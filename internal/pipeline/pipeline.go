@@ -83,6 +83,8 @@ type Batcher struct {
 	limit     time.Duration   // bound on one flush
 	life      context.Context //nolint:containedctx // the batcher's own life, ended by Close
 	end       context.CancelFunc
+	waits     context.Context //nolint:containedctx // ended by EndWaits
+	endWaits  context.CancelFunc
 	bounded   atomic.Pointer[bound]
 	endBy     atomic.Pointer[time.Time] // of a client that closes
 	jobs      chan job                  // hands a flush to a parked worker
@@ -109,6 +111,7 @@ type bound struct {
 func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
 	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[*redis.Client]*nodeQueue{}}
+	b.waits, b.endWaits = context.WithCancel(life)
 	b.cluster, _ = rdb.(*redis.ClusterClient)
 	b.layout.cluster, b.layout.life = b.cluster, life
 	if single, ok := rdb.(*redis.Client); ok {
@@ -145,6 +148,13 @@ func (b *Batcher) EndBy(t time.Time) {
 	b.endBy.Store(&t)
 	b.bounded.Store(nil)
 }
+
+// EndWaits gives up all calls that somebody waits for on another goroutine, now and from now on, as if their contexts had ended. They
+// return [errs.ErrClosed].
+func (b *Batcher) EndWaits() { b.endWaits() }
+
+// AfterWaits has fn called on a goroutine of its own by EndWaits, for a call that [Batcher.Start] sends. The result takes that back.
+func (b *Batcher) AfterWaits(fn func()) (stop func() bool) { return context.AfterFunc(b.waits, fn) }
 
 // Stop refuses calls from now on, and ends the waits for those in flight.
 func (b *Batcher) Stop() { b.end() }
@@ -399,11 +409,13 @@ func (b *Batcher) learn(call *script.Call) {
 	}
 }
 
-// notSent is the error of a call that was given up while it stood in the queue.
-func notSent(ctx context.Context) error {
-	cause := ctx.Err()
-	if cause == nil {
-		cause = script.ErrNoAnswer
+// gaveUp returns why a call was given up that waited for ctx.
+func (b *Batcher) gaveUp(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case b.waits.Err() != nil:
+		return fmt.Errorf("%w: %w", script.ErrNoAnswer, errs.ErrClosed)
 	}
-	return fmt.Errorf("%w: %w", script.ErrNotSent, cause)
+	return script.ErrNoAnswer
 }

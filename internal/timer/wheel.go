@@ -87,21 +87,8 @@ func (w *Wheel) Len() int {
 	return w.count
 }
 
-// Each calls fn for the timers that were set when it began, in no order, until fn returns false. Some may have fired
-// or been stopped before fn sees them. It copies the whole list under the wheel's mutex: it is for shutdown.
-func (w *Wheel) Each(fn func(*Timer) bool) {
-	w.mu.Lock()
-	all := w.slots.appendTo(make([]*Timer, 0, w.count))
-	w.mu.Unlock()
-	for _, t := range all {
-		if !fn(t) {
-			return
-		}
-	}
-}
-
 // Close ends the goroutine and waits for it, a running Due included: Due must not call it. Timers that have not fired
-// stay set, for Stop, Len and Each, but never fire. A second Close waits as well.
+// stay set, for Stop and Len, but never fire. A second Close waits as well.
 func (w *Wheel) Close() {
 	w.mu.Lock()
 	w.closed = true

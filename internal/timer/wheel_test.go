@@ -287,31 +287,6 @@ func TestConcurrentSetsAndStops(t *testing.T) {
 	})
 }
 
-func TestEachSeesWhatIsSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, func(*bed, []*timer.Timer) {})
-		timers := make([]timer.Timer, 10)
-		for i := range timers {
-			b.Set(&timers[i], time.Hour<<i)
-		}
-		b.Stop(&timers[3])
-		seen := map[*timer.Timer]bool{}
-		b.Each(func(one *timer.Timer) bool {
-			seen[one] = b.Stop(one)
-			return true
-		})
-		assert.Len(t, seen, 9)
-		assert.NotContains(t, seen, &timers[3])
-		assert.Zero(t, b.Len())
-
-		b.Set(&timers[0], time.Hour)
-		b.Set(&timers[1], time.Hour)
-		calls := 0
-		b.Each(func(*timer.Timer) bool { calls++; return false })
-		assert.Equal(t, 1, calls)
-	})
-}
-
 func TestCloseWaitsForFireAndKeepsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var over atomic.Bool

@@ -1,4 +1,4 @@
--- read_release.lua: end a reader, whatever its levels, and wake the writers if it was the last one alive.
+-- release.lua: end a holder, whatever its mode and its levels. Wake all who wait after a writer, and the writers after the last reader.
 --
 -- KEYS[1]  the lock: hash, mode -> read or write, owner -> levels of reading, owner:write -> levels of writing
 -- ARGV[1]  channel of its waiters
@@ -6,20 +6,20 @@
 -- ARGV[3]  owner
 -- ARGV[4]  how many other readers to look at: among more of them the dead are left to the next writer's try
 --
--- Returns  0  the owner does not read; nothing was changed
---          1  released; others hold the lock, or this owner as its writer
+-- Returns  0  the owner does not hold the lock; nothing was changed
+--          1  released; others read
 --          n  released, and free; one message sent to ARGV[1], which n - 1 clients received (on a cluster, those of this node)
 --         -1  released, and free; the user may not publish to ARGV[1]
 local lock = KEYS[1]
 local channel, readers, owner, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local held = redis.call('hget', lock, owner)
-if not held then
+local levels, wrote = redis.call('hget', lock, owner), redis.call('hexists', lock, owner .. ':write') == 1
+if not levels and not wrote then
   return 0
 end
-local others = redis.call('hlen', lock) - 2
+local others = wrote and 0 or redis.call('hlen', lock) - 2
 local ends, longest, gone = redis.call('pttl', lock), -2, { owner }
-if others > most or redis.call('hget', lock, 'mode') == 'write' then
+if others > most then
   longest = ends
 elseif others > 0 then
   local fields = redis.call('hgetall', lock)
@@ -44,11 +44,11 @@ if free then
 else
   redis.call('hdel', lock, unpack(gone))
 end
-for i = 1, tonumber(held) do
+for i = 1, tonumber(levels or 0) do
   redis.pcall('del', readers .. owner .. ':rwlock_timeout:' .. i) -- as the wire format builds them
 end
 if free then
-  local received = redis.pcall('publish', channel, '0')
+  local received = redis.pcall('publish', channel, wrote and '1' or '0')
   return type(received) == 'number' and 1 + received or -1
 end
 if longest >= 0 and ends > longest then
