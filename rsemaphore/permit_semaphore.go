@@ -178,7 +178,7 @@ func (s *PermitSemaphore) check() error {
 // within checks a number against [WithMax].
 func (s *PermitSemaphore) within(what string, n int) error {
 	if s.set.max != nil && n > *s.set.max {
-		return fmt.Errorf("%w: %s %d is above the semaphore's limit of %d", errs.ErrInvalid, what, n, *s.set.max)
+		return fmt.Errorf("%w: %s %d is above the maximum of %d", errs.ErrInvalid, what, n, *s.set.max)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 	err := s.check(ctx, 1)
 	if err == nil && (delta == 0 || delta < -math.MaxInt32 || delta > math.MaxInt32) {
-		err = fmt.Errorf("%w: delta %d is 0, or beyond %d", errs.ErrInvalid, delta, math.MaxInt32)
+		err = fmt.Errorf("%w: delta %d is 0 or not between -%d and %d", errs.ErrInvalid, delta, math.MaxInt32, math.MaxInt32)
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -224,7 +224,7 @@ func (s *Semaphore) checkAcquire(ctx context.Context, n int) error {
 		return err
 	}
 	if s.most > 0 && n > s.most {
-		return fmt.Errorf("%w: %d permits are more than the %d that there are", errs.ErrInvalid, n, s.most)
+		return fmt.Errorf("%w: %d permits are more than the maximum of %d", errs.ErrInvalid, n, s.most)
 	}
 	return ctx.Err()
 }

@@ -118,7 +118,7 @@ func TestSemaphoreErrorTexts(t *testing.T) {
 		assert.Equal(t, "s", s.Name())
 		give(t, s, 1)
 		assert.EqualError(t, s.Release(t.Context(), 1), `rsemaphore: release "s": more permits released than the semaphore may have`)
-		assert.EqualError(t, s.Acquire(t.Context(), 2), `rsemaphore: acquire "s": invalid argument: 2 permits are more than the 1 that there are`)
+		assert.EqualError(t, s.Acquire(t.Context(), 2), `rsemaphore: acquire "s": invalid argument: 2 permits are more than the maximum of 1`)
 		assert.EqualError(t, s.Acquire(t.Context(), 0), `rsemaphore: acquire "s": invalid argument: count 0 is not between 1 and 2147483647`)
 	})
 }
