@@ -92,6 +92,6 @@ func TestErrorTexts(t *testing.T) {
 		l := p.GetCountDownLatch("orders")
 		assert.Equal(t, "orders", l.Name())
 		assert.EqualError(t, l.CountDownBy(t.Context(), 0), `rlatch: count down by "orders": invalid argument: count 0 is not between 1 and 2147483647`)
-		assert.EqualError(t, p.GetCountDownLatch("{a}").Await(t.Context()), `rlatch: await "{a}": invalid argument: the name "app:{a}" of a latch has a hash tag`)
+		assert.EqualError(t, p.GetCountDownLatch("{a}").Await(t.Context()), `rlatch: await "{a}": invalid argument: the latch name "app:{a}" has a hash tag`)
 	})
 }

@@ -57,7 +57,7 @@ func New(c *core.Core, name string) *Latch {
 	case core.CheckName(l.key) != nil:
 		l.err = core.CheckName(l.key)
 	case strings.Contains(l.key, "{"):
-		l.err = fmt.Errorf("%w: the name %q of a latch has a hash tag", errs.ErrInvalid, l.key)
+		l.err = fmt.Errorf("%w: the latch name %q has a hash tag", errs.ErrInvalid, l.key)
 	}
 	return l
 }
