@@ -86,7 +86,7 @@ func TestErrorTexts(t *testing.T) {
 		multi, red := p.GetMultiLock(z, a), p.GetRedLock(z, a)
 		h := locktest.Acquire(t, ctx, multi)
 		got := map[string]error{
-			`rmultilock: lock "": invalid argument: no locks are given`:          second(p.GetMultiLock().Lock(ctx)),
+			`rmultilock: lock "": invalid argument: no locks given`:              second(p.GetMultiLock().Lock(ctx)),
 			`rmultilock: try lock "": invalid argument: lock 2 is nil`:           second(p.GetRedLock(a, nil).TryLock(ctx)),
 			`rmultilock: lock "": invalid argument: the lock "a" is given twice`: second(p.GetMultiLock(a, z, a).Lock(ctx)),
 			`rmultilock: lock "": invalid argument: the name is empty`:           second(p.GetRedLock(p.GetLock("")).Lock(ctx)),

@@ -155,7 +155,7 @@ func (l *Lock) check(ctx context.Context, o *lease.Options) error {
 		return err
 	}
 	if o.TakeOver != nil {
-		return fmt.Errorf("%w: a lock made of others is not taken over", errs.ErrInvalid)
+		return fmt.Errorf("%w: WithTakeOver does not apply to multi-locks and RedLocks", errs.ErrInvalid)
 	}
 	return ctx.Err()
 }
@@ -182,7 +182,7 @@ type member struct {
 // membersOf validates the locks and returns them as members.
 func membersOf(lockers []rlock.Locker) ([]member, error) {
 	if len(lockers) == 0 {
-		return nil, fmt.Errorf("%w: no locks are given", errs.ErrInvalid)
+		return nil, fmt.Errorf("%w: no locks given", errs.ErrInvalid)
 	}
 	members := make([]member, 0, len(lockers))
 	for i, locker := range lockers {
@@ -212,7 +212,7 @@ func (m member) check() error {
 	if n := lease.NameOf(m.locker); n != nil {
 		return n.Check()
 	}
-	return fmt.Errorf("%w: no client has made the lock", errs.ErrInvalid)
+	return fmt.Errorf("%w: the lock was not made by a client", errs.ErrInvalid)
 }
 
 // same reports whether the two are one lock.

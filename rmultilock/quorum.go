@@ -101,5 +101,5 @@ func (q *quorum) result() error {
 	case q.err != nil:
 		return fmt.Errorf("%w: %w", errs.ErrUnknown, q.err)
 	}
-	return fmt.Errorf("%w: no answer from %d", errs.ErrUnknown, q.pending)
+	return fmt.Errorf("%w: no answer from %d locks", errs.ErrUnknown, q.pending)
 }
