@@ -95,9 +95,9 @@ func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (ent
 	switch {
 	case err != nil:
 	case n < 1:
-		err = fmt.Errorf("%w: a page of %d is below 1", errs.ErrInvalid, n)
+		err = fmt.Errorf("%w: page size %d is below 1", errs.ErrInvalid, n)
 	case !queue.CheckCursor(cursor):
-		err = fmt.Errorf("%w: the cursor is not one of List", errs.ErrInvalid)
+		err = fmt.Errorf("%w: the cursor does not come from List", errs.ErrInvalid)
 	default:
 		err = s.check()
 	}

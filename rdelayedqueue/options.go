@@ -198,7 +198,7 @@ func (s *settings) validate() error {
 		what               string
 		value, least, most time.Duration
 	}{
-		{"time to remember ids", s.dedupe, time.Second, 365 * 24 * time.Hour},
+		{"dedupe time", s.dedupe, time.Second, 365 * 24 * time.Hour},
 		{"visibility", s.visibility, time.Second, 7 * 24 * time.Hour},
 		{"stop grace", s.stopGrace, 0, time.Hour},
 		{"handler timeout", or(s.handlerTimeout, time.Second), time.Millisecond, 7 * 24 * time.Hour},

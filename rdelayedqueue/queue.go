@@ -77,7 +77,7 @@ func (q *Queue[T]) Offer(ctx context.Context, value T, delay time.Duration, opts
 // past time is due at once. A time more than 100 years ahead is redlatch.ErrInvalid.
 func (q *Queue[T]) OfferAt(ctx context.Context, value T, t time.Time, opts ...OfferOption) (id string, err error) {
 	if d := time.Until(t); d > maxDelay {
-		return "", q.wrap("offer to", fmt.Errorf("%w: %v is more than %v ahead", errs.ErrInvalid, t, maxDelay))
+		return "", q.wrap("offer to", fmt.Errorf("%w: time %v is more than %v ahead", errs.ErrInvalid, t, maxDelay))
 	}
 	if t.Before(time.Unix(1, 0)) {
 		t = time.Unix(1, 0) // long past, as the zero time

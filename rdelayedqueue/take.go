@@ -36,7 +36,7 @@ func (q *Queue[T]) Take(ctx context.Context) (*Message[T], error) {
 // An n above 100 counts as 100; an n below 1 is redlatch.ErrInvalid.
 func (q *Queue[T]) TakeBatch(ctx context.Context, n int) ([]*Message[T], error) {
 	if n < 1 {
-		return nil, q.wrap("take from", fmt.Errorf("%w: a batch of %d is below 1", errs.ErrInvalid, n))
+		return nil, q.wrap("take from", fmt.Errorf("%w: batch size %d is below 1", errs.ErrInvalid, n))
 	}
 	messages, err := q.take(ctx, n)
 	return messages, q.wrap("take from", err)
