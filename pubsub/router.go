@@ -158,7 +158,7 @@ func (r *Router) startLocked() {
 
 // pokeLocked makes the sender check the table. If a command is in flight, its reply does that anyway.
 func (r *Router) pokeLocked() {
-	if r.table.underWay != nil {
+	if r.table.inFlight != nil {
 		return
 	}
 	select {

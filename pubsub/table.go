@@ -38,7 +38,7 @@ type table struct {
 	lingering list.List // without listeners, subscribed or refused, oldest first
 	refusals  list.List // refused, with listeners
 
-	underWay *command
+	inFlight *command
 	last     verb      // of the last command in flight
 	batch    int       // channels in the next SUBSCRIBE; halved by a refusal, to find the refused channel
 	strikes  int       // refusals in a row
@@ -134,8 +134,8 @@ func (t *table) listeners(to []Listener, name string) []Listener {
 
 // next returns the command to send now; or how long the sender may sleep; or why to close the connection.
 func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) {
-	if t.underWay != nil {
-		silence := min(now.Sub(t.underWay.sent), now.Sub(t.received))
+	if t.inFlight != nil {
+		silence := min(now.Sub(t.inFlight.sent), now.Sub(t.received))
 		if silence >= t.replyWait {
 			return nil, 0, errSilent
 		}
@@ -153,7 +153,7 @@ func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) 
 		return nil, t.armed.Sub(now), nil
 	}
 	cmd.sent = now
-	t.underWay, t.last = cmd, cmd.verb
+	t.inFlight, t.last = cmd, cmd.verb
 	return cmd, 0, nil
 }
 
@@ -247,7 +247,7 @@ func (t *table) nextLook(now time.Time, open bool) time.Time {
 
 // confirm counts one confirmation and changes the channel's state. It appends the listeners to notify to to.
 func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) {
-	cmd := t.underWay
+	cmd := t.inFlight
 	if cmd == nil || cmd.verb != v || cmd.channels[cmd.answered].name != name {
 		// The Redis client has reconnected and subscribed by itself: messages may have been missed.
 		return to, errUnexpected
@@ -255,7 +255,7 @@ func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) 
 	ch := cmd.channels[cmd.answered]
 	cmd.answered++
 	if cmd.answered == len(cmd.channels) {
-		t.underWay = nil
+		t.inFlight = nil
 	}
 	if v == subscribe {
 		ch.state = subscribed
@@ -273,18 +273,18 @@ func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) 
 
 // pong takes the reply to a PING.
 func (t *table) pong() {
-	if t.underWay != nil && t.underWay.verb == ping {
-		t.underWay = nil
+	if t.inFlight != nil && t.inFlight.verb == ping {
+		t.inFlight = nil
 	}
 }
 
 // refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause.
 func (t *table) refuse(now time.Time) error {
-	cmd := t.underWay
+	cmd := t.inFlight
 	if cmd == nil || cmd.verb == unsubscribe || cmd.answered > 0 {
 		return errUnexpected
 	}
-	t.underWay = nil
+	t.inFlight = nil
 	if cmd.verb == ping {
 		return nil // an answer all the same
 	}
@@ -310,7 +310,7 @@ func (t *table) refuse(now time.Time) error {
 
 // reset forgets the connection: channels with listeners are queued to be subscribed again, the others are dropped.
 func (t *table) reset() {
-	t.underWay, t.last = nil, ""
+	t.inFlight, t.last = nil, ""
 	for _, ch := range t.channels {
 		switch {
 		case len(ch.members) == 0:
