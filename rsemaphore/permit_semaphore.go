@@ -18,10 +18,10 @@ import (
 // A PermitSemaphore has no state: any number of goroutines may use one, and two of the same name from one client are
 // the same semaphore. It must not have the name of a [Semaphore]. It is safe for concurrent use.
 type PermitSemaphore struct {
-	name  lease.Name
-	space *permitManager
-	set   options // of the semaphore
-	err   error   // of those
+	name    lease.Name
+	manager *permitManager
+	set     options // of the semaphore
+	err     error   // of those
 }
 
 // permitManager is what a client knows of its leased permits.
@@ -40,7 +40,7 @@ func newPermitManager(e *core.Core) *permitManager {
 func NewPermitSemaphore(c *core.Core, name string, opts ...Option) *PermitSemaphore {
 	s := core.Manager(c, newPermitManager)
 	set, err := collect(opts, usesLease|usesMax)
-	return &PermitSemaphore{name: s.permits.Name(name), space: s, set: set, err: err}
+	return &PermitSemaphore{name: s.permits.Name(name), manager: s, set: set, err: err}
 }
 
 // Name returns the semaphore's name as it was given to the client.
@@ -83,7 +83,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 	if err := s.check(); err != nil {
 		return 0, s.wrap("available", err)
 	}
-	c, err := s.space.core.Read(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
+	c, err := s.manager.core.Read(ctx, func() *script.Call { return permitKind{}.available(s.name.Key()) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}

@@ -34,16 +34,16 @@ const releaseLimit = 3 * time.Second
 // A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are
 // redlatch.ErrInvalid.
 type Semaphore struct {
-	desk *manager
-	key  string
-	most int // 0 for no limit
-	err  error
+	manager *manager
+	key     string
+	most    int // 0 for no limit
+	err     error
 }
 
 // NewSemaphore returns a client's semaphore by name. It is for the client: users call GetSemaphore there.
 func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
 	d := core.Manager(c, newManager)
-	s := &Semaphore{desk: d, key: d.core.Prefix + name}
+	s := &Semaphore{manager: d, key: d.core.Prefix + name}
 	o, err := collect(opts, usesMax)
 	if o.max != nil {
 		s.most = *o.max
@@ -60,7 +60,7 @@ func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
 }
 
 // Name returns the semaphore's name as it was given to the client.
-func (s *Semaphore) Name() string { return s.desk.core.UserName(s.key) }
+func (s *Semaphore) Name() string { return s.manager.core.UserName(s.key) }
 
 // TrySetPermits makes n permits available if the semaphore does not exist, and reports whether it did. A semaphore
 // exists once TrySetPermits, Release or AddPermits has created it, also while it has 0 permits. It blocks and fails as
@@ -73,7 +73,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	if err != nil {
 		return false, s.wrap("try set permits", err)
 	}
-	set, err := s.desk.change(ctx, s.key, setOf(n), int64(n), counter.Change)
+	set, err := s.manager.change(ctx, s.key, setOf(n), int64(n), counter.Change)
 	return set == 1, s.wrap("try set permits", err)
 }
 
@@ -94,7 +94,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	err := s.checkAcquire(ctx, n)
 	if err == nil {
-		_, err = s.desk.acquire(ctx, s.key, n, nil)
+		_, err = s.manager.acquire(ctx, s.key, n, nil)
 	}
 	return s.wrap("acquire", err)
 }
@@ -121,7 +121,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool
 	if o.wait != nil {
 		wait = *o.wait
 	}
-	acquired, err := s.desk.acquire(ctx, s.key, n, &wait)
+	acquired, err := s.manager.acquire(ctx, s.key, n, &wait)
 	return acquired, s.wrap("try acquire", err)
 }
 
@@ -147,7 +147,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if s.most > 0 {
 		code = releaseUpTo(n, s.most)
 	}
-	done, err := s.desk.change(ctx, s.key, code, int64(n), counter.Insist)
+	done, err := s.manager.change(ctx, s.key, code, int64(n), counter.Insist)
 	if err == nil && done == 0 {
 		err = errs.ErrOverRelease
 	}
@@ -163,7 +163,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if err := s.bad(); err != nil {
 		return 0, s.wrap("available", err)
 	}
-	c, err := s.desk.core.Read(ctx, func() *script.Call { return available(s.key) })
+	c, err := s.manager.core.Read(ctx, func() *script.Call { return available(s.key) })
 	if err != nil {
 		return 0, s.wrap("available", err)
 	}
@@ -181,7 +181,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, s.wrap("drain", err)
 	}
-	n, err := s.desk.change(ctx, s.key, drainAll, 0, counter.Change)
+	n, err := s.manager.change(ctx, s.key, drainAll, 0, counter.Change)
 	return int(n), s.wrap("drain", err)
 }
 
@@ -199,7 +199,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, delta int) error {
 		err = ctx.Err()
 	}
 	if err == nil {
-		_, err = s.desk.change(ctx, s.key, addOf(delta), int64(delta), counter.Change)
+		_, err = s.manager.change(ctx, s.key, addOf(delta), int64(delta), counter.Change)
 	}
 	return s.wrap("add permits", err)
 }

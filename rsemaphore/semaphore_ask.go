@@ -28,12 +28,12 @@ func (l *line) askLocked(force bool) {
 			return
 		}
 		w.asks, w.wakes = true, l.wakes
-		if !l.desk.book.Put(l.key, &w.op) { // the client is closing
+		if !l.manager.counter.Put(l.key, &w.op) { // the client is closing
 			w.asks = false
 			return
 		}
 		if l.asked == 0 {
-			l.askedAt = l.desk.core.Clock.Now()
+			l.askedAt = l.manager.core.Clock.Now()
 		}
 		l.standing--
 		l.asked++
@@ -47,11 +47,11 @@ func (l *line) restsLocked() bool {
 	if l.restUntil == 0 {
 		return false
 	}
-	if l.desk.core.Clock.Now() >= l.restUntil {
+	if l.manager.core.Clock.Now() >= l.restUntil {
 		l.restUntil = 0
 		return false
 	}
-	l.desk.core.Timers.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
+	l.manager.core.Timers.Set(&l.timer, l.restUntil+time.Millisecond) // a timer may be that much early
 	return true
 }
 
@@ -61,7 +61,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	granted := op.Err == nil && op.Result == 1
 	if op.Late { // its caller got ErrUnknown
 		if granted {
-			l.desk.giveBack(l.key, w.n)
+			l.manager.giveBack(l.key, w.n)
 		}
 		return
 	}
@@ -72,15 +72,15 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	if op.Err == nil {
 		l.countLocked(others)
 		l.failing = 0
-		l.askedAt = l.desk.core.Clock.Now() // what is still in flight was sent with it or later
+		l.askedAt = l.manager.core.Clock.Now() // what is still in flight was sent with it or later
 	}
 	if w.out { // it gave up meanwhile
 		l.askLocked(false)
 		l.part.Unlock()
 		if granted {
-			l.desk.giveBack(l.key, w.n)
+			l.manager.giveBack(l.key, w.n)
 		}
-		l.desk.book.Go(l.key)
+		l.manager.counter.Go(l.key)
 		return
 	}
 	l.standing++
@@ -100,7 +100,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	}
 	l.askLocked(false)
 	l.part.Unlock()
-	l.desk.book.Go(l.key)
+	l.manager.counter.Go(l.key)
 }
 
 // countLocked computes from a reply how many permits may be left for the next request.
@@ -111,8 +111,8 @@ func (l *line) countLocked(others []int64) {
 
 // grantedLocked notes a grant, and begins this client's turn unless one is running.
 func (l *line) grantedLocked() {
-	now := l.desk.core.Clock.Now()
-	if l.turnAt == 0 || now-l.grantAt > l.desk.turn() {
+	now := l.manager.core.Clock.Now()
+	if l.turnAt == 0 || now-l.grantAt > l.manager.turn() {
 		l.turnAt = now
 	}
 	l.grantAt = now
@@ -124,7 +124,7 @@ func (w *waiter) unaskLocked() {
 	if !w.asks {
 		return
 	}
-	if fate, _ := l.desk.book.Leave(l.key, &w.op); fate != counter.Withdrawn {
+	if fate, _ := l.manager.counter.Leave(l.key, &w.op); fate != counter.Withdrawn {
 		return
 	}
 	w.asks = false
@@ -143,7 +143,7 @@ func (l *line) refusedLocked(w *waiter) {
 
 // blockLocked blocks the queue until a message arrives or the next re-check is due.
 func (l *line) blockLocked(pause time.Duration) {
-	e := l.desk.core
+	e := l.manager.core
 	l.blocked = true
 	for w := l.head; w != nil; {
 		next := w.next
@@ -170,12 +170,12 @@ func (l *line) blockLocked(pause time.Duration) {
 // failedLocked decides what an error means for a wait. An error that will not pass ends it; on the first attempt, every
 // error does.
 func (l *line) failedLocked(w *waiter, err error) {
-	now := l.desk.core.Clock.Now()
+	now := l.manager.core.Clock.Now()
 	if l.failing == 0 {
 		l.failing = now
 	}
 	passing := script.Transient(err)
-	if w.once || w.refused == 0 || !passing || now-l.failing >= l.desk.core.Lease {
+	if w.once || w.refused == 0 || !passing || now-l.failing >= l.manager.core.Lease {
 		w.endLocked(false, err)
 		return
 	}
@@ -220,7 +220,7 @@ func (l *line) look() {
 	l.part.Lock()
 	l.lookLocked()
 	l.part.Unlock()
-	l.desk.book.Go(l.key)
+	l.manager.counter.Go(l.key)
 }
 
 // Message lets as many waiters ask as there are permits available.
@@ -229,11 +229,11 @@ func (l *line) Message(payload string) {
 	if err != nil || permits < 1 {
 		return
 	}
-	if f := l.desk.core.Hooks.Woken; f != nil {
-		f("rsemaphore", l.desk.core.UserName(l.key))
+	if f := l.manager.core.Hooks.Woken; f != nil {
+		f("rsemaphore", l.manager.core.UserName(l.key))
 	}
 	l.part.Lock()
 	l.wakeLocked(permits)
 	l.part.Unlock()
-	l.desk.book.Go(l.key)
+	l.manager.counter.Go(l.key)
 }

@@ -27,24 +27,24 @@ const (
 
 // manager is a client's state for its counting semaphores. It is safe for concurrent use.
 type manager struct {
-	core  *core.Core
-	book  *counter.Manager
-	lines *names.Table[*line]
+	core    *core.Core
+	counter *counter.Manager
+	lines   *names.Table[*line]
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, book: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
+	return &manager{core: e, counter: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
 }
 
 // line is one client's wait queue for one semaphore, first in, first out. The waiters at its front ask Redis, as many
 // as there may be permits for; the others wait until those are served. It is guarded by its part of the table, and
 // exists while it has waiters.
 type line struct {
-	desk *manager
-	part *names.Part[*line]
-	key  string
-	head *waiter
-	tail *waiter
+	manager *manager
+	part    *names.Part[*line]
+	key     string
+	head    *waiter
+	tail    *waiter
 
 	asked    int   // waiters with a request in flight
 	promised int64 // permits that those ask for
@@ -93,7 +93,7 @@ func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	part.Lock()
 	l := part.Of[key]
 	if l == nil {
-		l = &line{desk: d, part: part, key: key, spare: plenty}
+		l = &line{manager: d, part: part, key: key, spare: plenty}
 		l.timer.Task = l
 		part.Of[key] = l
 	}
@@ -105,9 +105,9 @@ func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	l.askLocked(false)
 	part.Unlock()
 	if wait == nil || once {
-		d.book.GoAlong(ctx, key)
+		d.counter.GoAlong(ctx, key)
 	} else { // a silent Redis must not hold up a call with a limit of its own
-		d.book.Go(key)
+		d.counter.Go(key)
 	}
 	acquired, err := w.wait(ctx, wait)
 	if f := d.core.Hooks.Acquired; f != nil && acquired {
@@ -121,15 +121,15 @@ func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 func (d *manager) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
 	ask := counter.Ask{Code: code, Policy: policy}
 	if permits > 0 {
-		h := &handing{desk: d, key: key, permits: permits}
+		h := &handing{manager: d, key: key, permits: permits}
 		ask.Then, ask.Put, ask.Withdrawn = h, h.put, h.withdrawn
 	}
-	return d.book.Do(ctx, key, ask)
+	return d.counter.Do(ctx, key, ask)
 }
 
 // joinLocked adds a call at the end of the queue.
 func (l *line) joinLocked(n int, once bool) *waiter {
-	w := &waiter{line: l, n: n, once: once, since: l.desk.core.Clock.Now(), prev: l.tail, done: make(chan struct{})}
+	w := &waiter{line: l, n: n, once: once, since: l.manager.core.Clock.Now(), prev: l.tail, done: make(chan struct{})}
 	w.op = counter.Op{Code: acquireInLine(n), Policy: counter.Grant, Answerer: w}
 	if once {
 		w.op.Code = acquireOnce(n)
@@ -180,7 +180,7 @@ func (w *waiter) leaveLocked() {
 
 // closeLocked ends an empty queue.
 func (l *line) closeLocked() {
-	e := l.desk.core
+	e := l.manager.core
 	e.Timers.Stop(&l.timer)
 	if l.member != nil {
 		l.member.Leave()
@@ -194,7 +194,7 @@ func (l *line) closeLocked() {
 
 // wait waits for the outcome of a call.
 func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
-	e := w.line.desk.core
+	e := w.line.manager.core
 	var timeout <-chan time.Time
 	var d time.Duration
 	switch {
@@ -238,7 +238,7 @@ func (w *waiter) wait(ctx context.Context, limit *time.Duration) (bool, error) {
 	w.leaveLocked()
 	l.askLocked(false)
 	l.part.Unlock()
-	l.desk.book.Go(l.key)
+	l.manager.counter.Go(l.key)
 	return false, why
 }
 
@@ -249,7 +249,7 @@ const patience = 50 * time.Millisecond
 // long.
 func (w *waiter) silentLocked() bool {
 	l := w.line
-	now := l.desk.core.Clock.Now()
+	now := l.manager.core.Clock.Now()
 	return l.failing != 0 || l.asked > 0 && now-l.askedAt > patience
 }
 

@@ -13,7 +13,7 @@ import (
 // waiters may acquire them in the same batch, without a message. When the turn is over, the permits are announced, and
 // this client's queue pauses for one turn of each other client that waits.
 type handing struct {
-	desk    *manager
+	manager *manager
 	key     string
 	permits int64
 	line    *line            // the wait queue when the operation was put; nil for none. Guarded by the line's part, as is resting
@@ -23,10 +23,10 @@ type handing struct {
 
 // put puts the operation, and right behind it the requests of waiters.
 func (h *handing) put(op *counter.Op) bool {
-	part := h.desk.lines.Part(h.key)
+	part := h.manager.lines.Part(h.key)
 	part.Lock()
 	defer part.Unlock()
-	if !h.desk.book.Put(h.key, op) {
+	if !h.manager.counter.Put(h.key, op) {
 		return false
 	}
 	l := part.Of[h.key]
@@ -35,7 +35,7 @@ func (h *handing) put(op *counter.Op) bool {
 	}
 	h.line = l
 	l.coming += h.permits
-	if l.standing > 0 && l.turnAt != 0 && h.desk.core.Clock.Now()-l.turnAt >= h.desk.turn() {
+	if l.standing > 0 && l.turnAt != 0 && h.manager.core.Clock.Now()-l.turnAt >= h.manager.turn() {
 		h.resting = true
 		return true
 	}
@@ -51,7 +51,7 @@ func (h *handing) put(op *counter.Op) bool {
 
 // withdrawn notes that the permits do not come. Waiters that already ask for them are refused and wait again.
 func (h *handing) withdrawn() {
-	part := h.desk.lines.Part(h.key)
+	part := h.manager.lines.Part(h.key)
 	part.Lock()
 	defer part.Unlock()
 	if h.line != nil {
@@ -61,7 +61,7 @@ func (h *handing) withdrawn() {
 
 // Answered counts the available permits, and resumes the queue after a turn.
 func (h *handing) Answered(op *counter.Op, others []int64) {
-	part := h.desk.lines.Part(h.key)
+	part := h.manager.lines.Part(h.key)
 	part.Lock()
 	if l := h.line; l != nil {
 		l.coming -= h.permits
@@ -73,26 +73,26 @@ func (h *handing) Answered(op *counter.Op, others []int64) {
 		}
 	}
 	part.Unlock()
-	h.desk.book.Go(h.key)
+	h.manager.counter.Go(h.key)
 	taken := op.Err == nil || errors.Is(op.Err, errs.ErrUnknown) || errors.Is(op.Err, errs.ErrWrongType)
 	switch {
 	case h.then != nil:
 		h.then(taken)
 	case !taken && op.Policy == counter.Insist && op.Left(): // its caller got ErrUnknown: it must go on
-		h.desk.owe(h.key, op.Code, h.permits)
+		h.manager.owe(h.key, op.Code, h.permits)
 	}
 }
 
 // turnEndedLocked leaves the released permits to other clients, if any wait.
 func (l *line) turnEndedLocked(op *counter.Op, others []int64) {
-	now := l.desk.core.Clock.Now()
+	now := l.manager.core.Clock.Now()
 	there, heard := after(others)
 	if l.confirmed {
 		heard--
 	}
 	if l.turnAt = now; heard > 0 {
 		l.turnAt = 0
-		l.restUntil = now + min(time.Duration(heard)*l.desk.turn(), longestRest)
+		l.restUntil = now + min(time.Duration(heard)*l.manager.turn(), longestRest)
 	}
 	if op.Err != nil {
 		l.lookLocked()
@@ -134,7 +134,7 @@ func (d *manager) owe(key, code string, permits int64) {
 // offer releases permits without a caller. It calls then with false if the release must be offered again: one that got
 // no answer is repeated anyway.
 func (d *manager) offer(key, code string, permits int64, then func(taken bool)) {
-	h := &handing{desk: d, key: key, permits: permits, then: then}
+	h := &handing{manager: d, key: key, permits: permits, then: then}
 	h.put(&counter.Op{Code: code, Policy: counter.Insist, Answerer: h})
-	d.book.Go(key)
+	d.counter.Go(key)
 }
