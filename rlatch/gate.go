@@ -22,7 +22,7 @@ const (
 // gate has the waiters of one client for one latch, which share its reads. It is guarded by its part of the table, and
 // exists while it has waiters.
 type gate struct {
-	hall    *manager
+	manager *manager
 	part    *names.Part[*gate]
 	key     string
 	waiters map[*waiter]struct{}
@@ -61,7 +61,7 @@ func (h *manager) await(ctx context.Context, key string, until goal) error {
 	part.Lock()
 	g := part.Of[key]
 	if g == nil {
-		g = &gate{hall: h, part: part, key: key, waiters: map[*waiter]struct{}{}}
+		g = &gate{manager: h, part: part, key: key, waiters: map[*waiter]struct{}{}}
 		g.timer.Task = g
 		part.Of[key] = g
 	}
@@ -101,7 +101,7 @@ func (g *gate) endLocked(w *waiter, err error) {
 	if len(g.waiters) > 0 {
 		return
 	}
-	e := g.hall.core
+	e := g.manager.core
 	e.Timers.Stop(&g.timer)
 	if g.member != nil {
 		g.member.Leave()
@@ -128,7 +128,7 @@ func (g *gate) lookLocked() bool {
 }
 
 func (g *gate) look() {
-	g.hall.core.Batch.Start(lookAt(g.key), pipeline.Normal, func(c *script.Call) {
+	g.manager.core.Batch.Start(lookAt(g.key), pipeline.Normal, func(c *script.Call) {
 		n, mark, err := counted(c)
 		if script.Parted(err) {
 			g.lookTwice()
@@ -141,7 +141,7 @@ func (g *gate) look() {
 // lookTwice reads while the latch's slot moves, where a call can have only one key. It reads the mark first: a mark
 // that is read after the count could hide that the count was set in between.
 func (g *gate) lookTwice() {
-	send := g.hall.core.Batch.Start
+	send := g.manager.core.Batch.Start
 	send(markOf(g.key), pipeline.Normal, func(c *script.Call) {
 		mark, err := c.Text()
 		if err != nil {
@@ -197,7 +197,7 @@ func (w *waiter) sees(n int, mark string) bool {
 // failedLocked decides what a failed read means. An error that will not pass ends all waits, and so does a refused
 // connection for waiters that have not had a reply. The others wait until reads have failed for one lease.
 func (g *gate) failedLocked(err error) {
-	e := g.hall.core
+	e := g.manager.core
 	certain, now := script.Judge(err) == script.NotDone, e.Clock.Now()
 	if g.failed == 0 {
 		g.failing = now
@@ -218,7 +218,7 @@ func (g *gate) restLocked(pause time.Duration) {
 	if len(g.waiters) == 0 {
 		return
 	}
-	e := g.hall.core
+	e := g.manager.core
 	spread := max(1, float64(e.Waiting.Load())/recheckRate)
 	e.Timers.Set(&g.timer, e.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
 	if g.member != nil {
@@ -244,8 +244,8 @@ func (g *gate) Message(payload string) {
 	if payload != "0" && payload != "1" {
 		return
 	}
-	if f := g.hall.core.Hooks.Woken; f != nil {
-		f("rlatch", g.hall.core.UserName(g.key))
+	if f := g.manager.core.Hooks.Woken; f != nil {
+		f("rlatch", g.manager.core.UserName(g.key))
 	}
 	g.news()
 }

@@ -31,26 +31,26 @@ const maxParticipant = 512
 // A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the
 // wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.
 type Latch struct {
-	hall *manager
-	key  string
-	err  error
+	manager *manager
+	key     string
+	err     error
 }
 
 // manager is a client's state for its latches. It is safe for concurrent use.
 type manager struct {
-	core  *core.Core
-	book  *counter.Manager
-	gates *names.Table[*gate]
+	core    *core.Core
+	counter *counter.Manager
+	gates   *names.Table[*gate]
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, book: counter.New(e, kind()), gates: names.New[*gate]()}
+	return &manager{core: e, counter: counter.New(e, kind()), gates: names.New[*gate]()}
 }
 
 // New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.
 func New(c *core.Core, name string) *Latch {
 	h := core.Manager(c, newManager)
-	l := &Latch{hall: h, key: h.core.Prefix + name}
+	l := &Latch{manager: h, key: h.core.Prefix + name}
 	switch {
 	case name == "":
 		l.err = core.CheckName("")
@@ -63,7 +63,7 @@ func New(c *core.Core, name string) *Latch {
 }
 
 // Name returns the latch's name as it was given to the client.
-func (l *Latch) Name() string { return l.hall.core.UserName(l.key) }
+func (l *Latch) Name() string { return l.manager.core.UserName(l.key) }
 
 // TrySetCount sets the count to n if there is none, and reports whether it did. It deletes the participants of an
 // earlier use.
@@ -106,7 +106,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.bad(); err != nil {
 		return 0, l.wrap("count", err)
 	}
-	c, err := l.hall.core.Read(ctx, func() *script.Call { return countOf(l.key) })
+	c, err := l.manager.core.Read(ctx, func() *script.Call { return countOf(l.key) })
 	if err != nil {
 		return 0, l.wrap("count", err)
 	}
@@ -129,7 +129,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 func (l *Latch) Await(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
-		err = l.hall.await(ctx, l.key, opening)
+		err = l.manager.await(ctx, l.key, opening)
 	}
 	return l.wrap("await", err)
 }
@@ -140,7 +140,7 @@ func (l *Latch) Await(ctx context.Context) error {
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
-		err = l.hall.await(ctx, l.key, setting)
+		err = l.manager.await(ctx, l.key, setting)
 	}
 	return l.wrap("await set", err)
 }
@@ -159,7 +159,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	done, err := l.hall.book.Do(ctx, l.key, counter.Ask{Code: code})
+	done, err := l.manager.counter.Do(ctx, l.key, counter.Ask{Code: code})
 	return done == 1, err
 }
 
@@ -175,7 +175,7 @@ func (l *Latch) check(ctx context.Context) error {
 		return core.ErrNilContext
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case l.hall.core.Closed():
+	case l.manager.core.Closed():
 		return errs.ErrClosed
 	}
 	return nil
