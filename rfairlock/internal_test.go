@@ -8,7 +8,7 @@ import (
 )
 
 func TestQueuesThatShareAPlaceKeepTheirKeys(t *testing.T) {
-	q := newQueues()
+	q := newKeyCache()
 	for range 2 {
 		for i := range 4 * len(q.recent) { // more than there are places
 			name := "a" + strconv.Itoa(i)

@@ -7,20 +7,20 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 )
 
-// queues caches the keys of recently used queues: making them is half of what a call would otherwise allocate. It is
+// keyCache caches the keys of recently used queues: making them is half of what a call would otherwise allocate. It is
 // safe for concurrent use.
-type queues struct {
+type keyCache struct {
 	seed   maphash.Seed
 	recent [256]atomic.Pointer[queueKeys]
 }
 
-func newQueues() *queues { return &queues{seed: maphash.MakeSeed()} }
+func newKeyCache() *keyCache { return &keyCache{seed: maphash.MakeSeed()} }
 
 // queueKeys are the keys of one lock's queue, boxed once.
 type queueKeys struct{ lock, queue, timeouts, channel any }
 
 // of returns the keys of a lock's queue. A name replaces the one that has the same slot of the cache.
-func (q *queues) of(lock any) *queueKeys {
+func (q *keyCache) of(lock any) *queueKeys {
 	name, _ := lock.(string)
 	place := &q.recent[maphash.String(q.seed, name)%uint64(len(q.recent))]
 	if known := place.Load(); known != nil && known.lock == lock {

@@ -45,17 +45,17 @@ const title = "rfairlock"
 // also keeps the queue.
 type kind struct {
 	lease.Kind
-	good time.Duration // how long a waiter keeps its place without renewing it
-	java int           // 1 for Redisson's layout of the scores
-	lone int           // 1 if a single server knows all subscribers
+	placeTTL time.Duration // how long a waiter keeps its place without renewing it
+	java     int           // 1 for Redisson's layout of the scores
+	lone     int           // 1 if a single server knows all subscribers
 
-	queues *queues
+	queues *keyCache
 }
 
 var _ lease.Apart = (*kind)(nil)
 
 func newKind(e *core.Core) *kind {
-	k := &kind{Kind: rlock.Base(), good: e.FairTimeout(), java: script.Flag(e.RedissonQueue), queues: newQueues()}
+	k := &kind{Kind: rlock.Base(), placeTTL: e.FairTimeout(), java: script.Flag(e.RedissonQueue), queues: newKeyCache()}
 	k.lone = script.Flag(!e.Cluster)
 	return k
 }
@@ -79,7 +79,7 @@ func (k *kind) LeaveAfter(key, owner any, limit time.Duration) *script.Call {
 }
 
 func (k *kind) Patrol(key any, owners []any) *script.Call {
-	return k.call(patrolScript, key, append([]any{script.Millis(k.good), k.java}, owners...)...)
+	return k.call(patrolScript, key, append([]any{script.Millis(k.placeTTL), k.java}, owners...)...)
 }
 
 // Period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.
@@ -87,7 +87,7 @@ func (k *kind) Period() time.Duration {
 	if k.java == 1 {
 		return 0
 	}
-	return k.good / 3
+	return k.placeTTL / 3
 }
 
 func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
@@ -98,7 +98,7 @@ func (k *kind) wait(limit time.Duration) int64 {
 	if k.java == 1 && limit > 0 {
 		return script.Millis(limit)
 	}
-	return script.Millis(k.good)
+	return script.Millis(k.placeTTL)
 }
 
 // call is a call of one of the queue's scripts, which all have the same keys, and the channel as their first argument.
