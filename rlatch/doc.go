@@ -18,8 +18,9 @@
 //
 // # Zero and missing
 //
-// A latch without a count is at zero: Await returns at once, and CountDown changes nothing. Set the count before anyone waits.
-// At zero the latch is gone from Redis and may be used again. A latch that never reaches zero stays until Delete.
+// A latch without a count is at zero: Await returns at once, and CountDown changes nothing. Set the count before
+// anyone waits. At zero the latch is removed from Redis and may be used again. A latch that never reaches zero stays until
+// Delete.
 //
 // # What is not promised
 //
