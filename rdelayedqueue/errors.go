@@ -5,8 +5,8 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// The errors of delayed queues, beside those of package redlatch. They come wrapped with what was being done; test them with
-// errors.Is.
+// The errors of delayed queues, in addition to those of package redlatch. They come wrapped with what was being done;
+// test them with errors.Is.
 var (
 	// ErrNotHeld is returned by Ack, Nack, Reject and Extend if the claim is no longer the message's latest: another
 	// consumer claimed the message, it was removed, or its attempt already ended in another way. It is the cause of a
