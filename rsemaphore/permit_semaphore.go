@@ -24,7 +24,7 @@ type PermitSemaphore struct {
 	err     error   // of those
 }
 
-// permitManager is what a client knows of its leased permits.
+// permitManager is a client's state for its leased permits.
 type permitManager struct {
 	core    *core.Core
 	permits *lease.Space
