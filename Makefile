@@ -7,12 +7,17 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# The ends of the supported versions that are not those of go.mod and of the installed Go. CI runs the lowest go-redis, which
+# go.mod has, on both releases of Go, and the newest go-redis on the newer one.
+OLDER_GO        := go1.25.5
+NEWEST_GO_REDIS := v9.23.0
+
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod))
 EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := test demo examples lint nested race
+CI_STEPS := older newest demo examples lint nested race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint test race server fuzz soak bench cover readme nested ci
+.PHONY: help demo examples fmt lint test older newest race server fuzz soak bench cover readme nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +44,15 @@ lint: ## gofumpt, go mod tidy, go vet, staticcheck, golangci-lint
 
 test: ## run all tests; those that need a missing redis-server are skipped
 	go test ./...
+
+older: ## run all tests with the older supported Go and the lowest supported go-redis
+	GOTOOLCHAIN=$(OLDER_GO) go test ./...
+
+newest: ## run all tests with the newest go-redis
+	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	cp go.mod go.sum "$$dir"; \
+	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
+	go test -modfile="$$dir/go.mod" ./...
 
 race: ## run all tests under the race detector
 	go test -race ./...

@@ -52,8 +52,8 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	rdb := redis.NewClient(&redis.Options{
 		Addr:   "embedded",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial(m) },
-		// The server does not know them, and a look-up of the address would leave a user's synctest bubble.
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		// The server does not know them, and a look-up of the address, for the type of the endpoint, would leave a user's synctest bubble.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
 	stop := func() error {
 		err := rdb.Close()

@@ -49,7 +49,7 @@ func options(dial func(context.Context, string, string) (net.Conn, error)) *redi
 	return &redis.Options{
 		Dialer:                   dial,
 		DialerRetries:            1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	}
 }
 

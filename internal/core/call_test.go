@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,7 @@ func call() *script.Call { return one.Call(1, "key") }
 func over(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) *core.Core {
 	rdb := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", Dialer: dial, MaxRetries: -1, DialerRetries: 1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
 	e := core.New(rdb, core.Config{Lease: 30 * time.Second, CallTimeout: 7 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
@@ -38,18 +39,33 @@ func over(t *testing.T, dial func(context.Context, string, string) (net.Conn, er
 	return e
 }
 
-// mute answers the client's greeting with errors, so that it goes on, and everything else with silence.
-func mute(context.Context, string, string) (net.Conn, error) {
-	server, client := net.Pipe()
-	go func() {
-		buf := make([]byte, 4096)
-		n, _ := server.Read(buf) // HELLO
-		if n > 0 {
-			_, _ = server.Write([]byte("-ERR unknown command\r\n"))
+// mute returns a dialer whose connections answer the client's greeting with errors, so that it goes on, and everything else
+// with silence. They are closed when the test ends.
+func mute(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	var mu sync.Mutex
+	var open []net.Conn
+	t.Cleanup(func() { // go-redis below v9.23 may leave one open
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range open {
+			_ = c.Close()
 		}
-		_, _ = io.Copy(io.Discard, server)
-	}()
-	return client, nil
+	})
+	return func(context.Context, string, string) (net.Conn, error) {
+		server, client := net.Pipe()
+		mu.Lock()
+		open = append(open, client)
+		mu.Unlock()
+		go func() {
+			buf := make([]byte, 4096)
+			n, _ := server.Read(buf) // HELLO
+			if n > 0 {
+				_, _ = server.Write([]byte("-ERR unknown command\r\n"))
+			}
+			_, _ = io.Copy(io.Discard, server)
+		}()
+		return client, nil
+	}
 }
 
 func refuse(context.Context, string, string) (net.Conn, error) {
@@ -68,7 +84,7 @@ func calls(e *core.Core) map[string]func(context.Context) error {
 // F27
 func TestCallsWithoutADeadlineEndWithTheCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := over(t, mute)
+		e := over(t, mute(t))
 		for name, run := range calls(e) {
 			began := time.Now()
 			err := run(t.Context())
@@ -89,7 +105,7 @@ func TestCallsWithoutADeadlineEndWithTheCallTimeout(t *testing.T) {
 // F27
 func TestCallsWithADeadlineEndWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := over(t, mute)
+		e := over(t, mute(t))
 		for name, run := range calls(e) {
 			for _, limit := range []time.Duration{300 * time.Millisecond, 20 * time.Second} {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -49,7 +49,7 @@ func inBubble(t *testing.T, test func(t *testing.T, d *rig)) {
 		rdb := redis.NewClient(&redis.Options{
 			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return mini.Dial() },
 			DisableIdentity:          true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 		})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		e := core.New(rdb, core.Config{Lease: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)})

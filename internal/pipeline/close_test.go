@@ -24,7 +24,7 @@ func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed },
 		DialerRetries:            1,
 		PoolSize:                 1 << 16, // after as many refused dials go-redis would go on dialing by itself
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -31,7 +31,7 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	c, mini := &cluster{}, miniredis.NewMiniRedis()
 	c.rdb = redis.NewClusterClient(&redis.ClusterOptions{
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			c.loads.Add(1)
 			addr := "10.0.0.1:1"

@@ -43,7 +43,7 @@ func setup(t *testing.T, plain bool) *rig {
 	r := &rig{mini: miniredis.NewMiniRedis(), open: make(chan struct{})}
 	r.rdb = redis.NewClient(&redis.Options{
 		Addr: "rig", PoolSize: 20, Dialer: r.dial,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
 	r.batcher = pipeline.New(r.rdb, plain, time.Minute)
 	t.Cleanup(func() {

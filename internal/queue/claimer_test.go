@@ -33,7 +33,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 		rdb := redis.NewClient(&redis.Options{
 			Dialer: refuse, DialerRetries: 1,
 			// It looks up no address by itself: that would not work in a bubble.
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 		})
 		e := core.New(rdb, core.Config{Lease: 30 * time.Second, CloseGrace: time.Second, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		manager := New(e)
