@@ -131,19 +131,6 @@ func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool
 	return m, confirmed
 }
 
-// Rejoin is Join for a channel that is already subscribed, for example because its last listener left a moment ago. For
-// any other channel it returns nil and does nothing. It never blocks.
-func (r *Router) Rejoin(channel string, l Listener) *Membership {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ch := r.table.channels[channel]; r.closed || ch == nil || ch.state != subscribed {
-		return nil
-	}
-	m := &Membership{router: r, listener: l}
-	r.table.join(channel, m, time.Now())
-	return m
-}
-
 // startLocked starts the goroutine that owns the connection. It ends when there are no channels any more, or at Close,
 // which waits for it.
 func (r *Router) startLocked() {

@@ -211,28 +211,3 @@ func heap() int64 {
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)
 }
-
-func TestRejoinTakesOnlyWhatIsSubscribed(t *testing.T) {
-	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
-		var a, b ear
-		require.Nil(t, r.Rejoin("x", &b), "nobody subscribed to it")
-		assert.Zero(t, r.Stats().Channels)
-		r.set(func() { r.refuse = true })
-		m, _ := r.Join("x", &a)
-		require.Nil(t, r.Rejoin("x", &b), "it is not confirmed yet")
-		r.set(func() { r.refuse = false })
-		time.Sleep(time.Minute)
-		m.Leave()
-		again := r.Rejoin("x", &b)
-		require.NotNil(t, again, "it lingers")
-		time.Sleep(time.Minute)
-		r.server.Publish("x", "0")
-		synctest.Wait()
-		assert.Equal(t, []string{"0"}, b.heard())
-		assert.Empty(t, a.heard())
-		assert.Equal(t, 1, r.wire(t).count("subscribe"))
-		again.Leave()
-		time.Sleep(time.Minute)
-		require.Nil(t, r.Rejoin("x", &b), "it is over")
-	})
-}
