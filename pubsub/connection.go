@@ -3,15 +3,16 @@ package pubsub
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/backoff"
 )
 
 const (
 	firstBackoff = 50 * time.Millisecond
-	maxBackoff   = time.Second
+	maxBackoff   = 800 * time.Millisecond
 	dialTimeout  = 10 * time.Second
 	writeTimeout = time.Second
 	maxScratch   = 1024 // largest capacity of the reader's buffer that is kept
@@ -39,7 +40,9 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 				failures = 0
 			}
 		}
-		sleep(ctx, backoff(failures))
+		if failures > 0 { // the first try follows at once
+			sleep(ctx, backoff.Pause(failures-1, firstBackoff, maxBackoff))
+		}
 		failures++
 	}
 }
@@ -55,20 +58,7 @@ func (r *Router) needed() bool {
 	return r.running
 }
 
-// backoff returns the pause after a number of failures in a row: none at first, then 50 ms to 1 s, less up to a half at
-// random.
-func backoff(failures int) time.Duration {
-	if failures == 0 {
-		return 0
-	}
-	d := min(firstBackoff<<min(failures-1, 10), maxBackoff)
-	return d/2 + rand.N(d/2)
-}
-
 func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/backoff"
 )
 
 const (
@@ -289,7 +291,7 @@ func (t *table) refuse(now time.Time) error {
 		return nil // an answer all the same
 	}
 	t.strikes++
-	t.hold = now.Add(min(time.Millisecond<<min(t.strikes, 10), maxRefusalGap))
+	t.hold = now.Add(backoff.Doubled(t.strikes, time.Millisecond, maxRefusalGap))
 	t.batch = max(1, len(cmd.channels)/2)
 	for _, ch := range slices.Backward(cmd.channels) {
 		switch {

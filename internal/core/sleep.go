@@ -2,8 +2,9 @@ package core
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/backoff"
 )
 
 // Sleep waits for d or for ctx, and returns ctx's error.
@@ -20,10 +21,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // Backoff returns how long to pause before another try, after so many that failed: 10 ms at first, 1 s at the most, jittered.
 func Backoff(try int) time.Duration {
-	return Jitter(min(10*time.Millisecond<<min(try, 10), time.Second))
+	return backoff.Pause(try, 10*time.Millisecond, time.Second)
 }
 
 // Jitter returns a random duration between three quarters of d and five quarters.
-func Jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1)
-}
+func Jitter(d time.Duration) time.Duration { return backoff.Jitter(d) }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -236,8 +235,8 @@ func (g *batcher[T]) next(lane int) *batch[T] {
 // attempt sends a batch once, and reports whether that was answered.
 func (g *batcher[T]) attempt(b *batch[T]) bool {
 	call := g.call(b.number, b.entries)
-	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
-	err := g.manager.core.Batch.Do(ctx, call, pipeline.Ask{})
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
+	err := g.manager.core.Batch.Do(ctx, call, background())
 	if script.Silent(err) || script.Transient(err) && !script.Refused(err) {
 		b.err = err
 		return false

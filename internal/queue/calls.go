@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
@@ -67,6 +68,10 @@ func known(c *script.Call, err error) (reply, error) {
 	return r, nil
 }
 
+// background says how a call is sent that belongs to no caller. On one server the pipeline bounds it anyway; on a cluster it
+// would wait as long as the user's read time-out says.
+func background() pipeline.Ask { return pipeline.Ask{Limit: pipeline.Usual, Usual: true} }
+
 // settleTries is how often a call that ends something is repeated without an answer.
 const settleTries = 20
 
@@ -85,7 +90,7 @@ func (m *Manager) end(call func() *script.Call) (*script.Call, error) {
 		if script.Judge(err) == script.Unknown {
 			worst = script.Unknown
 		}
-		if err := core.Sleep(m.life, core.Jitter(pause(try))); err != nil {
+		if err := core.Sleep(m.life, pause(try)); err != nil {
 			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
 		}
 	}
@@ -93,7 +98,7 @@ func (m *Manager) end(call func() *script.Call) (*script.Call, error) {
 
 // pause is the time after the given try, counted from 0.
 func pause(try int) time.Duration {
-	return min(10*time.Millisecond<<min(try, 10), 500*time.Millisecond)
+	return backoff.Pause(try, 10*time.Millisecond, 500*time.Millisecond)
 }
 
 // doubted returns a certain error as an unknown outcome if an earlier try may have run.

@@ -251,8 +251,8 @@ func (l *claimer) claim(terms Terms, want int) {
 	number := c.core.NextNumber()
 	asked := c.core.Clock.Now()
 	call := c.keys.claim(c.core.ID, number, want, terms)
-	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
-	err := c.core.Batch.Do(ctx, call, pipeline.Ask{})
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
+	err := c.core.Batch.Do(ctx, call, background())
 	if script.Judge(err) == script.Unknown {
 		l.lose(number)
 	}
@@ -302,8 +302,8 @@ func (l *claimer) settleLost() bool {
 		return true
 	}
 	c := l.client
-	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
-	if err := c.core.Batch.Do(ctx, c.keys.recover(c.core.ID, number), pipeline.Ask{}); err != nil {
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
+	if err := c.core.Batch.Do(ctx, c.keys.recover(c.core.ID, number), background()); err != nil {
 		l.failed(err)
 		return false
 	}
@@ -392,10 +392,10 @@ func (l *claimer) sleep() {
 	}
 	l.mu.Unlock()
 	c := l.client
-	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline
+	ctx := context.Background() //nolint:forbidigo // bounded by the limit
 	call := c.keys.wait(c.core.ID, listens)
 	left := int64(0)
-	err := c.core.Batch.Do(ctx, call, pipeline.Ask{})
+	err := c.core.Batch.Do(ctx, call, background())
 	if err == nil {
 		left, err = call.Int()
 	}
@@ -547,7 +547,7 @@ func (l *claimer) failed(err error) {
 			l.phase = resting
 		}
 		l.next = none
-		l.setTimerLocked(core.Jitter(pause(l.failing)), claim)
+		l.setTimerLocked(pause(l.failing), claim)
 	}
 	l.mu.Unlock()
 	for _, d := range concerned {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -282,5 +283,5 @@ func (c *consumer) stop(cancel context.CancelCauseFunc) {
 // DefaultBackoff is the pause after a failed attempt where no other is set: a second, twice as long after each further
 // attempt, a quarter of an hour at most, and a quarter more or less.
 func DefaultBackoff(attempt int) time.Duration {
-	return core.Jitter(min(time.Second<<min(attempt-1, 20), 15*time.Minute))
+	return backoff.Pause(attempt-1, time.Second, 15*time.Minute)
 }
