@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
@@ -23,7 +23,7 @@ const (
 // exists while it has waiters.
 type gate struct {
 	manager *manager
-	part    *names.Part[*gate]
+	part    *core.Shard[*gate]
 	key     string
 	waiters map[*waiter]struct{}
 
@@ -57,7 +57,7 @@ const (
 
 // await waits until the latch has reached a goal.
 func (h *manager) await(ctx context.Context, key string, until goal) error {
-	part := h.gates.Part(key)
+	part := h.gates.Shard(key)
 	part.Lock()
 	g := part.Of[key]
 	if g == nil {
@@ -210,7 +210,7 @@ func (g *gate) failedLocked(err error) {
 			g.endLocked(w, core.Unanswered(err))
 		}
 	}
-	g.restLocked(min(10*time.Millisecond<<min(g.failed, 10), recheck))
+	g.restLocked(backoff.Doubled(g.failed, 10*time.Millisecond, recheck))
 }
 
 // restLocked sets the time of the next read, and subscribes to wake-ups.

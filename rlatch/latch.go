@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -40,11 +39,11 @@ type Latch struct {
 type manager struct {
 	core    *core.Core
 	counter *counter.Manager
-	gates   *names.Table[*gate]
+	gates   *core.Table[*gate]
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, counter: counter.New(e, kind()), gates: names.New[*gate]()}
+	return &manager{core: e, counter: counter.New(e, kind()), gates: core.NewTable[*gate]()}
 }
 
 // New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.

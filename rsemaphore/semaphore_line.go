@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
@@ -29,11 +28,11 @@ const (
 type manager struct {
 	core    *core.Core
 	counter *counter.Manager
-	lines   *names.Table[*line]
+	lines   *core.Table[*line]
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, counter: counter.New(e, semaphoreKind()), lines: names.New[*line]()}
+	return &manager{core: e, counter: counter.New(e, semaphoreKind()), lines: core.NewTable[*line]()}
 }
 
 // line is one client's wait queue for one semaphore, first in, first out. The waiters at its front ask Redis, as many
@@ -41,7 +40,7 @@ func newManager(e *core.Core) *manager {
 // exists while it has waiters.
 type line struct {
 	manager *manager
-	part    *names.Part[*line]
+	part    *core.Shard[*line]
 	key     string
 	head    *waiter
 	tail    *waiter
@@ -89,7 +88,7 @@ func (d *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	}
 	once := wait != nil && *wait == 0
 	started := d.core.Clock.Now()
-	part := d.lines.Part(key)
+	part := d.lines.Shard(key)
 	part.Lock()
 	l := part.Of[key]
 	if l == nil {

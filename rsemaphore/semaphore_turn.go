@@ -23,7 +23,7 @@ type handing struct {
 
 // put puts the operation, and right behind it the requests of waiters.
 func (h *handing) put(op *counter.Op) bool {
-	part := h.manager.lines.Part(h.key)
+	part := h.manager.lines.Shard(h.key)
 	part.Lock()
 	defer part.Unlock()
 	if !h.manager.counter.Put(h.key, op) {
@@ -51,7 +51,7 @@ func (h *handing) put(op *counter.Op) bool {
 
 // withdrawn notes that the permits do not come. Waiters that already ask for them are refused and wait again.
 func (h *handing) withdrawn() {
-	part := h.manager.lines.Part(h.key)
+	part := h.manager.lines.Shard(h.key)
 	part.Lock()
 	defer part.Unlock()
 	if h.line != nil {
@@ -61,7 +61,7 @@ func (h *handing) withdrawn() {
 
 // Answered counts the available permits, and resumes the queue after a turn.
 func (h *handing) Answered(op *counter.Op, others []int64) {
-	part := h.manager.lines.Part(h.key)
+	part := h.manager.lines.Shard(h.key)
 	part.Lock()
 	if l := h.line; l != nil {
 		l.coming -= h.permits

@@ -81,8 +81,8 @@ func (b *batch) startHere(ctx context.Context) {
 func (b *batch) call() (*script.Call, pipeline.Class) {
 	l := b.log
 	m := l.manager
-	l.part.Lock()
-	defer l.part.Unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	if b.state == ended {
 		return nil, 0
 	}
@@ -166,8 +166,8 @@ func (b *batch) answered(c *script.Call, err error) {
 func (b *batch) judge(err error) verdict {
 	e, l := b.log.manager.core, b.log
 	certain := script.Judge(err) == script.NotDone
-	l.part.Lock()
-	defer l.part.Unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	b.open--
 	b.lost = b.lost || !certain
 	b.met = err
@@ -199,9 +199,9 @@ func (b *batch) insistsLocked() bool {
 // waits: what was granted has to be given back.
 func (b *batch) disown(err error) {
 	l := b.log
-	l.part.Lock()
+	l.shard.Lock()
 	if b.state != repeating { // a batch with a lost sending has had a repetition
-		l.part.Unlock()
+		l.shard.Unlock()
 		return
 	}
 	b.state = disowned
@@ -213,7 +213,7 @@ func (b *batch) disown(err error) {
 			b.ops[i].Answerer = op.Answerer
 		}
 	}
-	l.part.Unlock()
+	l.shard.Unlock()
 	for _, op := range told {
 		if op.Answerer != nil {
 			op.Answerer.Answered(op, nil)
@@ -224,7 +224,7 @@ func (b *batch) disown(err error) {
 // refuseQueued answers what stands behind the batch with an error that it would meet as well. It was never sent.
 func (b *batch) refuseQueued(err error) {
 	l := b.log
-	l.part.Lock()
+	l.shard.Lock()
 	var refused []*Op
 	if b.state != ended {
 		refused, l.queue = l.queue, nil
@@ -232,7 +232,7 @@ func (b *batch) refuseQueued(err error) {
 	for _, op := range refused {
 		op.state, op.Err = opAnswered, err
 	}
-	l.part.Unlock()
+	l.shard.Unlock()
 	for _, op := range refused {
 		op.Answerer.Answered(op, nil)
 	}
@@ -243,25 +243,25 @@ func (b *batch) refuseQueued(err error) {
 func (b *batch) repeat() {
 	l := b.log
 	e := l.manager.core
-	l.part.Lock()
+	l.shard.Lock()
 	if b.state != first {
 		last := b.state < final && b.sent > b.open && e.Closed()
 		if last {
 			b.state = final
 		}
-		l.part.Unlock()
+		l.shard.Unlock()
 		if last {
 			b.start()
 		}
 		return
 	}
 	b.state = repeating
-	l.part.Unlock()
+	l.shard.Unlock()
 	job := e.Settler.AddWithin(b.attempt, b.giveUp, b.since+repeated, pace)
-	l.part.Lock()
+	l.shard.Lock()
 	b.job = job
 	over := b.state == ended
-	l.part.Unlock()
+	l.shard.Unlock()
 	if over {
 		job.Settled()
 	}
@@ -272,12 +272,12 @@ func (b *batch) repeat() {
 // the attempt is reported when all of the log is done: an answer may have granted what has to be given back.
 func (b *batch) attempt(report func(settled bool)) {
 	l := b.log
-	l.part.Lock()
+	l.shard.Lock()
 	send, idle := b.sent > b.open, l.batch == nil && len(l.queue) == 0
 	if l.manager.core.Closed() && !idle {
 		l.idle = append(l.idle, report)
 	}
-	l.part.Unlock()
+	l.shard.Unlock()
 	if idle {
 		report(true)
 	}
@@ -292,9 +292,9 @@ func (b *batch) giveUp() { b.end(nil, errs.ErrUnknown) }
 // end tells everybody, and goes on with the next batch.
 func (b *batch) end(replies []int64, err error) {
 	l := b.log
-	l.part.Lock()
+	l.shard.Lock()
 	if b.state == ended {
-		l.part.Unlock()
+		l.shard.Unlock()
 		return
 	}
 	b.state = ended
@@ -306,7 +306,7 @@ func (b *batch) end(replies []int64, err error) {
 		}
 	}
 	job := b.job
-	l.part.Unlock()
+	l.shard.Unlock()
 	var others []int64
 	if err == nil {
 		others = replies[len(b.ops):]

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/names"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -60,7 +59,7 @@ type Op struct {
 	Err    error
 	Late   bool
 
-	state opState // guarded by the part of its log, as is left
+	state opState // guarded by the shard of its log, as is left
 	left  bool    // its caller does not wait any more
 }
 
@@ -89,13 +88,13 @@ const (
 type Manager struct {
 	core  *core.Core
 	kind  Kind
-	logs  *names.Table[*opLog]
+	logs  *core.Table[*opLog]
 	calls sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
 }
 
 // New returns a client's manager of a kind of object. It is called while the client is made.
 func New(e *core.Core, kind Kind) *Manager {
-	m := &Manager{core: e, kind: kind, logs: names.New[*opLog]()}
+	m := &Manager{core: e, kind: kind, logs: core.NewTable[*opLog]()}
 	e.Register(m)
 	return m
 }
@@ -106,7 +105,7 @@ func (m *Manager) Logs() int { return m.logs.Len() }
 // Put adds an operation to those that go out next, and does no I/O: Go is to be called soon. It returns false, and has
 // done nothing, when the client has begun to close, unless the operation insists.
 func (m *Manager) Put(key string, op *Op) bool {
-	p := m.logs.Part(key)
+	p := m.logs.Shard(key)
 	p.Lock()
 	defer p.Unlock()
 	if m.core.Closed() && op.Policy != Insist {
@@ -114,7 +113,7 @@ func (m *Manager) Put(key string, op *Op) bool {
 	}
 	l := p.Of[key]
 	if l == nil {
-		l = &opLog{manager: m, part: p, key: key}
+		l = &opLog{manager: m, shard: p, key: key}
 		p.Of[key] = l
 	}
 	op.state, op.left, op.Result, op.Err = opQueued, false, 0, nil
@@ -142,7 +141,7 @@ func (m *Manager) GoAlong(ctx context.Context, key string) {
 }
 
 func (m *Manager) next(key string) *batch {
-	p := m.logs.Part(key)
+	p := m.logs.Shard(key)
 	p.Lock()
 	l := p.Of[key]
 	if l != nil && l.batch == nil {
@@ -176,7 +175,7 @@ const (
 // Leave says that nobody waits for an operation any more. The error is what its last sending met, if it was sent; nil if
 // that was not answered.
 func (m *Manager) Leave(key string, op *Op) (Fate, error) {
-	p := m.logs.Part(key)
+	p := m.logs.Shard(key)
 	p.Lock()
 	defer p.Unlock()
 	return p.Of[key].leaveLocked(op)
@@ -332,10 +331,10 @@ func (m *Manager) Drain(time.Duration) {}
 // Wait does nothing: a manager has no goroutines of its own.
 func (m *Manager) Wait(time.Time) {}
 
-// opLog is what a client has to do to one object. It is guarded by its part of the table.
+// opLog is what a client has to do to one object. It is guarded by its shard of the table.
 type opLog struct {
 	manager *Manager
-	part    *names.Part[*opLog]
+	shard   *core.Shard[*opLog]
 	key     string
 	queue   []*Op
 	batch   *batch               // in flight; nil if none is
@@ -377,7 +376,7 @@ func (l *opLog) withdrawLocked(op *Op) {
 		l.queue = slices.Delete(l.queue, i, i+1)
 	}
 	if len(l.queue) == 0 && l.batch == nil {
-		delete(l.part.Of, l.key)
+		delete(l.shard.Of, l.key)
 	}
 }
 
@@ -405,7 +404,7 @@ func (l *opLog) nextLocked() *batch {
 	clear(l.queue[rest:])
 	l.queue = l.queue[:rest]
 	if ops == nil {
-		delete(l.part.Of, l.key)
+		delete(l.shard.Of, l.key)
 		return nil
 	}
 	e := l.manager.core
@@ -415,14 +414,14 @@ func (l *opLog) nextLocked() *batch {
 
 // goOn sends the next batch after the last one has ended.
 func (l *opLog) goOn() {
-	l.part.Lock()
+	l.shard.Lock()
 	l.batch = nil
 	next := l.nextLocked()
 	var idle []func(bool)
 	if next == nil {
 		idle, l.idle = l.idle, nil
 	}
-	l.part.Unlock()
+	l.shard.Unlock()
 	for _, report := range idle {
 		report(true)
 	}

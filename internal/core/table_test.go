@@ -1,22 +1,19 @@
-package names_test
+package core_test
 
 import (
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"go.uber.org/goleak"
 
-	"github.com/redlatch/redlatch/internal/names"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestTableKeepsWhatItIsGiven(t *testing.T) {
-	table := names.New[int]()
+	table := core.NewTable[int]()
 	for i := range 1000 {
 		name := strconv.Itoa(i)
-		p := table.Part(name)
+		p := table.Shard(name)
 		p.Lock()
 		p.Of[name] = i
 		p.Unlock()
@@ -26,7 +23,7 @@ func TestTableKeepsWhatItIsGiven(t *testing.T) {
 	table.Each(func(i int) { sum += i })
 	assert.Equal(t, 999*1000/2, sum)
 	for i := range 1000 {
-		p := table.Part(strconv.Itoa(i))
+		p := table.Shard(strconv.Itoa(i))
 		p.Lock()
 		assert.Equal(t, i, p.Of[strconv.Itoa(i)])
 		delete(p.Of, strconv.Itoa(i))
