@@ -104,10 +104,9 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 }
 
 // RLock acquires the read lock. It waits until the writer has released the lock, and by default until no writer waits;
-// see [WithoutWriterPreference]. If ctx descends from the context of a live hold of this lock, the call does not wait
-// for other holders. Under a read hold it adds a level to that hold. Under a write hold it adds a read hold with a
-// lease of its own, which survives the release of the write hold: this downgrades the lock. It waits there only while
-// the outcome of an earlier read hold under the same write hold is unknown, for a lease and a few seconds at most.
+// see [WithoutWriterPreference]. If ctx descends from the context of a live hold of this lock, the call adds a level to
+// that hold and does not wait for others. Under a write hold it adds a read level, which survives the release of the
+// write levels: this downgrades the lock.
 //
 // It blocks and fails as Lock does. [rlock.WithTakeOver] is redlatch.ErrInvalid.
 //
@@ -119,9 +118,8 @@ func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, er
 }
 
 // TryRLock tries once to acquire the read lock, or for as long as [rlock.WithWait] says, and returns
-// [rlock.ErrNotAcquired] if a writer holds the lock or holds back readers. It nests and fails as RLock does. Where
-// RLock would wait under a write hold, it returns [rlock.ErrNotAcquired] after 3 s. If the outcome of the attempt is
-// unknown, it returns redlatch.ErrUnknown, and the attempt is taken back in the background.
+// [rlock.ErrNotAcquired] if a writer holds the lock or holds back readers. It nests and fails as RLock does. If the
+// outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the attempt is taken back in the background.
 //
 // Without a wait it costs one round trip, or none if readers of this client already wait. It ends with ctx, or after
 // the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).

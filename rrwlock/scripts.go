@@ -111,8 +111,8 @@ func (common) Renew(mode lease.Mode, keys, owners []any, length time.Duration) *
 	return renewScript.Call(count, args...)
 }
 
-// RenewApart renews the two keys of a reader where they are. A level that was nested is left to the call for all: the first
-// one keeps the lock.
+// RenewApart renews the key of the lock and, for a reader, the key of its first level, each where it is. A nested level
+// is left to the renewal for all levels: the first one keeps the lock.
 func (common) RenewApart(mode lease.Mode, key, owner any, length time.Duration) []*script.Call {
 	calls := []*script.Call{renewScript.Call(1, key, script.Millis(length), fieldOf(owner, mode))}
 	if mode == lease.Read {
