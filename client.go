@@ -125,8 +125,9 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueO
 
 // Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and
 // waits for holders to unlock, up to the close grace (5 s by default, see [WithCloseGrace]); their locks are renewed
-// meanwhile. It releases what is still held then, or leaves it to its lease with [WithAbandonOnClose]. What calls in
-// flight are granted meanwhile is given back in either case.
+// meanwhile. Then it releases what is still held, or leaves it to its lease with [WithAbandonOnClose]. In either case
+// it releases what calls in flight are granted meanwhile, unless Redis replies too late: then that is left to its
+// lease.
 //
 // It returns at once if nothing is held and no call is in flight, and after the grace and 3 s at the latest, also if
 // Redis is down. No goroutine is left, except for calls to a silent cluster, which end with the ReadTimeout of the
