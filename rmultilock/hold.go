@@ -33,9 +33,10 @@ type hold struct {
 	options   lease.Options // of its attempts
 	parts     []part        // by member
 	live      int           // parts in state live
-	asked     int           // parts in state asked
+	asked     int           // parts in state asked or askedAgain
 	owner     string
 	end       time.Time     // when the hold ended
+	lostSince time.Time     // of a lost hold: from when on too few parts were certain
 	cause     error         // why this side ended its context; nil while it has not
 	listeners []func(error) // called with the cause
 	rejoin    *time.Timer   // for the next attempt of a RedLock's missing parts; nil if none is due
@@ -55,21 +56,23 @@ const (
 type part struct {
 	state   partState
 	held    held           // of a live or closing part
+	joined  time.Time      // of a part that was asked again: when it was acquired; zero for the others
 	attempt *lease.Attempt // of an asked part, to cancel it; nil for one that ends by itself
 	err     error          // why it is missing
 }
 
 // partState is a part's state.
 //
-//	missing → asked → live → missing (lost)
-//	                       → closing
+//	missing → asked, askedAgain → live → missing (lost)
+//	                                   → closing
 type partState uint8
 
 const (
-	missing partState = iota // not asked yet, refused, failed or lost
-	asked                    // an attempt is in flight
-	live                     // its lock is certain
-	closing                  // its client closes: held until its release, but not counted
+	missing    partState = iota // not asked yet, refused, failed or lost
+	asked                       // the call's attempt is in flight
+	askedAgain                  // an attempt is in flight while the others are held
+	live                        // its lock is certain
+	closing                     // its client closes: held until its release, but not counted
 )
 
 // held is the hold of a lock as this package needs it.
@@ -83,9 +86,15 @@ type held interface {
 	OnEnd(fn func(cause error))
 	Find(key any) any // the level at which a lookup in its context ends; nil if it goes on
 	Recheck()         // asks Redis soon whether the lock is still held
+
+	// LostSince returns, of a hold that was lost, from when on somebody else may have had the lock: no later than that, and the zero
+	// time where it is not known.
+	LostSince() time.Time
 }
 
 var _, _ held = (*lease.Hold)(nil), (*hold)(nil)
+
+func (p *part) inFlight() bool { return p.state == asked || p.state == askedAgain }
 
 // heldBy returns the inside of a public hold; nil for none.
 func heldBy(h *rlock.Hold) held {
@@ -132,7 +141,7 @@ func (h *hold) ask(ctx context.Context, o *lease.Options) {
 	h.mu.Lock()
 	unwanted := h.state >= released
 	for i, a := range attempts {
-		if p := &h.parts[sent[i]]; p.state == asked {
+		if p := &h.parts[sent[i]]; p.inFlight() {
 			p.attempt = a
 		}
 	}
@@ -151,6 +160,9 @@ func (h *hold) toAsk() (parts []int) {
 	for i := range h.parts {
 		if p := &h.parts[i]; p.state == missing && !isFinal(p.err) && h.state < released {
 			p.state = asked
+			if h.state == holding {
+				p.state = askedAgain
+			}
 			h.asked++
 			parts = append(parts, i)
 		}
@@ -162,7 +174,8 @@ func (h *hold) toAsk() (parts []int) {
 func (h *hold) answer(i int, got held, err error) {
 	h.mu.Lock()
 	p := &h.parts[i]
-	if p.state == asked {
+	again := p.state == askedAgain
+	if p.inFlight() {
 		h.asked--
 	}
 	*p = part{err: err}
@@ -173,6 +186,9 @@ func (h *hold) answer(i int, got held, err error) {
 	case !unwanted:
 		p.state, p.held = live, got
 		h.live++
+		if again {
+			p.joined = time.Now()
+		}
 	}
 	h.mu.Unlock()
 	select {
@@ -185,6 +201,9 @@ func (h *hold) answer(i int, got held, err error) {
 		drop([]held{got})
 	default:
 		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
+		if again {
+			h.Recheck() // the others, so that this one counts when another is lost; see enoughSinceLocked
+		}
 	}
 }
 
@@ -342,39 +361,71 @@ func drop(left []held) {
 
 // partEnded notes that a part was lost, or that its client closes.
 func (h *hold) partEnded(i int, of held, cause error) {
-	isClosed := errors.Is(cause, errs.ErrClosed)
-	if !isClosed && !errors.Is(cause, errs.ErrLost) {
-		return // released by this side
-	}
+	switch {
+	case errors.Is(cause, errs.ErrClosed):
+		h.partCloses(i, of, cause)
+	case errors.Is(cause, errs.ErrLost):
+		h.partLost(i, of, cause)
+	} // else it was released by this side
+}
+
+// partCloses takes note that a part's client closes: it stays held until Unlock.
+func (h *hold) partCloses(i int, of held, cause error) {
 	h.mu.Lock()
-	p := &h.parts[i]
-	if p.held != of || p.state != live || h.state >= released {
+	if !h.isLiveLocked(i, of) {
 		h.mu.Unlock()
 		return
 	}
 	h.live--
-	if isClosed {
-		p.state = closing
-	} else {
-		*p = part{err: cause}
+	h.parts[i].state = closing
+	enough := h.state == acquiring || h.live >= h.lock.quorum
+	h.mu.Unlock()
+	if !enough {
+		h.endContext(lease.Ended(title, h.lock.name, errs.ErrClosed, cause.Error()))
 	}
-	if h.state == acquiring || h.live >= h.lock.quorum {
+}
+
+// partLost takes note that a part was lost, and releases the others if too few of them were certain since then.
+func (h *hold) partLost(i int, of held, cause error) {
+	since := of.LostSince()
+	h.mu.Lock()
+	if !h.isLiveLocked(i, of) {
+		h.mu.Unlock()
+		return
+	}
+	h.live--
+	h.parts[i] = part{err: cause}
+	if h.state == acquiring || h.enoughSinceLocked(since) {
 		h.rejoinLocked()
 		h.mu.Unlock()
-		// The others may be lost too: that must show before this one is acquired again, or the loss of a majority goes unseen.
-		h.Recheck()
+		h.Recheck() // what took this one away may have taken others
 		return
 	}
-	if isClosed { // it stays held until Unlock
-		h.mu.Unlock()
-		h.endContext(lease.Ended(title, h.lock.name, errs.ErrClosed, cause.Error()))
-		return
-	}
+	h.lostSince = since
 	left := h.overLocked(lost)
 	h.mu.Unlock()
 	h.endContext(lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error()))
 	drop(left)
 	h.giveUp()
+}
+
+// isLiveLocked reports whether a hold is that of a live part, and counts.
+func (h *hold) isLiveLocked(i int, of held) bool {
+	return h.parts[i].state == live && h.parts[i].held == of && h.state < released
+}
+
+// enoughSinceLocked reports whether enough of the live parts have been held all the time since then.
+//
+// Parts that are lost one after another are acquired again one after another: enough may be live at any time, although
+// too few were held at one time. So a part that was acquired again does not count for the time before.
+func (h *hold) enoughSinceLocked(since time.Time) bool {
+	n := 0
+	for i := range h.parts {
+		if p := &h.parts[i]; p.state == live && !p.joined.After(since) {
+			n++
+		}
+	}
+	return n >= h.lock.quorum
 }
 
 // overLocked ends the hold, and returns the parts to release.
@@ -440,6 +491,13 @@ func (h *hold) Recheck() {
 			p.held.Recheck()
 		}
 	}
+}
+
+// LostSince returns, of a lost hold, from when on too few of its parts were certain.
+func (h *hold) LostSince() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lostSince
 }
 
 // deadlineLocked returns until when enough parts are promised: the k-th latest of their deadlines, if k are needed; the

@@ -157,6 +157,86 @@ func TestF14_ContextEndsWhenTheMajorityIsGone(t *testing.T) {
 	}
 }
 
+// F14
+//
+// The first master is taken in again before the second one is known to have forgotten: no two are known to be gone at one time.
+func TestMajorityThatWasGoneAndHasHealedIsALoss(t *testing.T) {
+	for name, within := range map[string]func(t *testing.T, h *rlock.Hold, second *locktest.Peer){
+		"plain": func(*testing.T, *rlock.Hold, *locktest.Peer) {},
+		"held by a level of a long lease too": func(t *testing.T, h *rlock.Hold, second *locktest.Peer) {
+			locktest.Acquire(t, h.Context(), second.GetLock("a"), rlock.WithLease(time.Hour))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				mine, others := s.peers(t), s.peers(t)
+				h := locktest.Acquire(t, t.Context(), mine.red("a"))
+				time.Sleep(2 * lease)
+				within(t, h, mine[1])
+				mine[1].Blackhole(true)
+				s[0].Mini.FlushAll()
+				s[1].Mini.FlushAll()
+				locktest.Free(t, others.red("a"))
+				time.Sleep(lease / 2)
+				require.Equal(t, 1, s[:1].have(t, "a"), "the first is taken in")
+				locktest.Live(t, h.Context())
+				mine[1].Blackhole(false)
+				start := time.Now()
+				locktest.Ended(t, h.Context(), rlock.ErrLost)
+				assert.LessOrEqual(t, time.Since(start), lease/6)
+				s.empty(t, 100*time.Millisecond)
+			})
+		})
+	}
+}
+
+// F14
+func TestMasterThatForgetsAfterItWasAskedIsNotMissed(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		lost := make(chan struct{}, 10)
+		hear := redlatch.WithObserver(redlatch.Observer{Lost: func(string, string, error) { lost <- struct{}{} }})
+		mine, others := s.peers(t, hear), s.peers(t)
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		time.Sleep(2 * lease)
+		s[0].Mini.FlushAll()
+		<-lost
+		time.Sleep(lease / 100) // the others are asked at once
+		s[1].Mini.FlushAll()
+		start := time.Now()
+		locktest.Free(t, others.red("a"))
+		locktest.Ended(t, h.Context(), rlock.ErrLost)
+		assert.LessOrEqual(t, time.Since(start), lease/3)
+		s.empty(t, 100*time.Millisecond)
+	})
+}
+
+// F14
+func TestMastersThatAreSilentInTurnEndNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t)
+		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		time.Sleep(2 * lease)
+		owner := s[0].Hash(t, "a")
+		p[0].Blackhole(true)
+		time.Sleep(lease * 8 / 10)
+		p[1].Blackhole(true)
+		time.Sleep(lease * 2 / 10)
+		p[0].Blackhole(false) // its part has been lost, or is about to be
+		time.Sleep(lease / 4)
+		require.NotEqual(t, owner, s[0].Hash(t, "a"), "the first one was taken in again")
+		require.Equal(t, 3, s.have(t, "a"), "the second one is not lost yet")
+		time.Sleep(lease)
+		require.Equal(t, 2, s.have(t, "a"), "it was silent before the first one was taken in")
+		locktest.Live(t, h.Context())
+		p[1].Blackhole(false)
+		locktest.Unlock(t, h)
+		s.empty(t, 2*lease)
+	})
+}
+
 func TestF14_NothingIsGrantedLate(t *testing.T) {
 	const short = 20 * time.Millisecond // of which a round may use 17.8 ms
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

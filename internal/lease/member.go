@@ -302,3 +302,19 @@ func (h *Hold) Find(key any) any {
 
 // Recheck asks Redis soon whether the lease still stands.
 func (h *Hold) Recheck() { h.lease.recheck() }
+
+// LostSince returns, of a hold that was lost, from when on somebody else may have had the lock: its end, or where Redis said that it is gone
+// the time when the last call was sent that got a yes, or a little sooner. It is the zero time where that is not known.
+func (h *Hold) LostSince() time.Time {
+	l := h.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clock, end := l.space.core.Clock, l.untilLocked()
+	switch cause, _ := h.cause.(*ended); { //nolint:errorlint // the hold's own cause, never wrapped
+	case cause == nil || cause.detail != lostInRedis:
+		return clock.Time(h.limit)
+	case h.fixed != 0 || l.turn != nil && end <= time.Duration(l.turn.until.Load()): // set by a call that may have asked for any lease
+		return time.Time{}
+	}
+	return clock.Time(end - l.space.core.Lease) // no renewal asks for more
+}
