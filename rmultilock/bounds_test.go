@@ -187,3 +187,55 @@ func lockFor(t *testing.T, l rlock.Locker, limit time.Duration) (*rlock.Hold, er
 	defer cancel()
 	return l.Lock(ctx)
 }
+
+// F2, F26
+func TestTryLockEndsWithTheCallTimeout(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	wants := map[string]error{"MultiLock": redlatch.ErrUnknown, "RedLock": redlatch.ErrUnavailable}
+	for kind, n := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				p := s.peers(t, redlatch.WithWatchdogTimeout(30*time.Second), redlatch.WithCallTimeout(limit))
+				l := both(p[0].Client, p.locks("a")...)[kind]
+				nested := both(p[0].Client, p.locks("outer")...)[kind]
+				outer := locktest.Acquire(t, t.Context(), nested)
+				locktest.Free(t, l)
+				synctest.Wait()
+				faults["silent"](p[:n], true)
+				for what, call := range map[string]func() error{
+					"TryLock": func() error { return second(l.TryLock(t.Context())) },
+					"Lock":    func() error { return second(l.Lock(t.Context(), rlock.WithWait(0))) },
+					"nested":  func() error { return second(nested.TryLock(outer.Context())) },
+				} {
+					start := time.Now()
+					require.ErrorIs(t, call(), wants[kind], what)
+					assert.LessOrEqual(t, time.Since(start), limit+5*time.Millisecond, what)
+				}
+				faults["silent"](p[:n], false)
+				locktest.Unlock(t, outer)
+				s.empty(t, time.Minute)
+			})
+		})
+	}
+}
+
+// F2, F26
+func TestExtendAndUnlockEndWithTheCallTimeout(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	for kind, n := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				p := s.peers(t, redlatch.WithWatchdogTimeout(30*time.Second), redlatch.WithCallTimeout(limit))
+				h := locktest.Acquire(t, t.Context(), both(p[0].Client, p.locks("a")...)[kind])
+				synctest.Wait()
+				faults["silent"](p[:n], true)
+				within(t, limit, redlatch.ErrUnknown, func() error { return h.Extend(t.Context(), time.Minute) })
+				within(t, limit, redlatch.ErrUnknown, func() error { return h.Unlock(t.Context()) })
+				faults["silent"](p[:n], false)
+				s.empty(t, time.Minute)
+			})
+		})
+	}
+}

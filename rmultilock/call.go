@@ -43,7 +43,7 @@ type call struct {
 	options lease.Options // those of each lock
 	mode    mode
 	start   time.Time
-	limit   time.Time // when the wait is over; zero for no limit
+	limit   time.Time // when the wait is over, or the call timeout of a call that does not wait; zero for no limit
 
 	// Of a multi-lock.
 	first int   // the member that the next round waits for before it attempts the others; nobody at first
@@ -57,15 +57,18 @@ type call struct {
 
 func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold) *call {
 	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), first: nobody}
-	if o.Wait != nil {
-		c.mode = blocks
-		if *o.Wait == 0 {
-			c.mode = tries
-		}
-		c.limit = c.start.Add(*o.Wait)
+	limit := time.Duration(0)
+	switch {
+	case o.Wait != nil && *o.Wait > 0:
+		c.mode, limit = blocks, *o.Wait
+	case o.Wait != nil || m == tries:
+		c.mode, limit = tries, l.core.Limit(ctx)
+	}
+	if limit > 0 {
+		c.limit = c.start.Add(limit)
 	}
 	c.options.Wait = nil
-	length := l.lease
+	length := l.core.Lease
 	if o.Lease != nil {
 		length = *o.Lease
 	}
@@ -91,7 +94,7 @@ func (c *call) run() (*hold, error) {
 		if err == nil { // ctx or a lease ended before the last lock was acquired
 			err = errs.ErrNotAcquired
 		}
-		h.abandon(c.ctx)
+		h.abandon(c.ctx, c.releaseLimit())
 		if ended := c.end(round, err); ended != nil {
 			return nil, ended
 		}
@@ -183,22 +186,23 @@ func (c *call) end(round int, err error) error {
 		return because(c.ctx.Err(), err)
 	case c.fatal != nil || isFinal(err):
 		return err
-	case c.expired():
-		return because(errs.ErrNotAcquired, err)
-	case c.lock.kind == multi && c.mode == tries:
-		return err
-	case c.lock.kind == multi:
-		return nil
 	case c.mode == tries:
-		// The masters may be split among callers, or still be releasing the rest of a hold.
-		if c.granted > 0 && round < splitTries && time.Since(c.start) < c.node && !errors.Is(err, errs.ErrUnavailable) {
+		if c.lock.kind == red && c.isSplit(round, err) {
 			return nil
 		}
 		return err
-	case !c.failed.IsZero() && time.Since(c.failed) > c.lock.lease:
+	case c.expired():
+		return because(errs.ErrNotAcquired, err)
+	case !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease:
 		return err
 	}
 	return nil
+}
+
+// isSplit reports whether to repeat a round of a RedLock's single attempt: the masters may be split among callers, or
+// still be releasing the rest of a hold.
+func (c *call) isSplit(round int, err error) bool {
+	return c.granted > 0 && round < splitTries && time.Since(c.start) < c.node && !c.expired() && !errors.Is(err, errs.ErrUnavailable)
 }
 
 // splitTries is how often a single attempt of a RedLock is repeated after some masters granted it.
@@ -230,7 +234,7 @@ func isFinal(err error) bool {
 // only returns options as one option.
 func only(o *lease.Options) rlock.Option { return func(to *lease.Options) { *to = *o } }
 
-// left returns the rest of the wait time; nil without a limit.
+// left returns the rest of the call's time; nil without a limit.
 func (c *call) left() *time.Duration {
 	if c.limit.IsZero() {
 		return nil
@@ -239,15 +243,23 @@ func (c *call) left() *time.Duration {
 	return &left
 }
 
-// within returns d, or the rest of the wait time if that is less.
+// within returns d, or the rest of the call's time if that is less.
 func (c *call) within(d time.Duration) time.Duration {
-	if left := c.left(); left != nil && c.mode == blocks {
+	if left := c.left(); left != nil {
 		d = min(d, max(*left, time.Millisecond))
 	}
 	return d
 }
 
-// expired reports whether the wait time is over.
+// releaseLimit returns how long the call waits for the releases after a round: also at the end of a wait.
+func (c *call) releaseLimit() time.Duration {
+	if c.mode == tries {
+		return c.within(releaseLimit)
+	}
+	return releaseLimit
+}
+
+// expired reports whether the call's time is over.
 func (c *call) expired() bool { return !c.limit.IsZero() && !time.Now().Before(c.limit) }
 
 // pause waits for a random time before the next round, longer after more rounds, and returns ctx's error.

@@ -87,8 +87,8 @@ type held interface {
 	Find(key any) any // the level at which a lookup in its context ends; nil if it goes on
 	Recheck()         // asks Redis soon whether the lock is still held
 
-	// LostSince returns, of a hold that was lost, from when on somebody else may have had the lock: no later than that, and the zero
-	// time where it is not known.
+	// LostSince returns, of a lost hold, from when on others may have had the lock: that time, or an earlier one, or the
+	// zero time.
 	LostSince() time.Time
 }
 
@@ -202,7 +202,7 @@ func (h *hold) answer(i int, got held, err error) {
 	default:
 		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
 		if again {
-			h.Recheck() // the others, so that this one counts when another is lost; see enoughSinceLocked
+			h.Recheck() // so that the others were confirmed after this one joined; see enoughSinceLocked
 		}
 	}
 }
@@ -317,16 +317,16 @@ func (h *hold) begin() bool {
 	return true
 }
 
-// abandon releases what was acquired, and what is acquired later, after a failed round. It waits briefly for the
-// releases, unless ctx is done.
-func (h *hold) abandon(ctx context.Context) {
+// abandon releases what was acquired, and what is acquired later, after a failed round. It waits for the releases until
+// the limit is over or ctx is done.
+func (h *hold) abandon(ctx context.Context, limit time.Duration) {
 	h.mu.Lock()
 	left := h.overLocked(released)
 	h.mu.Unlock()
 	h.endContext(errs.ErrNotAcquired)
 	h.giveUp()
 	q := release(ctx, len(left), left)
-	_ = q.wait(releaseLimit, ctx.Done()) // the rest is released in the background
+	_ = q.wait(limit, ctx.Done()) // the rest is released in the background
 }
 
 // giveUp cancels the attempts in flight after the hold has ended.
@@ -369,7 +369,7 @@ func (h *hold) partEnded(i int, of held, cause error) {
 	} // else it was released by this side
 }
 
-// partCloses takes note that a part's client closes: it stays held until Unlock.
+// partCloses notes that a part's client closes: the part stays held until Unlock.
 func (h *hold) partCloses(i int, of held, cause error) {
 	h.mu.Lock()
 	if !h.isLiveLocked(i, of) {
@@ -385,7 +385,7 @@ func (h *hold) partCloses(i int, of held, cause error) {
 	}
 }
 
-// partLost takes note that a part was lost, and releases the others if too few of them were certain since then.
+// partLost notes that a part was lost, and releases the others if too few of them were certain since then.
 func (h *hold) partLost(i int, of held, cause error) {
 	since := of.LostSince()
 	h.mu.Lock()
@@ -454,8 +454,8 @@ func (h *hold) rejoinLocked() {
 	if idle || h.lock.kind != red || h.live < h.lock.quorum || h.live+h.asked == len(h.parts) {
 		return
 	}
-	soon := h.lock.lease/12 + rand.N(h.lock.lease/24+1)
-	h.rejoin = time.AfterFunc(soon, h.attemptMissing)
+	length := h.lock.core.Lease
+	h.rejoin = time.AfterFunc(length/12+rand.N(length/24+1), h.attemptMissing)
 }
 
 func (h *hold) stopRejoinLocked() {
@@ -537,7 +537,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 	h.mu.Unlock()
 	h.endContext(lease.Unlocked(title, h.lock.name, h))
 	h.giveUp()
-	limit := min(unlockLimit, max(time.Until(latest(left)), unlockLeast))
+	limit := min(unlockLimit, h.lock.core.CallTimeout, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {
 		if rest := time.Until(deadline); rest > 0 {
 			limit = min(limit, max(rest, unlockFloor))
@@ -576,13 +576,7 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	h.stopRejoinLocked()
 	left := h.heldLocked()
 	h.mu.Unlock()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	q := newQuorum(h.lock.quorum, len(left))
-	for _, p := range left {
-		go func() { q.answer(p.Extend(ctx, d)) }() // ends with ctx
-	}
-	err := q.waitAll(ctx, min(max(d/nodeShare, nodeLeast), nodeMost))
+	err := h.extendAll(ctx, left, d)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if over := h.overErrLocked(); over != nil {
@@ -590,6 +584,23 @@ func (h *hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	if errors.Is(err, errs.ErrNotHeld) { // the loss is about to be reported
 		return errs.ErrLost
+	}
+	return err
+}
+
+// extendAll extends parts at the same time.
+func (h *hold) extendAll(ctx context.Context, parts []held, d time.Duration) error {
+	limited, end := h.lock.core.Bound(ctx)
+	defer end()
+	limited, stop := context.WithCancel(limited)
+	defer stop()
+	q := newQuorum(h.lock.quorum, len(parts))
+	for _, p := range parts {
+		go func() { q.answer(p.Extend(limited, d)) }() // ends with limited
+	}
+	err := q.waitAll(limited, min(max(d/nodeShare, nodeLeast), nodeMost))
+	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
+		return fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer) // the call timeout is over
 	}
 	return err
 }

@@ -3,10 +3,8 @@ package rmultilock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -28,9 +26,8 @@ type Lock struct {
 	members []member // of a multi-lock: sorted by name
 	quorum  int      // how many of them make a hold
 	name    string
-	err     error         // of bad input; the methods return it
-	logger  *slog.Logger  // of the client that returned the lock
-	lease   time.Duration // of that client
+	err     error      // of bad input; the methods return it
+	core    *core.Core // of the client that returned the lock
 }
 
 // kind says how many members a lock needs.
@@ -61,7 +58,7 @@ func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 }
 
 func newLock(e *core.Core, k kind, lockers []rlock.Locker) *Lock {
-	l := &Lock{sealed: sealed{}, kind: k, logger: e.Logger, lease: e.Lease}
+	l := &Lock{sealed: sealed{}, kind: k, core: e}
 	l.members, l.err = membersOf(lockers)
 	return l
 }
@@ -104,8 +101,9 @@ func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, err
 // if too many locks are busy. The error is joined with redlatch.ErrUnavailable if too few masters of a RedLock
 // answered. It nests and fails as Lock does.
 //
-// Without a wait a RedLock returns within a tenth of the lease (20 to 500 ms), and a multi-lock within 3.5 s; a failed
-// attempt takes up to 0.1 s more for its releases.
+// Without a wait, and without a deadline of ctx, a RedLock returns within a tenth of the lease (20 to 500 ms), and a
+// multi-lock within 3.5 s, or the call timeout if that is less (see redlatch.WithCallTimeout). A failed attempt takes up
+// to 0.1 s more for its releases, though not beyond the call timeout.
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquire(ctx, "try lock", tries, opts)
 }
@@ -121,7 +119,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, h, fn, title, l.name, l.logger)
+	return lease.During(ctx, h, fn, title, l.name, l.core.Logger)
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Option) (*rlock.Hold, error) {

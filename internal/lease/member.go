@@ -303,8 +303,9 @@ func (h *Hold) Find(key any) any {
 // Recheck asks Redis soon whether the lease still stands.
 func (h *Hold) Recheck() { h.lease.recheck() }
 
-// LostSince returns, of a hold that was lost, from when on somebody else may have had the lock: its end, or where Redis said that it is gone
-// the time when the last call was sent that got a yes, or a little sooner. It is the zero time where that is not known.
+// LostSince returns, of a lost hold, from when on others may have had the lock. If the lease ran out, that is when the
+// hold ended. If Redis said that it has the lock no longer, it is when the last renewal was sent that succeeded, or
+// earlier, or the zero time.
 func (h *Hold) LostSince() time.Time {
 	l := h.lease
 	l.mu.Lock()
@@ -313,8 +314,8 @@ func (h *Hold) LostSince() time.Time {
 	switch cause, _ := h.cause.(*ended); { //nolint:errorlint // the hold's own cause, never wrapped
 	case cause == nil || cause.detail != lostInRedis:
 		return clock.Time(h.limit)
-	case h.fixed != 0 || l.turn != nil && end <= time.Duration(l.turn.until.Load()): // set by a call that may have asked for any lease
-		return time.Time{}
+	case h.fixed != 0 || l.turn != nil && end <= time.Duration(l.turn.until.Load()):
+		return time.Time{} // the call that set this end may have asked for any lease
 	}
 	return clock.Time(end - l.space.core.Lease) // no renewal asks for more
 }
