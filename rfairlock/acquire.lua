@@ -29,14 +29,15 @@ end
 local passes = left ~= -2 and from ~= '' and redis.call('hexists', lock, from) == 1
 local again = left ~= -2 and waits == '1' and redis.call('hexists', lock, owner) == 1
 if passes or again then
-  redis.call('lrem', queue, 0, owner)
-  redis.call('zrem', timeouts, owner)
-  redis.call('hset', lock, owner, 1) -- first: the key must not go, and its TTL with it
+  -- PEXPIRE comes first: a user that may not send it must not take the lock from its holder. An attempt may arrive late, when
+  -- its owner has the lock for longer.
+  redis.call('pexpire', lock, again and math.max(left, tonumber(lease)) or lease)
+  redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
   if passes then
     redis.call('hdel', lock, from)
   end
-  -- A try may arrive late, when its owner has the lock for longer.
-  redis.call('pexpire', lock, again and math.max(left, tonumber(lease)) or lease)
+  redis.call('lrem', queue, 0, owner)
+  redis.call('zrem', timeouts, owner)
   return -2
 end
 if mine then

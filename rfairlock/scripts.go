@@ -62,7 +62,7 @@ func newKind(e *core.Core) *kind {
 
 func (*kind) Title() string { return title }
 
-func (*kind) ChannelOf(key, owner string) string { return channel(key) + ":" + owner }
+func (*kind) ChannelOf(key, entry string) string { return channel(key) + ":" + entry }
 
 func (k *kind) Acquire(a lease.Ask) *script.Call {
 	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
@@ -72,14 +72,12 @@ func (k *kind) Release(key, owner any) *script.Call {
 	return k.call(releaseScript, key, owner, k.java, k.lone*(1-k.java))
 }
 
-func (k *kind) Leave(key, owner any) *script.Call { return k.LeaveAfter(key, owner, 0) }
-
-func (k *kind) LeaveAfter(key, owner any, limit time.Duration) *script.Call {
-	return k.call(leaveScript, key, owner, k.wait(limit), k.java)
+func (k *kind) Leave(key, entry any, limit time.Duration) *script.Call {
+	return k.call(leaveScript, key, entry, k.wait(limit), k.java)
 }
 
-func (k *kind) Patrol(key any, owners []any) *script.Call {
-	return k.call(patrolScript, key, append([]any{script.Millis(k.placeTTL), k.java}, owners...)...)
+func (k *kind) Patrol(key any, entries []any) *script.Call {
+	return k.call(patrolScript, key, append([]any{script.Millis(k.placeTTL), k.java}, entries...)...)
 }
 
 // Period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.

@@ -154,7 +154,7 @@ func (writeKind) Acquire(a lease.Ask) *script.Call {
 	return writeAcquireScript.Call(len(keys), append(keys, readersOf(a.Key), a.Owner, script.Millis(a.Lease), a.From, script.Millis(markFor))...)
 }
 
-func (writeKind) Leave(key, owner any) *script.Call {
+func (writeKind) Leave(key, owner any, _ time.Duration) *script.Call {
 	return leaveScript.Call(2, key, writersOf(key), channelOf(key), owner)
 }
 

@@ -225,16 +225,16 @@ func TestLeaveTakesEverythingBack(t *testing.T) {
 		b.run(t, readKind{}.Acquire(b.ask("A")))
 		b.run(t, write.Acquire(waits("V")))
 		b.run(t, write.Acquire(waits("W")))
-		assert.Zero(t, b.run(t, write.Leave(b.key, "V")))
+		assert.Zero(t, b.run(t, write.Leave(b.key, "V", 0)))
 		assert.Positive(t, b.run(t, readKind{heeds: true}.Acquire(b.ask("C"))), "W waits")
 		for range 2 {
-			assert.Zero(t, b.run(t, write.Leave(b.key, "W")))
+			assert.Zero(t, b.run(t, write.Leave(b.key, "W", 0)))
 		}
 		assert.Equal(t, -2, b.run(t, readKind{heeds: true}.Acquire(b.ask("C"))))
 		b.run(t, readKind{}.Release(b.key, "A"))
 		b.run(t, readKind{}.Release(b.key, "C"))
 		b.run(t, write.Acquire(waits("W")))
-		assert.Equal(t, 2, b.run(t, write.Leave(b.key, "W")), "it was granted meanwhile")
+		assert.Equal(t, 2, b.run(t, write.Leave(b.key, "W", 0)), "it was granted meanwhile")
 		b.is(t)
 		require.NoError(t, b.Publish(t.Context(), channelOf(b.key), "end").Err())
 		var got []string

@@ -109,7 +109,7 @@ func New(rdb redis.UniversalClient, c Config) *Core {
 	e.Batch.OnAnswered = e.Freed
 	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected})
 	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
-	e.Settler = settle.New(e.Timers, e.Clock, c.Logger)
+	e.Settler = settle.New(e.Timers, e.Clock, e.Batch, c.Logger)
 	return e
 }
 

@@ -129,36 +129,27 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	if o.Wait != nil {
 		c.limit = n.space.core.Clock.Now() + *o.Wait
 	}
-	defer c.left()
+	defer func() { c.entry.ended() }()
 	hold, err := c.run(ctx, o)
 	if hold == nil {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
 			handed.pass()
 		}
-		c.stand.leave()
-		return nil, err
+		c.entry.leave()
 	}
-	return hold, nil
+	return hold, err
 }
 
 // call is an acquiring call that may wait.
 type call struct {
 	name   *Name
 	waiter *waiter
-	stand  *stand        // its place in Redis, for kinds that know their waiters there
+	entry  *entry        // for kinds whose waiters are known to Redis
 	limit  time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries  int
 	failed int           // tries in a row that got no answer
 	since  time.Duration // of the first of them
 	timer  *time.Timer
-}
-
-// left lets a Close that waits for it go on: what the call had to say in Redis is on its way.
-func (c *call) left() {
-	if c.stand != nil {
-		c.name.space.stands.Add(-1)
-		c.name.space.core.End()
-	}
 }
 
 func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
@@ -197,7 +188,7 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
 	w.line.shard.mu.Unlock()
-	c.stand.leave() // the hold came with an owner id of its own
+	c.entry.leave() // the hold came with an owner id of its own
 	return hold, nil
 }
 
@@ -217,11 +208,9 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	}
 	l.shard.mu.Unlock()
 	defer w.tried()
-	if c.stand == nil && l.space.queued != nil {
-		c.stand = c.name.stand(o)
-		l.space.core.Begin()
-		l.space.stands.Add(1)
-		w.owner = c.stand.owner
+	if c.entry == nil && l.space.queued != nil {
+		c.entry = c.name.newEntry(o)
+		w.entry = c.entry.id
 	}
 
 	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
@@ -229,7 +218,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	if c.limit != 0 {
 		left = max(c.limit-c.name.space.core.Clock.Now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, stand: c.stand})
+	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, entry: c.entry})
 	c.tries++
 	l.took(t)
 	if t.hold != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
 )
 
 // This file has what sets the levels and the lease of a lock that is held.
@@ -197,8 +198,8 @@ func (t *turn) open(now time.Duration) bool { return now < time.Duration(t.stray
 
 // unanswered notes that a call may arrive for some time.
 func (t *turn) unanswered(now time.Duration, set setting) {
-	t.stray.Store(int64(now + straggler))
-	t.outlast.Store(max(t.outlast.Load(), int64(now+straggler+set.most)))
+	t.stray.Store(int64(now + settle.Straggler))
+	t.outlast.Store(max(t.outlast.Load(), int64(now+settle.Straggler+set.most)))
 }
 
 // releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
@@ -210,21 +211,7 @@ func (l *Lease) releaseUntil() time.Duration {
 	if turn != nil {
 		until = max(until, time.Duration(turn.until.Load()))
 	}
-	return max(l.now()+l.space.core.Lease, until+straggler)
-}
-
-// departed is called once the lease is over and its release was answered, or is being settled: its call leaves Redis's queue if an
-// earlier try of it may still arrive.
-func (l *Lease) departed() {
-	l.mu.Lock()
-	turn := l.turn
-	l.mu.Unlock()
-	if turn == nil {
-		return
-	}
-	if entry := turn.entry.Load(); entry.unsure() {
-		entry.leave()
-	}
+	return max(l.now()+l.space.core.Lease, until+settle.Straggler)
 }
 
 // noteDowngrade is called after a level of writing has ended. With the last of them other readers may join: the lease is none any more

@@ -251,9 +251,19 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	sh.mu.Unlock()
 	l.tellLost(detail)
 	if uncertain {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true})
+		l.settleRelease(nil)
 	}
-	l.departed()
+	l.leaveQueue()
+}
+
+// leaveQueue has an entry leave that an earlier attempt of the lease's call may enter again, now that the lease is over.
+func (l *Lease) leaveQueue() {
+	l.mu.Lock()
+	turn := l.turn
+	l.mu.Unlock()
+	if turn != nil && turn.entry.unsettled() {
+		turn.entry.leave()
+	}
 }
 
 // lostCause tells that the lock was lost, and how.
@@ -326,13 +336,13 @@ func (l *Lease) drain(limit time.Duration) {
 	if err != nil {
 		l.space.core.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
 	}
-	l.departed()
 	l.finish(0)
 	l.tellReleased()
 }
 
 // finish forgets a released lease and lets the line go on. So many clients heard of the release.
 func (l *Lease) finish(heard int) {
+	l.leaveQueue()
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()

@@ -55,7 +55,7 @@ type waiter struct {
 	wake       chan struct{} // 1: something has changed; made when the call first sleeps
 	woken      bool          // something changed before wake was made
 	hold       *Hold         // handed on by the hold before
-	owner      any           // under which Redis knows the waiter; nil for kinds that do not tell it
+	entry      any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
 	free       bool          // may ask although it is not the head
 	patrol     *patrol       // that looks after it; nil unless it stands in Redis's queue to be woken alone
 	place      *list.Element // in the patrol's list
@@ -140,8 +140,8 @@ func (w *waiter) leave() *Hold {
 // channel is where the waiter, or the line for which it joins, is woken.
 func (w *waiter) channel() string {
 	if apart := w.space.apart; apart != nil {
-		owner, _ := w.owner.(string)
-		return apart.ChannelOf(w.line.key, owner)
+		entry, _ := w.entry.(string)
+		return apart.ChannelOf(w.line.key, entry)
 	}
 	return w.space.kind.Channel(w.line.key)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
 )
 
 // This file serves locks that are made of others: one call of theirs attempts or releases several locks at the same time. What came
@@ -44,7 +45,7 @@ type Attempt struct {
 	sent, length time.Duration
 	call         *script.Call
 	report       func(*Hold, error)
-	abandoned    *phantom // what becomes of it if it is given up
+	abandoned    *settle.Abandoned // what becomes of it if it is given up
 
 	mu   sync.Mutex  // guards the rest
 	over bool        // answered or given up
@@ -64,11 +65,11 @@ func (n *Name) attempt(ctx context.Context, o *Options) (*Attempt, error) {
 	case !s.core.Admit():
 		return nil, errs.ErrClosed
 	}
-	owner := s.newOwner(o)
+	owner := s.newOwner(o, nil)
 	l := s.newLease(n.key, owner)
 	a := &Attempt{name: n, ctx: ctx, lease: l, sent: s.core.Clock.Now()}
 	a.length = l.register(ctx, o, a.sent)
-	a.abandoned = &phantom{lease: l, length: a.length}
+	a.abandoned = l.abandoned(a.length)
 	a.call = s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: a.length, Verify: true})
 	a.mu.Lock()
 	a.stop = s.core.Batch.AfterWaits(a.GiveUp)
@@ -89,7 +90,7 @@ func (a *Attempt) GiveUp() {
 		return
 	}
 	a.lease.unregister()
-	_ = a.abandoned.failed(script.ErrNoAnswer) // nobody asks
+	a.abandoned.TakeBack()
 }
 
 // end reports whether it was the first to end the attempt.
@@ -132,7 +133,7 @@ func (a *Attempt) result(c *script.Call) (*Hold, error) {
 	}
 	if err != nil {
 		l.unregister()
-		return nil, unknown(a.abandoned.failed(err).err)
+		return nil, unknown(failed(a.abandoned, err).err)
 	}
 	if !reply.Granted {
 		l.unregister()
@@ -223,12 +224,8 @@ func (l *Lease) releaseAnswered(c *script.Call, done func(error)) {
 	open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 	if open {
 		// A release repeated after an unknown outcome counts "not held" as released.
-		s.settleRelease(unsettled{
-			key: l.key, owner: l.owner, until: l.releaseUntil(),
-			final: true, told: func() { done(nil) },
-		})
+		l.settleRelease(func() { done(nil) })
 	}
-	l.departed()
 	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost(lostInRedis)

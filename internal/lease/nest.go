@@ -159,7 +159,7 @@ type turn struct {
 	outlast atomic.Int64
 	until   atomic.Int64 // the latest end that they may have set, or may set yet
 
-	entry atomic.Pointer[stand] // of the call that acquired the lease, if an earlier try of it may still arrive; nil for none
+	entry *entry // of the call that acquired the lease, if an earlier attempt of it may still arrive; never changes once it is granted
 }
 
 func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }

@@ -117,14 +117,14 @@ func (p *patrol) Due(time.Duration) {
 	rounds := p.roundsLocked()
 	p.shard.mu.Unlock()
 	for _, r := range rounds {
-		p.space.core.Batch.Start(p.space.apart.Patrol(p.key, r.owners), pipeline.Urgent, r.answer)
+		p.space.core.Batch.Start(p.space.apart.Patrol(p.key, r.entries), pipeline.Urgent, r.answer)
 	}
 }
 
 // round is one call of a patrol.
 type round struct {
 	patrol  *patrol
-	owners  []any
+	entries []any
 	waiters []*waiter
 	asks    []uint64 // of each when the call was sent
 }
@@ -136,7 +136,7 @@ func (p *patrol) roundsLocked() []*round {
 	p.at, p.soon = never, false
 	var rounds []*round
 	for e := p.waiters.Front(); e != nil; e = e.Next() {
-		if len(rounds) == 0 || len(rounds[len(rounds)-1].owners) == patrolSize {
+		if len(rounds) == 0 || len(rounds[len(rounds)-1].entries) == patrolSize {
 			rounds = append(rounds, &round{patrol: p})
 		}
 		r, w := rounds[len(rounds)-1], e.Value.(*waiter)
@@ -144,7 +144,7 @@ func (p *patrol) roundsLocked() []*round {
 		if w.trying {
 			asks = 0 // its own answer will say more
 		}
-		r.owners, r.waiters, r.asks = append(r.owners, w.owner), append(r.waiters, w), append(r.asks, asks)
+		r.entries, r.waiters, r.asks = append(r.entries, w.entry), append(r.waiters, w), append(r.asks, asks)
 	}
 	p.underWay, p.sent = len(rounds), p.space.core.Clock.Now()
 	return rounds

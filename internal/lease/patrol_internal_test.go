@@ -26,7 +26,7 @@ func TestPatrolSentAfterARefusalIsHeeded(t *testing.T) {
 	s := &Space{Registry: &Registry{core: e}, apart: queue{}}
 	sh := &shard{}
 	l := &line{space: s, shard: sh, key: "orders", joining: true}
-	w := &waiter{line: l, space: s, options: &Options{}, owner: "1", asks: 1, trying: true}
+	w := &waiter{line: l, space: s, options: &Options{}, entry: "1", asks: 1, trying: true}
 	l.head, l.tail, l.tryAt = w, w, never
 
 	w.busy(l.wakes, tried{ttl: time.Minute})

@@ -193,10 +193,9 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	s := l.space
 	heard, err := s.release(ctx, l.key, l.owner, limit)
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		s.settleRelease(unsettled{key: l.key, owner: l.owner, until: l.releaseUntil(), final: true})
+		l.settleRelease(nil)
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
-	l.departed()
 	l.released(int(heard) - 1)
 	if err == nil && heard == 0 {
 		l.tellLost(lostInRedis)

@@ -42,13 +42,13 @@ type Kind interface {
 	Renew(mode Mode, keys, owners []any, lease time.Duration) *script.Call
 }
 
-// Queued is a Kind whose waiters are known to Redis. A waiting call keeps one owner id through all its tries, of which one may get what
-// another asked for, and leaves when it gives up.
+// Queued is a Kind whose waiters are known to Redis. A waiting call has one entry there, whose id is the owner id of all its attempts,
+// and leaves when it gives up.
 type Queued interface {
 	Kind
-	// Leave takes a waiter that gave up out of Redis's books, frees what it may have been granted meanwhile, and wakes
-	// whose turn it is. It may run twice. Its reply is an integer.
-	Leave(key, owner any) *script.Call
+	// Leave takes out the entry of a call that waited for at most limit, 0 for no limit, frees what it may have been granted meanwhile,
+	// and wakes whose turn it is. It may run twice.
+	Leave(key, entry any, limit time.Duration) *script.Call
 }
 
 // Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no line here, and are
@@ -56,13 +56,11 @@ type Queued interface {
 type Apart interface {
 	Queued
 	// ChannelOf is where the waiter is told that it is its turn.
-	ChannelOf(key, owner string) string
-	// LeaveAfter is Leave of a waiter that had set its wait a limit.
-	LeaveAfter(key, owner any, limit time.Duration) *script.Call
+	ChannelOf(key, entry string) string
 	// Patrol looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the
 	// one whose turn it is, 0 for none; when to look again, in ms, negative for no such time; and the positions of those
 	// that are no longer queued.
-	Patrol(key any, owners []any) *script.Call
+	Patrol(key any, entries []any) *script.Call
 	// Period is how often a waiter has to be looked after to keep its place; 0 if it keeps it anyway.
 	Period() time.Duration
 }
@@ -104,7 +102,7 @@ type Ask struct {
 	// Verify looks at the type of a key that is busy.
 	Verify bool
 	// Waits says that the call goes on waiting if it is refused, and Limit for how long in all; 0 for no limit. The owner of a Queued
-	// kind that waits may hold the lock already, by an earlier try of the same call.
+	// kind that waits may hold the lock already, by an earlier attempt of the same call.
 	Waits bool
 	Limit time.Duration
 }
@@ -150,12 +148,12 @@ func NewSpace(r *Registry, kind Kind) *Space {
 
 // Registry knows the leases and the lines of one name space of a client. It is safe for concurrent use.
 type Registry struct {
-	core   *core.Core
-	seed   maphash.Seed
-	shards [64]shard
-	leases atomic.Int64 // granted and not yet released or lost
-	stands atomic.Int64 // of calls that wait in Redis as well, and have to leave there
-	muted  sync.Once    // logs that the user may not publish
+	core    *core.Core
+	seed    maphash.Seed
+	shards  [64]shard
+	leases  atomic.Int64 // granted and not yet released or lost
+	entries atomic.Int64 // of calls that are known to Redis as waiters, and have to leave there
+	muted   sync.Once    // logs that the user may not publish
 }
 
 // shard is a part of the names.
@@ -185,7 +183,7 @@ func (r *Registry) shard(key string) *shard {
 }
 
 // Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
-func (r *Registry) Open() int { return int(r.leases.Load() + r.stands.Load()) }
+func (r *Registry) Open() int { return int(r.leases.Load() + r.entries.Load()) }
 
 // each returns all leases.
 func (r *Registry) each() []*Lease {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -28,22 +30,17 @@ func (t tried) repeatable() bool {
 type attempt struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
 	verify bool          // look at the type of a busy key
-	stand  *stand        // of a waiter that Redis knows; nil for others
+	entry  *entry        // of a waiter that Redis knows; nil for others
 }
 
-// try asks Redis once. What it leaves unknown is being settled when it returns.
+// try asks Redis once. What it leaves unknown is being settled when it returns, or is the entry's to settle.
 func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
 	s := n.space
 	if !s.core.Admit() {
 		return tried{err: errs.ErrClosed}
 	}
 	defer s.core.End()
-	var owner any
-	if a.stand != nil {
-		owner = a.stand.owner
-	} else {
-		owner = s.newOwner(o)
-	}
+	owner := s.newOwner(o, a.entry)
 	l := s.newLease(n.key, owner)
 	sent := s.core.Clock.Now()
 	length := l.register(ctx, o, sent)
@@ -52,13 +49,13 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	})
 	ask := pipeline.Ask{Limit: a.limit, Usual: w == nil && a.limit >= pipeline.Usual}
-	var ghost *phantom
+	var given *settle.Abandoned
 	switch {
-	case a.stand != nil:
-		ask.Late = a.stand
-	case a.limit > 0 || ctx.Done() != nil: // it may be given up while it is under way
-		ghost = &phantom{lease: l, length: length}
-		ask.Late = ghost
+	case a.entry != nil:
+		ask.Late = a.entry
+	case a.limit > 0 || ctx.Done() != nil: // it may be given up in flight
+		given = l.abandoned(length)
+		ask.Late = given
 	}
 	err := s.core.Batch.Do(ctx, call, ask)
 	var reply Reply
@@ -67,32 +64,88 @@ func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried 
 	}
 	if err != nil {
 		l.unregister()
-		if a.stand != nil {
-			return a.stand.failed(err, s.core.Clock.Now()+length+straggler)
+		if a.entry != nil {
+			return a.entry.failed(err, s.core.Clock.Now()+length+settle.Straggler)
 		}
-		if ghost == nil {
-			ghost = &phantom{lease: l, length: length}
+		if given == nil {
+			given = l.abandoned(length)
 		}
-		return ghost.failed(err)
+		return failed(given, err)
 	}
-	if a.stand != nil {
-		a.stand.asked = true
+	if a.entry != nil {
+		a.entry.entered = true
 	}
 	if !reply.Granted {
 		l.unregister()
 		return tried{ttl: reply.TTL}
 	}
-	if a.stand.unsure() {
-		l.turnLocked().entry.Store(a.stand) // nobody else knows the lease
+	if a.entry.unsettled() {
+		l.turnLocked().entry = a.entry // nobody else knows the lease
 	}
-	return n.granted(ctx, w, l, granted{sent: sent, reply: reply, stand: a.stand, options: o})
+	return n.granted(ctx, w, l, granted{attempt: a, sent: sent, reply: reply, options: o})
+}
+
+// failed turns the error of an attempt into what it came to, and begins to take back what is not known.
+func failed(given *settle.Abandoned, err error) tried {
+	if script.Judge(err) == script.NotDone {
+		return tried{err: core.Explain(err), passing: script.Transient(err)}
+	}
+	given.TakeBack()
+	return tried{err: err, passing: true}
+}
+
+// abandoned returns the attempt that asked for the lease, as a call that is given up.
+func (l *Lease) abandoned(length time.Duration) *settle.Abandoned {
+	return &settle.Abandoned{Settler: l.space.core.Settler, Taker: l, For: length}
+}
+
+// Took reports whether an attempt was granted the lease.
+func (l *Lease) Took(c *script.Call) bool {
+	reply, err := l.space.kind.Acquired(c)
+	return err == nil && reply.Granted
+}
+
+// GiveBack returns the call that releases the lease.
+func (l *Lease) GiveBack() *script.Call { return l.space.kind.Release(l.key, l.owner) }
+
+// GaveBack reports whether it released anything.
+func (l *Lease) GaveBack(c *script.Call) bool {
+	n, err := l.space.receivers(c)
+	return err == nil && n > 0
+}
+
+// settleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
+// settled, if it is not nil, is called.
+func (l *Lease) settleRelease(settled func()) {
+	l.space.core.Settler.Clean(settle.Cleanup{
+		Call: l.GiveBack,
+		Settles: func(c *script.Call) bool {
+			_, _ = l.space.receivers(c) // it logs what is wrong with it
+			if settled != nil {
+				settled()
+			}
+			return true
+		},
+		Until: l.releaseUntil(),
+	})
+}
+
+// newOwner returns the owner id of an attempt: a fresh one, or the entry's.
+func (s *Space) newOwner(o *Options, e *entry) any {
+	switch {
+	case e != nil:
+		return e.id
+	case s.pool != nil:
+		return s.pool.Together(o.count())
+	}
+	return s.core.NextOwner()
 }
 
 // granted is a yes of Redis.
 type granted struct {
+	attempt
 	sent    time.Duration // when it was asked
 	reply   Reply
-	stand   *stand   // of who asked; nil for who does not stand in Redis
 	options *Options // of a call that may ask for several; nil for others
 }
 
@@ -111,13 +164,14 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 		return tried{hold: hold}
 	}
 	l.unregister()
+	l.owner = owner
 	switch {
-	case g.stand == nil:
-		s.settleRelease(unsettled{key: n.key, owner: owner, until: l.releaseUntil(), final: true})
+	case g.entry == nil:
+		l.settleRelease(nil)
 	case late: // it asks again, and takes over
-		g.stand.unanswered(l.releaseUntil())
+		g.entry.lost(l.releaseUntil())
 	default:
-		g.stand.granted(l.releaseUntil())
+		g.entry.unwanted(l.releaseUntil())
 	}
 	switch {
 	case late:

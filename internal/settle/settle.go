@@ -24,6 +24,7 @@ var pauses = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 150
 type Settler struct {
 	timers *timer.Wheel
 	clock  *clock.Clock
+	sender Sender
 	logger *slog.Logger
 
 	mu     sync.Mutex // guards jobs, closed
@@ -45,15 +46,15 @@ type Job struct {
 // Attempt sends what may settle a job and returns at once. It calls report when the answer has come, if one comes.
 type Attempt func(report func(settled bool))
 
-// New returns a settler that runs its jobs by timers of a wheel on the same clock.
-func New(w *timer.Wheel, c *clock.Clock, logger *slog.Logger) *Settler {
-	return &Settler{timers: w, clock: c, logger: logger, jobs: map[*Job]struct{}{}}
+// New returns a settler that runs its jobs by timers of a wheel on the same clock, and sends cleanups through the sender.
+func New(w *timer.Wheel, c *clock.Clock, sender Sender, logger *slog.Logger) *Settler {
+	return &Settler{timers: w, clock: c, sender: sender, logger: logger, jobs: map[*Job]struct{}{}}
 }
 
 // Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
 // clock shows until; then done is called.
 //
-// A job is for what ends with a lease in any case: when too many are unsettled, done is called at once.
+// A job is for what ends with a lease in any case: when too many are unsettled, one attempt is made and done is called.
 func (s *Settler) Add(attempt Attempt, done func(), until time.Duration) *Job {
 	return s.add(&Job{attempt: attempt, done: done, until: until, most: pauses[len(pauses)-1]}, maxJobs)
 }
@@ -75,6 +76,7 @@ func (s *Settler) add(j *Job, room int) *Job {
 	s.mu.Unlock()
 	if full {
 		s.logger.Warn("redlatch: too many unsettled operations; one is left to its lease")
+		j.attempt(func(bool) {})
 		j.done()
 		return j
 	}

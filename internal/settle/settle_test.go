@@ -52,7 +52,7 @@ func setup(t *testing.T) (*settle.Settler, *attempts) {
 	c := clock.New()
 	w := timer.New(c.Now)
 	t.Cleanup(w.Close)
-	return settle.New(w, c, slog.New(slog.DiscardHandler)), &attempts{start: time.Now()}
+	return settle.New(w, c, nil, slog.New(slog.DiscardHandler)), &attempts{start: time.Now()}
 }
 
 func near(t *testing.T, want []time.Duration, got []time.Duration) {
