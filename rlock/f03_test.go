@@ -64,9 +64,13 @@ func ready(ctx context.Context, pools []*redis.Client, n int) error {
 	}
 	wg.Wait()
 	for _, rdb := range pools {
-		single, pipelines := rdb.PoolStats().IdleConns, rdb.PoolStats().PipelineStats.IdleConns
-		if min(single, pipelines) < uint32(n) {
-			return fmt.Errorf("%d and %d of %d", single, pipelines, n)
+		stats := rdb.PoolStats()
+		idle := stats.IdleConns
+		if stats.PipelineStats != nil { // of a go-redis that has a pool of its own for pipelines
+			idle = min(idle, stats.PipelineStats.IdleConns)
+		}
+		if idle < uint32(n) {
+			return fmt.Errorf("%d of %d", idle, n)
 		}
 	}
 	return nil
