@@ -100,14 +100,14 @@ func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 
 // GetSemaphore returns the counting semaphore with this name. Its only option is rsemaphore.WithMax. It does no I/O,
 // and reports a bad name or option as GetLock does.
-func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
+func (c *Client) GetSemaphore(name string, opts ...rsemaphore.SemaphoreOption) *rsemaphore.Semaphore {
 	return rsemaphore.NewSemaphore(c.core, name, opts...)
 }
 
 // GetPermitSemaphore returns the semaphore with this name whose permits are leased: the permits of a process that dies
 // return. rsemaphore.WithLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
 // in one call. It does no I/O, and reports a bad name or option as GetLock does.
-func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaphoreOption) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermitSemaphore(c.core, name, opts...)
 }
 

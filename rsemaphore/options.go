@@ -9,18 +9,59 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
-// Option is a setting of a semaphore or of one acquiring call. A function returns redlatch.ErrInvalid for an option
-// that does not apply to it.
-type Option func(*options)
+// SemaphoreOption is a setting of a [Semaphore], for redlatch.GetSemaphore.
+type SemaphoreOption interface{ setSemaphore(o *options) }
+
+// PermitSemaphoreOption is a setting of a [PermitSemaphore], for redlatch.GetPermitSemaphore.
+type PermitSemaphoreOption interface{ setPermitSemaphore(o *options) }
+
+// AcquireOption is a setting of one call, for [Semaphore.TryAcquire].
+type AcquireOption interface{ setAcquire(o *options) }
+
+// PermitOption is a setting of one call, for [PermitSemaphore.Acquire], [PermitSemaphore.TryAcquire] and
+// [PermitSemaphore.AcquireN].
+type PermitOption interface{ setPermit(o *options) }
+
+// MaxOption is a setting of either kind of semaphore: a [SemaphoreOption] and a [PermitSemaphoreOption].
+type MaxOption interface {
+	SemaphoreOption
+	PermitSemaphoreOption
+}
+
+// WaitOption is a setting of an acquiring call of either kind of semaphore: an [AcquireOption] and a [PermitOption].
+type WaitOption interface {
+	AcquireOption
+	PermitOption
+}
+
+// LeaseOption is a setting of a [PermitSemaphore] that one call may override: a [PermitSemaphoreOption] and a
+// [PermitOption].
+type LeaseOption interface {
+	PermitSemaphoreOption
+	PermitOption
+}
+
+type (
+	maxOption   func(*options)
+	waitOption  func(*options)
+	leaseOption func(*options)
+)
+
+func (set maxOption) setSemaphore(o *options)         { set(o) }
+func (set maxOption) setPermitSemaphore(o *options)   { set(o) }
+func (set waitOption) setAcquire(o *options)          { set(o) }
+func (set waitOption) setPermit(o *options)           { set(o) }
+func (set leaseOption) setPermitSemaphore(o *options) { set(o) }
+func (set leaseOption) setPermit(o *options)          { set(o) }
 
 // WithWait limits the wait of an acquiring call to d, from 0 to ten years. With 0 it asks once. Without WithWait,
 // Acquire and AcquireN wait without limit, and TryAcquire does not wait.
-func WithWait(d time.Duration) Option { return func(o *options) { o.wait = &d } }
+func WithWait(d time.Duration) WaitOption { return waitOption(func(o *options) { o.wait = &d }) }
 
 // WithLease fixes the lease of a permit of a [PermitSemaphore] at d, 10 ms to 24 h. The permit is not renewed, and is
 // lost when d has passed. Given to GetPermitSemaphore it applies to all permits acquired through that object. Without
 // WithLease the lease is the client's, 30 s by default, and is renewed until Release.
-func WithLease(d time.Duration) Option { return func(o *options) { o.lease = &d } }
+func WithLease(d time.Duration) LeaseOption { return leaseOption(func(o *options) { o.lease = &d }) }
 
 // WithMax sets the maximum number of permits, 1 to 2³¹-1. Without WithMax there is no maximum.
 //
@@ -30,7 +71,7 @@ func WithLease(d time.Duration) Option { return func(o *options) { o.lease = &d 
 //
 // For a [PermitSemaphore] it limits each number passed to AcquireN, TrySetPermits, SetPermits or AddPermits, which
 // return redlatch.ErrInvalid above n. Several calls of AddPermits may add up to more.
-func WithMax(n int) Option { return func(o *options) { o.max = &n } }
+func WithMax(n int) MaxOption { return maxOption(func(o *options) { o.max = &n }) }
 
 // options are the settings of a semaphore or of one call; nil where not given.
 type options struct {
@@ -39,37 +80,23 @@ type options struct {
 	max   *int
 }
 
-// uses is the set of options that apply to a function.
-type uses uint8
-
-const (
-	usesWait uses = 1 << iota
-	usesLease
-	usesMax
-)
-
-// collect returns what the options set, or an error that wraps [errs.ErrInvalid].
-func collect(opts []Option, applies uses) (options, error) {
+// collect returns what the options of one place set, or an error that wraps [errs.ErrInvalid].
+func collect[T any](opts []T, set func(T, *options)) (options, error) {
+	if len(opts) == 0 {
+		return options{}, nil
+	}
 	var o options
 	for _, opt := range opts {
-		if opt == nil {
+		if any(opt) == nil {
 			return o, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 		}
-		opt(&o)
+		set(opt, &o)
 	}
-	return o, o.validate(applies)
+	return o, o.validate()
 }
 
 // validate checks all options before any I/O.
-func (o *options) validate(applies uses) error {
-	switch {
-	case o.wait != nil && applies&usesWait == 0:
-		return fmt.Errorf("%w: WithWait does not apply here", errs.ErrInvalid)
-	case o.lease != nil && applies&usesLease == 0:
-		return fmt.Errorf("%w: WithLease does not apply here", errs.ErrInvalid)
-	case o.max != nil && applies&usesMax == 0:
-		return fmt.Errorf("%w: WithMax does not apply here", errs.ErrInvalid)
-	}
+func (o *options) validate() error {
 	if o.wait != nil {
 		if err := lease.CheckWait(*o.wait); err != nil {
 			return err

@@ -96,7 +96,7 @@ func (m *permitModel) step(t *testing.T) {
 	}
 }
 
-func (m *permitModel) acquire(t *testing.T, what string, client, n int, opts ...rsemaphore.Option) {
+func (m *permitModel) acquire(t *testing.T, what string, client, n int, opts ...rsemaphore.PermitOption) {
 	t.Helper()
 	wait := rsemaphore.WithWait(time.Duration(rand.N(2)) * rand.N(time.Second))
 	permits, err := m.semaphore(client).AcquireN(t.Context(), n, append(opts, wait)...)

@@ -60,16 +60,16 @@ func givePermits(t *testing.T, s *rsemaphore.PermitSemaphore, n int) {
 	require.True(t, set, "the semaphore is new")
 }
 
-func takePermit(t *testing.T, s *rsemaphore.PermitSemaphore, opts ...rsemaphore.Option) *rsemaphore.Permit {
+func takePermit(t *testing.T, s *rsemaphore.PermitSemaphore, opts ...rsemaphore.PermitOption) *rsemaphore.Permit {
 	t.Helper()
-	p, err := s.Acquire(t.Context(), append([]rsemaphore.Option{rsemaphore.WithWait(permitLimit)}, opts...)...)
+	p, err := s.Acquire(t.Context(), append([]rsemaphore.PermitOption{rsemaphore.WithWait(permitLimit)}, opts...)...)
 	require.NoError(t, err)
 	return p
 }
 
-func takePermits(t *testing.T, s *rsemaphore.PermitSemaphore, n int, opts ...rsemaphore.Option) []*rsemaphore.Permit {
+func takePermits(t *testing.T, s *rsemaphore.PermitSemaphore, n int, opts ...rsemaphore.PermitOption) []*rsemaphore.Permit {
 	t.Helper()
-	all, err := s.AcquireN(t.Context(), n, append([]rsemaphore.Option{rsemaphore.WithWait(permitLimit)}, opts...)...)
+	all, err := s.AcquireN(t.Context(), n, append([]rsemaphore.PermitOption{rsemaphore.WithWait(permitLimit)}, opts...)...)
 	require.NoError(t, err)
 	require.Len(t, all, n)
 	return all
@@ -102,7 +102,7 @@ type permitOutcome struct {
 }
 
 // beginPermits acquires on a goroutine of its own.
-func beginPermits(ctx context.Context, s *rsemaphore.PermitSemaphore, n int, opts ...rsemaphore.Option) <-chan permitOutcome {
+func beginPermits(ctx context.Context, s *rsemaphore.PermitSemaphore, n int, opts ...rsemaphore.PermitOption) <-chan permitOutcome {
 	done := make(chan permitOutcome, 1) // room for the result, so that the goroutine ends whether or not it is fetched
 	go func() {
 		permits, err := s.AcquireN(ctx, n, opts...)

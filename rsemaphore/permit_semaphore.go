@@ -37,9 +37,9 @@ func newPermitManager(e *core.Core) *permitManager {
 
 // NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore
 // there.
-func NewPermitSemaphore(c *core.Core, name string, opts ...Option) *PermitSemaphore {
+func NewPermitSemaphore(c *core.Core, name string, opts ...PermitSemaphoreOption) *PermitSemaphore {
 	s := core.Manager(c, newPermitManager)
-	set, err := collect(opts, usesLease|usesMax)
+	set, err := collect(opts, PermitSemaphoreOption.setPermitSemaphore)
 	return &PermitSemaphore{name: s.permits.Name(name), manager: s, set: set, err: err}
 }
 
@@ -104,7 +104,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 // The lease is the client's, 30 s by default, and is renewed until Release; see [WithLease]. It costs one round trip if
 // a permit is available. The waiters of a client together cost one more whenever permits may have come back, and about
 // one a second.
-func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Permit, error) {
+func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
 	permits, err := s.acquire(ctx, false, 1, opts)
 	return first(permits), s.wrap("acquire", err)
 }
@@ -115,7 +115,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Permit,
 //
 // Without a wait it costs one round trip, or none. It ends with ctx, or after the call timeout if ctx has no deadline
 // (see redlatch.WithCallTimeout).
-func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Permit, error) {
+func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
 	permits, err := s.acquire(ctx, true, 1, opts)
 	return first(permits), s.wrap("try acquire", err)
 }
@@ -124,7 +124,7 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Perm
 // once. Each permit has an id and a context of its own, and is released by itself. While the call waits, later calls of
 // the same client wait behind it. From 1 to 10,000. More than [WithMax] allows is redlatch.ErrInvalid; for more than
 // the semaphore has, it waits until there are enough.
-func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...Option) ([]*Permit, error) {
+func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...PermitOption) ([]*Permit, error) {
 	permits, err := s.acquire(ctx, false, n, opts)
 	return permits, s.wrap("acquire n", err)
 }
@@ -132,11 +132,11 @@ func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...Option) (
 // mostTogether is how many permits one call may acquire.
 const mostTogether = 10_000
 
-func (s *PermitSemaphore) acquire(ctx context.Context, single bool, n int, opts []Option) ([]*Permit, error) {
+func (s *PermitSemaphore) acquire(ctx context.Context, single bool, n int, opts []PermitOption) ([]*Permit, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	set, err := collect(opts, usesWait|usesLease)
+	set, err := collect(opts, PermitOption.setPermit)
 	if err != nil {
 		return nil, err
 	}

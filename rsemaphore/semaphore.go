@@ -41,10 +41,10 @@ type Semaphore struct {
 }
 
 // NewSemaphore returns a client's semaphore by name. It is for the client: users call GetSemaphore there.
-func NewSemaphore(c *core.Core, name string, opts ...Option) *Semaphore {
+func NewSemaphore(c *core.Core, name string, opts ...SemaphoreOption) *Semaphore {
 	d := core.Manager(c, newManager)
 	s := &Semaphore{manager: d, key: d.core.Prefix + name}
-	o, err := collect(opts, usesMax)
+	o, err := collect(opts, SemaphoreOption.setSemaphore)
 	if o.max != nil {
 		s.most = *o.max
 	}
@@ -109,8 +109,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 // does.
 //
 // Without a wait it costs one round trip, or none.
-func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (bool, error) {
-	o, err := collect(opts, usesWait)
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...AcquireOption) (bool, error) {
+	o, err := collect(opts, AcquireOption.setAcquire)
 	if checked := s.checkAcquire(ctx, n); checked != nil && (err == nil || s.bad() != nil) {
 		err = checked
 	}

@@ -51,8 +51,6 @@ func TestSemaphoreBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 				"max 0":        p.GetSemaphore("s", rsemaphore.WithMax(0)),
 				"max below 0":  p.GetSemaphore("s", rsemaphore.WithMax(-1)),
 				"max too many": p.GetSemaphore("s", rsemaphore.WithMax(math.MaxInt32+1)),
-				"a wait":       p.GetSemaphore("s", rsemaphore.WithWait(time.Second)),
-				"a lease":      p.GetSemaphore("s", rsemaphore.WithLease(time.Second)),
 				"nil option":   p.GetSemaphore("s", nil),
 			}
 			for what, name := range locktest.BadNames() {
@@ -79,9 +77,7 @@ func TestSemaphoreBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 			for _, delta := range []int{0, math.MinInt, math.MaxInt} {
 				require.ErrorIs(t, s.AddPermits(ctx, delta), redlatch.ErrInvalid)
 			}
-			for what, opt := range map[string]rsemaphore.Option{
-				"nil": nil, "wait below 0": rsemaphore.WithWait(-1), "max": rsemaphore.WithMax(3), "lease": rsemaphore.WithLease(time.Minute),
-			} {
+			for what, opt := range map[string]rsemaphore.AcquireOption{"nil": nil, "wait below 0": rsemaphore.WithWait(-1)} {
 				_, err := s.TryAcquire(ctx, 1, opt)
 				require.ErrorIs(t, err, redlatch.ErrInvalid, what)
 			}

@@ -30,7 +30,7 @@ type semaphorePlace struct {
 }
 
 // semaphore returns the semaphore of a new client.
-func (p *semaphorePlace) semaphore(t *testing.T, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
+func (p *semaphorePlace) semaphore(t *testing.T, opts ...rsemaphore.SemaphoreOption) *rsemaphore.Semaphore {
 	t.Helper()
 	return p.Client(t).GetSemaphore(p.name, opts...)
 }
@@ -72,7 +72,7 @@ func requireThere(t *testing.T, s *rsemaphore.Semaphore, n int) {
 }
 
 // tried returns what TryAcquire said.
-func tried(t *testing.T, s *rsemaphore.Semaphore, n int, opts ...rsemaphore.Option) bool {
+func tried(t *testing.T, s *rsemaphore.Semaphore, n int, opts ...rsemaphore.AcquireOption) bool {
 	t.Helper()
 	ok, err := s.TryAcquire(t.Context(), n, opts...)
 	require.NoError(t, err)
