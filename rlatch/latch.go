@@ -39,17 +39,17 @@ type Latch struct {
 type manager struct {
 	core    *core.Core
 	counter *counter.Manager
-	gates   *core.Table[*gate]
+	queues  *core.Table[*waitQueue]
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, counter: counter.New(e, kind()), gates: core.NewTable[*gate]()}
+	return &manager{core: e, counter: counter.New(e, kind()), queues: core.NewTable[*waitQueue]()}
 }
 
 // New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.
 func New(c *core.Core, name string) *Latch {
-	h := core.Manager(c, newManager)
-	l := &Latch{manager: h, key: h.core.Prefix + name}
+	m := core.Manager(c, newManager)
+	l := &Latch{manager: m, key: m.core.Prefix + name}
 	switch {
 	case name == "":
 		l.err = core.CheckName("")

@@ -16,7 +16,7 @@ import (
 
 const (
 	limit   = 20 * time.Second        // bounds every wait for what has to come
-	recheck = 1250 * time.Millisecond // the longest time until a gate looks by itself
+	recheck = 1250 * time.Millisecond // the longest time until a wait queue reads by itself
 	moment  = 10 * time.Millisecond   // of fake time, for what happens at once
 )
 

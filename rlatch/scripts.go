@@ -79,8 +79,8 @@ const deleteIt = "k"
 // countOf reads the count alone, which also works while the latch's slot moves.
 func countOf(key string) *script.Call { return countScript.Call(1, key) }
 
-// lookAt reads the count and the mark.
-func lookAt(key string) *script.Call { return countScript.Call(2, key, markKey(key)) }
+// readOf reads the count and the mark.
+func readOf(key string) *script.Call { return countScript.Call(2, key, markKey(key)) }
 
 func markOf(key string) *script.Call { return markScript.Call(1, markKey(key)) }
 

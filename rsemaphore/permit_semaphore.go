@@ -38,9 +38,9 @@ func newPermitManager(e *core.Core) *permitManager {
 // NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore
 // there.
 func NewPermitSemaphore(c *core.Core, name string, opts ...PermitSemaphoreOption) *PermitSemaphore {
-	s := core.Manager(c, newPermitManager)
+	m := core.Manager(c, newPermitManager)
 	set, err := collect(opts, PermitSemaphoreOption.setPermitSemaphore)
-	return &PermitSemaphore{name: s.permits.Name(name), manager: s, set: set, err: err}
+	return &PermitSemaphore{name: m.permits.Name(name), manager: m, set: set, err: err}
 }
 
 // Name returns the semaphore's name as it was given to the client.

@@ -42,8 +42,8 @@ type Semaphore struct {
 
 // NewSemaphore returns a client's semaphore by name. It is for the client: users call GetSemaphore there.
 func NewSemaphore(c *core.Core, name string, opts ...SemaphoreOption) *Semaphore {
-	d := core.Manager(c, newManager)
-	s := &Semaphore{manager: d, key: d.core.Prefix + name}
+	m := core.Manager(c, newManager)
+	s := &Semaphore{manager: m, key: m.core.Prefix + name}
 	o, err := collect(opts, SemaphoreOption.setSemaphore)
 	if o.max != nil {
 		s.most = *o.max
@@ -232,5 +232,3 @@ func (s *Semaphore) checkAcquire(ctx context.Context, n int) error {
 func (s *Semaphore) wrap(verb string, err error) error {
 	return errs.Wrap("rsemaphore", verb, s.Name(), err)
 }
-
-var _ counter.Answerer = (*handing)(nil)

@@ -32,7 +32,7 @@ func semaphoreChannel(key string) string { return core.Prefixed("redisson_sc", k
 
 // The operations as semaphore_apply.lua reads them.
 
-func acquireInLine(n int) string { return code('a', n) }
+func acquireOrWait(n int) string { return code('a', n) }
 
 func acquireOnce(n int) string { return code('t', n) }
 
@@ -50,9 +50,9 @@ func code(letter byte, n int) string {
 	return string(strconv.AppendInt([]byte{letter}, int64(n), 10))
 }
 
-// after reads the end of semaphore_apply.lua's reply: the permits now available, and how many clients received the
+// countsOf reads the end of semaphore_apply.lua's reply: the permits now available, and how many clients received the
 // message.
-func after(others []int64) (available int64, heard int) {
+func countsOf(others []int64) (available int64, receivers int) {
 	if len(others) != 2 {
 		return 0, 0
 	}
