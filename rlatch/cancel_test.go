@@ -38,7 +38,8 @@ func (o *outcomes) add(t *testing.T, err error) {
 	}
 }
 
-func TestF03_CancelledCallsCountWhatTheySay(t *testing.T) {
+// F3
+func TestCancelledCallsReportWhatTheyCounted(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	rdb := server.Client(t)
@@ -80,7 +81,8 @@ func TestF03_CancelledCallsCountWhatTheySay(t *testing.T) {
 	assert.Positive(t, all.never+all.unknown)
 }
 
-func TestF03_CancelledAwaitLeavesNobodyBehind(t *testing.T) {
+// F3
+func TestCancelledAwaitLeavesNobodyBehind(t *testing.T) {
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())
 	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())

@@ -59,7 +59,8 @@ func count(t *testing.T, rdb *redis.Client, name string) int {
 	return n
 }
 
-func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestLostReplyChangesNoOutcome(t *testing.T) {
 	for sick, step := range life {
 		for n := 1; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%s, %d lost", step.name, n), func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 	}
 }
 
-func TestF02_LostRepliesHideNoWrongType(t *testing.T) {
+// F2
+func TestLostRepliesHideNoWrongType(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		require.NoError(t, b.Redis.Set(t.Context(), "word", "word", 0).Err())
@@ -96,7 +98,8 @@ func TestF02_LostRepliesHideNoWrongType(t *testing.T) {
 	})
 }
 
-func TestF02_RandomLostRepliesCountExactly(t *testing.T) {
+// F2
+func TestRandomLostRepliesCountExactly(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		peers := []*locktest.Peer{b.Peer(t), b.Peer(t)}
 		for round := range runs(20, 200) {
@@ -154,7 +157,8 @@ func clientThrough(t *testing.T, addr string, opts ...redlatch.Option) *redlatch
 	return c
 }
 
-func TestF02_LostRepliesOnServer(t *testing.T) {
+// F2
+func TestLostRepliesOnServer(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	c, rdb := clientThrough(t, proxy.Addr()), server.Client(t)
@@ -173,7 +177,8 @@ func TestF02_LostRepliesOnServer(t *testing.T) {
 	require.Positive(t, proxy.Dropped())
 }
 
-func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	proxy.DropMessages(true)
@@ -199,7 +204,8 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	require.Less(t, time.Since(start), recheck+250*time.Millisecond+lag.Late())
 }
 
-func TestF04_LostSubscriptionLosesNoZero(t *testing.T) {
+// F4
+func TestLostSubscriptionLosesNoZero(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l := p.GetCountDownLatch("n")
@@ -216,7 +222,8 @@ func TestF04_LostSubscriptionLosesNoZero(t *testing.T) {
 	})
 }
 
-func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
+// F16
+func TestCallsEndWithTheirContextAndRecover(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	c := clientThrough(t, proxy.Addr(), redlatch.WithCloseGrace(0))
@@ -248,7 +255,8 @@ func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
 	proxy.Blackhole(false)
 }
 
-func TestF22_EverybodyInTenClientsGoesOn(t *testing.T) {
+// F22
+func TestAllWaitersOfTenClientsReturn(t *testing.T) {
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())
 	lag := faulttest.MeasureLag(t, server.Addr())

@@ -81,7 +81,7 @@ func TestWokenByAnotherProgram(t *testing.T) {
 	})
 }
 
-func TestWaitersLookTogether(t *testing.T) {
+func TestWaitersReadTogether(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)
 		l := p.GetCountDownLatch("n")
@@ -94,7 +94,7 @@ func TestWaitersLookTogether(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		assert.Less(t, p.Scripts()-before, waiters/10, "who comes together looks together")
+		assert.Less(t, p.Scripts()-before, waiters/10, "calls that begin together share a read")
 		before = p.Scripts()
 		time.Sleep(10 * time.Second)
 		asked := p.Scripts() - before

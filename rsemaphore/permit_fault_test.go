@@ -71,7 +71,8 @@ func (r *permitRig) becomes(t *testing.T, name string, free, out int, limit time
 	})
 }
 
-func TestF04_PermitWaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestPermitWaitersGoOnWithoutMessages(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	a := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
@@ -91,7 +92,8 @@ func TestF04_PermitWaitersGoOnWithoutMessages(t *testing.T) {
 	}
 }
 
-func TestF01_UnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
+// F1
+func TestUnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
@@ -111,7 +113,8 @@ func TestF01_UnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
 	}
 }
 
-func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
+// F5
+func TestNothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(300*time.Millisecond)) // renewed every 100 ms
@@ -147,7 +150,8 @@ func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	})
 }
 
-func TestF06_PermitOutlivesTwoFailedRenewals(t *testing.T) {
+// F6
+func TestPermitOutlivesTwoFailedRenewals(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	faulttest.Steady(t, r.server.Addr(), 1500*time.Millisecond, 10, func(lease time.Duration) error {
@@ -176,7 +180,8 @@ func TestF06_PermitOutlivesTwoFailedRenewals(t *testing.T) {
 	})
 }
 
-func TestF16_PermitCallsEndWithTheirContext(t *testing.T) {
+// F16
+func TestPermitCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
@@ -216,7 +221,8 @@ func TestF16_PermitCallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-func TestF19_PermitsLeaveNoKeyButTheSemaphore(t *testing.T) {
+// F19
+func TestPermitsLeaveNoKeyButTheSemaphore(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	c := r.connect(t, r.proxy.Addr())

@@ -43,7 +43,8 @@ func TestSemaphoreOnServer(t *testing.T) { eachSemaphoreClaim(t, locktest.OnServ
 
 func TestSemaphoreOnCluster(t *testing.T) { eachSemaphoreClaim(t, locktest.OnCluster, semaphoreClaims) }
 
-func TestF13_OneReleaseOfTwoServesOneWaiterForTwo(t *testing.T) {
+// F13
+func TestOneReleaseOfTwoServesOneWaiterForTwo(t *testing.T) {
 	claim := map[string]func(*testing.T, *semaphorePlace){"": oneReleaseServesOne}
 	for what, where := range map[string]locktest.Place{
 		"in memory": locktest.InMemory, "on a server": locktest.OnServer, "on a cluster": locktest.OnCluster,
@@ -196,7 +197,7 @@ func largeIsNotOvertaken(t *testing.T, p *semaphorePlace) {
 	for i := range 2 {
 		release(t, s, 1)
 		requireThere(t, s, i+1)
-		require.False(t, tried(t, s, 1), "others stand in line")
+		require.False(t, tried(t, s, 1), "others of this client wait")
 		waits(t, small)
 	}
 	release(t, s, 1)
@@ -262,7 +263,7 @@ func noTryPastTheLine(t *testing.T, p *semaphorePlace) {
 	waiting := beginTake(t.Context(), s, 3)
 	p.subscribed(t, 1)
 	eventually(t, func(context.Context) bool { return !tried(t, s, 1) || s.Release(t.Context(), 1) != nil })
-	require.True(t, tried(t, other, 1), "another client has no line")
+	require.True(t, tried(t, other, 1), "another client has no waiters")
 	release(t, other, 1)
 	release(t, s, 1)
 	require.NoError(t, ended(t, waiting))

@@ -30,7 +30,8 @@ func denyScripts(b *locktest.Bubble, denied func(call int64) bool) {
 	})
 }
 
-func TestF02_SemaphoreGrantNobodyHeardOfIsGivenBackAfterARefusal(t *testing.T) {
+// F2
+func TestSemaphoreUnansweredGrantIsReleasedAfterARefusal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -46,7 +47,8 @@ func TestF02_SemaphoreGrantNobodyHeardOfIsGivenBackAfterARefusal(t *testing.T) {
 	})
 }
 
-func TestF02_SemaphoreCloseGivesBackAGrantNobodyHeardOf(t *testing.T) {
+// F2
+func TestSemaphoreCloseReleasesAnUnansweredGrant(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -59,7 +61,8 @@ func TestF02_SemaphoreCloseGivesBackAGrantNobodyHeardOf(t *testing.T) {
 	})
 }
 
-func TestF03_SemaphoreAbandonedGrantIsGivenBackAfterARefusal(t *testing.T) {
+// F3
+func TestSemaphoreAbandonedGrantIsReleasedAfterARefusal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -75,7 +78,8 @@ func TestF03_SemaphoreAbandonedGrantIsGivenBackAfterARefusal(t *testing.T) {
 	})
 }
 
-func TestF03_SemaphoreRefusedGiveBackIsRepeated(t *testing.T) {
+// F3
+func TestSemaphoreRefusedReleaseOfAGrantIsRepeated(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -95,7 +99,8 @@ func TestF03_SemaphoreRefusedGiveBackIsRepeated(t *testing.T) {
 	})
 }
 
-func TestF02_SemaphoreCallsBehindARefusedBatchHearOfIt(t *testing.T) {
+// F2
+func TestSemaphoreCallsBehindARefusedBatchGetItsError(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -117,7 +122,8 @@ func TestF02_SemaphoreCallsBehindARefusedBatchHearOfIt(t *testing.T) {
 	})
 }
 
-func TestF02_SemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
+// F2
+func TestSemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")

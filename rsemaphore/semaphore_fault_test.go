@@ -48,7 +48,8 @@ func thereSoon(t *testing.T, rdb *redis.Client, name string, n int, limit time.D
 	})
 }
 
-func TestF03_SemaphoreCancelledCallsKeepNothing(t *testing.T) {
+// F3
+func TestSemaphoreCancelledCallsKeepNothing(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	rdb := server.Client(t)
@@ -82,7 +83,8 @@ func TestF03_SemaphoreCancelledCallsKeepNothing(t *testing.T) {
 	}
 }
 
-func TestF04_SemaphoreWaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestSemaphoreWaitersGoOnWithoutMessages(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
@@ -99,7 +101,8 @@ func TestF04_SemaphoreWaitersGoOnWithoutMessages(t *testing.T) {
 	})
 }
 
-func TestF04_SemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
+// F4
+func TestSemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	holder, waiter := clientThrough(t, server.Addr()), clientThrough(t, proxy.Addr())
@@ -124,7 +127,8 @@ func TestF04_SemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	proxy.OnCommand(nil)
 }
 
-func TestF10_SemaphoreWaitersShareOneSubscriptionConnection(t *testing.T) {
+// F10
+func TestSemaphoreWaitersShareOneSubscriptionConnection(t *testing.T) {
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr(), "f10-*")
 	holder, waiter := clientThrough(t, server.Addr()), clientThrough(t, server.Addr())
@@ -152,7 +156,8 @@ func TestF10_SemaphoreWaitersShareOneSubscriptionConnection(t *testing.T) {
 	}
 }
 
-func TestF16_SemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
+// F16
+func TestSemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, lag := faulttest.NewProxy(t, server.Addr()), faulttest.MeasureLag(t, server.Addr())
 	c := clientThrough(t, proxy.Addr(), redlatch.WithCloseGrace(0))
@@ -181,7 +186,8 @@ func TestF16_SemaphoreCallsEndWithTheirContextAndRecover(t *testing.T) {
 	proxy.Blackhole(false)
 }
 
-func TestF16_SemaphoreWithoutARedisFailsAtOnce(t *testing.T) {
+// F16
+func TestSemaphoreWithoutARedisFailsAtOnce(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		p.Refuse(true)
@@ -194,7 +200,8 @@ func TestF16_SemaphoreWithoutARedisFailsAtOnce(t *testing.T) {
 	})
 }
 
-func TestF19_SemaphoreOperationsLeaveOneKeyThatExpires(t *testing.T) {
+// F19
+func TestSemaphoreOperationsLeaveOneKeyThatExpires(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := b.Peer(t).GetSemaphore("s")
 		give(t, s, 3)

@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
-func TestF02_SemaphoreReleaseIsNotRepeatedWhenRedisHasForgottenIt(t *testing.T) {
+// F2
+func TestSemaphoreReleaseIsNotRepeatedWhenRedisHasForgottenIt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")

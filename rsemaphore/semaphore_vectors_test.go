@@ -123,7 +123,7 @@ func TestSemaphorePairCostsTwoCommands(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		before := p.Scripts()
-		require.False(t, tried(t, s, 1), "others stand in line")
+		require.False(t, tried(t, s, 1), "others of this client wait")
 		assert.Equal(t, before, p.Scripts())
 		release(t, s, 1)
 		require.NoError(t, ended(t, waiting))

@@ -32,7 +32,7 @@ func TestAcquireNThatGivesUpLeavesWhatThereIsToThoseBehind(t *testing.T) {
 			}
 		}()
 		require.ErrorIs(t, <-many, rsemaphore.ErrNotAcquired)
-		assert.LessOrEqual(t, <-one, 3*time.Second+20*time.Millisecond, "nobody stands before it any more")
+		assert.LessOrEqual(t, <-one, 3*time.Second+20*time.Millisecond, "no call is before it any more")
 	})
 }
 

@@ -20,7 +20,8 @@ import (
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
-func TestF02_LostReplyTakesNoPermitTwice(t *testing.T) {
+// F2
+func TestLostReplyTakesNoPermitTwice(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
@@ -65,7 +66,8 @@ func TestF02_LostReplyTakesNoPermitTwice(t *testing.T) {
 	assert.Positive(t, r.proxy.Dropped())
 }
 
-func TestF02_LostReplyResizesOnce(t *testing.T) {
+// F2
+func TestLostReplyResizesOnce(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
@@ -95,7 +97,9 @@ func TestF02_LostReplyResizesOnce(t *testing.T) {
 }
 
 // A change whose caller gave up has taken effect by then, or never does.
-func TestF02_ResizeThatWasGivenUpDoesNotComeLate(t *testing.T) {
+//
+// F2
+func TestAbandonedResizeDoesNotArriveLate(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
@@ -118,7 +122,8 @@ func TestF02_ResizeThatWasGivenUpDoesNotComeLate(t *testing.T) {
 	requireCapacity(t, r.redis, "slots", 5)
 }
 
-func TestF03_CancelledAcquireKeepsNoPermit(t *testing.T) {
+// F3
+func TestCancelledAcquireKeepsNoPermit(t *testing.T) {
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
@@ -188,7 +193,8 @@ func mustPermit(err error) {
 	}
 }
 
-func TestF13_KilledHoldersGiveAllPermitsBack(t *testing.T) {
+// F13
+func TestPermitsOfKilledHoldersComeBack(t *testing.T) {
 	t.Parallel()
 	const processes, each = 4, 3
 	r := newPermitRig(t)

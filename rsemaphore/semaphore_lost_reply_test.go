@@ -42,7 +42,8 @@ var semaphoreLife = []struct {
 	}},
 }
 
-func TestF02_SemaphoreLostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestSemaphoreLostReplyChangesNoOutcome(t *testing.T) {
 	for sick, step := range semaphoreLife {
 		for n := 1; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%s, %d lost", step.name, n), func(t *testing.T) {
@@ -122,7 +123,8 @@ func (m *semaphoreModel) step(t *testing.T, s *rsemaphore.Semaphore) {
 	}
 }
 
-func TestF02_SemaphoreRandomLostRepliesAgreeWithAModel(t *testing.T) {
+// F2
+func TestSemaphoreRandomLostRepliesAgreeWithAModel(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)
 		m := &semaphoreModel{there: 10}
@@ -150,7 +152,8 @@ func TestF02_SemaphoreRandomLostRepliesAgreeWithAModel(t *testing.T) {
 	})
 }
 
-func TestF02_SemaphoreLostRepliesOnServer(t *testing.T) {
+// F2
+func TestSemaphoreLostRepliesOnServer(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	c := clientThrough(t, proxy.Addr())
@@ -170,7 +173,8 @@ func TestF02_SemaphoreLostRepliesOnServer(t *testing.T) {
 	require.Positive(t, proxy.Dropped())
 }
 
-func TestF02_SemaphoreLostRepliesHideNoWrongType(t *testing.T) {
+// F2
+func TestSemaphoreLostRepliesHideNoWrongType(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		require.NoError(t, b.Redis.Set(t.Context(), "word", "word", 0).Err())
@@ -189,7 +193,8 @@ func TestF02_SemaphoreLostRepliesHideNoWrongType(t *testing.T) {
 	})
 }
 
-func TestF02_SemaphoreLateOriginalDoesNothing(t *testing.T) {
+// F2
+func TestSemaphoreLateOriginalDoesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
