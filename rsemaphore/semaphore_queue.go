@@ -119,7 +119,7 @@ func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 		return false, nil
 	}
 	w := q.joinLocked(n, once)
-	q.askLocked(false)
+	q.askLocked()
 	shard.Unlock()
 	if wait == nil || once {
 		m.counter.GoAlong(ctx, key)
@@ -199,7 +199,7 @@ func (w *waiter) giveUp(why error) (acquired bool, err error) {
 	}
 	w.withdrawLocked()
 	w.leaveLocked()
-	q.askLocked(false)
+	q.askLocked()
 	q.shard.Unlock()
 	q.manager.counter.Go(q.key)
 	return false, why
@@ -273,9 +273,9 @@ func (q *waitQueue) closeLocked() {
 }
 
 // askLocked makes requests for the waiters at the front of the queue, as many as there may be permits for. The first
-// waiter asks in any case if force is set, or if no request is in flight and the queue is not blocked. The caller then
-// calls Go of the counter.
-func (q *waitQueue) askLocked(force bool) {
+// waiter asks in any case if no request is in flight, unless the queue is blocked. The caller then calls Go of the
+// counter.
+func (q *waitQueue) askLocked() {
 	if q.blocked || q.waiting == 0 || q.yieldsLocked() {
 		return
 	}
@@ -287,7 +287,7 @@ func (q *waitQueue) askLocked(force bool) {
 		if w.state == asking {
 			continue
 		}
-		if int64(w.n) > q.available && !w.once && (w != q.head || !force && q.asking > 0) {
+		if int64(w.n) > q.available && !w.once && (w != q.head || q.asking > 0) {
 			return
 		}
 		w.state, w.wakeUps = asking, q.wakeUps
@@ -357,7 +357,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	}
 	if w.state == abandoned {
 		w.state = gone
-		q.askLocked(false)
+		q.askLocked()
 		q.shard.Unlock()
 		if granted {
 			q.manager.giveBack(q.key, w.n)
@@ -381,7 +381,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	if op.Err == nil && q.asking == 0 && q.head != nil && !q.blocked && w.wakeUps == q.wakeUps && int64(q.head.n) > q.available {
 		q.blockLocked() // this reply holds for the next waiter too
 	}
-	q.askLocked(false)
+	q.askLocked()
 	q.shard.Unlock()
 	q.manager.counter.Go(q.key)
 }
@@ -458,7 +458,7 @@ func (q *waitQueue) wakeLocked(permits int64) {
 	q.available = permits - q.requested + q.expected
 	if q.head != nil && int64(q.head.n) <= permits {
 		q.blocked = false
-		q.askLocked(q.asking == 0)
+		q.askLocked()
 	}
 }
 
@@ -467,7 +467,7 @@ func (q *waitQueue) checkLocked() {
 	q.wakeUps++
 	q.announced = unknown
 	q.blocked = false
-	q.askLocked(q.asking == 0)
+	q.askLocked()
 }
 
 func (q *waitQueue) check() {

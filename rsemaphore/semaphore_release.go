@@ -62,7 +62,7 @@ func (r *release) put(op *counter.Op) bool {
 	q.announced = q.available
 	if q.head != nil && int64(q.head.n) <= q.available {
 		q.blocked = false
-		q.askLocked(q.asking == 0)
+		q.askLocked()
 	}
 	return true
 }
