@@ -186,7 +186,7 @@ func TestF04_ReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 		worst = max(worst, time.Since(start))
 	}
 	r.proxy.OnCommand(nil)
-	assert.Less(t, worst, 500*time.Millisecond+r.lag.Late(), "less than a patrol's round")
+	assert.Less(t, worst, 500*time.Millisecond+r.lag.Late(), "less than the time between two sweeps")
 }
 
 func TestF04_LostSubscriptionLosesNoTurn(t *testing.T) {

@@ -25,8 +25,8 @@ var leaveSource string
 //go:embed release.lua
 var releaseSource string
 
-//go:embed patrol.lua
-var patrolSource string
+//go:embed upkeep.lua
+var upkeepSource string
 
 //go:embed force.lua
 var forceSource string
@@ -35,7 +35,7 @@ var (
 	acquireScript = script.New(headSource + enqueueSource + acquireSource)
 	leaveScript   = script.New(headSource + leaveSource)
 	releaseScript = script.New(headSource + releaseSource)
-	patrolScript  = script.New(headSource + patrolSource)
+	upkeepScript  = script.New(headSource + upkeepSource)
 	forceScript   = script.New(headSource + forceSource)
 )
 
@@ -76,8 +76,8 @@ func (k *kind) Leave(key, entry any, limit time.Duration) *script.Call {
 	return k.call(leaveScript, key, entry, k.wait(limit), k.java)
 }
 
-func (k *kind) Patrol(key any, entries []any) *script.Call {
-	return k.call(patrolScript, key, append([]any{script.Millis(k.placeTTL), k.java}, entries...)...)
+func (k *kind) Upkeep(key any, entries []any) *script.Call {
+	return k.call(upkeepScript, key, append([]any{script.Millis(k.placeTTL), k.java}, entries...)...)
 }
 
 // Period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.
@@ -102,7 +102,7 @@ func (k *kind) wait(limit time.Duration) int64 {
 // call is a call of one of the queue's scripts, which all have the same keys, and the channel as their first argument.
 func (k *kind) call(s *script.Script, key any, args ...any) *script.Call {
 	q := k.queues.of(key)
-	list := make([]any, 0, 12) // enough but for a patrol, so that it need not be on the heap
+	list := make([]any, 0, 12) // enough but for an upkeep call, so that it need not be on the heap
 	list = append(list, key, q.queue, q.timeouts, q.channel)
 	return s.Call(3, append(list, args...)...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options
@@ -72,7 +73,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 // errNoTakeOver is the error of a call that would take over from one of several who share a lock.
 var errNoTakeOver = fmt.Errorf("%w: only a lock that one holder has alone is taken over", errs.ErrInvalid)
 
-// once asks Redis one time, without standing in the line.
+// once asks Redis one time, without waiting in the queue.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	if o.TakeOver == nil && n.takenHere() {
 		return nil, errs.ErrNotAcquired
@@ -108,8 +109,8 @@ func (n *Name) takenHere() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if n.space.shared != nil {
-		line := sh.shares[n.text()]
-		return line != nil && line.refused
+		q := sh.readers[n.text()]
+		return q != nil && q.Refused
 	}
 	holder := sh.held[n.text()]
 	return holder != nil && !holder.freed
@@ -119,7 +120,7 @@ func (n *Name) takenHere() bool {
 // node it is repeated until the call is over.
 const onceTries = 5
 
-// wait stands in the line until the lock is acquired, ctx is done, the wait is over or the client closes.
+// wait queues until the lock is acquired, ctx is done, the wait is over or the client closes.
 func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
@@ -165,7 +166,7 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 			return c.handed(ctx)
 		case stepFail:
 			return nil, unknown(c.unanswered())
-		case stepTry:
+		case stepAsk:
 			hold, err := c.try(ctx, o)
 			if hold != nil || err != nil {
 				return hold, err
@@ -184,43 +185,34 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err // the hold goes on to the next one
 	}
-	w.line.shard.mu.Lock()
+	w.queue.shard.mu.Lock()
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
-	w.line.shard.mu.Unlock()
+	w.queue.shard.mu.Unlock()
 	c.entry.leave() // the hold came with an owner id of its own
 	return hold, nil
 }
 
-// try asks Redis as the head of the line. Without a hold and an error it is to be tried again.
+// try asks Redis as the head of the queue. Without a hold and an error it is to be tried again.
 func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
-	w, l := c.waiter, c.waiter.line
-	l.shard.mu.Lock()
-	wakes := l.wakes
-	if l.head == w {
-		l.tryAt = never
-	}
-	w.free = false
-	w.asks++
-	w.trying = true
-	if l.asked == 0 {
-		l.asked = max(c.name.space.core.Clock.Now(), 1) // 0 is for none
-	}
-	l.shard.mu.Unlock()
-	defer w.tried()
-	if c.entry == nil && l.space.queued != nil {
+	w, q := c.waiter, c.waiter.queue
+	q.shard.mu.Lock()
+	wakeups := q.Asking(&w.Waiter, q.now())
+	q.shard.mu.Unlock()
+	defer w.asked()
+	if c.entry == nil && q.space.queued != nil {
 		c.entry = c.name.newEntry(o)
 		w.entry = c.entry.id
 	}
 
-	verify := c.tries == 1 || l.space.apart != nil // there a second try may be long in coming
+	verify := c.tries == 1 || q.space.apart != nil // there a second try may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
-		left = max(c.limit-c.name.space.core.Clock.Now(), time.Microsecond)
+		left = max(c.limit-q.now(), time.Microsecond)
 	}
 	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, entry: c.entry})
 	c.tries++
-	l.took(t)
+	q.answered(t)
 	if t.hold != nil {
 		return t.hold, nil
 	}
@@ -231,47 +223,52 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 		return nil, c.failure(t)
 	}
 	c.failed = 0
-	w.busy(wakes, t)
+	w.busy(wakeups, t)
 	return nil, nil
 }
 
-// busy sets when to ask again. A wake-up that came during the try may be younger than its answer, and stays.
-func (w *waiter) busy(wakes uint64, t tried) {
-	l := w.line
-	now := l.space.core.Clock.Now()
-	l.shard.mu.Lock()
-	l.refused = true
-	w.trying = false // what the patrol hears from here on may be younger
+// asked notes that an attempt is over.
+func (w *waiter) asked() {
+	w.queue.shard.mu.Lock()
+	w.Asked()
+	w.queue.shard.mu.Unlock()
+}
+
+// answered notes what came of the queue's last attempt.
+func (q *queue) answered(t tried) {
+	q.shard.mu.Lock()
+	q.Answered(q.now(), t.err)
+	q.shard.mu.Unlock()
+}
+
+// busy sets when to ask again, and joins the channel that announces releases.
+func (w *waiter) busy(wakeups uint64, t tried) {
+	q := w.queue
+	q.shard.mu.Lock()
+	q.Refused = true
+	w.Asked() // what the upkeep hears from here on may be younger
 	w.enrollLocked()
-	join := l.member == nil && !l.joining
-	l.joining = true
-	if l.wakes == wakes && l.head == w {
-		l.busyLocked(now, t.ttl)
-	}
-	l.shard.mu.Unlock()
+	join := q.member == nil && !q.joining
+	q.joining = true
+	q.busyLocked(w, wakeups, t.ttl)
+	q.shard.mu.Unlock()
 	if !join {
 		return
 	}
-	member, confirmed := l.space.core.Router.Join(w.channel(), l)
-	if l.space.apart == nil {
-		l.space.core.Waiting.Add(1)
+	member, confirmed := q.space.core.Router.Join(w.channel(), q)
+	if q.space.apart == nil {
+		q.space.core.Waiting.Add(1)
 	}
-	l.shard.mu.Lock()
-	if l.head == nil { // handed on meanwhile to the last one in the line
-		l.shard.mu.Unlock()
-		l.left(member)
+	q.shard.mu.Lock()
+	if q.Empty() { // handed on meanwhile to the last one in the queue
+		q.shard.mu.Unlock()
+		q.left(member)
 		return
 	}
-	defer l.shard.mu.Unlock()
-	l.member = member
-	switch {
-	case !confirmed:
-	case l.space.apart != nil:
-		l.confirmed = true
-		l.askAfterLocked()
-	default:
-		l.confirmed = true
-		l.resumeLocked(now)
+	q.member = member
+	q.shard.mu.Unlock()
+	if confirmed {
+		q.Subscribed()
 	}
 }
 
@@ -290,10 +287,10 @@ func (c *call) failure(t tried) error {
 	if now-c.since >= c.name.space.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
 		return unknown(t.err)
 	}
-	l := c.waiter.line
-	l.shard.mu.Lock()
-	l.tryAt = min(l.tryAt, now+core.Backoff(c.failed))
-	l.shard.mu.Unlock()
+	q := c.waiter.queue
+	q.shard.mu.Lock()
+	q.AskBy(now + core.Backoff(c.failed))
+	q.shard.mu.Unlock()
 	return nil
 }
 
@@ -323,41 +320,22 @@ func (c *call) with(err error) error {
 	return fmt.Errorf("%w: %w (last error: %w)", err, errs.ErrUnavailable, last)
 }
 
-// slowAnswer is how long a question may be in flight before its answer counts as missing. The first one of a line always does.
-const slowAnswer = 100 * time.Millisecond
-
-// unanswered returns the error of the last try or re-check for the call's line, or of the one in flight; nil for one that was answered.
+// unanswered returns the error of the last attempt or re-check for the call's queue, or of the one in flight; nil for one that was
+// answered.
 func (c *call) unanswered() error {
-	w, l, now := c.waiter, c.waiter.line, c.name.space.core.Clock.Now()
-	l.shard.mu.Lock()
-	defer l.shard.mu.Unlock()
-	switch p := w.patrol; {
-	case w.lastErr != nil: // of the patrol
+	w, q, now := c.waiter, c.waiter.queue, c.name.space.core.Clock.Now()
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	if w.lastErr != nil { // of the upkeep
 		return w.lastErr
-	case l.lastErr != nil:
-		return l.lastErr
-	case l.asked != 0 && (!l.answered || now-l.asked >= slowAnswer):
-		return script.ErrNoAnswer
-	case p != nil && p.underWay > 0 && now-p.sent >= slowAnswer:
+	}
+	if err := q.Unanswered(now); err != nil {
+		return err
+	}
+	if u := w.upkeep; u != nil && u.inFlight > 0 && waitqueue.Slow(u.sent, now) {
 		return script.ErrNoAnswer
 	}
 	return nil
-}
-
-// took notes what came of the line's last try. One that its own call cut off soon after an earlier answer says nothing.
-func (l *line) took(t tried) {
-	now := l.space.core.Clock.Now()
-	l.shard.mu.Lock()
-	defer l.shard.mu.Unlock()
-	asked := l.asked
-	l.asked = 0
-	switch {
-	case t.err == nil:
-		l.answered, l.lastErr = true, nil
-	case l.answered && now-asked < slowAnswer && errors.Is(t.err, script.ErrNoAnswer):
-	default:
-		l.lastErr = t.err
-	}
 }
 
 // sleep waits for a wake-up, for ctx, for Close, or until the time is over.
@@ -365,7 +343,7 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	if c.limit != 0 {
 		left = min(left, c.limit-c.name.space.core.Clock.Now())
 	}
-	wake := c.waiter.awake()
+	wake := c.waiter.sleep()
 	if wake == nil {
 		return c.giveUpUnlessHanded(ctx)
 	}
@@ -396,8 +374,8 @@ func (c *call) giveUpUnlessHanded(ctx context.Context) error {
 }
 
 func (w *waiter) handedOn() bool {
-	w.line.shard.mu.Lock()
-	defer w.line.shard.mu.Unlock()
+	w.queue.shard.mu.Lock()
+	defer w.queue.shard.mu.Unlock()
 	return w.hold != nil
 }
 

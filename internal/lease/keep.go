@@ -239,7 +239,7 @@ func (l *Lease) openToReaders(levels Levels) {
 	}
 	sh := l.space.shard(l.name())
 	sh.mu.Lock()
-	sh.shares[l.name()].openLocked(l.now())
-	sh.lines[l.name()].resumeLocked(l.now())
+	sh.readers[l.name()].admitLocked(l.now())
+	sh.queues[l.name()].resumeLocked(l.now())
 	sh.mu.Unlock()
 }

@@ -247,7 +247,7 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	s.linesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
+	s.queuesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
 	sh.mu.Unlock()
 	l.tellLost(detail)
 	if uncertain {
@@ -340,7 +340,7 @@ func (l *Lease) drain(limit time.Duration) {
 	l.tellReleased()
 }
 
-// finish forgets a released lease and lets the line go on. So many clients heard of the release.
+// finish forgets a released lease and lets the waiters go on. So many clients were notified of the release.
 func (l *Lease) finish(heard int) {
 	l.leaveQueue()
 	l.mu.Lock()
@@ -350,8 +350,8 @@ func (l *Lease) finish(heard int) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	if line := sh.lines[l.name()]; line != nil && s.shared == nil { // those who wait to share hear of it from Redis, as everybody does
-		line.releasedLocked(s.core.Clock.Now(), heard)
+	if q := sh.queues[l.name()]; q != nil && s.shared == nil { // those who wait to share are notified by Redis, as everybody is
+		q.Released(s.core.Clock.Now(), heard, s.core.HandoffBudget)
 	}
 	sh.mu.Unlock()
 }

@@ -211,7 +211,7 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 	if next == nil {
 		return unlockSends
 	}
-	next.line.left(left)
+	next.queue.left(left)
 	l.tellReleased()
 	done(nil)
 	return unlockEnded

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
@@ -72,7 +73,7 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		cancel()
 	}
 	if next != nil {
-		next.line.left(left)
+		next.queue.left(left)
 		l.tellReleased()
 		return nil
 	}
@@ -127,8 +128,8 @@ func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.state = releasing
 	l.space.core.Timers.Stop(&l.timer)
 	l.freed = true
-	if line := sh.lines[l.name()]; line != nil && l.space.shared == nil {
-		line.tryAt = l.now() + recheck // or the announcement, or the answer to the release
+	if q := sh.queues[l.name()]; q != nil && l.space.shared == nil {
+		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
 	}
 }
 
@@ -148,16 +149,20 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *pubsub.Membership) {
-	line := sh.lines[l.name()]
-	if line == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.plainLocked(h) {
+	q := sh.queues[l.name()]
+	if q == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.plainLocked(h) {
 		return nil, nil
 	}
-	w := line.head // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
-	if w == nil || w.space != l.space || !w.options.plain() || l.space.core.Closed() {
+	head := q.Head() // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
+	if head == nil {
+		return nil, nil
+	}
+	w, _ := head.Call.(*waiter)
+	if w.space != l.space || !w.options.plain() || l.space.core.Closed() {
 		return nil, nil
 	}
 	w.hold = l.newHoldLocked(w.ctx, w.options, Write, now)
-	w.signalLocked()
+	w.Wake()
 	return w, w.leaveLocked()
 }
 

@@ -1,7 +1,7 @@
 // Package lease holds what all kinds of lock have in common: how one is waited for, held, kept, lost and released.
 //
 // A lease is what Redis has granted to this client under one owner id. A hold is one level of it, and what a user has.
-// A line is where the goroutines of this client stand that want a lock which somebody has; only its head asks Redis.
+// The goroutines of this client that want a lock which somebody has wait in a queue; only its head asks Redis.
 // A kind of lock supplies its scripts and its channel, and nothing else.
 //
 // Lock order: a shard's mu before a lease's mu, and that before its group's. None is held during I/O, a send that
@@ -51,25 +51,25 @@ type Queued interface {
 	Leave(key, entry any, limit time.Duration) *script.Call
 }
 
-// Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no line here, and are
+// Apart is a Queued kind of which each waiter is woken alone, over a channel of its own. They form no queue here, and are
 // looked after together.
 type Apart interface {
 	Queued
 	// ChannelOf is where the waiter is told that it is its turn.
 	ChannelOf(key, entry string) string
-	// Patrol looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the
+	// Upkeep looks after at most 100 waiters for one name. Its reply is an array of integers: the position, from 1, of the
 	// one whose turn it is, 0 for none; when to look again, in ms, negative for no such time; and the positions of those
 	// that are no longer queued.
-	Patrol(key any, entries []any) *script.Call
+	Upkeep(key any, entries []any) *script.Call
 	// Period is how often a waiter has to be looked after to keep its place; 0 if it keeps it anyway.
 	Period() time.Duration
 }
 
 // Shared is a Kind of which several leases may live at a time under one name. Callers ask in parallel until one is
-// refused; then they stand in line. Nothing is handed on, and no lease here keeps others from asking.
+// refused; then they queue. Nothing is handed on, and no lease here keeps others from asking.
 type Shared interface {
 	Kind
-	// Heads returns how many waiters at the head of the line may ask after a message; 0 for one that means nothing.
+	// Heads returns how many waiters at the head of the queue may ask after a message; 0 for one that means nothing.
 	Heads(payload string) int
 }
 
@@ -146,7 +146,7 @@ func NewSpace(r *Registry, kind Kind) *Space {
 	return s
 }
 
-// Registry knows the leases and the lines of one name space of a client. It is safe for concurrent use.
+// Registry knows the leases and the wait queues of one name space of a client. It is safe for concurrent use.
 type Registry struct {
 	core    *core.Core
 	seed    maphash.Seed
@@ -158,12 +158,12 @@ type Registry struct {
 
 // shard is a part of the names.
 type shard struct {
-	mu      sync.Mutex // guards all below, and every line of its names
+	mu      sync.Mutex // guards all below, and every wait queue of its names
 	held    map[string]*Lease
 	most    int // the most entries that held has had
-	lines   map[string]*line
-	shares  map[string]*line    // of those who want to share a name
-	patrols map[string]*patrol  // of the names whose waiters are woken alone
+	queues  map[string]*queue
+	readers map[string]*queue   // of those who want to share a name
+	upkeeps map[string]*upkeep  // of the names whose waiters are woken alone
 	all     map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
 }
 
@@ -172,7 +172,7 @@ func NewRegistry(e *core.Core) *Registry {
 	r := &Registry{core: e, seed: maphash.MakeSeed()}
 	for i := range r.shards {
 		s := &r.shards[i]
-		s.held, s.lines, s.shares = map[string]*Lease{}, map[string]*line{}, map[string]*line{}
+		s.held, s.queues, s.readers = map[string]*Lease{}, map[string]*queue{}, map[string]*queue{}
 	}
 	e.Register(r)
 	return r
@@ -237,12 +237,12 @@ func (r *Registry) Drain(limit time.Duration) {
 // Wait does nothing: a registry has no goroutines but Drain's.
 func (r *Registry) Wait(time.Time) {}
 
-// linesOf returns the lines in which the space's waiters stand.
-func (s *Space) linesOf(sh *shard) map[string]*line {
+// queuesOf returns the wait queues of the space's waiters.
+func (s *Space) queuesOf(sh *shard) map[string]*queue {
 	if s.shared != nil {
-		return sh.shares
+		return sh.readers
 	}
-	return sh.lines
+	return sh.queues
 }
 
 // addLocked makes a lease known.

@@ -185,7 +185,7 @@ func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) trie
 // errLate is the error of a try that was granted when its lease was over already.
 var errLate = errors.New("the answer came after the lease had ended")
 
-// enter makes a lease and those granted with it known, and takes its call out of the line. It returns false if the client
+// enter makes a lease and those granted with it known, and takes its call out of the queue. It returns false if the client
 // closes: Close looks at all shards after that has been decided, so that no lease escapes it.
 func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 	sh := n.space.shard(n.text())
@@ -214,12 +214,12 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 	w.hold = nil
 	var left *pubsub.Membership
 	if handed == nil {
-		w.line.beginTurnLocked(l.since)
+		w.queue.Granted(l.since)
 		left = w.leaveLocked()
-		w.line.sharedLocked()
+		w.queue.sharedLocked()
 	}
 	sh.mu.Unlock()
-	w.line.left(left)
+	w.queue.left(left)
 	if handed != nil {
 		handed.pass()
 	}

@@ -63,7 +63,7 @@ type readers struct{ bare }
 
 func (readers) Heads(string) int { return 1 }
 
-func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
+func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	s := spaceOf(t, readers{}, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
@@ -73,17 +73,17 @@ func TestGrantOpensTheLineOfThoseWhoShare(t *testing.T) {
 		return n.joinLocked(t.Context(), sh, none)
 	}
 	first := join()
-	assert.True(t, first.free, "nobody was refused yet")
-	first.line.refused = true
+	assert.True(t, first.Admitted, "nobody was refused yet")
+	first.queue.Refused = true
 	second := join()
-	assert.False(t, second.free, "it stands behind one that was refused")
+	assert.False(t, second.Admitted, "it waits behind one that was refused")
 	assert.True(t, n.takenHere())
 
 	l := s.newLease("orders", "a")
 	l.register(t.Context(), none, s.core.Clock.Now())
 	require.True(t, n.enter(l, nil, first))
-	assert.True(t, second.free)
-	assert.True(t, join().free)
+	assert.True(t, second.Admitted)
+	assert.True(t, join().Admitted)
 	assert.False(t, n.takenHere())
 	l.mu.Lock()
 	l.state = over

@@ -1,4 +1,4 @@
--- patrol.lua: look after waiters of one client in a fair lock's queue, and after whose turn it is.
+-- upkeep.lua: look after waiters of one client in a fair lock's queue, and after whose turn it is.
 --
 -- KEYS[1]  the lock: hash, owner -> levels
 -- KEYS[2]  the queue: list of waiters, the next one first

@@ -1,0 +1,263 @@
+package lease
+
+import (
+	"container/list"
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/waitqueue"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+// staleEcho is how late a release may be heard.
+const staleEcho = 100 * time.Millisecond
+
+// queue is the wait queue of one client for one name, and its subscription. Where each waiter is woken alone, each has a queue of its
+// own. It is guarded by its shard's mu, and exists while somebody waits.
+type queue struct {
+	waitqueue.Queue
+	space     *Space
+	shard     *shard
+	key       string
+	first     waiter             // room for the one who opens the queue
+	member    *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
+	joining   bool               // somebody joins, or has joined, the channel
+	watched   *Lease             // the holder in this client that the head waits for
+	watchedAt time.Duration      // when to look whether it still holds
+}
+
+// waiter is a call that waits for a lock.
+type waiter struct {
+	waitqueue.Waiter
+	queue     *queue
+	space     *Space
+	ctx       context.Context //nolint:containedctx // of the call that waits
+	options   *Options
+	hold      *Hold         // handed on by the hold before
+	entry     any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
+	upkeep    *upkeep       // of its place in Redis's queue; nil unless it is woken alone
+	place     *list.Element // in the upkeep's list
+	lastErr   error         // of the upkeep, while it has no answer
+	lostTouch bool          // the upkeep has had no answer for a lease
+}
+
+// joinLocked puts a call at the end of the queue of its name.
+func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
+	queues := n.space.queuesOf(sh)
+	q, w := queues[n.text()], (*waiter)(nil)
+	if q == nil {
+		q = &queue{space: n.space, shard: sh, key: n.text()}
+		if n.space.apart == nil {
+			queues[n.text()] = q
+		}
+		w = &q.first
+	} else {
+		w = &waiter{}
+	}
+	*w = waiter{queue: q, space: n.space, ctx: ctx, options: o}
+	w.Call, w.Wants = w, o.count()
+	w.Admitted = o.TakeOver != nil || n.space.shared != nil && !q.Refused
+	q.Join(&w.Waiter)
+	return w
+}
+
+// leaveLocked takes a call out of its queue. The result is to be left, without the mutex, if it is not nil.
+func (w *waiter) leaveLocked() *pubsub.Membership {
+	q := w.queue
+	w.upkeep.removeLocked(w)
+	q.Leave(&w.Waiter)
+	if !q.Empty() {
+		return nil
+	}
+	if queues := q.space.queuesOf(q.shard); queues[q.key] == q {
+		delete(queues, q.key)
+	}
+	return q.member
+}
+
+// leave takes a call out of its queue.
+func (w *waiter) leave() *Hold {
+	q := w.queue
+	q.shard.mu.Lock()
+	hold := w.hold
+	var member *pubsub.Membership
+	if hold == nil {
+		first := q.Head() == &w.Waiter
+		member = w.leaveLocked()
+		if first && w.options.count() > 1 { // who comes next may want no more than there is
+			q.Resume(q.now())
+		}
+	}
+	q.shard.mu.Unlock()
+	q.left(member)
+	return hold
+}
+
+func (q *queue) now() time.Duration { return q.space.core.Clock.Now() }
+
+// channel is where the waiter, or the queue for which it joins, is woken.
+func (w *waiter) channel() string {
+	if apart := w.space.apart; apart != nil {
+		entry, _ := w.entry.(string)
+		return apart.ChannelOf(w.queue.key, entry)
+	}
+	return w.space.kind.Channel(w.queue.key)
+}
+
+// left gives up the subscription of a queue that is empty.
+func (q *queue) left(member *pubsub.Membership) {
+	if member == nil {
+		return
+	}
+	member.Leave()
+	if q.space.apart == nil {
+		q.space.core.Waiting.Add(-1)
+	}
+}
+
+// sleep returns the channel by which a call is woken; nil if something has changed already.
+func (w *waiter) sleep() <-chan struct{} {
+	w.queue.shard.mu.Lock()
+	defer w.queue.shard.mu.Unlock()
+	if w.hold != nil {
+		return nil
+	}
+	return w.Woken()
+}
+
+// Subscribed has the head ask again: what was announced before the subscription stood has not been heard.
+func (q *queue) Subscribed() {
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	q.Listening = true
+	if q.space.apart != nil {
+		q.askAfterLocked()
+		return
+	}
+	q.Resume(q.now())
+}
+
+// Message has the head ask again after a release.
+func (q *queue) Message(payload string) {
+	permits, mode := 1, waitqueue.Exclusive
+	switch shared := q.space.shared; {
+	case shared != nil:
+		permits, mode = shared.Heads(payload), waitqueue.Shared
+	case payload != "0" && payload != "1":
+		permits = 0
+	}
+	if permits <= 0 {
+		return
+	}
+	if f := q.space.core.Hooks.Woken; f != nil {
+		f(q.space.kind.Title(), q.space.core.UserName(q.key))
+	}
+	now := q.now()
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	if q.Empty() {
+		return
+	}
+	if holder := q.holderLocked(); holder != nil && now-holder.since > staleEcho {
+		holder.recheck() // a release although this client has the lock: it was taken away
+	}
+	q.Notify(now, permits, mode)
+}
+
+// holderLocked returns the lease of this client for which the queue waits, if there is one.
+func (q *queue) holderLocked() *Lease {
+	if q.space.shared != nil || q.space.apart != nil {
+		return nil
+	}
+	if holder := q.shard.held[q.key]; holder != nil && !holder.freed {
+		return holder
+	}
+	return nil
+}
+
+// resumeLocked has the head ask Redis now. A nil queue is one without waiters.
+func (q *queue) resumeLocked(now time.Duration) {
+	if q != nil {
+		q.Resume(now)
+	}
+}
+
+// admitLocked lets all waiters of those who share ask Redis now. A nil queue is one without waiters.
+func (q *queue) admitLocked(now time.Duration) {
+	if q != nil {
+		q.Admit(now)
+	}
+}
+
+// sharedLocked has the queue go on after a waiter of it was granted a share: where one is granted all are, until Redis refuses one.
+func (q *queue) sharedLocked() {
+	if q.space.shared == nil || q.space.pool != nil || !q.Refused {
+		return
+	}
+	q.Refused = false
+	q.Admit(q.now())
+}
+
+// busyLocked sets when to ask again after the head found the lock taken, for ttl if that is known.
+func (q *queue) busyLocked(w *waiter, wakeups uint64, ttl time.Duration) {
+	now := q.now()
+	next := now + waitqueue.Pause(waitqueue.Recheck, q.space.core.Waiting.Load())
+	if ttl >= 0 {
+		next = min(next, now+ttl+time.Millisecond)
+	}
+	if w.upkeep != nil { // it looks after the waiter
+		next = waitqueue.Never
+	}
+	if !q.Busy(&w.Waiter, wakeups, next) {
+		return
+	}
+	q.TenureOver()
+	if w.upkeep != nil {
+		w.upkeep.lookLocked(now, ttl)
+	}
+}
+
+// watchLocked has a holder in this client looked at from time to time while somebody waits for it: its lock may have been
+// taken away in Redis. It returns when to look again.
+func (q *queue) watchLocked(holder *Lease) time.Duration {
+	now := q.now()
+	if q.watched != holder {
+		q.watched, q.watchedAt = holder, now+core.Jitter(waitqueue.Recheck)
+	}
+	if now >= q.watchedAt {
+		q.watchedAt = now + core.Jitter(waitqueue.Recheck)
+		holder.recheck()
+	}
+	return q.watchedAt - now
+}
+
+// step is what a waiter is to do next.
+type step uint8
+
+const (
+	stepWait step = iota
+	stepAsk
+	stepHeld // the hold was handed on
+	stepFail // its upkeep has had no answer for too long
+)
+
+// nextStep returns what a waiter is to do, and how long it is to wait at most.
+func (w *waiter) nextStep() (step, time.Duration) {
+	q := w.queue
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	switch {
+	case w.hold != nil:
+		return stepHeld, 0
+	case w.lostTouch:
+		return stepFail, 0
+	}
+	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {
+		return stepWait, q.watchLocked(holder) // it will hand on, release, or be lost: the queue hears of each
+	}
+	if next, left := w.Next(q.now()); next == waitqueue.Wait {
+		return stepWait, left
+	}
+	return stepAsk, 0
+}
