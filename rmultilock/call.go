@@ -19,9 +19,9 @@ const (
 	answerLimit  = 3500 * time.Millisecond // for the replies to a multi-lock's attempts; connections have a bound of their own
 	releaseLimit = 100 * time.Millisecond  // for the releases after a failed round
 
-	nodeShare = 10                     // a RedLock waits for a master for this part of the lease at most,
-	nodeLeast = 20 * time.Millisecond  // at least
-	nodeMost  = 500 * time.Millisecond // and at most
+	masterShare = 10                     // a RedLock waits for a master for this part of the lease at most,
+	masterLeast = 20 * time.Millisecond  // at least
+	masterMost  = 500 * time.Millisecond // and at most
 )
 
 // mode says what a call does about a busy lock.
@@ -46,17 +46,17 @@ type call struct {
 	limit   time.Time // when the wait is over, or the call timeout of a call that does not wait; zero for no limit
 
 	// Of a multi-lock.
-	first int   // the member that the next round waits for before it attempts the others; nobody at first
+	busy  int   // the member that ended the last round, which the next one waits for before it attempts the others; nobody at first
 	fatal error // the error of that wait, after which the member's own Lock has given up
 
 	// Of a RedLock.
-	node    time.Duration // limit of the wait for a master
-	granted int           // locks that the last round was granted
-	failed  time.Time     // when rounds began to lack answers; zero if enough masters answered the last one
+	masterLimit time.Duration // of the wait for a master
+	granted     int           // locks that the last round was granted
+	failed      time.Time     // when rounds began to lack answers; zero if enough masters answered the last one
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold) *call {
-	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), first: nobody}
+	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), busy: nobody}
 	limit := time.Duration(0)
 	switch {
 	case o.Wait != nil && *o.Wait > 0:
@@ -75,7 +75,7 @@ func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold
 	if o.MaxHold != nil {
 		length = min(length, *o.MaxHold)
 	}
-	c.node = min(max(length/nodeShare, nodeLeast), nodeMost)
+	c.masterLimit = min(max(length/masterShare, masterLeast), masterMost)
 	return c
 }
 
@@ -108,10 +108,10 @@ func (c *call) run() (*hold, error) {
 // For a busy one later in the order it waits briefly, for an earlier one not at all: the holder of that one may wait
 // for the first lock, and of two calls that hold what the other needs one has to yield at once.
 func (c *call) all(h *hold) error {
-	waited := c.first
+	waited := c.busy
 	if waited == nobody {
 		if i := c.takenHere(); i != nobody { // no need to ask for the others
-			c.first = i
+			c.busy = i
 			return errs.ErrNotAcquired
 		}
 	} else if err := c.waitFor(h, waited, c.left()); err != nil {
@@ -123,17 +123,17 @@ func (c *call) all(h *hold) error {
 	asked := time.Now()
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(answerLimit))
-	moment := shortWait + 4*time.Since(asked)
+	brief := shortWait + 4*time.Since(asked)
 	for {
 		i, err := h.failure()
 		if err == nil {
 			return nil
 		}
-		c.first = i
+		c.busy = i
 		if waited == nobody || i < waited || !errors.Is(err, errs.ErrNotAcquired) {
 			return err
 		}
-		wait := c.within(moment)
+		wait := c.within(brief)
 		if err := c.waitFor(h, i, &wait); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (c *call) all(h *hold) error {
 // there is none.
 func (c *call) takenHere() int {
 	for i, m := range c.lock.members {
-		if m.sent(c.ctx) && m.name.TakenHere() {
+		if m.sendable(c.ctx) && m.name.TakenHere() {
 			return i
 		}
 	}
@@ -162,7 +162,7 @@ func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
 
 // majority attempts all locks at the same time until a majority is acquired.
 func (c *call) majority(h *hold) error {
-	limit := c.node
+	limit := c.masterLimit
 	if c.mode == tries { // all its rounds together have the time of one
 		limit = max(time.Until(c.start.Add(limit)), time.Millisecond)
 	}
@@ -202,7 +202,7 @@ func (c *call) end(round int, err error) error {
 // isSplit reports whether to repeat a round of a RedLock's single attempt: the masters may be split among callers, or
 // still be releasing the rest of a hold.
 func (c *call) isSplit(round int, err error) bool {
-	return c.granted > 0 && round < splitTries && time.Since(c.start) < c.node && !c.expired() && !errors.Is(err, errs.ErrUnavailable)
+	return c.granted > 0 && round < splitTries && time.Since(c.start) < c.masterLimit && !c.expired() && !errors.Is(err, errs.ErrUnavailable)
 }
 
 // splitTries is how often a single attempt of a RedLock is repeated after some masters granted it.

@@ -44,7 +44,7 @@ func (c *holdContext) Err() error {
 func (h *hold) late() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state >= released || h.state == holding && !time.Now().Before(h.deadlineLocked())
+	return h.state.isOver() || h.state == holding && !time.Now().Before(h.deadlineLocked())
 }
 
 // Value answers lookups of a lineage, for the parts and for the whole; other values are those of the given context.
@@ -100,8 +100,8 @@ func (h *hold) Covers(other any) bool {
 	return false
 }
 
-// within reports whether other covers an outer level of h.
-func (h *hold) within(other lease.Level) bool {
+// nestsIn reports whether other covers an outer level of h.
+func (h *hold) nestsIn(other lease.Level) bool {
 	for o := h.outer; o != nil; o = o.outer {
 		if other.Covers(o) {
 			return true

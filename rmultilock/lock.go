@@ -223,5 +223,5 @@ func (m member) same(other member) bool {
 	return theirs != nil && mine.Same(theirs)
 }
 
-// sent reports whether an attempt can be sent at once: a call that nests may wait for other operations of its hold.
-func (m member) sent(ctx context.Context) bool { return m.name != nil && m.name.HoldOf(ctx) == nil }
+// sendable reports whether an attempt can be sent at once: a call that nests may wait for other operations of its hold.
+func (m member) sendable(ctx context.Context) bool { return m.name != nil && m.name.HoldOf(ctx) == nil }

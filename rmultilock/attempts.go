@@ -1,0 +1,215 @@
+package rmultilock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// ask sends attempts for the missing parts.
+func (h *hold) ask(ctx context.Context, o *lease.Options) {
+	var names []*lease.Name
+	var sent []int
+	for _, i := range h.toAsk() {
+		m := h.lock.members[i]
+		if m.sendable(ctx) {
+			names, sent = append(names, m.name), append(sent, i)
+			continue
+		}
+		go func() { // ends with the attempt, which does not wait for the lock
+			got, err := m.locker.TryLock(ctx, only(o))
+			h.answer(i, heldBy(got), err)
+		}()
+	}
+	attempts := lease.AttemptAll(ctx, names, o, func(i int, got *lease.Hold, err error) {
+		if err != nil {
+			h.answer(sent[i], nil, err)
+			return
+		}
+		h.answer(sent[i], got, nil)
+	})
+	h.mu.Lock()
+	unwanted := h.state.isOver()
+	for i, a := range attempts {
+		if p := &h.parts[sent[i]]; p.state.inFlight() {
+			p.attempt = a
+		}
+	}
+	h.mu.Unlock()
+	if unwanted {
+		for _, a := range attempts {
+			a.GiveUp()
+		}
+	}
+}
+
+// toAsk marks the missing parts as asked, except those whose error is final, and returns them.
+func (h *hold) toAsk() (parts []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.parts {
+		if p := &h.parts[i]; p.state == missing && !isFinal(p.err) && !h.state.isOver() {
+			p.state = asked
+			if h.state == holding {
+				p.state = askedAgain
+			}
+			h.asked++
+			parts = append(parts, i)
+		}
+	}
+	return parts
+}
+
+// answer takes the result of an attempt for one of the locks. It releases a lock that is no longer wanted.
+func (h *hold) answer(i int, got held, err error) {
+	h.mu.Lock()
+	before := h.parts[i].state
+	if before.inFlight() {
+		h.asked--
+	}
+	h.parts[i] = part{err: err}
+	unwanted := h.state.isOver()
+	switch {
+	case got == nil:
+		h.rejoinLocked()
+	case !unwanted:
+		h.joinLocked(i, got, before)
+	}
+	h.mu.Unlock()
+	h.wake()
+	switch {
+	case got == nil:
+	case unwanted:
+		drop([]held{got})
+	default:
+		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
+		if before == askedAgain {
+			h.Recheck() // so that the others were confirmed after this one joined; see enoughSinceLocked
+		}
+	}
+}
+
+// joinLocked makes a part live.
+func (h *hold) joinLocked(i int, got held, before partState) {
+	p := &h.parts[i]
+	p.state, p.held = live, got
+	h.live++
+	if before == askedAgain {
+		p.joined = time.Now()
+	}
+}
+
+// wake tells await of an answer.
+func (h *hold) wake() {
+	select {
+	case h.answered <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// progress says how far the attempts of a round are.
+type progress uint8
+
+const (
+	undecided progress = iota
+	hopeless           // too many were refused, and some are still in flight
+	decided            // enough were granted, or none is in flight
+)
+
+func (h *hold) progress() progress {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.live >= h.lock.quorum || h.asked == 0:
+		return decided
+	case h.live+h.asked < h.lock.quorum:
+		return hopeless
+	}
+	return undecided
+}
+
+// await waits until the attempts are decided, ctx is done, or the limit is over. Once they are hopeless it waits briefly
+// for the remaining answers: to cancel an attempt costs more than to await its answer.
+func (h *hold) await(ctx context.Context, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	end := time.Now().Add(limit)
+	for last := undecided; ; {
+		now := h.progress()
+		if now == decided {
+			return
+		}
+		if now != last {
+			timer.Reset(min(shortWait, time.Until(end)))
+			last = now
+		}
+		select {
+		case <-h.answered:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// errNoAnswer is the error of a lock whose answer was not awaited any longer.
+var errNoAnswer = errors.New("no answer in time")
+
+// failure returns the first part of a multi-lock that was not acquired, and why. Parts with a final error come before
+// all others.
+func (h *hold) failure() (member int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.parts) - 1; i >= 0; i-- {
+		why := h.parts[i].err
+		switch {
+		case h.parts[i].held != nil:
+			continue
+		case why == nil:
+			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
+		}
+		if err == nil || isFinal(why) || !isFinal(err) {
+			member, err = i, why
+		}
+	}
+	return member, err
+}
+
+// shortfall returns how many locks of a RedLock were granted, and why that is not enough: a final error if such errors
+// alone prevent a majority, ErrUnavailable if too few servers answered, otherwise ErrNotAcquired.
+func (h *hold) shortfall() (granted int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.live >= h.lock.quorum {
+		return h.live, nil
+	}
+	var final, failure error
+	finals, failures := 0, 0
+	for _, p := range h.parts {
+		switch {
+		case p.held != nil:
+		case p.err == nil:
+			failures, failure = failures+1, errNoAnswer
+		case isFinal(p.err):
+			finals, final = finals+1, p.err
+		case !errors.Is(p.err, errs.ErrNotAcquired):
+			failures, failure = failures+1, p.err
+		}
+	}
+	spare := len(h.parts) - h.lock.quorum
+	switch {
+	case finals > spare:
+		return h.live, final
+	case finals+failures > spare:
+		if failure == nil {
+			failure = final
+		}
+		return h.live, fmt.Errorf("%w: %w: %d of %d locks failed: %w", errs.ErrNotAcquired, errs.ErrUnavailable, finals+failures, len(h.parts), failure)
+	}
+	return h.live, errs.ErrNotAcquired
+}

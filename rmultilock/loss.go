@@ -1,0 +1,132 @@
+package rmultilock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// partEnded notes that a part was lost, or that its client closes.
+func (h *hold) partEnded(i int, of held, cause error) {
+	switch {
+	case errors.Is(cause, errs.ErrClosed):
+		h.partCloses(i, of, cause)
+	case errors.Is(cause, errs.ErrLost):
+		h.partLost(i, of, cause)
+	} // else it was released by this side
+}
+
+// partCloses notes that a part's client closes: the part stays held until Unlock.
+func (h *hold) partCloses(i int, of held, cause error) {
+	h.mu.Lock()
+	if !h.isLiveLocked(i, of) {
+		h.mu.Unlock()
+		return
+	}
+	h.live--
+	h.parts[i].state = closing
+	enough := h.state == acquiring || h.live >= h.lock.quorum
+	h.mu.Unlock()
+	if !enough {
+		h.endContext(lease.Ended(title, h.lock.name, errs.ErrClosed, cause.Error()))
+	}
+}
+
+// partLost notes that a part was lost, and releases the others if too few of them were certain since then.
+func (h *hold) partLost(i int, of held, cause error) {
+	since := of.LostSince()
+	h.mu.Lock()
+	if !h.isLiveLocked(i, of) {
+		h.mu.Unlock()
+		return
+	}
+	h.live--
+	h.parts[i] = part{err: cause}
+	if h.state == acquiring || h.enoughSinceLocked(since) {
+		h.rejoinLocked()
+		h.mu.Unlock()
+		h.Recheck() // what took this one away may have taken others
+		return
+	}
+	h.lostSince = since
+	left := h.endLocked(lost)
+	h.mu.Unlock()
+	h.endContext(lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error()))
+	drop(left)
+	h.giveUp()
+}
+
+// isLiveLocked reports whether a hold is that of a live part, and counts.
+func (h *hold) isLiveLocked(i int, of held) bool {
+	return h.parts[i].state == live && h.parts[i].held == of && !h.state.isOver()
+}
+
+// enoughSinceLocked reports whether enough of the live parts have been held all the time since then.
+//
+// Parts that are lost one after another are acquired again one after another: enough may be live at any time, although
+// too few were held at one time. So a part that was acquired again does not count for the time before.
+func (h *hold) enoughSinceLocked(since time.Time) bool {
+	n := 0
+	for i := range h.parts {
+		if p := &h.parts[i]; p.state == live && !p.joined.After(since) {
+			n++
+		}
+	}
+	return n >= h.lock.quorum
+}
+
+// LostSince returns, of a lost hold, from when on too few of its parts were certain.
+func (h *hold) LostSince() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lostSince
+}
+
+// Recheck lets the parts ask Redis soon whether they are still held.
+func (h *hold) Recheck() {
+	for _, p := range h.snapshot() {
+		if p.state == live {
+			p.held.Recheck()
+		}
+	}
+}
+
+// rejoinLocked schedules an attempt for the missing parts of a RedLock's renewed hold, several times within a lease.
+func (h *hold) rejoinLocked() {
+	idle := h.state != holding || h.options.Lease != nil || h.rejoin != nil
+	if idle || h.lock.kind != red || h.live < h.lock.quorum || h.live+h.asked == len(h.parts) {
+		return
+	}
+	length := h.lock.core.Lease
+	h.rejoin = time.AfterFunc(length/12+rand.N(length/24+1), h.attemptMissing)
+}
+
+func (h *hold) stopRejoinLocked() {
+	if h.rejoin != nil {
+		h.rejoin.Stop()
+		h.rejoin = nil
+	}
+}
+
+// attemptMissing attempts the missing parts once. Failed ones are attempted again later.
+func (h *hold) attemptMissing() {
+	h.mu.Lock()
+	h.rejoin = nil
+	o := h.options
+	h.mu.Unlock()
+	if o.MaxHold != nil {
+		left := time.Until(h.maxHold)
+		if left < shortestLease {
+			return
+		}
+		o.MaxHold = &left
+	}
+	h.ask(context.WithoutCancel(h.given), &o) // the lock outlives the given context
+}
+
+// shortestLease is the shortest lease that a lock may have.
+const shortestLease = 10 * time.Millisecond

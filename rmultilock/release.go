@@ -1,0 +1,103 @@
+package rmultilock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+)
+
+// abandon releases what was acquired, and what is acquired later, after a failed round. It waits for the releases until
+// the limit is over or ctx is done.
+func (h *hold) abandon(ctx context.Context, limit time.Duration) {
+	h.mu.Lock()
+	left := h.endLocked(released)
+	h.mu.Unlock()
+	h.endContext(errs.ErrNotAcquired)
+	h.giveUp()
+	t := release(ctx, len(left), left)
+	_ = t.wait(limit, ctx.Done()) // the rest is released in the background
+}
+
+// giveUp cancels the attempts in flight after the hold has ended.
+func (h *hold) giveUp() {
+	for _, p := range h.snapshot() {
+		p.attempt.GiveUp()
+	}
+}
+
+// endLocked ends the hold, and returns the parts to release.
+func (h *hold) endLocked(end state) (left []held) {
+	h.end = h.deadlineLocked()
+	if now := time.Now(); now.Before(h.end) || h.end.IsZero() {
+		h.end = now
+	}
+	h.state = end
+	h.stopRejoinLocked()
+	return h.heldLocked()
+}
+
+const (
+	unlockLimit = 3 * time.Second        // longest wait of an Unlock
+	unlockLeast = 10 * time.Millisecond  // its wait once the lease is over
+	unlockFloor = 100 * time.Millisecond // a nearer deadline of ctx counts as this
+)
+
+// Unlock releases all parts at the same time. It returns once enough parts for a hold have confirmed their release.
+func (h *hold) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return core.ErrNilContext
+	}
+	h.mu.Lock()
+	if h.state != holding {
+		h.mu.Unlock()
+		return errs.ErrNotHeld
+	}
+	left := h.endLocked(released)
+	h.mu.Unlock()
+	h.endContext(lease.Unlocked(title, h.lock.name, h))
+	h.giveUp()
+	limit := min(unlockLimit, h.lock.core.CallTimeout, max(time.Until(latest(left)), unlockLeast))
+	if deadline, ok := ctx.Deadline(); ok {
+		if rest := time.Until(deadline); rest > 0 {
+			limit = min(limit, max(rest, unlockFloor))
+		}
+	}
+	return release(ctx, h.lock.quorum, left).wait(limit, nil)
+}
+
+// latest returns the latest deadline of the parts: after it nothing is left to release.
+func latest(parts []held) (end time.Time) {
+	for _, p := range parts {
+		if at := p.Deadline(); at.After(end) {
+			end = at
+		}
+	}
+	return end
+}
+
+// release sends the releases of holds: the lock that others wait for first is released last.
+func release(ctx context.Context, need int, left []held) *tally {
+	t := newTally(need, len(left))
+	unlock := func(of held) { t.answer(of.Unlock(ctx)) } // bounded
+	var leases []*lease.Hold
+	for _, of := range slices.Backward(left) {
+		if l, ok := of.(*lease.Hold); ok {
+			leases = append(leases, l)
+			continue
+		}
+		go unlock(of)
+	}
+	for _, i := range lease.UnlockAll(leases, func(_ int, err error) { t.answer(err) }) {
+		go unlock(leases[i])
+	}
+	return t
+}
+
+// drop releases unwanted holds without waiting.
+func drop(left []held) {
+	release(context.Background(), len(left), left) //nolint:forbidigo // bounded; what cannot be released is settled
+}
