@@ -13,7 +13,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestF14_TryThatHangsIsReleasedOnceItIsGivenUp(t *testing.T) {
+// F14
+func TestTryThatHangsIsReleasedOnceItIsGivenUp(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		mine, others := s.peers(t), s.peers(t)

@@ -48,7 +48,8 @@ func contend(t *testing.T, goroutines, rounds int, locks ...rlock.Locker) {
 	assert.EqualValues(t, len(locks)*goroutines*rounds, done.Load())
 }
 
-func TestF14_OppositeOrdersMakeProgress(t *testing.T) {
+// F14
+func TestOppositeOrdersMakeProgress(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		ab, ba := opposite(b.Peer(t).Client, b.Peer(t).Client, "")
 		start := time.Now()
@@ -58,14 +59,16 @@ func TestF14_OppositeOrdersMakeProgress(t *testing.T) {
 	})
 }
 
-func TestF14_OppositeOrdersMakeProgressOnServer(t *testing.T) {
+// F14
+func TestOppositeOrdersMakeProgressOnServer(t *testing.T) {
 	locktest.OnServer(t, func(t *testing.T, s *locktest.Server) {
 		ab, ba := opposite(s.Client(t), s.Client(t), "opposite:")
 		contend(t, 3, 10, ab, ba)
 	})
 }
 
-func TestF14_HoldsNothingWhileItWaits(t *testing.T) {
+// F14
+func TestHoldsNothingWhileItWaits(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, other := b.Peer(t), b.Peer(t)
 		busy := locktest.Acquire(t, t.Context(), other.GetLock("b"))
@@ -93,7 +96,8 @@ func TestF14_HoldsNothingWhileItWaits(t *testing.T) {
 	})
 }
 
-func TestF14_FailedMultiLockLeavesNothing(t *testing.T) {
+// F14
+func TestFailedMultiLockLeavesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, other := b.Peer(t), b.Peer(t)
 		l := c.GetMultiLock(c.GetLock("a"), c.GetLock("b"), c.GetLock("c"))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,8 @@ var faults = map[string]func(p peers, on bool){
 	},
 }
 
-func TestF14_MinorityDownDoesNoHarm(t *testing.T) {
+// F14
+func TestMinorityDownDoesNoHarm(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -53,7 +55,8 @@ func TestF14_MinorityDownDoesNoHarm(t *testing.T) {
 	}
 }
 
-func TestF14_MajorityDownFailsInTimeAndLeavesNothing(t *testing.T) {
+// F14
+func TestMajorityDownFailsInTimeAndLeavesNothing(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -81,7 +84,8 @@ func TestF14_MajorityDownFailsInTimeAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestF14_WaiterGetsItWhenMastersComeBack(t *testing.T) {
+// F14
+func TestWaiterGetsItWhenMastersComeBack(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		mine := newServers(t, b, 5).peers(t)
 		mine[:3].down(true)
@@ -92,7 +96,8 @@ func TestF14_WaiterGetsItWhenMastersComeBack(t *testing.T) {
 	})
 }
 
-func TestF14_EmptyMasterIsTakenInAgain(t *testing.T) {
+// F14
+func TestEmptyMasterIsTakenInAgain(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		mine, others := s.peers(t), s.peers(t)
@@ -118,7 +123,8 @@ func TestF14_EmptyMasterIsTakenInAgain(t *testing.T) {
 	})
 }
 
-func TestF14_ContextEndsWhenTheMajorityIsGone(t *testing.T) {
+// F14
+func TestContextEndsWhenTheMajorityIsGone(t *testing.T) {
 	ends := map[string]struct {
 		end    func(s servers, p peers)
 		within time.Duration
@@ -157,9 +163,9 @@ func TestF14_ContextEndsWhenTheMajorityIsGone(t *testing.T) {
 	}
 }
 
-// F14
-//
 // The first master is taken in again before the second one is known to have forgotten: no two are known to be gone at one time.
+//
+// F14
 func TestMajorityThatWasGoneAndHasHealedIsALoss(t *testing.T) {
 	for name, within := range map[string]func(t *testing.T, h *rlock.Hold, second *locktest.Peer){
 		"plain": func(*testing.T, *rlock.Hold, *locktest.Peer) {},
@@ -237,7 +243,8 @@ func TestMastersThatAreSilentInTurnEndNothing(t *testing.T) {
 	})
 }
 
-func TestF14_NothingIsGrantedLate(t *testing.T) {
+// F14
+func TestNothingIsGrantedLate(t *testing.T) {
 	const short = 20 * time.Millisecond // of which a round may use 17.8 ms
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
@@ -348,61 +355,65 @@ func (c *claimants) exit(ctx context.Context) {
 	delete(c.live, ctx)
 }
 
-func TestF14_NoOverlapUnderRandomFaults(t *testing.T) {
+// claim takes the lock again and again until the end, and counts its holds.
+func (c *claimants) claim(t *testing.T, l rlock.Locker, who string, end time.Time, holds *atomic.Int32) {
+	for time.Now().Before(end) {
+		h, err := l.Lock(t.Context(), rlock.WithWait(time.Second))
+		if err != nil {
+			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+			continue
+		}
+		holds.Add(1)
+		c.enter(t, h.Context(), who)
+		select {
+		case <-h.Context().Done():
+		case <-time.After(rand.N(time.Second)):
+		}
+		c.exit(h.Context())
+		_ = h.Unlock(t.Context()) // it may have been lost
+	}
+}
+
+// disturb breaks something of a client, which is whole again within four seconds.
+func disturb(peer *locktest.Peer) {
+	switch rand.N(4) {
+	case 0:
+		peer.LoseReplies(1 + rand.N(3))
+	case 1:
+		peer.Cut()
+	case 2:
+		peer.Blackhole(true)
+		time.AfterFunc(rand.N(4*time.Second), func() { peer.Blackhole(false) })
+	case 3:
+		peer.Refuse(true)
+		peer.Cut()
+		time.AfterFunc(rand.N(4*time.Second), func() { peer.Refuse(false) })
+	}
+}
+
+// F14
+func TestNoOverlapUnderRandomFaults(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		c := &claimants{live: map[context.Context]string{}}
 		end := time.Now().Add(time.Duration(runs(60, 600)) * time.Second)
 		var all []peers
 		var wg sync.WaitGroup
-		var mu sync.Mutex // guards held
-		held := 0
+		var holds atomic.Int32
 		for i := range 3 {
 			p := s.peers(t)
 			all = append(all, p)
 			for j := range 2 {
-				wg.Go(func() {
-					for time.Now().Before(end) {
-						h, err := p.red("a").Lock(t.Context(), rlock.WithWait(time.Second))
-						if err != nil {
-							assert.ErrorIs(t, err, rlock.ErrNotAcquired)
-							continue
-						}
-						mu.Lock()
-						held++
-						mu.Unlock()
-						c.enter(t, h.Context(), fmt.Sprint(i, " ", j))
-						select {
-						case <-h.Context().Done():
-						case <-time.After(rand.N(time.Second)):
-						}
-						c.exit(h.Context())
-						_ = h.Unlock(t.Context()) // it may have been lost
-					}
-				})
+				wg.Go(func() { c.claim(t, p.red("a"), fmt.Sprint(i, " ", j), end, &holds) })
 			}
 		}
 		for time.Now().Before(end) {
-			p := all[rand.N(3)]
-			peer := p[rand.N(5)]
-			switch rand.N(4) {
-			case 0:
-				peer.LoseReplies(1 + rand.N(3))
-			case 1:
-				peer.Cut()
-			case 2:
-				peer.Blackhole(true)
-				time.AfterFunc(rand.N(4*time.Second), func() { peer.Blackhole(false) })
-			case 3:
-				peer.Refuse(true)
-				peer.Cut()
-				time.AfterFunc(rand.N(4*time.Second), func() { peer.Refuse(false) })
-			}
+			disturb(all[rand.N(3)][rand.N(5)])
 			time.Sleep(rand.N(time.Second))
 		}
 		wg.Wait()
-		t.Logf("%d holds", held)
-		assert.Greater(t, held, 20)
+		t.Logf("%d holds", holds.Load())
+		assert.Greater(t, holds.Load(), int32(20))
 		time.Sleep(5 * time.Second)
 		s.empty(t, 4*lease)
 	})

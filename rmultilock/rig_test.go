@@ -76,6 +76,15 @@ func (s servers) have(t *testing.T, key string) (n int) {
 	return n
 }
 
+// longestTTL returns the longest time that the key has left on one of the servers.
+func (s servers) longestTTL(t *testing.T, key string) (left time.Duration) {
+	t.Helper()
+	for _, b := range s {
+		left = max(left, b.TTL(t, key))
+	}
+	return left
+}
+
 // empty requires that no server has a key, after so long.
 func (s servers) empty(t *testing.T, after time.Duration) {
 	t.Helper()

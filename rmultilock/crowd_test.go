@@ -8,7 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
-func TestF21_LocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
+// F21
+func TestLocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
 	// Three for each of its locks, as for one alone.
 	assert.LessOrEqual(t, locktest.Crowd(t, envs["MultiLockOfThree"], 300), 9.0)
 }

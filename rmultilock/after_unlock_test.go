@@ -22,7 +22,8 @@ func (p peers) scripts() (n int) {
 	return n
 }
 
-func TestF05_NothingIsRenewedAfterUnlock(t *testing.T) {
+// F5
+func TestNothingIsRenewedAfterUnlock(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		t.Run(kind, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -44,7 +45,8 @@ func TestF05_NothingIsRenewedAfterUnlock(t *testing.T) {
 	}
 }
 
-func TestF05_UnlockThatReachesNobodyEndsRenewal(t *testing.T) {
+// F5
+func TestUnlockThatReachesNobodyEndsRenewal(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		t.Run(kind, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -75,7 +77,8 @@ func TestF05_UnlockThatReachesNobodyEndsRenewal(t *testing.T) {
 	}
 }
 
-func TestF05_RedLockOfClosedClientsSendsNothing(t *testing.T) {
+// F5
+func TestRedLockOfClosedClientsSendsNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		p := s.peers(t, redlatch.WithCloseGrace(0))

@@ -39,7 +39,8 @@ var silences = map[string]func(t *testing.T, s servers, waiter peers, name strin
 	},
 }
 
-func TestF04_WaiterGoesOnWithoutMessages(t *testing.T) {
+// F4
+func TestWaiterGoesOnWithoutMessages(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		for how, free := range silences {
 			t.Run(kind+", "+how, func(t *testing.T) {

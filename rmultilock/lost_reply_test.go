@@ -30,7 +30,8 @@ type patient struct {
 	outer, inner *rlock.Hold
 }
 
-func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestLostReplyChangesNoOutcome(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		t.Run(kind, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -66,7 +67,8 @@ func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 	}
 }
 
-func TestF02_TryWhoseReplyIsLostLeavesNothing(t *testing.T) {
+// F2
+func TestTryWhoseReplyIsLostLeavesNothing(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		t.Run(kind, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

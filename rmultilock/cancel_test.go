@@ -76,7 +76,8 @@ func (f *far) none(t *testing.T, name string, limit time.Duration) {
 	assert.Less(t, time.Since(start), limit+f.lag.Late(), name)
 }
 
-func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
+// F3
+func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
 	for kind, l := range both(f.clients[0], f.locks("warm")...) {

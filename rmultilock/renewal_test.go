@@ -18,7 +18,8 @@ var mishaps = map[string]func(p *locktest.Peer, n int){
 	"lost reply":   func(p *locktest.Peer, n int) { p.LoseReplies(n) },
 }
 
-func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
+// F6
+func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
 	for _, kind := range []string{"MultiLock", "RedLock"} {
 		for how, fail := range mishaps {
 			t.Run(kind+", "+how, func(t *testing.T) {
@@ -57,7 +58,8 @@ func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
 	}
 }
 
-func TestF06_SilentConnectionsHoldUpNoRenewal(t *testing.T) {
+// F6
+func TestSilentConnectionsHoldUpNoRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		mine, others := s.peers(t), s.peers(t)
@@ -78,7 +80,9 @@ func TestF06_SilentConnectionsHoldUpNoRenewal(t *testing.T) {
 }
 
 // Every answer comes later than a renewal is waited for. It counts all the same.
-func TestF06_SlowAnswersRenewALease(t *testing.T) {
+//
+// F6
+func TestSlowAnswersRenewALease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		mine := s.peers(t)
