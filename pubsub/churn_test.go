@@ -16,7 +16,9 @@ import (
 
 // Listeners come and go while the connection is cut at random. Whoever stays for two seconds is confirmed, a message
 // sent then arrives, and in the end nothing is left.
-func TestF10_ChurnEndsWithNothing(t *testing.T) {
+//
+// F10
+func TestChurnEndsWithNothing(t *testing.T) {
 	inBubble(t, pubsub.Options{Linger: 20 * time.Millisecond}, func(t *testing.T, r *rig) {
 		var wg sync.WaitGroup
 		for g := range 20 {

@@ -20,7 +20,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-func TestF04_ReconnectionTellsEveryListener(t *testing.T) {
+// F4
+func TestReconnectionNotifiesEveryListener(t *testing.T) {
 	var calls atomic.Int32
 	o := pubsub.Options{OnReconnect: func() { calls.Add(1) }}
 	inBubble(t, o, func(t *testing.T, r *rig) {
@@ -47,7 +48,8 @@ func TestF04_ReconnectionTellsEveryListener(t *testing.T) {
 	})
 }
 
-func TestF21_RetriesBackOff(t *testing.T) {
+// F21
+func TestRetriesBackOff(t *testing.T) {
 	var log bytes.Buffer
 	o := pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	inBubble(t, o, func(t *testing.T, r *rig) {
@@ -91,7 +93,8 @@ func TestConnectionsCutAtOnceBackOff(t *testing.T) {
 	})
 }
 
-func TestF10_IdleConnectionCostsFourPingsAMinute(t *testing.T) {
+// F10
+func TestIdleConnectionCostsFourPingsAMinute(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var e ear
 		_, _ = r.Join("a", &e)
@@ -114,7 +117,8 @@ func TestF10_IdleConnectionCostsFourPingsAMinute(t *testing.T) {
 	})
 }
 
-func TestF04_DeadConnectionIsReplaced(t *testing.T) {
+// F4
+func TestDeadConnectionIsReplaced(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var e, late ear
 		_, _ = r.Join("a", &e)
@@ -137,7 +141,8 @@ func TestF04_DeadConnectionIsReplaced(t *testing.T) {
 	})
 }
 
-func TestF10_UnusedRouterHoldsNothing(t *testing.T) {
+// F10
+func TestUnusedRouterHoldsNothing(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var e ear
 		for range 3 {
@@ -213,7 +218,8 @@ func TestRouterWithoutASubscriberIsClosed(t *testing.T) {
 	})
 }
 
-func TestF10_CloseIsBoundedOnADeadNetwork(t *testing.T) {
+// F10
+func TestCloseIsBoundedOnADeadNetwork(t *testing.T) {
 	t.Run("silent connection", func(t *testing.T) {
 		inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 			var e ear

@@ -31,7 +31,8 @@ func confirmAll(t *testing.T, tab *table, now time.Time) {
 	}
 }
 
-func TestF19_MapIsReplacedWhenMuchSmaller(t *testing.T) {
+// F19
+func TestMapIsReplacedWhenMuchSmaller(t *testing.T) {
 	now := time.Now()
 	tab := newTable(time.Second, time.Minute)
 	tab.received = now
@@ -67,7 +68,8 @@ func TestForeignConfirmationEndsTheConnection(t *testing.T) {
 	assert.Equal(t, []string{"a"}, cmd.names())
 }
 
-func TestF20_RefusalsBackOffAndFindTheCulprit(t *testing.T) {
+// F20
+func TestRefusalsBackOffAndFindTheRefusedChannel(t *testing.T) {
 	now := time.Now()
 	tab := newTable(time.Second, time.Hour)
 	tab.received = now

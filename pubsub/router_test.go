@@ -13,7 +13,8 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-func TestF04_MessageAfterConfirmationIsHeard(t *testing.T) {
+// F4
+func TestMessageAfterConfirmationArrives(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var e ear
 		m, confirmed := r.Join("a", &e)
@@ -69,7 +70,8 @@ func TestHotChannelStaysSubscribed(t *testing.T) {
 	})
 }
 
-func TestF10_LastLeaveUnsubscribesAfterTheLinger(t *testing.T) {
+// F10
+func TestLastLeaveUnsubscribesAfterTheLinger(t *testing.T) {
 	inBubble(t, pubsub.Options{Linger: 3 * time.Second}, func(t *testing.T, r *rig) {
 		var e ear
 		var members []*pubsub.Membership
@@ -92,7 +94,8 @@ func TestF10_LastLeaveUnsubscribesAfterTheLinger(t *testing.T) {
 	})
 }
 
-func TestF04_RejoinDuringUnsubscribeWaitsForTheNewSubscription(t *testing.T) {
+// F4
+func TestJoinDuringUnsubscribeWaitsForTheNewSubscription(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var e ear
 		m, _ := r.Join("a", &e)
@@ -138,7 +141,8 @@ func TestLeaveBeforeTheConfirmationIsCleanedUp(t *testing.T) {
 	})
 }
 
-func TestF21_JoinsDuringACommandFormOneBatch(t *testing.T) {
+// F21
+func TestJoinsDuringACommandFormOneBatch(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		ears := make([]ear, 300)
 		_, _ = r.Join("c0", &ears[0])
@@ -175,7 +179,8 @@ func TestManyNamesFitIntoCommandsOfLimitedSize(t *testing.T) {
 	})
 }
 
-func TestF19_ManyNamesLeaveNoMemory(t *testing.T) {
+// F19
+func TestManyNamesLeaveNoMemory(t *testing.T) {
 	inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
 		var stays, e ear
 		_, _ = r.Join("stays", &stays)

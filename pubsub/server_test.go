@@ -50,7 +50,8 @@ func requireConfirmations(tb testing.TB, ears []ear, atLeast int) {
 	})
 }
 
-func TestF10_FiveThousandChannelsShareOneConnection(t *testing.T) {
+// F10
+func TestFiveThousandChannelsShareOneConnection(t *testing.T) {
 	r, rdb := onServer(t, redistest.Start(t), redis.Options{})
 	ears := joinAll(r, 5000)
 	requireConfirmations(t, ears, 1)
@@ -64,7 +65,8 @@ func TestF10_FiveThousandChannelsShareOneConnection(t *testing.T) {
 	t.Log(line(stats, "cmdstat_subscribe"))
 }
 
-func TestF04_KilledConnectionTellsEveryListener(t *testing.T) {
+// F4
+func TestKilledConnectionNotifiesEveryListener(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
 			r, rdb := onServer(t, redistest.Start(t), redis.Options{Protocol: protocol})
@@ -87,7 +89,8 @@ func TestF04_KilledConnectionTellsEveryListener(t *testing.T) {
 	}
 }
 
-func TestF04_RestartedServerIsFoundAgain(t *testing.T) {
+// F4
+func TestRestartedServerIsSubscribedAgain(t *testing.T) {
 	s := redistest.Start(t)
 	r, rdb := onServer(t, s, redis.Options{})
 	ears := joinAll(r, 100)
@@ -99,7 +102,8 @@ func TestF04_RestartedServerIsFoundAgain(t *testing.T) {
 	assert.EqualValues(t, 1, count["channel:0"])
 }
 
-func TestF04_FrozenServerIsLeftAndFoundAgain(t *testing.T) {
+// F4
+func TestConnectionToAFrozenServerIsReplaced(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 200 * time.Millisecond})
 	r := pubsub.New(rdb, pubsub.Options{HealthCheck: 300 * time.Millisecond})
@@ -158,7 +162,8 @@ func killOne(t *testing.T, cluster *redistest.Cluster) int {
 	return 0
 }
 
-func TestF20_RefusedChannelsDoNotDisturbOthers(t *testing.T) {
+// F20
+func TestRefusedChannelsDoNotDisturbOthers(t *testing.T) {
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "on", ">p", "~*", "+@all",
