@@ -34,7 +34,7 @@ type manager struct {
 
 func newManager(c *core.Core) *manager {
 	k := newKind(c)
-	return &manager{kind: k, space: lease.NewSpace(lease.NewRegistry(c), k)}
+	return &manager{kind: k, space: lease.NewSpace(lease.NewRegistry(c), k.fair(c))}
 }
 
 // New returns a client's fair lock by name. It is for the client: users call GetFairLock there.

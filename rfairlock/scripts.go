@@ -41,47 +41,45 @@ var (
 
 const title = "rfairlock"
 
-// kind is the fair lock as package lease sees it. It is stored as a reentrant lock is; what acquires and releases it
-// also keeps the queue.
+// kind makes the calls of the fair locks of a client.
 type kind struct {
-	lease.Kind
 	placeTTL time.Duration // how long a waiter keeps its place without renewing it
 	java     int           // 1 for Redisson's layout of the scores
 	lone     int           // 1 if a single server knows all subscribers
-
-	queues *keyCache
+	queues   *keyCache
 }
-
-var _ lease.Apart = (*kind)(nil)
 
 func newKind(e *core.Core) *kind {
-	k := &kind{Kind: rlock.Base(), placeTTL: e.FairTimeout(), java: script.Flag(e.RedissonQueue), queues: newKeyCache()}
-	k.lone = script.Flag(!e.Cluster)
-	return k
+	return &kind{placeTTL: e.FairTimeout(), java: script.Flag(e.RedissonQueue), lone: script.Flag(!e.Cluster), queues: newKeyCache()}
 }
 
-func (*kind) Title() string { return title }
+// fair is the fair lock as package lease sees it. It is stored as a reentrant lock is; what acquires and releases it also keeps the
+// queue.
+func (k *kind) fair(e *core.Core) *lease.Kind {
+	l := rlock.Base()
+	l.Title, l.Acquire, l.Release, l.Leave = title, k.acquire, k.release, k.leave
+	l.Upkeep = &upkeeps{core: e, kind: k, of: map[string]*upkeep{}}
+	return l
+}
 
-func (*kind) ChannelOf(key, entry string) string { return channel(key) + ":" + entry }
-
-func (k *kind) Acquire(a lease.Ask) *script.Call {
+func (k *kind) acquire(a lease.Ask) *script.Call {
 	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
 }
 
-func (k *kind) Release(key, owner any) *script.Call {
+func (k *kind) release(key, owner any) *script.Call {
 	return k.call(releaseScript, key, owner, k.java, k.lone*(1-k.java))
 }
 
-func (k *kind) Leave(key, entry any, limit time.Duration) *script.Call {
+func (k *kind) leave(key, entry any, limit time.Duration) *script.Call {
 	return k.call(leaveScript, key, entry, k.wait(limit), k.java)
 }
 
-func (k *kind) Upkeep(key any, entries []any) *script.Call {
+func (k *kind) upkeep(key any, entries []any) *script.Call {
 	return k.call(upkeepScript, key, append([]any{script.Millis(k.placeTTL), k.java}, entries...)...)
 }
 
-// Period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.
-func (k *kind) Period() time.Duration {
+// period is a third of the time for which a waiter keeps its place. In Redisson's layout places are not renewed.
+func (k *kind) period() time.Duration {
 	if k.java == 1 {
 		return 0
 	}

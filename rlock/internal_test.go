@@ -12,7 +12,7 @@ import (
 )
 
 // answered returns a call of the kind that Redis answered with the value.
-func answered(k lease.Kind, reply any) *script.Call {
+func answered(k *lease.Kind, reply any) *script.Call {
 	c := k.Acquire(lease.Ask{Key: "k", Owner: "o", Lease: time.Second})
 	c.SetVal(reply)
 	return c
@@ -46,29 +46,31 @@ func FuzzReplies(f *testing.F) {
 			f.Add(shape, "12", left, int64(7))
 		}
 	}
+	plain, fenced := plainKind(), fencedKind(time.Hour)
 	f.Fuzz(func(t *testing.T, shape uint8, text string, a, b int64) {
 		reply := replyOf(shape, text, a, b)
-		got, err := kind{}.Acquired(answered(kind{}, reply))
+		got, err := plain.Acquired(answered(plain, reply))
 		if left, ok := reply.(int64); err == nil && ok {
 			require.Equal(t, left == -2, got.Granted)
 		}
-		got, err = fencedKind{}.Acquired(answered(fencedKind{}, reply))
+		got, err = fenced.Acquired(answered(fenced, reply))
 		if pair, ok := reply.([]any); err == nil && ok && len(pair) == 2 && shape%8 == 1 {
 			require.Equal(t, a == -2, got.Granted)
 			require.True(t, !got.Granted || got.Token == b)
 		}
 		require.False(t, err != nil && got.Granted, "granted by a reply that is none")
-		_, _, _ = inspected(answered(kind{}, reply))
+		_, _, _ = inspected(answered(plain, reply))
 	})
 }
 
 func TestRepliesOfAnotherShapeAreErrors(t *testing.T) {
+	plain, fenced := plainKind(), fencedKind(time.Hour)
 	for _, reply := range []any{"x", []any{}, []any{int64(-2)}, []any{int64(-2), int64(1), int64(1)}, []any{"x", int64(1)}} {
-		_, err := fencedKind{}.Acquired(answered(fencedKind{}, reply))
+		_, err := fenced.Acquired(answered(fenced, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)
-		_, _, err = inspected(answered(kind{}, reply))
+		_, _, err = inspected(answered(plain, reply))
 		assert.Error(t, err, "an inspection was answered with %v", reply)
-		_, err = kind{}.Acquired(answered(kind{}, reply))
+		_, err = plain.Acquired(answered(plain, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)
 	}
 }

@@ -44,7 +44,7 @@ type manager struct{ plain, fenced *lease.Space }
 
 func newManager(c *core.Core) *manager {
 	r := lease.NewRegistry(c)
-	return &manager{plain: lease.NewSpace(r, kind{}), fenced: lease.NewSpace(r, fencedKind{keep: c.TokenTTL})}
+	return &manager{plain: lease.NewSpace(r, plainKind()), fenced: lease.NewSpace(r, fencedKind(c.TokenTTL))}
 }
 
 // New returns a client's lock by name. It is for the client: users call GetLock there.
@@ -149,7 +149,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // may have been released, or may still be. A closed client returns redlatch.ErrClosed, a name that another kind of
 // object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	forced, err := l.name.Force(ctx, func() *script.Call { return kind{}.force(l.name.Key()) })
+	forced, err := l.name.Force(ctx, func() *script.Call { return force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)
 }
 

@@ -41,31 +41,33 @@ var (
 	inspectScript       = script.New(inspectSource)
 )
 
-// kind is the reentrant lock as package lease sees it.
-type kind struct{}
+// plainKind is the reentrant lock as package lease sees it.
+func plainKind() *lease.Kind {
+	return &lease.Kind{
+		Title: "rlock", Channel: channel, Acquire: acquire, Acquired: acquired, Keep: keep, Release: release, Renew: renew,
+	}
+}
 
-func (kind) Title() string { return "rlock" }
+func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
 
-func (kind) Channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
-
-func (kind) Acquire(a lease.Ask) *script.Call {
+func acquire(a lease.Ask) *script.Call {
 	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify))
 }
 
-func (kind) Acquired(c *script.Call) (lease.Reply, error) {
+func acquired(c *script.Call) (lease.Reply, error) {
 	left, err := c.Int()
 	return reply(left, 0), err
 }
 
-func (kind) Keep(key, owner any, levels lease.Levels, length, most time.Duration) *script.Call {
+func keep(key, owner any, levels lease.Levels, length, most time.Duration) *script.Call {
 	return keepScript.Call(1, key, owner, levels.Write, script.Millis(length), script.Millis(most))
 }
 
-func (k kind) Release(key, owner any) *script.Call {
-	return releaseScript.Call(1, key, owner, k.channel(key))
+func release(key, owner any) *script.Call {
+	return releaseScript.Call(1, key, owner, channelOf(key))
 }
 
-func (kind) Renew(_ lease.Mode, keys, owners []any, length time.Duration) *script.Call {
+func renew(_ lease.Mode, keys, owners []any, length time.Duration) *script.Call {
 	var room [201]any // on the stack: a call renews a hundred locks at most
 	args := append(room[:0], keys...)
 	args = append(args, script.Millis(length))
@@ -73,14 +75,14 @@ func (kind) Renew(_ lease.Mode, keys, owners []any, length time.Duration) *scrip
 	return renewScript.Call(len(keys), args...)
 }
 
-func (k kind) channel(key any) string {
+func channelOf(key any) string {
 	name, _ := key.(string)
-	return k.Channel(name)
+	return channel(name)
 }
 
-func (k kind) force(key string) *script.Call { return forceScript.Call(1, key, k.Channel(key)) }
+func force(key string) *script.Call { return forceScript.Call(1, key, channel(key)) }
 
-func (kind) inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
+func inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
 
 // free is inspect's reply for a lock that is not held.
 const free = time.Duration(-2)
@@ -99,19 +101,19 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 	return left, int(pair[1]), nil
 }
 
-// fencedKind is the fenced lock: its acquisition draws a token, everything else is the reentrant lock's.
-type fencedKind struct {
-	kind
-	keep time.Duration // how long the last token is kept
+// fencedKind is the fenced lock: its acquisition draws a token, which is kept for so long. Everything else is the reentrant lock's.
+func fencedKind(keepToken time.Duration) *lease.Kind {
+	k := plainKind()
+	k.Acquired = acquiredFenced
+	k.Acquire = func(a lease.Ask) *script.Call {
+		name, _ := a.Key.(string)
+		token := core.Prefixed("redisson_lock_token", name)
+		return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))
+	}
+	return k
 }
 
-func (f fencedKind) Acquire(a lease.Ask) *script.Call {
-	name, _ := a.Key.(string)
-	token := core.Prefixed("redisson_lock_token", name)
-	return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(f.keep))
-}
-
-func (fencedKind) Acquired(c *script.Call) (lease.Reply, error) {
+func acquiredFenced(c *script.Call) (lease.Reply, error) {
 	pair, err := pairOf(c)
 	if err != nil {
 		return lease.Reply{}, err

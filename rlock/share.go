@@ -11,7 +11,7 @@ import (
 
 // Base returns the reentrant lock as package lease sees it: a hash with its holder as the only field. It is for this
 // module's kinds of lock that are stored in the same way.
-func Base() lease.Kind { return kind{} }
+func Base() *lease.Kind { return plainKind() }
 
 // State is the state of a lock in Redis.
 type State struct {
@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, e *core.Core, n *lease.Name, owner string) (St
 	if err := n.Check(); err != nil {
 		return State{}, err
 	}
-	c, err := e.Read(ctx, func() *script.Call { return kind{}.inspect(n.Key(), owner) })
+	c, err := e.Read(ctx, func() *script.Call { return inspect(n.Key(), owner) })
 	if err != nil {
 		return State{}, err
 	}

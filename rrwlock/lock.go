@@ -35,9 +35,9 @@ type manager struct {
 func newManager(c *core.Core) *manager {
 	r := lease.NewRegistry(c)
 	return &manager{
-		write:   lease.NewSpace(r, writeKind{}),
-		read:    lease.NewSpace(r, readKind{heeds: true}),
-		passing: lease.NewSpace(r, readKind{}),
+		write:   lease.NewSpace(r, writeKind{}.lease()),
+		read:    lease.NewSpace(r, readKind{heeds: true}.lease()),
+		passing: lease.NewSpace(r, readKind{}.lease()),
 	}
 }
 

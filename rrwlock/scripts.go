@@ -65,9 +65,13 @@ const (
 // common has what the kinds of a read-write lock share.
 type common struct{}
 
-func (common) Title() string { return "rrwlock" }
-
-func (common) Channel(key string) string { return channelOf(key) }
+// lease is what package lease sees of both kinds alike.
+func (k common) lease() *lease.Kind {
+	return &lease.Kind{
+		Title: "rrwlock", Channel: func(key string) string { return channelOf(key) },
+		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew, RenewApart: k.RenewApart,
+	}
+}
 
 func (common) Acquired(c *script.Call) (lease.Reply, error) {
 	left, err := c.Int()
@@ -127,8 +131,14 @@ type readKind struct {
 	heeds bool // waiting writers hold back readers
 }
 
-// Heads lets all waiting readers ask when a writer has released the lock. The release of a reader lets none of them in.
-func (readKind) Heads(payload string) int {
+func (k readKind) lease() *lease.Kind {
+	l := k.common.lease()
+	l.Acquire, l.Sharing, l.Permits = k.Acquire, lease.Readers, k.permits
+	return l
+}
+
+// permits lets all waiting readers ask when a writer has released the lock. The release of a reader lets none of them in.
+func (readKind) permits(payload string) int {
 	if payload == "1" {
 		return math.MaxInt
 	}
@@ -145,6 +155,12 @@ func (k readKind) Acquire(a lease.Ask) *script.Call {
 
 // writeKind is the write lock as package lease sees it.
 type writeKind struct{ common }
+
+func (k writeKind) lease() *lease.Kind {
+	l := k.common.lease()
+	l.Acquire, l.Leave = k.Acquire, k.Leave
+	return l
+}
 
 func (writeKind) Acquire(a lease.Ask) *script.Call {
 	keys := []any{a.Key, writersOf(a.Key)}

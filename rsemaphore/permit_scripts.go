@@ -45,13 +45,13 @@ const idSize = 16
 // several permits.
 type permitKind struct{}
 
-var _ lease.Pool = permitKind{}
-
-func (permitKind) Title() string { return "rsemaphore" }
-
-func (permitKind) Noun() string { return "permit" }
-
-func (permitKind) Channel(key string) string { return semaphoreChannel(key) }
+func (k permitKind) lease() *lease.Kind {
+	return &lease.Kind{
+		Title: "rsemaphore", Noun: "permit", Channel: semaphoreChannel,
+		Acquire: k.Acquire, Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew,
+		Sharing: lease.Pool, Permits: k.permits, NewOwner: k.newOwner, Split: k.split,
+	}
+}
 
 func (permitKind) Acquire(a lease.Ask) *script.Call {
 	available, out, channel := permitKeys(a.Key)
@@ -92,8 +92,8 @@ func (permitKind) Renew(_ lease.Mode, keys, owners []any, length time.Duration) 
 	return permitRenewScript.Call(len(keys), args...)
 }
 
-// Heads returns how many waiters may ask: the payload of a message is a number of permits.
-func (permitKind) Heads(payload string) int {
+// permits returns how many waiters may ask: the payload of a message is a number of permits.
+func (permitKind) permits(payload string) int {
 	n, err := strconv.Atoi(payload)
 	if err != nil {
 		return 0
@@ -101,13 +101,13 @@ func (permitKind) Heads(payload string) int {
 	return n
 }
 
-func (permitKind) Together(n int) any {
+func (permitKind) newOwner(n int) any {
 	ids := make([]byte, n*idSize)
 	_, _ = rand.Read(ids) // it never fails
 	return string(ids)
 }
 
-func (permitKind) Split(owner any) []any {
+func (permitKind) split(owner any) []any {
 	ids, _ := owner.(string)
 	var each []any
 	for ; len(ids) >= idSize; ids = ids[idSize:] {

@@ -32,7 +32,7 @@ type permitManager struct {
 }
 
 func newPermitManager(e *core.Core) *permitManager {
-	return &permitManager{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}), sizes: counter.New(e, resizeKind())}
+	return &permitManager{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}.lease()), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore

@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options
@@ -18,7 +17,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if outer := n.HoldOf(ctx); outer != nil && n.space.pool == nil {
+	if outer := n.HoldOf(ctx); outer != nil && n.space.kind.Sharing != Pool {
 		return outer.nest(ctx, o, n.space.mode, single)
 	}
 	if o.Wait != nil {
@@ -43,7 +42,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 
 func (n *Name) tellAcquired(started time.Duration) {
 	if f := n.space.core.Hooks.Acquired; f != nil {
-		f(n.space.kind.Title(), n.User(), n.space.core.Clock.Now()-started)
+		f(n.space.kind.Title, n.User(), n.space.core.Clock.Now()-started)
 	}
 }
 
@@ -58,7 +57,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if o.TakeOver != nil && n.space.shared != nil {
+	if o.TakeOver != nil && n.space.kind.shared() {
 		return errNoTakeOver
 	}
 	if err := ctx.Err(); err != nil {
@@ -108,7 +107,7 @@ func (n *Name) takenHere() bool {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if n.space.shared != nil {
+	if n.space.kind.shared() {
 		q := sh.readers[n.text()]
 		return q != nil && q.Refused
 	}
@@ -144,7 +143,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 // call is an acquiring call that may wait.
 type call struct {
 	name   *Name
-	waiter *waiter
+	waiter *Waiter
 	entry  *entry        // for kinds whose waiters are known to Redis
 	limit  time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries  int
@@ -200,12 +199,12 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	wakeups := q.Asking(&w.Waiter, q.now())
 	q.shard.mu.Unlock()
 	defer w.asked()
-	if c.entry == nil && q.space.queued != nil {
+	if c.entry == nil && q.space.kind.Leave != nil {
 		c.entry = c.name.newEntry(o)
 		w.entry = c.entry.id
 	}
 
-	verify := c.tries == 1 || q.space.apart != nil // there a second try may be long in coming
+	verify := c.tries == 1 || q.space.kind.Upkeep != nil // there a second try may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-q.now(), time.Microsecond)
@@ -228,7 +227,7 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 }
 
 // asked notes that an attempt is over.
-func (w *waiter) asked() {
+func (w *Waiter) asked() {
 	w.queue.shard.mu.Lock()
 	w.Asked()
 	w.queue.shard.mu.Unlock()
@@ -242,12 +241,11 @@ func (q *queue) answered(t tried) {
 }
 
 // busy sets when to ask again, and joins the channel that announces releases.
-func (w *waiter) busy(wakeups uint64, t tried) {
+func (w *Waiter) busy(wakeups uint64, t tried) {
 	q := w.queue
 	q.shard.mu.Lock()
 	q.Refused = true
 	w.Asked() // what the upkeep hears from here on may be younger
-	w.enrollLocked()
 	join := q.member == nil && !q.joining
 	q.joining = true
 	q.busyLocked(w, wakeups, t.ttl)
@@ -256,7 +254,7 @@ func (w *waiter) busy(wakeups uint64, t tried) {
 		return
 	}
 	member, confirmed := q.space.core.Router.Join(w.channel(), q)
-	if q.space.apart == nil {
+	if q.space.kind.Upkeep == nil {
 		q.space.core.Waiting.Add(1)
 	}
 	q.shard.mu.Lock()
@@ -332,7 +330,7 @@ func (c *call) unanswered() error {
 	if err := q.Unanswered(now); err != nil {
 		return err
 	}
-	if u := w.upkeep; u != nil && u.inFlight > 0 && waitqueue.Slow(u.sent, now) {
+	if u := q.space.kind.Upkeep; u != nil && u.Silent(w, now) {
 		return script.ErrNoAnswer
 	}
 	return nil
@@ -373,7 +371,7 @@ func (c *call) giveUpUnlessHanded(ctx context.Context) error {
 	return c.giveUp(ctx)
 }
 
-func (w *waiter) handedOn() bool {
+func (w *Waiter) handedOn() bool {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	return w.hold != nil

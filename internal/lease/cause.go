@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -35,7 +36,7 @@ const lockNoun = "lock"
 
 // ended returns the cause of a context of the lease's that ends.
 func (l *Lease) ended(err error, detail string) *ended {
-	return &ended{title: l.space.kind.Title(), noun: l.space.noun(), name: l.user(), err: err, detail: detail}
+	return &ended{title: l.space.kind.Title, noun: l.space.noun(), name: l.user(), err: err, detail: detail}
 }
 
 // unlocked returns the cause of the context of a level of the lease's that was unlocked.
@@ -47,10 +48,7 @@ func (l *Lease) unlocked(h *Hold) error {
 
 // noun is what a lease of the space is called in messages.
 func (s *Space) noun() string {
-	if s.pool != nil {
-		return s.pool.Noun()
-	}
-	return lockNoun
+	return cmp.Or(s.kind.Noun, lockNoun)
 }
 
 // Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.

@@ -101,7 +101,7 @@ func (e *entry) leave() {
 	until := max(e.until, s.core.Clock.Now()+s.core.Lease)
 	e.mu.Unlock()
 	job := s.core.Settler.Clean(settle.Cleanup{
-		Call:    func() *script.Call { return s.queued.Leave(e.name.key, e.id, e.limit) },
+		Call:    func() *script.Call { return s.kind.Leave(e.name.key, e.id, e.limit) },
 		Early:   e.unsettled,
 		Settles: func(*script.Call) bool { return true },
 		Until:   until,

@@ -323,16 +323,15 @@ func (g *group) callsLocked() []*script.Call {
 		clear(keys)
 		clear(owners)
 	}()
-	if scattered, ok := g.space.kind.(Scattered); ok && g.of.alone {
-		return scattered.RenewApart(g.of.mode, keys[0], owners[0], g.length)
+	if apart := g.space.kind.RenewApart; apart != nil && g.of.alone {
+		return apart(g.of.mode, keys[0], owners[0], g.length)
 	}
 	return []*script.Call{g.space.kind.Renew(g.of.mode, keys, owners, g.length)}
 }
 
 // divisible reports whether smaller calls can renew the same.
 func (g *group) divisible(size int) bool {
-	_, scattered := g.space.kind.(Scattered)
-	return size > 1 || scattered && !g.of.alone
+	return size > 1 || g.space.kind.RenewApart != nil && !g.of.alone
 }
 
 // room is where the arguments of a call are put together, one call after another: on the wheel's goroutine alone. Calls for

@@ -273,7 +273,7 @@ func (l *Lease) lostCause(detail string) error {
 
 func (l *Lease) tellLost(detail string) {
 	if f := l.space.core.Hooks.Lost; f != nil {
-		f(l.space.kind.Title(), l.user(), l.lostCause(detail))
+		f(l.space.kind.Title, l.user(), l.lostCause(detail))
 	}
 }
 
@@ -350,7 +350,7 @@ func (l *Lease) finish(heard int) {
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
-	if q := sh.queues[l.name()]; q != nil && s.shared == nil { // those who wait to share are notified by Redis, as everybody is
+	if q := sh.queues[l.name()]; q != nil && !s.kind.shared() { // those who wait to share are notified by Redis, as everybody is
 		q.Released(s.core.Clock.Now(), heard, s.core.HandoffBudget)
 	}
 	sh.mu.Unlock()

@@ -141,7 +141,7 @@ func (a *Attempt) result(c *script.Call) (*Hold, error) {
 	}
 	t := a.name.granted(a.ctx, nil, l, granted{sent: a.sent, reply: reply})
 	if f := s.core.Hooks.Acquired; f != nil && t.err == nil {
-		f(s.kind.Title(), l.user(), l.since-a.sent)
+		f(s.kind.Title, l.user(), l.since-a.sent)
 	}
 	return t.hold, t.err
 }

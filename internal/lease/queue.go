@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"container/list"
 	"context"
 	"time"
 
@@ -20,7 +19,7 @@ type queue struct {
 	space     *Space
 	shard     *shard
 	key       string
-	first     waiter             // room for the one who opens the queue
+	first     Waiter             // room for the one who opens the queue
 	member    *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
 	joining   bool               // somebody joins, or has joined, the channel
 	watched   *Lease             // the holder in this client that the head waits for
@@ -28,44 +27,44 @@ type queue struct {
 }
 
 // waiter is a call that waits for a lock.
-type waiter struct {
+type Waiter struct {
 	waitqueue.Waiter
-	queue     *queue
-	space     *Space
-	ctx       context.Context //nolint:containedctx // of the call that waits
-	options   *Options
-	hold      *Hold         // handed on by the hold before
-	entry     any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
-	upkeep    *upkeep       // of its place in Redis's queue; nil unless it is woken alone
-	place     *list.Element // in the upkeep's list
-	lastErr   error         // of the upkeep, while it has no answer
-	lostTouch bool          // the upkeep has had no answer for a lease
+	queue   *queue
+	space   *Space
+	ctx     context.Context //nolint:containedctx // of the call that waits
+	options *Options
+	hold    *Hold // handed on by the hold before
+	entry   any   // the id under which Redis knows the waiter; nil for kinds that do not tell it
+	lastErr error // of the upkeep's last question; nil for one that was answered
+	failed  bool  // the upkeep has had no reply for a lease
 }
 
 // joinLocked puts a call at the end of the queue of its name.
-func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *waiter {
+func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
 	queues := n.space.queuesOf(sh)
-	q, w := queues[n.text()], (*waiter)(nil)
+	q, w := queues[n.text()], (*Waiter)(nil)
 	if q == nil {
 		q = &queue{space: n.space, shard: sh, key: n.text()}
-		if n.space.apart == nil {
+		if n.space.kind.Upkeep == nil {
 			queues[n.text()] = q
 		}
 		w = &q.first
 	} else {
-		w = &waiter{}
+		w = &Waiter{}
 	}
-	*w = waiter{queue: q, space: n.space, ctx: ctx, options: o}
+	*w = Waiter{queue: q, space: n.space, ctx: ctx, options: o}
 	w.Call, w.Wants = w, o.count()
-	w.Admitted = o.TakeOver != nil || n.space.shared != nil && !q.Refused
+	w.Admitted = o.TakeOver != nil || n.space.kind.shared() && !q.Refused
 	q.Join(&w.Waiter)
 	return w
 }
 
 // leaveLocked takes a call out of its queue. The result is to be left, without the mutex, if it is not nil.
-func (w *waiter) leaveLocked() *pubsub.Membership {
+func (w *Waiter) leaveLocked() *pubsub.Membership {
 	q := w.queue
-	w.upkeep.removeLocked(w)
+	if u := q.space.kind.Upkeep; u != nil {
+		u.Left(w)
+	}
 	q.Leave(&w.Waiter)
 	if !q.Empty() {
 		return nil
@@ -77,7 +76,7 @@ func (w *waiter) leaveLocked() *pubsub.Membership {
 }
 
 // leave takes a call out of its queue.
-func (w *waiter) leave() *Hold {
+func (w *Waiter) leave() *Hold {
 	q := w.queue
 	q.shard.mu.Lock()
 	hold := w.hold
@@ -97,10 +96,10 @@ func (w *waiter) leave() *Hold {
 func (q *queue) now() time.Duration { return q.space.core.Clock.Now() }
 
 // channel is where the waiter, or the queue for which it joins, is woken.
-func (w *waiter) channel() string {
-	if apart := w.space.apart; apart != nil {
+func (w *Waiter) channel() string {
+	if u := w.space.kind.Upkeep; u != nil {
 		entry, _ := w.entry.(string)
-		return apart.ChannelOf(w.queue.key, entry)
+		return u.Channel(w.queue.key, entry)
 	}
 	return w.space.kind.Channel(w.queue.key)
 }
@@ -111,13 +110,13 @@ func (q *queue) left(member *pubsub.Membership) {
 		return
 	}
 	member.Leave()
-	if q.space.apart == nil {
+	if q.space.kind.Upkeep == nil {
 		q.space.core.Waiting.Add(-1)
 	}
 }
 
 // sleep returns the channel by which a call is woken; nil if something has changed already.
-func (w *waiter) sleep() <-chan struct{} {
+func (w *Waiter) sleep() <-chan struct{} {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	if w.hold != nil {
@@ -131,19 +130,20 @@ func (q *queue) Subscribed() {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	q.Listening = true
-	if q.space.apart != nil {
-		q.askAfterLocked()
-		return
+	switch u := q.space.kind.Upkeep; {
+	case u == nil:
+		q.Resume(q.now())
+	case !q.Empty():
+		u.Listening(&q.first)
 	}
-	q.Resume(q.now())
 }
 
 // Message has the head ask again after a release.
 func (q *queue) Message(payload string) {
 	permits, mode := 1, waitqueue.Exclusive
-	switch shared := q.space.shared; {
-	case shared != nil:
-		permits, mode = shared.Heads(payload), waitqueue.Shared
+	switch {
+	case q.space.kind.shared():
+		permits, mode = q.space.kind.Permits(payload), waitqueue.Shared
 	case payload != "0" && payload != "1":
 		permits = 0
 	}
@@ -151,7 +151,7 @@ func (q *queue) Message(payload string) {
 		return
 	}
 	if f := q.space.core.Hooks.Woken; f != nil {
-		f(q.space.kind.Title(), q.space.core.UserName(q.key))
+		f(q.space.kind.Title, q.space.core.UserName(q.key))
 	}
 	now := q.now()
 	q.shard.mu.Lock()
@@ -167,7 +167,7 @@ func (q *queue) Message(payload string) {
 
 // holderLocked returns the lease of this client for which the queue waits, if there is one.
 func (q *queue) holderLocked() *Lease {
-	if q.space.shared != nil || q.space.apart != nil {
+	if q.space.kind.shared() || q.space.kind.Upkeep != nil {
 		return nil
 	}
 	if holder := q.shard.held[q.key]; holder != nil && !holder.freed {
@@ -192,7 +192,7 @@ func (q *queue) admitLocked(now time.Duration) {
 
 // sharedLocked has the queue go on after a waiter of it was granted a share: where one is granted all are, until Redis refuses one.
 func (q *queue) sharedLocked() {
-	if q.space.shared == nil || q.space.pool != nil || !q.Refused {
+	if !q.space.kind.shared() || q.space.kind.Sharing == Pool || !q.Refused {
 		return
 	}
 	q.Refused = false
@@ -200,21 +200,18 @@ func (q *queue) sharedLocked() {
 }
 
 // busyLocked sets when to ask again after the head found the lock taken, for ttl if that is known.
-func (q *queue) busyLocked(w *waiter, wakeups uint64, ttl time.Duration) {
+func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
 	now := q.now()
 	next := now + waitqueue.Pause(waitqueue.Recheck, q.space.core.Waiting.Load())
 	if ttl >= 0 {
 		next = min(next, now+ttl+time.Millisecond)
 	}
-	if w.upkeep != nil { // it looks after the waiter
+	if u := q.space.kind.Upkeep; u != nil {
+		u.Refused(w, ttl)
 		next = waitqueue.Never
 	}
-	if !q.Busy(&w.Waiter, wakeups, next) {
-		return
-	}
-	q.TenureOver()
-	if w.upkeep != nil {
-		w.upkeep.lookLocked(now, ttl)
+	if q.Busy(&w.Waiter, wakeups, next) {
+		q.TenureOver()
 	}
 }
 
@@ -243,14 +240,14 @@ const (
 )
 
 // nextStep returns what a waiter is to do, and how long it is to wait at most.
-func (w *waiter) nextStep() (step, time.Duration) {
+func (w *Waiter) nextStep() (step, time.Duration) {
 	q := w.queue
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	switch {
 	case w.hold != nil:
 		return stepHeld, 0
-	case w.lostTouch:
+	case w.failed:
 		return stepFail, 0
 	}
 	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {

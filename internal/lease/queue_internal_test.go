@@ -14,19 +14,19 @@ import (
 )
 
 // bare is a kind that releases and does nothing else.
-type bare struct{ Kind }
-
-func (bare) Title() string             { return "bare" }
-func (bare) Channel(key string) string { return key }
-func (bare) Release(key, _ any) *script.Call {
-	return script.New("return 1").Call(1, key)
+func bare() *Kind {
+	return &Kind{
+		Title:   "bare",
+		Channel: func(key string) string { return key },
+		Release: func(key, _ any) *script.Call { return script.New("return 1").Call(1, key) },
+	}
 }
 
 // nobody is an address where no server is.
 const nobody = "127.0.0.1:1"
 
 // spaceOf returns the space of a client of its own, which the end of the test closes.
-func spaceOf(t *testing.T, k Kind, addr string, c core.Config) *Space {
+func spaceOf(t *testing.T, k *Kind, addr string, c core.Config) *Space {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -39,7 +39,7 @@ func spaceOf(t *testing.T, k Kind, addr string, c core.Config) *Space {
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
-	s := spaceOf(t, bare{}, nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
+	s := spaceOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	l := s.newLease("orders", "a")
@@ -47,7 +47,7 @@ func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	w := n.joinLocked(t.Context(), sh, none)
-	handed := func(now time.Duration) *waiter {
+	handed := func(now time.Duration) *Waiter {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		to, _ := l.handOffLocked(sh, &Hold{}, now)
@@ -58,16 +58,13 @@ func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
 	assert.Same(t, w, handed(20*time.Second-1))
 }
 
-// readers is a kind that may be shared.
-type readers struct{ bare }
-
-func (readers) Heads(string) int { return 1 }
-
 func TestGrantAdmitsThoseWhoShare(t *testing.T) {
-	s := spaceOf(t, readers{}, nobody, core.Config{Lease: 30 * time.Second})
+	k := bare()
+	k.Sharing, k.Permits = Readers, func(string) int { return 1 }
+	s := spaceOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
-	join := func() *waiter {
+	join := func() *Waiter {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		return n.joinLocked(t.Context(), sh, none)
@@ -91,4 +88,31 @@ func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
 	sh.mu.Unlock()
+}
+
+// enrolled is an upkeep that is told of waiters, and does nothing.
+type enrolled struct{ Upkeep }
+
+func (enrolled) Refused(*Waiter, time.Duration) {}
+
+// A waiter that was refused joins its channel next, on which the release may have been announced already. The question that looks for
+// that may be sent before the waiter has returned from its attempt.
+func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
+	k := bare()
+	k.Upkeep = enrolled{}
+	s := spaceOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	sh.mu.Lock()
+	w := n.joinLocked(t.Context(), sh, none)
+	wakeups := w.queue.Asking(&w.Waiter, s.core.Clock.Now())
+	sh.mu.Unlock()
+	assert.Zero(t, w.Questions(), "its own reply will say more")
+	w.queue.joining = true
+	w.busy(wakeups, tried{ttl: time.Minute})
+	next, _ := w.nextStep()
+	assert.Equal(t, stepWait, next)
+	w.Resume(w.Questions())
+	next, _ = w.nextStep()
+	assert.Equal(t, stepAsk, next)
 }

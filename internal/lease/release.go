@@ -109,7 +109,7 @@ func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Durat
 
 func (l *Lease) tellReleased() {
 	if f := l.space.core.Hooks.Released; f != nil {
-		f(l.space.kind.Title(), l.user(), l.now()-l.since)
+		f(l.space.kind.Title, l.user(), l.now()-l.since)
 	}
 }
 
@@ -128,7 +128,7 @@ func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.state = releasing
 	l.space.core.Timers.Stop(&l.timer)
 	l.freed = true
-	if q := sh.queues[l.name()]; q != nil && l.space.shared == nil {
+	if q := sh.queues[l.name()]; q != nil && !l.space.kind.shared() {
 		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
 	}
 }
@@ -148,7 +148,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 
 // handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
 // for longer than the budget, and the lease is fresh.
-func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *pubsub.Membership) {
+func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *pubsub.Membership) {
 	q := sh.queues[l.name()]
 	if q == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.plainLocked(h) {
 		return nil, nil
@@ -157,7 +157,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *
 	if head == nil {
 		return nil, nil
 	}
-	w, _ := head.Call.(*waiter)
+	w, _ := head.Call.(*Waiter)
 	if w.space != l.space || !w.options.plain() || l.space.core.Closed() {
 		return nil, nil
 	}
@@ -168,7 +168,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*waiter, *
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return l.space.shared == nil && h.mode == Write && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
+	return !l.space.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 

@@ -34,7 +34,7 @@ type attempt struct {
 }
 
 // try asks Redis once. What it leaves unknown is being settled when it returns, or is the entry's to settle.
-func (n *Name) try(ctx context.Context, w *waiter, o *Options, a attempt) tried {
+func (n *Name) try(ctx context.Context, w *Waiter, o *Options, a attempt) tried {
 	s := n.space
 	if !s.core.Admit() {
 		return tried{err: errs.ErrClosed}
@@ -135,8 +135,8 @@ func (s *Space) newOwner(o *Options, e *entry) any {
 	switch {
 	case e != nil:
 		return e.id
-	case s.pool != nil:
-		return s.pool.Together(o.count())
+	case s.kind.Sharing == Pool:
+		return s.kind.NewOwner(o.count())
 	}
 	return s.core.NextOwner()
 }
@@ -150,7 +150,7 @@ type granted struct {
 }
 
 // granted makes a lease of what Redis granted, unless it came too late to be of use.
-func (n *Name) granted(ctx context.Context, w *waiter, l *Lease, g granted) tried {
+func (n *Name) granted(ctx context.Context, w *Waiter, l *Lease, g granted) tried {
 	s := n.space
 	l.token, l.since = g.reply.Token, s.core.Clock.Now()
 	refused := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
@@ -187,7 +187,7 @@ var errLate = errors.New("the answer came after the lease had ended")
 
 // enter makes a lease and those granted with it known, and takes its call out of the queue. It returns false if the client
 // closes: Close looks at all shards after that has been decided, so that no lease escapes it.
-func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
+func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
 	sh := n.space.shard(n.text())
 	sh.mu.Lock()
 	if n.space.core.Closed() {
@@ -198,7 +198,7 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *waiter) bool {
 		return false
 	}
 	l.begin()
-	if older := sh.held[n.text()]; older != nil && !older.freed && n.space.shared == nil {
+	if older := sh.held[n.text()]; older != nil && !older.freed && !n.space.kind.shared() {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
 	n.space.addLocked(sh, l)
@@ -240,7 +240,7 @@ func (n *Name) split(ctx context.Context, l *Lease, g granted) []*Lease {
 		return nil
 	}
 	several := g.options.Several
-	owners := n.space.pool.Split(l.owner)
+	owners := n.space.kind.Split(l.owner)
 	l.owner = owners[0] // nobody else looks at it before it holds
 	rest := make([]*Lease, 0, len(owners)-1)
 	several.Rest = make([]*Hold, 0, len(owners)-1)
