@@ -41,13 +41,19 @@ type upkeep struct {
 
 	// The rest is guarded by the mutex of all.
 
-	waiters  []*lease.Waiter // the one that has waited longest first
-	at       time.Duration   // when the next sweep is due; never while one is in flight
-	inFlight int             // calls without a reply
-	sent     time.Duration   // when they were sent
-	again    bool            // sweep again as soon as they have come
-	failed   int             // sweeps in a row without a reply
-	since    time.Duration   // of the first of them
+	waiters  []waiter      // the one that has waited longest first
+	at       time.Duration // when the next sweep is due; never while one is in flight
+	inFlight int           // calls without a reply
+	sent     time.Duration // when they were sent
+	again    bool          // sweep again as soon as they have come
+	failed   int           // sweeps in a row without a reply
+	since    time.Duration // of the first of them
+}
+
+// waiter is one that is looked after.
+type waiter struct {
+	*lease.Waiter
+	since time.Duration // it was in Redis's queue by then
 }
 
 // Channel is where a waiter is notified that it is its turn.
@@ -64,8 +70,8 @@ func (a *upkeeps) Refused(w *lease.Waiter, left time.Duration) {
 		a.of[w.Key()] = u
 		a.core.Waiting.Add(1)
 	}
-	if !slices.Contains(u.waiters, w) {
-		u.waiters = append(u.waiters, w)
+	if !slices.ContainsFunc(u.waiters, func(other waiter) bool { return other.Waiter == w }) {
+		u.waiters = append(u.waiters, waiter{w, a.core.Clock.Now()})
 	}
 	u.sweepAfterLocked(left)
 }
@@ -78,7 +84,7 @@ func (a *upkeeps) Left(w *lease.Waiter) {
 	if u == nil {
 		return
 	}
-	u.waiters = slices.DeleteFunc(u.waiters, func(other *lease.Waiter) bool { return other == w })
+	u.waiters = slices.DeleteFunc(u.waiters, func(other waiter) bool { return other.Waiter == w })
 	if len(u.waiters) > 0 {
 		return
 	}
@@ -87,12 +93,13 @@ func (a *upkeeps) Left(w *lease.Waiter) {
 	a.core.Timers.Stop(&u.timer)
 }
 
-// Listening sweeps soon: what was announced before the waiter listened has not been heard.
+// Listening sweeps soon: what was announced before the waiter listened has not been heard. Nothing was announced to one that asked
+// when another waiter of this client was in the queue already, and still is: that one's turn comes first.
 func (a *upkeeps) Listening(w *lease.Waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.of[w.Key()]
-	if u == nil {
+	if u == nil || len(u.waiters) > 0 && u.waiters[0].Waiter != w && u.waiters[0].since <= w.LastAsked() {
 		return
 	}
 	u.again = u.inFlight > 0
@@ -152,7 +159,7 @@ func (u *upkeep) Due(time.Duration) {
 // sweep is one call in flight.
 type sweep struct {
 	upkeep  *upkeep
-	waiters []*lease.Waiter
+	waiters []waiter
 	asks    []uint64 // how often each had asked when the call was sent
 }
 

@@ -196,9 +196,10 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	w, q := c.waiter, c.waiter.queue
 	q.shard.mu.Lock()
-	wakeups := q.Asking(&w.Waiter, q.now())
+	w.asked = q.now()
+	wakeups := q.Asking(&w.Waiter, w.asked)
 	q.shard.mu.Unlock()
-	defer w.asked()
+	defer w.hasAsked()
 	if c.entry == nil && q.space.kind.Leave != nil {
 		c.entry = c.name.newEntry(o)
 		w.entry = c.entry.id
@@ -226,8 +227,8 @@ func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
 	return nil, nil
 }
 
-// asked notes that an attempt is over.
-func (w *Waiter) asked() {
+// hasAsked notes that an attempt is over.
+func (w *Waiter) hasAsked() {
 	w.queue.shard.mu.Lock()
 	w.Asked()
 	w.queue.shard.mu.Unlock()

@@ -33,10 +33,11 @@ type Waiter struct {
 	space   *Space
 	ctx     context.Context //nolint:containedctx // of the call that waits
 	options *Options
-	hold    *Hold // handed on by the hold before
-	entry   any   // the id under which Redis knows the waiter; nil for kinds that do not tell it
-	lastErr error // of the upkeep's last question; nil for one that was answered
-	failed  bool  // the upkeep has had no reply for a lease
+	hold    *Hold         // handed on by the hold before
+	entry   any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
+	lastErr error         // of the upkeep's last question; nil for one that was answered
+	failed  bool          // the upkeep has had no reply for a lease
+	asked   time.Duration // when it last asked
 }
 
 // joinLocked puts a call at the end of the queue of its name.

@@ -1,10 +1,15 @@
 package lease
 
+import "time"
+
 // Key returns the lock's name in Redis.
 func (w *Waiter) Key() string { return w.queue.key }
 
 // Entry returns the id under which Redis knows the waiter, which does not change once it was refused.
 func (w *Waiter) Entry() any { return w.entry }
+
+// LastAsked returns when the waiter last asked. It is for [Upkeep].
+func (w *Waiter) LastAsked() time.Duration { return w.asked }
 
 // Questions returns how often the waiter has asked; 0 while it asks, since that reply will say more than any other.
 func (w *Waiter) Questions() uint64 {
