@@ -111,8 +111,7 @@ func (n *Name) takenHere() bool {
 		q := sh.readers[n.text()]
 		return q != nil && q.Refused
 	}
-	holder := sh.held[n.text()]
-	return holder != nil && !holder.freed
+	return sh.held[n.text()] != nil
 }
 
 // onceTries is how often a single try is repeated while Redis says that it cannot run it just now. While a slot moves to another

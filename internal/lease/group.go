@@ -77,7 +77,7 @@ func (l *Lease) kindredLocked(now time.Duration) (kindred, bool) {
 	}
 	h := l.levels
 	k := kindred{length: l.lengthLocked(now), alone: l.place == alone}
-	k.plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.turn.taken()
+	k.plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
 	if l.countLocked().Read > 0 {
 		k.mode = Read
 	}

@@ -40,7 +40,6 @@ type Hold struct {
 	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
 	mode   Mode                    // never changes
 	over   bool                    // unlocked or lost
-	closed bool                    // released by Close, which makes it over
 }
 
 // OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is unlocked or lost or the
@@ -192,11 +191,11 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	l := h.lease
-	turn, err := l.takeTurn(ctx)
+	ops, err := l.beginOperation(ctx)
 	if err != nil {
 		return err
 	}
-	defer turn.give()
+	defer ops.done()
 	l.mu.Lock()
 	if err = h.overLocked(); err != nil {
 		l.mu.Unlock()
@@ -300,13 +299,13 @@ func (h *Hold) overLocked() error {
 
 // notHeldLocked returns the error of an Unlock of a level that is over.
 func (h *Hold) notHeldLocked() error {
-	if h.closed {
+	if e, ok := h.cause.(*ended); ok && e.err == errs.ErrClosed { //nolint:errorlint // the hold's own cause, never wrapped
 		return errReleased
 	}
 	return errs.ErrNotHeld
 }
 
-// errReleased is ErrNotHeld for a level that Close has released.
+// errReleased is ErrNotHeld for a level that ended after its client had begun to close.
 var errReleased = fmt.Errorf("%w: the client has closed", errs.ErrNotHeld)
 
 func (l *Lease) countLocked() Levels {

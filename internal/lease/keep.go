@@ -34,8 +34,8 @@ type setting struct {
 // An older call that got no answer may arrive later than this one, and would undo it. It finds more left of the lease than it knew
 // of, and then changes nothing: while it may arrive, the lease is made that long.
 func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Duration) setting {
-	if l.turn.open(now) {
-		length = max(length, time.Duration(l.turn.outlast.Load())-now)
+	if l.ops.open(now) {
+		length = max(length, l.ops.outlast-now)
 	}
 	// A second for what the last answer took, which Redis has longer than is known here.
 	return setting{levels, length, max(l.untilLocked()-now, 0) + time.Second}
@@ -101,12 +101,12 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 // recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
 // nil if another operation of this lease is under way, which will. told, if it is not nil, hears whether Redis has answered.
 func (l *Lease) recountLocked(told func(bool)) func() {
-	turn := l.turn
-	if turn == nil {
+	ops := l.ops
+	if ops == nil {
 		return nil
 	}
 	select {
-	case turn.token <- struct{}{}:
+	case ops.token <- struct{}{}:
 	default:
 		return nil
 	}
@@ -117,7 +117,7 @@ func (l *Lease) recountLocked(told func(bool)) func() {
 		l.space.core.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
 			n, err := c.Int()
 			outcome := l.answered(set, sent, n, err)
-			turn.give()
+			ops.done()
 			switch outcome {
 			case keptNot:
 				l.gone()
@@ -136,7 +136,7 @@ func (l *Lease) recountLocked(told func(bool)) func() {
 func (l *Lease) settleLevels() {
 	attempt := func(report func(settled bool)) {
 		l.mu.Lock()
-		if l.state != holding || l.levels == nil || l.turn == nil {
+		if l.state != holding || l.levels == nil || l.ops == nil {
 			l.mu.Unlock()
 			report(true)
 			return
@@ -154,8 +154,8 @@ func (l *Lease) settleLevels() {
 // the lock go as soon as that, whether or not the call is answered. What came of the call is to be told to answered.
 func (l *Lease) shortenLocked(end time.Duration) {
 	l.leaveLocked()
-	until := max(time.Duration(l.turn.until.Load()), l.end, end)
-	l.turn.until.Store(int64(until))
+	until := max(l.ops.until, l.end, end)
+	l.ops.until = until
 	if end < l.end {
 		l.end = end
 		l.armLocked()
@@ -178,7 +178,7 @@ func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error
 	defer l.mu.Unlock()
 	switch {
 	case script.Judge(err) == script.Unknown:
-		l.turn.unanswered(l.now(), set)
+		l.ops.unanswered(l.now(), set)
 		return keptUnknown
 	case err != nil:
 		return keptUnknown
@@ -193,24 +193,24 @@ func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error
 	return keptLonger
 }
 
-// open reports whether a call that got no answer may arrive yet.
-func (t *turn) open(now time.Duration) bool { return now < time.Duration(t.stray.Load()) }
+// open reports whether a call that got no reply may still arrive.
+func (o *operations) open(now time.Duration) bool { return now < o.strays }
 
 // unanswered notes that a call may arrive for some time.
-func (t *turn) unanswered(now time.Duration, set setting) {
-	t.stray.Store(int64(now + settle.Straggler))
-	t.outlast.Store(max(t.outlast.Load(), int64(now+settle.Straggler+set.most)))
+func (o *operations) unanswered(now time.Duration, set setting) {
+	o.strays = now + settle.Straggler
+	o.outlast = max(o.outlast, o.strays+set.most)
 }
 
 // releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
 // began to count when a call arrived.
 func (l *Lease) releaseUntil() time.Duration {
 	l.mu.Lock()
-	until, turn := l.untilLocked(), l.turn
-	l.mu.Unlock()
-	if turn != nil {
-		until = max(until, time.Duration(turn.until.Load()))
+	until := l.untilLocked()
+	if l.ops != nil {
+		until = max(until, l.ops.until)
 	}
+	l.mu.Unlock()
 	return max(l.now()+l.space.core.Lease, until+settle.Straggler)
 }
 
@@ -226,8 +226,8 @@ func (l *Lease) noteDowngrade() {
 }
 
 func (l *Lease) downgradeLocked(sh *shard) {
-	if sh.held[l.name()] == l && !l.exclusiveLocked() && l.levels != nil {
-		sh.shareLocked(l)
+	if !l.exclusiveLocked() && l.levels != nil {
+		sh.setAsideLocked(l)
 	}
 }
 

@@ -33,7 +33,6 @@ type Lease struct {
 	renewAt time.Duration // when to renew it, while it is in no group
 	group   *group        // with which it is renewed, and which may know a later end; nil between two renewals on its own
 	state   state
-	freed   bool  // its release has begun; guarded by the shard's mu
 	place   uint8 // among the group's members, guarded by the group's mu; or departed, retrying, alone
 
 	space *Space        // never changes, like key, owner, token and since once it is granted
@@ -41,7 +40,7 @@ type Lease struct {
 	owner any           // the owner id, a string
 	token int64         // the fencing token; 0 for none
 	since time.Duration // when Redis granted it, for the hand-off budget
-	turn  *turn         // of the operations of its levels; made at the first nesting, and then never changes
+	ops   *operations   // of the operations of its levels; made at the first nesting, and then never changes
 }
 
 func (s *Space) newLease(key any, owner any) *Lease {
@@ -182,7 +181,7 @@ func (l *Lease) recheck() {
 		l.mu.Unlock()
 		return
 	}
-	l.turnLocked()
+	l.opsLocked()
 	ask := l.recountLocked(nil) // a lease that is not renewed is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
@@ -259,10 +258,10 @@ func (l *Lease) lost(detail string, uncertain bool) {
 // leaveQueue has an entry leave that an earlier attempt of the lease's call may enter again, now that the lease is over.
 func (l *Lease) leaveQueue() {
 	l.mu.Lock()
-	turn := l.turn
+	ops := l.ops
 	l.mu.Unlock()
-	if turn != nil && turn.entry.unsettled() {
-		turn.entry.leave()
+	if ops != nil && ops.entry.unsettled() {
+		ops.entry.leave()
 	}
 }
 
@@ -324,8 +323,7 @@ func (l *Lease) drain(limit time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	cancels := l.endAllLocked(func(h *Hold) error {
-		h.closed = true
+	cancels := l.endAllLocked(func(*Hold) error {
 		return l.ended(errs.ErrClosed, "")
 	})
 	l.state = releasing

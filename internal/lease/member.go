@@ -187,7 +187,7 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 	sh.mu.Lock()
 	l.mu.Lock()
 	over, why := h.over, h.notHeldLocked()
-	if over || l.levels != h || h.next != nil || l.renewalLocked() != nil || l.turn.taken() {
+	if over || l.levels != h || h.next != nil || l.renewalLocked() != nil || l.ops.busy() {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		if !over {
@@ -311,7 +311,7 @@ func (h *Hold) LostSince() time.Time {
 	switch cause, _ := h.cause.(*ended); { //nolint:errorlint // the hold's own cause, never wrapped
 	case cause == nil || cause.detail != lostInRedis:
 		return clock.Time(h.limit)
-	case h.fixed != 0 || l.turn != nil && end <= time.Duration(l.turn.until.Load()):
+	case h.fixed != 0 || l.ops != nil && end <= l.ops.until:
 		return time.Time{} // the call that set this end may have asked for any lease
 	}
 	return clock.Time(end - l.space.core.Lease) // no renewal asks for more

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
@@ -19,11 +19,11 @@ func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, single bool) (*H
 		return nil, errs.ErrHeld
 	}
 	return bounded(ctx, o, single, func(wait context.Context) (*Hold, error) {
-		turn, err := h.lease.takeTurn(wait)
+		ops, err := h.lease.beginOperation(wait)
 		if err != nil {
 			return nil, err
 		}
-		defer turn.give()
+		defer ops.done()
 		return h.level(ctx, wait, o, mode)
 	})
 }
@@ -57,7 +57,7 @@ func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.
 	return nil, errNoAnswer
 }
 
-// level adds a level whose context descends from given, and waits for Redis until ctx is done. It is the lease's turn.
+// level adds a level whose context descends from given, and waits for Redis until ctx is done. The caller has begun the operation.
 func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, error) {
 	l := h.lease
 	own, cancel := separate(given)
@@ -103,7 +103,7 @@ func (l *Lease) abandon(h *Hold, cause error) {
 	l.unlinkLocked(h)
 	cancel := h.endLocked(cause)
 	empty := l.state == holding && l.levels == nil
-	open := l.state == holding && l.turn.open(l.now())
+	open := l.state == holding && l.ops.open(l.now())
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
@@ -120,8 +120,8 @@ func (l *Lease) abandon(h *Hold, cause error) {
 func (l *Lease) releaseLater() {
 	ctx, stop := context.WithTimeout(context.Background(), unlockLimit) //nolint:forbidigo // bounded; what cannot be released is settled
 	defer stop()
-	if turn, err := l.takeTurn(ctx); err == nil {
-		defer turn.give()
+	if ops, err := l.beginOperation(ctx); err == nil {
+		defer ops.done()
 		_ = l.releaseEmpty(ctx) // nobody asks
 	}
 }
@@ -137,43 +137,42 @@ func (l *Lease) unlinkLocked(h *Hold) {
 	}
 }
 
-// takeTurn waits until no other operation of a level of this lease is under way: under one owner id they are sent one
+// beginOperation waits until no other operation of a level of this lease is under way: under one owner id they are sent one
 // at a time. Who has it gives it back.
-func (l *Lease) takeTurn(ctx context.Context) (*turn, error) {
+func (l *Lease) beginOperation(ctx context.Context) (*operations, error) {
 	l.mu.Lock()
-	turn := l.turnLocked()
+	ops := l.opsLocked()
 	l.mu.Unlock()
 	select {
-	case turn.token <- struct{}{}:
-		return turn, nil
+	case ops.token <- struct{}{}:
+		return ops, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// turn is taken by each operation of a lease's levels. It is apart from the lease because few leases have one.
-type turn struct {
-	token chan struct{} // 1: holds a token while an operation is under way
-	stray atomic.Int64  // until when one that got no answer may arrive, on the client's clock
-	// outlast is the end of a lease that none of those would change.
-	outlast atomic.Int64
-	until   atomic.Int64 // the latest end that they may have set, or may set yet
+// operations orders the operations of a lease's levels: under one owner id they are sent one at a time. It is apart from the lease
+// because few leases have one. But for the token it is guarded by the lease's mu.
+type operations struct {
+	token chan struct{} // 1: holds a token while an operation is in flight
+
+	strays  time.Duration // until when one that got no reply may still arrive, on the client's clock
+	outlast time.Duration // the end of a lease that none of those would change
+	until   time.Duration // the latest end that they have set, or may set
 
 	entry *entry // of the call that acquired the lease, if an earlier attempt of it may still arrive; never changes once it is granted
 }
 
-func newTurn() *turn { return &turn{token: make(chan struct{}, 1)} }
+// busy reports whether an operation is in flight.
+func (o *operations) busy() bool { return o != nil && len(o.token) > 0 }
 
-// taken reports whether an operation is under way.
-func (t *turn) taken() bool { return t != nil && len(t.token) > 0 }
+// done ends an operation.
+func (o *operations) done() { <-o.token }
 
-// turnLocked returns the lease's turn.
-func (l *Lease) turnLocked() *turn {
-	if l.turn == nil {
-		l.turn = newTurn()
+// opsLocked returns the lease's operations.
+func (l *Lease) opsLocked() *operations {
+	if l.ops == nil {
+		l.ops = &operations{token: make(chan struct{}, 1)}
 	}
-	return l.turn
+	return l.ops
 }
-
-// give ends an operation.
-func (t *turn) give() { <-t.token }

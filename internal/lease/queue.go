@@ -171,10 +171,7 @@ func (q *queue) holderLocked() *Lease {
 	if q.space.kind.shared() || q.space.kind.Upkeep != nil {
 		return nil
 	}
-	if holder := q.shard.held[q.key]; holder != nil && !holder.freed {
-		return holder
-	}
-	return nil
+	return q.shard.held[q.key]
 }
 
 // resumeLocked has the head ask Redis now. A nil queue is one without waiters.

@@ -66,7 +66,7 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		l.beginReleaseLocked(sh)
 	}
 	cancel := h.endUnlockedLocked(now)
-	wait, turn, limit := l.renewalLocked(), l.turn, l.boundLocked(deadline, now)
+	wait, ops, limit := l.renewalLocked(), l.ops, l.boundLocked(deadline, now)
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if cancel != nil {
@@ -77,17 +77,17 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		l.tellReleased()
 		return nil
 	}
-	if wait == nil && turn == nil {
+	if wait == nil && ops == nil {
 		return l.release(ctx, limit)
 	}
 	until := l.now() + limit
-	defer l.settleDown(wait, turn, limit)()
+	defer l.settleDown(wait, ops, limit)()
 	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
 }
 
 // settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
-// after the release has begun, and no operation of a nested level overtakes it. The result gives the turn back.
-func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Duration) func() {
+// after the release has begun, and no operation of a nested level overtakes it. The result ends the operation.
+func (l *Lease) settleDown(renewal <-chan struct{}, ops *operations, limit time.Duration) func() {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	if renewal != nil {
@@ -97,10 +97,10 @@ func (l *Lease) settleDown(renewal <-chan struct{}, turn *turn, limit time.Durat
 			return func() {}
 		}
 	}
-	if turn != nil {
+	if ops != nil {
 		select {
-		case turn.token <- struct{}{}:
-			return turn.give
+		case ops.token <- struct{}{}:
+			return ops.done
 		case <-timer.C:
 		}
 	}
@@ -127,7 +127,7 @@ func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.space.core.Begin()
 	l.state = releasing
 	l.space.core.Timers.Stop(&l.timer)
-	l.freed = true
+	sh.setAsideLocked(l)
 	if q := sh.queues[l.name()]; q != nil && !l.space.kind.shared() {
 		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
 	}
@@ -168,7 +168,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return !l.space.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.turn.taken() && l.token == 0 &&
+	return !l.space.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.ops.busy() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 
@@ -271,11 +271,11 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer stop()
-	turn, err := l.takeTurn(ctx)
+	ops, err := l.beginOperation(ctx)
 	if err != nil {
 		return errNoAnswer
 	}
-	defer turn.give()
+	defer ops.done()
 	l.mu.Lock()
 	levels, length := l.countLocked(), l.longestLocked(l.now())
 	open := l.state == holding && l.levels != nil
@@ -302,7 +302,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 }
 
 // releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
-// and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has the turn; ctx has a deadline.
+// and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has begun an operation; ctx has a deadline.
 func (l *Lease) releaseEmpty(ctx context.Context) error {
 	sh := l.space.shard(l.name())
 	sh.mu.Lock()

@@ -51,12 +51,12 @@ type Registry struct {
 
 // shard is a part of the names.
 type shard struct {
-	mu      sync.Mutex // guards all below, and every wait queue of its names
-	held    map[string]*Lease
-	most    int // the most entries that held has had
+	mu      sync.Mutex        // guards all below, and every wait queue of its names
+	held    map[string]*Lease // those that keep everybody else out
+	most    int               // the most entries that held has had
 	queues  map[string]*queue
 	readers map[string]*queue   // of those who want to share a name
-	all     map[*Lease]struct{} // leases that no name in held leads to: shared ones, and an older one of a name taken twice
+	all     map[*Lease]struct{} // the others: shared ones, those that are being released, and an older one of a name taken twice
 }
 
 // NewRegistry returns a registry of a client, which Close will drain.
@@ -159,10 +159,12 @@ func (sh *shard) keepLocked(l *Lease) {
 	sh.all[l] = struct{}{}
 }
 
-// shareLocked has a lease that was alone keep nobody out any more.
-func (sh *shard) shareLocked(l *Lease) {
-	delete(sh.held, l.name())
-	sh.keepLocked(l)
+// setAsideLocked has a lease keep nobody out any more: its release has begun, or it is a reader's from here on.
+func (sh *shard) setAsideLocked(l *Lease) {
+	if sh.held[l.name()] == l {
+		delete(sh.held, l.name())
+		sh.keepLocked(l)
+	}
 }
 
 // removeLocked forgets a lease.

@@ -80,7 +80,7 @@ func (n *Name) try(ctx context.Context, w *Waiter, o *Options, a attempt) tried 
 		return tried{ttl: reply.TTL}
 	}
 	if a.entry.unsettled() {
-		l.turnLocked().entry = a.entry // nobody else knows the lease
+		l.opsLocked().entry = a.entry // nobody else knows the lease
 	}
 	return n.granted(ctx, w, l, granted{attempt: a, sent: sent, reply: reply, options: o})
 }
@@ -198,7 +198,7 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
 		return false
 	}
 	l.begin()
-	if older := sh.held[n.text()]; older != nil && !older.freed && !n.space.kind.shared() {
+	if older := sh.held[n.text()]; older != nil && !n.space.kind.shared() {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
 	n.space.addLocked(sh, l)

@@ -35,7 +35,7 @@ func (w *Waiter) Resume(questions uint64) {
 func (w *Waiter) DoubtHolder() {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
-	if holder := w.queue.shard.held[w.queue.key]; holder != nil && !holder.freed {
+	if holder := w.queue.shard.held[w.queue.key]; holder != nil {
 		holder.recheck()
 	}
 }
