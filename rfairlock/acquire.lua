@@ -29,8 +29,7 @@ end
 local passes = left ~= -2 and from ~= '' and redis.call('hexists', lock, from) == 1
 local again = left ~= -2 and waits == '1' and redis.call('hexists', lock, owner) == 1
 if passes or again then
-  -- PEXPIRE comes first: a user that may not send it must not take the lock from its holder. An attempt may arrive late, when
-  -- its owner has the lock for longer.
+  -- First: a user that may not PEXPIRE must not take the lock. A late attempt's owner may have the lock for longer.
   redis.call('pexpire', lock, again and math.max(left, tonumber(lease)) or lease)
   redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
   if passes then

@@ -50,10 +50,8 @@ if left == -2 then
   end
   -- A try may arrive late, when its owner has had the lock for long, for longer, and may read as well.
   if had == -2 then
-    if mode then
-      redis.call('pexpire', lock, lease) -- a user that may not send it must not take the lock from its holder
-      redis.call('del', lock)
-    end
+    local _ = mode and redis.call('pexpire', lock, lease) -- a user that may not send it must not take the lock from its holder
+    redis.call('del', lock)
     redis.call('hset', lock, 'mode', 'write', field, 1)
   end
   -- A user that may not PEXPIRE must not leave a lock that never expires.
