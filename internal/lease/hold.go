@@ -15,6 +15,7 @@ import (
 // Mode is how a level holds its lock.
 type Mode uint8
 
+// The modes.
 const (
 	Write Mode = iota // alone; the mode of every lock but the read lock
 	Read              // together with other readers

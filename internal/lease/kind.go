@@ -52,6 +52,7 @@ type Kind struct {
 // Sharing says how many may hold a lock.
 type Sharing uint8
 
+// Who may hold a lock at once.
 const (
 	Exclusive Sharing = iota // one
 	Readers                  // several. Callers ask in parallel until one is refused; then they queue. Nothing is handed on

@@ -26,7 +26,7 @@ type queue struct {
 	watchedAt time.Duration      // when to look whether it still holds
 }
 
-// waiter is a call that waits for a lock.
+// Waiter is a call that waits for a lock.
 type Waiter struct {
 	waitqueue.Waiter
 	queue   *queue

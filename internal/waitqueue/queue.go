@@ -98,7 +98,9 @@ func (q *Queue) Leave(w *Waiter) {
 type Step uint8
 
 const (
+	// Wait until woken, or until the time is over.
 	Wait Step = iota
+	// Ask Redis.
 	Ask
 )
 
@@ -235,6 +237,7 @@ func (q *Queue) Notify(now time.Duration, permits int, mode Mode) {
 // Mode says how many may hold what is waited for.
 type Mode uint8
 
+// How many may hold it.
 const (
 	Exclusive Mode = iota // one at a time
 	Shared                // several
