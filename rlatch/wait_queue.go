@@ -11,12 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 	"github.com/redlatch/redlatch/pubsub"
-)
-
-const (
-	recheck     = time.Second // a queue reads its latch at least this often, jittered
-	recheckRate = 500         // re-checks per second of one client; above it, each queue re-checks less often
 )
 
 // waitQueue has the waiters of one client for one latch, which share its reads. It is guarded by its shard of the
@@ -175,7 +171,7 @@ func (q *waitQueue) took(n int, mark string, err error) {
 				q.endLocked(w, nil)
 			}
 		}
-		q.restLocked(recheck)
+		q.restLocked(waitqueue.Recheck)
 	}
 	again := q.state == outdated
 	q.state = idle
@@ -215,7 +211,7 @@ func (q *waitQueue) failedLocked(err error) {
 			q.endLocked(w, core.Unanswered(err))
 		}
 	}
-	q.restLocked(backoff.Doubled(q.failures, 10*time.Millisecond, recheck))
+	q.restLocked(backoff.Doubled(q.failures, 10*time.Millisecond, waitqueue.Recheck))
 }
 
 // restLocked sets the time of the next read, and subscribes to wake-ups. It is called before the read in flight ends.
@@ -224,8 +220,7 @@ func (q *waitQueue) restLocked(pause time.Duration) {
 		return
 	}
 	c := q.manager.core
-	spread := max(1, float64(c.Waiting.Load())/recheckRate)
-	c.Timers.Set(&q.timer, c.Clock.Now()+core.Jitter(time.Duration(float64(pause)*spread)))
+	c.Timers.Set(&q.timer, c.Clock.Now()+waitqueue.Pause(pause, c.Waiting.Load()))
 	if q.member != nil {
 		return
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 	"github.com/redlatch/redlatch/pubsub"
 )
 
 const (
-	recheck     = time.Second           // the first waiter asks at least this often, jittered
-	recheckRate = 500                   // re-checks per second of one client; above it, each queue re-checks less often
-	unknown     = math.MaxInt64 / 2     // stands for an unknown number of permits
-	maxAsking   = 200                   // requests of one queue in flight
-	patience    = 50 * time.Millisecond // how long a request may be unanswered before Redis counts as silent
+	unknown   = math.MaxInt64 / 2     // stands for an unknown number of permits
+	maxAsking = 200                   // requests of one queue in flight
+	patience  = 50 * time.Millisecond // how long a request may be unanswered before Redis counts as silent
 )
 
 // manager is a client's state for its counting semaphores. It is safe for concurrent use.
@@ -58,11 +57,10 @@ type waitQueue struct {
 
 	member     *pubsub.Membership // of the channel that announces permits; nil until a waiter was refused
 	subscribed bool               // the subscription is confirmed
-	timer      timer.Timer        // for the next re-check, or the end of yielding
+	timer      timer.Timer        // for the next re-check, or the end of a rest
 
-	grantedAt   time.Duration // when a waiter was last granted permits
-	tenureSince time.Duration // when this client's tenure began; 0 outside of one
-	yieldUntil  time.Duration // until when this client lets others go first; 0 if it does not
+	grantedAt time.Duration // when a waiter was last granted permits
+	tenure    waitqueue.Tenure
 }
 
 // waiterState is where a waiter stands:
@@ -276,7 +274,7 @@ func (q *waitQueue) closeLocked() {
 // waiter asks in any case if no request is in flight, unless the queue is blocked. The caller then calls Go of the
 // counter.
 func (q *waitQueue) askLocked() {
-	if q.blocked || q.waiting == 0 || q.yieldsLocked() {
+	if q.blocked || q.waiting == 0 || q.restsLocked() {
 		return
 	}
 	w := q.head
@@ -305,16 +303,13 @@ func (q *waitQueue) askLocked() {
 	}
 }
 
-// yieldsLocked reports whether other clients go first, and has the timer resume the queue afterwards.
-func (q *waitQueue) yieldsLocked() bool {
-	if q.yieldUntil == 0 {
+// restsLocked reports whether other clients go first, and has the timer resume the queue afterwards.
+func (q *waitQueue) restsLocked() bool {
+	until := q.tenure.RestsUntil()
+	if until == 0 || q.manager.core.Clock.Now() >= until {
 		return false
 	}
-	if q.manager.core.Clock.Now() >= q.yieldUntil {
-		q.yieldUntil = 0
-		return false
-	}
-	q.manager.core.Timers.Set(&q.timer, q.yieldUntil+time.Millisecond) // a timer may be that much early
+	q.manager.core.Timers.Set(&q.timer, until+time.Millisecond) // a timer may be that much early
 	return true
 }
 
@@ -392,12 +387,13 @@ func (q *waitQueue) countLocked(others []int64) {
 	q.available = available - q.requested + q.expected
 }
 
-// grantedLocked notes a grant, and begins this client's tenure unless one is running.
+// grantedLocked notes a grant. A tenure without one for its whole length is another's by now, and a new one begins.
 func (q *waitQueue) grantedLocked() {
 	now := q.manager.core.Clock.Now()
-	if q.tenureSince == 0 || now-q.grantedAt > q.manager.tenure() {
-		q.tenureSince = now
+	if now-q.grantedAt > q.manager.tenure() {
+		q.tenure.End()
 	}
+	q.tenure.Begin(now)
 	q.grantedAt = now
 }
 
@@ -440,8 +436,7 @@ func (q *waitQueue) blockLocked() {
 	if q.head == nil {
 		return
 	}
-	spread := max(1, float64(c.Waiting.Load())/recheckRate)
-	c.Timers.Set(&q.timer, c.Clock.Now()+core.Jitter(time.Duration(float64(recheck)*spread)))
+	c.Timers.Set(&q.timer, c.Clock.Now()+waitqueue.Pause(waitqueue.Recheck, c.Waiting.Load()))
 	if q.member != nil {
 		return
 	}

@@ -8,23 +8,21 @@ import (
 
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
-const (
-	minTenure     = time.Millisecond      // of a client that passes permits among its own waiters
-	maxYield      = 20 * time.Millisecond // after a tenure
-	giveBackLimit = time.Hour             // how long a release that Redis refuses is repeated
-)
+// giveBackLimit is how long a release that Redis refuses is repeated.
+const giveBackLimit = time.Hour
 
 // release is an operation of this client that makes permits available. During the client's tenure its own waiters may
 // acquire them in the same batch, without a message. When the tenure is over, the permits are announced, and this
-// client's queue yields for one tenure of each other client that waits.
+// client's queue rests for one tenure of each other client that waits.
 type release struct {
 	manager *manager
 	key     string
 	permits int64
-	queue   *waitQueue       // when the operation was put; nil for none. Guarded by the queue's shard, as is yields
-	yields  bool             // this client's tenure was over
+	queue   *waitQueue       // when the operation was put; nil for none. Guarded by the queue's shard, as is rests
+	rests   bool             // this client's tenure was over
 	done    func(taken bool) // called with whether the operation is settled, so that it need not be made again; may be nil
 }
 
@@ -53,8 +51,8 @@ func (r *release) put(op *counter.Op) bool {
 	}
 	r.queue = q
 	q.expected += r.permits
-	if q.waiting > 0 && q.tenureSince != 0 && r.manager.core.Clock.Now()-q.tenureSince >= r.manager.tenure() {
-		r.yields = true
+	if q.waiting > 0 && q.tenure.Running() && q.tenure.Over(r.manager.core.Clock.Now(), r.manager.tenure()) {
+		r.rests = true
 		return true
 	}
 	q.wakeUps++
@@ -86,8 +84,8 @@ func (r *release) Answered(op *counter.Op, others []int64) {
 		if op.Err == nil {
 			q.countLocked(others)
 		}
-		if r.yields {
-			q.yieldLocked(op, others)
+		if r.rests {
+			q.restLocked(op, others)
 		}
 	}
 	shard.Unlock()
@@ -101,16 +99,15 @@ func (r *release) Answered(op *counter.Op, others []int64) {
 	}
 }
 
-// yieldLocked leaves the released permits to other clients, if any wait.
-func (q *waitQueue) yieldLocked(op *counter.Op, others []int64) {
+// restLocked leaves the released permits to other clients, if any wait.
+func (q *waitQueue) restLocked(op *counter.Op, others []int64) {
 	now := q.manager.core.Clock.Now()
 	available, receivers := countsOf(others)
 	if q.subscribed {
 		receivers-- // this client
 	}
-	if q.tenureSince = now; receivers > 0 {
-		q.tenureSince = 0
-		q.yieldUntil = now + min(time.Duration(receivers)*q.manager.tenure(), maxYield)
+	if !q.tenure.Rest(now, receivers, q.manager.tenure(), 0) {
+		q.tenure.Begin(now)
 	}
 	if op.Err != nil {
 		q.checkLocked()
@@ -120,7 +117,7 @@ func (q *waitQueue) yieldLocked(op *counter.Op, others []int64) {
 }
 
 // tenure is how long a client may pass permits among its own waiters.
-func (m *manager) tenure() time.Duration { return max(m.core.HandoffBudget, minTenure) }
+func (m *manager) tenure() time.Duration { return max(m.core.HandoffBudget, waitqueue.ShortestTenure) }
 
 // giveBack releases permits that were granted after the call had given up. If Redis refuses the release, it is tried
 // again.
@@ -145,7 +142,7 @@ func (m *manager) releaseLater(key, code string, permits int64) {
 			report(taken)
 		})
 	}
-	m.core.Settler.AddWithin(attempt, func() {}, m.core.Clock.Now()+giveBackLimit, recheck)
+	m.core.Settler.AddWithin(attempt, func() {}, m.core.Clock.Now()+giveBackLimit, waitqueue.Recheck)
 }
 
 // startRelease releases permits without a caller. It calls done with false if the release must be made again: one that

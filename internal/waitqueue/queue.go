@@ -244,10 +244,10 @@ const (
 )
 
 // Granted notes that this client has the name.
-func (q *Queue) Granted(now time.Duration) { q.tenure.begin(now) }
+func (q *Queue) Granted(now time.Duration) { q.tenure.Begin(now) }
 
 // TenureOver notes that another client has it.
-func (q *Queue) TenureOver() { q.tenure.end() }
+func (q *Queue) TenureOver() { q.tenure.End() }
 
 // Released has the head ask after a release by this client, of which so many clients were notified. A client that had its turn leaves
 // the name to the others first.
@@ -258,7 +258,8 @@ func (q *Queue) Released(now time.Duration, notified int, length time.Duration) 
 	if q.Listening {
 		notified--
 	}
-	if q.tenure.over(now, notified, max(length, shortestTenure), q.releases.gap) {
+	length = max(length, ShortestTenure)
+	if q.tenure.Over(now, length) && q.tenure.Rest(now, notified, length, q.releases.gap) {
 		q.AskBy(q.tenure.restUntil)
 		q.head.Wake()
 		return

@@ -8,10 +8,12 @@ import (
 
 const (
 	// Recheck is how often a head asks at least, jittered.
-	Recheck        = time.Second
-	recheckRate    = 500                   // re-checks a second of one client, above which they become rarer
-	shortestTenure = time.Millisecond      // for which a client's waiters may follow one another
-	longestRest    = 20 * time.Millisecond // after a tenure
+	Recheck = time.Second
+	// ShortestTenure is for how long a client's waiters may follow one another at least.
+	ShortestTenure = time.Millisecond
+
+	recheckRate = 500                   // re-checks a second of one client, above which they become rarer
+	longestRest = 20 * time.Millisecond // after a tenure
 )
 
 // Pause returns how long to wait before the next re-check where so many waiters of the client re-check: d, jittered, or more.
@@ -20,7 +22,7 @@ func Pause(d time.Duration, waiting int64) time.Duration {
 	return backoff.Jitter(time.Duration(float64(d) * spread))
 }
 
-// Tenure is for how long a client's waiters may follow one another while other clients wait.
+// Tenure is for how long a client's waiters may follow one another while other clients wait. The zero value is one that has not begun.
 //
 // Clients that contend take turns by time: one that had its tenure leaves the name to the others for about as long as they need for
 // theirs. So a release is answered by few questions that are refused, however many clients wait, and no client is starved by another
@@ -30,27 +32,35 @@ type Tenure struct {
 	restUntil time.Duration // until when it is the others' turn
 }
 
-func (t *Tenure) begin(now time.Duration) {
+// Begin notes a grant: the tenure begins, unless one is running.
+func (t *Tenure) Begin(now time.Duration) {
 	if t.began == 0 {
 		t.began = max(now, 1) // 0 is for none
 	}
 }
 
-func (t *Tenure) end() { t.began = 0 }
+// End ends the tenure.
+func (t *Tenure) End() { t.began = 0 }
 
-// over reports, after a release, whether the client has to rest: its tenure of that length is over, and others were notified. Each of
-// them is left a tenure, or the time between two releases if that is longer.
-func (t *Tenure) over(now time.Duration, others int, length, gap time.Duration) bool {
-	if now-t.began < length {
-		return false
-	}
-	t.began = 0
+// Running reports whether the tenure has begun.
+func (t *Tenure) Running() bool { return t.began != 0 }
+
+// Over reports whether a tenure of that length is over. One that has not begun is.
+func (t *Tenure) Over(now, length time.Duration) bool { return now-t.began >= length }
+
+// Rest ends the tenure after a release, and reports whether the client has to rest: others were notified. Each of them is left a tenure,
+// or the time between two releases if that is longer.
+func (t *Tenure) Rest(now time.Duration, others int, length, gap time.Duration) bool {
+	t.End()
 	if others <= 0 {
 		return false
 	}
 	t.restUntil = now + min(time.Duration(others)*max(length, gap), longestRest)
 	return true
 }
+
+// RestsUntil returns until when it is the others' turn.
+func (t *Tenure) RestsUntil() time.Duration { return t.restUntil }
 
 // rate is how often a name is released.
 type rate struct {
