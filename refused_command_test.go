@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,6 +191,35 @@ func TestRefusedCommandsLeaveNoTraceOfAWait(t *testing.T) {
 				p.rules(t, "+@all")
 				p.settled(t, t.Name(), step{before: 1}, err)
 				locktest.Unlock(t, held)
+			})
+		}
+	}
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveATakeOverDoneOrNotDone(t *testing.T) {
+	p := newPartial(t)
+	for kind, get := range lockKinds {
+		if kind == "reader" {
+			continue // a reader takes nothing over
+		}
+		for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {
+			t.Run(kind+" -"+command, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				l := get(p.client, t.Name())
+				earlier := held(t, l)
+				p.rules(t, "-"+command)
+				hold, err := l.TryLock(t.Context(), rlock.WithTakeOver(earlier.Owner()))
+				p.rules(t, "+@all")
+				p.settled(t, t.Name(), step{before: 1, after: 1}, err)
+				holder := earlier
+				if err == nil {
+					holder = hold
+				}
+				if !errors.Is(err, redlatch.ErrUnknown) {
+					fields := strings.Join(p.admin.HKeys(t.Context(), t.Name()).Val(), " ")
+					assert.Contains(t, fields+" ", holder.Owner(), "after %v", err)
+				}
 			})
 		}
 	}

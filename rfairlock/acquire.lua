@@ -29,14 +29,13 @@ end
 local passes = left ~= -2 and from ~= '' and redis.call('hexists', lock, from) == 1
 local again = left ~= -2 and waits == '1' and redis.call('hexists', lock, owner) == 1
 if passes or again then
-  -- First: a user that may not PEXPIRE must not take the lock. A late attempt's owner may have the lock for longer.
+  -- All that a user may not be allowed comes before the first write that counts. A late attempt's owner may have it for longer.
   redis.call('pexpire', lock, again and math.max(left, tonumber(lease)) or lease)
-  redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
-  if passes then
-    redis.call('hdel', lock, from)
-  end
   redis.call('lrem', queue, 0, owner)
   redis.call('zrem', timeouts, owner)
+  redis.call('hdel', lock, '')
+  redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
+  redis.call('hdel', lock, passes and from or '')
   return -2
 end
 if mine then

@@ -20,8 +20,10 @@ if left ~= -2 and (from ~= '' or verify == '1' or left == -1) then
     return redis.error_reply('WRONGTYPE the key holds a read-write lock')
   end
   if from ~= '' and redis.call('hexists', lock, from) == 1 then
-    redis.call('pexpire', lock, lease) -- first: a user that may not PEXPIRE must not take the lock from its holder
-    redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
+    -- All that a user may not be allowed comes before the first write that counts. The key must stay, and its TTL with it.
+    redis.call('pexpire', lock, lease)
+    redis.call('hdel', lock, '')
+    redis.call('hset', lock, owner, 1)
     redis.call('hdel', lock, from)
     left = -2
   end

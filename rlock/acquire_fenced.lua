@@ -12,33 +12,34 @@
 local lock, last = KEYS[1], KEYS[2]
 local owner, lease, from, verify, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local left = redis.call('pttl', lock)
+local left, passes = redis.call('pttl', lock), false
 if left ~= -2 and (from ~= '' or verify == '1' or left == -1) then
   -- An error for what is no hash.
   if redis.call('hexists', lock, 'mode') == 1 then
     return redis.error_reply('WRONGTYPE the key holds a read-write lock')
   end
-  if from ~= '' and redis.call('hexists', lock, from) == 1 then
-    redis.call('pexpire', lock, lease) -- first: a user that may not PEXPIRE must not take the lock from its holder
-    redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
-    redis.call('hdel', lock, from)
-    left = -2
-  end
+  passes = from ~= '' and redis.call('hexists', lock, from) == 1
 end
-if left ~= -2 then
+if left ~= -2 and not passes then
   return { left, 0 }
 end
--- The clock keeps the token rising when the last one is gone, or older than what a lost master gave out.
 local time = redis.call('time')
 local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stored = redis.call('get', last)
 token = math.max(token, (tonumber(stored or 0) or 0) + 1)
 redis.call('set', last, string.format('%.0f', token), 'px', keep)
+if passes then
+  -- All that a user may not be allowed comes before the first write that counts. The key must stay, and its TTL with it.
+  redis.call('pexpire', lock, lease)
+  redis.call('hdel', lock, '')
+  redis.call('hset', lock, owner, 1)
+  redis.call('hdel', lock, from)
+  return { -2, token }
+end
 redis.call('hset', lock, owner, 1)
--- A user that may not PEXPIRE must not leave a lock that never expires.
 local expires = redis.pcall('pexpire', lock, lease)
 if type(expires) == 'table' then
   redis.call('hdel', lock, owner)
   return expires
 end
-return { left, token }
+return { -2, token }

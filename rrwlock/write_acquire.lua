@@ -20,12 +20,12 @@ local mode = redis.call('hget', lock, 'mode')
 if not mode and redis.call('exists', lock) == 1 then
   return redis.error_reply('WRONGTYPE the key holds another kind of lock')
 end
-local left, had = -2, -2
+local left, had, gone = -2, -2, {}
 if mode == 'write' then
   left = redis.call('pttl', lock)
   had = writers and redis.call('hexists', lock, field) == 1 and left or -2
   if had ~= -2 or from ~= '' and redis.call('hexists', lock, from .. ':write') == 1 then
-    left = -2
+    left, gone = -2, had == -2 and { from .. ':write', from } or {}
   end
 elseif mode then
   local fields = redis.call('hgetall', lock)
@@ -34,31 +34,30 @@ elseif mode then
       left = remaining(lock, readers, fields[f], fields[f + 1])
       if type(left) == 'table' then
         return left
-      end
-      if left == -2 or fields[f] == from then
-        left = -2
-        redis.call('hdel', lock, fields[f])
-      else
+      elseif left ~= -2 and fields[f] ~= from then
         break -- one alive is enough
       end
+      left, gone[#gone + 1] = -2, fields[f]
     end
   end
 end
 if left == -2 then
-  if writers then
-    redis.call('zrem', writers, owner)
+  local _ = writers and redis.call('zrem', writers, owner)
+  -- A user that may not send HDEL or PEXPIRE must take nothing from a holder, and leave no lock that never expires.
+  if gone[1] then
+    redis.call('hdel', lock, '')
+    redis.call('pexpire', lock, lease)
   end
-  -- A try may arrive late, when its owner has had the lock for long, for longer, and may read as well.
-  if had == -2 then
-    local _ = mode and redis.call('pexpire', lock, lease) -- a user that may not send it must not take the lock from its holder
-    redis.call('del', lock)
+  if had == -2 then -- else an attempt that arrives late: its owner may have the lock for longer, and may read as well
     redis.call('hset', lock, 'mode', 'write', field, 1)
   end
-  -- A user that may not PEXPIRE must not leave a lock that never expires.
   local expires = redis.pcall('pexpire', lock, math.max(had, lease))
   if type(expires) == 'table' then
     redis.call('hdel', lock, 'mode', field)
     return expires
+  end
+  for _, holder in ipairs(gone) do
+    redis.call('hdel', lock, holder)
   end
 elseif writers then
   local time = redis.call('time')
