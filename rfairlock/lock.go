@@ -29,12 +29,12 @@ var _ rlock.Locker = (*Lock)(nil)
 // manager is a client's state for its fair locks.
 type manager struct {
 	kind  *kind
-	space *lease.Space
+	space *lease.Manager
 }
 
 func newManager(c *core.Core) *manager {
 	k := newKind(c)
-	return &manager{kind: k, space: lease.NewSpace(lease.NewRegistry(c), k.fair(c))}
+	return &manager{kind: k, space: lease.NewManager(lease.NewNamespace(c), k.fair(c))}
 }
 
 // New returns a client's fair lock by name. It is for the client: users call GetFairLock there.

@@ -40,11 +40,11 @@ type Lock struct {
 var _ Locker = (*Lock)(nil)
 
 // manager is a client's state for its reentrant and fenced locks. Locks of one name exclude each other across the two.
-type manager struct{ plain, fenced *lease.Space }
+type manager struct{ plain, fenced *lease.Manager }
 
 func newManager(c *core.Core) *manager {
-	r := lease.NewRegistry(c)
-	return &manager{plain: lease.NewSpace(r, plainKind()), fenced: lease.NewSpace(r, fencedKind(c.TokenTTL))}
+	r := lease.NewNamespace(c)
+	return &manager{plain: lease.NewManager(r, plainKind()), fenced: lease.NewManager(r, fencedKind(c.TokenTTL))}
 }
 
 // New returns a client's lock by name. It is for the client: users call GetLock there.
@@ -56,7 +56,7 @@ func NewFenced(c *core.Core, name string) *Lock {
 	return newLock(c, core.Manager(c, newManager).fenced, name)
 }
 
-func newLock(c *core.Core, s *lease.Space, name string) *Lock {
+func newLock(c *core.Core, s *lease.Manager, name string) *Lock {
 	l := &Lock{name: s.Name(name), core: c}
 	l.sealed = lease.MemberOf(&l.name)
 	return l

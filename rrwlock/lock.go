@@ -28,16 +28,16 @@ var _ rlock.Locker = (*Lock)(nil)
 
 // manager is a client's state for its read-write locks.
 type manager struct {
-	write, read *lease.Space
-	passing     *lease.Space // of readers that enter while writers wait
+	write, read *lease.Manager
+	passing     *lease.Manager // of readers that enter while writers wait
 }
 
 func newManager(c *core.Core) *manager {
-	r := lease.NewRegistry(c)
+	r := lease.NewNamespace(c)
 	return &manager{
-		write:   lease.NewSpace(r, writeKind{}.lease()),
-		read:    lease.NewSpace(r, readKind{heeds: true}.lease()),
-		passing: lease.NewSpace(r, readKind{}.lease()),
+		write:   lease.NewManager(r, writeKind{}.lease()),
+		read:    lease.NewManager(r, readKind{heeds: true}.lease()),
+		passing: lease.NewManager(r, readKind{}.lease()),
 	}
 }
 

@@ -27,12 +27,12 @@ type PermitSemaphore struct {
 // permitManager is a client's state for its leased permits.
 type permitManager struct {
 	core    *core.Core
-	permits *lease.Space
+	permits *lease.Manager
 	sizes   *counter.Manager // changes of the number of permits
 }
 
 func newPermitManager(e *core.Core) *permitManager {
-	return &permitManager{core: e, permits: lease.NewSpace(lease.NewRegistry(e), permitKind{}.lease()), sizes: counter.New(e, resizeKind())}
+	return &permitManager{core: e, permits: lease.NewManager(lease.NewNamespace(e), permitKind{}.lease()), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore

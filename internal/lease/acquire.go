@@ -17,15 +17,15 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	if outer := n.HoldOf(ctx); outer != nil && n.space.kind.Sharing != Pool {
-		return outer.nest(ctx, o, n.space.mode, single)
+	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
+		return outer.nest(ctx, o, n.manager.mode, single)
 	}
 	if o.Wait != nil {
 		single = *o.Wait == 0
 	}
 	started := time.Duration(0)
-	if n.space.core.Hooks.Acquired != nil {
-		started = n.space.core.Clock.Now()
+	if n.manager.core.Hooks.Acquired != nil {
+		started = n.manager.core.Clock.Now()
 	}
 	take := n.wait
 	if single {
@@ -34,15 +34,15 @@ func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, err
 	hold, err := take(ctx, o)
 	if err == nil {
 		for range o.count() {
-			n.tellAcquired(started)
+			n.notifyAcquired(started)
 		}
 	}
 	return hold, err
 }
 
-func (n *Name) tellAcquired(started time.Duration) {
-	if f := n.space.core.Hooks.Acquired; f != nil {
-		f(n.space.kind.Title, n.User(), n.space.core.Clock.Now()-started)
+func (n *Name) notifyAcquired(started time.Duration) {
+	if f := n.manager.core.Hooks.Acquired; f != nil {
+		f(n.manager.kind.Title, n.User(), n.manager.core.Clock.Now()-started)
 	}
 }
 
@@ -54,16 +54,16 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 	if ctx == nil {
 		return core.ErrNilContext
 	}
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
-	if o.TakeOver != nil && n.space.kind.shared() {
+	if o.TakeOver != nil && n.manager.kind.shared() {
 		return errNoTakeOver
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if n.space.core.Closed() {
+	if n.manager.core.Closed() {
 		return errs.ErrClosed
 	}
 	return nil
@@ -74,19 +74,19 @@ var errNoTakeOver = fmt.Errorf("%w: only a lock that one holder has alone is tak
 
 // once asks Redis one time, without waiting in the queue.
 func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
-	if o.TakeOver == nil && n.takenHere() {
+	if o.TakeOver == nil && n.TakenHere() {
 		return nil, errs.ErrNotAcquired
 	}
 	until := never
-	if limit := n.space.core.Limit(ctx); limit > 0 {
-		until = n.space.core.Clock.Now() + limit
+	if limit := n.manager.core.Limit(ctx); limit > 0 {
+		until = n.manager.core.Clock.Now() + limit
 	}
 	for retry := 0; ; retry++ {
-		a := attempt{verify: true}
+		a := attemptOptions{verify: true}
 		if until != never {
-			a.limit = max(until-n.space.core.Clock.Now(), time.Millisecond)
+			a.limit = max(until-n.manager.core.Clock.Now(), time.Millisecond)
 		}
-		t := n.try(ctx, nil, o, a)
+		t := n.attempt(ctx, nil, o, a)
 		switch {
 		case t.hold != nil:
 			return t.hold, nil
@@ -96,37 +96,37 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, ctx.Err()
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
-		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.space.core.Clock.Now() >= until || pause(ctx, retry) != nil:
+		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.manager.core.Clock.Now() >= until || pause(ctx, retry) != nil:
 			return nil, unknown(t.err)
 		}
 	}
 }
 
-// takenHere reports whether this client itself knows that the lock is taken.
-func (n *Name) takenHere() bool {
-	sh := n.space.shard(n.text())
+// TakenHere reports whether this client itself knows that the lock is taken.
+func (n *Name) TakenHere() bool {
+	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if n.space.kind.shared() {
+	if n.manager.kind.shared() {
 		q := sh.readers[n.text()]
 		return q != nil && q.Refused
 	}
 	return sh.held[n.text()] != nil
 }
 
-// onceTries is how often a single try is repeated while Redis says that it cannot run it just now. While a slot moves to another
+// onceTries is how often a single attempt is repeated while Redis says that it cannot run it just now. While a slot moves to another
 // node it is repeated until the call is over.
 const onceTries = 5
 
 // wait queues until the lock is acquired, ctx is done, the wait is over or the client closes.
 func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
-	sh := n.space.shard(n.text())
+	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	w := n.joinLocked(ctx, sh, o)
 	sh.mu.Unlock()
 	c := call{name: n, waiter: w}
 	if o.Wait != nil {
-		c.limit = n.space.core.Clock.Now() + *o.Wait
+		c.limit = n.manager.core.Clock.Now() + *o.Wait
 	}
 	defer func() { c.entry.ended() }()
 	hold, err := c.run(ctx, o)
@@ -165,7 +165,7 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 		case stepFail:
 			return nil, unknown(c.unanswered())
 		case stepAsk:
-			hold, err := c.try(ctx, o)
+			hold, err := c.ask(ctx, o)
 			if hold != nil || err != nil {
 				return hold, err
 			}
@@ -191,25 +191,25 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 	return hold, nil
 }
 
-// try asks Redis as the head of the queue. Without a hold and an error it is to be tried again.
-func (c *call) try(ctx context.Context, o *Options) (*Hold, error) {
+// ask asks Redis as the head of the queue. Without a hold and an error it is to be attemptResult again.
+func (c *call) ask(ctx context.Context, o *Options) (*Hold, error) {
 	w, q := c.waiter, c.waiter.queue
 	q.shard.mu.Lock()
 	w.asked = q.now()
 	wakeups := q.Asking(&w.Waiter, w.asked)
 	q.shard.mu.Unlock()
 	defer w.hasAsked()
-	if c.entry == nil && q.space.kind.Leave != nil {
+	if c.entry == nil && q.manager.kind.Leave != nil {
 		c.entry = c.name.newEntry(o)
 		w.entry = c.entry.id
 	}
 
-	verify := c.tries == 1 || q.space.kind.Upkeep != nil // there a second try may be long in coming
+	verify := c.tries == 1 || q.manager.kind.Upkeep != nil // there a second attempt may be long in coming
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-q.now(), time.Microsecond)
 	}
-	t := c.name.try(ctx, w, o, attempt{limit: left, verify: verify, entry: c.entry})
+	t := c.name.attempt(ctx, w, o, attemptOptions{limit: left, verify: verify, entry: c.entry})
 	c.tries++
 	q.answered(t)
 	if t.hold != nil {
@@ -234,14 +234,14 @@ func (w *Waiter) hasAsked() {
 }
 
 // answered notes what came of the queue's last attempt.
-func (q *queue) answered(t tried) {
+func (q *queue) answered(t attemptResult) {
 	q.shard.mu.Lock()
 	q.Answered(q.now(), t.err)
 	q.shard.mu.Unlock()
 }
 
 // busy sets when to ask again, and joins the channel that announces releases.
-func (w *Waiter) busy(wakeups uint64, t tried) {
+func (w *Waiter) busy(wakeups uint64, t attemptResult) {
 	q := w.queue
 	q.shard.mu.Lock()
 	q.Refused = true
@@ -253,9 +253,9 @@ func (w *Waiter) busy(wakeups uint64, t tried) {
 	if !join {
 		return
 	}
-	member, confirmed := q.space.core.Router.Join(w.channel(), q)
-	if q.space.kind.Upkeep == nil {
-		q.space.core.Waiting.Add(1)
+	member, confirmed := q.manager.core.Router.Join(w.channel(), q)
+	if q.manager.kind.Upkeep == nil {
+		q.manager.core.Waiting.Add(1)
 	}
 	q.shard.mu.Lock()
 	if q.Empty() { // handed on meanwhile to the last one in the queue
@@ -270,10 +270,10 @@ func (w *Waiter) busy(wakeups uint64, t tried) {
 	}
 }
 
-// failure decides what a try without an answer means for the wait. Errors that cannot pass are returned, and on the
-// first try all that are certain; the others are waited out for at most one lease.
-func (c *call) failure(t tried) error {
-	now := c.name.space.core.Clock.Now()
+// failure decides what an attempt without an answer means for the wait. Errors that cannot pass are returned, and on the
+// first attempt all that are certain; the others are waited out for at most one lease.
+func (c *call) failure(t attemptResult) error {
+	now := c.name.manager.core.Clock.Now()
 	certain := script.Judge(t.err) == script.NotDone
 	if certain && (!t.passing || c.tries == 1 && script.Refused(t.err)) {
 		return t.err
@@ -282,7 +282,7 @@ func (c *call) failure(t tried) error {
 		c.since = now
 	}
 	c.failed++
-	if now-c.since >= c.name.space.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
+	if now-c.since >= c.name.manager.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
 		return unknown(t.err)
 	}
 	q := c.waiter.queue
@@ -297,10 +297,10 @@ func (c *call) giveUp(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return c.with(err)
 	}
-	if c.name.space.core.Closed() {
+	if c.name.manager.core.Closed() {
 		return errs.ErrClosed
 	}
-	if c.limit != 0 && c.name.space.core.Clock.Now() >= c.limit {
+	if c.limit != 0 && c.name.manager.core.Clock.Now() >= c.limit {
 		return c.with(errs.ErrNotAcquired)
 	}
 	return nil
@@ -321,7 +321,7 @@ func (c *call) with(err error) error {
 // unanswered returns the error of the last attempt or re-check for the call's queue, or of the one in flight; nil for one that was
 // answered.
 func (c *call) unanswered() error {
-	w, q, now := c.waiter, c.waiter.queue, c.name.space.core.Clock.Now()
+	w, q, now := c.waiter, c.waiter.queue, c.name.manager.core.Clock.Now()
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	if w.lastErr != nil { // of the upkeep
@@ -330,7 +330,7 @@ func (c *call) unanswered() error {
 	if err := q.Unanswered(now); err != nil {
 		return err
 	}
-	if u := q.space.kind.Upkeep; u != nil && u.Silent(w, now) {
+	if u := q.manager.kind.Upkeep; u != nil && u.Silent(w, now) {
 		return script.ErrNoAnswer
 	}
 	return nil
@@ -339,7 +339,7 @@ func (c *call) unanswered() error {
 // sleep waits for a wake-up, for ctx, for Close, or until the time is over.
 func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	if c.limit != 0 {
-		left = min(left, c.limit-c.name.space.core.Clock.Now())
+		left = min(left, c.limit-c.name.manager.core.Clock.Now())
 	}
 	wake := c.waiter.sleep()
 	if wake == nil {
@@ -358,7 +358,7 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 	case <-wake:
 	case <-timer:
 	case <-ctx.Done():
-	case <-c.name.space.core.Closing():
+	case <-c.name.manager.core.Closing():
 	}
 	return c.giveUpUnlessHanded(ctx)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// ended is the cause of a context that a hold has ended: it names the lock, and tells why.
-type ended struct {
+// endCause is the cause of a context that a hold has ended: it names the lock, and tells why.
+type endCause struct {
 	title, name string
 	noun        string // what was held
 	err         error  // the sentinel
@@ -34,34 +34,34 @@ func (h *Hold) Covers(other any) bool { return other == any(h) }
 // lockNoun is what is held, unless a kind has another word for it.
 const lockNoun = "lock"
 
-// ended returns the cause of a context of the lease's that ends.
-func (l *Lease) ended(err error, detail string) *ended {
-	return &ended{title: l.space.kind.Title, noun: l.space.noun(), name: l.user(), err: err, detail: detail}
+// endCause returns the cause of a context of the lease's that ends.
+func (l *Lease) endCause(err error, detail string) *endCause {
+	return &endCause{title: l.manager.kind.Title, noun: l.manager.noun(), name: l.user(), err: err, detail: detail}
 }
 
 // unlocked returns the cause of the context of a level of the lease's that was unlocked.
 func (l *Lease) unlocked(h *Hold) error {
-	cause := l.ended(errs.ErrUnlocked, "")
+	cause := l.endCause(errs.ErrUnlocked, "")
 	cause.level = h
 	return cause
 }
 
-// noun is what a lease of the space is called in messages.
-func (s *Space) noun() string {
+// noun is what a lease of the manager is called in messages.
+func (s *Manager) noun() string {
 	return cmp.Or(s.kind.Noun, lockNoun)
 }
 
 // Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.
 func Ended(title, name string, err error, detail string) error {
-	return &ended{title: title, noun: lockNoun, name: name, err: err, detail: detail}
+	return &endCause{title: title, noun: lockNoun, name: name, err: err, detail: detail}
 }
 
 // Unlocked returns the cause of a context whose level was unlocked.
 func Unlocked(title, name string, level Level) error {
-	return &ended{title: title, noun: lockNoun, name: name, err: errs.ErrUnlocked, level: level}
+	return &endCause{title: title, noun: lockNoun, name: name, err: errs.ErrUnlocked, level: level}
 }
 
-func (e *ended) Error() string {
+func (e *endCause) Error() string {
 	text := fmt.Sprintf("%s: %s %q: %v", e.title, e.noun, e.name, errs.Of(e.noun, e.err))
 	if e.detail == "" {
 		return text
@@ -69,10 +69,10 @@ func (e *ended) Error() string {
 	return text + ": " + e.detail
 }
 
-func (e *ended) Unwrap() error { return e.err }
+func (e *endCause) Unwrap() error { return e.err }
 
 const (
-	lostInRedis = "Redis has it no longer: its lease ended there, or it was taken away"
-	lostByTime  = "the lease ended"
-	lostByRedis = "it could not be renewed before the lease ended"
+	causeGone       = "Redis has it no longer: its lease ended there, or it was taken away"
+	causeLeaseEnded = "the lease ended"
+	causeNotRenewed = "it could not be renewed before the lease ended"
 )

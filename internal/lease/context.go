@@ -156,7 +156,7 @@ func (f follower) givenEnded(given context.Context) {
 		return // the level's own context has the same deadline
 	}
 	cause := context.Cause(given)
-	var e *ended
+	var e *endCause
 	if !errors.As(cause, &e) || e.level == nil || !f.within(e.level) {
 		f.cancel(cause)
 		return

@@ -12,7 +12,7 @@ import (
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
-	s := spaceOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second})
+	s := managerOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second})
 	l := s.newLease("orders", "a")
 	l.state, l.renewAt = holding, never
 	l.newHoldLocked(t.Context(), none, Write, 0).fixed = never // a level that lasts

@@ -25,9 +25,9 @@ type entry struct {
 
 // newEntry returns the entry of a call that is about to ask. Close waits until it has left.
 func (n *Name) newEntry(o *Options) *entry {
-	n.space.core.Begin()
-	n.space.entries.Add(1)
-	return &entry{name: *n, id: n.space.core.NextOwner(), limit: o.waitLimit()}
+	n.manager.core.Begin()
+	n.manager.entries.Add(1)
+	return &entry{name: *n, id: n.manager.core.NextOwner(), limit: o.waitLimit()}
 }
 
 // ended is called when the call has ended. A nil entry is that of a kind whose waiters are not known to Redis.
@@ -35,18 +35,18 @@ func (e *entry) ended() {
 	if e == nil {
 		return
 	}
-	e.name.space.entries.Add(-1)
-	e.name.space.core.End()
+	e.name.manager.entries.Add(-1)
+	e.name.manager.core.End()
 }
 
 // failed turns an attempt's error into what it came to.
-func (e *entry) failed(err error, until time.Duration) tried {
+func (e *entry) failed(err error, until time.Duration) attemptResult {
 	if script.Judge(err) == script.NotDone {
-		return tried{err: core.Explain(err), passing: script.Transient(err)}
+		return attemptResult{err: core.Explain(err), passing: script.Transient(err)}
 	}
 	e.entered = true
 	e.lost(until)
-	return tried{err: err, passing: true}
+	return attemptResult{err: err, passing: true}
 }
 
 // lost notes an attempt without a reply, which may have an effect until then.
@@ -71,7 +71,7 @@ func (e *entry) unsettled() bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.open > 0 && e.name.space.core.Clock.Now() < e.until
+	return e.open > 0 && e.name.manager.core.Clock.Now() < e.until
 }
 
 // Late takes the reply to an attempt that was given up. It may come before the attempt's own call knows that it was.
@@ -96,7 +96,7 @@ func (e *entry) leave() {
 	if e == nil || !e.entered {
 		return
 	}
-	s := e.name.space
+	s := e.name.manager
 	e.mu.Lock()
 	until := max(e.until, s.core.Clock.Now()+s.core.Lease)
 	e.mu.Unlock()

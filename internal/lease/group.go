@@ -2,7 +2,6 @@ package lease
 
 import (
 	"hash/maphash"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -23,10 +22,10 @@ const (
 //
 // All else that is done to a lease takes it out of its group first, with leaveLocked. An error or silence dissolves the group.
 type group struct {
-	timer  timer.Timer
-	space  *Space        // never changes, like the next one
-	of     kindred       // what its members have in common
-	length time.Duration // the lease that is asked for; never changes
+	timer   timer.Timer
+	manager *Manager      // never changes, like the next one
+	of      kindred       // what its members have in common
+	length  time.Duration // the lease that is asked for; never changes
 
 	mu       sync.Mutex // guards all below, and the place of each member; locked after a lease's mu
 	phase    phase
@@ -54,11 +53,14 @@ type departure struct {
 	place int
 }
 
-// Places of a lease that is no member of a group.
+// renewal is where a lease is in its renewal.
+type renewal uint8
+
 const (
-	departed uint8 = math.MaxUint8 - iota // it has left its group, whose call is in flight
-	retrying                              // its last renewal failed
-	alone                                 // as well; the next one is a call of its own
+	renewalFine     renewal = iota // it is a member of a group, or due later; its last renewal succeeded
+	renewalDeparted                // it has left its group, whose call is in flight
+	renewalFailed                  // the last call got an error or no reply
+	renewalApart                   // as well; the next call renews this lease alone, key by key
 )
 
 // kindred is what leases have in common that one call may renew.
@@ -76,12 +78,12 @@ func (l *Lease) kindredLocked(now time.Duration) (kindred, bool) {
 		return kindred{}, false
 	}
 	h := l.levels
-	k := kindred{length: l.lengthLocked(now), alone: l.place == alone}
+	k := kindred{length: l.lengthLocked(now), alone: l.renewal == renewalApart}
 	k.plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
 	if l.countLocked().Read > 0 {
 		k.mode = Read
 	}
-	if l.space.core.Cluster {
+	if l.manager.core.Cluster {
 		k.tag = core.Tag(l.name())
 	}
 	return k, k.length >= time.Millisecond
@@ -89,7 +91,7 @@ func (l *Lease) kindredLocked(now time.Duration) (kindred, bool) {
 
 // renewDue renews leases that are due together: up to 100 that one call may renew form a group. It runs on the wheel's
 // goroutine.
-func (s *Space) renewDue(due []*Lease) {
+func (s *Manager) renewDue(due []*Lease) {
 	now := s.core.Clock.Now()
 	batches := map[kindred][]*Lease{}
 	for _, l := range due {
@@ -111,8 +113,8 @@ func (s *Space) renewDue(due []*Lease) {
 }
 
 // renewTogether makes a group of leases and renews it.
-func (s *Space) renewTogether(of kindred, batch []*Lease, now time.Duration) {
-	g := &group{space: s, of: of, length: of.length, members: make([]*Lease, 0, len(batch))}
+func (s *Manager) renewTogether(of kindred, batch []*Lease, now time.Duration) {
+	g := &group{manager: s, of: of, length: of.length, members: make([]*Lease, 0, len(batch))}
 	g.timer.Task = g
 	first := never
 	for _, l := range batch {
@@ -134,13 +136,14 @@ func (g *group) admit(l *Lease, now time.Duration) time.Duration {
 		return never
 	}
 	g.mu.Lock()
-	l.group, l.place = g, uint8(len(g.members)) //nolint:gosec // below groupSize
+	l.group, l.renewal = g, renewalFine
+	l.place = uint8(len(g.members)) //nolint:gosec // below groupSize
 	g.members = append(g.members, l)
 	g.size++
 	g.mu.Unlock()
 	first := l.nextLocked()
 	if g.of.plain {
-		l.space.core.Timers.Stop(&l.timer) // the group's timer is all it needs
+		l.manager.core.Timers.Stop(&l.timer) // the group's timer is all it needs
 	} else {
 		l.armLocked()
 	}
@@ -155,25 +158,25 @@ func (l *Lease) leaveLocked() {
 		return
 	}
 	g.mu.Lock()
-	if l.place == departed {
+	if l.renewal == renewalDeparted {
 		g.mu.Unlock()
 		return
 	}
-	l.end, l.renewAt = max(l.end, g.end), g.space.onGrid(g.next)
+	l.end, l.renewAt = max(l.end, g.end), g.manager.onGrid(g.next)
 	switch g.phase {
 	case renewing:
 		g.left = append(g.left, departure{l, int(l.place)})
 		g.members[l.place] = nil
 		g.size--
-		l.place = departed
+		l.renewal = renewalDeparted
 	case resting:
 		g.members[l.place] = nil
 		if g.size--; g.size == 0 {
-			g.space.core.Timers.Stop(&g.timer)
+			g.manager.core.Timers.Stop(&g.timer)
 		}
-		l.group, l.place = nil, 0
+		l.group, l.renewal = nil, renewalFine
 	case dissolved: // it is about to be told
-		l.group, l.place = nil, 0
+		l.group, l.renewal = nil, renewalFine
 	}
 	g.mu.Unlock()
 	l.armLocked()
@@ -187,14 +190,14 @@ func (l *Lease) untilLocked() time.Duration {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l.place == departed {
+	if l.renewal == renewalDeparted {
 		return l.end
 	}
 	return max(l.end, g.end)
 }
 
 // freshLocked reports whether no renewal is in flight, and the last one did not fail.
-func (l *Lease) freshLocked() bool { return l.group == nil && l.place == 0 }
+func (l *Lease) freshLocked() bool { return l.group == nil && l.renewal == renewalFine }
 
 // renewalLocked returns a channel that is closed when the renewal in flight has an answer, or is given up; nil if none is.
 func (l *Lease) renewalLocked() <-chan struct{} {
@@ -215,7 +218,7 @@ func (l *Lease) renewalLocked() <-chan struct{} {
 
 // Due sends the next renewal. It dissolves a group that has become small, or that had no answer in time.
 func (g *group) Due(now time.Duration) {
-	s := g.space
+	s := g.manager
 	g.mu.Lock()
 	deadline := g.end - margin(s.core.Lease)
 	if g.phase == dissolved || now+time.Millisecond < g.next { // an answer has moved it meanwhile
@@ -235,7 +238,7 @@ func (g *group) Due(now time.Duration) {
 	g.mu.Unlock()
 	o := outcome{next: now}
 	if inFlight {
-		o.with = retrying
+		o.with = renewalFailed
 	}
 	for _, m := range all {
 		m.lease.renewalEnded(g, o)
@@ -244,7 +247,7 @@ func (g *group) Due(now time.Duration) {
 
 // renew sends the call that renews the members. first is when the first of them ends. It runs on the wheel's goroutine.
 func (g *group) renew(first time.Duration) {
-	s := g.space
+	s := g.manager
 	g.mu.Lock()
 	if g.size == 0 { // all have left meanwhile
 		g.mu.Unlock()
@@ -260,7 +263,7 @@ func (g *group) renew(first time.Duration) {
 
 // start sends the calls that renew the members: one, or several for a lease whose keys may be in two places.
 func (g *group) start(calls []*script.Call) {
-	batch := g.space.core.Batch
+	batch := g.manager.core.Batch
 	if len(calls) == 1 {
 		batch.Start(calls[0], pipeline.Urgent, func(c *script.Call) { g.answer(c.Ints()) })
 		return
@@ -306,7 +309,7 @@ func (p *parts) answer(c *script.Call) {
 
 // callsLocked closes the gaps between the members and returns the calls that renew them.
 func (g *group) callsLocked() []*script.Call {
-	room := &g.space.room
+	room := &g.manager.room
 	keys, owners, members := room.keys[:0], room.owners[:0], g.members[:0]
 	for _, l := range g.members {
 		if l == nil {
@@ -323,15 +326,15 @@ func (g *group) callsLocked() []*script.Call {
 		clear(keys)
 		clear(owners)
 	}()
-	if apart := g.space.kind.RenewApart; apart != nil && g.of.alone {
+	if apart := g.manager.kind.RenewApart; apart != nil && g.of.alone {
 		return apart(g.of.mode, keys[0], owners[0], g.length)
 	}
-	return []*script.Call{g.space.kind.Renew(g.of.mode, keys, owners, g.length)}
+	return []*script.Call{g.manager.kind.Renew(g.of.mode, keys, owners, g.length)}
 }
 
 // divisible reports whether smaller calls can renew the same.
 func (g *group) divisible(size int) bool {
-	return size > 1 || g.space.kind.RenewApart != nil && !g.of.alone
+	return size > 1 || g.manager.kind.RenewApart != nil && !g.of.alone
 }
 
 // room is where the arguments of a call are put together, one call after another: on the wheel's goroutine alone. Calls for
@@ -348,7 +351,7 @@ func (g *group) dissolveLocked() []departure {
 		}
 	}
 	g.phase, g.members, g.left, g.size = dissolved, nil, nil, 0
-	g.space.core.Timers.Stop(&g.timer)
+	g.manager.core.Timers.Stop(&g.timer)
 	g.tellLocked()
 	return all
 }
@@ -363,7 +366,7 @@ func (g *group) tellLocked() {
 
 // answer takes what came of a call.
 func (g *group) answer(gone []int64, err error) {
-	s := g.space
+	s := g.manager
 	g.refuse(gone) // first: the end that moves below is that of the members
 
 	g.mu.Lock()
@@ -380,7 +383,7 @@ func (g *group) answer(gone []int64, err error) {
 	r := g.outcomeLocked(err, size)
 	g.mu.Unlock()
 
-	s.tellRenewed(size, len(gone), err)
+	s.notifyRenewed(size, len(gone), err)
 	for _, m := range told {
 		m.lease.renewalEnded(g, r)
 	}
@@ -417,30 +420,30 @@ func (g *group) refuse(places []int64) {
 // which a busy moment has pushed together part again. The times are on a grid, a fine one: a few groups that share a pipeline
 // cost much less than each alone.
 func (g *group) restLocked() {
-	period := g.space.core.Lease / 3
+	period := g.manager.core.Lease / 3
 	g.next = (g.sent + period - rand.N(period/32+1)).Truncate(max(period/500, time.Millisecond))
-	g.space.core.Timers.Set(&g.timer, g.next)
+	g.manager.core.Timers.Set(&g.timer, g.next)
 }
 
 // outcome is what came of a call, for a lease that it renewed.
 type outcome struct {
 	end  time.Duration // of the lease; 0 if it was not renewed
 	next time.Duration // when to renew it again
-	with uint8         // retrying or alone; 0 if it was renewed
+	with renewal       // renewalFine if it was renewed
 }
 
-// outcomeLocked judges the answer to a call. An error is followed by another try soon, several times within a lease; at once, and for each
+// outcomeLocked judges the answer to a call. An error is followed by another attempt soon, several times within a lease; at once, and for each
 // lease alone, where it came only because others of the slot have moved to another node already.
 func (g *group) outcomeLocked(err error, size int) outcome {
-	s := g.space
+	s := g.manager
 	switch {
 	case err == nil:
 		return outcome{end: g.sent + g.length, next: s.onGrid(g.sent + s.core.Lease/3)}
 	case g.divisible(size) && script.Parted(err):
-		return outcome{next: s.core.Clock.Now(), with: alone}
+		return outcome{next: s.core.Clock.Now(), with: renewalApart}
 	}
 	pause := max(s.core.Lease/24, 5*time.Millisecond)
-	return outcome{next: s.core.Clock.Now() + pause*3/4 + rand.N(pause/2), with: retrying}
+	return outcome{next: s.core.Clock.Now() + pause*3/4 + rand.N(pause/2), with: renewalFailed}
 }
 
 // renewalEnded takes what came of a call that renewed the lease. If that is late, the lease may be in another group by now.
@@ -453,10 +456,10 @@ func (l *Lease) renewalEnded(g *group, r outcome) {
 	if l.group != g {
 		return
 	}
-	if l.place != departed { // then it knows its own end, which may be sooner
+	if l.renewal != renewalDeparted { // then it knows its own end, which may be sooner
 		l.end = max(l.end, g.until())
 	}
-	l.group, l.place, l.renewAt = nil, r.with, r.next
+	l.group, l.renewal, l.renewAt = nil, r.with, r.next
 	if l.state == holding {
 		l.armLocked()
 	}
@@ -472,7 +475,7 @@ func (g *group) until() time.Duration {
 // firstRenewal returns when to renew a lease for the first time: at a random moment of the second half of its period, so
 // that leases taken in one burst spread out. Those taken within a thousandth of a period go together: they were made one
 // after another, so that a call which renews them finds them close together in memory.
-func (s *Space) firstRenewal(sent time.Duration) time.Duration {
+func (s *Manager) firstRenewal(sent time.Duration) time.Duration {
 	period := s.core.Lease / 3
 	taken := sent.Truncate(max(period/1000, time.Millisecond))
 	random := maphash.Comparable(s.seed, taken)
@@ -480,20 +483,20 @@ func (s *Space) firstRenewal(sent time.Duration) time.Duration {
 }
 
 // onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
-func (s *Space) onGrid(at time.Duration) time.Duration {
+func (s *Manager) onGrid(at time.Duration) time.Duration {
 	return at.Truncate(max(s.core.Lease/96, time.Millisecond))
 }
 
 // renewalLimit is how long one renewal may take before the next one is sent: several fit into a lease.
-func (s *Space) renewalLimit() time.Duration { return shareOf(s.core.Lease) }
+func (s *Manager) renewalLimit() time.Duration { return shareOf(s.core.Lease) }
 
 // shareOf returns how long one of several tries within a lease may take.
 func shareOf(lease time.Duration) time.Duration {
 	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
-// tellRenewed tells the user's hook what came of the renewal of so many leases, of which so many are gone.
-func (s *Space) tellRenewed(of, gone int, err error) {
+// notifyRenewed tells the user's hook what came of the renewal of so many leases, of which so many are gone.
+func (s *Manager) notifyRenewed(of, gone int, err error) {
 	switch hook := s.core.Hooks.Renewed; {
 	case hook == nil:
 	case err != nil:

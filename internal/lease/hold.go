@@ -80,7 +80,7 @@ func Searches(key any) bool {
 // Answers reports whether such a search ends at this hold.
 func (h *Hold) Answers(key any) bool {
 	n, ok := key.(*Name)
-	return ok && n.space.Registry == h.lease.space.Registry && n.key == h.lease.key && h.live()
+	return ok && n.manager.Namespace == h.lease.manager.Namespace && n.key == h.lease.key && h.live()
 }
 
 // newHoldLocked adds a level to a lease.
@@ -95,9 +95,9 @@ func (l *Lease) newHoldLocked(given context.Context, o *Options, mode Mode, sent
 		}
 		h.fixed = sent + h.length
 	case o.MaxHold != nil:
-		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.space.core.Lease)
+		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.manager.core.Lease)
 	default:
-		h.length = l.space.core.Lease
+		h.length = l.manager.core.Lease
 	}
 	l.levels = h
 	return h
@@ -156,7 +156,7 @@ func (h *Hold) Deadline() time.Time {
 		at = h.limit
 	}
 	h.lease.mu.Unlock()
-	return h.lease.space.core.Clock.Time(at)
+	return h.lease.manager.core.Clock.Time(at)
 }
 
 // endLocked ends the level. The result is to be called without the mutex.
@@ -204,7 +204,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	sent := l.now()
 	if h.fixed == 0 {
-		h.fixLocked(h.endLocal(), h.length) // no renewal from here on
+		h.fixLocked(h.endsAtLocked(), h.length) // no renewal from here on
 	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
 	wait := l.renewalLocked()
@@ -244,7 +244,7 @@ func (h *Hold) coverLocked(sent, d time.Duration) time.Duration {
 	d = max(d, h.lease.lengthLocked(sent))
 	for other := h.lease.levels; other != nil; other = other.next {
 		if other != h {
-			d = max(d, other.endLocal()-sent)
+			d = max(d, other.endsAtLocked()-sent)
 		}
 	}
 	return d
@@ -269,8 +269,8 @@ func (h *Hold) extended(sent, d time.Duration) error {
 	return nil
 }
 
-// endLocal returns when the level ends if nothing more is done for it.
-func (h *Hold) endLocal() time.Duration {
+// endsAtLocked returns when the level ends if nothing more is done for it.
+func (h *Hold) endsAtLocked() time.Duration {
 	switch {
 	case h.fixed != 0:
 		return h.fixed
@@ -292,7 +292,7 @@ func (h *Hold) overLocked() error {
 	if !h.over {
 		return nil
 	}
-	if e, ok := h.cause.(*ended); ok && e.err == errs.ErrLost { //nolint:errorlint // the hold's own cause, never wrapped
+	if e, ok := h.cause.(*endCause); ok && e.err == errs.ErrLost { //nolint:errorlint // the hold's own cause, never wrapped
 		return errs.ErrLost
 	}
 	return h.notHeldLocked()
@@ -300,7 +300,7 @@ func (h *Hold) overLocked() error {
 
 // notHeldLocked returns the error of an Unlock of a level that is over.
 func (h *Hold) notHeldLocked() error {
-	if e, ok := h.cause.(*ended); ok && e.err == errs.ErrClosed { //nolint:errorlint // the hold's own cause, never wrapped
+	if e, ok := h.cause.(*endCause); ok && e.err == errs.ErrClosed { //nolint:errorlint // the hold's own cause, never wrapped
 		return errReleased
 	}
 	return errs.ErrNotHeld

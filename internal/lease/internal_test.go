@@ -49,9 +49,9 @@ func TestLeaseAndHoldStaySmall(t *testing.T) {
 
 // What one call renews shares the hash tag on a cluster, and the lease.
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
-	s := &Space{Registry: &Registry{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
+	s := &Manager{Namespace: &Namespace{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
 	of := func(name string, limit time.Duration) kindred {
-		l := &Lease{space: s, key: name, state: holding}
+		l := &Lease{manager: s, key: name, state: holding}
 		l.levels = &Hold{lease: l, limit: limit}
 		k, ok := l.kindredLocked(0)
 		assert.True(t, ok, name)

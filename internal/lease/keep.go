@@ -41,17 +41,17 @@ func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Dura
 	return setting{levels, length, max(l.untilLocked()-now, 0) + time.Second}
 }
 
-// callLocked returns the call that sets it, to be sent at once. What came of it is to be told to answered.
-func (l *Lease) callLocked(sent time.Duration, set setting) *script.Call {
+// sendableLocked returns the call that sets it, to be sent at once. What came of it is to be told to answered.
+func (l *Lease) sendableLocked(sent time.Duration, set setting) *script.Call {
 	l.shortenLocked(sent + set.length)
-	return l.space.kind.Keep(l.key, l.owner, set.levels, set.length, set.most)
+	return l.manager.kind.Keep(l.key, l.owner, set.levels, set.length, set.most)
 }
 
 // keep sets levels and lease in Redis, again after each error until ctx is done: it sets, so it may run twice. It
 // returns false if the owner does not hold the lock, and when the call that answered was sent. Nothing is sent for a lease
-// that was given up here: then the error is that of the last try, [errGivenUp] without one.
+// that was given up here: then the error is that of the last attempt, [errGivenUp] without one.
 func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (kept bool, sent time.Duration, err error) {
-	s := l.space
+	s := l.manager
 	l.mu.Lock()
 	set := l.settingLocked(l.now(), levels, length)
 	l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			return false, sent, unknown(err)
 		}
 		sent = l.now()
-		call := l.callLocked(sent, set)
+		call := l.sendableLocked(sent, set)
 		l.mu.Unlock()
 		reply := int64(0)
 		err = s.core.Batch.Do(ctx, call, urgent(s.renewalLimit()))
@@ -99,7 +99,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 }
 
 // recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
-// nil if another operation of this lease is under way, which will. told, if it is not nil, hears whether Redis has answered.
+// nil if another operation of this lease is in flight, which will. told, if it is not nil, hears whether Redis has answered.
 func (l *Lease) recountLocked(told func(bool)) func() {
 	ops := l.ops
 	if ops == nil {
@@ -112,9 +112,9 @@ func (l *Lease) recountLocked(told func(bool)) func() {
 	}
 	sent := l.now()
 	set := l.settingLocked(sent, l.countLocked(), l.longestLocked(sent))
-	call := l.callLocked(sent, set)
+	call := l.sendableLocked(sent, set)
 	return func() {
-		l.space.core.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
+		l.manager.core.Batch.Start(call, pipeline.Urgent, func(c *script.Call) {
 			n, err := c.Int()
 			outcome := l.answered(set, sent, n, err)
 			ops.done()
@@ -147,7 +147,7 @@ func (l *Lease) settleLevels() {
 			ask()
 		}
 	}
-	l.space.core.Settler.Add(attempt, func() {}, l.now()+l.space.core.Lease)
+	l.manager.core.Settler.Add(attempt, func() {}, l.now()+l.manager.core.Lease)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
@@ -162,18 +162,18 @@ func (l *Lease) shortenLocked(end time.Duration) {
 	}
 }
 
-// kept is what came of a call that sets levels and lease.
-type kept uint8
+// keepResult is what came of a call that sets levels and lease.
+type keepResult uint8
 
 const (
-	keptUnknown kept = iota // an error
-	keptNot                 // the owner does not hold the lock
+	keptUnknown keepResult = iota // an error
+	keptNot                       // the owner does not hold the lock
 	keptAsSet
 	keptLonger // nothing was changed: more of the lease is left than the call knew of
 )
 
 // answered takes the answer to a call that sets levels and lease. Without one the call may arrive yet.
-func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error) kept {
+func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error) keepResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -202,22 +202,10 @@ func (o *operations) unanswered(now time.Duration, set setting) {
 	o.outlast = max(o.outlast, o.strays+set.most)
 }
 
-// releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
-// began to count when a call arrived.
-func (l *Lease) releaseUntil() time.Duration {
-	l.mu.Lock()
-	until := l.untilLocked()
-	if l.ops != nil {
-		until = max(until, l.ops.until)
-	}
-	l.mu.Unlock()
-	return max(l.now()+l.space.core.Lease, until+settle.Straggler)
-}
-
 // noteDowngrade is called after a level of writing has ended. With the last of them other readers may join: the lease is none any more
 // that keeps everybody out.
 func (l *Lease) noteDowngrade() {
-	sh := l.space.shard(l.name())
+	sh := l.manager.shard(l.name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l.mu.Lock()
@@ -234,10 +222,10 @@ func (l *Lease) downgradeLocked(sh *shard) {
 // openToReaders is called when Redis has these levels. After a downgrade the readers of this client who wait ask at once: nobody
 // is notified of it, as the wire format has it.
 func (l *Lease) openToReaders(levels Levels) {
-	if levels.Write > 0 || l.space.mode == Read {
+	if levels.Write > 0 || l.manager.mode == Read {
 		return
 	}
-	sh := l.space.shard(l.name())
+	sh := l.manager.shard(l.name())
 	sh.mu.Lock()
 	sh.readers[l.name()].admitLocked(l.now())
 	sh.queues[l.name()].resumeLocked(l.now())

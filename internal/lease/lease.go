@@ -17,7 +17,7 @@ const never = time.Duration(math.MaxInt64)
 type state uint8
 
 const (
-	asking    state = iota // the acquisition is under way
+	asking    state = iota // the acquisition is in flight
 	holding                // granted
 	releasing              // its last level was unlocked; Redis may not know yet
 	over                   // released or lost
@@ -33,18 +33,19 @@ type Lease struct {
 	renewAt time.Duration // when to renew it, while it is in no group
 	group   *group        // with which it is renewed, and which may know a later end; nil between two renewals on its own
 	state   state
-	place   uint8 // among the group's members, guarded by the group's mu; or departed, retrying, alone
+	place   uint8 // among the members of its group; guarded by the group's mu
+	renewal renewal
 
-	space *Space        // never changes, like key, owner, token and since once it is granted
-	key   any           // the lock's name in Redis, a string
-	owner any           // the owner id, a string
-	token int64         // the fencing token; 0 for none
-	since time.Duration // when Redis granted it, for the hand-off budget
-	ops   *operations   // of the operations of its levels; made at the first nesting, and then never changes
+	manager *Manager      // never changes, like key, owner, token and since once it is granted
+	key     any           // the lock's name in Redis, a string
+	owner   any           // the owner id, a string
+	token   int64         // the fencing token; 0 for none
+	since   time.Duration // when Redis granted it, for the hand-off budget
+	ops     *operations   // of the operations of its levels; made at the first nesting, and then never changes
 }
 
-func (s *Space) newLease(key any, owner any) *Lease {
-	l := &Lease{space: s, key: key, owner: owner}
+func (s *Manager) newLease(key any, owner any) *Lease {
+	l := &Lease{manager: s, key: key, owner: owner}
 	l.timer.Task = l
 	return l
 }
@@ -53,28 +54,28 @@ func (l *Lease) name() string    { s, _ := l.key.(string); return s }
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
 
 // user returns the name that the user gave.
-func (l *Lease) user() string { return l.space.core.UserName(l.name()) }
+func (l *Lease) user() string { return l.manager.core.UserName(l.name()) }
 
-func (l *Lease) now() time.Duration { return l.space.core.Clock.Now() }
+func (l *Lease) now() time.Duration { return l.manager.core.Clock.Now() }
 
 // register adds the first level, and sets its timer before its acquisition is sent. It returns the lease
 // to ask for.
 func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	length := l.newHoldLocked(ctx, o, l.space.mode, sent).length
+	length := l.newHoldLocked(ctx, o, l.manager.mode, sent).length
 	l.end = sent + length
-	l.renewAt = l.space.firstRenewal(sent)
-	l.space.core.Timers.Set(&l.timer, l.nextLocked())
+	l.renewAt = l.manager.firstRenewal(sent)
+	l.manager.core.Timers.Set(&l.timer, l.nextLocked())
 	return length
 }
 
-// unregister takes back register after a try that was not granted.
+// unregister takes back register after an attempt that was not granted.
 func (l *Lease) unregister() {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	l.space.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.timer)
 }
 
 // nextLocked returns when the lease has to be looked at.
@@ -92,7 +93,7 @@ func (l *Lease) nextLocked() time.Duration {
 // armLocked sets the timer for what comes next.
 func (l *Lease) armLocked() {
 	if next := l.nextLocked(); next != never {
-		l.space.core.Timers.Set(&l.timer, next)
+		l.manager.core.Timers.Set(&l.timer, next)
 	}
 }
 
@@ -100,7 +101,7 @@ func (l *Lease) armLocked() {
 func (l *Lease) Due(now time.Duration) {
 	l.mu.Lock()
 	if l.state == asking {
-		l.space.core.Timers.Set(&l.timer, now+l.space.core.Lease/3)
+		l.manager.core.Timers.Set(&l.timer, now+l.manager.core.Lease/3)
 	}
 	overdue := l.overdueLocked(now)
 	l.mu.Unlock()
@@ -114,7 +115,7 @@ func (l *Lease) Due(now time.Duration) {
 	}
 	l.mu.Unlock()
 	if due { // the timer stays stopped until a group has taken the lease
-		l.space.due.Add(l)
+		l.manager.due.Add(l)
 	}
 }
 
@@ -139,7 +140,7 @@ func (l *Lease) expire(now time.Duration) {
 	ended := l.levels == nil
 	if ended {
 		l.state = over
-		l.space.core.Timers.Stop(&l.timer)
+		l.manager.core.Timers.Stop(&l.timer)
 	}
 	l.mu.Unlock()
 	if !ended && cancels != nil {
@@ -196,9 +197,9 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 		switch {
 		case !h.renewedLocked():
 		case h.limit == 0:
-			return l.space.core.Lease
+			return l.manager.core.Lease
 		default:
-			length = max(length, min(l.space.core.Lease, h.limit-now))
+			length = max(length, min(l.manager.core.Lease, h.limit-now))
 		}
 	}
 	return length
@@ -214,9 +215,9 @@ func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 			at = &h.next
 			continue
 		}
-		detail = lostByRedis
+		detail = causeNotRenewed
 		if h.fixed != 0 || h.limit != 0 {
-			detail = lostByTime
+			detail = causeLeaseEnded
 		}
 		*at = h.next
 		c = append(c, h.endLocked(l.lostCause(detail)))
@@ -231,24 +232,24 @@ func (l *Lease) gone() {
 		l.mu.Unlock()
 		return
 	}
-	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(lostInRedis) })
+	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
 	l.state = over
-	l.space.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
-	l.lost(lostInRedis, false)
+	l.lost(causeGone, false)
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
 
 // lost forgets a lease that is over although nobody released it. If Redis may still have it, be it for a moment or because
 // a renewal was sent whose answer is missing, it is released there.
 func (l *Lease) lost(detail string, uncertain bool) {
-	s := l.space
+	s := l.manager
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
 	s.queuesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
 	sh.mu.Unlock()
-	l.tellLost(detail)
+	l.notifyLost(detail)
 	if uncertain {
 		l.settleRelease(nil)
 	}
@@ -267,12 +268,12 @@ func (l *Lease) leaveQueue() {
 
 // lostCause tells that the lock was lost, and how.
 func (l *Lease) lostCause(detail string) error {
-	return l.ended(errs.ErrLost, detail)
+	return l.endCause(errs.ErrLost, detail)
 }
 
-func (l *Lease) tellLost(detail string) {
-	if f := l.space.core.Hooks.Lost; f != nil {
-		f(l.space.kind.Title, l.user(), l.lostCause(detail))
+func (l *Lease) notifyLost(detail string) {
+	if f := l.manager.core.Hooks.Lost; f != nil {
+		f(l.manager.kind.Title, l.user(), l.lostCause(detail))
 	}
 }
 
@@ -292,7 +293,7 @@ func (l *Lease) closing() {
 	l.mu.Lock()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
-		c = append(c, h.endContextLocked(l.ended(errs.ErrClosed, "")))
+		c = append(c, h.endContextLocked(l.endCause(errs.ErrClosed, "")))
 	}
 	l.mu.Unlock()
 	c.run()
@@ -324,32 +325,32 @@ func (l *Lease) drain(limit time.Duration) {
 		return
 	}
 	cancels := l.endAllLocked(func(*Hold) error {
-		return l.ended(errs.ErrClosed, "")
+		return l.endCause(errs.ErrClosed, "")
 	})
 	l.state = releasing
-	l.space.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
 	cancels.run()
-	_, err := l.space.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	_, err := l.manager.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
-		l.space.core.Logger.Warn("redlatch: close left a "+l.space.noun()+" to its lease", l.space.noun(), l.user(), "error", err)
+		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease", l.manager.noun(), l.user(), "error", err)
 	}
 	l.finish(0)
-	l.tellReleased()
+	l.notifyReleased()
 }
 
 // finish forgets a released lease and lets the waiters go on. So many clients were notified of the release.
-func (l *Lease) finish(heard int) {
+func (l *Lease) finish(notified int) {
 	l.leaveQueue()
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	s := l.space
+	s := l.manager
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	s.removeLocked(sh, l)
 	if q := sh.queues[l.name()]; q != nil && !s.kind.shared() { // those who wait to share are notified by Redis, as everybody is
-		q.Released(s.core.Clock.Now(), heard, s.core.HandoffBudget)
+		q.Released(s.core.Clock.Now(), notified, s.core.HandoffBudget)
 	}
 	sh.mu.Unlock()
 }

@@ -24,14 +24,14 @@ func AttemptAll(ctx context.Context, names []*Name, o *Options, report func(i in
 	attempts := make([]*Attempt, len(names))
 	var out outbox
 	for i, n := range names {
-		a, err := n.attempt(ctx, o)
+		a, err := n.prepare(ctx, o)
 		if err != nil {
 			report(i, nil, err)
 			continue
 		}
 		a.report = func(h *Hold, err error) { report(i, h, err) }
 		attempts[i] = a
-		out.add(n.space.core.Batch, a.call, a.answered, a.refused)
+		out.add(n.manager.core.Batch, a.call, a.answered, a.refused)
 	}
 	out.send(pipeline.Normal)
 	return attempts
@@ -52,15 +52,15 @@ type Attempt struct {
 	stop func() bool // has Close not give it up any more
 }
 
-// attempt prepares an attempt.
-func (n *Name) attempt(ctx context.Context, o *Options) (*Attempt, error) {
-	s := n.space
+// prepare makes an attempt that is to be sent.
+func (n *Name) prepare(ctx context.Context, o *Options) (*Attempt, error) {
+	s := n.manager
 	switch {
 	case n.Check() != nil:
 		return nil, n.Check()
 	case s.core.Closed():
 		return nil, errs.ErrClosed
-	case n.takenHere():
+	case n.TakenHere():
 		return nil, errs.ErrNotAcquired
 	case !s.core.Admit():
 		return nil, errs.ErrClosed
@@ -83,7 +83,7 @@ func (a *Attempt) GiveUp() {
 	if a == nil {
 		return
 	}
-	e := a.lease.space.core
+	e := a.lease.manager.core
 	e.Begin() // until the settler has it, also if the answer comes meanwhile
 	defer e.End()
 	if !a.end() {
@@ -109,14 +109,14 @@ func (a *Attempt) end() bool {
 func (a *Attempt) refused() {
 	l := a.lease
 	a.end()
-	l.space.core.End()
+	l.manager.core.End()
 	l.unregister()
 	a.report(nil, errs.ErrClosed)
 }
 
 // answered takes the answer, and settles what was given up.
 func (a *Attempt) answered(c *script.Call) {
-	defer a.lease.space.core.End()
+	defer a.lease.manager.core.End()
 	if !a.end() {
 		a.abandoned.Late(c)
 		return
@@ -126,7 +126,7 @@ func (a *Attempt) answered(c *script.Call) {
 
 // result makes a hold of a yes, and settles what is not known.
 func (a *Attempt) result(c *script.Call) (*Hold, error) {
-	l, s := a.lease, a.lease.space
+	l, s := a.lease, a.lease.manager
 	reply, err := Reply{}, c.Err()
 	if err == nil {
 		reply, err = s.kind.Acquired(c)
@@ -139,7 +139,7 @@ func (a *Attempt) result(c *script.Call) (*Hold, error) {
 		l.unregister()
 		return nil, errs.ErrNotAcquired
 	}
-	t := a.name.granted(a.ctx, nil, l, granted{sent: a.sent, reply: reply})
+	t := a.name.accept(a.ctx, nil, l, grant{sent: a.sent, reply: reply})
 	if f := s.core.Hooks.Acquired; f != nil && t.err == nil {
 		f(s.kind.Title, l.user(), l.since-a.sent)
 	}
@@ -160,7 +160,7 @@ func UnlockAll(holds []*Hold, report func(i int, err error)) (waiting []int) {
 			waiting = append(waiting, i)
 		case unlockSends:
 			l := h.lease
-			out.add(l.space.core.Batch, l.space.kind.Release(l.key, l.owner), func(c *script.Call) { l.releaseAnswered(c, done) }, func() {
+			out.add(l.manager.core.Batch, l.manager.kind.Release(l.key, l.owner), func(c *script.Call) { l.releaseAnswered(c, done) }, func() {
 				l.released(-1)
 				done(errs.ErrClosed)
 			})
@@ -182,7 +182,7 @@ const (
 
 // beginUnlock ends the level on this side.
 func (h *Hold) beginUnlock(done func(error)) unlockStep {
-	l, s := h.lease, h.lease.space
+	l, s := h.lease, h.lease.manager
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	l.mu.Lock()
@@ -212,27 +212,27 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 		return unlockSends
 	}
 	next.queue.left(left)
-	l.tellReleased()
+	l.notifyReleased()
 	done(nil)
 	return unlockEnded
 }
 
 // releaseAnswered takes the answer to the release of a lease whose last level has ended.
 func (l *Lease) releaseAnswered(c *script.Call, done func(error)) {
-	s := l.space
-	heard, err := s.receivers(c)
+	s := l.manager
+	notified, err := s.receivers(c)
 	open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
 	if open {
 		// A release repeated after an unknown outcome counts "not held" as released.
 		l.settleRelease(func() { done(nil) })
 	}
-	l.released(int(heard) - 1)
-	if err == nil && heard == 0 {
-		l.tellLost(lostInRedis)
+	l.released(int(notified) - 1)
+	if err == nil && notified == 0 {
+		l.notifyLost(causeGone)
 		done(errs.ErrNotHeld)
 		return
 	}
-	l.tellReleased()
+	l.notifyReleased()
 	if !open {
 		done(core.Explain(err))
 	}
@@ -286,9 +286,6 @@ type Locker interface{ member() *Name }
 // NameOf returns the name of a lock; nil if it is made of others, or of nothing.
 func NameOf(l Locker) *Name { return l.member() }
 
-// TakenHere reports whether this client itself knows that the lock is taken.
-func (n *Name) TakenHere() bool { return n.takenHere() }
-
 // Find returns the hold if the search of a context for a lock's hold ends at it, else nil.
 func (h *Hold) Find(key any) any {
 	if h.Answers(key) {
@@ -307,12 +304,12 @@ func (h *Hold) LostSince() time.Time {
 	l := h.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clock, end := l.space.core.Clock, l.untilLocked()
-	switch cause, _ := h.cause.(*ended); { //nolint:errorlint // the hold's own cause, never wrapped
-	case cause == nil || cause.detail != lostInRedis:
+	clock, end := l.manager.core.Clock, l.untilLocked()
+	switch cause, _ := h.cause.(*endCause); { //nolint:errorlint // the hold's own cause, never wrapped
+	case cause == nil || cause.detail != causeGone:
 		return clock.Time(h.limit)
 	case h.fixed != 0 || l.ops != nil && end <= l.ops.until:
 		return time.Time{} // the call that set this end may have asked for any lease
 	}
-	return clock.Time(end - l.space.core.Lease) // no renewal asks for more
+	return clock.Time(end - l.manager.core.Lease) // no renewal asks for more
 }

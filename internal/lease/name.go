@@ -7,17 +7,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Name is a lock's name in a space. It is the key under which a context is searched for a lineage. It is safe for
+// Name is a lock's name in a manager. It is the key under which a context is searched for a lineage. It is safe for
 // concurrent use.
 type Name struct {
-	space *Space
-	key   any // the name in Redis, prefix included, boxed once
-	err   error
+	manager *Manager
+	key     any // the name in Redis, prefix included, boxed once
+	err     error
 }
 
-// Name returns the named lock of the space; calls on it fail if the name is not a good one.
-func (s *Space) Name(name string) Name {
-	n := Name{space: s, key: s.core.Prefix + name}
+// Name returns the named lock of the manager; calls on it fail if the name is not a good one.
+func (s *Manager) Name(name string) Name {
+	n := Name{manager: s, key: s.core.Prefix + name}
 	if name == "" {
 		n.err = core.CheckName("")
 	} else {
@@ -29,17 +29,17 @@ func (s *Space) Name(name string) Name {
 func (n *Name) text() string { s, _ := n.key.(string); return s }
 
 // User returns the name as the user gave it.
-func (n *Name) User() string { return n.space.core.UserName(n.text()) }
+func (n *Name) User() string { return n.manager.core.UserName(n.text()) }
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
 func (n *Name) Recheck() {
 	var mine []*Lease
-	sh := n.space.shard(n.text())
+	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	if holder := sh.held[n.text()]; holder != nil {
 		mine = append(mine, holder)
 	}
-	for l := range sh.all {
+	for l := range sh.unnamed {
 		if l.key == n.key {
 			mine = append(mine, l)
 		}
@@ -52,7 +52,7 @@ func (n *Name) Recheck() {
 
 // Same reports whether locks of the two names exclude each other in one client.
 func (n *Name) Same(other *Name) bool {
-	return n.space.Registry == other.space.Registry && n.key == other.key
+	return n.manager.Namespace == other.manager.Namespace && n.key == other.key
 }
 
 // Force frees the lock by a call that says whether there was anything to free, and reports whether there was. It is sent once: a
@@ -61,14 +61,14 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 	if err := n.Check(); err != nil {
 		return false, err
 	}
-	c, err := n.space.core.Once(ctx, call)
+	c, err := n.manager.core.Once(ctx, call)
 	if err != nil {
 		if c != nil && script.Judge(err) == script.Unknown {
 			n.Recheck()
 		}
 		return false, err
 	}
-	freed, err := n.space.receivers(c)
+	freed, err := n.manager.receivers(c)
 	if freed > 0 {
 		n.Recheck()
 	}
@@ -81,7 +81,7 @@ func (n *Name) Check() error { return n.err }
 // Key returns the lock's name in Redis.
 func (n *Name) Key() string { return n.text() }
 
-// HoldOf returns the innermost live hold, of any kind in the registry, that ctx descends from; nil if there is none.
+// HoldOf returns the innermost live hold, of any kind in the namespace, that ctx descends from; nil if there is none.
 func (n *Name) HoldOf(ctx context.Context) *Hold {
 	if ctx == nil {
 		return nil

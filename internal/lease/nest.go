@@ -84,7 +84,7 @@ func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, 
 		err = errs.ErrLost
 	}
 	switch {
-	case err != nil && l.space.core.Closed() && !l.in(holding): // Close has released it meanwhile
+	case err != nil && l.manager.core.Closed() && !l.in(holding): // Close has released it meanwhile
 		err = errs.ErrClosed
 	case errors.Is(err, errGivenUp):
 		err = h.whyOver()
@@ -110,7 +110,7 @@ func (l *Lease) abandon(h *Hold, cause error) {
 	}
 	switch {
 	case empty:
-		l.space.soon(l.releaseLater)
+		l.manager.soon(l.releaseLater)
 	case open:
 		l.settleLevels()
 	}
@@ -137,7 +137,7 @@ func (l *Lease) unlinkLocked(h *Hold) {
 	}
 }
 
-// beginOperation waits until no other operation of a level of this lease is under way: under one owner id they are sent one
+// beginOperation waits until no other operation of a level of this lease is in flight: under one owner id they are sent one
 // at a time. Who has it gives it back.
 func (l *Lease) beginOperation(ctx context.Context) (*operations, error) {
 	l.mu.Lock()

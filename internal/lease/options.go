@@ -61,10 +61,7 @@ func Collect[O ~func(*Options)](opts []O) (*Options, error) {
 var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 
 // Validate returns an error that wraps [errs.ErrInvalid] unless all options are good ones.
-func (o *Options) Validate() error { return o.validate() }
-
-// validate judges all options before any I/O.
-func (o *Options) validate() error {
+func (o *Options) Validate() error {
 	if o.Lease != nil {
 		if err := CheckLease(*o.Lease); err != nil {
 			return err

@@ -9,14 +9,14 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// staleEcho is how late a release may be heard.
+// staleEcho is how late a release may be notified.
 const staleEcho = 100 * time.Millisecond
 
 // queue is the wait queue of one client for one name, and its subscription. Where each waiter is woken alone, each has a queue of its
 // own. It is guarded by its shard's mu, and exists while somebody waits.
 type queue struct {
 	waitqueue.Queue
-	space     *Space
+	manager   *Manager
 	shard     *shard
 	key       string
 	first     Waiter             // room for the one who opens the queue
@@ -30,7 +30,7 @@ type queue struct {
 type Waiter struct {
 	waitqueue.Waiter
 	queue   *queue
-	space   *Space
+	manager *Manager
 	ctx     context.Context //nolint:containedctx // of the call that waits
 	options *Options
 	hold    *Hold         // handed on by the hold before
@@ -42,20 +42,20 @@ type Waiter struct {
 
 // joinLocked puts a call at the end of the queue of its name.
 func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
-	queues := n.space.queuesOf(sh)
+	queues := n.manager.queuesOf(sh)
 	q, w := queues[n.text()], (*Waiter)(nil)
 	if q == nil {
-		q = &queue{space: n.space, shard: sh, key: n.text()}
-		if n.space.kind.Upkeep == nil {
+		q = &queue{manager: n.manager, shard: sh, key: n.text()}
+		if n.manager.kind.Upkeep == nil {
 			queues[n.text()] = q
 		}
 		w = &q.first
 	} else {
 		w = &Waiter{}
 	}
-	*w = Waiter{queue: q, space: n.space, ctx: ctx, options: o}
+	*w = Waiter{queue: q, manager: n.manager, ctx: ctx, options: o}
 	w.Call, w.Wants = w, o.count()
-	w.Admitted = o.TakeOver != nil || n.space.kind.shared() && !q.Refused
+	w.Admitted = o.TakeOver != nil || n.manager.kind.shared() && !q.Refused
 	q.Join(&w.Waiter)
 	return w
 }
@@ -63,14 +63,14 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
 // leaveLocked takes a call out of its queue. The result is to be left, without the mutex, if it is not nil.
 func (w *Waiter) leaveLocked() *pubsub.Membership {
 	q := w.queue
-	if u := q.space.kind.Upkeep; u != nil {
+	if u := q.manager.kind.Upkeep; u != nil {
 		u.Left(w)
 	}
 	q.Leave(&w.Waiter)
 	if !q.Empty() {
 		return nil
 	}
-	if queues := q.space.queuesOf(q.shard); queues[q.key] == q {
+	if queues := q.manager.queuesOf(q.shard); queues[q.key] == q {
 		delete(queues, q.key)
 	}
 	return q.member
@@ -94,15 +94,15 @@ func (w *Waiter) leave() *Hold {
 	return hold
 }
 
-func (q *queue) now() time.Duration { return q.space.core.Clock.Now() }
+func (q *queue) now() time.Duration { return q.manager.core.Clock.Now() }
 
 // channel is where the waiter, or the queue for which it joins, is woken.
 func (w *Waiter) channel() string {
-	if u := w.space.kind.Upkeep; u != nil {
+	if u := w.manager.kind.Upkeep; u != nil {
 		entry, _ := w.entry.(string)
 		return u.Channel(w.queue.key, entry)
 	}
-	return w.space.kind.Channel(w.queue.key)
+	return w.manager.kind.Channel(w.queue.key)
 }
 
 // left gives up the subscription of a queue that is empty.
@@ -111,8 +111,8 @@ func (q *queue) left(member *pubsub.Membership) {
 		return
 	}
 	member.Leave()
-	if q.space.kind.Upkeep == nil {
-		q.space.core.Waiting.Add(-1)
+	if q.manager.kind.Upkeep == nil {
+		q.manager.core.Waiting.Add(-1)
 	}
 }
 
@@ -126,12 +126,12 @@ func (w *Waiter) sleep() <-chan struct{} {
 	return w.Woken()
 }
 
-// Subscribed has the head ask again: what was announced before the subscription stood has not been heard.
+// Subscribed has the head ask again: what was announced before the subscription stood has not been notified.
 func (q *queue) Subscribed() {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
 	q.Listening = true
-	switch u := q.space.kind.Upkeep; {
+	switch u := q.manager.kind.Upkeep; {
 	case u == nil:
 		q.Resume(q.now())
 	case !q.Empty():
@@ -143,16 +143,16 @@ func (q *queue) Subscribed() {
 func (q *queue) Message(payload string) {
 	permits, mode := 1, waitqueue.Exclusive
 	switch {
-	case q.space.kind.shared():
-		permits, mode = q.space.kind.Permits(payload), waitqueue.Shared
+	case q.manager.kind.shared():
+		permits, mode = q.manager.kind.Permits(payload), waitqueue.Shared
 	case payload != "0" && payload != "1":
 		permits = 0
 	}
 	if permits <= 0 {
 		return
 	}
-	if f := q.space.core.Hooks.Woken; f != nil {
-		f(q.space.kind.Title, q.space.core.UserName(q.key))
+	if f := q.manager.core.Hooks.Woken; f != nil {
+		f(q.manager.kind.Title, q.manager.core.UserName(q.key))
 	}
 	now := q.now()
 	q.shard.mu.Lock()
@@ -168,7 +168,7 @@ func (q *queue) Message(payload string) {
 
 // holderLocked returns the lease of this client for which the queue waits, if there is one.
 func (q *queue) holderLocked() *Lease {
-	if q.space.kind.shared() || q.space.kind.Upkeep != nil {
+	if q.manager.kind.shared() || q.manager.kind.Upkeep != nil {
 		return nil
 	}
 	return q.shard.held[q.key]
@@ -190,7 +190,7 @@ func (q *queue) admitLocked(now time.Duration) {
 
 // sharedLocked has the queue go on after a waiter of it was granted a share: where one is granted all are, until Redis refuses one.
 func (q *queue) sharedLocked() {
-	if !q.space.kind.shared() || q.space.kind.Sharing == Pool || !q.Refused {
+	if !q.manager.kind.shared() || q.manager.kind.Sharing == Pool || !q.Refused {
 		return
 	}
 	q.Refused = false
@@ -200,11 +200,11 @@ func (q *queue) sharedLocked() {
 // busyLocked sets when to ask again after the head found the lock taken, for ttl if that is known.
 func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
 	now := q.now()
-	next := now + waitqueue.Pause(waitqueue.Recheck, q.space.core.Waiting.Load())
+	next := now + waitqueue.Pause(waitqueue.Recheck, q.manager.core.Waiting.Load())
 	if ttl >= 0 {
 		next = min(next, now+ttl+time.Millisecond)
 	}
-	if u := q.space.kind.Upkeep; u != nil {
+	if u := q.manager.kind.Upkeep; u != nil {
 		u.Refused(w, ttl)
 		next = waitqueue.Never
 	}

@@ -25,8 +25,8 @@ func bare() *Kind {
 // nobody is an address where no server is.
 const nobody = "127.0.0.1:1"
 
-// spaceOf returns the space of a client of its own, which the end of the test closes.
-func spaceOf(t *testing.T, k *Kind, addr string, c core.Config) *Space {
+// managerOf returns the space of a client of its own, which the end of the test closes.
+func managerOf(t *testing.T, k *Kind, addr string, c core.Config) *Manager {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -35,11 +35,11 @@ func spaceOf(t *testing.T, k *Kind, addr string, c core.Config) *Space {
 		e.Close()
 		assert.NoError(t, rdb.Close())
 	})
-	return NewSpace(NewRegistry(e), k)
+	return NewManager(NewNamespace(e), k)
 }
 
 func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
-	s := spaceOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
+	s := managerOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	l := s.newLease("orders", "a")
@@ -61,7 +61,7 @@ func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
 func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	k := bare()
 	k.Sharing, k.Permits = Readers, func(string) int { return 1 }
-	s := spaceOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
+	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	join := func() *Waiter {
@@ -74,14 +74,14 @@ func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	first.queue.Refused = true
 	second := join()
 	assert.False(t, second.Admitted, "it waits behind one that was refused")
-	assert.True(t, n.takenHere())
+	assert.True(t, n.TakenHere())
 
 	l := s.newLease("orders", "a")
 	l.register(t.Context(), none, s.core.Clock.Now())
 	require.True(t, n.enter(l, nil, first))
 	assert.True(t, second.Admitted)
 	assert.True(t, join().Admitted)
-	assert.False(t, n.takenHere())
+	assert.False(t, n.TakenHere())
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
@@ -100,7 +100,7 @@ func (enrolled) Refused(*Waiter, time.Duration) {}
 func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
 	k := bare()
 	k.Upkeep = enrolled{}
-	s := spaceOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
+	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	sh.mu.Lock()
@@ -109,7 +109,7 @@ func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
 	sh.mu.Unlock()
 	assert.Zero(t, w.Questions(), "its own reply will say more")
 	w.queue.joining = true
-	w.busy(wakeups, tried{ttl: time.Minute})
+	w.busy(wakeups, attemptResult{ttl: time.Minute})
 	next, _ := w.nextStep()
 	assert.Equal(t, stepWait, next)
 	w.Resume(w.Questions())

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -44,7 +45,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
-	l, s := h.lease, h.lease.space
+	l, s := h.lease, h.lease.manager
 	sh := s.shard(l.name())
 	sh.mu.Lock()
 	l.mu.Lock()
@@ -74,20 +75,20 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 	}
 	if next != nil {
 		next.queue.left(left)
-		l.tellReleased()
+		l.notifyReleased()
 		return nil
 	}
 	if wait == nil && ops == nil {
 		return l.release(ctx, limit)
 	}
 	until := l.now() + limit
-	defer l.settleDown(wait, ops, limit)()
+	defer l.awaitEarlierCalls(wait, ops, limit)()
 	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
 }
 
-// settleDown waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
+// awaitEarlierCalls waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
 // after the release has begun, and no operation of a nested level overtakes it. The result ends the operation.
-func (l *Lease) settleDown(renewal <-chan struct{}, ops *operations, limit time.Duration) func() {
+func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limit time.Duration) func() {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	if renewal != nil {
@@ -107,9 +108,9 @@ func (l *Lease) settleDown(renewal <-chan struct{}, ops *operations, limit time.
 	return func() {}
 }
 
-func (l *Lease) tellReleased() {
-	if f := l.space.core.Hooks.Released; f != nil {
-		f(l.space.kind.Title, l.user(), l.now()-l.since)
+func (l *Lease) notifyReleased() {
+	if f := l.manager.core.Hooks.Released; f != nil {
+		f(l.manager.kind.Title, l.user(), l.now()-l.since)
 	}
 }
 
@@ -124,11 +125,11 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 
 // beginReleaseLocked stops renewal, before the release is sent. Close waits until released.
 func (l *Lease) beginReleaseLocked(sh *shard) {
-	l.space.core.Begin()
+	l.manager.core.Begin()
 	l.state = releasing
-	l.space.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.timer)
 	sh.setAsideLocked(l)
-	if q := sh.queues[l.name()]; q != nil && !l.space.kind.shared() {
+	if q := sh.queues[l.name()]; q != nil && !l.manager.kind.shared() {
 		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
 	}
 }
@@ -150,7 +151,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *pubsub.Membership) {
 	q := sh.queues[l.name()]
-	if q == nil || now-l.since >= l.space.core.HandoffBudget || l.end-now <= l.space.core.Lease/3 || !l.plainLocked(h) {
+	if q == nil || now-l.since >= l.manager.core.HandoffBudget || l.end-now <= l.manager.core.Lease/3 || !l.plainLocked(h) {
 		return nil, nil
 	}
 	head := q.Head() // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
@@ -158,7 +159,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *
 		return nil, nil
 	}
 	w, _ := head.Call.(*Waiter)
-	if w.space != l.space || !w.options.plain() || l.space.core.Closed() {
+	if w.manager != l.manager || !w.options.plain() || l.manager.core.Closed() {
 		return nil, nil
 	}
 	w.hold = l.newHoldLocked(w.ctx, w.options, Write, now)
@@ -166,9 +167,9 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *
 	return w, w.leaveLocked()
 }
 
-// plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is under way.
+// plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is in flight.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return !l.space.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.ops.busy() && l.token == 0 &&
+	return !l.manager.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.ops.busy() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 
@@ -188,34 +189,34 @@ func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration
 }
 
 // released is finish for a release that beginReleaseLocked began. What it left unknown is the settler's.
-func (l *Lease) released(heard int) {
-	l.finish(heard)
-	l.space.core.End()
+func (l *Lease) released(notified int) {
+	l.finish(notified)
+	l.manager.core.End()
 }
 
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
-	s := l.space
-	heard, err := s.release(ctx, l.key, l.owner, limit)
+	s := l.manager
+	notified, err := s.release(ctx, l.key, l.owner, limit)
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
 		l.settleRelease(nil)
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
-	l.released(int(heard) - 1)
-	if err == nil && heard == 0 {
-		l.tellLost(lostInRedis)
+	l.released(int(notified) - 1)
+	if err == nil && notified == 0 {
+		l.notifyLost(causeGone)
 		return errs.ErrNotHeld
 	}
-	l.tellReleased()
+	l.notifyReleased()
 	return core.Explain(err)
 }
 
 // release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
-// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that heard of
+// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that notified of
 // it.
-func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration) (heard int64, err error) {
+func (s *Manager) release(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
 	deadline := s.core.Clock.Now() + limit
-	var lost error // of the first try that may have run: it says more than those after it
+	var lost error // of the first attempt that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
@@ -246,9 +247,37 @@ func (s *Space) release(ctx context.Context, key, owner any, limit time.Duration
 	}
 }
 
+// settleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
+// settled, if it is not nil, is called.
+func (l *Lease) settleRelease(settled func()) {
+	l.manager.core.Settler.Clean(settle.Cleanup{
+		Call: l.GiveBack,
+		Settles: func(c *script.Call) bool {
+			_, _ = l.manager.receivers(c) // it logs what is wrong with it
+			if settled != nil {
+				settled()
+			}
+			return true
+		},
+		Until: l.releaseUntil(),
+	})
+}
+
+// releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
+// began to count when a call arrived.
+func (l *Lease) releaseUntil() time.Duration {
+	l.mu.Lock()
+	until := l.untilLocked()
+	if l.ops != nil {
+		until = max(until, l.ops.until)
+	}
+	l.mu.Unlock()
+	return max(l.now()+l.manager.core.Lease, until+settle.Straggler)
+}
+
 // receivers reads the reply of a script that releases: 0 if the owner did not hold the lock, else one more than the clients that
 // received its message. It logs once that the user may not publish: then waiters learn of a release by their own re-checks only.
-func (s *Space) receivers(c *script.Call) (int64, error) {
+func (s *Manager) receivers(c *script.Call) (int64, error) {
 	n, err := c.Int()
 	if n >= 0 {
 		return n, err
@@ -304,7 +333,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 // releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
 // and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has begun an operation; ctx has a deadline.
 func (l *Lease) releaseEmpty(ctx context.Context) error {
-	sh := l.space.shard(l.name())
+	sh := l.manager.shard(l.name())
 	sh.mu.Lock()
 	l.mu.Lock()
 	empty := l.state == holding && l.levels == nil
@@ -338,13 +367,13 @@ func (l *Lease) longestLocked(now time.Duration) time.Duration {
 
 // pass releases a hold that was handed to a call which has given up, or hands it on.
 func (h *Hold) pass() {
-	h.lease.space.soon(func() {
+	h.lease.manager.soon(func() {
 		_ = h.Unlock(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
 	})
 }
 
 // soon has one of the watchdog's workers run what releases a lease. Close waits for it.
-func (s *Space) soon(fn func()) {
+func (s *Manager) soon(fn func()) {
 	s.core.Begin()
 	s.core.Workers.Go(func() {
 		defer s.core.End()

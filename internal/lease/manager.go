@@ -19,19 +19,19 @@ import (
 	"github.com/redlatch/redlatch/internal/timer"
 )
 
-// Space is one kind of lock of one client. Spaces that share a registry exclude each other's holds: the reentrant and
+// Manager is one kind of lock of one client. Managers that share a namespace exclude each other's holds: the reentrant and
 // the fenced lock do. It is safe for concurrent use.
-type Space struct {
-	*Registry
+type Manager struct {
+	*Namespace
 	kind *Kind
 	mode Mode                 // of a lease's first level
 	room room                 // for the calls of groups
 	due  *timer.Batch[*Lease] // to be renewed
 }
 
-// NewSpace returns a space of the given kind.
-func NewSpace(r *Registry, kind *Kind) *Space {
-	s := &Space{Registry: r, kind: kind}
+// NewManager returns a manager of the given kind.
+func NewManager(r *Namespace, kind *Kind) *Manager {
+	s := &Manager{Namespace: r, kind: kind}
 	if kind.Sharing == Readers {
 		s.mode = Read
 	}
@@ -39,8 +39,8 @@ func NewSpace(r *Registry, kind *Kind) *Space {
 	return s
 }
 
-// Registry knows the leases and the wait queues of one name space of a client. It is safe for concurrent use.
-type Registry struct {
+// Namespace knows the leases and the wait queues of one name space of a client. It is safe for concurrent use.
+type Namespace struct {
 	core    *core.Core
 	seed    maphash.Seed
 	shards  [64]shard
@@ -53,15 +53,15 @@ type Registry struct {
 type shard struct {
 	mu      sync.Mutex        // guards all below, and every wait queue of its names
 	held    map[string]*Lease // those that keep everybody else out
-	most    int               // the most entries that held has had
+	peak    int               // the most entries that held has had
 	queues  map[string]*queue
 	readers map[string]*queue   // of those who want to share a name
-	all     map[*Lease]struct{} // the others: shared ones, those that are being released, and an older one of a name taken twice
+	unnamed map[*Lease]struct{} // the others: shared ones, those that are being released, and an older one of a name taken twice
 }
 
-// NewRegistry returns a registry of a client, which Close will drain.
-func NewRegistry(e *core.Core) *Registry {
-	r := &Registry{core: e, seed: maphash.MakeSeed()}
+// NewNamespace returns a namespace of a client, which Close will drain.
+func NewNamespace(e *core.Core) *Namespace {
+	r := &Namespace{core: e, seed: maphash.MakeSeed()}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.held, s.queues, s.readers = map[string]*Lease{}, map[string]*queue{}, map[string]*queue{}
@@ -70,15 +70,15 @@ func NewRegistry(e *core.Core) *Registry {
 	return r
 }
 
-func (r *Registry) shard(key string) *shard {
+func (r *Namespace) shard(key string) *shard {
 	return &r.shards[maphash.String(r.seed, key)%uint64(len(r.shards))]
 }
 
 // Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
-func (r *Registry) Open() int { return int(r.leases.Load() + r.entries.Load()) }
+func (r *Namespace) Open() int { return int(r.leases.Load() + r.entries.Load()) }
 
 // each returns all leases.
-func (r *Registry) each() []*Lease {
+func (r *Namespace) each() []*Lease {
 	var all []*Lease
 	for i := range r.shards {
 		s := &r.shards[i]
@@ -86,7 +86,7 @@ func (r *Registry) each() []*Lease {
 		for _, l := range s.held {
 			all = append(all, l)
 		}
-		for l := range s.all {
+		for l := range s.unnamed {
 			all = append(all, l)
 		}
 		s.mu.Unlock()
@@ -95,14 +95,14 @@ func (r *Registry) each() []*Lease {
 }
 
 // Closing ends the contexts of all holds, which stay held until they are unlocked or drained.
-func (r *Registry) Closing() {
+func (r *Namespace) Closing() {
 	for _, l := range r.each() {
 		l.closing()
 	}
 }
 
 // Drain releases what is still held, many at a time, until the limit is over, unless it is to be abandoned.
-func (r *Registry) Drain(limit time.Duration) {
+func (r *Namespace) Drain(limit time.Duration) {
 	if r.core.Abandon {
 		return
 	}
@@ -126,11 +126,11 @@ func (r *Registry) Drain(limit time.Duration) {
 	workers.Wait()
 }
 
-// Wait does nothing: a registry has no goroutines but Drain's.
-func (r *Registry) Wait(time.Time) {}
+// Wait does nothing: a namespace has no goroutines but Drain's.
+func (r *Namespace) Wait(time.Time) {}
 
-// queuesOf returns the wait queues of the space's waiters.
-func (s *Space) queuesOf(sh *shard) map[string]*queue {
+// queuesOf returns the wait queues of the manager's waiters.
+func (s *Manager) queuesOf(sh *shard) map[string]*queue {
 	if s.kind.shared() {
 		return sh.readers
 	}
@@ -138,47 +138,47 @@ func (s *Space) queuesOf(sh *shard) map[string]*queue {
 }
 
 // addLocked makes a lease known.
-func (s *Space) addLocked(sh *shard, l *Lease) {
+func (s *Manager) addLocked(sh *shard, l *Lease) {
 	s.leases.Add(1)
 	beside := l
 	if !s.kind.shared() {
 		beside = sh.held[l.name()]
 		sh.held[l.name()] = l
-		sh.most = max(sh.most, len(sh.held))
+		sh.peak = max(sh.peak, len(sh.held))
 	}
 	if beside != nil {
-		sh.keepLocked(beside)
+		sh.putUnnamedLocked(beside)
 	}
 }
 
-// keepLocked keeps a lease to which no name in held leads.
-func (sh *shard) keepLocked(l *Lease) {
-	if sh.all == nil {
-		sh.all = map[*Lease]struct{}{}
+// putUnnamedLocked keeps a lease to which no name in held leads.
+func (sh *shard) putUnnamedLocked(l *Lease) {
+	if sh.unnamed == nil {
+		sh.unnamed = map[*Lease]struct{}{}
 	}
-	sh.all[l] = struct{}{}
+	sh.unnamed[l] = struct{}{}
 }
 
 // setAsideLocked has a lease keep nobody out any more: its release has begun, or it is a reader's from here on.
 func (sh *shard) setAsideLocked(l *Lease) {
 	if sh.held[l.name()] == l {
 		delete(sh.held, l.name())
-		sh.keepLocked(l)
+		sh.putUnnamedLocked(l)
 	}
 }
 
 // removeLocked forgets a lease.
-func (s *Space) removeLocked(sh *shard, l *Lease) {
+func (s *Manager) removeLocked(sh *shard, l *Lease) {
 	if sh.held[l.name()] == l {
 		delete(sh.held, l.name())
 	} else {
-		if _, ok := sh.all[l]; !ok {
+		if _, ok := sh.unnamed[l]; !ok {
 			return
 		}
-		delete(sh.all, l)
+		delete(sh.unnamed, l)
 	}
-	if len(sh.held) == 0 && sh.most > 1024 { // a map does not shrink by itself
-		sh.held, sh.most = map[string]*Lease{}, 0
+	if len(sh.held) == 0 && sh.peak > 1024 { // a map does not shrink by itself
+		sh.held, sh.peak = map[string]*Lease{}, 0
 	}
 	s.leases.Add(-1)
 	s.core.Freed()

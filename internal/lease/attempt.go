@@ -13,31 +13,31 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// tried is what a try came to: a hold, an error, or the time that the lock stays taken.
-type tried struct {
+// attemptResult is what an attempt came to: a hold, an error, or the time that the lock stays taken.
+type attemptResult struct {
 	hold    *Hold
 	ttl     time.Duration
 	err     error
 	passing bool // the error may pass by itself
 }
 
-// repeatable reports whether a single try may be sent again at once: Redis said that it cannot run it just now.
-func (t tried) repeatable() bool {
+// repeatable reports whether a single attempt may be sent again at once: Redis said that it cannot run it just now.
+func (t attemptResult) repeatable() bool {
 	return t.passing && script.Judge(t.err) == script.NotDone && !script.Refused(t.err) && !script.Crowded(t.err)
 }
 
-// attempt says how one try differs from the others of its call.
-type attempt struct {
+// attemptOptions says how one attempt differs from the others of its call.
+type attemptOptions struct {
 	limit  time.Duration // bound on the wait for the answer; 0 for none
 	verify bool          // look at the type of a busy key
 	entry  *entry        // of a waiter that Redis knows; nil for others
 }
 
-// try asks Redis once. What it leaves unknown is being settled when it returns, or is the entry's to settle.
-func (n *Name) try(ctx context.Context, w *Waiter, o *Options, a attempt) tried {
-	s := n.space
+// attempt asks Redis once. What it leaves unknown is being settled when it returns, or is the entry's to settle.
+func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOptions) attemptResult {
+	s := n.manager
 	if !s.core.Admit() {
-		return tried{err: errs.ErrClosed}
+		return attemptResult{err: errs.ErrClosed}
 	}
 	defer s.core.End()
 	owner := s.newOwner(o, a.entry)
@@ -77,61 +77,45 @@ func (n *Name) try(ctx context.Context, w *Waiter, o *Options, a attempt) tried 
 	}
 	if !reply.Granted {
 		l.unregister()
-		return tried{ttl: reply.TTL}
+		return attemptResult{ttl: reply.TTL}
 	}
 	if a.entry.unsettled() {
 		l.opsLocked().entry = a.entry // nobody else knows the lease
 	}
-	return n.granted(ctx, w, l, granted{attempt: a, sent: sent, reply: reply, options: o})
+	return n.accept(ctx, w, l, grant{attemptOptions: a, sent: sent, reply: reply, options: o})
 }
 
 // failed turns the error of an attempt into what it came to, and begins to take back what is not known.
-func failed(given *settle.Abandoned, err error) tried {
+func failed(given *settle.Abandoned, err error) attemptResult {
 	if script.Judge(err) == script.NotDone {
-		return tried{err: core.Explain(err), passing: script.Transient(err)}
+		return attemptResult{err: core.Explain(err), passing: script.Transient(err)}
 	}
 	given.TakeBack()
-	return tried{err: err, passing: true}
+	return attemptResult{err: err, passing: true}
 }
 
 // abandoned returns the attempt that asked for the lease, as a call that is given up.
 func (l *Lease) abandoned(length time.Duration) *settle.Abandoned {
-	return &settle.Abandoned{Settler: l.space.core.Settler, Taker: l, For: length}
+	return &settle.Abandoned{Settler: l.manager.core.Settler, Taker: l, For: length}
 }
 
 // Took reports whether an attempt was granted the lease.
 func (l *Lease) Took(c *script.Call) bool {
-	reply, err := l.space.kind.Acquired(c)
+	reply, err := l.manager.kind.Acquired(c)
 	return err == nil && reply.Granted
 }
 
 // GiveBack returns the call that releases the lease.
-func (l *Lease) GiveBack() *script.Call { return l.space.kind.Release(l.key, l.owner) }
+func (l *Lease) GiveBack() *script.Call { return l.manager.kind.Release(l.key, l.owner) }
 
 // GaveBack reports whether it released anything.
 func (l *Lease) GaveBack(c *script.Call) bool {
-	n, err := l.space.receivers(c)
+	n, err := l.manager.receivers(c)
 	return err == nil && n > 0
 }
 
-// settleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
-// settled, if it is not nil, is called.
-func (l *Lease) settleRelease(settled func()) {
-	l.space.core.Settler.Clean(settle.Cleanup{
-		Call: l.GiveBack,
-		Settles: func(c *script.Call) bool {
-			_, _ = l.space.receivers(c) // it logs what is wrong with it
-			if settled != nil {
-				settled()
-			}
-			return true
-		},
-		Until: l.releaseUntil(),
-	})
-}
-
 // newOwner returns the owner id of an attempt: a fresh one, or the entry's.
-func (s *Space) newOwner(o *Options, e *entry) any {
+func (s *Manager) newOwner(o *Options, e *entry) any {
 	switch {
 	case e != nil:
 		return e.id
@@ -141,17 +125,17 @@ func (s *Space) newOwner(o *Options, e *entry) any {
 	return s.core.NextOwner()
 }
 
-// granted is a yes of Redis.
-type granted struct {
-	attempt
+// grant is a yes of Redis.
+type grant struct {
+	attemptOptions
 	sent    time.Duration // when it was asked
 	reply   Reply
 	options *Options // of a call that may ask for several; nil for others
 }
 
-// granted makes a lease of what Redis granted, unless it came too late to be of use.
-func (n *Name) granted(ctx context.Context, w *Waiter, l *Lease, g granted) tried {
-	s := n.space
+// accept makes a lease of what Redis granted, unless it came too late to be of use.
+func (n *Name) accept(ctx context.Context, w *Waiter, l *Lease, g grant) attemptResult {
+	s := n.manager
 	l.token, l.since = g.reply.Token, s.core.Clock.Now()
 	refused := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
 	l.mu.Lock()
@@ -161,7 +145,7 @@ func (n *Name) granted(ctx context.Context, w *Waiter, l *Lease, g granted) trie
 	refused = refused || late
 	owner := l.owner
 	if !refused && n.enter(l, n.split(ctx, l, g), w) {
-		return tried{hold: hold}
+		return attemptResult{hold: hold}
 	}
 	l.unregister()
 	l.owner = owner
@@ -175,22 +159,22 @@ func (n *Name) granted(ctx context.Context, w *Waiter, l *Lease, g granted) trie
 	}
 	switch {
 	case late:
-		return tried{err: errLate, passing: true}
+		return attemptResult{err: errLate, passing: true}
 	case ctx.Err() != nil:
-		return tried{err: ctx.Err()}
+		return attemptResult{err: ctx.Err()}
 	}
-	return tried{err: errs.ErrClosed}
+	return attemptResult{err: errs.ErrClosed}
 }
 
-// errLate is the error of a try that was granted when its lease was over already.
+// errLate is the error of an attempt that was granted when its lease was over already.
 var errLate = errors.New("the answer came after the lease had ended")
 
 // enter makes a lease and those granted with it known, and takes its call out of the queue. It returns false if the client
 // closes: Close looks at all shards after that has been decided, so that no lease escapes it.
 func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
-	sh := n.space.shard(n.text())
+	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
-	if n.space.core.Closed() {
+	if n.manager.core.Closed() {
 		sh.mu.Unlock()
 		for _, other := range rest {
 			other.unregister()
@@ -198,13 +182,13 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
 		return false
 	}
 	l.begin()
-	if older := sh.held[n.text()]; older != nil && !n.space.kind.shared() {
+	if older := sh.held[n.text()]; older != nil && !n.manager.kind.shared() {
 		older.recheck() // granted although this client has the lock: it was taken away
 	}
-	n.space.addLocked(sh, l)
+	n.manager.addLocked(sh, l)
 	for _, other := range rest {
 		other.begin()
-		n.space.addLocked(sh, other)
+		n.manager.addLocked(sh, other)
 	}
 	if w == nil {
 		sh.mu.Unlock()
@@ -235,17 +219,17 @@ func (l *Lease) begin() {
 }
 
 // split makes a lease of each owner id that a call was granted together. The first one is the call's own.
-func (n *Name) split(ctx context.Context, l *Lease, g granted) []*Lease {
+func (n *Name) split(ctx context.Context, l *Lease, g grant) []*Lease {
 	if g.options == nil || g.options.Several == nil {
 		return nil
 	}
 	several := g.options.Several
-	owners := n.space.kind.Split(l.owner)
+	owners := n.manager.kind.Split(l.owner)
 	l.owner = owners[0] // nobody else looks at it before it holds
 	rest := make([]*Lease, 0, len(owners)-1)
 	several.Rest = make([]*Hold, 0, len(owners)-1)
 	for _, owner := range owners[1:] {
-		other := n.space.newLease(n.key, owner)
+		other := n.manager.newLease(n.key, owner)
 		other.since = l.since
 		other.register(ctx, g.options, g.sent)
 		rest, several.Rest = append(rest, other), append(several.Rest, other.levels)
