@@ -93,8 +93,8 @@ func (h *Hold) Token() int64 { return h.held().Token() }
 // monotonic clock reading.
 func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
 
-// Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No id is used twice. Save it to take
-// the lock back after a restart; see [WithTakeOver].
+// Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No lease's id is ever used again;
+// holds handed on within a client share one. Save it to take the lock back after a restart; see [WithTakeOver].
 func (h *Hold) Owner() string { return h.held().Owner() }
 
 func (h *Hold) held() held {
