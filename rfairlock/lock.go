@@ -66,7 +66,7 @@ func (l *Lock) Name() string { return l.name.User() }
 // A free lock costs one round trip. A waiter costs one more when it is its turn, and a share of one call that the
 // client makes for all its waiters about once a second.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "lock", false, opts)
+	return l.acquire(ctx, "lock", lease.Forever, opts)
 }
 
 // TryLock tries once to acquire the lock, and returns [rlock.ErrNotAcquired] if it is held or others wait for it. With
@@ -76,7 +76,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, err
 // Without a wait it costs one round trip, or none if this client itself holds the lock. It ends with ctx, or after the
 // call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "try lock", true, opts)
+	return l.acquire(ctx, "try lock", lease.Once, opts)
 }
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
@@ -86,7 +86,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", false, opts)
+	hold, err := l.acquire(ctx, "do", lease.Forever, opts)
 	if err != nil {
 		return err
 	}
@@ -130,12 +130,12 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
+func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
 	o, err := lease.Collect(opts)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	hold, err := l.name.Acquire(ctx, o, single)
+	hold, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}

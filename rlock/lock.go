@@ -81,7 +81,7 @@ func (l *Lock) Name() string { return l.name.User() }
 //
 // A free lock costs one round trip. A waiter costs one more for each release, and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, "lock", false, opts)
+	return l.acquire(ctx, "lock", lease.Forever, opts)
 }
 
 // TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] if the lock
@@ -92,7 +92,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // call timeout if ctx has no deadline (see redlatch.WithCallTimeout). One that nests ends with ctx, or after 3 s at most,
 // whatever the call timeout is.
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, "try lock", true, opts)
+	return l.acquire(ctx, "try lock", lease.Once, opts)
 }
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
@@ -102,7 +102,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", false, opts)
+	hold, err := l.acquire(ctx, "do", lease.Forever, opts)
 	if err != nil {
 		return err
 	}
@@ -154,12 +154,12 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []Option) (*Hold, error) {
+func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []Option) (*Hold, error) {
 	o, err := lease.Collect(opts)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	hold, err := l.name.Acquire(ctx, o, single)
+	hold, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}

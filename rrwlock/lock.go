@@ -82,7 +82,7 @@ func (l *Lock) Name() string { return l.write.User() }
 // A free lock costs one round trip. A waiter costs one more each time a writer or the last reader releases the lock,
 // and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "lock", false, opts)
+	return l.acquire(ctx, "lock", lease.Forever, opts)
 }
 
 // TryLock tries once to acquire the write lock, or for as long as [rlock.WithWait] says, and returns
@@ -93,7 +93,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, err
 // Without a wait it costs one round trip, or none if this client itself holds the write lock. It ends with ctx, or
 // after the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "try lock", true, opts)
+	return l.acquire(ctx, "try lock", lease.Once, opts)
 }
 
 // Do acquires the write lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics.
@@ -114,7 +114,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 // the lock or another waiter of its client acquires it. The waiter of a client that has waited longest costs about one
 // a second.
 func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquireShare(ctx, "read lock", false, opts)
+	return l.acquireShare(ctx, "read lock", lease.Forever, opts)
 }
 
 // TryRLock tries once to acquire the read lock, or for as long as [rlock.WithWait] says, and returns
@@ -124,7 +124,7 @@ func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, er
 // Without a wait it costs one round trip, or none if readers of this client already wait. It ends with ctx, or after
 // the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryRLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquireShare(ctx, "try read lock", true, opts)
+	return l.acquireShare(ctx, "try read lock", lease.Once, opts)
 }
 
 // RDo acquires the read lock as RLock does, runs fn under the hold's context, and releases the lock, as Do does.
@@ -222,15 +222,15 @@ func (l *Lock) check() error {
 	return l.write.Check()
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
+func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
 	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
-		return l.write.Acquire(ctx, o, single)
+		return l.write.Acquire(ctx, o, p)
 	})
 }
 
-func (l *Lock) acquireShare(ctx context.Context, verb string, single bool, opts []rlock.Option) (*rlock.Hold, error) {
+func (l *Lock) acquireShare(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
 	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
-		return l.read.Acquire(ctx, o, single)
+		return l.read.Acquire(ctx, o, p)
 	})
 }
 
@@ -251,12 +251,12 @@ func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*lease.Opt
 
 func (l *Lock) do(
 	ctx context.Context, verb string, fn func(context.Context) error, opts []rlock.Option,
-	acquire func(context.Context, string, bool, []rlock.Option) (*rlock.Hold, error),
+	acquire func(context.Context, string, lease.Patience, []rlock.Option) (*rlock.Hold, error),
 ) error {
 	if fn == nil {
 		return wrap(verb, l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := acquire(ctx, verb, false, opts)
+	hold, err := acquire(ctx, verb, lease.Forever, opts)
 	if err != nil {
 		return err
 	}

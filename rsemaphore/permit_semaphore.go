@@ -105,7 +105,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 // a permit is available. The waiters of a client together cost one more whenever permits may have come back, and about
 // one a second.
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
-	permits, err := s.acquire(ctx, false, 1, opts)
+	permits, err := s.acquire(ctx, lease.Forever, 1, opts)
 	return first(permits), s.wrap("acquire", err)
 }
 
@@ -116,7 +116,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*P
 // Without a wait it costs one round trip, or none. It ends with ctx, or after the call timeout if ctx has no deadline
 // (see redlatch.WithCallTimeout).
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
-	permits, err := s.acquire(ctx, true, 1, opts)
+	permits, err := s.acquire(ctx, lease.Once, 1, opts)
 	return first(permits), s.wrap("try acquire", err)
 }
 
@@ -125,14 +125,14 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...PermitOption) 
 // the same client wait behind it. From 1 to 10,000. More than [WithMax] allows is redlatch.ErrInvalid; for more than
 // the semaphore has, it waits until there are enough.
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...PermitOption) ([]*Permit, error) {
-	permits, err := s.acquire(ctx, false, n, opts)
+	permits, err := s.acquire(ctx, lease.Forever, n, opts)
 	return permits, s.wrap("acquire n", err)
 }
 
 // mostTogether is how many permits one call may acquire.
 const mostTogether = 10_000
 
-func (s *PermitSemaphore) acquire(ctx context.Context, single bool, n int, opts []PermitOption) ([]*Permit, error) {
+func (s *PermitSemaphore) acquire(ctx context.Context, p lease.Patience, n int, opts []PermitOption) ([]*Permit, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, single bool, n int, opts 
 	if n > 1 {
 		o.Several = &lease.Several{Count: n}
 	}
-	hold, err := s.name.Acquire(ctx, o, single)
+	hold, err := s.name.Acquire(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}

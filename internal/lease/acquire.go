@@ -11,25 +11,30 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options
-// say; without a limit there for ever, or not at all if single is set.
-func (n *Name) Acquire(ctx context.Context, o *Options, single bool) (*Hold, error) {
+// Patience is how long a call waits for a lock whose options set no limit.
+type Patience uint8
+
+const (
+	Forever Patience = iota
+	Once             // it asks one time
+)
+
+// Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options, or else its
+// patience, say.
+func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*Hold, error) {
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
-		return outer.nest(ctx, o, n.manager.mode, single)
+		return outer.nest(ctx, o, n.manager.mode, p)
 	}
-	if o.Wait != nil {
-		single = *o.Wait == 0
+	take := n.wait
+	if o.Wait == nil && p == Once || o.Wait != nil && *o.Wait == 0 {
+		take = n.once
 	}
 	started := time.Duration(0)
 	if n.manager.core.Hooks.Acquired != nil {
 		started = n.manager.core.Clock.Now()
-	}
-	take := n.wait
-	if single {
-		take = n.once
 	}
 	hold, err := take(ctx, o)
 	if err == nil {

@@ -148,7 +148,8 @@ func (l *Lease) expire(now time.Duration) {
 		l.settleLevels()
 	}
 	if ended {
-		l.lost(why, true)
+		l.lost(why)
+		l.settleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
 	}
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
@@ -236,13 +237,12 @@ func (l *Lease) gone() {
 	l.state = over
 	l.manager.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
-	l.lost(causeGone, false)
+	l.lost(causeGone)
 	cancels.run() // last: who hears of the loss finds the lock free here
 }
 
-// lost forgets a lease that is over although nobody released it. If Redis may still have it, be it for a moment or because
-// a renewal was sent whose answer is missing, it is released there.
-func (l *Lease) lost(detail string, uncertain bool) {
+// lost forgets a lease that is over although nobody released it.
+func (l *Lease) lost(detail string) {
 	s := l.manager
 	sh := s.shard(l.name())
 	sh.mu.Lock()
@@ -250,9 +250,6 @@ func (l *Lease) lost(detail string, uncertain bool) {
 	s.queuesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
 	sh.mu.Unlock()
 	l.notifyLost(detail)
-	if uncertain {
-		l.settleRelease(nil)
-	}
 	l.leaveQueue()
 }
 

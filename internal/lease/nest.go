@@ -11,14 +11,14 @@ import (
 
 // nest adds a level to the lease of a live hold. A level of reading may nest in one of writing, and may outlive it: the downgrade. The
 // other way round it is [errs.ErrUpgrade], since the call would wait for its own caller.
-func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, single bool) (*Hold, error) {
+func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, p Patience) (*Hold, error) {
 	if mode == Write && !h.lease.exclusive() {
 		return nil, errs.ErrUpgrade
 	}
 	if o.NoNest {
 		return nil, errs.ErrHeld
 	}
-	return bounded(ctx, o, single, func(wait context.Context) (*Hold, error) {
+	return bounded(ctx, o, p, func(wait context.Context) (*Hold, error) {
 		ops, err := h.lease.beginOperation(wait)
 		if err != nil {
 			return nil, err
@@ -38,12 +38,12 @@ func (l *Lease) exclusive() bool {
 func (l *Lease) exclusiveLocked() bool { return l.countLocked().Write > 0 }
 
 // bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over.
-func bounded(ctx context.Context, o *Options, single bool, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
+func bounded(ctx context.Context, o *Options, p Patience, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
 	wait, stop := ctx, context.CancelFunc(func() {})
 	switch {
 	case o.Wait != nil && *o.Wait > 0:
 		wait, stop = context.WithTimeout(ctx, *o.Wait)
-	case single || o.Wait != nil: // it does not wait for others, but has to hear from Redis
+	case p == Once || o.Wait != nil: // it does not wait for others, but has to hear from Redis
 		wait, stop = context.WithTimeout(ctx, unlockLimit)
 	}
 	defer stop()
