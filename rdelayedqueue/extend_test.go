@@ -46,7 +46,8 @@ func newExtender(t *testing.T, b *locktest.Bubble) *extender {
 	return e
 }
 
-func TestF05_LateRenewalTakesNothingOffAnExtend(t *testing.T) {
+// F5
+func TestLateRenewalTakesNothingOffAnExtend(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		e := newExtender(t, b)
 		time.Sleep(19 * time.Second) // the first renewal makes the script known

@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF19_FullRedisCanBeEmptied(t *testing.T) {
+// F19
+func TestFullRedisCanBeEmptied(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	q := queue(r.client(t), rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(0))
@@ -55,7 +56,8 @@ func TestF19_FullRedisCanBeEmptied(t *testing.T) {
 	assert.Equal(t, 1, removed)
 }
 
-func TestF08_ClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
+// F8
+func TestClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client(t)

@@ -103,7 +103,8 @@ var lates = map[string]late{
 	}, rdelayedqueue.Stats{}},
 }
 
-func TestF02_LateOriginalActsNoSecondTime(t *testing.T) {
+// F2
+func TestLateOriginalActsNoSecondTime(t *testing.T) {
 	for name, l := range lates {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -139,7 +140,8 @@ func learn(t *testing.T, q *rdelayedqueue.Queue[job]) {
 	require.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
 }
 
-func TestF02_OfferIsNotRepeatedIntoACancelledID(t *testing.T) {
+// F2
+func TestOfferIsNotRepeatedIntoACancelledID(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		q, other := jobs(p), jobs(b.Peer(t))
@@ -158,7 +160,8 @@ func TestF02_OfferIsNotRepeatedIntoACancelledID(t *testing.T) {
 	})
 }
 
-func TestF02_LostReplyChangesNoNumber(t *testing.T) {
+// F2
+func TestLostReplyChangesNoNumber(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		q := jobs(p)
@@ -179,7 +182,8 @@ func TestF02_LostReplyChangesNoNumber(t *testing.T) {
 	})
 }
 
-func TestF19_WhatIsKeptOfCallsStaysSmall(t *testing.T) {
+// F19
+func TestWhatIsKeptOfCallsStaysSmall(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
 		for range 50 {

@@ -129,7 +129,8 @@ func (m *model) stats() (s rdelayedqueue.Stats) {
 	return s
 }
 
-func TestF02_QueueEqualsItsModelAfterLostReplies(t *testing.T) {
+// F2
+func TestQueueEqualsItsModelAfterLostReplies(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

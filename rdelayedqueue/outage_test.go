@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF08_SleepingConsumerTakesOverFromADeadOneInTime(t *testing.T) {
+// F8
+func TestSleepingConsumerTakesOverFromADeadOneInTime(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		const visibility = 2 * time.Second
 		type start struct {
@@ -51,7 +52,8 @@ func TestF08_SleepingConsumerTakesOverFromADeadOneInTime(t *testing.T) {
 	})
 }
 
-func TestF02_OfferIsNotSentAgainAfterItsIDIsForgotten(t *testing.T) {
+// F2
+func TestOfferIsNotSentAgainAfterItsIDIsForgotten(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		q, other := jobs(p), jobs(b.Peer(t))

@@ -91,7 +91,8 @@ func TestOfferToASleeperCostsLittle(t *testing.T) {
 	}
 }
 
-func TestF07_ToldOfALaterMessageASleeperHearsOfAnEarlierOne(t *testing.T) {
+// F7
+func TestToldOfALaterMessageASleeperHearsOfAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	c := redistest.SharedCluster(t)
 	ring := c.Client(t)

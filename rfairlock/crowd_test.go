@@ -92,3 +92,10 @@ func TestProcessesAreServedInTheOrderOfTheQueue(t *testing.T) {
 		require.Equal(t, queued, got)
 	}
 }
+
+// F21
+func TestThousandLocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
+	// To queue, to have one's turn, to release: three. On a busy machine unsubscriptions come one by one, and not in
+	// groups; and what goes by time, such as upkeep, is more there.
+	assert.LessOrEqual(t, locktest.Crowd(t, locktest.Env{New: fairLock}, 1000), 4.25)
+}

@@ -70,7 +70,8 @@ func (r *rig) empty(t *testing.T, limit time.Duration, why string) {
 	})
 }
 
-func TestF01_WaiterThatLostTheLockIsToldBeforeTheNextHasIt(t *testing.T) {
+// F1
+func TestWaiterThatLostTheLockIsToldBeforeTheNextHasIt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		for range 20 {
 			holder, rival := b.Peer(t), b.Peer(t)
@@ -95,7 +96,8 @@ func TestF01_WaiterThatLostTheLockIsToldBeforeTheNextHasIt(t *testing.T) {
 	})
 }
 
-func TestF01_LockTakenAwayIsNoticedWhenTheNextHasIt(t *testing.T) {
+// F1
+func TestLockTakenAwayIsNoticedWhenTheNextHasIt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		h := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
@@ -109,7 +111,8 @@ func TestF01_LockTakenAwayIsNoticedWhenTheNextHasIt(t *testing.T) {
 	})
 }
 
-func TestF03_CancelAtAnyInstantLeavesNothing(t *testing.T) {
+// F3
+func TestCancelAtAnyInstantLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	holder, c := r.client(t, r.server.Addr()), r.client(t, r.proxy.Addr())
 	locktest.Free(t, c.GetFairLock(key))
@@ -138,7 +141,8 @@ func TestF03_CancelAtAnyInstantLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	r := newRig(t)
 	r.proxy.DropMessages(true)
 	clients := []*redlatch.Client{r.client(t, r.proxy.Addr()), r.client(t, r.proxy.Addr())}
@@ -162,7 +166,8 @@ func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
 	locktest.Unlock(t, h)
 }
 
-func TestF04_ReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
+// F4
+func TestReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	r := newRig(t)
 	holder, c := r.client(t, r.server.Addr()), r.client(t, r.proxy.Addr())
 	var holds sync.Map // the channel's name -> its *rlock.Hold
@@ -189,7 +194,8 @@ func TestF04_ReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 	assert.Less(t, worst, 500*time.Millisecond+r.lag.Late(), "less than the time between two sweeps")
 }
 
-func TestF04_LostSubscriptionLosesNoTurn(t *testing.T) {
+// F4
+func TestLostSubscriptionLosesNoTurn(t *testing.T) {
 	r := newRig(t)
 	holder, c := r.client(t, r.server.Addr()), r.client(t, r.proxy.Addr())
 	h := locktest.Acquire(t, t.Context(), holder.GetFairLock(key))
@@ -215,7 +221,8 @@ func TestF04_LostSubscriptionLosesNoTurn(t *testing.T) {
 	r.proxy.OnCommand(nil)
 }
 
-func TestF05_NothingIsRenewedAfterTheEnd(t *testing.T) {
+// F5
+func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		const lease = 300 * time.Millisecond
 		p := b.Peer(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithFairWaitTimeout(100*time.Millisecond))
@@ -242,7 +249,8 @@ func TestF05_NothingIsRenewedAfterTheEnd(t *testing.T) {
 	})
 }
 
-func TestF06_ShortOutageCostsNeitherTheLockNorAPlace(t *testing.T) {
+// F6
+func TestShortOutageCostsNeitherTheLockNorAPlace(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t, redlatch.WithFairWaitTimeout(20*time.Second))
 		h := locktest.Acquire(t, t.Context(), p.GetFairLock(key))

@@ -24,7 +24,8 @@ func granted(t *testing.T, b *locktest.Bubble, l *rfairlock.Lock, opts ...rlock.
 	return locktest.Next(t, waiting)
 }
 
-func TestF02_LateReleaseFreesNoOtherHold(t *testing.T) {
+// F2
+func TestLateReleaseFreesNoOtherHold(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)
 		locktest.Unlock(t, granted(t, b, p.GetFairLock(key))) // Redis knows the scripts
@@ -39,7 +40,8 @@ func TestF02_LateReleaseFreesNoOtherHold(t *testing.T) {
 	})
 }
 
-func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
+// F2
+func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		h := granted(t, b, p.GetFairLock(key))
@@ -55,7 +57,8 @@ func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
 	})
 }
 
-func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
+// F2
+func TestLateLeaveFreesNoOtherHold(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)
 		b.Foreign(t, key, time.Hour)
@@ -76,7 +79,8 @@ func TestF02_LateLeaveFreesNoOtherHold(t *testing.T) {
 	})
 }
 
-func TestF02_LateTryShortensNoLease(t *testing.T) {
+// F2
+func TestLateTryShortensNoLease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		b.Foreign(t, key, time.Hour)

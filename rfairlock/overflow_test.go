@@ -29,7 +29,8 @@ func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 	}
 }
 
-func TestF02_LateReleaseFreesNoOtherHoldWhenTooMuchIsUnsettled(t *testing.T) {
+// F2
+func TestLateReleaseFreesNoOtherHoldWhenTooMuchIsUnsettled(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)
 		l, fill := crowded(t, p)
@@ -47,7 +48,8 @@ func TestF02_LateReleaseFreesNoOtherHoldWhenTooMuchIsUnsettled(t *testing.T) {
 	})
 }
 
-func TestF02_LeaveIsSentOnceWhenTooMuchIsUnsettled(t *testing.T) {
+// F2
+func TestLeaveIsSentOnceWhenTooMuchIsUnsettled(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l, fill := crowded(t, p)

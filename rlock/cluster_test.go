@@ -92,7 +92,8 @@ func (g *group) listening(ctx context.Context, n int) error {
 	return err
 }
 
-func TestF04_ReshapedClusterLosesNoRelease(t *testing.T) {
+// F4
+func TestReshapedClusterLosesNoRelease(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	t.Run("failover", func(t *testing.T) { releasedInFailover(t, g) })
@@ -212,7 +213,8 @@ func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []st
 	return least, loss
 }
 
-func TestF06_ReshapedClusterLosesNoHold(t *testing.T) {
+// F6
+func TestReshapedClusterLosesNoHold(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	t.Run("failover", func(t *testing.T) { heldInFailover(t, g) })

@@ -18,7 +18,8 @@ import (
 // lastToken is where Redis keeps the last token of the lock.
 const lastToken = "redisson_lock_token:{failover}"
 
-func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+// F9
+func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
 	group := locktest.StartGroup(t)
 	witness := faulttest.NewWitness(t, redistest.Shared(t).Addr(), freshName("failover"))
 

@@ -232,7 +232,8 @@ func TestHerdOutlivesRenewalsThatFail(t *testing.T) {
 	}
 }
 
-func TestF05_ReleaseOfOneOfAHerdWaitsForTheCommonRenewal(t *testing.T) {
+// F5
+func TestReleaseOfOneOfAHerdWaitsForTheCommonRenewal(t *testing.T) {
 	for _, one := range []int{0, 42, 99} {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			c := newHerd(t, b, 100)

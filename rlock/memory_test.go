@@ -65,7 +65,8 @@ func (o *once) use(t *testing.T, from, n int) {
 	})
 }
 
-func TestF19_NamesUsedOnceLeaveNoMemory(t *testing.T) {
+// F19
+func TestNamesUsedOnceLeaveNoMemory(t *testing.T) {
 	r := newRig(t)
 	o := newOnce(t, r)
 	const warm = 2000

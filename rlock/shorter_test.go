@@ -273,7 +273,8 @@ func TestUnknownUnlockOfALevelIsCountedLater(t *testing.T) {
 	})
 }
 
-func TestF02_LateExtensionShortensNoOtherHold(t *testing.T) {
+// F2
+func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold){
 		"answered when it was repeated": func(t *testing.T, _ *locktest.Bubble, _ *locktest.Peer, h *rlock.Hold) {
 			require.NoError(t, h.Extend(t.Context(), time.Second))

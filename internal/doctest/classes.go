@@ -21,7 +21,6 @@ var (
 	classHeading = regexp.MustCompile(`(?m)^## F(\d+)\b`)
 	classTests   = regexp.MustCompile(`(?ms)^Tests: .*?(\n\n|\n?\z)`)
 	classNamed   = regexp.MustCompile(`\bF0?(\d{1,2})\b`)
-	classPrefix  = regexp.MustCompile(`^TestF(\d{2})_`)
 )
 
 // Classes are the tests against each class of failures, by package: those whose comment names the class, as in "// F2, F25".
@@ -79,9 +78,7 @@ func (c Classes) add(source fs.FS, name string) error {
 
 func classesOf(fn *ast.FuncDecl) map[int]bool {
 	found := map[int]bool{}
-	named := classNamed.FindAllStringSubmatch(fn.Doc.Text(), -1)
-	named = append(named, classPrefix.FindAllStringSubmatch(fn.Name.Name, -1)...)
-	for _, number := range named {
+	for _, number := range classNamed.FindAllStringSubmatch(fn.Doc.Text(), -1) {
 		if class, err := strconv.Atoi(number[1]); err == nil {
 			found[class] = true
 		}

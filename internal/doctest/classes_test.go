@@ -45,7 +45,7 @@ func TestFailureClassesNameTheirTests(t *testing.T) {
 func TestListsOfTestsFollowTheirComments(t *testing.T) {
 	source := fstest.MapFS{
 		"a_test.go":         {Data: []byte("package p\n\n// F1, F2: both.\nfunc TestA() {}\n\nfunc TestB() {}\n")},
-		"sub/b_test.go":     {Data: []byte("package p\n\n// F2\nfunc TestC() {}\n\nfunc TestF01_D() {}\n")},
+		"sub/b_test.go":     {Data: []byte("package p\n\n// F2\nfunc TestC() {}\n\n// F1\nfunc TestD() {}\n")},
 		"nested/go.mod":     {Data: []byte("module n\n")},
 		"nested/c_test.go":  {Data: []byte("package p\n\n// F1\nfunc TestE() {}\n")},
 		"sub/not_a_test.md": {Data: []byte("F1")},
@@ -54,7 +54,7 @@ func TestListsOfTestsFollowTheirComments(t *testing.T) {
 	require.NoError(t, err)
 	before := "# T\n\n## F1. One\n\nText.\n\nTests: stale\nlines.\n\n## F2. Two\n\nText.\n\n## F3. Three\n\nTests: stale.\n"
 	after := doctest.ListClasses(found, before)
-	assert.Equal(t, "# T\n\n## F1. One\n\nText.\n\nTests: redlatch `TestA`; sub `TestF01_D`.\n\n"+
+	assert.Equal(t, "# T\n\n## F1. One\n\nText.\n\nTests: redlatch `TestA`; sub `TestD`.\n\n"+
 		"## F2. Two\n\nText.\n\nTests: redlatch `TestA`; sub `TestC`.\n\n## F3. Three\n\nTests: none.\n", after)
 	assert.Equal(t, after, doctest.ListClasses(found, after), "a second time changes nothing")
 }

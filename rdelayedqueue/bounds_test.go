@@ -69,7 +69,8 @@ var blocking = []blockingCall{
 
 func second[T any](_ T, err error) error { return err }
 
-func TestF16_CallsEndWithTheirContexts(t *testing.T) {
+// F16
+func TestCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	// A call that does not heed its context returns after 3 s; the slack is that of a machine on which 21 clients work at a time.
 	const limit, slack = 300 * time.Millisecond, 500 * time.Millisecond
@@ -116,8 +117,10 @@ func TestF16_CallsEndWithTheirContexts(t *testing.T) {
 	}
 }
 
-// TestF16_TableIsComplete keeps the table up with the methods that take a context.
-func TestF16_TableIsComplete(t *testing.T) {
+// TestTableOfCallsIsComplete keeps the table up with the methods that take a context.
+//
+// F16
+func TestTableOfCallsIsComplete(t *testing.T) {
 	var missing []string
 	for _, methods := range []reflect.Type{
 		reflect.TypeFor[*rdelayedqueue.Queue[job]](), reflect.TypeFor[*rdelayedqueue.Message[job]](),
@@ -133,7 +136,8 @@ func TestF16_TableIsComplete(t *testing.T) {
 	assert.Empty(t, missing)
 }
 
-func TestF16_ConsumerOutlivesARestart(t *testing.T) {
+// F16
+func TestConsumerOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	handled := make(chan string, 10)

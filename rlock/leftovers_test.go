@@ -19,7 +19,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestF19_NamesUsedOnceLeaveNoKeys(t *testing.T) {
+// F19
+func TestNamesUsedOnceLeaveNoKeys(t *testing.T) {
 	t.Parallel()
 	const tokenTTL = time.Second // the least that is allowed
 	server := serve(t)
@@ -47,7 +48,8 @@ func TestF19_NamesUsedOnceLeaveNoKeys(t *testing.T) {
 	})
 }
 
-func TestF19_TokensRiseWhateverHappensToTheirKey(t *testing.T) {
+// F19
+func TestTokensRiseWhateverHappensToTheirKey(t *testing.T) {
 	server := serve(t)
 	rdb := server.Client(t)
 	client := clientAt(t, server.Addr())
@@ -98,7 +100,8 @@ func (f *fence) write(token int64) bool {
 // evictedLease leaves half a second between the renewal that notices an eviction and the local end of the lease.
 const evictedLease = time.Second
 
-func TestF19_EvictedLockIsNoticedAndFenced(t *testing.T) {
+// F19
+func TestEvictedLockIsNoticedAndFenced(t *testing.T) {
 	server := serve(t, "--maxmemory-policy", "allkeys-lru")
 	rdb := server.Client(t)
 	for round := range counted(3, 100) {

@@ -24,7 +24,8 @@ import (
 // slack is how much later than the last of the dead the next one may come to its turn.
 const slack = 300 * time.Millisecond
 
-func TestF11_DeadWaitersArePassedOverInOneCall(t *testing.T) {
+// F11
+func TestDeadWaitersArePassedOverInOneCall(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		holder, p := b.Peer(t), b.Peer(t)
 		locktest.Free(t, holder.GetFairLock(key)) // Redis knows the scripts
@@ -49,7 +50,9 @@ func TestF11_DeadWaitersArePassedOverInOneCall(t *testing.T) {
 }
 
 // The lock is held when the others look, and free when the dead head's time is over.
-func TestF11_DeadHeadCostsNoMoreThanItsTime(t *testing.T) {
+//
+// F11
+func TestDeadHeadCostsNoMoreThanItsTime(t *testing.T) {
 	for i := range 10 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -73,7 +76,8 @@ func TestF11_DeadHeadCostsNoMoreThanItsTime(t *testing.T) {
 	}
 }
 
-func TestF11_DeadWaitersCostOneTimeout(t *testing.T) {
+// F11
+func TestDeadWaitersCostOneTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{100 * time.Millisecond, good, 15 * time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -130,7 +134,8 @@ func TestF11_DeadWaitersCostOneTimeout(t *testing.T) {
 	}
 }
 
-func TestF11_WaiterTakenForDeadQueuesAgain(t *testing.T) {
+// F11
+func TestWaiterTakenForDeadQueuesAgain(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		b.Foreign(t, key, time.Hour)
 		p := b.Peer(t)
@@ -149,7 +154,8 @@ func TestF11_WaiterTakenForDeadQueuesAgain(t *testing.T) {
 	})
 }
 
-func TestF11_LongWaitsStayValid(t *testing.T) {
+// F11
+func TestLongWaitsStayValid(t *testing.T) {
 	for mode, opt := range map[string]redlatch.Option{"liveness": redlatch.WithFairWaitTimeout(good), "java": redlatch.WithRedissonFairQueue()} {
 		t.Run(mode, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -179,7 +185,8 @@ func TestF11_LongWaitsStayValid(t *testing.T) {
 	}
 }
 
-func TestF11_TimeoutsAndFailuresLeaveNoEntry(t *testing.T) {
+// F11
+func TestTimeoutsAndFailuresLeaveNoEntry(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		b.Foreign(t, key, time.Hour)
 		p := b.Peer(t)
@@ -214,7 +221,8 @@ func fairWaiter(args []string) {
 
 const childTimeout = 3 * time.Second
 
-func TestF11_KilledProcessesArePassedOver(t *testing.T) {
+// F11
+func TestKilledProcessesArePassedOver(t *testing.T) {
 	all, dead := counted(8, 200), counted(6, 150)
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())

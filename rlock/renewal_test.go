@@ -66,7 +66,8 @@ const patchyLease = 1500 * time.Millisecond
 // stillParts says for how short a part of its lease a machine may stand still without an effect that these tests notice.
 const stillParts = 10
 
-func TestF06_TwoOfThreeRenewalsMayFail(t *testing.T) {
+// F6
+func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
 	for name, mishap := range mishaps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +134,8 @@ var upsets = map[string]upset{
 	},
 }
 
-func TestF06_LeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
+// F6
+func TestLeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
 	for name, upset := range upsets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +171,8 @@ func upsetting(t *testing.T, r *rig, lease time.Duration, upset upset) error {
 	)
 }
 
-func TestF06_FreshHoldIsRenewedAfterALoss(t *testing.T) {
+// F6
+func TestFreshHoldIsRenewedAfterALoss(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), briskLease, stillParts, func(lease time.Duration) error {
@@ -188,7 +191,8 @@ func TestF06_FreshHoldIsRenewedAfterALoss(t *testing.T) {
 
 const starvedLease = 4 * time.Second
 
-func TestF06_StarvedProcessKeepsAllItsLocks(t *testing.T) {
+// F6
+func TestStarvedProcessKeepsAllItsLocks(t *testing.T) {
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), starvedLease, stillParts, func(lease time.Duration) error { return starve(t, r, lease) })
 }

@@ -16,7 +16,9 @@ import (
 
 // What a crowd costs is measured in commands for each hand-off: unlike the share of a processor it does not depend on the machine,
 // on what else runs there, and on whether the clients are processes or, as here, share one.
-func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
+//
+// F21
+func TestThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	for title, opts := range map[string][]redlatch.Option{
 		"with a hand-off budget": nil,
 		"without":                {redlatch.WithHandoffBudget(0)},
@@ -37,7 +39,8 @@ func TestF21_ThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 	}
 }
 
-func TestF21_CommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
+// F21
+func TestCommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
 	few := commandsPerHandOff(t, 2, 8)
 	for _, clients := range []int{1, 4, counted(8, 20)} {
 		cost := commandsPerHandOff(t, clients, 8)

@@ -66,7 +66,8 @@ func (l *life) take(t *testing.T, attempt int) {
 	l.m = m
 }
 
-func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestLostReplyChangesNoOutcome(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c, sound := r.client(t), r.direct(t)
@@ -99,7 +100,8 @@ func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
 	}
 }
 
-func TestF02_OfferUnderOneIDIsOneMessage(t *testing.T) {
+// F2
+func TestOfferUnderOneIDIsOneMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	q := queue(r.client(t))

@@ -14,7 +14,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF03_CancelledCallsLeaveNothingBehind(t *testing.T) {
+// F3
+func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	q, sound := queue(r.client(t)), queue(r.direct(t))
@@ -41,7 +42,8 @@ func TestF03_CancelledCallsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestF03_DoneContextWins(t *testing.T) {
+// F3
+func TestDoneContextWins(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
 		offer(t, q, "a", 0)

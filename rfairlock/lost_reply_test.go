@@ -18,7 +18,8 @@ import (
 // life is what a waiter goes through, step by step. The replies of the first scripts of one step are lost.
 var life = []string{"queue", "hand-off", "nested lock", "nested unlock", "unlock"}
 
-func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestLostReplyChangesNoOutcome(t *testing.T) {
 	for mode, opt := range map[string]redlatch.Option{
 		"liveness": redlatch.WithFairWaitTimeout(good), "java": redlatch.WithRedissonFairQueue(),
 	} {
@@ -68,7 +69,8 @@ func live(t *testing.T, b *locktest.Bubble, p, other *locktest.Peer, before func
 	locktest.Free(t, p.GetFairLock(key))
 }
 
-func TestF02_LostReplyOfALeaveLeavesNobodyInTheQueue(t *testing.T) {
+// F2
+func TestLostReplyOfALeaveLeavesNobodyInTheQueue(t *testing.T) {
 	for lost := 1; lost <= 4; lost++ {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -12,7 +12,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF18_ServersClockDecides(t *testing.T) {
+// F18
+func TestServersClockDecides(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -371,7 +371,8 @@ var causes = []struct {
 // nobody is an address that no server of another test can have.
 const nobody = "127.0.0.1:1"
 
-func TestF23_EachCauseIsOfOneClass(t *testing.T) {
+// F23
+func TestEachCauseIsOfOneClass(t *testing.T) {
 	for _, tc := range causes {
 		t.Run(tc.cause, func(t *testing.T) {
 			t.Parallel()
@@ -381,7 +382,8 @@ func TestF23_EachCauseIsOfOneClass(t *testing.T) {
 	}
 }
 
-func TestF23_ForcedReleaseWithALostAnswerIsNotDenied(t *testing.T) {
+// F23
+func TestForcedReleaseWithALostAnswerIsNotDenied(t *testing.T) {
 	b := newBench(t)
 	b.hold(t, b.other)
 	b.proxy.DropReply(faulttest.Script, 1)

@@ -19,7 +19,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestF15_AnyGoroutineMayUnlock(t *testing.T) {
+// F15
+func TestAnyGoroutineMayUnlock(t *testing.T) {
 	r := newRig(t)
 	l := r.client(t).GetLock("passed-on")
 	for range runs(100, 10_000) {
@@ -40,7 +41,8 @@ func TestF15_AnyGoroutineMayUnlock(t *testing.T) {
 	}
 }
 
-func TestF15_GoroutinesThatShareALockExcludeEachOther(t *testing.T) {
+// F15
+func TestGoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 	r := newRig(t)
 	w := faulttest.NewWitness(t, r.server.Addr(), "crowded")
 	// Two clients, so that holds pass on within each and compete between both.
@@ -73,7 +75,8 @@ func TestF15_GoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 	assert.Empty(t, w.Overlaps())
 }
 
-func TestF15_OneOfManyUnlocksCounts(t *testing.T) {
+// F15
+func TestOneOfManyUnlocksCounts(t *testing.T) {
 	r := newRig(t)
 	l := r.client(t).GetLock("once")
 	for range runs(50, 2000) {
@@ -133,7 +136,8 @@ var misuses = []struct {
 	},
 }
 
-func TestF15_LostHandleLeavesTheNextOwnerAlone(t *testing.T) {
+// F15
+func TestLostHandleLeavesTheNextOwnerAlone(t *testing.T) {
 	r := newRig(t)
 	for _, misuse := range misuses {
 		for _, knows := range []bool{false, true} {
@@ -172,7 +176,8 @@ func takeAway(t *testing.T, r *rig, name string) *rlock.Hold {
 	return locktest.Acquire(t, t.Context(), r.direct(t, redlatch.WithWatchdogTimeout(lease)).GetLock(name))
 }
 
-func TestF15_OldHandleOfTheSameClientFreesNobody(t *testing.T) {
+// F15
+func TestOldHandleOfTheSameClientFreesNobody(t *testing.T) {
 	r := newRig(t)
 	c := r.client(t)
 	l := c.GetLock("again")

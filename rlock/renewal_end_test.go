@@ -42,7 +42,8 @@ func (e *releaseTimes) set(owner string, at time.Time) {
 	e.at[owner] = at
 }
 
-func TestF05_NothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
+// F5
+func TestNothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, "acquire", "renew")
@@ -153,7 +154,8 @@ func zombies(t *testing.T, owner string, released map[string]time.Time, renewed 
 	return len(renewed)
 }
 
-func TestF05_ReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
+// F5
+func TestReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
@@ -212,7 +214,8 @@ var farewells = []struct {
 	}},
 }
 
-func TestF05_RenewalEndsWithTheHold(t *testing.T) {
+// F5
+func TestRenewalEndsWithTheHold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, "renew")

@@ -159,7 +159,8 @@ var endings = []ending{
 	}},
 }
 
-func TestF16_CallsEndWithTheirContextAndRecover(t *testing.T) {
+// F16
+func TestCallsEndWithTheirContextAndRecover(t *testing.T) {
 	for title, options := range settings {
 		for _, fault := range absences {
 			t.Run(title+"/"+fault.name, func(t *testing.T) {
@@ -276,7 +277,8 @@ func (a *attempt) recovers(t *testing.T, fault absence, other *redlatch.Client) 
 	require.True(t, freed, what)
 }
 
-func TestF16_UnlockHasABoundOfItsOwn(t *testing.T) {
+// F16
+func TestUnlockHasABoundOfItsOwn(t *testing.T) {
 	for title, options := range settings {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +350,8 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 	}
 }
 
-func TestF16_CloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
+// F16
+func TestCloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
 	t.Parallel()
 	const grace = 200 * time.Millisecond
 	lag := faulttest.MeasureLag(t, "")
@@ -395,7 +398,8 @@ func timeToClose(t *testing.T, what string, client *redlatch.Client, down func()
 	return took
 }
 
-func TestF16_ClusterThatStopsAnswering(t *testing.T) {
+// F16
+func TestClusterThatStopsAnswering(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for _, node := range cluster.Nodes() {

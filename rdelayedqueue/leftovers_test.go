@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF19_EmptyQueueLeavesNoKeysBehind(t *testing.T) {
+// F19
+func TestEmptyQueueLeavesNoKeysBehind(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
 		for range 3 {

@@ -43,7 +43,8 @@ const toldLease = 2 * time.Second
 // toldParts says for how short a part of the lease a machine may stand still without an effect: half the margin.
 const toldParts = 200
 
-func TestF01_HolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
+// F1
+func TestHolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), toldLease, toldParts, func(lease time.Duration) error { return told(t, r, lease) })
 }
@@ -112,7 +113,8 @@ end
 redis.call('set', KEYS[1], ARGV[1], 'px', 60000)
 return 1`)
 
-func TestF01_StoppedHolderIsFencedOff(t *testing.T) {
+// F1
+func TestStoppedHolderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rival := r.direct(t, redlatch.WithWatchdogTimeout(lease))

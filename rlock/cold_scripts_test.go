@@ -76,7 +76,8 @@ func flushing(t *testing.T, nodes ...*redis.Client) (stop func() int) {
 	}
 }
 
-func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
+// F17
+func TestFlushedScriptsAreNotNoticed(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	var renewed, failed atomic.Int64
@@ -113,7 +114,8 @@ func TestF17_FlushedScriptsAreNotNoticed(t *testing.T) {
 	assert.Zero(t, failed.Load(), "renewals that failed")
 }
 
-func TestF17_RestartedServerServesTheSameClient(t *testing.T) {
+// F17
+func TestRestartedServerServesTheSameClient(t *testing.T) {
 	server := serve(t)
 	client := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(shortLease))
 	for range counted(3, 50) {
@@ -132,7 +134,8 @@ func TestF17_RestartedServerServesTheSameClient(t *testing.T) {
 	}
 }
 
-func TestF17_ColdClusterNodesAreNotNoticed(t *testing.T) {
+// F17
+func TestColdClusterNodesAreNotNoticed(t *testing.T) {
 	cluster := redistest.SharedCluster(t)
 	rdb := cluster.Client(t)
 	client, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
@@ -159,7 +162,8 @@ func TestF17_ColdClusterNodesAreNotNoticed(t *testing.T) {
 	assert.Positive(t, stop(), "flushes")
 }
 
-func TestF17_FailoverToAColdReplica(t *testing.T) {
+// F17
+func TestFailoverToAColdReplica(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	c := g.client(t, redlatch.WithWatchdogTimeout(lease))

@@ -18,7 +18,8 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-func TestF07_ConsumerFindsWhatADeadProducerOffered(t *testing.T) {
+// F7
+func TestConsumerFindsWhatADeadProducerOffered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	require.NoError(t, faulttest.StartChild(t, "producer", r.server.Addr(), "1").Wait())
@@ -35,7 +36,8 @@ func TestF07_ConsumerFindsWhatADeadProducerOffered(t *testing.T) {
 	assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
 }
 
-func TestF07_JobsAreNeitherLateNorEarly(t *testing.T) {
+// F7
+func TestJobsAreNeitherLateNorEarly(t *testing.T) {
 	r := newRig(t)
 	lag := faulttest.MeasureLag(t, r.server.Addr())
 	n := runs(400, 10_000)
@@ -65,7 +67,8 @@ func TestF07_JobsAreNeitherLateNorEarly(t *testing.T) {
 	assert.Less(t, late[n*99/100], 50*time.Millisecond+4*lag.Worst())
 }
 
-func TestF07_ManyDueAtOnceDrain(t *testing.T) {
+// F7
+func TestManyDueAtOnceDrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := runs(5000, 100_000)
@@ -86,7 +89,8 @@ func TestF07_ManyDueAtOnceDrain(t *testing.T) {
 	assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
 }
 
-func TestF07_OutageDelaysNothingForLonger(t *testing.T) {
+// F7
+func TestOutageDelaysNothingForLonger(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		producer := jobs(b.Peer(t))

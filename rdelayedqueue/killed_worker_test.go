@@ -70,7 +70,8 @@ func producer(args []string) {
 	must(err)
 }
 
-func TestF08_KilledWorkersLoseNothing(t *testing.T) {
+// F8
+func TestKilledWorkersLoseNothing(t *testing.T) {
 	r := newRig(t)
 	n, workers, kills := runs(2000, 100_000), runs(4, 20), runs(8, 400)
 	c := r.direct(t)
@@ -127,7 +128,8 @@ func TestF08_KilledWorkersLoseNothing(t *testing.T) {
 	assert.LessOrEqual(t, total-n, kills*40, "twice only what a killed worker had")
 }
 
-func TestF08_MessageOfAKilledWorkerComesBackInTime(t *testing.T) {
+// F8
+func TestMessageOfAKilledWorkerComesBackInTime(t *testing.T) {
 	r := newRig(t)
 	lag := faulttest.MeasureLag(t, r.server.Addr())
 	q := queue(r.direct(t), rdelayedqueue.WithMaxAttempts(0))
@@ -154,7 +156,8 @@ func TestF08_MessageOfAKilledWorkerComesBackInTime(t *testing.T) {
 	require.NoError(t, m.Ack(t.Context()))
 }
 
-func TestF08_CancelledTakeLosesNothing(t *testing.T) {
+// F8
+func TestCancelledTakeLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	q := queue(r.client(t))

@@ -91,7 +91,8 @@ func (r *rig) noneLeft(t *testing.T, name string, since time.Time) error {
 	return r.noKeys(t, name)
 }
 
-func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
+// F3
+func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -126,7 +127,8 @@ func TestF03_CancelledAcquisitionLeavesNothing(t *testing.T) {
 	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
 }
 
-func TestF03_CancelledWaitLeavesNothing(t *testing.T) {
+// F3
+func TestCancelledWaitLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -162,7 +164,8 @@ func TestF03_CancelledWaitLeavesNothing(t *testing.T) {
 	require.NoError(t, r.noKeys(t, "*"), "nothing came later")
 }
 
-func TestF03_UnlockWorksWhateverItsContextDoes(t *testing.T) {
+// F3
+func TestUnlockWorksWhateverItsContextDoes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -181,7 +184,8 @@ func TestF03_UnlockWorksWhateverItsContextDoes(t *testing.T) {
 	})
 }
 
-func TestF03_UnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
+// F3
+func TestUnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -204,7 +208,8 @@ func TestF03_UnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
 	})
 }
 
-func TestF03_DeadContextAcquiresNothing(t *testing.T) {
+// F3
+func TestDeadContextAcquiresNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	l := r.client(t).GetLock("dead")
@@ -220,7 +225,8 @@ func TestF03_DeadContextAcquiresNothing(t *testing.T) {
 	require.Equal(t, before, r.proxy.Total(), "nothing was sent")
 }
 
-func TestF03_CloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
+// F3
+func TestCloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	// Redis has to know the scripts, or the try would find its own missing.
@@ -256,7 +262,8 @@ func TestF03_CloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestF03_CloseDuringAnAcquisitionLeavesNothing(t *testing.T) {
+// F3
+func TestCloseDuringAnAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := runs(30, 200)

@@ -120,7 +120,8 @@ func consumeWith(ctx context.Context, c *redlatch.Client, opt rdelayedqueue.Cons
 	return queue(c).Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil }, opt)
 }
 
-func TestF23_BadInputIsInvalidBeforeAnyIO(t *testing.T) {
+// F23
+func TestBadInputIsInvalidBeforeAnyIO(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		for name, call := range badInputs {
@@ -130,7 +131,8 @@ func TestF23_BadInputIsInvalidBeforeAnyIO(t *testing.T) {
 	})
 }
 
-func TestF23_OptionsThatApplyAreTaken(t *testing.T) {
+// F23
+func TestOptionsThatApplyAreTaken(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -141,7 +143,8 @@ func TestF23_OptionsThatApplyAreTaken(t *testing.T) {
 	})
 }
 
-func TestF23_ErrorsSayWhatWasDoneToWhat(t *testing.T) {
+// F23
+func TestErrorsSayWhatWasDoneToWhat(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		q := jobs(p)
@@ -154,7 +157,8 @@ func TestF23_ErrorsSayWhatWasDoneToWhat(t *testing.T) {
 	})
 }
 
-func TestF23_ForeignDataIsOfTheWrongType(t *testing.T) {
+// F23
+func TestForeignDataIsOfTheWrongType(t *testing.T) {
 	for _, part := range []string{"meta", "due", "bodies"} {
 		t.Run(part, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -196,7 +200,8 @@ var calls = map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job]) er
 	},
 }
 
-func TestF23_NewerLayoutIsRefused(t *testing.T) {
+// F23
+func TestNewerLayoutIsRefused(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

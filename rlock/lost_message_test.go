@@ -61,7 +61,8 @@ func wait(ctx context.Context, l *rlock.Lock) <-chan locktest.Outcome {
 	return locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
 }
 
-func TestF04_ReleaseBetweenTryAndSubscriptionIsNotMissed(t *testing.T) {
+// F4
+func TestReleaseBetweenTryAndSubscriptionIsNotMissed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	holder, waiter := r.direct(t, redlatch.WithWatchdogTimeout(lease)), r.client(t, redlatch.WithWatchdogTimeout(lease))
@@ -103,7 +104,8 @@ func TestF04_ReleaseBetweenTryAndSubscriptionIsNotMissed(t *testing.T) {
 	r.prompt(t, &took)
 }
 
-func TestF04_WaitersGoOnWithoutMessages(t *testing.T) {
+// F4
+func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.proxy.DropMessages(true)
@@ -174,7 +176,8 @@ func acquireAll(t *testing.T, waiters []<-chan locktest.Outcome) *spans {
 	return took
 }
 
-func TestF04_DeletedKeyIsNoticed(t *testing.T) {
+// F4
+func TestDeletedKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for range runs(1, 20) {
@@ -184,7 +187,8 @@ func TestF04_DeletedKeyIsNoticed(t *testing.T) {
 	}
 }
 
-func TestF04_ExpiredKeyIsNoticed(t *testing.T) {
+// F4
+func TestExpiredKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for range runs(1, 20) {
@@ -197,7 +201,8 @@ func TestF04_ExpiredKeyIsNoticed(t *testing.T) {
 	}
 }
 
-func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
+// F4
+func TestLostSubscriptionLosesNoRelease(t *testing.T) {
 	lose := map[string]func(t *testing.T, r *rig){
 		"CLIENT KILL": func(t *testing.T, r *rig) {
 			require.NoError(t, r.redis.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
@@ -236,7 +241,8 @@ func TestF04_LostSubscriptionLosesNoRelease(t *testing.T) {
 	}
 }
 
-func TestF04_WaiterThatGivesUpTakesNoWakeUpAlong(t *testing.T) {
+// F4
+func TestWaiterThatGivesUpTakesNoWakeUpAlong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	holder, c := r.direct(t, redlatch.WithWatchdogTimeout(lease)), r.client(t, redlatch.WithWatchdogTimeout(lease))

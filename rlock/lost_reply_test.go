@@ -93,7 +93,8 @@ func (p *patient) live(t *testing.T, sick int, fault func()) {
 	}
 }
 
-func TestF02_LostReplyChangesNoOutcome(t *testing.T) {
+// F2
+func TestLostReplyChangesNoOutcome(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	acquirers := map[string]acquirer{"Lock": byLock, "TryLock": byTryLock}
@@ -138,7 +139,8 @@ func useUp(t *testing.T, r *rig, l *rlock.Lock, dropped int) {
 	})
 }
 
-func TestF02_ForcedReleaseFreesOneHolderAtMost(t *testing.T) {
+// F2
+func TestForcedReleaseFreesOneHolderAtMost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, "force")
@@ -162,7 +164,8 @@ type model struct {
 	levels []*rlock.Hold
 }
 
-func TestF02_RandomLostRepliesAgreeWithAModel(t *testing.T) {
+// F2
+func TestRandomLostRepliesAgreeWithAModel(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.client(t, redlatch.WithWatchdogTimeout(lease))

@@ -88,7 +88,8 @@ func (c *complaints) all() []string {
 	return append([]string(nil), c.texts...)
 }
 
-func TestF10_ManyContendedKeysShareOneSubscriptionConnection(t *testing.T) {
+// F10
+func TestManyContendedKeysShareOneSubscriptionConnection(t *testing.T) {
 	server := serve(t)
 	log, logger := newComplaints(t)
 	f := &crowdedKeys{
@@ -186,7 +187,9 @@ func highest(v *atomic.Int64, n int64) {
 }
 
 // However many locks a client waits for, it asks for all of them together no more than 500 times a second.
-func TestF10_RechecksOfAClientHaveABudget(t *testing.T) {
+//
+// F10
+func TestRechecksOfAClientHaveABudget(t *testing.T) {
 	for lines, rate := range map[int]int{200: 200, 1000: 500} {
 		t.Run(strconv.Itoa(lines), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -212,7 +215,8 @@ func TestF10_RechecksOfAClientHaveABudget(t *testing.T) {
 	}
 }
 
-func TestF10_WaitersDoNotStarveRenewal(t *testing.T) {
+// F10
+func TestWaitersDoNotStarveRenewal(t *testing.T) {
 	server := serve(t)
 	var failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(_, lost int, err error) {

@@ -6,6 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
-func TestF09_EveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+// F9
+func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
 	locktest.Failover(t, locktest.Env{New: fairLock})
 }

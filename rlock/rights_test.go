@@ -15,7 +15,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func TestF20_UserOfOnePrefixNeedsNoMore(t *testing.T) {
+// F20
+func TestUserOfOnePrefixNeedsNoMore(t *testing.T) {
 	server := serve(t)
 	rules := "ACL SETUSER app on >secret +@all -@dangerous " +
 		"~pfx:* ~{pfx:* ~redisson_*{pfx:* ~redlatch_*{pfx:* &redisson_*{pfx:* " +
