@@ -14,6 +14,7 @@ import (
 // Patience is how long a call waits for a lock whose options set no limit.
 type Patience uint8
 
+// The patiences.
 const (
 	Forever Patience = iota
 	Once             // it asks one time
