@@ -16,8 +16,10 @@ type Patience uint8
 
 // The patiences.
 const (
+	// Forever waits until the lock is acquired.
 	Forever Patience = iota
-	Once             // it asks one time
+	// Once asks one time.
+	Once
 )
 
 // Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options, or else its
