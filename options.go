@@ -65,13 +65,12 @@ func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.Cl
 
 // WithCallTimeout bounds each call that does not wait for others and whose context has no deadline: TryLock without a
 // wait, IsLocked and the like, TrySetPermits, CountDown, Release of a counting semaphore, Offer, Stats, Open and so
-// on. After d the call returns [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Ack, Nack and
-// Reject take 3 s or d, whichever is less. From 10 ms to 1 h. Defaults to 10 s.
+// on. After d the call returns [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Unlock and
+// Release of holds and permits, a TryLock that nests, Ack, Nack and Reject take 3 s or d, whichever is less. From 10 ms
+// to 1 h. Defaults to 10 s.
 //
-// Of a multi-lock or RedLock it also bounds Unlock, which takes 3 s at most, and Extend. Of any other hold, and of a
-// permit, it does not bound Unlock and Release, which take 3 s at most, a TryLock that nests, which takes 3 s at most,
-// and Extend, which takes about one lease at most. Nor does it bound calls that wait for others: Lock, RLock, Do, RDo,
-// Acquire, AcquireN, Await, AwaitSet, Take, TakeBatch and Consume.
+// It does not bound calls that wait for others: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take,
+// TakeBatch and Consume.
 func WithCallTimeout(d time.Duration) Option { return func(c *core.Config) { c.CallTimeout = d } }
 
 // WithAbandonOnClose leaves holds and permits that are still held after the close grace to their lease. By default

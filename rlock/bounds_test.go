@@ -17,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -445,4 +446,31 @@ func TestClusterThatStopsAnswering(t *testing.T) {
 	for _, node := range cluster.Nodes() {
 		node.Resume()
 	}
+}
+
+// F27
+func TestOperationsOfAHoldEndWithTheCallTimeout(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCallTimeout(limit))
+		l := p.GetLock("orders")
+		locktest.Free(t, p.GetLock("others"))
+		hold := locktest.Acquire(t, t.Context(), l)
+		require.NoError(t, hold.Extend(t.Context(), time.Minute)) // Redis knows the script
+		p.Blackhole(true)
+		for what, call := range map[string]func() error{
+			"extend": func() error { return hold.Extend(t.Context(), time.Minute) },
+			"nested": func() error { _, err := l.TryLock(hold.Context()); return err },
+		} {
+			began := time.Now()
+			err := call()
+			require.ErrorIs(t, err, redlatch.ErrUnknown, what)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "%s: the caller's context has not ended", what)
+			assert.LessOrEqual(t, time.Since(began), limit, what)
+		}
+		began := time.Now()
+		require.ErrorIs(t, hold.Unlock(t.Context()), redlatch.ErrUnknown)
+		assert.LessOrEqual(t, time.Since(began), limit)
+		p.Blackhole(false)
+	})
 }

@@ -89,8 +89,8 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // attempt is taken back in the background.
 //
 // Without a wait it costs one round trip, or none if this client itself holds the lock. It ends with ctx, or after the
-// call timeout if ctx has no deadline (see redlatch.WithCallTimeout). One that nests ends with ctx, or after 3 s at most,
-// whatever the call timeout is.
+// call timeout if ctx has no deadline (see redlatch.WithCallTimeout). One that nests ends with ctx, or after 3 s or the
+// call timeout, whichever is less.
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, "try lock", lease.Once, opts)
 }

@@ -191,6 +191,16 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	bound, stop := h.lease.manager.core.Bound(ctx)
+	defer stop()
+	err := h.extend(bound, d)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && bound != ctx {
+		return errNoAnswer
+	}
+	return err
+}
+
+func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	l := h.lease
 	ops, err := l.beginOperation(ctx)
 	if err != nil {

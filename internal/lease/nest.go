@@ -18,7 +18,7 @@ func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, p Patience) (*Ho
 	if o.NoNest {
 		return nil, errs.ErrHeld
 	}
-	return bounded(ctx, o, p, func(wait context.Context) (*Hold, error) {
+	return bounded(ctx, o, p, h.lease.manager.unlockLimit(), func(wait context.Context) (*Hold, error) {
 		ops, err := h.lease.beginOperation(wait)
 		if err != nil {
 			return nil, err
@@ -37,14 +37,15 @@ func (l *Lease) exclusive() bool {
 
 func (l *Lease) exclusiveLocked() bool { return l.countLocked().Write > 0 }
 
-// bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over.
-func bounded(ctx context.Context, o *Options, p Patience, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
+// bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over, or after the limit for a call
+// that does not wait.
+func bounded(ctx context.Context, o *Options, p Patience, limit time.Duration, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
 	wait, stop := ctx, context.CancelFunc(func() {})
 	switch {
 	case o.Wait != nil && *o.Wait > 0:
 		wait, stop = context.WithTimeout(ctx, *o.Wait)
 	case p == Once || o.Wait != nil: // it does not wait for others, but has to hear from Redis
-		wait, stop = context.WithTimeout(ctx, unlockLimit)
+		wait, stop = context.WithTimeout(ctx, limit)
 	}
 	defer stop()
 	hold, err := fn(wait)

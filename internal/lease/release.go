@@ -173,9 +173,12 @@ func (l *Lease) plainLocked(h *Hold) bool {
 		h.fixed == 0 && h.limit == 0
 }
 
+// unlockLimit returns how long a call may take that only Redis holds up.
+func (s *Manager) unlockLimit() time.Duration { return min(unlockLimit, s.core.CallTimeout) }
+
 // boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
 func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration {
-	limit := unlockLimit
+	limit := l.manager.unlockLimit()
 	if rest := l.end - now; rest < limit {
 		limit = max(rest, 10*time.Millisecond)
 	}
