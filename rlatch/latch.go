@@ -18,14 +18,14 @@ const maxParticipant = 512
 // Latch is a count that goes down to zero and then releases everyone who waits for it. It has no state: any number of
 // goroutines may use one, and two of the same name from one client are the same latch. It is safe for concurrent use.
 //
-// Every operation takes effect exactly once, also if its reply is lost and it is repeated. It ends with the reply, when
-// ctx is done, when the client closes (redlatch.ErrClosed), after the call timeout if ctx has no deadline (10 s by
-// default, see redlatch.WithCallTimeout), and at the latest when it has failed for one lease of the client (30 s by
-// default). A refused connection ends it at once. The error is redlatch.ErrUnknown if the operation may have taken
-// effect, or may still, and redlatch.ErrUnavailable if it took no effect because Redis did not answer. If Redis refuses
-// a repetition for good, for example without permission, it is redlatch.ErrUnknown as well, and the repetition goes on
-// in the background. Each operation costs one round trip; concurrent ones share one. Await and AwaitSet document their
-// own bounds.
+// Every operation takes effect at most once, and exactly once if it succeeds, also if its reply is lost and it is
+// repeated. It ends with the reply, when ctx is done, when the client closes (redlatch.ErrClosed), after the call
+// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and at the latest when it has failed
+// for one lease of the client (30 s by default). A refused connection ends it at once. The error is redlatch.ErrUnknown
+// if the operation may have taken effect, or may still, and redlatch.ErrUnavailable if it took no effect because Redis
+// did not answer. If Redis refuses a repetition for good, for example without permission, it is redlatch.ErrUnknown as
+// well, and the repetition goes on in the background. Each operation costs one round trip; concurrent ones share one.
+// Await and AwaitSet document their own bounds.
 //
 // A name that another kind of object uses is redlatch.ErrWrongType. A name with a hash tag is redlatch.ErrInvalid: the
 // wire format would put its channel into another slot. Counts are from 1 to 2³¹-1.

@@ -18,9 +18,10 @@
 //
 // # What is promised
 //
-// Every operation takes effect exactly once, also if its reply is lost and it is repeated. A call that gives up keeps
-// nothing: what it was granted is given back. Waiters of one client are served first come, first served, so small requests
-// do not starve a large one. A lost message delays a waiter by about a second.
+// Every operation takes effect at most once, and exactly once if it succeeds, also if its reply is lost and it is
+// repeated. A call that gives up keeps nothing: what it was granted is given back. Waiters of one client are served
+// first come, first served, so small requests do not starve a large one. A lost message delays a waiter by about a
+// second.
 //
 // # What is not promised
 //

@@ -23,13 +23,14 @@ const releaseLimit = 3 * time.Second
 // semaphore, except for [WithMax]. [Semaphore.Acquire] waits, [Semaphore.TryAcquire] does not. It is safe for
 // concurrent use.
 //
-// Every operation takes effect exactly once, also if its reply is lost and it is repeated. Acquire and TryAcquire
-// document when they end. The other operations end with the reply, when ctx is done, when the client closes
-// (redlatch.ErrClosed), after the call timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout),
-// and at the latest when they have failed for one lease of the client (30 s by default). A refused connection ends them
-// at once, except for Release. The error is redlatch.ErrUnknown if the operation may have taken effect, or may still,
-// and redlatch.ErrUnavailable if it took no effect because Redis did not answer. If Redis refuses a repetition for good,
-// for example without permission, it is redlatch.ErrUnknown as well, and the repetition goes on in the background.
+// Every operation takes effect at most once, and exactly once if it succeeds, also if its reply is lost and it is
+// repeated. Acquire and TryAcquire document when they end. The other operations end with the reply, when ctx is done,
+// when the client closes (redlatch.ErrClosed), after the call timeout if ctx has no deadline (10 s by default, see
+// redlatch.WithCallTimeout), and at the latest when they have failed for one lease of the client (30 s by default). A
+// refused connection ends them at once, except for Release. The error is redlatch.ErrUnknown if the operation may have
+// taken effect, or may still, and redlatch.ErrUnavailable if it took no effect because Redis did not answer. If Redis
+// refuses a repetition for good, for example without permission, it is redlatch.ErrUnknown as well, and the repetition
+// goes on in the background.
 //
 // A name that another kind of object uses is redlatch.ErrWrongType. Counts are from 1 to 2³¹-1; others are
 // redlatch.ErrInvalid.

@@ -122,7 +122,7 @@ func (n *Name) TakenHere() bool {
 	return sh.held[n.text()] != nil
 }
 
-// onceTries is how often a single attempt is repeated while Redis says that it cannot run it just now. While a slot moves to another
+// onceTries is how often one attempt is repeated while Redis says that it cannot run it just now. While a slot moves to another
 // node it is repeated until the call is over.
 const onceTries = 5
 
@@ -253,7 +253,7 @@ func (w *Waiter) busy(wakeups uint64, t attemptResult) {
 	q := w.queue
 	q.shard.mu.Lock()
 	q.Refused = true
-	w.Asked() // what the upkeep hears from here on may be younger
+	w.Asked() // what the upkeep learns from here on may be newer
 	join := q.member == nil && !q.joining
 	q.joining = true
 	q.busyLocked(w, wakeups, t.ttl)

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// endCause is the cause of a context that a hold has ended: it names the lock, and tells why.
+// endCause is the cause of a context that a hold has ended: it names the lock and the reason.
 type endCause struct {
 	title, name string
 	noun        string // what was held

@@ -24,7 +24,7 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 		case errors.Is(released, errReleased):
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
 		case released == nil || errors.Is(released, errs.ErrWrongType):
-		case !errors.Is(released, errs.ErrNotHeld): // it was held: a loss that the context tells of is that of a hold around it
+		case !errors.Is(released, errs.ErrNotHeld): // it was held: the loss in the context is that of an outer hold
 			logger.Warn("redlatch: a lock was not released", "kind", title, "name", name, "error", released)
 			released = nil
 		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own

@@ -47,7 +47,7 @@ const (
 	dissolved       // its members are no longer in it; left has those of a call that may be answered yet
 )
 
-// departure is a lease, and where it stands in the call.
+// departure is a lease that has left its group, and its place in the call.
 type departure struct {
 	lease *Lease
 	place int
@@ -175,7 +175,7 @@ func (l *Lease) leaveLocked() {
 			g.manager.core.Timers.Stop(&g.timer)
 		}
 		l.group, l.renewal = nil, renewalFine
-	case dissolved: // it is about to be told
+	case dissolved: // renewalEnded will follow
 		l.group, l.renewal = nil, renewalFine
 	}
 	g.mu.Unlock()
@@ -341,7 +341,7 @@ func (g *group) divisible(size int) bool {
 // very many leases would leave as much garbage as those take themselves within a few minutes.
 type room struct{ keys, owners []any }
 
-// dissolveLocked ends the group, and returns all whom the call in flight, if there is one, renews. Each is to be told with
+// dissolveLocked ends the group, and returns all leases that the call in flight, if there is one, renews. Each is to be passed to
 // renewalEnded.
 func (g *group) dissolveLocked() []departure {
 	all := g.left
@@ -371,20 +371,20 @@ func (g *group) answer(gone []int64, err error) {
 
 	g.mu.Lock()
 	size := g.size + len(g.left)
-	told := g.left
+	answered := g.left
 	if err == nil && g.phase == renewing && g.of.plain && g.length == s.core.Lease && g.size >= groupLeast {
 		g.phase, g.left = resting, nil
 		g.end = max(g.end, g.sent+g.length)
 		g.restLocked()
 		g.tellLocked()
 	} else {
-		told = g.dissolveLocked()
+		answered = g.dissolveLocked()
 	}
 	r := g.outcomeLocked(err, size)
 	g.mu.Unlock()
 
 	s.notifyRenewed(size, len(gone), err)
-	for _, m := range told {
+	for _, m := range answered {
 		m.lease.renewalEnded(g, r)
 	}
 }
@@ -495,7 +495,7 @@ func shareOf(lease time.Duration) time.Duration {
 	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
-// notifyRenewed tells the user's hook what came of the renewal of so many leases, of which so many are gone.
+// notifyRenewed calls the user's hook after a renewal of so many leases, of which so many were lost.
 func (s *Manager) notifyRenewed(of, gone int, err error) {
 	switch hook := s.core.Hooks.Renewed; {
 	case hook == nil:

@@ -31,8 +31,8 @@ type setting struct {
 
 // settingLocked returns what to set now.
 //
-// An older call that got no answer may arrive later than this one, and would undo it. It finds more left of the lease than it knew
-// of, and then changes nothing: while it may arrive, the lease is made that long.
+// A call that got no reply may arrive after this one, and would undo it. But it changes nothing if more is left of the lease than its
+// most. So while such a call may arrive, this one makes the lease longer than that.
 func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Duration) setting {
 	if l.ops.open(now) {
 		length = max(length, l.ops.outlast-now)
@@ -41,7 +41,7 @@ func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Dura
 	return setting{levels, length, max(l.untilLocked()-now, 0) + time.Second}
 }
 
-// sendableLocked returns the call that sets it, to be sent at once. What came of it is to be told to answered.
+// sendableLocked prepares the lease for the call and returns it, to be sent at once. Its reply is to be passed to answered.
 func (l *Lease) sendableLocked(sent time.Duration, set setting) *script.Call {
 	l.shortenLocked(sent + set.length)
 	return l.manager.kind.Keep(l.key, l.owner, set.levels, set.length, set.most)
@@ -98,9 +98,10 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 	}
 }
 
-// recountLocked returns a function that tells Redis how many levels are left, and hears whether it still has the lease;
-// nil if another operation of this lease is in flight, which will. told, if it is not nil, hears whether Redis has answered.
-func (l *Lease) recountLocked(told func(bool)) func() {
+// recountLocked begins an operation that sets the number of levels in Redis, and notices whether the lease is still there. It returns
+// the function that sends it; nil if another operation of this lease is in flight, which will notice. replied, if it is not nil, is
+// called with whether Redis has answered.
+func (l *Lease) recountLocked(replied func(bool)) func() {
 	ops := l.ops
 	if ops == nil {
 		return nil
@@ -124,14 +125,14 @@ func (l *Lease) recountLocked(told func(bool)) func() {
 			case keptAsSet:
 				l.openToReaders(set.levels)
 			}
-			if told != nil {
-				told(outcome == keptAsSet || outcome == keptNot)
+			if replied != nil {
+				replied(outcome == keptAsSet || outcome == keptNot)
 			}
 		})
 	}
 }
 
-// settleLevels tells Redis how many levels are left, in the background and again until it has answered: a level whose call had no answer
+// settleLevels sets the number of levels in Redis, in the background and again until it has answered: a level whose call had no answer
 // may be counted there.
 func (l *Lease) settleLevels() {
 	attempt := func(report func(settled bool)) {
@@ -151,7 +152,7 @@ func (l *Lease) settleLevels() {
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
-// the lock go as soon as that, whether or not the call is answered. What came of the call is to be told to answered.
+// the lock go as soon as that, whether or not the call is answered. Its reply is to be passed to answered.
 func (l *Lease) shortenLocked(end time.Duration) {
 	l.leaveLocked()
 	until := max(l.ops.until, l.end, end)

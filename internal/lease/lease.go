@@ -100,7 +100,7 @@ func (l *Lease) armLocked() {
 // Due ends the levels whose time is over, and has the lease renewed if that is due.
 func (l *Lease) Due(now time.Duration) {
 	l.mu.Lock()
-	if l.state == asking {
+	if l.state == asking { // an attempt may be in flight for longer than its lease: look again
 		l.manager.core.Timers.Set(&l.timer, now+l.manager.core.Lease/3)
 	}
 	overdue := l.overdueLocked(now)
@@ -151,7 +151,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.lost(why)
 		l.settleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
 	}
-	cancels.run() // last: who hears of the loss finds the lock free here
+	cancels.run() // last: whoever is notified finds the lock free here
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
@@ -206,7 +206,7 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 	return length
 }
 
-// expireLocked ends the levels whose deadline has passed, and tells why the last of them did.
+// expireLocked ends the levels whose deadline has passed, and returns why the last of them did.
 func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	l.leaveLocked()
 	for at := &l.levels; *at != nil; {
@@ -238,7 +238,7 @@ func (l *Lease) gone() {
 	l.manager.core.Timers.Stop(&l.timer)
 	l.mu.Unlock()
 	l.lost(causeGone)
-	cancels.run() // last: who hears of the loss finds the lock free here
+	cancels.run() // last: whoever is notified finds the lock free here
 }
 
 // lost forgets a lease that is over although nobody released it.
@@ -263,7 +263,7 @@ func (l *Lease) leaveQueue() {
 	}
 }
 
-// lostCause tells that the lock was lost, and how.
+// lostCause is the cause of a context whose lock was lost.
 func (l *Lease) lostCause(detail string) error {
 	return l.endCause(errs.ErrLost, detail)
 }

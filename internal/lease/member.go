@@ -270,7 +270,7 @@ func (o outbox) send(class pipeline.Class) {
 }
 
 // Member is embedded in this module's kinds of lock, by an alias with a small letter: it gives them the unexported method of
-// rlock.Locker, and tells a multi-lock which lock it is given.
+// rlock.Locker, and names the lock for a multi-lock.
 type Member struct {
 	name *Name // nil for a lock that is made of others
 }
@@ -294,7 +294,7 @@ func (h *Hold) Find(key any) any {
 	return nil
 }
 
-// Recheck asks Redis soon whether the lease still stands.
+// Recheck asks Redis soon whether the lease is still there.
 func (h *Hold) Recheck() { h.lease.recheck() }
 
 // LostSince returns, of a lost hold, from when on others may have had the lock. If the lease ran out, that is when the

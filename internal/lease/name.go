@@ -31,7 +31,7 @@ func (n *Name) text() string { s, _ := n.key.(string); return s }
 // User returns the name as the user gave it.
 func (n *Name) User() string { return n.manager.core.UserName(n.text()) }
 
-// Recheck asks Redis whether this client's own leases of the name, if it has any, still stand.
+// Recheck asks Redis whether this client's own leases of the name, if it has any, are still there.
 func (n *Name) Recheck() {
 	var mine []*Lease
 	sh := n.manager.shard(n.text())
@@ -56,7 +56,7 @@ func (n *Name) Same(other *Name) bool {
 }
 
 // Force frees the lock by a call that says whether there was anything to free, and reports whether there was. It is sent once: a
-// second one would free whoever came after the first. A lease of this client hears of it at once.
+// second one would free whoever came after the first. A lease of this client notices at once.
 func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error) {
 	if err := n.Check(); err != nil {
 		return false, err

@@ -158,8 +158,8 @@ type operations struct {
 	token chan struct{} // 1: holds a token while an operation is in flight
 
 	strays  time.Duration // until when one that got no reply may still arrive, on the client's clock
-	outlast time.Duration // the end of a lease that none of those would change
-	until   time.Duration // the latest end that they have set, or may set
+	outlast time.Duration // a lease that ends then has more left than the most of any of those
+	until   time.Duration // the latest end of the lease that a call has set, or may set
 
 	entry *entry // of the call that acquired the lease, if an earlier attempt of it may still arrive; never changes once it is granted
 }

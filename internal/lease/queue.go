@@ -249,7 +249,7 @@ func (w *Waiter) nextStep() (step, time.Duration) {
 		return stepFail, 0
 	}
 	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {
-		return stepWait, q.watchLocked(holder) // it will hand on, release, or be lost: the queue hears of each
+		return stepWait, q.watchLocked(holder) // it will hand on, release, or be lost: each of these wakes the queue
 	}
 	if next, left := w.Next(q.now()); next == waitqueue.Wait {
 		return stepWait, left

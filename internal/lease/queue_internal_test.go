@@ -90,7 +90,7 @@ func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	sh.mu.Unlock()
 }
 
-// enrolled is an upkeep that is told of waiters, and does nothing.
+// enrolled is an upkeep that does nothing.
 type enrolled struct{ Upkeep }
 
 func (enrolled) Refused(*Waiter, time.Duration) {}

@@ -375,7 +375,7 @@ func (h *Hold) pass() {
 	})
 }
 
-// soon has one of the watchdog's workers run what releases a lease. Close waits for it.
+// soon runs what releases a lease on one of the client's workers. Close waits for it.
 func (s *Manager) soon(fn func()) {
 	s.core.Begin()
 	s.core.Workers.Go(func() {

@@ -22,7 +22,7 @@ const slowReply = 100 * time.Millisecond
 // Queue is the waiters of one client for one name, in the order in which they came. The zero value is an empty queue.
 type Queue struct {
 	head, tail *Waiter
-	askAt      time.Duration // when the head is to ask; [Never] while it asks
+	askAt      time.Duration // when the head is to ask; [Never] while it asks, or if something else has it ask
 	wakeups    uint64
 	tenure     Tenure
 	releases   rate
@@ -219,7 +219,7 @@ func (q *Queue) Admit(now time.Duration) {
 	}
 }
 
-// Notify has the head ask after a message: so many permits may be there. With shared set all who may have one ask at once.
+// Notify has the head ask after a message: so many permits may be there. Where the name is Shared, as many waiters ask at once.
 func (q *Queue) Notify(now time.Duration, permits int, mode Mode) {
 	if q.head == nil {
 		return
