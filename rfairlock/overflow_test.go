@@ -19,7 +19,7 @@ import (
 func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 	t.Helper()
 	e := core.New(p.Redis, core.Config{
-		Lease: 30 * time.Second, TokenTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Lease: 30 * time.Second, CallTimeout: 10 * time.Second, TokenTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { e.Close() })
 	return rfairlock.New(e, key), func() {
