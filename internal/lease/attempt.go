@@ -64,13 +64,17 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	}
 	if err != nil {
 		l.unregister()
-		if a.entry != nil {
-			return a.entry.failed(err, s.core.Clock.Now()+length+settle.Straggler)
-		}
-		if given == nil {
-			given = l.abandoned(length)
-		}
-		return failed(given, err)
+		return failed(err, func() {
+			switch {
+			case a.entry != nil:
+				a.entry.entered = true
+				a.entry.lost(s.core.Clock.Now() + length + settle.Straggler)
+			case given == nil:
+				l.abandoned(length).TakeBack()
+			default:
+				given.TakeBack()
+			}
+		})
 	}
 	if a.entry != nil {
 		a.entry.entered = true
@@ -85,12 +89,12 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	return n.accept(ctx, w, l, grant{attemptOptions: a, sent: sent, reply: reply, options: o})
 }
 
-// failed turns the error of an attempt into what it came to, and begins to take back what is not known.
-func failed(given *settle.Abandoned, err error) attemptResult {
+// failed turns the error of an attempt into what it came to. If it may have been granted, or may be later, it calls unknown.
+func failed(err error, unknown func()) attemptResult {
 	if script.Judge(err) == script.NotDone {
 		return attemptResult{err: core.Explain(err), passing: script.Transient(err)}
 	}
-	given.TakeBack()
+	unknown()
 	return attemptResult{err: err, passing: true}
 }
 
@@ -137,14 +141,13 @@ type grant struct {
 func (n *Name) accept(ctx context.Context, w *Waiter, l *Lease, g grant) attemptResult {
 	s := n.manager
 	l.token, l.since = g.reply.Token, s.core.Clock.Now()
-	refused := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
+	unwanted := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
 	l.mu.Lock()
 	hold := l.levels
 	late := l.since >= hold.deadlineLocked()
 	l.mu.Unlock()
-	refused = refused || late
-	owner := l.owner
-	if !refused && n.enter(l, n.split(ctx, l, g), w) {
+	owner := l.owner // split sets another one
+	if !unwanted && !late && n.enter(l, n.split(ctx, l, g), w) {
 		return attemptResult{hold: hold}
 	}
 	l.unregister()

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 )
@@ -37,16 +36,6 @@ func (e *entry) ended() {
 	}
 	e.name.manager.entries.Add(-1)
 	e.name.manager.core.End()
-}
-
-// failed turns an attempt's error into what it came to.
-func (e *entry) failed(err error, until time.Duration) attemptResult {
-	if script.Judge(err) == script.NotDone {
-		return attemptResult{err: core.Explain(err), passing: script.Transient(err)}
-	}
-	e.entered = true
-	e.lost(until)
-	return attemptResult{err: err, passing: true}
 }
 
 // lost notes an attempt without a reply, which may have an effect until then.

@@ -133,7 +133,7 @@ func (a *Attempt) result(c *script.Call) (*Hold, error) {
 	}
 	if err != nil {
 		l.unregister()
-		return nil, unknown(failed(a.abandoned, err).err)
+		return nil, unknown(failed(err, a.abandoned.TakeBack).err)
 	}
 	if !reply.Granted {
 		l.unregister()

@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// staleEcho is how late a release may be notified.
+// staleEcho is how late the message of a release may arrive.
 const staleEcho = 100 * time.Millisecond
 
 // queue is the wait queue of one client for one name, and its subscription. Where each waiter is woken alone, each has a queue of its
@@ -126,7 +126,7 @@ func (w *Waiter) sleep() <-chan struct{} {
 	return w.Woken()
 }
 
-// Subscribed has the head ask again: what was announced before the subscription stood has not been notified.
+// Subscribed has the head ask again: what was announced before the subscription was confirmed has not been received.
 func (q *queue) Subscribed() {
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
@@ -190,7 +190,7 @@ func (q *queue) admitLocked(now time.Duration) {
 
 // sharedLocked has the queue go on after a waiter of it was granted a share: where one is granted all are, until Redis refuses one.
 func (q *queue) sharedLocked() {
-	if !q.manager.kind.shared() || q.manager.kind.Sharing == Pool || !q.Refused {
+	if q.manager.kind.Sharing != Readers || !q.Refused {
 		return
 	}
 	q.Refused = false
@@ -199,14 +199,15 @@ func (q *queue) sharedLocked() {
 
 // busyLocked sets when to ask again after the head found the lock taken, for ttl if that is known.
 func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
-	now := q.now()
-	next := now + waitqueue.Pause(waitqueue.Recheck, q.manager.core.Waiting.Load())
-	if ttl >= 0 {
-		next = min(next, now+ttl+time.Millisecond)
-	}
+	next := waitqueue.Never
 	if u := q.manager.kind.Upkeep; u != nil {
 		u.Refused(w, ttl)
-		next = waitqueue.Never
+	} else {
+		now := q.now()
+		next = now + waitqueue.Pause(waitqueue.Recheck, q.manager.core.Waiting.Load())
+		if ttl >= 0 {
+			next = min(next, now+ttl+time.Millisecond)
+		}
 	}
 	if q.Busy(&w.Waiter, wakeups, next) {
 		q.TenureOver()

@@ -215,7 +215,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 }
 
 // release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
-// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that notified of
+// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that were notified of
 // it.
 func (s *Manager) release(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
 	deadline := s.core.Clock.Now() + limit
