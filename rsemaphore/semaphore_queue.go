@@ -309,7 +309,7 @@ func (q *waitQueue) restsLocked() bool {
 	if until == 0 || q.manager.core.Clock.Now() >= until {
 		return false
 	}
-	q.manager.core.Timers.Set(&q.timer, until+time.Millisecond) // a timer may be that much early
+	q.manager.core.Timers.Set(&q.timer, until)
 	return true
 }
 

@@ -221,11 +221,11 @@ func (g *group) Due(now time.Duration) {
 	s := g.manager
 	g.mu.Lock()
 	deadline := g.end - margin(s.core.Lease)
-	if g.phase == dissolved || now+time.Millisecond < g.next { // an answer has moved it meanwhile
+	if g.phase == dissolved || now < g.next { // an answer has moved it meanwhile
 		g.mu.Unlock()
 		return
 	}
-	if g.phase == resting && g.size >= groupLeast && now+time.Millisecond < deadline {
+	if g.phase == resting && g.size >= groupLeast && now < deadline {
 		g.mu.Unlock()
 		g.renew(deadline)
 		return

@@ -122,7 +122,7 @@ func (l *Lease) Due(now time.Duration) {
 // overdueLocked reports whether a level's time is over.
 func (l *Lease) overdueLocked(now time.Duration) bool {
 	for h := l.levels; h != nil; h = h.next {
-		if now+time.Millisecond >= h.deadlineLocked() {
+		if now >= h.deadlineLocked() {
 			return true
 		}
 	}
@@ -155,7 +155,7 @@ func (l *Lease) expire(now time.Duration) {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	return l.group == nil && now+time.Millisecond >= l.renewAt && l.renewsLevelLocked()
+	return l.group == nil && now >= l.renewAt && l.renewsLevelLocked()
 }
 
 // renewsLevelLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
@@ -211,8 +211,7 @@ func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	l.leaveLocked()
 	for at := &l.levels; *at != nil; {
 		h := *at
-		// The wheel may be up to a tick early, which is as good as a longer margin.
-		if now+time.Millisecond < h.deadlineLocked() {
+		if now < h.deadlineLocked() {
 			at = &h.next
 			continue
 		}

@@ -183,7 +183,7 @@ func (m *Message) Due(now time.Duration) {
 	case left <= 0:
 		e.Workers.Go(func() { m.lose(visibilityOver) })
 	case m.upkeep == byCaller:
-		e.Timers.Set(&m.timer, now+left+time.Millisecond) // a tick: it fired early
+		e.Timers.Set(&m.timer, now+left)
 	default:
 		e.Timers.Set(&m.timer, now+min(left, max(m.terms.Visibility/10, time.Millisecond))) // should no answer come
 		m.client.due.Add(m)

@@ -135,12 +135,11 @@ func (j *Job) run() {
 	pause := min(pauses[min(j.tries, len(pauses)-1)], j.most)
 	j.tries++
 	s.mu.Unlock()
-	if now+time.Millisecond >= j.until { // the wheel may be up to a tick early
+	if now >= j.until {
 		j.Settled()
 		return
 	}
-	// The wheel rounds down to its tick: a time within this one would come again at once.
-	s.timers.Set(&j.timer, max(min(now+pause, j.until), now+time.Millisecond))
+	s.timers.Set(&j.timer, min(now+pause, j.until))
 	j.attempt(func(settled bool) {
 		if settled {
 			j.Settled()

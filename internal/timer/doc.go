@@ -3,8 +3,8 @@
 //
 // # Guarantees
 //
-// Time is cut into ticks of a millisecond. A timer fires in the tick that contains its time: at most 1 ms early, and
-// late only by what the scheduler, and the batches before it, take. A timer whose Stop returned true is not delivered.
+// Time is cut into ticks of a millisecond. A timer fires with the first tick that begins at its time or after it: never early, and
+// late by less than 1 ms and what the scheduler, and the batches before it, take. A timer whose Stop returned true is not delivered.
 //
 // The goroutine starts with the first Set. It sleeps until the next tick for which there is something to do, and without
 // end while no timer is set; a Stop does not shorten a sleep, so that one idle wake-up may follow it.

@@ -37,7 +37,7 @@ func (m *model) stop(t *timer.Timer) bool {
 }
 
 func (m *model) advance(now time.Duration) {
-	for len(m.waiting) > 0 && m.waiting[0].at.Truncate(time.Millisecond) <= now {
+	for len(m.waiting) > 0 && m.waiting[0].at <= now.Truncate(time.Millisecond) {
 		m.fired[m.waiting[0].timer]++
 		m.waiting = m.waiting[1:]
 	}

@@ -46,7 +46,7 @@ func (w *Wheel) dispatch(due []*Timer) {
 }
 
 // Set schedules t for the time at of the wheel's clock, and moves it when it is set already. A time that has passed is
-// due at once. After Close it does nothing.
+// due at once, or with the next tick. After Close it does nothing.
 func (w *Wheel) Set(t *Timer, at time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *Wheel) Set(t *Timer, at time.Duration) {
 	} else {
 		w.count++
 	}
-	t.tick = tickOf(at)
+	t.tick = tickFrom(at)
 	start := w.slots.link(t)
 	if !w.started {
 		w.startLocked()
@@ -114,7 +114,17 @@ func (w *Wheel) wakeLocked() {
 	}
 }
 
+// tickOf returns the tick that contains a time.
 func tickOf(at time.Duration) int64 { return int64(at / tick) }
+
+// tickFrom returns the first tick that begins at a time or after it.
+func tickFrom(at time.Duration) int64 {
+	n := tickOf(at)
+	if at > time.Duration(n)*tick {
+		n++
+	}
+	return n
+}
 
 func (w *Wheel) run() {
 	alarm := time.NewTimer(0)

@@ -51,7 +51,7 @@ func TestTaskIsDueWhenItsTimerFires(t *testing.T) {
 	})
 }
 
-func TestFiresInTheMillisecondOfItsTime(t *testing.T) {
+func TestFiresNeverEarlyAndLessThanATickLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		firedAt := map[*timer.Timer]time.Duration{}
 		b := newBed(t, func(b *bed, due []*timer.Timer) {
@@ -68,10 +68,12 @@ func TestFiresInTheMillisecondOfItsTime(t *testing.T) {
 		for i, at := range times {
 			b.Set(timers[i], at)
 		}
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24*time.Hour + time.Millisecond)
 		synctest.Wait()
 		for i, at := range times {
-			assert.Equal(t, at.Truncate(time.Millisecond), firedAt[timers[i]], "set for %v", at)
+			late := firedAt[timers[i]] - at
+			assert.GreaterOrEqual(t, late, time.Duration(0), "set for %v", at)
+			assert.Less(t, late, time.Millisecond, "set for %v", at)
 		}
 	})
 }
