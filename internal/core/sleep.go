@@ -19,6 +19,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Margin is how long before the end of a lease its contexts end.
+func Margin(lease time.Duration) time.Duration { return max(lease/100, 2*time.Millisecond) }
+
 // Backoff returns how long to pause before another try, after so many that failed: 10 ms at first, 1 s at the most, jittered.
 func Backoff(try int) time.Duration {
 	return backoff.Pause(try, 10*time.Millisecond, time.Second)

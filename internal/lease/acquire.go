@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // Patience is how long a call waits for a lock whose options set no limit.
@@ -85,13 +86,13 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 	if o.TakeOver == nil && n.TakenHere() {
 		return nil, errs.ErrNotAcquired
 	}
-	until := never
+	until := waitqueue.Never
 	if limit := n.manager.core.Limit(ctx); limit > 0 {
 		until = n.manager.core.Clock.Now() + limit
 	}
 	for retry := 0; ; retry++ {
 		a := attemptOptions{verify: true}
-		if until != never {
+		if until != waitqueue.Never {
 			a.limit = max(until-n.manager.core.Clock.Now(), time.Millisecond)
 		}
 		t := n.attempt(ctx, nil, o, a)
@@ -354,7 +355,7 @@ func (c *call) sleep(ctx context.Context, left time.Duration) error {
 		return c.giveUpUnlessHanded(ctx)
 	}
 	var timer <-chan time.Time
-	if left < never {
+	if left < waitqueue.Never {
 		if c.timer == nil {
 			c.timer = time.NewTimer(left)
 		} else {

@@ -217,7 +217,7 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
 func (l *Lease) begin() {
 	l.mu.Lock()
 	l.state = holding
-	l.armLocked()
+	l.ArmLocked()
 	l.mu.Unlock()
 }
 

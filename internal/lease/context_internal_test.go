@@ -8,15 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/keepalive"
 )
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
 	s := managerOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second})
 	l := s.newLease("orders", "a")
-	l.state, l.renewAt = holding, never
-	l.newHoldLocked(t.Context(), none, Write, 0).fixed = never // a level that lasts
-	over := make(chan struct{})                                // closed below
+	l.state = holding
+	l.member.RenewAt(keepalive.Never)
+	l.newHoldLocked(t.Context(), none, Write, 0).fixed = keepalive.Never // a level that lasts
+	over := make(chan struct{})                                          // closed below
 	var renewals sync.WaitGroup
 	renewals.Go(func() { // ends with over
 		for {
@@ -26,7 +28,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 			default:
 			}
 			l.mu.Lock()
-			l.end = l.now() + s.core.Lease
+			l.member.SetEnd(l.now() + s.core.Lease)
 			l.mu.Unlock()
 		}
 	})
@@ -35,7 +37,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 	for range 20_000 {
 		l.mu.Lock()
 		h := l.newHoldLocked(t.Context(), none, Write, 0)
-		l.end = l.now()
+		l.member.SetEnd(l.now())
 		l.mu.Unlock()
 		err := h.Context().Err()
 		l.mu.Lock()

@@ -85,7 +85,7 @@ func (h *Hold) Answers(key any) bool {
 
 // newHoldLocked adds a level to a lease.
 func (l *Lease) newHoldLocked(given context.Context, o *Options, mode Mode, sent time.Duration) *Hold {
-	l.leaveLocked()
+	l.member.Leave()
 	h := &Hold{lease: l, given: given, mode: mode, next: l.levels}
 	switch {
 	case o.Lease != nil:
@@ -109,13 +109,13 @@ func (h *Hold) renewedLocked() bool { return h.fixed == 0 }
 // deadlineLocked returns until when exclusion is promised, on the client's clock.
 func (h *Hold) deadlineLocked() time.Duration {
 	if h.fixed != 0 {
-		return h.fixed - margin(h.length)
+		return h.fixed - core.Margin(h.length)
 	}
-	end := h.lease.untilLocked()
+	end := h.lease.member.End()
 	if h.limit != 0 {
 		end = min(end, h.limit)
 	}
-	return end - margin(h.length)
+	return end - core.Margin(h.length)
 }
 
 // Mode returns how the level holds the lock.
@@ -217,7 +217,7 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 		h.fixLocked(h.endsAtLocked(), h.length) // no renewal from here on
 	}
 	levels, length := l.countLocked(), h.coverLocked(sent, d)
-	wait := l.renewalLocked()
+	wait := l.member.Renewing()
 	l.mu.Unlock()
 	if err = await(ctx, wait); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	case err != nil:
 		return err
 	case !kept:
-		l.gone()
+		l.Gone()
 		return errs.ErrLost
 	}
 	return h.extended(sent, d)
@@ -285,16 +285,16 @@ func (h *Hold) endsAtLocked() time.Duration {
 	case h.fixed != 0:
 		return h.fixed
 	case h.limit != 0:
-		return min(h.limit, h.lease.untilLocked())
+		return min(h.limit, h.lease.member.End())
 	}
-	return h.lease.untilLocked()
+	return h.lease.member.End()
 }
 
 // fixLocked gives the level an end of its own: it is not renewed from here on.
 func (h *Hold) fixLocked(end, length time.Duration) {
-	h.lease.leaveLocked()
+	h.lease.member.Leave()
 	h.fixed, h.limit, h.length = end, 0, length
-	h.lease.armLocked()
+	h.lease.ArmLocked()
 }
 
 // overLocked returns the error for a call on a hold that has ended; nil for one that has not.

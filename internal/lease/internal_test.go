@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -44,18 +45,17 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 func TestLeaseAndHoldStaySmall(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Lease{}), uintptr(160))
 	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(112))
-	assert.LessOrEqual(t, unsafe.Sizeof(group{}), uintptr(208))
 }
 
 // What one call renews shares the hash tag on a cluster, and the lease.
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
 	s := &Manager{Namespace: &Namespace{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}}
-	of := func(name string, limit time.Duration) kindred {
+	of := func(name string, limit time.Duration) keepalive.Kindred {
 		l := &Lease{manager: s, key: name, state: holding}
 		l.levels = &Hold{lease: l, limit: limit}
-		k, ok := l.kindredLocked(0)
+		terms, ok := l.TermsLocked(0)
 		assert.True(t, ok, name)
-		return k
+		return terms.Kindred
 	}
 	brief := 5 * time.Second
 	assert.Equal(t, of("{a}1", 0), of("{a}2", 0))

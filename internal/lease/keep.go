@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -14,9 +15,9 @@ import (
 
 // keptLocked notes until when Redis keeps the lease.
 func (l *Lease) keptLocked(end time.Duration) {
-	l.leaveLocked()
-	l.end = end
-	l.armLocked()
+	l.member.Leave()
+	l.member.SetEnd(end)
+	l.ArmLocked()
 }
 
 // errGivenUp is the error of a call for a lease that was released, lost or closed before the call was sent.
@@ -38,7 +39,7 @@ func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Dura
 		length = max(length, l.ops.outlast-now)
 	}
 	// A second for what the last answer took, which Redis has longer than is known here.
-	return setting{levels, length, max(l.untilLocked()-now, 0) + time.Second}
+	return setting{levels, length, max(l.member.End()-now, 0) + time.Second}
 }
 
 // sendableLocked prepares the lease for the call and returns it, to be sent at once. Its reply is to be passed to answered.
@@ -69,7 +70,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 		call := l.sendableLocked(sent, set)
 		l.mu.Unlock()
 		reply := int64(0)
-		err = s.core.Batch.Do(ctx, call, urgent(s.renewalLimit()))
+		err = s.core.Batch.Do(ctx, call, urgent(keepalive.Limit(s.core.Lease)))
 		if err == nil {
 			reply, err = call.Int()
 		}
@@ -121,7 +122,7 @@ func (l *Lease) recountLocked(replied func(bool)) func() {
 			ops.done()
 			switch outcome {
 			case keptNot:
-				l.gone()
+				l.Gone()
 			case keptAsSet:
 				l.openToReaders(set.levels)
 			}
@@ -154,12 +155,12 @@ func (l *Lease) settleLevels() {
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
 // the lock go as soon as that, whether or not the call is answered. Its reply is to be passed to answered.
 func (l *Lease) shortenLocked(end time.Duration) {
-	l.leaveLocked()
-	until := max(l.ops.until, l.end, end)
-	l.ops.until = until
-	if end < l.end {
-		l.end = end
-		l.armLocked()
+	l.member.Leave()
+	before := l.member.End()
+	l.ops.until = max(l.ops.until, before, end)
+	if end < before {
+		l.member.SetEnd(end)
+		l.ArmLocked()
 	}
 }
 
@@ -188,7 +189,7 @@ func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error
 	case reply == 1:
 		return keptAsSet
 	}
-	if end := sent + time.Duration(reply)*time.Millisecond; end > l.untilLocked() {
+	if end := sent + time.Duration(reply)*time.Millisecond; end > l.member.End() {
 		l.keptLocked(end)
 	}
 	return keptLonger

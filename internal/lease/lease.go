@@ -2,16 +2,13 @@ package lease
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/timer"
+	"github.com/redlatch/redlatch/internal/keepalive"
 )
-
-// never is a time that does not come.
-const never = time.Duration(math.MaxInt64)
 
 // state is where a lease is in its life.
 type state uint8
@@ -25,16 +22,10 @@ const (
 
 // Lease is what Redis has granted to this client under one owner id. All its levels share one TTL there.
 type Lease struct {
-	timer timer.Timer
-
-	mu      sync.Mutex    // guards what is not said to be otherwise; what a renewal needs comes first
-	levels  *Hold         // the live ones, innermost first
-	end     time.Duration // when Redis ends it; see untilLocked
-	renewAt time.Duration // when to renew it, while it is in no group
-	group   *group        // with which it is renewed, and which may know a later end; nil between two renewals on its own
-	state   state
-	place   uint8 // among the members of its group; guarded by the group's mu
-	renewal renewal
+	mu     sync.Mutex       // guards what is not said to be otherwise
+	member keepalive.Member // its renewal, its end in Redis and its timer
+	levels *Hold            // the live ones, innermost first
+	state  state
 
 	manager *Manager      // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -46,7 +37,7 @@ type Lease struct {
 
 func (s *Manager) newLease(key any, owner any) *Lease {
 	l := &Lease{manager: s, key: key, owner: owner}
-	l.timer.Task = l
+	l.member.Timer.Task = l
 	return l
 }
 
@@ -64,9 +55,8 @@ func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) ti
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	length := l.newHoldLocked(ctx, o, l.manager.mode, sent).length
-	l.end = sent + length
-	l.renewAt = l.manager.firstRenewal(sent)
-	l.manager.core.Timers.Set(&l.timer, l.nextLocked())
+	l.manager.renewer.Begin(&l.member, sent, length)
+	l.manager.core.Timers.Set(&l.member.Timer, l.nextLocked())
 	return length
 }
 
@@ -75,33 +65,72 @@ func (l *Lease) unregister() {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	l.manager.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.member.Timer)
+}
+
+// deadlineLocked returns when the first of its levels ends.
+func (l *Lease) deadlineLocked() time.Duration {
+	first := keepalive.Never
+	for h := l.levels; h != nil; h = h.next {
+		first = min(first, h.deadlineLocked())
+	}
+	return first
 }
 
 // nextLocked returns when the lease has to be looked at.
 func (l *Lease) nextLocked() time.Duration {
-	next := never
-	for h := l.levels; h != nil; h = h.next {
-		next = min(next, h.deadlineLocked())
-	}
-	if l.group == nil && l.renewsLevelLocked() {
-		next = min(next, l.renewAt)
+	next := l.deadlineLocked()
+	if l.renewsLevelLocked() {
+		next = min(next, l.member.Next())
 	}
 	return next
 }
 
-// armLocked sets the timer for what comes next.
-func (l *Lease) armLocked() {
-	if next := l.nextLocked(); next != never {
-		l.manager.core.Timers.Set(&l.timer, next)
+// ArmLocked sets the timer for what comes next, if the lease is held.
+func (l *Lease) ArmLocked() {
+	if l.state != holding {
+		return
 	}
+	if next := l.nextLocked(); next != keepalive.Never {
+		l.manager.core.Timers.Set(&l.member.Timer, next)
+	}
+}
+
+// Lock and the methods below it are for [keepalive.Lease].
+func (l *Lease) Lock() { l.mu.Lock() }
+
+// Unlock ends Lock.
+func (l *Lease) Unlock() { l.mu.Unlock() }
+
+// Ref returns the lock's name in Redis and the owner id.
+func (l *Lease) Ref() (key, owner any) { return l.key, l.owner }
+
+// HeldLocked reports whether the lease is held.
+func (l *Lease) HeldLocked() bool { return l.state == holding }
+
+// TermsLocked returns how the lease is to be renewed; false if it is not to be renewed now.
+func (l *Lease) TermsLocked(now time.Duration) (keepalive.Terms, bool) {
+	if l.state != holding || !l.wantsRenewalLocked(now) {
+		return keepalive.Terms{}, false
+	}
+	h := l.levels
+	t := keepalive.Terms{Ends: l.deadlineLocked()}
+	t.Length = l.lengthLocked(now)
+	t.Plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
+	if l.countLocked().Read > 0 {
+		t.Mode = keepalive.Mode(Read)
+	}
+	if l.manager.core.Cluster {
+		t.Tag = core.Tag(l.name())
+	}
+	return t, true
 }
 
 // Due ends the levels whose time is over, and has the lease renewed if that is due.
 func (l *Lease) Due(now time.Duration) {
 	l.mu.Lock()
 	if l.state == asking { // an attempt may be in flight for longer than its lease: look again
-		l.manager.core.Timers.Set(&l.timer, now+l.manager.core.Lease/3)
+		l.manager.core.Timers.Set(&l.member.Timer, now+l.manager.core.Lease/3)
 	}
 	overdue := l.overdueLocked(now)
 	l.mu.Unlock()
@@ -110,23 +139,18 @@ func (l *Lease) Due(now time.Duration) {
 	}
 	l.mu.Lock()
 	due := l.state == holding && l.wantsRenewalLocked(now)
-	if l.state == holding && !due {
-		l.armLocked()
+	if !due {
+		l.ArmLocked()
 	}
 	l.mu.Unlock()
 	if due { // the timer stays stopped until a group has taken the lease
-		l.manager.due.Add(l)
+		l.manager.renewer.Renew(&l.member)
 	}
 }
 
 // overdueLocked reports whether a level's time is over.
 func (l *Lease) overdueLocked(now time.Duration) bool {
-	for h := l.levels; h != nil; h = h.next {
-		if now >= h.deadlineLocked() {
-			return true
-		}
-	}
-	return l.levels == nil
+	return l.levels == nil || now >= l.deadlineLocked()
 }
 
 // expire ends the levels whose time is over, and the lease with the last of them.
@@ -140,7 +164,7 @@ func (l *Lease) expire(now time.Duration) {
 	ended := l.levels == nil
 	if ended {
 		l.state = over
-		l.manager.core.Timers.Stop(&l.timer)
+		l.manager.core.Timers.Stop(&l.member.Timer)
 	}
 	l.mu.Unlock()
 	if !ended && cancels != nil {
@@ -155,7 +179,7 @@ func (l *Lease) expire(now time.Duration) {
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
-	return l.group == nil && now >= l.renewAt && l.renewsLevelLocked()
+	return now >= l.member.Next() && l.renewsLevelLocked()
 }
 
 // renewsLevelLocked reports whether any level is renewed. Then the lease is renewed also while Redis has it for as long as any level can
@@ -172,14 +196,14 @@ func (l *Lease) renewsLevelLocked() bool {
 // recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
 func (l *Lease) recheck() {
 	l.mu.Lock()
-	l.leaveLocked()
-	if l.state != holding || l.group != nil { // a renewal is in flight
+	l.member.Leave()
+	if l.state != holding || l.member.Next() == keepalive.Never { // a renewal is in flight
 		l.mu.Unlock()
 		return
 	}
 	if l.renewsLevelLocked() {
-		l.renewAt = l.now()
-		l.armLocked()
+		l.member.RenewAt(l.now())
+		l.ArmLocked()
 		l.mu.Unlock()
 		return
 	}
@@ -208,7 +232,7 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 
 // expireLocked ends the levels whose deadline has passed, and returns why the last of them did.
 func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
-	l.leaveLocked()
+	l.member.Leave()
 	for at := &l.levels; *at != nil; {
 		h := *at
 		if now < h.deadlineLocked() {
@@ -225,8 +249,8 @@ func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	return c, detail
 }
 
-// gone ends all levels after Redis said that the owner does not hold the lock.
-func (l *Lease) gone() {
+// Gone ends all levels after Redis said that the owner does not hold the lock.
+func (l *Lease) Gone() {
 	l.mu.Lock()
 	if l.state != holding {
 		l.mu.Unlock()
@@ -234,7 +258,7 @@ func (l *Lease) gone() {
 	}
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
 	l.state = over
-	l.manager.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	l.lost(causeGone)
 	cancels.run() // last: whoever is notified finds the lock free here
@@ -275,7 +299,7 @@ func (l *Lease) notifyLost(detail string) {
 
 // endAllLocked ends every level with the cause that why gives.
 func (l *Lease) endAllLocked(why func(*Hold) error) cancels {
-	l.leaveLocked()
+	l.member.Leave()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
 		c = append(c, h.endLocked(why(h)))
@@ -324,7 +348,7 @@ func (l *Lease) drain(limit time.Duration) {
 		return l.endCause(errs.ErrClosed, "")
 	})
 	l.state = releasing
-	l.manager.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	cancels.run()
 	_, err := l.manager.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit

@@ -4,7 +4,7 @@
 // The goroutines of this client that want a lock which somebody has wait in a queue; only its head asks Redis.
 // A kind of lock supplies its scripts and its channel, and nothing else.
 //
-// Lock order: a shard's mu before a lease's mu, and that before its group's. None is held during I/O, a send that
+// Lock order: a shard's mu before a lease's mu, and that before its renewal group's. None is held during I/O, a send that
 // could block, or a call of a user's context.
 package lease
 
@@ -15,18 +15,18 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/timer"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Manager is one kind of lock of one client. Managers that share a namespace exclude each other's holds: the reentrant and
 // the fenced lock do. It is safe for concurrent use.
 type Manager struct {
 	*Namespace
-	kind *Kind
-	mode Mode                 // of a lease's first level
-	room room                 // for the calls of groups
-	due  *timer.Batch[*Lease] // to be renewed
+	kind    *Kind
+	mode    Mode // of a lease's first level
+	renewer *keepalive.Renewer
 }
 
 // NewManager returns a manager of the given kind.
@@ -35,7 +35,15 @@ func NewManager(r *Namespace, kind *Kind) *Manager {
 	if kind.Sharing == Readers {
 		s.mode = Read
 	}
-	s.due = timer.NewBatch(r.core.Timers, s.renewDue)
+	calls := keepalive.Calls{Renew: func(mode keepalive.Mode, keys, owners []any, lease time.Duration) *script.Call {
+		return kind.Renew(Mode(mode), keys, owners, lease)
+	}}
+	if kind.RenewApart != nil {
+		calls.Apart = func(mode keepalive.Mode, key, owner any, lease time.Duration) []*script.Call {
+			return kind.RenewApart(Mode(mode), key, owner, lease)
+		}
+	}
+	s.renewer = keepalive.New(r.core, calls)
 	return s
 }
 

@@ -187,7 +187,7 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 	sh.mu.Lock()
 	l.mu.Lock()
 	over, why := h.over, h.notHeldLocked()
-	if over || l.levels != h || h.next != nil || l.renewalLocked() != nil || l.ops.busy() {
+	if over || l.levels != h || h.next != nil || l.member.Renewing() != nil || l.ops.busy() {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		if !over {
@@ -304,7 +304,7 @@ func (h *Hold) LostSince() time.Time {
 	l := h.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clock, end := l.manager.core.Clock, l.untilLocked()
+	clock, end := l.manager.core.Clock, l.member.End()
 	switch cause, _ := h.cause.(*endCause); { //nolint:errorlint // the hold's own cause, never wrapped
 	case cause == nil || cause.detail != causeGone:
 		return clock.Time(h.limit)

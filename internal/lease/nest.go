@@ -81,7 +81,7 @@ func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, 
 
 	kept, _, err := l.keep(ctx, levels, length)
 	if err == nil && !kept {
-		l.gone()
+		l.Gone()
 		err = errs.ErrLost
 	}
 	switch {
@@ -129,7 +129,7 @@ func (l *Lease) releaseLater() {
 
 // unlinkLocked removes a level.
 func (l *Lease) unlinkLocked(h *Hold) {
-	l.leaveLocked()
+	l.member.Leave()
 	for at := &l.levels; *at != nil; at = &(*at).next {
 		if *at == h {
 			*at = h.next

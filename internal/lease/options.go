@@ -118,8 +118,3 @@ func CheckWait(d time.Duration) error {
 	}
 	return nil
 }
-
-// margin is how long before the end of a lease its contexts end.
-func margin(lease time.Duration) time.Duration {
-	return max(lease/100, 2*time.Millisecond)
-}

@@ -43,7 +43,8 @@ func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	l := s.newLease("orders", "a")
-	l.state, l.since, l.end = holding, 0, 30*time.Second
+	l.state, l.since = holding, 0
+	l.member.SetEnd(30 * time.Second)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	w := n.joinLocked(t.Context(), sh, none)

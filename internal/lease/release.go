@@ -67,7 +67,7 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		l.beginReleaseLocked(sh)
 	}
 	cancel := h.endUnlockedLocked(now)
-	wait, ops, limit := l.renewalLocked(), l.ops, l.boundLocked(deadline, now)
+	wait, ops, limit := l.member.Renewing(), l.ops, l.boundLocked(deadline, now)
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if cancel != nil {
@@ -127,7 +127,7 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 func (l *Lease) beginReleaseLocked(sh *shard) {
 	l.manager.core.Begin()
 	l.state = releasing
-	l.manager.core.Timers.Stop(&l.timer)
+	l.manager.core.Timers.Stop(&l.member.Timer)
 	sh.setAsideLocked(l)
 	if q := sh.queues[l.name()]; q != nil && !l.manager.kind.shared() {
 		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
@@ -151,7 +151,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // for longer than the budget, and the lease is fresh.
 func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *pubsub.Membership) {
 	q := sh.queues[l.name()]
-	if q == nil || now-l.since >= l.manager.core.HandoffBudget || l.end-now <= l.manager.core.Lease/3 || !l.plainLocked(h) {
+	if q == nil || now-l.since >= l.manager.core.HandoffBudget || l.member.End()-now <= l.manager.core.Lease/3 || !l.plainLocked(h) {
 		return nil, nil
 	}
 	head := q.Head() // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
@@ -169,7 +169,7 @@ func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *
 
 // plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is in flight.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return !l.manager.kind.shared() && h.mode == Write && l.state == holding && l.freshLocked() && !l.ops.busy() && l.token == 0 &&
+	return !l.manager.kind.shared() && h.mode == Write && l.state == holding && l.member.Fresh() && !l.ops.busy() && l.token == 0 &&
 		h.fixed == 0 && h.limit == 0
 }
 
@@ -179,7 +179,7 @@ func (s *Manager) unlockLimit() time.Duration { return min(unlockLimit, s.core.C
 // boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
 func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration {
 	limit := l.manager.unlockLimit()
-	if rest := l.end - now; rest < limit {
+	if rest := l.member.End() - now; rest < limit {
 		limit = max(rest, 10*time.Millisecond)
 	}
 	if deadline.IsZero() {
@@ -270,7 +270,7 @@ func (l *Lease) settleRelease(settled func()) {
 // began to count when a call arrived.
 func (l *Lease) releaseUntil() time.Duration {
 	l.mu.Lock()
-	until := l.untilLocked()
+	until := l.member.End()
 	if l.ops != nil {
 		until = max(until, l.ops.until)
 	}
@@ -327,7 +327,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 		return unknown(err)
 	}
 	if !kept {
-		l.gone()
+		l.Gone()
 		return errs.ErrNotHeld
 	}
 	return nil
@@ -343,7 +343,7 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	if empty {
 		l.beginReleaseLocked(sh)
 	}
-	wait := l.renewalLocked()
+	wait := l.member.Renewing()
 	l.mu.Unlock()
 	sh.mu.Unlock()
 	if !empty {

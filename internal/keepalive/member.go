@@ -1,0 +1,173 @@
+// Package keepalive renews leases: up to 100 in one call.
+//
+// A lease has a [Member], by which it is renewed, and is renewed only as a member of a group. Those that are due at the same time,
+// and that one call can renew, form one. A group of plain leases lasts while it is at least half full, with one timer for all of
+// them; all others end with the answer. Whatever else is done to a lease takes it out of its group first: [Member.Leave].
+//
+// Lock order: a lease's lock before its group's mu.
+package keepalive
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/timer"
+)
+
+// Never is a time that does not come.
+const Never = time.Duration(math.MaxInt64)
+
+// Lease is what is renewed. It is the Task of its member's timer.
+type Lease interface {
+	timer.Task
+	sync.Locker
+
+	// Ref returns the lock's name in Redis and the owner id, as arguments of a call.
+	Ref() (key, owner any)
+	// Gone ends the lease: Redis has said that its owner does not hold the lock.
+	Gone()
+
+	// The others are called with the lock held.
+
+	// TermsLocked returns how the lease is to be renewed; false if it is not to be renewed now.
+	TermsLocked(now time.Duration) (Terms, bool)
+	// HeldLocked reports whether the lease is held.
+	HeldLocked() bool
+	// ArmLocked sets the timer for what comes next, if the lease is held.
+	ArmLocked()
+}
+
+// Terms say how a lease is to be renewed. One call renews leases whose Kindred is the same.
+type Terms struct {
+	Kindred
+	Ends time.Duration // when the first of its levels ends
+}
+
+// Kindred is what leases have in common that one call can renew.
+type Kindred struct {
+	Length time.Duration // the lease to ask for
+	Mode   Mode
+	Tag    string // on a cluster: decides the slot
+	Plain  bool   // one renewed level is all there is to the lease
+}
+
+// Mode tells apart leases that need different calls; it is for who makes those.
+type Mode uint8
+
+// Member is the part of a lease that its renewal needs: a field of the lease, since there may be a million. Its methods are called
+// with the lease's lock held.
+type Member struct {
+	// Timer is the lease's. It is stopped while the timer of the group is all that the lease needs.
+	Timer timer.Timer
+
+	end   time.Duration // when Redis ends the lease; the group may know a later time
+	next  time.Duration // when to renew it, while it is in no group
+	group *group
+	place uint8 // among the members of the group; guarded by the group's mu, like state while it is in one
+	state memberState
+}
+
+// memberState is where a lease is in its renewal.
+//
+//	fine → departed → fine, failed, apart
+//	     → fine, failed, apart
+type memberState uint8
+
+const (
+	fine     memberState = iota // it is in a group, or due later; its last renewal succeeded
+	departed                    // it has left its group, whose call is in flight
+	failed                      // the last call got an error or no reply
+	apart                       // as well; the next call renews this lease alone, key by key
+)
+
+func (m *Member) lease() Lease { return m.Timer.Task.(Lease) } //nolint:forcetypeassert // by the contract of Lease
+
+// End returns when Redis ends the lease, as far as this side knows.
+func (m *Member) End() time.Duration {
+	g := m.group
+	if g == nil {
+		return m.end
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.state == departed {
+		return m.end
+	}
+	return max(m.end, g.end)
+}
+
+// SetEnd notes when Redis ends the lease, which has left its group.
+func (m *Member) SetEnd(end time.Duration) { m.end = end }
+
+// Next returns when to renew the lease; [Never] while it is in a group, or has left one whose call is in flight.
+func (m *Member) Next() time.Duration {
+	if m.group != nil {
+		return Never
+	}
+	return m.next
+}
+
+// RenewAt sets when to renew a lease that is in no group.
+func (m *Member) RenewAt(at time.Duration) { m.next = at }
+
+// Fresh reports whether no renewal is in flight, and the last one did not fail.
+func (m *Member) Fresh() bool { return m.group == nil && m.state == fine }
+
+// Renewing returns a channel that is closed when the renewal in flight is answered or given up; nil if none is.
+func (m *Member) Renewing() <-chan struct{} {
+	g := m.group
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.phase != renewing {
+		return nil
+	}
+	if g.answered == nil {
+		g.answered = make(chan struct{})
+	}
+	return g.answered
+}
+
+// Leave takes the lease out of its group, if it is in one: it then has its own end and its own timer.
+func (m *Member) Leave() {
+	g := m.group
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	if m.state == departed {
+		g.mu.Unlock()
+		return
+	}
+	m.end, m.next = max(m.end, g.end), g.renewer.onGrid(g.next)
+	g.leaveLocked(m)
+	g.mu.Unlock()
+	m.lease().ArmLocked()
+}
+
+// kindred returns with which others the lease is to be renewed; false if it is not to be renewed now.
+func (m *Member) kindred(now time.Duration) (kindred, time.Duration, bool) {
+	terms, ok := m.lease().TermsLocked(now)
+	return kindred{terms.Kindred, m.state == apart}, terms.Ends, ok && terms.Length >= time.Millisecond
+}
+
+// renewed takes the outcome of a call that renewed the lease. If that comes late, the lease may be in another group by then.
+func (m *Member) renewed(g *group, o outcome) {
+	l := m.lease()
+	l.Lock()
+	defer l.Unlock()
+	if l.HeldLocked() {
+		m.end = max(m.end, o.end)
+	}
+	if m.group != g {
+		return
+	}
+	if m.state != departed { // else it knows its own end, which may be sooner
+		m.end = max(m.end, g.until())
+	}
+	m.group, m.state, m.next = nil, o.state, o.next
+	l.ArmLocked()
+}
