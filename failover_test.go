@@ -40,12 +40,14 @@ func TestAKilledMasterCostsNoHoldAndFewSeconds(t *testing.T) {
 	}()
 	redistest.AwaitSubscribers(t, c.Client(t), "redisson_lock__channel:{"+name+"}", 1)
 
+	redistest.AwaitSync(t, master, replica)
 	master.Kill()
 	node := replica.Client(t)
 	redistest.Eventually(t, 20*time.Second, "the replica takes over", func() error {
 		return node.Set(t.Context(), probe+":probe", 1, time.Minute).Err()
 	})
 	up := time.Now()
+	require.EqualValues(t, 1, node.Exists(t.Context(), name).Val(), "the new master has the lock")
 	redistest.Eventually(t, 20*time.Second, "calls go on", func() error {
 		h, err := caller.GetLock(probe).TryLock(t.Context())
 		if err == nil {

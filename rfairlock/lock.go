@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -17,31 +18,31 @@ import (
 // two of the same name from one client are the same lock. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	name lease.Name
+	name locker.Name
 	core *core.Core
 	kind *kind
 }
 
-type sealed = lease.Member // embedded: makes a lock a rlock.Locker
+type sealed = locker.Member // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
 // manager is a client's state for its fair locks.
 type manager struct {
 	kind  *kind
-	space *lease.Manager
+	space *locker.Manager
 }
 
 func newManager(c *core.Core) *manager {
 	k := newKind(c)
-	return &manager{kind: k, space: lease.NewManager(lease.NewNamespace(c), k.fair(c))}
+	return &manager{kind: k, space: locker.NewManager(locker.NewNamespace(c), k.fair(c))}
 }
 
 // New returns a client's fair lock by name. It is for the client: users call GetFairLock there.
 func New(c *core.Core, name string) *Lock {
 	m := core.Manager(c, newManager)
 	l := &Lock{name: m.space.Name(name), core: c, kind: m.kind}
-	l.sealed = lease.MemberOf(&l.name)
+	l.sealed = locker.MemberOf(&l.name)
 	return l
 }
 
@@ -66,7 +67,7 @@ func (l *Lock) Name() string { return l.name.User() }
 // A free lock costs one round trip. A waiter costs one more when it is its turn, and a share of one call that the
 // client makes for all its waiters about once a second.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "lock", lease.Forever, opts)
+	return l.acquire(ctx, "lock", locker.Forever, opts)
 }
 
 // TryLock tries once to acquire the lock, and returns [rlock.ErrNotAcquired] if it is held or others wait for it. With
@@ -76,7 +77,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, err
 // Without a wait it costs one round trip, or none if this client itself holds the lock. It ends with ctx, or after the
 // call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "try lock", lease.Once, opts)
+	return l.acquire(ctx, "try lock", locker.Once, opts)
 }
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
@@ -86,7 +87,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", lease.Forever, opts)
+	hold, err := l.acquire(ctx, "do", locker.Forever, opts)
 	if err != nil {
 		return err
 	}
@@ -130,8 +131,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
-	o, err := lease.Collect(opts)
+func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts []rlock.Option) (*rlock.Hold, error) {
+	o, err := locker.Collect(opts)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}

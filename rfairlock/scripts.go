@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -53,16 +53,16 @@ func newKind(e *core.Core) *kind {
 	return &kind{placeTTL: e.FairTimeout(), java: script.Flag(e.RedissonQueue), lone: script.Flag(!e.Cluster), queues: newKeyCache()}
 }
 
-// fair is the fair lock as package lease sees it. It is stored as a reentrant lock is; what acquires and releases it also keeps the
+// fair is the fair lock as package locker sees it. It is stored as a reentrant lock is; what acquires and releases it also keeps the
 // queue.
-func (k *kind) fair(e *core.Core) *lease.Kind {
+func (k *kind) fair(e *core.Core) *locker.Kind {
 	l := rlock.Base()
 	l.Title, l.Acquire, l.Release, l.Leave = title, k.acquire, k.release, k.leave
 	l.Upkeep = &upkeeps{core: e, kind: k, of: map[string]*upkeep{}}
 	return l
 }
 
-func (k *kind) acquire(a lease.Ask) *script.Call {
+func (k *kind) acquire(a locker.Ask) *script.Call {
 	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
 }
 

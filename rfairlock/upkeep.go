@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
@@ -29,7 +29,7 @@ type upkeeps struct {
 	of map[string]*upkeep
 }
 
-var _ lease.Upkeep = (*upkeeps)(nil)
+var _ locker.Upkeep = (*upkeeps)(nil)
 
 // upkeep looks after the waiters of this client in Redis's queue for one name: one call about every second keeps their
 // places, finds those that were taken for dead, and asks whose turn it is. So a lost message, a dead head of the queue
@@ -52,7 +52,7 @@ type upkeep struct {
 
 // waiter is one that is looked after.
 type waiter struct {
-	*lease.Waiter
+	*locker.Waiter
 	since time.Duration // it was in Redis's queue by then
 }
 
@@ -60,7 +60,7 @@ type waiter struct {
 func (*upkeeps) Channel(key, entry string) string { return channel(key) + ":" + entry }
 
 // Refused looks after a waiter from here on.
-func (a *upkeeps) Refused(w *lease.Waiter, left time.Duration) {
+func (a *upkeeps) Refused(w *locker.Waiter, left time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.of[w.Key()]
@@ -77,7 +77,7 @@ func (a *upkeeps) Refused(w *lease.Waiter, left time.Duration) {
 }
 
 // Left looks after a waiter no more.
-func (a *upkeeps) Left(w *lease.Waiter) {
+func (a *upkeeps) Left(w *locker.Waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.of[w.Key()]
@@ -95,7 +95,7 @@ func (a *upkeeps) Left(w *lease.Waiter) {
 
 // Listening sweeps soon: what was announced before the waiter listened has not been heard. Nothing was announced to one that asked
 // when another waiter of this client was in the queue already, and still is: that one's turn comes first.
-func (a *upkeeps) Listening(w *lease.Waiter) {
+func (a *upkeeps) Listening(w *locker.Waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.of[w.Key()]
@@ -107,7 +107,7 @@ func (a *upkeeps) Listening(w *lease.Waiter) {
 }
 
 // Silent reports whether the reply to a sweep is missing.
-func (a *upkeeps) Silent(w *lease.Waiter, now time.Duration) bool {
+func (a *upkeeps) Silent(w *locker.Waiter, now time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.of[w.Key()]

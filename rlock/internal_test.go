@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // answered returns a call of the kind that Redis answered with the value.
-func answered(k *lease.Kind, reply any) *script.Call {
-	c := k.Acquire(lease.Ask{Key: "k", Owner: "o", Lease: time.Second})
+func answered(k *locker.Kind, reply any) *script.Call {
+	c := k.Acquire(locker.Ask{Key: "k", Owner: "o", Lease: time.Second})
 	c.SetVal(reply)
 	return c
 }

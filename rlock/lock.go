@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -23,28 +24,28 @@ type Locker interface {
 	// Do runs fn while holding the lock.
 	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
 
-	lease.Locker // unexported: only this module's kinds of lock are Lockers
+	locker.Locker // unexported: only this module's kinds of lock are Lockers
 }
 
-type sealed = lease.Member // embedded: makes a lock a Locker
+type sealed = locker.Member // embedded: makes a lock a Locker
 
 // Lock is a reentrant lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] runs a function and then releases the
 // lock. A Lock has no state: any number of goroutines may use one, and two of the same name from one client are the
 // same lock. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	name lease.Name
+	name locker.Name
 	core *core.Core
 }
 
 var _ Locker = (*Lock)(nil)
 
 // manager is a client's state for its reentrant and fenced locks. Locks of one name exclude each other across the two.
-type manager struct{ plain, fenced *lease.Manager }
+type manager struct{ plain, fenced *locker.Manager }
 
 func newManager(c *core.Core) *manager {
-	r := lease.NewNamespace(c)
-	return &manager{plain: lease.NewManager(r, plainKind()), fenced: lease.NewManager(r, fencedKind(c.TokenTTL))}
+	r := locker.NewNamespace(c)
+	return &manager{plain: locker.NewManager(r, plainKind()), fenced: locker.NewManager(r, fencedKind(c.TokenTTL))}
 }
 
 // New returns a client's lock by name. It is for the client: users call GetLock there.
@@ -56,9 +57,9 @@ func NewFenced(c *core.Core, name string) *Lock {
 	return newLock(c, core.Manager(c, newManager).fenced, name)
 }
 
-func newLock(c *core.Core, s *lease.Manager, name string) *Lock {
+func newLock(c *core.Core, s *locker.Manager, name string) *Lock {
 	l := &Lock{name: s.Name(name), core: c}
-	l.sealed = lease.MemberOf(&l.name)
+	l.sealed = locker.MemberOf(&l.name)
 	return l
 }
 
@@ -81,7 +82,7 @@ func (l *Lock) Name() string { return l.name.User() }
 //
 // A free lock costs one round trip. A waiter costs one more for each release, and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, "lock", lease.Forever, opts)
+	return l.acquire(ctx, "lock", locker.Forever, opts)
 }
 
 // TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] if the lock
@@ -92,7 +93,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // call timeout if ctx has no deadline (see redlatch.WithCallTimeout). One that nests ends with ctx, or after 3 s or the
 // call timeout, whichever is less.
 func (l *Lock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, "try lock", lease.Once, opts)
+	return l.acquire(ctx, "try lock", locker.Once, opts)
 }
 
 // Do acquires the lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics. With
@@ -102,7 +103,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", lease.Forever, opts)
+	hold, err := l.acquire(ctx, "do", locker.Forever, opts)
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []Option) (*Hold, error) {
-	o, err := lease.Collect(opts)
+func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts []Option) (*Hold, error) {
+	o, err := locker.Collect(opts)
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}

@@ -5,23 +5,24 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 )
 
 // Option is a setting of one acquiring call.
-type Option func(*lease.Options)
+type Option func(*locker.Options)
 
 // WithLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
 // WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
-func WithLease(d time.Duration) Option { return func(o *lease.Options) { o.Lease = &d } }
+func WithLease(d time.Duration) Option { return func(o *locker.Options) { o.Lease = &d } }
 
 // WithWait limits the wait to d, from 0 to ten years. A call that has not acquired the lock by then returns
 // [ErrNotAcquired]. With 0 it tries once: Do with WithWait(0) runs its function now or not at all. Without WithWait,
 // Lock and Do wait without limit, and TryLock does not wait.
-func WithWait(d time.Duration) Option { return func(o *lease.Options) { o.Wait = &d } }
+func WithWait(d time.Duration) Option { return func(o *locker.Options) { o.Wait = &d } }
 
 // WithMaxHold limits renewal: the hold is lost d after it was acquired. From 10 ms to ten years. Without WithMaxHold
 // there is no limit. It has no effect with a shorter [WithLease].
-func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.MaxHold = &d } }
+func WithMaxHold(d time.Duration) Option { return func(o *locker.Options) { o.MaxHold = &d } }
 
 // WithTakeOver takes the lock over from an earlier hold whose [Hold.Owner] the caller has saved, so that a service that
 // restarts need not wait for the lease of its earlier process. If that owner holds the lock, the lock passes to the new
@@ -30,10 +31,10 @@ func WithMaxHold(d time.Duration) Option { return func(o *lease.Options) { o.Max
 //
 // It applies to reentrant, fenced, fair and write locks. Read locks, multi-locks and RedLocks return
 // redlatch.ErrInvalid, and so does a string that is not an owner id.
-func WithTakeOver(owner string) Option { return func(o *lease.Options) { o.TakeOver = &owner } }
+func WithTakeOver(owner string) Option { return func(o *locker.Options) { o.TakeOver = &owner } }
 
 // WithoutReentry makes a call that would nest return [ErrHeld].
-func WithoutReentry() Option { return func(o *lease.Options) { o.NoNest = true } }
+func WithoutReentry() Option { return func(o *locker.Options) { o.NoNest = true } }
 
 // Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered. Use
 // it in a goroutine that received a hold's context and must compete for the lock.

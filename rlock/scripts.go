@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -41,16 +42,15 @@ var (
 	inspectScript       = script.New(inspectSource)
 )
 
-// plainKind is the reentrant lock as package lease sees it.
-func plainKind() *lease.Kind {
-	return &lease.Kind{
-		Title: "rlock", Channel: channel, Acquire: acquire, Acquired: acquired, Keep: keep, Release: release, Renew: renew,
-	}
+// plainKind is the reentrant lock as package locker sees it.
+func plainKind() *locker.Kind {
+	held := lease.Kind{Title: "rlock", Channel: channel, Acquired: acquired, Keep: keep, Release: release, Renew: renew}
+	return &locker.Kind{Kind: held, Acquire: acquire}
 }
 
 func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
 
-func acquire(a lease.Ask) *script.Call {
+func acquire(a locker.Ask) *script.Call {
 	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify))
 }
 
@@ -102,10 +102,10 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 }
 
 // fencedKind is the fenced lock: its acquisition draws a token, which is kept for so long. Everything else is the reentrant lock's.
-func fencedKind(keepToken time.Duration) *lease.Kind {
+func fencedKind(keepToken time.Duration) *locker.Kind {
 	k := plainKind()
 	k.Acquired = acquiredFenced
-	k.Acquire = func(a lease.Ask) *script.Call {
+	k.Acquire = func(a locker.Ask) *script.Call {
 		name, _ := a.Key.(string)
 		token := core.Prefixed("redisson_lock_token", name)
 		return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))

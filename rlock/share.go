@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Base returns the reentrant lock as package lease sees it: a hash with its holder as the only field. It is for this
+// Base returns the reentrant lock as package locker sees it: a hash with its holder as the only field. It is for this
 // module's kinds of lock that are stored in the same way.
-func Base() *lease.Kind { return plainKind() }
+func Base() *locker.Kind { return plainKind() }
 
 // State is the state of a lock in Redis.
 type State struct {
@@ -25,7 +25,7 @@ type State struct {
 
 // Inspect asks Redis for the state of a lock, and for the levels of an owner, which may be empty. It is for this
 // module's kinds of lock that are stored like a reentrant lock.
-func Inspect(ctx context.Context, e *core.Core, n *lease.Name, owner string) (State, error) {
+func Inspect(ctx context.Context, e *core.Core, n *locker.Name, owner string) (State, error) {
 	if err := n.Check(); err != nil {
 		return State{}, err
 	}

@@ -8,11 +8,12 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 )
 
 // ask sends attempts for the missing parts.
-func (h *hold) ask(ctx context.Context, o *lease.Options) {
-	var names []*lease.Name
+func (h *hold) ask(ctx context.Context, o *locker.Options) {
+	var names []*locker.Name
 	var sent []int
 	for _, i := range h.toAsk() {
 		m := h.lock.members[i]
@@ -25,7 +26,7 @@ func (h *hold) ask(ctx context.Context, o *lease.Options) {
 			h.answer(i, heldBy(got), err)
 		}()
 	}
-	attempts := lease.AttemptAll(ctx, names, o, func(i int, got *lease.Hold, err error) {
+	attempts := locker.AttemptAll(ctx, names, o, func(i int, got *lease.Hold, err error) {
 		if err != nil {
 			h.answer(sent[i], nil, err)
 			return

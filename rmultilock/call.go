@@ -9,7 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -40,7 +40,7 @@ type call struct {
 	lock    *Lock
 	ctx     context.Context //nolint:containedctx // of the call, which ends before it
 	outer   *hold
-	options lease.Options // those of each lock
+	options locker.Options // those of each lock
 	mode    mode
 	start   time.Time
 	limit   time.Time // when the wait is over, or the call timeout of a call that does not wait; zero for no limit
@@ -55,7 +55,7 @@ type call struct {
 	failed      time.Time     // when rounds began to lack answers; zero if enough masters answered the last one
 }
 
-func newCall(ctx context.Context, l *Lock, m mode, o *lease.Options, outer *hold) *call {
+func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
 	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), busy: nobody}
 	limit := time.Duration(0)
 	switch {
@@ -232,7 +232,7 @@ func isFinal(err error) bool {
 }
 
 // only returns options as one option.
-func only(o *lease.Options) rlock.Option { return func(to *lease.Options) { *to = *o } }
+func only(o *locker.Options) rlock.Option { return func(to *locker.Options) { *to = *o } }
 
 // left returns the rest of the call's time; nil without a limit.
 func (c *call) left() *time.Duration {

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -30,10 +31,10 @@ type hold struct {
 
 	mu        sync.Mutex // guards all below
 	state     state
-	options   lease.Options // of its attempts
-	parts     []part        // by member
-	live      int           // parts in state live
-	asked     int           // parts in state asked or askedAgain
+	options   locker.Options // of its attempts
+	parts     []part         // by member
+	live      int            // parts in state live
+	asked     int            // parts in state asked or askedAgain
 	owner     string
 	end       time.Time     // when the hold ended
 	lostSince time.Time     // of a lost hold: from when on too few parts were certain
@@ -57,10 +58,10 @@ func (s state) isOver() bool { return s >= released }
 // part is the hold of one of the locks.
 type part struct {
 	state   partState
-	held    held           // of a live or closing part
-	joined  time.Time      // of a part that was asked again: when it was acquired; zero for those of the call's round
-	attempt *lease.Attempt // of an asked part, to cancel it; nil for one that ends by itself
-	err     error          // why it is missing
+	held    held            // of a live or closing part
+	joined  time.Time       // of a part that was asked again: when it was acquired; zero for those of the call's round
+	attempt *locker.Attempt // of an asked part, to cancel it; nil for one that ends by itself
+	err     error           // why it is missing
 }
 
 // partState is a part's state.

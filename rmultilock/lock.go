@@ -9,13 +9,14 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/rlock"
 )
 
 // title is the name of the package, for messages.
 const title = "rmultilock"
 
-type sealed = lease.Member // embedded: makes a multi-lock a rlock.Locker
+type sealed = locker.Member // embedded: makes a multi-lock a rlock.Locker
 
 // Lock acquires several locks as one: all of them, or a majority. A Lock has no state: any number of goroutines may use
 // one. Two that consist of the same locks are the same lock; the order of the locks matters for a RedLock, and for
@@ -123,7 +124,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Option) (*rlock.Hold, error) {
-	o, err := lease.Collect(opts)
+	o, err := locker.Collect(opts)
 	if err == nil {
 		err = l.check(ctx, o)
 	}
@@ -142,7 +143,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 }
 
 // check validates a call before any I/O. A done ctx takes precedence over everything except bad arguments.
-func (l *Lock) check(ctx context.Context, o *lease.Options) error {
+func (l *Lock) check(ctx context.Context, o *locker.Options) error {
 	if l.err != nil {
 		return l.err
 	}
@@ -174,7 +175,7 @@ func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, na
 // member is one of the locks.
 type member struct {
 	locker rlock.Locker
-	name   *lease.Name // of a lock whose attempts share a pipeline; nil for one whose TryLock is called
+	name   *locker.Name // of a lock whose attempts share a pipeline; nil for one whose TryLock is called
 }
 
 // membersOf validates the locks and returns them as members.
@@ -183,19 +184,19 @@ func membersOf(lockers []rlock.Locker) ([]member, error) {
 		return nil, fmt.Errorf("%w: no locks given", errs.ErrInvalid)
 	}
 	members := make([]member, 0, len(lockers))
-	for i, locker := range lockers {
-		if locker == nil {
+	for i, one := range lockers {
+		if one == nil {
 			return nil, fmt.Errorf("%w: lock %d is nil", errs.ErrInvalid, i+1)
 		}
-		m := member{locker: locker}
+		m := member{locker: one}
 		if err := m.check(); err != nil {
 			return nil, err
 		}
-		if plain, ok := locker.(*rlock.Lock); ok {
-			m.name = lease.NameOf(plain)
+		if plain, ok := one.(*rlock.Lock); ok {
+			m.name = locker.NameOf(plain)
 		}
 		if slices.ContainsFunc(members, m.same) {
-			return nil, fmt.Errorf("%w: the lock %q is given twice", errs.ErrInvalid, locker.Name())
+			return nil, fmt.Errorf("%w: the lock %q is given twice", errs.ErrInvalid, one.Name())
 		}
 		members = append(members, m)
 	}
@@ -207,7 +208,7 @@ func (m member) check() error {
 	if l, ok := m.locker.(*Lock); ok {
 		return l.err
 	}
-	if n := lease.NameOf(m.locker); n != nil {
+	if n := locker.NameOf(m.locker); n != nil {
 		return n.Check()
 	}
 	return fmt.Errorf("%w: the lock was not made by a client", errs.ErrInvalid)
@@ -219,7 +220,7 @@ func (m member) same(other member) bool {
 		o, ok := other.locker.(*Lock)
 		return ok && l.same(o)
 	}
-	mine, theirs := lease.NameOf(m.locker), lease.NameOf(other.locker)
+	mine, theirs := locker.NameOf(m.locker), locker.NameOf(other.locker)
 	return theirs != nil && mine.Same(theirs)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -17,27 +18,27 @@ import (
 // same name from one client are the same lock, except for [WithoutWriterPreference]. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	write, read lease.Name
+	write, read locker.Name
 	core        *core.Core
 	err         error // of the options
 }
 
-type sealed = lease.Member // embedded: makes a lock a rlock.Locker
+type sealed = locker.Member // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
 // manager is a client's state for its read-write locks.
 type manager struct {
-	write, read *lease.Manager
-	passing     *lease.Manager // of readers that enter while writers wait
+	write, read *locker.Manager
+	passing     *locker.Manager // of readers that enter while writers wait
 }
 
 func newManager(c *core.Core) *manager {
-	r := lease.NewNamespace(c)
+	r := locker.NewNamespace(c)
 	return &manager{
-		write:   lease.NewManager(r, writeKind{}.lease()),
-		read:    lease.NewManager(r, readKind{heeds: true}.lease()),
-		passing: lease.NewManager(r, readKind{}.lease()),
+		write:   locker.NewManager(r, writeKind{}.locker()),
+		read:    locker.NewManager(r, readKind{heeds: true}.locker()),
+		passing: locker.NewManager(r, readKind{}.locker()),
 	}
 }
 
@@ -58,7 +59,7 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 		read = m.passing
 	}
 	l := &Lock{write: m.write.Name(name), read: read.Name(name), core: c, err: err}
-	l.sealed = lease.MemberOf(&l.write)
+	l.sealed = locker.MemberOf(&l.write)
 	return l
 }
 
@@ -82,7 +83,7 @@ func (l *Lock) Name() string { return l.write.User() }
 // A free lock costs one round trip. A waiter costs one more each time a writer or the last reader releases the lock,
 // and about one a second.
 func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "lock", lease.Forever, opts)
+	return l.acquire(ctx, "lock", locker.Forever, opts)
 }
 
 // TryLock tries once to acquire the write lock, or for as long as [rlock.WithWait] says, and returns
@@ -93,7 +94,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, err
 // Without a wait it costs one round trip, or none if this client itself holds the write lock. It ends with ctx, or
 // after the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquire(ctx, "try lock", lease.Once, opts)
+	return l.acquire(ctx, "try lock", locker.Once, opts)
 }
 
 // Do acquires the write lock as Lock does, runs fn under the hold's context, and releases the lock, also if fn panics.
@@ -114,7 +115,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 // the lock or another waiter of its client acquires it. The waiter of a client that has waited longest costs about one
 // a second.
 func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquireShare(ctx, "read lock", lease.Forever, opts)
+	return l.acquireShare(ctx, "read lock", locker.Forever, opts)
 }
 
 // TryRLock tries once to acquire the read lock, or for as long as [rlock.WithWait] says, and returns
@@ -124,7 +125,7 @@ func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, er
 // Without a wait it costs one round trip, or none if readers of this client already wait. It ends with ctx, or after
 // the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).
 func (l *Lock) TryRLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
-	return l.acquireShare(ctx, "try read lock", lease.Once, opts)
+	return l.acquireShare(ctx, "try read lock", locker.Once, opts)
 }
 
 // RDo acquires the read lock as RLock does, runs fn under the hold's context, and releases the lock, as Do does.
@@ -222,20 +223,20 @@ func (l *Lock) check() error {
 	return l.write.Check()
 }
 
-func (l *Lock) acquire(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
-	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
+func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts []rlock.Option) (*rlock.Hold, error) {
+	return l.collect(verb, opts, func(o *locker.Options) (*lease.Hold, error) {
 		return l.write.Acquire(ctx, o, p)
 	})
 }
 
-func (l *Lock) acquireShare(ctx context.Context, verb string, p lease.Patience, opts []rlock.Option) (*rlock.Hold, error) {
-	return l.collect(verb, opts, func(o *lease.Options) (*lease.Hold, error) {
+func (l *Lock) acquireShare(ctx context.Context, verb string, p locker.Patience, opts []rlock.Option) (*rlock.Hold, error) {
+	return l.collect(verb, opts, func(o *locker.Options) (*lease.Hold, error) {
 		return l.read.Acquire(ctx, o, p)
 	})
 }
 
-func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*lease.Options) (*lease.Hold, error)) (*rlock.Hold, error) {
-	o, err := lease.Collect(opts)
+func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*locker.Options) (*lease.Hold, error)) (*rlock.Hold, error) {
+	o, err := locker.Collect(opts)
 	if err == nil {
 		err = l.err
 	}
@@ -251,12 +252,12 @@ func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*lease.Opt
 
 func (l *Lock) do(
 	ctx context.Context, verb string, fn func(context.Context) error, opts []rlock.Option,
-	acquire func(context.Context, string, lease.Patience, []rlock.Option) (*rlock.Hold, error),
+	acquire func(context.Context, string, locker.Patience, []rlock.Option) (*rlock.Hold, error),
 ) error {
 	if fn == nil {
 		return wrap(verb, l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := acquire(ctx, verb, lease.Forever, opts)
+	hold, err := acquire(ctx, verb, locker.Forever, opts)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -65,12 +66,12 @@ const (
 // common has what the kinds of a read-write lock share.
 type common struct{}
 
-// lease is what package lease sees of both kinds alike.
-func (k common) lease() *lease.Kind {
-	return &lease.Kind{
+// locker is what package locker sees of both kinds alike.
+func (k common) locker() *locker.Kind {
+	return &locker.Kind{Kind: lease.Kind{
 		Title: "rrwlock", Channel: func(key string) string { return channelOf(key) },
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew, RenewApart: k.RenewApart,
-	}
+	}}
 }
 
 func (common) Acquired(c *script.Call) (lease.Reply, error) {
@@ -125,16 +126,16 @@ func (common) RenewApart(mode lease.Mode, key, owner any, length time.Duration) 
 	return calls
 }
 
-// readKind is the read lock as package lease sees it.
+// readKind is the read lock as package locker sees it.
 type readKind struct {
 	common
 	heeds bool // waiting writers hold back readers
 }
 
-func (k readKind) lease() *lease.Kind {
-	l := k.common.lease()
-	l.Acquire, l.Sharing, l.Permits = k.Acquire, lease.Readers, k.permits
-	return l
+func (k readKind) locker() *locker.Kind {
+	all := k.common.locker()
+	all.Acquire, all.Sharing, all.Permits = k.Acquire, locker.Readers, k.permits
+	return all
 }
 
 // permits lets all waiting readers ask when a writer has released the lock. The release of a reader lets none of them in.
@@ -145,7 +146,7 @@ func (readKind) permits(payload string) int {
 	return 0
 }
 
-func (k readKind) Acquire(a lease.Ask) *script.Call {
+func (k readKind) Acquire(a locker.Ask) *script.Call {
 	keys := []any{a.Key, levelsOf(a.Key, a.Owner) + "1", writersOf(a.Key)}
 	if !k.heeds {
 		keys = keys[:2]
@@ -153,16 +154,16 @@ func (k readKind) Acquire(a lease.Ask) *script.Call {
 	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease))...)
 }
 
-// writeKind is the write lock as package lease sees it.
+// writeKind is the write lock as package locker sees it.
 type writeKind struct{ common }
 
-func (k writeKind) lease() *lease.Kind {
-	l := k.common.lease()
-	l.Acquire, l.Leave = k.Acquire, k.Leave
-	return l
+func (k writeKind) locker() *locker.Kind {
+	all := k.common.locker()
+	all.Acquire, all.Leave = k.Acquire, k.Leave
+	return all
 }
 
-func (writeKind) Acquire(a lease.Ask) *script.Call {
+func (writeKind) Acquire(a locker.Ask) *script.Call {
 	keys := []any{a.Key, writersOf(a.Key)}
 	if !a.Waits {
 		keys = keys[:1]

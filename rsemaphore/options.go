@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 )
 
 // SemaphoreOption is a setting of a [Semaphore], for redlatch.GetSemaphore.
@@ -98,7 +99,7 @@ func collect[T any](opts []T, set func(T, *options)) (options, error) {
 // validate checks all options before any I/O.
 func (o *options) validate() error {
 	if o.wait != nil {
-		if err := lease.CheckWait(*o.wait); err != nil {
+		if err := locker.CheckWait(*o.wait); err != nil {
 			return err
 		}
 	}

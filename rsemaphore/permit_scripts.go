@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -41,19 +42,22 @@ var (
 // idSize is the length of a permit's id in Redis.
 const idSize = 16
 
-// permitKind is the leased permit as package lease sees it. An owner id is a permit's id, or the concatenated ids of
+// permitKind is the leased permit as package locker sees it. An owner id is a permit's id, or the concatenated ids of
 // several permits.
 type permitKind struct{}
 
-func (k permitKind) lease() *lease.Kind {
-	return &lease.Kind{
+func (k permitKind) locker() *locker.Kind {
+	held := lease.Kind{
 		Title: "rsemaphore", Noun: "permit", Channel: semaphoreChannel,
-		Acquire: k.Acquire, Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew,
-		Sharing: lease.Pool, Permits: k.permits, NewOwner: k.newOwner, Split: k.split,
+		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew,
+	}
+	return &locker.Kind{
+		Kind: held, Acquire: k.Acquire,
+		Sharing: locker.Pool, Permits: k.permits, NewOwner: k.newOwner, Split: k.split,
 	}
 }
 
-func (permitKind) Acquire(a lease.Ask) *script.Call {
+func (permitKind) Acquire(a locker.Ask) *script.Call {
 	available, out, channel := permitKeys(a.Key)
 	return permitAcquireScript.Call(2, available, out, a.Owner, script.Millis(a.Lease), channel)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -18,7 +19,7 @@ import (
 // A PermitSemaphore has no state: any number of goroutines may use one, and two of the same name from one client are
 // the same semaphore. It must not have the name of a [Semaphore]. It is safe for concurrent use.
 type PermitSemaphore struct {
-	name    lease.Name
+	name    locker.Name
 	manager *permitManager
 	set     options // of the semaphore
 	err     error   // of those
@@ -27,12 +28,12 @@ type PermitSemaphore struct {
 // permitManager is a client's state for its leased permits.
 type permitManager struct {
 	core    *core.Core
-	permits *lease.Manager
+	permits *locker.Manager
 	sizes   *counter.Manager // changes of the number of permits
 }
 
 func newPermitManager(e *core.Core) *permitManager {
-	return &permitManager{core: e, permits: lease.NewManager(lease.NewNamespace(e), permitKind{}.lease()), sizes: counter.New(e, resizeKind())}
+	return &permitManager{core: e, permits: locker.NewManager(locker.NewNamespace(e), permitKind{}.locker()), sizes: counter.New(e, resizeKind())}
 }
 
 // NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore
@@ -105,7 +106,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 // a permit is available. The waiters of a client together cost one more whenever permits may have come back, and about
 // one a second.
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
-	permits, err := s.acquire(ctx, lease.Forever, 1, opts)
+	permits, err := s.acquire(ctx, locker.Forever, 1, opts)
 	return first(permits), s.wrap("acquire", err)
 }
 
@@ -116,7 +117,7 @@ func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*P
 // Without a wait it costs one round trip, or none. It ends with ctx, or after the call timeout if ctx has no deadline
 // (see redlatch.WithCallTimeout).
 func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {
-	permits, err := s.acquire(ctx, lease.Once, 1, opts)
+	permits, err := s.acquire(ctx, locker.Once, 1, opts)
 	return first(permits), s.wrap("try acquire", err)
 }
 
@@ -125,14 +126,14 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...PermitOption) 
 // the same client wait behind it. From 1 to 10,000. More than [WithMax] allows is redlatch.ErrInvalid; for more than
 // the semaphore has, it waits until there are enough.
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...PermitOption) ([]*Permit, error) {
-	permits, err := s.acquire(ctx, lease.Forever, n, opts)
+	permits, err := s.acquire(ctx, locker.Forever, n, opts)
 	return permits, s.wrap("acquire n", err)
 }
 
 // mostTogether is how many permits one call may acquire.
 const mostTogether = 10_000
 
-func (s *PermitSemaphore) acquire(ctx context.Context, p lease.Patience, n int, opts []PermitOption) ([]*Permit, error) {
+func (s *PermitSemaphore) acquire(ctx context.Context, p locker.Patience, n int, opts []PermitOption) ([]*Permit, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -149,9 +150,9 @@ func (s *PermitSemaphore) acquire(ctx context.Context, p lease.Patience, n int, 
 	if set.lease == nil {
 		set.lease = s.set.lease
 	}
-	o := &lease.Options{Wait: set.wait, Lease: set.lease}
+	o := &locker.Options{Wait: set.wait, Term: lease.Term{Lease: set.lease}}
 	if n > 1 {
-		o.Several = &lease.Several{Count: n}
+		o.Several = &locker.Several{Count: n}
 	}
 	hold, err := s.name.Acquire(ctx, o, p)
 	if err != nil {

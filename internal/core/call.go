@@ -86,6 +86,15 @@ func Explain(err error) error {
 	return err
 }
 
+// Unknown marks an error after which nobody knows what Redis did, and explains the others.
+func Unknown(err error) error {
+	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)
+	if silent && !errors.Is(err, errs.ErrClosed) {
+		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+	}
+	return Explain(err)
+}
+
 func mark(kind, err error) error {
 	if errors.Is(err, kind) {
 		return err

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -178,4 +179,26 @@ func TestACertainNoToARepetitionSaysNothingOfTheFirst(t *testing.T) {
 	assert.ErrorIs(t, err, noPerm{})
 	assert.Equal(t, script.Unknown, script.Judge(err), "judged again it stays unknown")
 	assert.Equal(t, noPerm{}, core.Conclude(t.Context(), script.NotDone, noPerm{}))
+}
+
+func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{io.EOF, true},
+		{script.ErrNoAnswer, true},
+		{fmt.Errorf("%w: %w", script.ErrNotSent, script.ErrNoAnswer), true}, // its queue stood still: no other class has it
+		{fmt.Errorf("%w: %w", script.ErrNotSent, context.Canceled), false},
+		{fmt.Errorf("%w: %w", script.ErrNotSent, errs.ErrClosed), false},
+		{nil, false},
+	} {
+		err := core.Unknown(c.err)
+		assert.ErrorIs(t, err, c.err)
+		if c.want {
+			assert.ErrorIs(t, err, errs.ErrUnknown, "%v", c.err)
+		} else {
+			assert.NotErrorIs(t, err, errs.ErrUnknown, "%v", c.err)
+		}
+	}
 }

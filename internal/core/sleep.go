@@ -29,3 +29,6 @@ func Backoff(try int) time.Duration {
 
 // Jitter returns a random duration between three quarters of d and five quarters.
 func Jitter(d time.Duration) time.Duration { return backoff.Jitter(d) }
+
+// Pause waits before another try, after so many that failed, and returns ctx's error.
+func Pause(ctx context.Context, try int) error { return Sleep(ctx, Backoff(try)) }

@@ -191,7 +191,7 @@ type detached struct {
 
 func (d detached) Value(key any) any {
 	switch key.(type) {
-	case *Name, Lineage:
+	case Searcher, Lineage:
 		return nil
 	}
 	return d.Context.Value(key)

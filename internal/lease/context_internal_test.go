@@ -13,12 +13,12 @@ import (
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
-	s := managerOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second})
-	l := s.newLease("orders", "a")
+	m := managerOf(t, &alone{}, core.Config{Lease: 30 * time.Second})
+	l := m.New("orders", "a")
 	l.state = holding
 	l.member.RenewAt(keepalive.Never)
-	l.newHoldLocked(t.Context(), none, Write, 0).fixed = keepalive.Never // a level that lasts
-	over := make(chan struct{})                                          // closed below
+	l.newHoldLocked(t.Context(), Term{}, Write, 0).fixed = keepalive.Never // a level that lasts
+	over := make(chan struct{})                                            // closed below
 	var renewals sync.WaitGroup
 	renewals.Go(func() { // ends with over
 		for {
@@ -28,7 +28,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 			default:
 			}
 			l.mu.Lock()
-			l.member.SetEnd(l.now() + s.core.Lease)
+			l.member.SetEnd(l.now() + m.core.Lease)
 			l.mu.Unlock()
 		}
 	})
@@ -36,7 +36,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 	defer close(over)
 	for range 20_000 {
 		l.mu.Lock()
-		h := l.newHoldLocked(t.Context(), none, Write, 0)
+		h := l.newHoldLocked(t.Context(), Term{}, Write, 0)
 		l.member.SetEnd(l.now())
 		l.mu.Unlock()
 		err := h.Context().Err()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Mode is how a level holds its lock.
@@ -71,31 +70,42 @@ func both(first, second context.CancelCauseFunc) context.CancelCauseFunc {
 	}
 }
 
-// Searches reports whether the key is one by which a context is searched for the hold of a lock.
+// Searcher is a key by which a context is searched for the live hold of a lock.
+type Searcher interface {
+	// Finds reports whether it looks for levels of the lease.
+	Finds(l *Lease) bool
+}
+
+// Searches reports whether the key is a Searcher.
 func Searches(key any) bool {
-	_, ok := key.(*Name)
+	_, ok := key.(Searcher)
 	return ok
 }
 
 // Answers reports whether such a search ends at this hold.
 func (h *Hold) Answers(key any) bool {
-	n, ok := key.(*Name)
-	return ok && n.manager.Namespace == h.lease.manager.Namespace && n.key == h.lease.key && h.live()
+	s, ok := key.(Searcher)
+	return ok && s.Finds(h.lease) && h.live()
+}
+
+// AddLocked adds a level of writing to a lease that is handed off.
+func (l *Lease) AddLocked(given context.Context, t Term, now time.Duration) *Hold {
+	return l.newHoldLocked(given, t, Write, now)
 }
 
 // newHoldLocked adds a level to a lease.
-func (l *Lease) newHoldLocked(given context.Context, o *Options, mode Mode, sent time.Duration) *Hold {
+func (l *Lease) newHoldLocked(given context.Context, t Term, mode Mode, sent time.Duration) *Hold {
 	l.member.Leave()
 	h := &Hold{lease: l, given: given, mode: mode, next: l.levels}
 	switch {
-	case o.Lease != nil:
-		h.length = *o.Lease
-		if o.MaxHold != nil {
-			h.length = min(h.length, *o.MaxHold)
+	case t.Lease != nil:
+		h.length = *t.Lease
+		if t.MaxHold != nil {
+			h.length = min(h.length, *t.MaxHold)
 		}
 		h.fixed = sent + h.length
-	case o.MaxHold != nil:
-		h.limit, h.length = sent+*o.MaxHold, min(*o.MaxHold, l.manager.core.Lease)
+	case t.MaxHold != nil:
+		h.limit, h.length = sent+*t.MaxHold, min(*t.MaxHold, l.manager.core.Lease)
 	default:
 		h.length = l.manager.core.Lease
 	}
@@ -195,7 +205,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	defer stop()
 	err := h.extend(bound, d)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && bound != ctx {
-		return errNoAnswer
+		return ErrNoAnswer
 	}
 	return err
 }
@@ -331,11 +341,30 @@ func (l *Lease) countLocked() Levels {
 	return n
 }
 
-// unknown marks an error after which nobody knows what Redis did, and explains the others.
-func unknown(err error) error {
-	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)
-	if silent && !errors.Is(err, errs.ErrClosed) {
-		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+// Find returns the hold if the search of a context for a lock's hold ends at it, else nil.
+func (h *Hold) Find(key any) any {
+	if h.Answers(key) {
+		return h
 	}
-	return core.Explain(err)
+	return nil
+}
+
+// Recheck asks Redis soon whether the lease is still there.
+func (h *Hold) Recheck() { h.lease.Recheck() }
+
+// LostSince returns, of a lost hold, from when on others may have had the lock. If the lease ran out, that is when the
+// hold ended. If Redis said that it has the lock no longer, it is when the last renewal was sent that succeeded, or
+// earlier, or the zero time.
+func (h *Hold) LostSince() time.Time {
+	l := h.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clock, end := l.manager.core.Clock, l.member.End()
+	switch cause, _ := h.cause.(*endCause); { //nolint:errorlint // the hold's own cause, never wrapped
+	case cause == nil || cause.detail != causeGone:
+		return clock.Time(h.limit)
+	case h.fixed != 0 || l.ops != nil && end <= l.ops.until:
+		return time.Time{} // the call that set this end may have asked for any lease
+	}
+	return clock.Time(end - l.manager.core.Lease) // no renewal asks for more
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
@@ -64,7 +65,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			if err == nil {
 				return false, sent, errGivenUp
 			}
-			return false, sent, unknown(err)
+			return false, sent, core.Unknown(err)
 		}
 		sent = l.now()
 		call := l.sendableLocked(sent, set)
@@ -79,7 +80,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			l.mu.Lock()
 			l.keptLocked(sent + set.length)
 			l.mu.Unlock()
-			l.openToReaders(set.levels)
+			l.shared(set.levels)
 			return true, sent, nil
 		case outcome == keptNot:
 			return false, sent, nil
@@ -91,9 +92,9 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 		case ctx.Err() != nil:
 			return false, sent, ctx.Err()
 		case l.now() > deadline && !script.Parted(err) || script.Judge(err) == script.NotDone && !script.Transient(err):
-			return false, sent, unknown(err)
+			return false, sent, core.Unknown(err)
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := core.Pause(ctx, try); err != nil {
 			return false, sent, err
 		}
 	}
@@ -124,7 +125,7 @@ func (l *Lease) recountLocked(replied func(bool)) func() {
 			case keptNot:
 				l.Gone()
 			case keptAsSet:
-				l.openToReaders(set.levels)
+				l.shared(set.levels)
 			}
 			if replied != nil {
 				replied(outcome == keptAsSet || outcome == keptNot)
@@ -207,29 +208,24 @@ func (o *operations) unanswered(now time.Duration, set setting) {
 // noteDowngrade is called after a level of writing has ended. With the last of them other readers may join: the lease is none any more
 // that keeps everybody out.
 func (l *Lease) noteDowngrade() {
-	sh := l.manager.shard(l.name())
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	guard := l.manager.listener.Guard(l)
+	guard.Lock()
+	defer guard.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.downgradeLocked(sh)
+	l.downgradeLocked()
 }
 
-func (l *Lease) downgradeLocked(sh *shard) {
+// downgradeLocked is noteDowngrade for a caller that holds the guard and the lease's mu.
+func (l *Lease) downgradeLocked() {
 	if !l.exclusiveLocked() && l.levels != nil {
-		sh.setAsideLocked(l)
+		l.manager.listener.Downgraded(l)
 	}
 }
 
-// openToReaders is called when Redis has these levels. After a downgrade the readers of this client who wait ask at once: nobody
-// is notified of it, as the wire format has it.
-func (l *Lease) openToReaders(levels Levels) {
-	if levels.Write > 0 || l.manager.mode == Read {
-		return
+// shared reports that Redis has these levels, if none of them is of writing.
+func (l *Lease) shared(levels Levels) {
+	if levels.Write == 0 {
+		l.manager.listener.Shared(l)
 	}
-	sh := l.manager.shard(l.name())
-	sh.mu.Lock()
-	sh.readers[l.name()].admitLocked(l.now())
-	sh.queues[l.name()].resumeLocked(l.now())
-	sh.mu.Unlock()
 }

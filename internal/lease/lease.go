@@ -35,33 +35,72 @@ type Lease struct {
 	ops     *operations   // of the operations of its levels; made at the first nesting, and then never changes
 }
 
-func (s *Manager) newLease(key any, owner any) *Lease {
-	l := &Lease{manager: s, key: key, owner: owner}
+// New returns a lease that is about to be asked for. The key, the lock's name in Redis, and the owner id are strings.
+func (m *Manager) New(key, owner any) *Lease {
+	l := &Lease{manager: m, key: key, owner: owner}
 	l.member.Timer.Task = l
 	return l
 }
 
-func (l *Lease) name() string    { s, _ := l.key.(string); return s }
+// Manager returns who made the lease.
+func (l *Lease) Manager() *Manager { return l.manager }
+
+// Name returns the lock's name in Redis.
+func (l *Lease) Name() string { s, _ := l.key.(string); return s }
+
+// Since returns when Redis granted the lease.
+func (l *Lease) Since() time.Duration { return l.since }
+
+// SetOwner changes the owner id of a lease that nobody else looks at yet.
+func (l *Lease) SetOwner(owner any) { l.owner = owner }
+
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
 
 // user returns the name that the user gave.
-func (l *Lease) user() string { return l.manager.core.UserName(l.name()) }
+func (l *Lease) user() string { return l.manager.core.UserName(l.Name()) }
 
 func (l *Lease) now() time.Duration { return l.manager.core.Clock.Now() }
 
-// register adds the first level, and sets its timer before its acquisition is sent. It returns the lease
+// Register adds the first level, and sets its timer before its acquisition is sent. It returns the lease
 // to ask for.
-func (l *Lease) register(ctx context.Context, o *Options, sent time.Duration) time.Duration {
+func (l *Lease) Register(ctx context.Context, t Term, mode Mode, sent time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	length := l.newHoldLocked(ctx, o, l.manager.mode, sent).length
+	length := l.newHoldLocked(ctx, t, mode, sent).length
 	l.manager.renewer.Begin(&l.member, sent, length)
 	l.manager.core.Timers.Set(&l.member.Timer, l.nextLocked())
 	return length
 }
 
-// unregister takes back register after an attempt that was not granted.
-func (l *Lease) unregister() {
+// Granted notes that Redis granted the lease, now and with that token. It returns the first level, and whether its deadline is over.
+func (l *Lease) Granted(token int64) (first *Hold, late bool) {
+	l.token, l.since = token, l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.levels, l.since >= l.levels.deadlineLocked()
+}
+
+// GrantedWith notes that the lease was granted together with another one, and returns its first level.
+func (l *Lease) GrantedWith(other *Lease) *Hold {
+	l.since = other.since
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.levels
+}
+
+// Begin has a lease that was granted hold.
+func (l *Lease) Begin() {
+	l.mu.Lock()
+	l.state = holding
+	l.ArmLocked()
+	l.mu.Unlock()
+}
+
+// WhenOver has fn called when the lease is over. It is for a lease that nobody else looks at yet.
+func (l *Lease) WhenOver(fn func()) { l.opsLocked().over = fn }
+
+// Unregister takes back Register after an attempt that was not granted.
+func (l *Lease) Unregister() {
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
@@ -121,7 +160,7 @@ func (l *Lease) TermsLocked(now time.Duration) (keepalive.Terms, bool) {
 		t.Mode = keepalive.Mode(Read)
 	}
 	if l.manager.core.Cluster {
-		t.Tag = core.Tag(l.name())
+		t.Tag = core.Tag(l.Name())
 	}
 	return t, true
 }
@@ -193,8 +232,8 @@ func (l *Lease) renewsLevelLocked() bool {
 	return false
 }
 
-// recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
-func (l *Lease) recheck() {
+// Recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
+func (l *Lease) Recheck() {
 	l.mu.Lock()
 	l.member.Leave()
 	if l.state != holding || l.member.Next() == keepalive.Never { // a renewal is in flight
@@ -266,23 +305,18 @@ func (l *Lease) Gone() {
 
 // lost forgets a lease that is over although nobody released it.
 func (l *Lease) lost(detail string) {
-	s := l.manager
-	sh := s.shard(l.name())
-	sh.mu.Lock()
-	s.removeLocked(sh, l)
-	s.queuesOf(sh)[l.name()].resumeLocked(s.core.Clock.Now())
-	sh.mu.Unlock()
+	l.manager.listener.Lost(l)
 	l.notifyLost(detail)
-	l.leaveQueue()
+	l.notifyOver()
 }
 
-// leaveQueue has an entry leave that an earlier attempt of the lease's call may enter again, now that the lease is over.
-func (l *Lease) leaveQueue() {
+// notifyOver calls what was to be called when the lease is over.
+func (l *Lease) notifyOver() {
 	l.mu.Lock()
 	ops := l.ops
 	l.mu.Unlock()
-	if ops != nil && ops.entry.unsettled() {
-		ops.entry.leave()
+	if ops != nil && ops.over != nil {
+		ops.over()
 	}
 }
 
@@ -308,8 +342,8 @@ func (l *Lease) endAllLocked(why func(*Hold) error) cancels {
 	return c
 }
 
-// closing ends the contexts of all levels, which stay held and renewed until they are unlocked.
-func (l *Lease) closing() {
+// Closing ends the contexts of all levels, which stay held and renewed until they are unlocked.
+func (l *Lease) Closing() {
 	l.mu.Lock()
 	var c cancels
 	for h := l.levels; h != nil; h = h.next {
@@ -337,8 +371,8 @@ func (l *Lease) in(s state) bool {
 	return l.state == s
 }
 
-// drain releases a lease that Close found still held.
-func (l *Lease) drain(limit time.Duration) {
+// Drain releases a lease that Close found still held.
+func (l *Lease) Drain(limit time.Duration) {
 	l.mu.Lock()
 	if l.state != holding {
 		l.mu.Unlock()
@@ -359,18 +393,11 @@ func (l *Lease) drain(limit time.Duration) {
 	l.notifyReleased()
 }
 
-// finish forgets a released lease and lets the waiters go on. So many clients were notified of the release.
+// finish ends a lease that was released. So many clients were notified of it.
 func (l *Lease) finish(notified int) {
-	l.leaveQueue()
+	l.notifyOver()
 	l.mu.Lock()
 	l.state = over
 	l.mu.Unlock()
-	s := l.manager
-	sh := s.shard(l.name())
-	sh.mu.Lock()
-	s.removeLocked(sh, l)
-	if q := sh.queues[l.name()]; q != nil && !s.kind.shared() { // those who wait to share are notified by Redis, as everybody is
-		q.Released(s.core.Clock.Now(), notified, s.core.HandoffBudget)
-	}
-	sh.mu.Unlock()
+	l.manager.listener.Released(l, notified)
 }

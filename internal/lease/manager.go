@@ -1,40 +1,95 @@
-// Package lease holds what all kinds of lock have in common: how one is waited for, held, kept, lost and released.
+// Package lease is what Redis has granted to this client under one owner id: its levels, their contexts and deadlines, its renewal,
+// loss and release.
 //
-// A lease is what Redis has granted to this client under one owner id. A hold is one level of it, and what a user has.
-// The goroutines of this client that want a lock which somebody has wait in a queue; only its head asks Redis.
-// A kind of lock supplies its scripts and its channel, and nothing else.
+// A [Hold] is one level of a [Lease], and what a user has. A lease knows neither who waits for its lock nor other leases: what
+// concerns those it reports to a [Listener].
 //
-// Lock order: a shard's mu before a lease's mu, and that before its renewal group's. None is held during I/O, a send that
-// could block, or a call of a user's context.
+// Lock order: the listener's guard of a name before a lease's mu, and that before its renewal group's. None is held during I/O, a send
+// that could block, or a call of a user's context.
 package lease
 
 import (
-	"hash/maphash"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Manager is one kind of lock of one client. Managers that share a namespace exclude each other's holds: the reentrant and
-// the fenced lock do. It is safe for concurrent use.
-type Manager struct {
-	*Namespace
-	kind    *Kind
-	mode    Mode // of a lease's first level
-	renewer *keepalive.Renewer
+// Kind makes the calls for a lock that is held, and reads their replies. What is marked as optional is nil, or the zero value, for a
+// plain lock.
+type Kind struct {
+	Title string // the name of the kind's package, for messages
+	Noun  string // what is held, for messages; optional, for "lock"
+
+	// Channel is where a release of the named lock is announced.
+	Channel func(key string) string
+	// Acquired reads the reply to an attempt to acquire.
+	Acquired func(*script.Call) (Reply, error)
+	// Keep sets the levels and the lease of a lock that the owner holds. It does not shorten a lease of which more than most is left:
+	// a newer call has set that. Its reply is 0 if the owner does not hold the lock, and 1 if it was set; if it changed nothing because of
+	// most, it may be what is left, in ms.
+	Keep func(key, owner any, levels Levels, lease, most time.Duration) *script.Call
+	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
+	// more than the number of clients that received the message, or -1 if the user may not publish it.
+	Release func(key, owner any) *script.Call
+	// Renew sets the lease of locks that share a slot, each if its owner holds it: all have levels of reading, or none has. Its reply
+	// lists those that are lost. It must not keep the slices.
+	Renew func(mode Mode, keys, owners []any, lease time.Duration) *script.Call
+	// RenewApart, which is optional, renews one lease of several keys by calls of one key each, whose replies are as that of Renew. While
+	// a slot moves to another node the keys may be in two places: then Renew is refused.
+	RenewApart func(mode Mode, key, owner any, lease time.Duration) []*script.Call
 }
 
-// NewManager returns a manager of the given kind.
-func NewManager(r *Namespace, kind *Kind) *Manager {
-	s := &Manager{Namespace: r, kind: kind}
-	if kind.Sharing == Readers {
-		s.mode = Read
-	}
+// Reply is the answer to an attempt to acquire.
+type Reply struct {
+	Granted bool
+	// TTL is how long the present lease lasts if it was not granted; negative if it has no end.
+	TTL time.Duration
+	// Token is the fencing token of what was granted; 0 if the kind has none.
+	Token int64
+}
+
+// Listener is notified of what becomes of leases.
+type Listener interface {
+	// Guard returns the lock under which a lease of that name is handed off, or begins to be released. It is locked before the lease's.
+	Guard(l *Lease) sync.Locker
+
+	// The next three are called with the guard and the lease's lock held.
+
+	// HandOff gives the lease to a call of this client that waits for it, by [Lease.AddLocked], and returns what is to be done when no
+	// lock is held; nil if nobody waits.
+	HandOff(l *Lease, now time.Duration) (after func())
+	// Releasing says that the release of the lease begins: it keeps nobody out any more.
+	Releasing(l *Lease)
+	// Downgraded says that the last level of writing has ended: other readers may join.
+	Downgraded(l *Lease)
+
+	// The others are called with no lock held.
+
+	// Shared says that Redis knows of levels among which is none of writing.
+	Shared(l *Lease)
+	// Released says that the lease is over by a release, of which so many clients were notified.
+	Released(l *Lease, notified int)
+	// Lost says that the lease is over although nobody released it.
+	Lost(l *Lease)
+}
+
+// Manager makes the leases of one kind of lock of one client. It is safe for concurrent use.
+type Manager struct {
+	core     *core.Core
+	kind     *Kind
+	listener Listener
+	renewer  *keepalive.Renewer
+	muted    sync.Once // logs that the user may not publish
+}
+
+// NewManager returns a manager of the given kind, whose leases report to the listener.
+func NewManager(c *core.Core, kind *Kind, listener Listener) *Manager {
 	calls := keepalive.Calls{Renew: func(mode keepalive.Mode, keys, owners []any, lease time.Duration) *script.Call {
 		return kind.Renew(Mode(mode), keys, owners, lease)
 	}}
@@ -43,156 +98,47 @@ func NewManager(r *Namespace, kind *Kind) *Manager {
 			return kind.RenewApart(Mode(mode), key, owner, lease)
 		}
 	}
-	s.renewer = keepalive.New(r.core, calls)
-	return s
+	return &Manager{core: c, kind: kind, listener: listener, renewer: keepalive.New(c, calls)}
 }
 
-// Namespace knows the leases and the wait queues of one name space of a client. It is safe for concurrent use.
-type Namespace struct {
-	core    *core.Core
-	seed    maphash.Seed
-	shards  [64]shard
-	leases  atomic.Int64 // granted and not yet released or lost
-	entries atomic.Int64 // of calls that are known to Redis as waiters, and have to leave there
-	muted   sync.Once    // logs that the user may not publish
-}
-
-// shard is a part of the names.
-type shard struct {
-	mu      sync.Mutex        // guards all below, and every wait queue of its names
-	held    map[string]*Lease // those that keep everybody else out
-	peak    int               // the most entries that held has had
-	queues  map[string]*queue
-	readers map[string]*queue   // of those who want to share a name
-	unnamed map[*Lease]struct{} // the others: shared ones, those that are being released, and an older one of a name taken twice
-}
-
-// NewNamespace returns a namespace of a client, which Close will drain.
-func NewNamespace(e *core.Core) *Namespace {
-	r := &Namespace{core: e, seed: maphash.MakeSeed()}
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.held, s.queues, s.readers = map[string]*Lease{}, map[string]*queue{}, map[string]*queue{}
-	}
-	e.Register(r)
-	return r
-}
-
-func (r *Namespace) shard(key string) *shard {
-	return &r.shards[maphash.String(r.seed, key)%uint64(len(r.shards))]
-}
-
-// Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
-func (r *Namespace) Open() int { return int(r.leases.Load() + r.entries.Load()) }
-
-// each returns all leases.
-func (r *Namespace) each() []*Lease {
-	var all []*Lease
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		for _, l := range s.held {
-			all = append(all, l)
-		}
-		for l := range s.unnamed {
-			all = append(all, l)
-		}
-		s.mu.Unlock()
-	}
-	return all
-}
-
-// Closing ends the contexts of all holds, which stay held until they are unlocked or drained.
-func (r *Namespace) Closing() {
-	for _, l := range r.each() {
-		l.closing()
-	}
-}
-
-// Drain releases what is still held, many at a time, until the limit is over, unless it is to be abandoned.
-func (r *Namespace) Drain(limit time.Duration) {
-	if r.core.Abandon {
-		return
-	}
-	deadline := time.Now().Add(limit)
-	leases := make(chan *Lease) // closed below, when all are handed out
-	var workers sync.WaitGroup
-	for range min(256, r.Open()) {
-		workers.Go(func() { // ends with leases
-			for l := range leases {
-				l.drain(time.Until(deadline))
-			}
-		})
-	}
-	for _, l := range r.each() {
-		if time.Now().After(deadline) {
-			break
-		}
-		leases <- l
-	}
-	close(leases)
-	workers.Wait()
-}
-
-// Wait does nothing: a namespace has no goroutines but Drain's.
-func (r *Namespace) Wait(time.Time) {}
-
-// queuesOf returns the wait queues of the manager's waiters.
-func (s *Manager) queuesOf(sh *shard) map[string]*queue {
-	if s.kind.shared() {
-		return sh.readers
-	}
-	return sh.queues
-}
-
-// addLocked makes a lease known.
-func (s *Manager) addLocked(sh *shard, l *Lease) {
-	s.leases.Add(1)
-	beside := l
-	if !s.kind.shared() {
-		beside = sh.held[l.name()]
-		sh.held[l.name()] = l
-		sh.peak = max(sh.peak, len(sh.held))
-	}
-	if beside != nil {
-		sh.putUnnamedLocked(beside)
-	}
-}
-
-// putUnnamedLocked keeps a lease to which no name in held leads.
-func (sh *shard) putUnnamedLocked(l *Lease) {
-	if sh.unnamed == nil {
-		sh.unnamed = map[*Lease]struct{}{}
-	}
-	sh.unnamed[l] = struct{}{}
-}
-
-// setAsideLocked has a lease keep nobody out any more: its release has begun, or it is a reader's from here on.
-func (sh *shard) setAsideLocked(l *Lease) {
-	if sh.held[l.name()] == l {
-		delete(sh.held, l.name())
-		sh.putUnnamedLocked(l)
-	}
-}
-
-// removeLocked forgets a lease.
-func (s *Manager) removeLocked(sh *shard, l *Lease) {
-	if sh.held[l.name()] == l {
-		delete(sh.held, l.name())
-	} else {
-		if _, ok := sh.unnamed[l]; !ok {
-			return
-		}
-		delete(sh.unnamed, l)
-	}
-	if len(sh.held) == 0 && sh.peak > 1024 { // a map does not shrink by itself
-		sh.held, sh.peak = map[string]*Lease{}, 0
-	}
-	s.leases.Add(-1)
-	s.core.Freed()
-}
+// Listener returns to whom the leases report.
+func (m *Manager) Listener() Listener { return m.listener }
 
 // urgent is how releases and renewals are sent.
 func urgent(limit time.Duration) pipeline.Ask {
 	return pipeline.Ask{Class: pipeline.Urgent, Limit: limit}
+}
+
+// soon runs what releases a lease on one of the client's workers. Close waits for it.
+func (m *Manager) soon(fn func()) {
+	m.core.Begin()
+	m.core.Workers.Go(func() {
+		defer m.core.End()
+		fn()
+	})
+}
+
+// Term is how long a level lasts.
+type Term struct {
+	Lease   *time.Duration // a fixed lease; nil for one that is renewed
+	MaxHold *time.Duration // limit of renewal; nil for none
+}
+
+// Plain reports whether a level lasts until its release.
+func (t Term) Plain() bool { return t.Lease == nil && t.MaxHold == nil }
+
+// Shortest is the shortest lease.
+const Shortest = 10 * time.Millisecond
+
+const longest = 24 * time.Hour
+
+// CheckLease returns an error that wraps [errs.ErrInvalid] unless d can be a lease.
+func CheckLease(d time.Duration) error {
+	if d < Shortest {
+		return fmt.Errorf("%w: lease %v is below %v", errs.ErrInvalid, d, Shortest)
+	}
+	if d > longest {
+		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, longest)
+	}
+	return nil
 }

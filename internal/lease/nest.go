@@ -3,63 +3,34 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// nest adds a level to the lease of a live hold. A level of reading may nest in one of writing, and may outlive it: the downgrade. The
-// other way round it is [errs.ErrUpgrade], since the call would wait for its own caller.
-func (h *Hold) nest(ctx context.Context, o *Options, mode Mode, p Patience) (*Hold, error) {
-	if mode == Write && !h.lease.exclusive() {
-		return nil, errs.ErrUpgrade
+// Nest adds a level to the lease of a live hold, whose context descends from given. It waits for Redis until ctx is done. A level of
+// reading may nest in one of writing, and may outlive it: the downgrade. The other way round it is [errs.ErrUpgrade], since the call
+// would wait for its own caller.
+func (h *Hold) Nest(given, ctx context.Context, t Term, mode Mode) (*Hold, error) {
+	ops, err := h.lease.beginOperation(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if o.NoNest {
-		return nil, errs.ErrHeld
-	}
-	return bounded(ctx, o, p, h.lease.manager.unlockLimit(), func(wait context.Context) (*Hold, error) {
-		ops, err := h.lease.beginOperation(wait)
-		if err != nil {
-			return nil, err
-		}
-		defer ops.done()
-		return h.level(ctx, wait, o, mode)
-	})
+	defer ops.done()
+	return h.level(given, ctx, t, mode)
 }
 
-// exclusive reports whether nobody else may hold the lock.
-func (l *Lease) exclusive() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.exclusiveLocked()
+// Exclusive reports whether nobody but the holder of the lease may hold the lock.
+func (h *Hold) Exclusive() bool {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	return h.lease.exclusiveLocked()
 }
 
 func (l *Lease) exclusiveLocked() bool { return l.countLocked().Write > 0 }
 
-// bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over, or after the limit for a call
-// that does not wait.
-func bounded(ctx context.Context, o *Options, p Patience, limit time.Duration, fn func(wait context.Context) (*Hold, error)) (*Hold, error) {
-	wait, stop := ctx, context.CancelFunc(func() {})
-	switch {
-	case o.Wait != nil && *o.Wait > 0:
-		wait, stop = context.WithTimeout(ctx, *o.Wait)
-	case p == Once || o.Wait != nil: // it does not wait for others, but has to hear from Redis
-		wait, stop = context.WithTimeout(ctx, limit)
-	}
-	defer stop()
-	hold, err := fn(wait)
-	if err == nil || wait.Err() == nil || ctx.Err() != nil || errors.Is(err, errs.ErrNotAcquired) {
-		return hold, err
-	}
-	if o.Wait != nil && *o.Wait > 0 { // nobody but Redis was waited for
-		return nil, fmt.Errorf("%w: %w", errs.ErrNotAcquired, errs.ErrUnavailable)
-	}
-	return nil, errNoAnswer
-}
-
 // level adds a level whose context descends from given, and waits for Redis until ctx is done. The caller has begun the operation.
-func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, error) {
+func (h *Hold) level(given, ctx context.Context, t Term, mode Mode) (*Hold, error) {
 	l := h.lease
 	own, cancel := separate(given)
 	sent := l.now()
@@ -73,7 +44,7 @@ func (h *Hold) level(given, ctx context.Context, o *Options, mode Mode) (*Hold, 
 		cancel(nil)
 		return nil, err
 	}
-	inner := l.newHoldLocked(given, o, mode, sent)
+	inner := l.newHoldLocked(given, t, mode, sent)
 	inner.outer = h
 	inner.inner, inner.cancel = own, cancel
 	levels, length := l.countLocked(), l.longestLocked(sent)
@@ -161,7 +132,7 @@ type operations struct {
 	outlast time.Duration // a lease that ends then has more left than the most of any of those
 	until   time.Duration // the latest end of the lease that a call has set, or may set
 
-	entry *entry // of the call that acquired the lease, if an earlier attempt of it may still arrive; never changes once it is granted
+	over func() // what to call when the lease is over; nil for nothing. Never changes once the lease is granted
 }
 
 // busy reports whether an operation is in flight.

@@ -11,8 +11,6 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
-	"github.com/redlatch/redlatch/internal/waitqueue"
-	"github.com/redlatch/redlatch/pubsub"
 )
 
 const (
@@ -20,7 +18,7 @@ const (
 	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
 )
 
-// Unlock ends the level. With the last one the lock is handed to the next goroutine of this client if it may be, and
+// Unlock ends the level. With the last one the lock is handed to a call of this client that waits for it, if it may be, and
 // otherwise released in Redis.
 func (h *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
@@ -45,36 +43,36 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
-	l, s := h.lease, h.lease.manager
-	sh := s.shard(l.name())
-	sh.mu.Lock()
+	l := h.lease
+	guard := l.manager.listener.Guard(l)
+	guard.Lock()
 	l.mu.Lock()
 	if h.over {
 		err := h.notHeldLocked()
 		l.mu.Unlock()
-		sh.mu.Unlock()
+		guard.Unlock()
 		return err
 	}
 	l.unlinkLocked(h)
 	if l.levels != nil {
-		l.downgradeLocked(sh)
-		sh.mu.Unlock()
+		l.downgradeLocked()
+		guard.Unlock()
 		return l.unlockNested(ctx, h, deadline) // unlocks l.mu
 	}
 	now := l.now()
-	next, left := l.handOffLocked(sh, h, now)
-	if next == nil {
-		l.beginReleaseLocked(sh)
+	handedOff := l.handOffLocked(h, now)
+	if handedOff == nil {
+		l.beginReleaseLocked()
 	}
 	cancel := h.endUnlockedLocked(now)
 	wait, ops, limit := l.member.Renewing(), l.ops, l.boundLocked(deadline, now)
 	l.mu.Unlock()
-	sh.mu.Unlock()
+	guard.Unlock()
 	if cancel != nil {
 		cancel()
 	}
-	if next != nil {
-		next.queue.left(left)
+	if handedOff != nil {
+		handedOff()
 		l.notifyReleased()
 		return nil
 	}
@@ -124,14 +122,11 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 }
 
 // beginReleaseLocked stops renewal, before the release is sent. Close waits until released.
-func (l *Lease) beginReleaseLocked(sh *shard) {
+func (l *Lease) beginReleaseLocked() {
 	l.manager.core.Begin()
 	l.state = releasing
 	l.manager.core.Timers.Stop(&l.member.Timer)
-	sh.setAsideLocked(l)
-	if q := sh.queues[l.name()]; q != nil && !l.manager.kind.shared() {
-		q.AskAt(l.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
-	}
+	l.manager.listener.Releasing(l)
 }
 
 // await waits for a channel that may be nil.
@@ -147,38 +142,27 @@ func await(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// handOffLocked gives the lease to the next waiter of this client, if both are plain, the client has not had the lock
-// for longer than the budget, and the lease is fresh.
-func (l *Lease) handOffLocked(sh *shard, h *Hold, now time.Duration) (*Waiter, *pubsub.Membership) {
-	q := sh.queues[l.name()]
-	if q == nil || now-l.since >= l.manager.core.HandoffBudget || l.member.End()-now <= l.manager.core.Lease/3 || !l.plainLocked(h) {
-		return nil, nil
+// handOffLocked gives the lease to a call of this client that waits for it, unless the client has had the lock for longer than the
+// budget, or more is to be done than to pass the level on. It returns what to do afterwards; nil if the lease was not given away.
+func (l *Lease) handOffLocked(h *Hold, now time.Duration) (after func()) {
+	c := l.manager.core
+	if now-l.since >= c.HandoffBudget || l.member.End()-now <= c.Lease/3 || !l.plainLocked(h) || c.Closed() {
+		return nil
 	}
-	head := q.Head() // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
-	if head == nil {
-		return nil, nil
-	}
-	w, _ := head.Call.(*Waiter)
-	if w.manager != l.manager || !w.options.plain() || l.manager.core.Closed() {
-		return nil, nil
-	}
-	w.hold = l.newHoldLocked(w.ctx, w.options, Write, now)
-	w.Wake()
-	return w, w.leaveLocked()
+	return l.manager.listener.HandOff(l, now)
 }
 
-// plainLocked reports whether one level without limits of its own is all there is to the lease, and nothing is in flight.
+// plainLocked reports whether one level without limits of its own was all there is to the lease, and nothing is in flight.
 func (l *Lease) plainLocked(h *Hold) bool {
-	return !l.manager.kind.shared() && h.mode == Write && l.state == holding && l.member.Fresh() && !l.ops.busy() && l.token == 0 &&
-		h.fixed == 0 && h.limit == 0
+	return h.mode == Write && l.state == holding && l.member.Fresh() && !l.ops.busy() && l.token == 0 && h.fixed == 0 && h.limit == 0
 }
 
-// unlockLimit returns how long a call may take that only Redis holds up.
-func (s *Manager) unlockLimit() time.Duration { return min(unlockLimit, s.core.CallTimeout) }
+// CallLimit returns how long a call may take that waits for Redis alone.
+func CallLimit(c *core.Core) time.Duration { return min(unlockLimit, c.CallTimeout) }
 
 // boundLocked returns how long an Unlock may take whose ctx has this deadline; the zero time is none.
 func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration {
-	limit := l.manager.unlockLimit()
+	limit := CallLimit(l.manager.core)
 	if rest := l.member.End() - now; rest < limit {
 		limit = max(rest, 10*time.Millisecond)
 	}
@@ -199,8 +183,7 @@ func (l *Lease) released(notified int) {
 
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
-	s := l.manager
-	notified, err := s.release(ctx, l.key, l.owner, limit)
+	notified, err := l.manager.release(ctx, l.key, l.owner, limit)
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
 		l.settleRelease(nil)
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
@@ -217,16 +200,16 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 // release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that were notified of
 // it.
-func (s *Manager) release(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
-	deadline := s.core.Clock.Now() + limit
+func (m *Manager) release(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
+	deadline := m.core.Clock.Now() + limit
 	var lost error // of the first attempt that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
-		call := s.kind.Release(key, owner)
-		err := s.core.Batch.Do(ctx, call, ask)
+		call := m.kind.Release(key, owner)
+		err := m.core.Batch.Do(ctx, call, ask)
 		if err == nil {
-			n, err := s.receivers(call)
+			n, err := m.Receivers(call)
 			if lost != nil {
 				n = max(n, 1)
 			}
@@ -242,13 +225,16 @@ func (s *Manager) release(ctx context.Context, key, owner any, limit time.Durati
 		if errors.Is(err, errs.ErrClosed) { // what is left is the settler's
 			return 0, cmp.Or(lost, err)
 		}
-		left = deadline - s.core.Clock.Now()
+		left = deadline - m.core.Clock.Now()
 		if left <= 0 || core.Sleep(context.WithoutCancel(ctx), min(left, core.Backoff(try))) != nil {
 			return 0, cmp.Or(lost, err)
 		}
-		left = deadline - s.core.Clock.Now()
+		left = deadline - m.core.Clock.Now()
 	}
 }
+
+// SettleRelease releases the lease in the background, for as long as Redis may have it.
+func (l *Lease) SettleRelease() { l.settleRelease(nil) }
 
 // settleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
 // settled, if it is not nil, is called.
@@ -256,19 +242,19 @@ func (l *Lease) settleRelease(settled func()) {
 	l.manager.core.Settler.Clean(settle.Cleanup{
 		Call: l.GiveBack,
 		Settles: func(c *script.Call) bool {
-			_, _ = l.manager.receivers(c) // it logs what is wrong with it
+			_, _ = l.manager.Receivers(c) // it logs what is wrong with it
 			if settled != nil {
 				settled()
 			}
 			return true
 		},
-		Until: l.releaseUntil(),
+		Until: l.ReleaseUntil(),
 	})
 }
 
-// releaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
+// ReleaseUntil returns how long to go on with a release that is not answered: as long as Redis may have the lease, which it
 // began to count when a call arrived.
-func (l *Lease) releaseUntil() time.Duration {
+func (l *Lease) ReleaseUntil() time.Duration {
 	l.mu.Lock()
 	until := l.member.End()
 	if l.ops != nil {
@@ -278,16 +264,16 @@ func (l *Lease) releaseUntil() time.Duration {
 	return max(l.now()+l.manager.core.Lease, until+settle.Straggler)
 }
 
-// receivers reads the reply of a script that releases: 0 if the owner did not hold the lock, else one more than the clients that
+// Receivers reads the reply of a script that releases: 0 if the owner did not hold the lock, else one more than the clients that
 // received its message. It logs once that the user may not publish: then waiters learn of a release by their own re-checks only.
-func (s *Manager) receivers(c *script.Call) (int64, error) {
+func (m *Manager) Receivers(c *script.Call) (int64, error) {
 	n, err := c.Int()
 	if n >= 0 {
 		return n, err
 	}
-	s.muted.Do(func() {
-		s.core.Logger.Warn("redlatch: Redis lets this user publish no messages: waiters learn of a release up to a second late",
-			"channel", s.kind.Channel(c.Key()))
+	m.muted.Do(func() {
+		m.core.Logger.Warn("redlatch: Redis lets this user publish no messages: waiters learn of a release up to a second late",
+			"channel", m.kind.Channel(c.Key()))
 	})
 	return 1, err
 }
@@ -305,7 +291,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	defer stop()
 	ops, err := l.beginOperation(ctx)
 	if err != nil {
-		return errNoAnswer
+		return ErrNoAnswer
 	}
 	defer ops.done()
 	l.mu.Lock()
@@ -322,9 +308,9 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	if err != nil {
 		l.settleLevels()
 		if ctx.Err() != nil {
-			return errNoAnswer
+			return ErrNoAnswer
 		}
-		return unknown(err)
+		return core.Unknown(err)
 	}
 	if !kept {
 		l.Gone()
@@ -336,16 +322,16 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 // releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
 // and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has begun an operation; ctx has a deadline.
 func (l *Lease) releaseEmpty(ctx context.Context) error {
-	sh := l.manager.shard(l.name())
-	sh.mu.Lock()
+	guard := l.manager.listener.Guard(l)
+	guard.Lock()
 	l.mu.Lock()
 	empty := l.state == holding && l.levels == nil
 	if empty {
-		l.beginReleaseLocked(sh)
+		l.beginReleaseLocked()
 	}
 	wait := l.member.Renewing()
 	l.mu.Unlock()
-	sh.mu.Unlock()
+	guard.Unlock()
 	if !empty {
 		return nil
 	}
@@ -354,8 +340,8 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond))
 }
 
-// errNoAnswer is the error of an inner Unlock that was not answered within its own bound.
-var errNoAnswer = fmt.Errorf("%w: no answer in time", errs.ErrUnknown)
+// ErrNoAnswer is the error of a call on a lease that was not answered within its own bound.
+var ErrNoAnswer = fmt.Errorf("%w: no answer in time", errs.ErrUnknown)
 
 // longestLocked returns the lease that covers every level.
 func (l *Lease) longestLocked(now time.Duration) time.Duration {
@@ -368,18 +354,29 @@ func (l *Lease) longestLocked(now time.Duration) time.Duration {
 	return max(length, time.Millisecond)
 }
 
-// pass releases a hold that was handed to a call which has given up, or hands it on.
-func (h *Hold) pass() {
+// Pass releases a hold that was handed to a call which has given up, or hands it on.
+func (h *Hold) Pass() {
 	h.lease.manager.soon(func() {
 		_ = h.Unlock(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
 	})
 }
 
-// soon runs what releases a lease on one of the client's workers. Close waits for it.
-func (s *Manager) soon(fn func()) {
-	s.core.Begin()
-	s.core.Workers.Go(func() {
-		defer s.core.End()
-		fn()
-	})
+// Abandoned returns the attempt that asked for the lease, as a call that is given up.
+func (l *Lease) Abandoned(length time.Duration) *settle.Abandoned {
+	return &settle.Abandoned{Settler: l.manager.core.Settler, Taker: l, For: length}
+}
+
+// Took reports whether an attempt was granted the lease.
+func (l *Lease) Took(c *script.Call) bool {
+	reply, err := l.manager.kind.Acquired(c)
+	return err == nil && reply.Granted
+}
+
+// GiveBack returns the call that releases the lease.
+func (l *Lease) GiveBack() *script.Call { return l.manager.kind.Release(l.key, l.owner) }
+
+// GaveBack reports whether it released anything.
+func (l *Lease) GaveBack(c *script.Call) bool {
+	n, err := l.manager.Receivers(c)
+	return err == nil && n > 0
 }

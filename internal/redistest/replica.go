@@ -25,6 +25,13 @@ func StartReplica(tb testing.TB, master *Server) *Server {
 	return replica
 }
 
+// AwaitSync waits until a replica has all that its master has. What a master had not sent yet when it was killed is gone.
+func AwaitSync(tb testing.TB, master, replica *Server) {
+	tb.Helper()
+	from, to := master.Client(tb), replica.Client(tb)
+	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(tb.Context(), from, to) })
+}
+
 func inSync(ctx context.Context, master, replica *redis.Client) error {
 	sent, err := replication(ctx, master)
 	if err != nil {

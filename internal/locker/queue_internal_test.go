@@ -1,4 +1,4 @@
-package lease
+package locker
 
 import (
 	"log/slog"
@@ -10,22 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // bare is a kind that releases and does nothing else.
 func bare() *Kind {
-	return &Kind{
+	return &Kind{Kind: lease.Kind{
 		Title:   "bare",
 		Channel: func(key string) string { return key },
 		Release: func(key, _ any) *script.Call { return script.New("return 1").Call(1, key) },
-	}
+	}}
 }
 
 // nobody is an address where no server is.
 const nobody = "127.0.0.1:1"
 
-// managerOf returns the space of a client of its own, which the end of the test closes.
+// managerOf returns a manager of a client of its own, which the end of the test closes.
 func managerOf(t *testing.T, k *Kind, addr string, c core.Config) *Manager {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -36,27 +37,6 @@ func managerOf(t *testing.T, k *Kind, addr string, c core.Config) *Manager {
 		assert.NoError(t, rdb.Close())
 	})
 	return NewManager(NewNamespace(e), k)
-}
-
-func TestLastThirdOfALeaseIsNotHandedOn(t *testing.T) {
-	s := managerOf(t, bare(), nobody, core.Config{Lease: 30 * time.Second, HandoffBudget: time.Minute})
-	n := s.Name("orders")
-	sh := s.shard("orders")
-	l := s.newLease("orders", "a")
-	l.state, l.since = holding, 0
-	l.member.SetEnd(30 * time.Second)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	w := n.joinLocked(t.Context(), sh, none)
-	handed := func(now time.Duration) *Waiter {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		to, _ := l.handOffLocked(sh, &Hold{}, now)
-		return to
-	}
-	assert.Nil(t, handed(29*time.Second))
-	assert.Nil(t, handed(20*time.Second))
-	assert.Same(t, w, handed(20*time.Second-1))
 }
 
 func TestGrantAdmitsThoseWhoShare(t *testing.T) {
@@ -77,18 +57,14 @@ func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	assert.False(t, second.Admitted, "it waits behind one that was refused")
 	assert.True(t, n.TakenHere())
 
-	l := s.newLease("orders", "a")
-	l.register(t.Context(), none, s.core.Clock.Now())
+	l := s.leases.New("orders", "a")
+	l.Register(t.Context(), none.Term, s.mode, s.core.Clock.Now())
 	require.True(t, n.enter(l, nil, first))
 	assert.True(t, second.Admitted)
 	assert.True(t, join().Admitted)
 	assert.False(t, n.TakenHere())
-	l.mu.Lock()
-	l.state = over
-	l.mu.Unlock()
-	sh.mu.Lock()
-	s.removeLocked(sh, l)
-	sh.mu.Unlock()
+	l.Unregister()
+	s.Lost(l)
 }
 
 // enrolled is an upkeep that does nothing.

@@ -1,4 +1,4 @@
-package lease
+package locker
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -15,7 +16,7 @@ import (
 
 // attemptResult is what an attempt came to: a hold, an error, or the time that the lock stays taken.
 type attemptResult struct {
-	hold    *Hold
+	hold    *lease.Hold
 	ttl     time.Duration
 	err     error
 	passing bool // the error may pass by itself
@@ -41,9 +42,9 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	}
 	defer s.core.End()
 	owner := s.newOwner(o, a.entry)
-	l := s.newLease(n.key, owner)
+	l := s.leases.New(n.key, owner)
 	sent := s.core.Clock.Now()
-	length := l.register(ctx, o, sent)
+	length := l.Register(ctx, o.Term, s.mode, sent)
 
 	call := s.kind.Acquire(Ask{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
@@ -54,23 +55,23 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	case a.entry != nil:
 		ask.Late = a.entry
 	case a.limit > 0 || ctx.Done() != nil: // it may be given up in flight
-		given = l.abandoned(length)
+		given = l.Abandoned(length)
 		ask.Late = given
 	}
 	err := s.core.Batch.Do(ctx, call, ask)
-	var reply Reply
+	var reply lease.Reply
 	if err == nil {
 		reply, err = s.kind.Acquired(call)
 	}
 	if err != nil {
-		l.unregister()
+		l.Unregister()
 		return failed(err, func() {
 			switch {
 			case a.entry != nil:
 				a.entry.entered = true
 				a.entry.lost(s.core.Clock.Now() + length + settle.Straggler)
 			case given == nil:
-				l.abandoned(length).TakeBack()
+				l.Abandoned(length).TakeBack()
 			default:
 				given.TakeBack()
 			}
@@ -80,13 +81,17 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 		a.entry.entered = true
 	}
 	if !reply.Granted {
-		l.unregister()
+		l.Unregister()
 		return attemptResult{ttl: reply.TTL}
 	}
-	if a.entry.unsettled() {
-		l.opsLocked().entry = a.entry // nobody else knows the lease
+	if e := a.entry; e.unsettled() {
+		l.WhenOver(func() { // an attempt that comes late may enter it again
+			if e.unsettled() {
+				e.leave()
+			}
+		})
 	}
-	return n.accept(ctx, w, l, grant{attemptOptions: a, sent: sent, reply: reply, options: o})
+	return n.accept(ctx, w, l, grant{attemptOptions: a, owner: owner, sent: sent, reply: reply, options: o})
 }
 
 // failed turns the error of an attempt into what it came to. If it may have been granted, or may be later, it calls unknown.
@@ -96,26 +101,6 @@ func failed(err error, unknown func()) attemptResult {
 	}
 	unknown()
 	return attemptResult{err: err, passing: true}
-}
-
-// abandoned returns the attempt that asked for the lease, as a call that is given up.
-func (l *Lease) abandoned(length time.Duration) *settle.Abandoned {
-	return &settle.Abandoned{Settler: l.manager.core.Settler, Taker: l, For: length}
-}
-
-// Took reports whether an attempt was granted the lease.
-func (l *Lease) Took(c *script.Call) bool {
-	reply, err := l.manager.kind.Acquired(c)
-	return err == nil && reply.Granted
-}
-
-// GiveBack returns the call that releases the lease.
-func (l *Lease) GiveBack() *script.Call { return l.manager.kind.Release(l.key, l.owner) }
-
-// GaveBack reports whether it released anything.
-func (l *Lease) GaveBack(c *script.Call) bool {
-	n, err := l.manager.receivers(c)
-	return err == nil && n > 0
 }
 
 // newOwner returns the owner id of an attempt: a fresh one, or the entry's.
@@ -132,33 +117,29 @@ func (s *Manager) newOwner(o *Options, e *entry) any {
 // grant is a yes of Redis.
 type grant struct {
 	attemptOptions
-	sent    time.Duration // when it was asked
-	reply   Reply
+	owner   any           // under which it was asked
+	sent    time.Duration // when that was
+	reply   lease.Reply
 	options *Options // of a call that may ask for several; nil for others
 }
 
 // accept makes a lease of what Redis granted, unless it came too late to be of use.
-func (n *Name) accept(ctx context.Context, w *Waiter, l *Lease, g grant) attemptResult {
+func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) attemptResult {
 	s := n.manager
-	l.token, l.since = g.reply.Token, s.core.Clock.Now()
-	unwanted := ctx.Err() != nil || s.core.Closed() // not under the mutex: ctx may be another hold's
-	l.mu.Lock()
-	hold := l.levels
-	late := l.since >= hold.deadlineLocked()
-	l.mu.Unlock()
-	owner := l.owner // split sets another one
+	hold, late := l.Granted(g.reply.Token)
+	unwanted := ctx.Err() != nil || s.core.Closed()
 	if !unwanted && !late && n.enter(l, n.split(ctx, l, g), w) {
 		return attemptResult{hold: hold}
 	}
-	l.unregister()
-	l.owner = owner
+	l.Unregister()
+	l.SetOwner(g.owner) // split has set another one
 	switch {
 	case g.entry == nil:
-		l.settleRelease(nil)
+		l.SettleRelease()
 	case late: // it asks again, and takes over
-		g.entry.lost(l.releaseUntil())
+		g.entry.lost(l.ReleaseUntil())
 	default:
-		g.entry.unwanted(l.releaseUntil())
+		g.entry.unwanted(l.ReleaseUntil())
 	}
 	switch {
 	case late:
@@ -174,23 +155,23 @@ var errLate = errors.New("the answer came after the lease had ended")
 
 // enter makes a lease and those granted with it known, and takes its call out of the queue. It returns false if the client
 // closes: Close looks at all shards after that has been decided, so that no lease escapes it.
-func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
+func (n *Name) enter(l *lease.Lease, rest []*lease.Lease, w *Waiter) bool {
 	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	if n.manager.core.Closed() {
 		sh.mu.Unlock()
 		for _, other := range rest {
-			other.unregister()
+			other.Unregister()
 		}
 		return false
 	}
-	l.begin()
+	l.Begin()
 	if older := sh.held[n.text()]; older != nil && !n.manager.kind.shared() {
-		older.recheck() // granted although this client has the lock: it was taken away
+		older.Recheck() // granted although this client has the lock: it was taken away
 	}
 	n.manager.addLocked(sh, l)
 	for _, other := range rest {
-		other.begin()
+		other.Begin()
 		n.manager.addLocked(sh, other)
 	}
 	if w == nil {
@@ -201,41 +182,32 @@ func (n *Name) enter(l *Lease, rest []*Lease, w *Waiter) bool {
 	w.hold = nil
 	var left *pubsub.Membership
 	if handed == nil {
-		w.queue.Granted(l.since)
+		w.queue.Granted(l.Since())
 		left = w.leaveLocked()
 		w.queue.sharedLocked()
 	}
 	sh.mu.Unlock()
 	w.queue.left(left)
 	if handed != nil {
-		handed.pass()
+		handed.Pass()
 	}
 	return true
 }
 
-// begin has a lease that was granted hold. The caller holds the shard's mu.
-func (l *Lease) begin() {
-	l.mu.Lock()
-	l.state = holding
-	l.ArmLocked()
-	l.mu.Unlock()
-}
-
 // split makes a lease of each owner id that a call was granted together. The first one is the call's own.
-func (n *Name) split(ctx context.Context, l *Lease, g grant) []*Lease {
+func (n *Name) split(ctx context.Context, l *lease.Lease, g grant) []*lease.Lease {
 	if g.options == nil || g.options.Several == nil {
 		return nil
 	}
 	several := g.options.Several
-	owners := n.manager.kind.Split(l.owner)
-	l.owner = owners[0] // nobody else looks at it before it holds
-	rest := make([]*Lease, 0, len(owners)-1)
-	several.Rest = make([]*Hold, 0, len(owners)-1)
+	owners := n.manager.kind.Split(g.owner)
+	l.SetOwner(owners[0])
+	rest := make([]*lease.Lease, 0, len(owners)-1)
+	several.Rest = make([]*lease.Hold, 0, len(owners)-1)
 	for _, owner := range owners[1:] {
-		other := n.manager.newLease(n.key, owner)
-		other.since = l.since
-		other.register(ctx, g.options, g.sent)
-		rest, several.Rest = append(rest, other), append(several.Rest, other.levels)
+		other := n.manager.leases.New(n.key, owner)
+		other.Register(ctx, g.options.Term, n.manager.mode, g.sent)
+		rest, several.Rest = append(rest, other), append(several.Rest, other.GrantedWith(l))
 	}
 	return rest
 }

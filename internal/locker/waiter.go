@@ -1,4 +1,4 @@
-package lease
+package locker
 
 import "time"
 
@@ -36,7 +36,7 @@ func (w *Waiter) DoubtHolder() {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	if holder := w.queue.shard.held[w.queue.key]; holder != nil {
-		holder.recheck()
+		holder.Recheck()
 	}
 }
 

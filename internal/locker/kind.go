@@ -1,36 +1,19 @@
-package lease
+package locker
 
 import (
 	"time"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Kind is one kind of lock: it makes script calls and reads their replies, and says how its waiters wait. What is marked as optional
-// is nil, or the zero value, for a plain lock.
+// Kind is one kind of lock: what is done to one that is held, and how one is acquired and waited for. What is marked as optional is
+// nil, or the zero value, for a plain lock.
 type Kind struct {
-	Title string // the name of the kind's package, for messages
-	Noun  string // what is held, for messages; optional, for "lock"
+	lease.Kind
 
-	// Channel is where a release of the named lock is announced.
-	Channel func(key string) string
 	// Acquire asks for the lock.
 	Acquire func(Ask) *script.Call
-	// Acquired reads Acquire's reply.
-	Acquired func(*script.Call) (Reply, error)
-	// Keep sets the levels and the lease of a lock that the owner holds. It does not shorten a lease of which more than most is left:
-	// a newer call has set that. Its reply is 0 if the owner does not hold the lock, and 1 if it was set; if it changed nothing because of
-	// most, it may be what is left, in ms.
-	Keep func(key, owner any, levels Levels, lease, most time.Duration) *script.Call
-	// Release frees the lock if the owner holds it, and wakes its waiters. Its reply is 0 if the owner does not hold it, else one
-	// more than the number of clients that received the message, or -1 if the user may not publish it.
-	Release func(key, owner any) *script.Call
-	// Renew sets the lease of locks that share a slot, each if its owner holds it: all have levels of reading, or none has. Its reply
-	// lists those that are lost. It must not keep the slices.
-	Renew func(mode Mode, keys, owners []any, lease time.Duration) *script.Call
-	// RenewApart, which is optional, renews one lease of several keys by calls of one key each, whose replies are as that of Renew. While
-	// a slot moves to another node the keys may be in two places: then Renew is refused.
-	RenewApart func(mode Mode, key, owner any, lease time.Duration) []*script.Call
 
 	// Sharing says how many may hold a lock.
 	Sharing Sharing
@@ -86,15 +69,6 @@ type Ask struct {
 	// with Leave that waits may hold the lock already, by an earlier attempt of the same call.
 	Waits bool
 	Limit time.Duration
-}
-
-// Reply is the answer to an attempt.
-type Reply struct {
-	Granted bool
-	// TTL is how long the present lease lasts if it was not granted; negative if it has no end.
-	TTL time.Duration
-	// Token is the fencing token of what was granted; 0 if the kind has none.
-	Token int64
 }
 
 // shared reports whether several may hold a lock.

@@ -1,4 +1,4 @@
-package lease
+package locker
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 )
@@ -25,12 +26,12 @@ const (
 
 // Acquire takes the lock: it nests where ctx descends from a live hold, and otherwise waits as long as the options, or else its
 // patience, say.
-func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*Hold, error) {
+func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold, error) {
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
-		return outer.nest(ctx, o, n.manager.mode, p)
+		return n.nest(ctx, outer, o, p)
 	}
 	take := n.wait
 	if o.Wait == nil && p == Once || o.Wait != nil && *o.Wait == 0 {
@@ -82,7 +83,7 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 var errNoTakeOver = fmt.Errorf("%w: only a lock that one holder has alone is taken over", errs.ErrInvalid)
 
 // once asks Redis one time, without waiting in the queue.
-func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
+func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 	if o.TakeOver == nil && n.TakenHere() {
 		return nil, errs.ErrNotAcquired
 	}
@@ -105,8 +106,8 @@ func (n *Name) once(ctx context.Context, o *Options) (*Hold, error) {
 			return nil, ctx.Err()
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
-		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.manager.core.Clock.Now() >= until || pause(ctx, retry) != nil:
-			return nil, unknown(t.err)
+		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.manager.core.Clock.Now() >= until || core.Pause(ctx, retry) != nil:
+			return nil, core.Unknown(t.err)
 		}
 	}
 }
@@ -128,7 +129,7 @@ func (n *Name) TakenHere() bool {
 const onceTries = 5
 
 // wait queues until the lock is acquired, ctx is done, the wait is over or the client closes.
-func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
+func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
 	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	w := n.joinLocked(ctx, sh, o)
@@ -141,7 +142,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*Hold, error) {
 	hold, err := c.run(ctx, o)
 	if hold == nil {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
-			handed.pass()
+			handed.Pass()
 		}
 		c.entry.leave()
 	}
@@ -160,7 +161,7 @@ type call struct {
 	timer  *time.Timer
 }
 
-func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
+func (c *call) run(ctx context.Context, o *Options) (*lease.Hold, error) {
 	defer func() {
 		if c.timer != nil {
 			c.timer.Stop()
@@ -172,7 +173,7 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 		case stepHeld:
 			return c.handed(ctx)
 		case stepFail:
-			return nil, unknown(c.unanswered())
+			return nil, core.Unknown(c.unanswered())
 		case stepAsk:
 			hold, err := c.ask(ctx, o)
 			if hold != nil || err != nil {
@@ -187,7 +188,7 @@ func (c *call) run(ctx context.Context, o *Options) (*Hold, error) {
 }
 
 // handed takes a hold that another goroutine of this client handed on.
-func (c *call) handed(ctx context.Context) (*Hold, error) {
+func (c *call) handed(ctx context.Context) (*lease.Hold, error) {
 	w := c.waiter
 	if err := ctx.Err(); err != nil {
 		return nil, err // the hold goes on to the next one
@@ -201,7 +202,7 @@ func (c *call) handed(ctx context.Context) (*Hold, error) {
 }
 
 // ask asks Redis as the head of the queue. Without a hold and an error it is to be attemptResult again.
-func (c *call) ask(ctx context.Context, o *Options) (*Hold, error) {
+func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	w, q := c.waiter, c.waiter.queue
 	q.shard.mu.Lock()
 	w.asked = q.now()
@@ -292,7 +293,7 @@ func (c *call) failure(t attemptResult) error {
 	}
 	c.failed++
 	if now-c.since >= c.name.manager.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
-		return unknown(t.err)
+		return core.Unknown(t.err)
 	}
 	q := c.waiter.queue
 	q.shard.mu.Lock()
@@ -385,6 +386,3 @@ func (w *Waiter) handedOn() bool {
 	defer w.queue.shard.mu.Unlock()
 	return w.hold != nil
 }
-
-// pause waits before the next attempt, longer each time.
-func pause(ctx context.Context, try int) error { return core.Sleep(ctx, core.Backoff(try)) }

@@ -1,4 +1,4 @@
-package lease
+package locker
 
 import (
 	"fmt"
@@ -6,19 +6,17 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 const (
-	minLease = 10 * time.Millisecond
-	maxLease = 24 * time.Hour
-	maxWait  = 10 * 365 * 24 * time.Hour
+	maxWait = 10 * 365 * 24 * time.Hour
 )
 
 // Options are the settings of one acquiring call. Public packages export functions that set them.
 type Options struct {
-	Lease    *time.Duration // fixed lease; nil for the watchdog
+	lease.Term
 	Wait     *time.Duration // limit of the wait; nil for the call's own default
-	MaxHold  *time.Duration // limit of renewal; nil for none
 	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
 	NoNest   bool           // ErrHeld where the call would nest
 	Several  *Several       // more than one lease at a time, of a Pool; nil for one
@@ -27,7 +25,7 @@ type Options struct {
 // Several asks for more than one lease at a time.
 type Several struct {
 	Count int
-	Rest  []*Hold // what was acquired besides the hold that the call returns
+	Rest  []*lease.Hold // what was acquired besides the hold that the call returns
 }
 
 // count is how many leases are asked for.
@@ -63,7 +61,7 @@ var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 // Validate returns an error that wraps [errs.ErrInvalid] unless all options are good ones.
 func (o *Options) Validate() error {
 	if o.Lease != nil {
-		if err := CheckLease(*o.Lease); err != nil {
+		if err := lease.CheckLease(*o.Lease); err != nil {
 			return err
 		}
 	}
@@ -72,8 +70,8 @@ func (o *Options) Validate() error {
 			return err
 		}
 	}
-	if o.MaxHold != nil && (*o.MaxHold < minLease || *o.MaxHold > maxWait) {
-		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, minLease)
+	if o.MaxHold != nil && (*o.MaxHold < lease.Shortest || *o.MaxHold > maxWait) {
+		return fmt.Errorf("%w: max hold %v is not between %v and ten years", errs.ErrInvalid, *o.MaxHold, lease.Shortest)
 	}
 	if o.TakeOver != nil {
 		return core.CheckOwner(*o.TakeOver)
@@ -95,20 +93,6 @@ func (o *Options) from() string {
 		return ""
 	}
 	return *o.TakeOver
-}
-
-// plain reports whether a hold taken with these options may be handed on from, and to, any other plain one.
-func (o *Options) plain() bool { return o.Lease == nil && o.MaxHold == nil }
-
-// CheckLease returns an error that wraps [errs.ErrInvalid] unless d can be a lease.
-func CheckLease(d time.Duration) error {
-	if d < minLease {
-		return fmt.Errorf("%w: lease %v is below %v", errs.ErrInvalid, d, minLease)
-	}
-	if d > maxLease {
-		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, maxLease)
-	}
-	return nil
 }
 
 // CheckWait returns an error that wraps [errs.ErrInvalid] unless d can be the limit of a wait.

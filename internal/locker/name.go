@@ -1,9 +1,10 @@
-package lease
+package locker
 
 import (
 	"context"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -33,21 +34,27 @@ func (n *Name) User() string { return n.manager.core.UserName(n.text()) }
 
 // Recheck asks Redis whether this client's own leases of the name, if it has any, are still there.
 func (n *Name) Recheck() {
-	var mine []*Lease
+	var mine []*lease.Lease
 	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	if holder := sh.held[n.text()]; holder != nil {
 		mine = append(mine, holder)
 	}
 	for l := range sh.unnamed {
-		if l.key == n.key {
+		if n.Finds(l) {
 			mine = append(mine, l)
 		}
 	}
 	sh.mu.Unlock()
 	for _, l := range mine {
-		l.recheck()
+		l.Recheck()
 	}
+}
+
+// Finds reports whether a search of a context for a hold of the name ends at one of the lease's.
+func (n *Name) Finds(l *lease.Lease) bool {
+	m, ok := l.Manager().Listener().(*Manager)
+	return ok && m.Namespace == n.manager.Namespace && l.Name() == n.text()
 }
 
 // Same reports whether locks of the two names exclude each other in one client.
@@ -68,7 +75,7 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 		}
 		return false, err
 	}
-	freed, err := n.manager.receivers(c)
+	freed, err := n.manager.leases.Receivers(c)
 	if freed > 0 {
 		n.Recheck()
 	}
@@ -82,10 +89,10 @@ func (n *Name) Check() error { return n.err }
 func (n *Name) Key() string { return n.text() }
 
 // HoldOf returns the innermost live hold, of any kind in the namespace, that ctx descends from; nil if there is none.
-func (n *Name) HoldOf(ctx context.Context) *Hold {
+func (n *Name) HoldOf(ctx context.Context) *lease.Hold {
 	if ctx == nil {
 		return nil
 	}
-	hold, _ := ctx.Value(n).(*Hold)
+	hold, _ := ctx.Value(n).(*lease.Hold)
 	return hold
 }

@@ -1,10 +1,11 @@
-package lease
+package locker
 
 import (
 	"context"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/waitqueue"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -22,7 +23,7 @@ type queue struct {
 	first     Waiter             // room for the one who opens the queue
 	member    *pubsub.Membership // of the channel that announces releases; nil until somebody had to wait for Redis
 	joining   bool               // somebody joins, or has joined, the channel
-	watched   *Lease             // the holder in this client that the head waits for
+	watched   *lease.Lease       // the holder in this client that the head waits for
 	watchedAt time.Duration      // when to look whether it still holds
 }
 
@@ -33,7 +34,7 @@ type Waiter struct {
 	manager *Manager
 	ctx     context.Context //nolint:containedctx // of the call that waits
 	options *Options
-	hold    *Hold         // handed on by the hold before
+	hold    *lease.Hold   // handed on by the hold before
 	entry   any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
 	lastErr error         // of the upkeep's last question; nil for one that was answered
 	failed  bool          // the upkeep has had no reply for a lease
@@ -77,7 +78,7 @@ func (w *Waiter) leaveLocked() *pubsub.Membership {
 }
 
 // leave takes a call out of its queue.
-func (w *Waiter) leave() *Hold {
+func (w *Waiter) leave() *lease.Hold {
 	q := w.queue
 	q.shard.mu.Lock()
 	hold := w.hold
@@ -160,14 +161,14 @@ func (q *queue) Message(payload string) {
 	if q.Empty() {
 		return
 	}
-	if holder := q.holderLocked(); holder != nil && now-holder.since > staleEcho {
-		holder.recheck() // a release although this client has the lock: it was taken away
+	if holder := q.holderLocked(); holder != nil && now-holder.Since() > staleEcho {
+		holder.Recheck() // a release although this client has the lock: it was taken away
 	}
 	q.Notify(now, permits, mode)
 }
 
 // holderLocked returns the lease of this client for which the queue waits, if there is one.
-func (q *queue) holderLocked() *Lease {
+func (q *queue) holderLocked() *lease.Lease {
 	if q.manager.kind.shared() || q.manager.kind.Upkeep != nil {
 		return nil
 	}
@@ -216,14 +217,14 @@ func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
 
 // watchLocked has a holder in this client looked at from time to time while somebody waits for it: its lock may have been
 // taken away in Redis. It returns when to look again.
-func (q *queue) watchLocked(holder *Lease) time.Duration {
+func (q *queue) watchLocked(holder *lease.Lease) time.Duration {
 	now := q.now()
 	if q.watched != holder {
 		q.watched, q.watchedAt = holder, now+core.Jitter(waitqueue.Recheck)
 	}
 	if now >= q.watchedAt {
 		q.watchedAt = now + core.Jitter(waitqueue.Recheck)
-		holder.recheck()
+		holder.Recheck()
 	}
 	return q.watchedAt - now
 }

@@ -1,0 +1,82 @@
+package locker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/waitqueue"
+)
+
+var _ lease.Listener = (*Manager)(nil)
+
+// Guard returns the mutex of the lease's shard.
+func (s *Manager) Guard(l *lease.Lease) sync.Locker { return &s.shard(l.Name()).mu }
+
+// HandOff gives a lease to the next waiter of this client, if both are plain.
+func (s *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
+	if s.kind.shared() {
+		return nil
+	}
+	q := s.shard(l.Name()).queues[l.Name()]
+	if q == nil {
+		return nil
+	}
+	head := q.Head() // if its ctx is done it passes the hold on; to ask here could need another lease's mutex
+	if head == nil {
+		return nil
+	}
+	w, _ := head.Call.(*Waiter)
+	if w.manager != s || !w.options.Plain() {
+		return nil
+	}
+	w.hold = l.AddLocked(w.ctx, w.options.Term, now)
+	w.Wake()
+	left := w.leaveLocked()
+	return func() { q.left(left) }
+}
+
+// Releasing has those who wait look for the lock themselves, should the message of the release be lost.
+func (s *Manager) Releasing(l *lease.Lease) {
+	sh := s.shard(l.Name())
+	sh.setAsideLocked(l)
+	if q := sh.queues[l.Name()]; q != nil && !s.kind.shared() {
+		q.AskAt(q.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
+	}
+}
+
+// Downgraded has the lease keep nobody out any more.
+func (s *Manager) Downgraded(l *lease.Lease) { s.shard(l.Name()).setAsideLocked(l) }
+
+// Shared has the readers of this client who wait ask at once, after a downgrade: nobody is notified of it, as the wire format has it.
+func (s *Manager) Shared(l *lease.Lease) {
+	if s.mode == lease.Read {
+		return
+	}
+	sh := s.shard(l.Name())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.core.Clock.Now()
+	sh.readers[l.Name()].admitLocked(now)
+	sh.queues[l.Name()].resumeLocked(now)
+}
+
+// Released forgets a released lease and lets the waiters go on. So many clients were notified of the release.
+func (s *Manager) Released(l *lease.Lease, notified int) {
+	sh := s.shard(l.Name())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s.removeLocked(sh, l)
+	if q := sh.queues[l.Name()]; q != nil && !s.kind.shared() { // those who wait to share are notified by Redis, as everybody is
+		q.Released(s.core.Clock.Now(), notified, s.core.HandoffBudget)
+	}
+}
+
+// Lost forgets a lease that was lost, and has the next waiter ask.
+func (s *Manager) Lost(l *lease.Lease) {
+	sh := s.shard(l.Name())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s.removeLocked(sh, l)
+	s.queuesOf(sh)[l.Name()].resumeLocked(s.core.Clock.Now())
+}
