@@ -23,7 +23,7 @@ type Lock struct {
 	kind *kind
 }
 
-type sealed = locker.Member // embedded: makes a lock a rlock.Locker
+type sealed = locker.Sealed // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
@@ -42,7 +42,7 @@ func newManager(c *core.Core) *manager {
 func New(c *core.Core, name string) *Lock {
 	m := core.Manager(c, newManager)
 	l := &Lock{name: m.space.Name(name), core: c, kind: m.kind}
-	l.sealed = locker.MemberOf(&l.name)
+	l.sealed = locker.Seal(&l.name)
 	return l
 }
 

@@ -24,7 +24,7 @@ func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 	t.Cleanup(func() { e.Close() })
 	return rfairlock.New(e, key), func() {
 		for range 10_000 {
-			e.Settler.Add(func(report func(bool)) { report(false) }, func() {}, e.Clock.Now()+20*time.Second)
+			e.Settler.Add(func(report func(bool)) { report(false) }, e.Clock.Now()+20*time.Second)
 		}
 	}
 }

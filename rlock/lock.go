@@ -27,7 +27,7 @@ type Locker interface {
 	locker.Locker // unexported: only this module's kinds of lock are Lockers
 }
 
-type sealed = locker.Member // embedded: makes a lock a Locker
+type sealed = locker.Sealed // embedded: makes a lock a Locker
 
 // Lock is a reentrant lock. [Lock.Lock] waits, [Lock.TryLock] does not, [Lock.Do] runs a function and then releases the
 // lock. A Lock has no state: any number of goroutines may use one, and two of the same name from one client are the
@@ -59,7 +59,7 @@ func NewFenced(c *core.Core, name string) *Lock {
 
 func newLock(c *core.Core, s *locker.Manager, name string) *Lock {
 	l := &Lock{name: s.Name(name), core: c}
-	l.sealed = locker.MemberOf(&l.name)
+	l.sealed = locker.Seal(&l.name)
 	return l
 }
 

@@ -2,10 +2,14 @@ package rlock_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -170,4 +174,30 @@ func TestReleaseThatWasLostAndThenRefusedGoesOn(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, b.Hash(t, "orders"), "the release was repeated")
 	})
+}
+
+// F16. Nothing but the library bounds a call on a cluster whose client reads without a time-out.
+func TestLockOnASilentClusterEnds(t *testing.T) {
+	t.Parallel() // go-redis waits for the silent node under a mutex, which a bubble does not know
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "10.0.0.1:1"}}}}, nil
+		},
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			server, client := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, server) }() // ends with the test
+			t.Cleanup(func() { _ = server.Close() })
+			return client, nil
+		},
+		ReadTimeout: -1, WriteTimeout: -1, MaxRedirects: -1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
+	})
+	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(time.Second))
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = c.GetLock("orders").Lock(context.WithoutCancel(t.Context()))
+	assert.ErrorIs(t, err, redlatch.ErrUnknown)
+	assert.Less(t, time.Since(began), 10*time.Second, "an attempt takes 3 s, which is more than the lease")
+	assert.NoError(t, c.Close())
+	assert.NoError(t, rdb.Close())
 }

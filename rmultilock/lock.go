@@ -16,7 +16,7 @@ import (
 // title is the name of the package, for messages.
 const title = "rmultilock"
 
-type sealed = locker.Member // embedded: makes a multi-lock a rlock.Locker
+type sealed = locker.Sealed // embedded: makes a multi-lock a rlock.Locker
 
 // Lock acquires several locks as one: all of them, or a majority. A Lock has no state: any number of goroutines may use
 // one. Two that consist of the same locks are the same lock; the order of the locks matters for a RedLock, and for

@@ -23,7 +23,7 @@ type Lock struct {
 	err         error // of the options
 }
 
-type sealed = locker.Member // embedded: makes a lock a rlock.Locker
+type sealed = locker.Sealed // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
@@ -59,7 +59,7 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 		read = m.passing
 	}
 	l := &Lock{write: m.write.Name(name), read: read.Name(name), core: c, err: err}
-	l.sealed = locker.MemberOf(&l.write)
+	l.sealed = locker.Seal(&l.write)
 	return l
 }
 

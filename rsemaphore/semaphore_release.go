@@ -142,7 +142,7 @@ func (m *manager) releaseLater(key, code string, permits int64) {
 			report(taken)
 		})
 	}
-	m.core.Settler.AddWithin(attempt, func() {}, m.core.Clock.Now()+giveBackLimit, waitqueue.Recheck)
+	m.core.Settler.AddWithin(attempt, nil, m.core.Clock.Now()+giveBackLimit, waitqueue.Recheck)
 }
 
 // startRelease releases permits without a caller. It calls done with false if the release must be made again: one that

@@ -109,7 +109,6 @@ func (e *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.A
 	if ask.Limit == 0 {
 		ask.Limit = e.Limit(ctx)
 	}
-	ask.Usual = ask.Limit >= pipeline.Usual
 	until := e.until(ask.Limit)
 	for try := 0; ; try++ {
 		c := call()

@@ -71,9 +71,7 @@ func (b *batch) start() {
 func (b *batch) startHere(ctx context.Context) {
 	if call, class := b.call(); call != nil {
 		e := b.log.manager.core
-		ask := pipeline.Ask{Class: class, Limit: e.Limit(ctx)}
-		ask.Usual = ask.Limit >= pipeline.Usual
-		b.answered(call, e.Batch.Do(ctx, call, ask))
+		b.answered(call, e.Batch.Do(ctx, call, pipeline.Ask{Class: class, Limit: e.Limit(ctx)}))
 	}
 }
 

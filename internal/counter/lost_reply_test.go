@@ -75,7 +75,7 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 			return ""
 		})
 		for range 10_000 { // as many as the settler takes of locks
-			d.core.Settler.Add(func(func(bool)) {}, func() {}, d.core.Clock.Now()+time.Minute)
+			d.core.Settler.Add(func(func(bool)) {}, d.core.Clock.Now()+time.Minute)
 		}
 		n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
 		require.NoError(t, err)

@@ -150,7 +150,7 @@ func (l *Lease) settleLevels() {
 			ask()
 		}
 	}
-	l.manager.core.Settler.Add(attempt, func() {}, l.now()+l.manager.core.Lease)
+	l.manager.core.Settler.Add(attempt, l.now()+l.manager.core.Lease)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let

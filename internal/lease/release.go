@@ -205,7 +205,7 @@ func (m *Manager) release(ctx context.Context, key, owner any, limit time.Durati
 	var lost error // of the first attempt that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
-		ask.Usual, ask.Deaf = limit == unlockLimit && try == 0, true
+		ask.Deaf = true
 		call := m.kind.Release(key, owner)
 		err := m.core.Batch.Do(ctx, call, ask)
 		if err == nil {

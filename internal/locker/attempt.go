@@ -49,7 +49,10 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	call := s.kind.Acquire(Ask{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	})
-	ask := pipeline.Ask{Limit: a.limit, Usual: w == nil && a.limit >= pipeline.Usual}
+	if a.limit == 0 && !s.core.Batch.Bounded() {
+		a.limit = pipeline.Usual // no connection's bound ends the attempt
+	}
+	ask := pipeline.Ask{Limit: a.limit}
 	var given *settle.Abandoned
 	switch {
 	case a.entry != nil:

@@ -112,7 +112,7 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 	var ended <-chan struct{}
 	var limit <-chan time.Time
 	switch {
-	case ask.Usual: // a timer for each call would cost more than to queue it
+	case ask.Limit >= Usual: // a timer for each call would cost more than to queue it
 		ended = n.batcher.bound().Done()
 	case ask.Limit > 0:
 		timer := time.NewTimer(ask.Limit)

@@ -35,7 +35,7 @@ const (
 	parkedLimit = 4                      // workers kept for the next flush
 )
 
-// Usual is the limit of a call that costs no timer of its own, see [Ask].
+// Usual is the limit of a call that costs no timer of its own: it and longer ones end after this time, or up to half a second sooner.
 const Usual = 3 * time.Second
 
 // Class says how urgent a call is.
@@ -51,11 +51,8 @@ const (
 // Ask says how a call is to be sent.
 type Ask struct {
 	Class Class
-	// Limit bounds the wait beside ctx; 0 for no bound.
+	// Limit bounds the wait beside ctx, if it is below [Usual]; 0 for no bound.
 	Limit time.Duration
-	// Usual says that Limit is [Usual] or more, which the batcher bounds a call by anyway; it may end up to half a second
-	// sooner than that.
-	Usual bool
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool
 	// Late, if set, is notified of a call that finished after its caller had given it up.
@@ -201,7 +198,7 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 		return n.wait(ask.heeded(ctx), call, ask)
 	}
 	io, cancel := b.ioContext(ctx), func() {}
-	if ask.Limit > 0 && !ask.Usual {
+	if ask.Limit > 0 && ask.Limit < Usual {
 		io, cancel = context.WithTimeout(io, ask.Limit)
 	}
 	b.send(io, call)

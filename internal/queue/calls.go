@@ -70,7 +70,7 @@ func known(c *script.Call, err error) (reply, error) {
 
 // background says how a call is sent that belongs to no caller. On one server the pipeline bounds it anyway; on a cluster it
 // would wait as long as the user's read time-out says.
-func background() pipeline.Ask { return pipeline.Ask{Limit: pipeline.Usual, Usual: true} }
+func background() pipeline.Ask { return pipeline.Ask{Limit: pipeline.Usual} }
 
 // settleTries is how often a call that ends something is repeated without an answer.
 const settleTries = 20

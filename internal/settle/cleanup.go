@@ -26,7 +26,7 @@ type Cleanup struct {
 
 // Clean sends a cleanup now, and again and again until it is settled.
 func (s *Settler) Clean(c Cleanup) *Job {
-	j := &Job{until: c.Until, done: func() {}, most: pauses[len(pauses)-1]}
+	j := &Job{until: c.Until, most: pauses[len(pauses)-1]}
 	j.attempt = func(report func(settled bool)) {
 		early := c.Early != nil && c.Early()
 		s.sender.Start(c.Call(), pipeline.Urgent, func(call *script.Call) {

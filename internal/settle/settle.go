@@ -37,7 +37,7 @@ type Job struct {
 	settler *Settler
 	timer   timer.Timer
 	attempt Attempt
-	done    func()
+	done    func() // may be nil
 	until   time.Duration
 	most    time.Duration // between two attempts; guarded by the settler's mu, like tries
 	tries   int
@@ -52,15 +52,15 @@ func New(w *timer.Wheel, c *clock.Clock, sender Sender, logger *slog.Logger) *Se
 }
 
 // Add has attempt called, now and then again and again, until it reports that the matter is settled or the client's
-// clock shows until; then done is called.
+// clock shows until.
 //
-// A job is for what ends with a lease in any case: when too many are unsettled, one attempt is made and done is called.
-func (s *Settler) Add(attempt Attempt, done func(), until time.Duration) *Job {
-	return s.add(&Job{attempt: attempt, done: done, until: until, most: pauses[len(pauses)-1]}, maxJobs)
+// A job is for what ends with a lease in any case: when too many are unsettled, one attempt is made.
+func (s *Settler) Add(attempt Attempt, until time.Duration) *Job {
+	return s.add(&Job{attempt: attempt, until: until, most: pauses[len(pauses)-1]}, maxJobs)
 }
 
 // AddWithin is Add for what callers wait for, or what has no lease: there is never more than most between two attempts,
-// and however many jobs there are, this one is taken.
+// and however many jobs there are, this one is taken. When it is settled or given up, done is called.
 func (s *Settler) AddWithin(attempt Attempt, done func(), until, most time.Duration) *Job {
 	return s.add(&Job{attempt: attempt, done: done, until: until, most: most}, math.MaxInt)
 }
@@ -77,7 +77,6 @@ func (s *Settler) add(j *Job, room int) *Job {
 	if full {
 		s.logger.Warn("redlatch: too many unsettled operations; one is left to its lease")
 		j.attempt(func(bool) {})
-		j.done()
 		return j
 	}
 	if closed {
@@ -103,7 +102,7 @@ func (j *Job) Settled() {
 	delete(s.jobs, j)
 	s.mu.Unlock()
 	s.timers.Stop(&j.timer)
-	if open {
+	if open && j.done != nil {
 		j.done()
 	}
 }

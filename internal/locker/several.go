@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/settle"
 )
 
-// This file serves locks that are made of others: one call of theirs attempts or releases several locks at the same time. What came
+// This file serves locks that are made of others: one call of theirs attempts several locks at the same time. What came
 // of it is reported later, on a goroutine that must not be held up, or before the function returns.
 
 // AttemptAll sends an attempt for each of the names, those of one client in one pipeline. An attempt neither nests nor waits. The
@@ -148,19 +148,19 @@ func (a *Attempt) result(c *script.Call) (*lease.Hold, error) {
 	return t.hold, t.err
 }
 
-// Member is embedded in this module's kinds of lock, by an alias with a small letter: it gives them the unexported method of
+// Sealed is embedded in this module's kinds of lock, by an alias with a small letter: it gives them the unexported method of
 // rlock.Locker, and names the lock for a multi-lock.
-type Member struct {
+type Sealed struct {
 	name *Name // nil for a lock that is made of others
 }
 
-// MemberOf returns what a lock of the given name embeds.
-func MemberOf(n *Name) Member { return Member{n} }
+// Seal returns what a lock of the given name embeds.
+func Seal(n *Name) Sealed { return Sealed{n} }
 
-func (m Member) member() *Name { return m.name }
+func (s Sealed) sealed() *Name { return s.name }
 
 // Locker is the part of rlock.Locker that only this module's locks have.
-type Locker interface{ member() *Name }
+type Locker interface{ sealed() *Name }
 
 // NameOf returns the name of a lock; nil if it is made of others, or of nothing.
-func NameOf(l Locker) *Name { return l.member() }
+func NameOf(l Locker) *Name { return l.sealed() }
