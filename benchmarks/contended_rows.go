@@ -61,9 +61,7 @@ func (o outcomes) waitTargets(p99 float64) []target {
 }
 
 func (o outcomes) zeroBudgetTargets() []target {
-	best := o.bestPeer()
 	return []target{
-		atLeast("× the best peer ("+best+") with budget 0", 1.2, o.sections.ratio(noBudgetName, best)),
 		atLeast("Jain with budget 0", 0.95, median(o.fairness[noBudgetName])),
 		atMost("commands with budget 0", 3, median(o.commands[noBudgetName])),
 	}

@@ -229,7 +229,7 @@ func (s *sweep) lost(err error) {
 			s.resume(i + 1)
 		}
 		if over {
-			w.Fail()
+			w.Fail(err)
 		}
 	}
 }

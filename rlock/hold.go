@@ -55,7 +55,7 @@ func (h *Hold) Context() context.Context { return h.held().Context() }
 
 // Unlock ends this level of the hold, and with the last level it releases the lock. It works although ctx is done.
 //
-// It returns when Redis has replied, after 3 s, when the lease has run out, or at a deadline of ctx that is still ahead
+// It returns when Redis has replied, after 3 s or the call timeout, when the lease has run out, or at a deadline of ctx that is still ahead
 // (one nearer than 100 ms counts as 100 ms). Cancelling ctx does not end it. The hold has ended whatever Unlock
 // returns, except for redlatch.ErrInvalid, which a nil ctx causes. If the outcome is unknown it returns
 // redlatch.ErrUnknown, and the release goes on in the background.
@@ -72,7 +72,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From
 // 10 ms to 24 h.
 //
-// It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] if the lock is
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline, and retries transport errors for one lease. It returns [ErrLost] if the lock is
 // lost, [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType if data of another type has
 // replaced it, redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown if the outcome
 // is unknown; renewal has ended in any case.

@@ -197,7 +197,7 @@ func TestLockOnASilentClusterEnds(t *testing.T) {
 	began := time.Now()
 	_, err = c.GetLock("orders").Lock(context.WithoutCancel(t.Context()))
 	assert.ErrorIs(t, err, redlatch.ErrUnknown)
-	assert.Less(t, time.Since(began), 10*time.Second, "an attempt takes 3 s, which is more than the lease")
+	assert.Less(t, time.Since(began), 10*time.Second, "a lease without an answer, and the last attempt")
 	assert.NoError(t, c.Close())
 	assert.NoError(t, rdb.Close())
 }

@@ -38,7 +38,7 @@ func (p *Permit) Context() context.Context { return p.level().Context() }
 
 // Release releases the permit. It works although ctx is done.
 //
-// It returns when Redis has replied, after 3 s, when the lease has run out, or at a deadline of ctx that is still ahead
+// It returns when Redis has replied, after 3 s or the call timeout, when the lease has run out, or at a deadline of ctx that is still ahead
 // (one nearer than 100 ms counts as 100 ms). Cancelling ctx does not end it. The permit has ended whatever Release
 // returns, except for redlatch.ErrInvalid, which a nil ctx causes. If the outcome is unknown it returns
 // redlatch.ErrUnknown, and the release goes on in the background.
@@ -49,7 +49,7 @@ func (p *Permit) Release(ctx context.Context) error { return p.wrap("release", p
 
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal. From 10 ms to 24 h.
 //
-// It waits for Redis until ctx is done, and retries transport errors for one lease. It returns [ErrLost] if the permit
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline, and retries transport errors for one lease. It returns [ErrLost] if the permit
 // is lost, [ErrNotHeld] after Release, and redlatch.ErrUnknown if the outcome is unknown; renewal has ended in any
 // case. It costs one round trip. A repeated call sets the lease once more.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {

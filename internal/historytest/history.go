@@ -25,7 +25,6 @@ const (
 	// Forever is the return of what may still happen when the history ends.
 	Forever = math.MaxInt64
 
-	earliness  = 2 * time.Millisecond // by how much a client may end a hold before its deadline
 	checkLimit = time.Minute
 )
 
@@ -144,7 +143,7 @@ type Hold interface {
 
 // Deadline is the time until which a hold that is not released certainly lasts. After its end it is the time of that.
 func (h *History[E]) Deadline(hold Hold) int64 {
-	return int64(hold.Deadline().Add(-earliness).Sub(h.started))
+	return int64(hold.Deadline().Sub(h.started))
 }
 
 // Ending is what is known of the end of a hold.

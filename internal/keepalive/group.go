@@ -19,14 +19,16 @@ const (
 // group is 1 to 100 leases that are renewed by one call, with one timer. An error or silence dissolves it. The calls of one that
 // lasts touch a lease for its name and its owner id only.
 //
-//	renewing → resting (plain leases, at least half full) → renewing
-//	         → dissolved
+//	resting → renewing → resting   plain leases, at least half full
+//	                   → dissolved
+//
+// It rests also before its first call.
 type group struct {
 	timer   timer.Timer
 	renewer *Renewer // never changes, like the next one
-	of      kindred  // what its members have in common
+	of      groupKey // what its members have in common
 
-	mu       sync.Mutex // guards all below, and the place and the state of each member; locked after a lease's lock
+	mu       sync.Mutex // guards all below, and the place and the state of each member; locked after a lease's mutex
 	phase    phase
 	sent     time.Duration // the call in flight, or the last one
 	end      time.Duration // of all members, since a call was answered
@@ -43,7 +45,7 @@ type phase uint8
 const (
 	resting   phase = iota
 	renewing        // a call is in flight
-	dissolved       // its members are no longer in it; left has those of a call that may be answered yet
+	dissolved       // its members learn the outcome and are in no group then; left has those of a call that may be answered yet
 )
 
 // departure is a lease that has left its group, and its place in the call.
@@ -55,9 +57,10 @@ type departure struct {
 // admit makes a lease a member, unless it has changed meanwhile. It returns when the first of its levels ends.
 func (g *group) admit(m *Member, now time.Duration) time.Duration {
 	l := m.lease()
-	l.Lock()
-	defer l.Unlock()
-	of, ends, ok := m.kindred(now)
+	mu := l.Mutex()
+	mu.Lock()
+	defer mu.Unlock()
+	of, ends, ok := m.groupKey(now)
 	if !ok || of != g.of {
 		l.ArmLocked()
 		return Never
@@ -90,8 +93,8 @@ func (g *group) leaveLocked(m *Member) {
 			g.renewer.core.Timers.Stop(&g.timer)
 		}
 		m.group, m.state = nil, fine
-	case dissolved: // the outcome of the call will follow
-		m.group, m.state = nil, fine
+	case dissolved: // the outcome of the call is about to follow
+		m.state = departed
 	}
 }
 
@@ -205,7 +208,7 @@ func (g *group) callsLocked() []*script.Call {
 		clear(owners)
 	}()
 	calls := &g.renewer.calls
-	if calls.Apart != nil && g.of.alone {
+	if calls.Apart != nil && g.of.apart {
 		return calls.Apart(g.of.Mode, keys[0], owners[0], g.of.Length)
 	}
 	return []*script.Call{calls.Renew(g.of.Mode, keys, owners, g.of.Length)}
@@ -213,7 +216,7 @@ func (g *group) callsLocked() []*script.Call {
 
 // divisible reports whether smaller calls can renew the same.
 func (g *group) divisible(size int) bool {
-	return size > 1 || g.renewer.calls.Apart != nil && !g.of.alone
+	return size > 1 || g.renewer.calls.Apart != nil && !g.of.apart
 }
 
 // dissolveLocked ends the group, and returns all leases that the call in flight, if there is one, renews. Each is to learn the

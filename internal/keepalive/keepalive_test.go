@@ -67,7 +67,7 @@ func (b *bed) renew(_ keepalive.Mode, keys, owners []any, _ time.Duration) *scri
 
 // lease is a plain one, held until it is gone.
 type lease struct {
-	sync.Mutex
+	mu     sync.Mutex
 	member keepalive.Member
 	bed    *bed
 	key    any
@@ -80,9 +80,9 @@ func (b *bed) hold(n int) []*lease {
 		l := &lease{bed: b, key: fmt.Sprint("k", i)}
 		l.member.Timer.Task = l
 		b.renewer.Begin(&l.member, b.Clock.Now(), length)
-		l.Lock()
+		l.mu.Lock()
 		l.ArmLocked()
-		l.Unlock()
+		l.mu.Unlock()
 		all = append(all, l)
 	}
 	return all
@@ -91,18 +91,18 @@ func (b *bed) hold(n int) []*lease {
 func (l *lease) Due(time.Duration)     { l.bed.renewer.Renew(&l.member) }
 func (l *lease) Ref() (key, owner any) { return l.key, "owner" }
 func (l *lease) HeldLocked() bool      { return !l.gone }
+func (l *lease) Mutex() *sync.Mutex    { return &l.mu }
 
 func (l *lease) Gone() {
-	l.Lock()
-	defer l.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.member.Leave()
 	l.gone = true
 	l.bed.Timers.Stop(&l.member.Timer)
 }
 
-func (l *lease) TermsLocked(now time.Duration) (keepalive.Terms, bool) {
-	plain := keepalive.Kindred{Length: length, Plain: true}
-	return keepalive.Terms{Kindred: plain, Ends: l.member.End()}, !l.gone && now >= l.member.Next()
+func (l *lease) RenewalLocked(now time.Duration) (keepalive.CallKey, time.Duration, bool) {
+	return keepalive.CallKey{Length: length, Plain: true}, l.member.End(), !l.gone && now >= l.member.Next()
 }
 
 func (l *lease) ArmLocked() {
@@ -113,8 +113,8 @@ func (l *lease) ArmLocked() {
 
 // left returns how long the lease lasts.
 func (l *lease) left() time.Duration {
-	l.Lock()
-	defer l.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.member.End() - l.bed.Clock.Now()
 }
 
@@ -156,9 +156,9 @@ func TestAnErrorIsFollowedByAnotherTrySoon(t *testing.T) {
 		synctest.Wait()
 		failed := len(b.sizes)
 		require.Positive(t, failed)
-		l.Lock()
+		l.mu.Lock()
 		assert.False(t, l.member.Fresh(), "its last renewal failed")
-		l.Unlock()
+		l.mu.Unlock()
 		time.Sleep(length / 6)
 		synctest.Wait()
 		assert.GreaterOrEqual(t, len(b.sizes), failed+3)
@@ -177,13 +177,13 @@ func TestAMemberThatLeavesHasItsOwnTimer(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []int{60}, b.sizes, "one group, which lasts")
 		one := all[7]
-		one.Lock()
+		one.mu.Lock()
 		assert.Equal(t, keepalive.Never, one.member.Next(), "the group's timer is all it needs")
 		before := one.member.End()
 		one.member.Leave()
 		assert.Equal(t, before, one.member.End())
 		assert.Less(t, one.member.Next(), before)
-		one.Unlock()
+		one.mu.Unlock()
 		time.Sleep(length / 3)
 		synctest.Wait()
 		assert.ElementsMatch(t, []int{60, 59, 1}, b.sizes)

@@ -4,7 +4,7 @@
 // and that one call can renew, form one. A group of plain leases lasts while it is at least half full, with one timer for all of
 // them; all others end with the answer. Whatever else is done to a lease takes it out of its group first: [Member.Leave].
 //
-// Lock order: a lease's lock before its group's mu.
+// Lock order: a lease's mutex before its group's mu.
 package keepalive
 
 import (
@@ -21,31 +21,27 @@ const Never = time.Duration(math.MaxInt64)
 // Lease is what is renewed. It is the Task of its member's timer.
 type Lease interface {
 	timer.Task
-	sync.Locker
 
+	// Mutex guards the lease, and its member.
+	Mutex() *sync.Mutex
 	// Ref returns the lock's name in Redis and the owner id, as arguments of a call.
 	Ref() (key, owner any)
 	// Gone ends the lease: Redis has said that its owner does not hold the lock.
 	Gone()
 
-	// The others are called with the lock held.
+	// The others are called with the mutex held.
 
-	// TermsLocked returns how the lease is to be renewed; false if it is not to be renewed now.
-	TermsLocked(now time.Duration) (Terms, bool)
+	// RenewalLocked returns with which others one call can renew the lease, and when the first of its levels ends; false if it is not to be
+	// renewed now.
+	RenewalLocked(now time.Duration) (key CallKey, ends time.Duration, ok bool)
 	// HeldLocked reports whether the lease is held.
 	HeldLocked() bool
 	// ArmLocked sets the timer for what comes next, if the lease is held.
 	ArmLocked()
 }
 
-// Terms say how a lease is to be renewed. One call renews leases whose Kindred is the same.
-type Terms struct {
-	Kindred
-	Ends time.Duration // when the first of its levels ends
-}
-
-// Kindred is what leases have in common that one call can renew.
-type Kindred struct {
+// CallKey is what leases have in common that one call can renew.
+type CallKey struct {
 	Length time.Duration // the lease to ask for
 	Mode   Mode
 	Tag    string // on a cluster: decides the slot
@@ -56,7 +52,7 @@ type Kindred struct {
 type Mode uint8
 
 // Member is the part of a lease that its renewal needs: a field of the lease, since there may be a million. Its methods are called
-// with the lease's lock held.
+// with the lease's mutex held.
 type Member struct {
 	// Timer is the lease's. It is stopped while the timer of the group is all that the lease needs.
 	Timer timer.Timer
@@ -76,7 +72,7 @@ type memberState uint8
 
 const (
 	fine     memberState = iota // it is in a group, or due later; its last renewal succeeded
-	departed                    // it has left its group, whose call is in flight
+	departed                    // it has left its group, whose call is in flight or has just ended
 	failed                      // the last call got an error or no reply
 	apart                       // as well; the next call renews this lease alone, key by key
 )
@@ -111,7 +107,7 @@ func (m *Member) Next() time.Duration {
 // RenewAt sets when to renew a lease that is in no group.
 func (m *Member) RenewAt(at time.Duration) { m.next = at }
 
-// Fresh reports whether no renewal is in flight, and the last one did not fail.
+// Fresh reports whether the lease is in no group, and its last renewal did not fail.
 func (m *Member) Fresh() bool { return m.group == nil && m.state == fine }
 
 // Renewing returns a channel that is closed when the renewal in flight is answered or given up; nil if none is.
@@ -148,17 +144,19 @@ func (m *Member) Leave() {
 	m.lease().ArmLocked()
 }
 
-// kindred returns with which others the lease is to be renewed; false if it is not to be renewed now.
-func (m *Member) kindred(now time.Duration) (kindred, time.Duration, bool) {
-	terms, ok := m.lease().TermsLocked(now)
-	return kindred{terms.Kindred, m.state == apart}, terms.Ends, ok && terms.Length >= time.Millisecond
+// groupKey returns with which others the lease is to be renewed, and when the first of its levels ends; false if it is not to be
+// renewed now.
+func (m *Member) groupKey(now time.Duration) (key groupKey, ends time.Duration, ok bool) {
+	of, ends, ok := m.lease().RenewalLocked(now)
+	return groupKey{CallKey: of, apart: m.state == apart}, ends, ok && of.Length >= time.Millisecond
 }
 
 // renewed takes the outcome of a call that renewed the lease. If that comes late, the lease may be in another group by then.
 func (m *Member) renewed(g *group, o outcome) {
 	l := m.lease()
-	l.Lock()
-	defer l.Unlock()
+	mu := l.Mutex()
+	mu.Lock()
+	defer mu.Unlock()
 	if l.HeldLocked() {
 		m.end = max(m.end, o.end)
 	}

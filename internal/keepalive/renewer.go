@@ -48,26 +48,30 @@ func (r *Renewer) Begin(m *Member, sent, length time.Duration) {
 // is for the wheel's goroutine.
 func (r *Renewer) Renew(m *Member) { r.due.Add(m) }
 
-// kindred is what leases have in common that one call renews.
-type kindred struct {
-	Kindred
-	alone bool // the call renews one lease, key by key
+// groupKey is what the members of a group have in common.
+type groupKey struct {
+	CallKey
+	apart bool // the group has one member, which is renewed key by key
 }
 
 // renewDue makes groups of leases that are due together.
 func (r *Renewer) renewDue(due []*Member) {
 	now := r.core.Clock.Now()
-	groups := map[kindred][]*Member{}
+	groups := map[groupKey][]*Member{}
 	for _, m := range due {
 		l := m.lease()
-		l.Lock()
-		of, _, ok := m.kindred(now)
-		l.Unlock()
+		mu := l.Mutex()
+		mu.Lock()
+		of, _, ok := m.groupKey(now)
+		if !ok { // it has changed since it was due, or its end is near
+			l.ArmLocked()
+		}
+		mu.Unlock()
 		if !ok {
 			continue
 		}
 		groups[of] = append(groups[of], m)
-		if of.alone || len(groups[of]) == groupSize {
+		if of.apart || len(groups[of]) == groupSize {
 			r.renewTogether(of, groups[of], now)
 			delete(groups, of)
 		}
@@ -78,7 +82,7 @@ func (r *Renewer) renewDue(due []*Member) {
 }
 
 // renewTogether makes a group of leases and renews it.
-func (r *Renewer) renewTogether(of kindred, members []*Member, now time.Duration) {
+func (r *Renewer) renewTogether(of groupKey, members []*Member, now time.Duration) {
 	g := &group{renewer: r, of: of, members: make([]*Member, 0, len(members))}
 	g.timer.Task = g
 	first := Never

@@ -26,12 +26,12 @@ func TestLeaseAndHoldStaySmall(t *testing.T) {
 // What one call renews shares the hash tag on a cluster, and the lease.
 func TestLeasesOfOneCallShareTheirSlot(t *testing.T) {
 	m := &Manager{core: &core.Core{Cluster: true, Config: core.Config{Lease: 30 * time.Second}}}
-	of := func(name string, limit time.Duration) keepalive.Kindred {
+	of := func(name string, limit time.Duration) keepalive.CallKey {
 		l := &Lease{manager: m, key: name, state: holding}
 		l.levels = &Hold{lease: l, limit: limit}
-		terms, ok := l.TermsLocked(0)
+		key, _, ok := l.RenewalLocked(0)
 		assert.True(t, ok, name)
-		return terms.Kindred
+		return key
 	}
 	brief := 5 * time.Second
 	assert.Equal(t, of("{a}1", 0), of("{a}2", 0))

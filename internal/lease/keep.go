@@ -146,9 +146,11 @@ func (l *Lease) settleLevels() {
 		}
 		ask := l.recountLocked(report)
 		l.mu.Unlock()
-		if ask != nil {
-			ask()
+		if ask == nil {
+			report(false) // another operation is in flight
+			return
 		}
+		ask()
 	}
 	l.manager.core.Settler.Add(attempt, l.now()+l.manager.core.Lease)
 }
@@ -205,8 +207,7 @@ func (o *operations) unanswered(now time.Duration, set setting) {
 	o.outlast = max(o.outlast, o.strays+set.most)
 }
 
-// noteDowngrade is called after a level of writing has ended. With the last of them other readers may join: the lease is none any more
-// that keeps everybody out.
+// noteDowngrade is called after a level of writing has ended. With the last of them other readers may join.
 func (l *Lease) noteDowngrade() {
 	guard := l.manager.listener.Guard(l)
 	guard.Lock()

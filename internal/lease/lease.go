@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
 )
@@ -123,46 +122,6 @@ func (l *Lease) nextLocked() time.Duration {
 		next = min(next, l.member.Next())
 	}
 	return next
-}
-
-// ArmLocked sets the timer for what comes next, if the lease is held.
-func (l *Lease) ArmLocked() {
-	if l.state != holding {
-		return
-	}
-	if next := l.nextLocked(); next != keepalive.Never {
-		l.manager.core.Timers.Set(&l.member.Timer, next)
-	}
-}
-
-// Lock and the methods below it are for [keepalive.Lease].
-func (l *Lease) Lock() { l.mu.Lock() }
-
-// Unlock ends Lock.
-func (l *Lease) Unlock() { l.mu.Unlock() }
-
-// Ref returns the lock's name in Redis and the owner id.
-func (l *Lease) Ref() (key, owner any) { return l.key, l.owner }
-
-// HeldLocked reports whether the lease is held.
-func (l *Lease) HeldLocked() bool { return l.state == holding }
-
-// TermsLocked returns how the lease is to be renewed; false if it is not to be renewed now.
-func (l *Lease) TermsLocked(now time.Duration) (keepalive.Terms, bool) {
-	if l.state != holding || !l.wantsRenewalLocked(now) {
-		return keepalive.Terms{}, false
-	}
-	h := l.levels
-	t := keepalive.Terms{Ends: l.deadlineLocked()}
-	t.Length = l.lengthLocked(now)
-	t.Plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
-	if l.countLocked().Read > 0 {
-		t.Mode = keepalive.Mode(Read)
-	}
-	if l.manager.core.Cluster {
-		t.Tag = core.Tag(l.Name())
-	}
-	return t, true
 }
 
 // Due ends the levels whose time is over, and has the lease renewed if that is due.

@@ -1,8 +1,8 @@
-// Package lease is what Redis has granted to this client under one owner id: its levels, their contexts and deadlines, its renewal,
-// loss and release.
+// Package lease is what Redis has granted to this client under one owner id: its levels, their contexts and deadlines, its loss and
+// release. Package keepalive renews it.
 //
-// A [Hold] is one level of a [Lease], and what a user has. A lease knows neither who waits for its lock nor other leases: what
-// concerns those it reports to a [Listener].
+// A [Hold] is one level of a [Lease], and what a user has. A lease knows no queue: what concerns those who wait, and who keeps the
+// leases, it reports to a [Listener].
 //
 // Lock order: the listener's guard of a name before a lease's mu, and that before its renewal group's. None is held during I/O, a send
 // that could block, or a call of a user's context.
@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Kind makes the calls for a lock that is held, and reads their replies. What is marked as optional is nil, or the zero value, for a
+// Kind makes the calls for a lock that was granted, and reads their replies, that to the attempt included. What is marked as optional is nil, or the zero value, for a
 // plain lock.
 type Kind struct {
 	Title string // the name of the kind's package, for messages
@@ -56,7 +56,8 @@ type Reply struct {
 
 // Listener is notified of what becomes of leases.
 type Listener interface {
-	// Guard returns the lock under which a lease of that name is handed off, or begins to be released. It is locked before the lease's.
+	// Guard returns the mutex of the lease's name, under which it is handed off, downgraded, or begins to be released. It is locked
+	// before the lease's.
 	Guard(l *Lease) sync.Locker
 
 	// The next three are called with the guard and the lease's lock held.
@@ -73,7 +74,8 @@ type Listener interface {
 
 	// Shared says that Redis knows of levels among which is none of writing.
 	Shared(l *Lease)
-	// Released says that the lease is over by a release, of which so many clients were notified.
+	// Released says that the lease is over by a release, of which so many clients were notified; -1 if that is not known, or if Redis did
+	// not have it.
 	Released(l *Lease, notified int)
 	// Lost says that the lease is over although nobody released it.
 	Lost(l *Lease)

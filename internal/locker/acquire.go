@@ -173,7 +173,7 @@ func (c *call) run(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case stepHeld:
 			return c.handed(ctx)
 		case stepFail:
-			return nil, core.Unknown(c.unanswered())
+			return nil, core.Unknown(c.waiter.failure())
 		case stepAsk:
 			hold, err := c.ask(ctx, o)
 			if hold != nil || err != nil {
@@ -201,7 +201,7 @@ func (c *call) handed(ctx context.Context) (*lease.Hold, error) {
 	return hold, nil
 }
 
-// ask asks Redis as the head of the queue. Without a hold and an error it is to be attemptResult again.
+// ask asks Redis as the head of the queue. With neither a hold nor an error the call goes on waiting.
 func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	w, q := c.waiter, c.waiter.queue
 	q.shard.mu.Lock()
@@ -280,8 +280,8 @@ func (w *Waiter) busy(wakeups uint64, t attemptResult) {
 	}
 }
 
-// failure decides what an attempt without an answer means for the wait. Errors that cannot pass are returned, and on the
-// first attempt all that are certain; the others are waited out for at most one lease.
+// failure decides what the error of an attempt means for the wait. One that cannot pass ends it, on the first attempt also a refused
+// connection; others are waited out for at most one lease.
 func (c *call) failure(t attemptResult) error {
 	now := c.name.manager.core.Clock.Now()
 	certain := script.Judge(t.err) == script.NotDone

@@ -49,8 +49,8 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	call := s.kind.Acquire(Ask{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	})
-	if a.limit == 0 && !s.core.Batch.Bounded() {
-		a.limit = pipeline.Usual // no connection's bound ends the attempt
+	if w != nil && a.limit == 0 && !s.core.Batch.Bounded() {
+		a.limit = pipeline.Usual // nothing else ends an attempt that a silent node never answers
 	}
 	ask := pipeline.Ask{Limit: a.limit}
 	var given *settle.Abandoned

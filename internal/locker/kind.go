@@ -42,8 +42,8 @@ const (
 	Pool                     // as well, and the leases have nothing to do with one another: none nests, and one call may ask for several
 )
 
-// Upkeep looks after waiters that Redis keeps in a queue of its own. Its methods must not block, and must not call a waiter's: they
-// are called under a mutex that those take. Channel may be called at any time.
+// Upkeep looks after waiters that Redis keeps in a queue of its own. Its methods must not block, and of a Waiter's may call Key, Entry and LastAsked alone: they
+// are called under a mutex that the others take. Channel may be called at any time.
 type Upkeep interface {
 	// Channel is where a waiter is notified that it is its turn.
 	Channel(key, entry string) string

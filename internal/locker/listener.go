@@ -36,12 +36,12 @@ func (s *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
 	return func() { q.left(left) }
 }
 
-// Releasing has those who wait look for the lock themselves, should the message of the release be lost.
+// Releasing has the lease keep nobody out any more, and those who wait look for the lock themselves, should the message be lost.
 func (s *Manager) Releasing(l *lease.Lease) {
 	sh := s.shard(l.Name())
 	sh.setAsideLocked(l)
 	if q := sh.queues[l.Name()]; q != nil && !s.kind.shared() {
-		q.AskAt(q.now() + waitqueue.Recheck) // or the announcement, or the answer to the release
+		q.AskAt(q.now() + waitqueue.Recheck) // at the latest: the message or the reply comes first as a rule
 	}
 }
 
@@ -72,11 +72,13 @@ func (s *Manager) Released(l *lease.Lease, notified int) {
 	}
 }
 
-// Lost forgets a lease that was lost, and has the next waiter ask.
+// Lost forgets a lease that was lost, and has those ask who wait.
 func (s *Manager) Lost(l *lease.Lease) {
 	sh := s.shard(l.Name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s.removeLocked(sh, l)
-	s.queuesOf(sh)[l.Name()].resumeLocked(s.core.Clock.Now())
+	now := s.core.Clock.Now()
+	sh.readers[l.Name()].resumeLocked(now)
+	sh.queues[l.Name()].resumeLocked(now)
 }

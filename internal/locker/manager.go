@@ -72,8 +72,8 @@ func (r *Namespace) shard(key string) *shard {
 // Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
 func (r *Namespace) Open() int { return int(r.granted.Load() + r.entries.Load()) }
 
-// each returns all leases.
-func (r *Namespace) each() []*lease.Lease {
+// leases returns those that are known.
+func (r *Namespace) leases() []*lease.Lease {
 	var all []*lease.Lease
 	for i := range r.shards {
 		s := &r.shards[i]
@@ -91,7 +91,7 @@ func (r *Namespace) each() []*lease.Lease {
 
 // Closing ends the contexts of all holds, which stay held until they are unlocked or drained.
 func (r *Namespace) Closing() {
-	for _, l := range r.each() {
+	for _, l := range r.leases() {
 		l.Closing()
 	}
 }
@@ -111,7 +111,7 @@ func (r *Namespace) Drain(limit time.Duration) {
 			}
 		})
 	}
-	for _, l := range r.each() {
+	for _, l := range r.leases() {
 		if time.Now().After(deadline) {
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// Name is a lock's name in a manager. It is the key under which a context is searched for a lineage. It is safe for
+// Name is a lock's name in a manager. It is the key under which a context is searched for a live hold. It is safe for
 // concurrent use.
 type Name struct {
 	manager *Manager
@@ -51,7 +51,7 @@ func (n *Name) Recheck() {
 	}
 }
 
-// Finds reports whether a search of a context for a hold of the name ends at one of the lease's.
+// Finds reports whether a search of a context for a hold of the name ends at a level of the lease.
 func (n *Name) Finds(l *lease.Lease) bool {
 	m, ok := l.Manager().Listener().(*Manager)
 	return ok && m.Namespace == n.manager.Namespace && l.Name() == n.text()

@@ -37,7 +37,7 @@ type Waiter struct {
 	hold    *lease.Hold   // handed on by the hold before
 	entry   any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
 	lastErr error         // of the upkeep's last question; nil for one that was answered
-	failed  bool          // the upkeep has had no reply for a lease
+	failed  error         // of the upkeep, which has had no reply for a lease; it ends the wait
 	asked   time.Duration // when it last asked
 }
 
@@ -247,7 +247,7 @@ func (w *Waiter) nextStep() (step, time.Duration) {
 	switch {
 	case w.hold != nil:
 		return stepHeld, 0
-	case w.failed:
+	case w.failed != nil:
 		return stepFail, 0
 	}
 	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {

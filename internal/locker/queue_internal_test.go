@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -92,4 +94,22 @@ func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
 	w.Resume(w.Questions())
 	next, _ = w.nextStep()
 	assert.Equal(t, stepAsk, next)
+}
+
+// The upkeep's next sweep may succeed before the waiter's call has looked.
+func TestWaitThatFailedHasItsError(t *testing.T) {
+	k := bare()
+	k.Upkeep = enrolled{}
+	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	sh.mu.Lock()
+	w := n.joinLocked(t.Context(), sh, none)
+	sh.mu.Unlock()
+	w.Swept(io.EOF)
+	w.Fail(io.EOF)
+	w.Swept(nil)
+	hold, err := (&call{name: &n, waiter: w}).run(t.Context(), none)
+	assert.Nil(t, hold)
+	assert.ErrorIs(t, err, errs.ErrUnknown)
 }

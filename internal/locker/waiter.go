@@ -48,9 +48,16 @@ func (w *Waiter) Swept(err error) {
 }
 
 // Fail ends the wait with the error of the upkeep's last question.
-func (w *Waiter) Fail() {
+func (w *Waiter) Fail(err error) {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
-	w.failed = true
+	w.failed = err
 	w.Wake()
+}
+
+// failure returns what has ended the wait.
+func (w *Waiter) failure() error {
+	w.queue.shard.mu.Lock()
+	defer w.queue.shard.mu.Unlock()
+	return w.failed
 }

@@ -35,7 +35,8 @@ const (
 	parkedLimit = 4                      // workers kept for the next flush
 )
 
-// Usual is the limit of a call that costs no timer of its own: it and longer ones end after this time, or up to half a second sooner.
+// Usual is the limit from which on a call costs no timer of its own: it ends with the bound on a flush, which is this long or, for
+// clients of short leases, less.
 const Usual = 3 * time.Second
 
 // Class says how urgent a call is.
@@ -51,7 +52,7 @@ const (
 // Ask says how a call is to be sent.
 type Ask struct {
 	Class Class
-	// Limit bounds the wait beside ctx, if it is below [Usual]; 0 for no bound.
+	// Limit bounds the wait beside ctx; one of [Usual] or more is the bound on a flush. 0 is for no bound.
 	Limit time.Duration
 	// Deaf says that the end of ctx does not end the wait; its values are kept.
 	Deaf bool
@@ -287,7 +288,7 @@ func (b *Batcher) ioContext(ctx context.Context) context.Context {
 	return valuesOf{Context: b.bound(), values: ctx}
 }
 
-// bound returns a context that ends in [ioLimit], or up to half a second sooner, or with the batcher. One serves many
+// bound returns a context that ends with the bound on a flush, or up to half a second sooner, or with the batcher. One serves many
 // calls: a timer each would cost more than the rest of this package.
 func (b *Batcher) bound() context.Context {
 	now := time.Now()

@@ -109,10 +109,11 @@ func (a *Attempt) end() bool {
 
 // refused ends an attempt that was not sent.
 func (a *Attempt) refused() {
-	l := a.lease
-	a.end()
-	a.name.manager.core.End()
-	l.Unregister()
+	defer a.name.manager.core.End()
+	if !a.end() {
+		return
+	}
+	a.lease.Unregister()
 	a.report(nil, errs.ErrClosed)
 }
 
@@ -147,20 +148,3 @@ func (a *Attempt) result(c *script.Call) (*lease.Hold, error) {
 	}
 	return t.hold, t.err
 }
-
-// Sealed is embedded in this module's kinds of lock, by an alias with a small letter: it gives them the unexported method of
-// rlock.Locker, and names the lock for a multi-lock.
-type Sealed struct {
-	name *Name // nil for a lock that is made of others
-}
-
-// Seal returns what a lock of the given name embeds.
-func Seal(n *Name) Sealed { return Sealed{n} }
-
-func (s Sealed) sealed() *Name { return s.name }
-
-// Locker is the part of rlock.Locker that only this module's locks have.
-type Locker interface{ sealed() *Name }
-
-// NameOf returns the name of a lock; nil if it is made of others, or of nothing.
-func NameOf(l Locker) *Name { return l.sealed() }
