@@ -30,18 +30,18 @@ var _ rlock.Locker = (*Lock)(nil)
 // manager is a client's state for its fair locks.
 type manager struct {
 	kind  *kind
-	space *locker.Manager
+	locks *locker.Manager
 }
 
 func newManager(c *core.Core) *manager {
 	k := newKind(c)
-	return &manager{kind: k, space: locker.NewManager(locker.NewNamespace(c), k.fair(c))}
+	return &manager{kind: k, locks: locker.NewManager(locker.NewNamespace(c), k.fair(c))}
 }
 
 // New returns a client's fair lock by name. It is for the client: users call GetFairLock there.
 func New(c *core.Core, name string) *Lock {
 	m := core.Manager(c, newManager)
-	l := &Lock{name: m.space.Name(name), core: c, kind: m.kind}
+	l := &Lock{name: m.locks.Name(name), core: c, kind: m.kind}
 	l.sealed = locker.Seal(&l.name)
 	return l
 }

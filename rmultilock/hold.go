@@ -112,7 +112,7 @@ func (c *call) newHold() *hold {
 		h.maxHold = time.Now().Add(*c.options.MaxHold)
 	}
 	if h.outer != nil {
-		h.inner, h.cancel = lease.Nest(h.given, h.nestsIn)
+		h.inner, h.cancel = lease.NestContext(h.given, h.nestsIn)
 	} else {
 		h.inner, h.cancel = context.WithCancelCause(h.given)
 	}

@@ -72,6 +72,7 @@ type lease struct {
 	bed    *bed
 	key    any
 	gone   bool
+	busy   bool // not to be renewed now
 }
 
 func (b *bed) hold(n int) []*lease {
@@ -102,11 +103,15 @@ func (l *lease) Gone() {
 }
 
 func (l *lease) RenewalLocked(now time.Duration) (keepalive.CallKey, time.Duration, bool) {
-	return keepalive.CallKey{Length: length, Plain: true}, l.member.End(), !l.gone && now >= l.member.Next()
+	return keepalive.CallKey{Length: length, Plain: true}, l.member.End(), !l.gone && !l.busy && now >= l.member.Next()
 }
 
 func (l *lease) ArmLocked() {
-	if next := l.member.Next(); next != keepalive.Never && !l.gone {
+	next := l.member.Next()
+	if l.busy {
+		next = l.bed.Clock.Now() + time.Millisecond
+	}
+	if next != keepalive.Never && !l.gone {
 		l.bed.Timers.Set(&l.member.Timer, next)
 	}
 }
@@ -187,5 +192,24 @@ func TestAMemberThatLeavesHasItsOwnTimer(t *testing.T) {
 		time.Sleep(length / 3)
 		synctest.Wait()
 		assert.ElementsMatch(t, []int{60, 59, 1}, b.sizes)
+	})
+}
+
+func TestOneThatIsNotToBeRenewedNowKeepsItsTimer(t *testing.T) {
+	run(t, func(t *testing.T, b *bed) {
+		l := b.hold(1)[0]
+		l.mu.Lock()
+		l.busy = true
+		due := l.member.Next() - b.Clock.Now()
+		l.mu.Unlock()
+		time.Sleep(due + 5*time.Millisecond)
+		synctest.Wait()
+		assert.Empty(t, b.sizes)
+		l.mu.Lock()
+		l.busy = false
+		l.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{1}, b.sizes)
 	})
 }

@@ -47,8 +47,8 @@ func (l *Lease) unlocked(h *Hold) error {
 }
 
 // noun is what a lease of the manager is called in messages.
-func (s *Manager) noun() string {
-	return cmp.Or(s.kind.Noun, lockNoun)
+func (m *Manager) noun() string {
+	return cmp.Or(m.kind.Noun, lockNoun)
 }
 
 // Ended returns the cause of a context that a hold has ended: err is the sentinel, detail says what happened.

@@ -88,7 +88,7 @@ func (h *Hold) materialize() context.Context {
 	}
 	h.inner, h.cancel = inner, both(cancel, h.cancel)
 	if h.over && h.cause == nil {
-		h.cause = h.unlockedCause()
+		h.cause = h.lease.unlocked(h)
 	}
 	cause := h.cause
 	h.lease.mu.Unlock()
@@ -96,11 +96,6 @@ func (h *Hold) materialize() context.Context {
 		cancel(cause)
 	}
 	return inner
-}
-
-// unlockedCause is the cause of a context whose hold was unlocked.
-func (h *Hold) unlockedCause() error {
-	return h.lease.unlocked(h)
 }
 
 // endContextLocked ends the context. The result, which may be nil, is to be called without the mutex.
@@ -129,9 +124,9 @@ func separate(given context.Context) (context.Context, context.CancelCauseFunc) 
 	return inner, cancel
 }
 
-// Nest returns a context for a level inside another: it does not end with the release of an outer level, of which
+// NestContext returns a context for a level inside another: it does not end with the release of an outer level, of which
 // within tells.
-func Nest(given context.Context, within func(Level) bool) (context.Context, context.CancelCauseFunc) {
+func NestContext(given context.Context, within func(Level) bool) (context.Context, context.CancelCauseFunc) {
 	inner, cancel := separate(given)
 	follow(given, follower{inner: inner, cancel: cancel, within: within})
 	return inner, cancel

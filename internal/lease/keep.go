@@ -53,11 +53,11 @@ func (l *Lease) sendableLocked(sent time.Duration, set setting) *script.Call {
 // returns false if the owner does not hold the lock, and when the call that answered was sent. Nothing is sent for a lease
 // that was given up here: then the error is that of the last attempt, [errGivenUp] without one.
 func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (kept bool, sent time.Duration, err error) {
-	s := l.manager
+	c := l.manager.core
 	l.mu.Lock()
 	set := l.settingLocked(l.now(), levels, length)
 	l.mu.Unlock()
-	deadline := l.now() + s.core.Lease
+	deadline := l.now() + c.Lease
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		if l.state != holding { // its owner id may be free before this call has arrived
@@ -71,7 +71,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 		call := l.sendableLocked(sent, set)
 		l.mu.Unlock()
 		reply := int64(0)
-		err = s.core.Batch.Do(ctx, call, urgent(keepalive.Limit(s.core.Lease)))
+		err = c.Batch.Do(ctx, call, urgent(keepalive.Limit(c.Lease)))
 		if err == nil {
 			reply, err = call.Int()
 		}

@@ -344,7 +344,7 @@ func (l *Lease) Drain(limit time.Duration) {
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	cancels.run()
-	_, err := l.manager.release(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	_, err := l.manager.sendRelease(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease", l.manager.noun(), l.user(), "error", err)
 	}

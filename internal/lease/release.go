@@ -118,10 +118,10 @@ func (h *Hold) endUnlockedLocked(now time.Duration) func() {
 	if h.cancel == nil {
 		return nil
 	}
-	return h.endContextLocked(h.unlockedCause())
+	return h.endContextLocked(h.lease.unlocked(h))
 }
 
-// beginReleaseLocked stops renewal, before the release is sent. Close waits until released.
+// beginReleaseLocked stops renewal, before the release is sent. Close waits for endRelease.
 func (l *Lease) beginReleaseLocked() {
 	l.manager.core.Begin()
 	l.state = releasing
@@ -175,20 +175,20 @@ func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration
 	return limit
 }
 
-// released is finish for a release that beginReleaseLocked began. What it left unknown is the settler's.
-func (l *Lease) released(notified int) {
+// endRelease is finish for a release that beginReleaseLocked began. What it left unknown is the settler's.
+func (l *Lease) endRelease(notified int) {
 	l.finish(notified)
 	l.manager.core.End()
 }
 
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
-	notified, err := l.manager.release(ctx, l.key, l.owner, limit)
+	notified, err := l.manager.sendRelease(ctx, l.key, l.owner, limit)
 	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
 		l.settleRelease(nil)
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 	}
-	l.released(int(notified) - 1)
+	l.endRelease(int(notified) - 1)
 	if err == nil && notified == 0 {
 		l.notifyLost(causeGone)
 		return errs.ErrNotHeld
@@ -197,10 +197,10 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	return core.Explain(err)
 }
 
-// release sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
+// sendRelease sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that were notified of
 // it.
-func (m *Manager) release(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
+func (m *Manager) sendRelease(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
 	deadline := m.core.Clock.Now() + limit
 	var lost error // of the first attempt that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {

@@ -22,7 +22,7 @@ func UnlockAll(holds []*Hold, report func(i int, err error)) (waiting []int) {
 		case unlockSends:
 			l := h.lease
 			out.Add(l.manager.core.Batch, l.manager.kind.Release(l.key, l.owner), func(c *script.Call) { l.releaseAnswered(c, done) }, func() {
-				l.released(-1)
+				l.endRelease(-1)
 				done(errs.ErrClosed)
 			})
 		case unlockEnded:
@@ -86,7 +86,7 @@ func (l *Lease) releaseAnswered(c *script.Call, done func(error)) {
 		// A release repeated after an unknown outcome counts "not held" as released.
 		l.settleRelease(func() { done(nil) })
 	}
-	l.released(int(notified) - 1)
+	l.endRelease(int(notified) - 1)
 	if err == nil && notified == 0 {
 		l.notifyLost(causeGone)
 		done(errs.ErrNotHeld)
