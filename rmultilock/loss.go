@@ -120,13 +120,10 @@ func (h *hold) attemptMissing() {
 	h.mu.Unlock()
 	if o.MaxHold != nil {
 		left := time.Until(h.maxHold)
-		if left < shortestLease {
+		if left < lease.Shortest {
 			return
 		}
 		o.MaxHold = &left
 	}
 	h.ask(context.WithoutCancel(h.given), &o) // the lock outlives the given context
 }
-
-// shortestLease is the shortest lease that a lock may have.
-const shortestLease = 10 * time.Millisecond

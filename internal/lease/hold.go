@@ -9,10 +9,11 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/keepalive"
 )
 
 // Mode is how a level holds its lock.
-type Mode uint8
+type Mode = keepalive.Mode
 
 // The modes.
 const (

@@ -41,8 +41,8 @@ func (m *Manager) New(key, owner any) *Lease {
 	return l
 }
 
-// Manager returns who made the lease.
-func (l *Lease) Manager() *Manager { return l.manager }
+// Listener returns to whom the lease reports.
+func (l *Lease) Listener() Listener { return l.manager.listener }
 
 // Name returns the lock's name in Redis.
 func (l *Lease) Name() string { s, _ := l.key.(string); return s }
@@ -171,7 +171,7 @@ func (l *Lease) expire(now time.Duration) {
 	}
 	if ended {
 		l.lost(why)
-		l.settleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
+		l.SettleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
 	}
 	cancels.run() // last: whoever is notified finds the lock free here
 }

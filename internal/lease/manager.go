@@ -92,19 +92,9 @@ type Manager struct {
 
 // NewManager returns a manager of the given kind, whose leases report to the listener.
 func NewManager(c *core.Core, kind *Kind, listener Listener) *Manager {
-	calls := keepalive.Calls{Renew: func(mode keepalive.Mode, keys, owners []any, lease time.Duration) *script.Call {
-		return kind.Renew(Mode(mode), keys, owners, lease)
-	}}
-	if kind.RenewApart != nil {
-		calls.Apart = func(mode keepalive.Mode, key, owner any, lease time.Duration) []*script.Call {
-			return kind.RenewApart(Mode(mode), key, owner, lease)
-		}
-	}
-	return &Manager{core: c, kind: kind, listener: listener, renewer: keepalive.New(c, calls)}
+	renewer := keepalive.New(c, keepalive.Calls{Renew: kind.Renew, Apart: kind.RenewApart})
+	return &Manager{core: c, kind: kind, listener: listener, renewer: renewer}
 }
-
-// Listener returns to whom the leases report.
-func (m *Manager) Listener() Listener { return m.listener }
 
 // urgent is how releases and renewals are sent.
 func urgent(limit time.Duration) pipeline.Ask {

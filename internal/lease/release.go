@@ -184,17 +184,27 @@ func (l *Lease) endRelease(notified int) {
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 	notified, err := l.manager.sendRelease(ctx, l.key, l.owner, limit)
-	if err != nil && (script.Judge(err) != script.NotDone || script.Transient(err)) {
-		l.settleRelease(nil)
-		err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+	open, result := l.concludeRelease(notified, err, nil)
+	if open {
+		return core.Explain(fmt.Errorf("%w: %w", errs.ErrUnknown, err))
+	}
+	return result
+}
+
+// concludeRelease takes what came of a release: the clients that were notified as sendRelease counts them, or an error. It returns
+// the error of the Unlock; or that the outcome is open, and is being settled: then settled is called, if it is not nil.
+func (l *Lease) concludeRelease(notified int64, err error, settled func()) (open bool, result error) {
+	open = err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
+	if open {
+		l.SettleRelease(settled)
 	}
 	l.endRelease(int(notified) - 1)
 	if err == nil && notified == 0 {
 		l.notifyLost(causeGone)
-		return errs.ErrNotHeld
+		return false, errs.ErrNotHeld
 	}
 	l.notifyReleased()
-	return core.Explain(err)
+	return open, core.Explain(err)
 }
 
 // sendRelease sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
@@ -233,12 +243,9 @@ func (m *Manager) sendRelease(ctx context.Context, key, owner any, limit time.Du
 	}
 }
 
-// SettleRelease releases the lease in the background, for as long as Redis may have it.
-func (l *Lease) SettleRelease() { l.settleRelease(nil) }
-
-// settleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
+// SettleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
 // settled, if it is not nil, is called.
-func (l *Lease) settleRelease(settled func()) {
+func (l *Lease) SettleRelease(settled func()) {
 	l.manager.core.Settler.Clean(settle.Cleanup{
 		Call: l.GiveBack,
 		Settles: func(c *script.Call) bool {

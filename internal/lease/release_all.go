@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
@@ -81,19 +80,9 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 // releaseAnswered takes the answer to the release of a lease whose last level has ended.
 func (l *Lease) releaseAnswered(c *script.Call, done func(error)) {
 	notified, err := l.manager.Receivers(c)
-	open := err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
-	if open {
-		// A release repeated after an unknown outcome counts "not held" as released.
-		l.settleRelease(func() { done(nil) })
-	}
-	l.endRelease(int(notified) - 1)
-	if err == nil && notified == 0 {
-		l.notifyLost(causeGone)
-		done(errs.ErrNotHeld)
-		return
-	}
-	l.notifyReleased()
+	// A release repeated after an unknown outcome counts "not held" as released.
+	open, result := l.concludeRelease(notified, err, func() { done(nil) })
 	if !open {
-		done(core.Explain(err))
+		done(result)
 	}
 }

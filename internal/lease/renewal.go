@@ -40,7 +40,7 @@ func (l *Lease) RenewalLocked(now time.Duration) (key keepalive.CallKey, ends ti
 	key.Length = l.lengthLocked(now)
 	key.Plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
 	if l.countLocked().Read > 0 {
-		key.Mode = keepalive.Mode(Read)
+		key.Mode = Read
 	}
 	if l.manager.core.Cluster {
 		key.Tag = core.Tag(l.Name())

@@ -138,7 +138,7 @@ func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) a
 	l.SetOwner(g.owner) // split has set another one
 	switch {
 	case g.entry == nil:
-		l.SettleRelease()
+		l.SettleRelease(nil)
 	case late: // it asks again, and takes over
 		g.entry.lost(l.ReleaseUntil())
 	default:

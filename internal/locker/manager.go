@@ -135,14 +135,14 @@ func (s *Manager) queuesOf(sh *shard) map[string]*queue {
 // addLocked makes a lease known.
 func (s *Manager) addLocked(sh *shard, l *lease.Lease) {
 	s.granted.Add(1)
-	beside := l
+	unnamed := l
 	if !s.kind.shared() {
-		beside = sh.held[l.Name()]
+		unnamed = sh.held[l.Name()]
 		sh.held[l.Name()] = l
 		sh.peak = max(sh.peak, len(sh.held))
 	}
-	if beside != nil {
-		sh.putUnnamedLocked(beside)
+	if unnamed != nil {
+		sh.putUnnamedLocked(unnamed)
 	}
 }
 

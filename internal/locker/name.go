@@ -53,7 +53,7 @@ func (n *Name) Recheck() {
 
 // Finds reports whether a search of a context for a hold of the name ends at a level of the lease.
 func (n *Name) Finds(l *lease.Lease) bool {
-	m, ok := l.Manager().Listener().(*Manager)
+	m, ok := l.Listener().(*Manager)
 	return ok && m.Namespace == n.manager.Namespace && l.Name() == n.text()
 }
 

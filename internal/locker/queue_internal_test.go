@@ -74,18 +74,26 @@ type enrolled struct{ Upkeep }
 
 func (enrolled) Refused(*Waiter, time.Duration) {}
 
-// A waiter that was refused joins its channel next, on which the release may have been announced already. The question that looks for
-// that may be sent before the waiter has returned from its attempt.
-func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
+// lookedAfter returns a waiter of a kind with an upkeep, and its name.
+func lookedAfter(t *testing.T) (*Name, *Waiter) {
+	t.Helper()
 	k := bare()
 	k.Upkeep = enrolled{}
 	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
 	n := s.Name("orders")
 	sh := s.shard("orders")
 	sh.mu.Lock()
-	w := n.joinLocked(t.Context(), sh, none)
-	wakeups := w.queue.Asking(&w.Waiter, s.core.Clock.Now())
-	sh.mu.Unlock()
+	defer sh.mu.Unlock()
+	return &n, n.joinLocked(t.Context(), sh, none)
+}
+
+// A waiter that was refused joins its channel next, on which the release may have been announced already. The question that looks for
+// that may be sent before the waiter has returned from its attempt.
+func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
+	_, w := lookedAfter(t)
+	w.queue.shard.mu.Lock()
+	wakeups := w.queue.Asking(&w.Waiter, w.queue.now())
+	w.queue.shard.mu.Unlock()
 	assert.Zero(t, w.Questions(), "its own reply will say more")
 	w.queue.joining = true
 	w.busy(wakeups, attemptResult{ttl: time.Minute})
@@ -98,18 +106,11 @@ func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
 
 // The upkeep's next sweep may succeed before the waiter's call has looked.
 func TestWaitThatFailedHasItsError(t *testing.T) {
-	k := bare()
-	k.Upkeep = enrolled{}
-	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
-	n := s.Name("orders")
-	sh := s.shard("orders")
-	sh.mu.Lock()
-	w := n.joinLocked(t.Context(), sh, none)
-	sh.mu.Unlock()
+	n, w := lookedAfter(t)
 	w.Swept(io.EOF)
 	w.Fail(io.EOF)
 	w.Swept(nil)
-	hold, err := (&call{name: &n, waiter: w}).run(t.Context(), none)
+	hold, err := (&call{name: n, waiter: w}).run(t.Context(), none)
 	assert.Nil(t, hold)
 	assert.ErrorIs(t, err, errs.ErrUnknown)
 }

@@ -18,17 +18,16 @@ func StartReplica(tb testing.TB, master *Server) *Server {
 		args = append(args, "--masterauth", master.password, "--requirepass", master.password)
 	}
 	replica := Start(tb, args...)
-	from, to := redis.NewClient(master.options()), redis.NewClient(replica.options())
-	defer closeClient(tb, from)
-	defer closeClient(tb, to)
-	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(tb.Context(), from, to) })
+	AwaitSync(tb, master, replica)
 	return replica
 }
 
 // AwaitSync waits until a replica has all that its master has. What a master had not sent yet when it was killed is gone.
 func AwaitSync(tb testing.TB, master, replica *Server) {
 	tb.Helper()
-	from, to := master.Client(tb), replica.Client(tb)
+	from, to := redis.NewClient(master.options()), redis.NewClient(replica.options())
+	defer closeClient(tb, from)
+	defer closeClient(tb, to)
 	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(tb.Context(), from, to) })
 }
 
