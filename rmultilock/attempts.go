@@ -161,21 +161,27 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 // errNoAnswer is the error of a lock whose answer was not awaited any longer.
 var errNoAnswer = errors.New("no answer in time")
 
-// failure returns the first part of a multi-lock that was not acquired, and why. Parts with a final error come before
-// all others.
+// failure returns the first part of a multi-lock that was not acquired, and why. A final error comes before all others, and a refusal
+// before what is not known: the multi-lock was certainly not acquired then.
 func (h *hold) failure() (member int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := len(h.parts) - 1; i >= 0; i-- {
-		why := h.parts[i].err
-		switch {
-		case h.parts[i].held != nil:
+	worst := 0
+	for i, p := range h.parts {
+		if p.held != nil {
 			continue
+		}
+		rank, why := 1, p.err
+		switch {
 		case why == nil:
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
+		case isFinal(why):
+			rank = 3
+		case errors.Is(why, errs.ErrNotAcquired):
+			rank = 2
 		}
-		if err == nil || isFinal(why) || !isFinal(err) {
-			member, err = i, why
+		if rank > worst {
+			worst, member, err = rank, i, why
 		}
 	}
 	return member, err

@@ -188,6 +188,26 @@ func lockFor(t *testing.T, l rlock.Locker, limit time.Duration) (*rlock.Hold, er
 	return l.Lock(ctx)
 }
 
+// F27
+func TestBusyLockBesideASlowOneIsNotAcquired(t *testing.T) {
+	for _, busy := range []string{"a", "c"} { // before the slow one, and after it
+		t.Run(busy, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				b.Foreign(t, busy, time.Hour)
+				for range 3 {
+					l := p.GetMultiLock(p.GetLock(busy), slow{Locker: p.GetLock("b"), by: 200 * time.Millisecond})
+					_, err := l.TryLock(t.Context())
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				}
+				b.Delete(t, busy)
+				servers{b}.empty(t, time.Second)
+			})
+		})
+	}
+}
+
 // F2, F26
 func TestTryLockEndsWithTheCallTimeout(t *testing.T) {
 	const limit = 200 * time.Millisecond
