@@ -110,7 +110,7 @@ func (c *call) run() (*hold, error) {
 func (c *call) all(h *hold) error {
 	waited := c.busy
 	if waited == nobody {
-		if i := c.takenHere(); i != nobody { // no need to ask for the others
+		if i := c.busyHere(); i != nobody { // no need to ask for the others
 			c.busy = i
 			return errs.ErrNotAcquired
 		}
@@ -140,11 +140,11 @@ func (c *call) all(h *hold) error {
 	}
 }
 
-// takenHere returns the first lock that another goroutine of this client holds, as far as the client knows; nobody if
-// there is none.
-func (c *call) takenHere() int {
+// busyHere returns the first lock that this client knows to be taken, or for which, if the call may wait, others of its calls
+// wait; nobody if there is none.
+func (c *call) busyHere() int {
 	for i, m := range c.lock.members {
-		if m.sendable(c.ctx) && m.name.TakenHere() {
+		if m.sendable(c.ctx) && (m.name.TakenHere() || c.mode == blocks && m.name.WaitedFor()) {
 			return i
 		}
 	}

@@ -10,6 +10,6 @@ import (
 
 // F21
 func TestLocalWaitersEnterOnceEachForFewCommands(t *testing.T) {
-	// Three for each of its locks, as for one alone.
-	assert.LessOrEqual(t, locktest.Crowd(t, envs["MultiLockOfThree"], 300), 9.0)
+	// One lock is handed on. The others are acquired and released, and asked for twice where that overtakes the release before it.
+	assert.LessOrEqual(t, locktest.Crowd(t, envs["MultiLockOfThree"], 300), 8.0)
 }

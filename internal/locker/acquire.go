@@ -124,6 +124,14 @@ func (n *Name) TakenHere() bool {
 	return sh.held[n.text()] != nil
 }
 
+// WaitedFor reports whether a call of this client waits for a lock that one holder has alone.
+func (n *Name) WaitedFor() bool {
+	sh := n.manager.shard(n.text())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.queues[n.text()] != nil
+}
+
 // onceTries is how often one attempt is repeated while Redis says that it cannot run it just now. While a slot moves to another
 // node it is repeated until the call is over.
 const onceTries = 5

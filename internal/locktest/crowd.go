@@ -75,7 +75,7 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 			sections.Add(1)
 			assert.NoError(t, hold.Unlock(ctx))
 		})
-		if together && i == 0 { // it stands in line before the others come, or those who share would all ask once
+		if i == 0 { // it stands in line before the others come: those who share, or ask for several, would all ask once
 			redistest.Eventually(t, limit, "the first one is refused", func() error {
 				if proxy.Commands()["SUBSCRIBE"] == 0 {
 					return errors.New("it has not subscribed")
