@@ -33,7 +33,7 @@ func TestThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 					holder = clientAt(t, server.Addr())
 				}
 				first := locktest.Acquire(t, t.Context(), holder.GetLock("f21"))
-				assert.LessOrEqual(t, locktest.Waiters(t, proxy, first, client.GetLock("f21"), 1000, false), 3.0)
+				assert.LessOrEqual(t, locktest.Waiters(t, proxy, first, client.GetLock("f21"), locktest.Herd{N: 1000}), 3.0)
 			})
 		}
 	}

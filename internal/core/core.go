@@ -163,3 +163,10 @@ func (e *Core) ready(ctx context.Context) error {
 
 // ErrNilContext is returned for a context that is nil.
 var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.ErrInvalid)
+
+// EndedContext returns a context that has ended, with that cause: the one of a hold that does not exist.
+func EndedContext(cause error) context.Context {
+	ctx, end := context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends here
+	end(cause)
+	return ctx
+}

@@ -146,13 +146,19 @@ func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
 	if o.Wait != nil {
 		c.limit = n.manager.core.Clock.Now() + *o.Wait
 	}
-	defer func() { c.entry.ended() }()
+	defer func() {
+		if c.entry != nil {
+			c.entry.ended()
+		}
+	}()
 	hold, err := c.run(ctx, o)
 	if hold == nil {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
 			handed.Pass()
 		}
-		c.entry.leave()
+		if c.entry != nil {
+			c.entry.leave()
+		}
 	}
 	return hold, err
 }
@@ -161,7 +167,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
 type call struct {
 	name   *Name
 	waiter *Waiter
-	entry  *entry        // for kinds whose waiters are known to Redis
+	entry  *entry        // for kinds whose waiters are known to Redis; nil before the first question
 	limit  time.Duration // when the wait is over, on the client's clock; 0 for no limit
 	tries  int
 	failed int           // tries in a row that got no answer
@@ -205,7 +211,9 @@ func (c *call) handed(ctx context.Context) (*lease.Hold, error) {
 	hold := w.hold
 	w.hold = nil // taken: leave must not pass it on
 	w.queue.shard.mu.Unlock()
-	c.entry.leave() // the hold came with an owner id of its own
+	if c.entry != nil { // the hold came with an owner id of its own
+		c.entry.leave()
+	}
 	return hold, nil
 }
 
@@ -216,7 +224,6 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	w.asked = q.now()
 	wakeups := q.Asking(&w.Waiter, w.asked)
 	q.shard.mu.Unlock()
-	defer w.hasAsked()
 	if c.entry == nil && q.manager.kind.Leave != nil {
 		c.entry = c.name.newEntry(o)
 		w.entry = c.entry.id
@@ -229,7 +236,7 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	}
 	t := c.name.attempt(ctx, w, o, attemptOptions{limit: left, verify: verify, entry: c.entry})
 	c.tries++
-	q.answered(t)
+	w.answered(t)
 	if t.hold != nil {
 		return t.hold, nil
 	}
@@ -244,16 +251,11 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	return nil, nil
 }
 
-// hasAsked notes that an attempt is over.
-func (w *Waiter) hasAsked() {
-	w.queue.shard.mu.Lock()
-	w.Asked()
-	w.queue.shard.mu.Unlock()
-}
-
-// answered notes what came of the queue's last attempt.
-func (q *queue) answered(t attemptResult) {
+// answered notes what came of an attempt.
+func (w *Waiter) answered(t attemptResult) {
+	q := w.queue
 	q.shard.mu.Lock()
+	w.Asked() // what the upkeep learns from here on may be newer
 	q.Answered(q.now(), t.err)
 	q.shard.mu.Unlock()
 }
@@ -263,7 +265,6 @@ func (w *Waiter) busy(wakeups uint64, t attemptResult) {
 	q := w.queue
 	q.shard.mu.Lock()
 	q.Refused = true
-	w.Asked() // what the upkeep learns from here on may be newer
 	join := q.member == nil && !q.joining
 	q.joining = true
 	q.busyLocked(w, wakeups, t.ttl)
@@ -393,4 +394,39 @@ func (w *Waiter) handedOn() bool {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	return w.hold != nil
+}
+
+// nest adds a level to a live hold from which ctx descends.
+func (n *Name) nest(ctx context.Context, outer *lease.Hold, o *Options, p Patience) (*lease.Hold, error) {
+	mode := n.manager.mode
+	if mode == lease.Write && !outer.Exclusive() {
+		return nil, errs.ErrUpgrade
+	}
+	if o.NoNest {
+		return nil, errs.ErrHeld
+	}
+	return bounded(ctx, o, p, lease.CallLimit(n.manager.core), func(wait context.Context) (*lease.Hold, error) {
+		return outer.Nest(ctx, wait, o.Term, mode)
+	})
+}
+
+// bounded calls fn, which waits for nobody but Redis, under a context that ends when the wait is over, or after the limit for a call
+// that does not wait.
+func bounded(ctx context.Context, o *Options, p Patience, limit time.Duration, fn func(wait context.Context) (*lease.Hold, error)) (*lease.Hold, error) {
+	wait, stop := ctx, context.CancelFunc(func() {})
+	switch {
+	case o.Wait != nil && *o.Wait > 0:
+		wait, stop = context.WithTimeout(ctx, *o.Wait)
+	case p == Once || o.Wait != nil: // it does not wait for others, but has to hear from Redis
+		wait, stop = context.WithTimeout(ctx, limit)
+	}
+	defer stop()
+	hold, err := fn(wait)
+	if err == nil || wait.Err() == nil || ctx.Err() != nil || errors.Is(err, errs.ErrNotAcquired) {
+		return hold, err
+	}
+	if o.Wait != nil && *o.Wait > 0 { // nobody but Redis was waited for
+		return nil, fmt.Errorf("%w: %w", errs.ErrNotAcquired, errs.ErrUnavailable)
+	}
+	return nil, lease.ErrNoAnswer
 }

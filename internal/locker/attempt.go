@@ -87,7 +87,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 		l.Unregister()
 		return attemptResult{ttl: reply.TTL}
 	}
-	if e := a.entry; e.unsettled() {
+	if e := a.entry; e != nil && e.unsettled() {
 		l.WhenOver(func() { // an attempt that comes late may enter it again
 			if e.unsettled() {
 				e.leave()
@@ -131,8 +131,14 @@ func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) a
 	s := n.manager
 	hold, late := l.Granted(g.reply.Token)
 	unwanted := ctx.Err() != nil || s.core.Closed()
-	if !unwanted && !late && n.enter(l, n.split(ctx, l, g), w) {
-		return attemptResult{hold: hold}
+	if !unwanted && !late {
+		var rest []*lease.Lease
+		if g.options != nil && g.options.Several != nil {
+			rest = n.split(ctx, l, g)
+		}
+		if n.enter(l, rest, w) {
+			return attemptResult{hold: hold}
+		}
 	}
 	l.Unregister()
 	l.SetOwner(g.owner) // split has set another one
@@ -199,9 +205,6 @@ func (n *Name) enter(l *lease.Lease, rest []*lease.Lease, w *Waiter) bool {
 
 // split makes a lease of each owner id that a call was granted together. The first one is the call's own.
 func (n *Name) split(ctx context.Context, l *lease.Lease, g grant) []*lease.Lease {
-	if g.options == nil || g.options.Several == nil {
-		return nil
-	}
 	several := g.options.Several
 	owners := n.manager.kind.Split(g.owner)
 	l.SetOwner(owners[0])

@@ -29,11 +29,8 @@ func (n *Name) newEntry(o *Options) *entry {
 	return &entry{name: *n, id: n.manager.core.NextOwner(), limit: o.waitLimit()}
 }
 
-// ended is called when the call has ended. A nil entry is that of a kind whose waiters are not known to Redis.
+// ended is called when the call has ended.
 func (e *entry) ended() {
-	if e == nil {
-		return
-	}
 	e.name.manager.entries.Add(-1)
 	e.name.manager.core.End()
 }
@@ -55,9 +52,6 @@ func (e *entry) unwanted(until time.Duration) {
 
 // unsettled reports whether an earlier attempt may still have an effect, or have had one.
 func (e *entry) unsettled() bool {
-	if e == nil {
-		return false
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.open > 0 && e.name.manager.core.Clock.Now() < e.until
@@ -82,7 +76,7 @@ func (e *entry) Late(call *script.Call) {
 
 // leave has Redis forget the entry and what it was granted, in the background and until no attempt can have an effect any more.
 func (e *entry) leave() {
-	if e == nil || !e.entered {
+	if !e.entered {
 		return
 	}
 	s := e.name.manager

@@ -96,7 +96,9 @@ func TestUpkeepResumesAWaiterThatWasJustRefused(t *testing.T) {
 	w.queue.shard.mu.Unlock()
 	assert.Zero(t, w.Questions(), "its own reply will say more")
 	w.queue.joining = true
-	w.busy(wakeups, attemptResult{ttl: time.Minute})
+	refused := attemptResult{ttl: time.Minute}
+	w.answered(refused)
+	w.busy(wakeups, refused)
 	next, _ := w.nextStep()
 	assert.Equal(t, stepWait, next)
 	w.Resume(w.Questions())

@@ -34,12 +34,22 @@ func Crowd(t *testing.T, env Env, n int, opts ...redlatch.Option) float64 {
 	}
 	r := &rig{env: env, name: "locktest:" + uuid.NewString()}
 	first := Acquire(t, t.Context(), r.rivalOf(at(shared.Addr()), r.name))
-	return Waiters(t, proxy, first, env.New(at(proxy.Addr()), r.name), n, env.Rival != nil)
+	return Waiters(t, proxy, first, env.New(at(proxy.Addr()), r.name), Herd{N: n, Together: env.Rival != nil, InLine: true})
 }
 
-// Waiters has n goroutines wait for a lock, releases the hold that keeps them out, and requires that each enters once: alone,
+// Herd is how many goroutines wait, and how.
+type Herd struct {
+	N int
+	// Together says that holders share the lock.
+	Together bool
+	// InLine has the first one refused before the others come: those who share, or ask for several, would all ask once. The hold that
+	// keeps them out must be another client's.
+	InLine bool
+}
+
+// Waiters has goroutines wait for a lock, releases the hold that keeps them out, and requires that each enters once: alone,
 // or, if holders share the lock, all together. It returns how many commands passed the proxy for each of them.
-func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock.Locker, n int, together bool) float64 {
+func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock.Locker, herd Herd) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
 	defer cancel()
@@ -49,22 +59,22 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 	section := func() {
 		now := inside.Add(1)
 		defer inside.Add(-1)
-		if !together {
+		if !herd.Together {
 			assert.EqualValues(t, 1, now, "one at a time")
 			return
 		}
-		if now == int64(n) {
+		if now == int64(herd.N) {
 			close(all)
 		}
 		select {
 		case <-all:
 		case <-ctx.Done():
-			assert.Fail(t, "the others do not come in", "%d of %d are in", inside.Load(), n)
+			assert.Fail(t, "the others do not come in", "%d of %d are in", inside.Load(), herd.N)
 		}
 	}
 	var started, waiters sync.WaitGroup
-	started.Add(n)
-	for i := range n {
+	started.Add(herd.N)
+	for i := range herd.N {
 		waiters.Go(func() {
 			started.Done()
 			hold, err := lock.Lock(ctx)
@@ -75,7 +85,7 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 			sections.Add(1)
 			assert.NoError(t, hold.Unlock(ctx))
 		})
-		if i == 0 { // it stands in line before the others come: those who share, or ask for several, would all ask once
+		if i == 0 && herd.InLine {
 			redistest.Eventually(t, limit, "the first one is refused", func() error {
 				if proxy.Commands()["SUBSCRIBE"] == 0 {
 					return errors.New("it has not subscribed")
@@ -87,8 +97,8 @@ func Waiters(t *testing.T, proxy *faulttest.Proxy, first *rlock.Hold, lock rlock
 	started.Wait()
 	require.NoError(t, first.Unlock(t.Context()))
 	waiters.Wait()
-	assert.EqualValues(t, n, sections.Load(), "each enters once")
-	perHandOff := float64(proxy.Total()-before) / float64(n)
+	assert.EqualValues(t, herd.N, sections.Load(), "each enters once")
+	perHandOff := float64(proxy.Total()-before) / float64(herd.N)
 	t.Logf("%.2f commands per hand-off, %v", perHandOff, proxy.Commands())
 	return perHandOff
 }

@@ -4,6 +4,7 @@ package script
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
 	"encoding/hex"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -94,4 +95,15 @@ func (c *Call) Ints() ([]int64, error) {
 		return nil, err
 	}
 	return c.Int64Slice()
+}
+
+// Millis returns a time as scripts take it: in milliseconds, rounded up.
+func Millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// Flag returns a condition as scripts take it.
+func Flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
