@@ -61,7 +61,7 @@ func (c *Cluster) form(tb testing.TB) {
 		// Different epochs from the start spare the nodes a vote about them.
 		err := rdb.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
 		if err == nil {
-			err = rdb.ClusterAddSlotsRange(ctx, slots*i/len(clients), slots*(i+1)/len(clients)-1).Err()
+			err = rdb.ClusterAddSlots(ctx, slotRange(slots*i/len(clients), slots*(i+1)/len(clients))...).Err()
 		}
 		for _, other := range c.nodes[:i] {
 			if err == nil {
@@ -73,6 +73,15 @@ func (c *Cluster) form(tb testing.TB) {
 		}
 	}
 	c.awaitAgreement(tb)
+}
+
+// slotRange returns the slots from one up to another. Redis 6.2 takes no ranges.
+func slotRange(from, to int) []int {
+	list := make([]int, 0, to-from)
+	for slot := from; slot < to; slot++ {
+		list = append(list, slot)
+	}
+	return list
 }
 
 func (c *Cluster) awaitAgreement(tb testing.TB) {

@@ -13,7 +13,7 @@ import (
 // StartReplica starts a replica of master and returns once it has all that the master has.
 func StartReplica(tb testing.TB, master *Server) *Server {
 	tb.Helper()
-	args := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.port)}
+	args := []string{"--replicaof", "127.0.0.1", strconv.Itoa(master.port)}
 	if master.password != "" {
 		args = append(args, "--masterauth", master.password, "--requirepass", master.password)
 	}
