@@ -12,12 +12,14 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 OLDER_GO        := go1.25.5
 NEWEST_GO_REDIS := v9.23.0
 
+# The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
+SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod))
 EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older newest demo examples lint nested race
+CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint test older newest race server fuzz soak bench cover readme nested ci
+.PHONY: help demo examples fmt lint test older newest race server matrix fuzz soak bench cover readme nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +62,12 @@ race: ## run all tests under the race detector
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
 
+matrix: ## run all tests on each supported server; about 5 minutes each
+	@for server in $(SERVERS); do \
+		printf '\n=== %s\n' "$$server"; \
+		.ci/with-server "$$server" go test -count=1 ./... || { printf '\n=== failed on %s; repeat it with: .ci/with-server %s go test ./...\n' "$$server" "$$server"; exit 1; }; \
+	done
+
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@{ grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . || true; } | sort | while IFS=: read -r file func; do \
 		echo "fuzz $${func#func } in $$(dirname "$$file")"; \
@@ -89,5 +97,6 @@ nested: ## build, vet and test the modules below this one
 ci: ## all that CI runs, step by step
 	@for step in $(CI_STEPS); do \
 		printf '\n=== %s\n' "$$step"; \
-		$(MAKE) --no-print-directory "$$step" || { printf '\n=== %s failed; repeat it with: make %s\n' "$$step" "$$step"; exit 1; }; \
+		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
+		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" || { printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; exit 1; }; \
 	done

@@ -71,5 +71,5 @@ for name in pairs(counted) do redis.call('sadd', members, name) end
 if set then redis.call('set', mark, stamp, 'px', keep) end
 if touched and now == 0 then redis.call('del', latch) end
 if touched and now > 0 then redis.call('set', latch, now, unpack(set and {} or { 'keepttl' })) end
-for _, message in ipairs(messages) do redis.call('publish', channel, message) end
+for _, message in ipairs(messages) do redis.pcall('publish', channel, message) end -- it is done: those who wait look again
 return reply

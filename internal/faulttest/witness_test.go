@@ -129,18 +129,21 @@ func TestLeakCheckFindsWhatIsLeft(t *testing.T) {
 	faulttest.LeakCheck(v, s.Addr(), "queue:*")
 	rdb := s.Client(t)
 	require.NoError(t, rdb.Set(t.Context(), "forgotten", "1", 0).Err())
-	for _, subscribe := range []func() *redis.PubSub{
-		func() *redis.PubSub { return rdb.Subscribe(t.Context(), "channel") },
-		func() *redis.PubSub { return rdb.SSubscribe(t.Context(), "shard") },
-	} {
+	subscriptions := []func() *redis.PubSub{func() *redis.PubSub { return rdb.Subscribe(t.Context(), "channel") }}
+	wants := []string{`key "forgotten"`, `channel "channel"`, "2 clients, 0 at"}
+	if s.Major(t) >= 7 {
+		subscriptions = append(subscriptions, func() *redis.PubSub { return rdb.SSubscribe(t.Context(), "shard") })
+		wants = []string{`key "forgotten"`, `channel "channel"`, `channel "shard"`, "3 clients, 0 at"}
+	}
+	for _, subscribe := range subscriptions {
 		sub := subscribe()
 		defer sub.Close()
 		_, err := sub.Receive(t.Context())
 		require.NoError(t, err)
 	}
 	left := v.end()
-	require.Len(t, left, 4)
-	for i, want := range []string{`key "forgotten"`, `channel "channel"`, `channel "shard"`, "3 clients, 0 at"} {
+	require.Len(t, left, len(wants))
+	for i, want := range wants {
 		assert.Contains(t, left[i], want)
 	}
 }

@@ -202,6 +202,21 @@ func closeClient(tb testing.TB, rdb io.Closer) {
 	}
 }
 
+// Major returns the major version of the protocol that the server speaks: 6 or 7 and later, of which Valkey says 7.
+func (s *Server) Major(tb testing.TB) int {
+	tb.Helper()
+	rdb := redis.NewClient(s.options())
+	defer closeClient(tb, rdb)
+	info, err := rdb.Info(tb.Context(), "server").Result()
+	_, version, _ := strings.Cut(info, "redis_version:")
+	version, _, _ = strings.Cut(version, ".")
+	major, bad := strconv.Atoi(version)
+	if err := errors.Join(err, bad); err != nil {
+		tb.Fatalf("redistest: version: %v", err)
+	}
+	return major
+}
+
 // Stop asks the server to shut down, and kills it after 5 s. A paused server is resumed first. It does nothing once the
 // server has ended.
 func (s *Server) Stop() { s.report("stop", s.proc.terminate()) }
