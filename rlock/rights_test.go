@@ -18,7 +18,7 @@ import (
 // F20
 func TestUserOfOnePrefixNeedsNoMore(t *testing.T) {
 	server := serve(t)
-	rules := "ACL SETUSER app on >secret +@all -@dangerous " +
+	rules := "ACL SETUSER app on >secret resetchannels +@all -@dangerous " +
 		"~pfx:* ~{pfx:* ~redisson_*{pfx:* ~redlatch_*{pfx:* &redisson_*{pfx:* " +
 		"~redisson_*:pfx:* ~redlatch_*:pfx:* &redisson_*:pfx:*"
 	var args []any

@@ -69,7 +69,7 @@ func Transient(err error) bool {
 			return true
 		}
 	}
-	return Parted(err) || redis.IsReadOnlyError(err) // which knows the text that Redis 6 wraps it into
+	return Parted(err)
 }
 
 // transient are prefixes of replies, less the ERR that some have before them.
@@ -100,10 +100,40 @@ func Crowded(err error) bool {
 // Silent reports whether Redis has not answered, be it the call or its connection: it may do so later.
 func Silent(err error) bool { return Judge(err) == Unknown || Crowded(err) }
 
-// WrongType reports whether a script met a key of another kind. Redis 6 wraps the reply of an inner command into a
-// text of its own, so the word may stand anywhere.
+// WrongType reports whether a script met a key of another kind. Miniredis wraps the reply of an inner command into a text of its own,
+// so the word may stand anywhere.
 func WrongType(err error) bool {
 	return isReply(err) && strings.Contains(err.Error(), "WRONGTYPE")
+}
+
+// inner is the error reply of a command that a script ran.
+type inner string
+
+func (e inner) Error() string { return string(e) }
+
+// RedisError marks it as a reply, for go-redis.
+func (inner) RedisError() {}
+
+// unwrap returns the reply of the command at which a script stopped, which Redis 6 puts at the end of a text of its own:
+//
+//	ERR Error running script (call to f_0): @user_script:29: @user_script: 29: -OOM command not allowed
+func unwrap(err error) error {
+	if err == nil || !isReply(err) {
+		return err
+	}
+	text := err.Error()
+	at := strings.LastIndex(text, "@user_script: ")
+	if at < 0 {
+		return err
+	}
+	_, text, found := strings.Cut(text[at+len("@user_script: "):], ": ")
+	switch {
+	case !found:
+		return err
+	case strings.HasPrefix(text, "The user executing the script"):
+		text = "NOPERM " + text // which later versions say themselves
+	}
+	return inner(strings.TrimPrefix(text, "-"))
 }
 
 func isReply(err error) bool {

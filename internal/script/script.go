@@ -66,6 +66,9 @@ func (c *Call) Clone() redis.Cmder {
 	return clone
 }
 
+// SetErr takes an error from go-redis. One of a command at which the script stopped counts as that command's own.
+func (c *Call) SetErr(err error) { c.Cmd.SetErr(unwrap(err)) }
+
 // Missing reports whether Redis did not know the script: after a restart, a failover, SCRIPT FLUSH, on a new node.
 func (c *Call) Missing() bool {
 	err := c.Err()

@@ -38,7 +38,6 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		{reply("OOM command not allowed"), script.NotDone, false},
 		{reply("LOADING Redis is loading"), script.NotDone, true},
 		{reply("READONLY You can't write against a read only replica."), script.NotDone, true},
-		{reply("ERR Error running script (call to f_0): @user_script:29: @user_script: 29: -READONLY You can't write against a read only replica."), script.NotDone, true},
 		{reply("OOM command not allowed when used memory > 'maxmemory'. script: 1c549828, on @user_script:1."), script.NotDone, false},
 		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: a999d156, on @user_script:1."), script.NotDone, false},
 		{reply("CLUSTERDOWN Hash slot not served"), script.NotDone, true},
@@ -62,6 +61,29 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		assert.Equal(t, c.want, script.Judge(c.err), "%v", c.err)
 		assert.Equal(t, c.transient, script.Transient(c.err), "%v", c.err)
 	}
+}
+
+func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
+	const redis6 = "ERR Error running script (call to f_0): @user_script:29: @user_script: 29: "
+	for text, want := range map[string]string{
+		redis6 + "-READONLY You can't write against a read only replica.": "READONLY You can't write against a read only replica.",
+		redis6 + "WRONGTYPE Operation against a key":                      "WRONGTYPE Operation against a key",
+		redis6 + "The user executing the script can't run this command":   "NOPERM The user executing the script can't run this command",
+		"@user_script: 29: The user executing the script can't run this":  "NOPERM The user executing the script can't run this",
+		"OOM command not allowed. script: 1c54, on @user_script:1.":       "OOM command not allowed. script: 1c54, on @user_script:1.",
+		"NOSCRIPT No matching script.":                                    "NOSCRIPT No matching script.",
+	} {
+		c := script.New("return 1").Call(1, "key")
+		c.SetErr(reply(text))
+		assert.EqualError(t, c.Err(), want)
+		var is redis.Error
+		assert.ErrorAs(t, c.Err(), &is)
+	}
+	c := script.New("return 1").Call(1, "key")
+	c.SetErr(io.EOF)
+	assert.Equal(t, io.EOF, c.Err())
+	c.SetErr(nil)
+	assert.NoError(t, c.Err())
 }
 
 func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
