@@ -86,8 +86,8 @@ func Parted(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") || isReply(err) && strings.Contains(err.Error(), elsewhere)
 }
 
-// elsewhere is what Redis says to a script that looks at a key which has moved to another node.
-const elsewhere = "attempted to access a non local key"
+// elsewhere is what Redis and Valkey, each in a sentence of its own, say to a script that looks at a key which has moved to another node.
+const elsewhere = "access a non local key"
 
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }

@@ -42,6 +42,8 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: a999d156, on @user_script:1."), script.NotDone, false},
 		{reply("CLUSTERDOWN Hash slot not served"), script.NotDone, true},
 		{reply("TRYAGAIN Multiple keys request"), script.NotDone, true},
+		{reply("ERR Script attempted to access a non local key in a cluster node"), script.NotDone, true},
+		{reply("ERR Attempted to access a non local key in a cluster node"), script.NotDone, true}, // Valkey 9
 		{reply("MASTERDOWN Link with MASTER is down"), script.NotDone, true},
 		{reply("ERR max number of clients reached"), script.NotDone, true},
 		{reply("MOVED 1 127.0.0.1:7000"), script.NotDone, true},
