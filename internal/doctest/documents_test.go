@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/doctest"
 )
@@ -34,6 +35,22 @@ func markdown(name string) bool { return path.Ext(name) == ".md" }
 func TestDocumentsAreOfTheirSize(t *testing.T) {
 	for name, limit := range map[string]int{"README.md": 10 << 10, "ARCHITECTURE.md": 24 << 10, "CONTRIBUTING.md": 4 << 10} {
 		assert.LessOrEqual(t, len(read(t, name)), limit, "%s: move details to docs/", name)
+	}
+}
+
+func TestReadmeNamesTheServersThatCIRuns(t *testing.T) {
+	makefile, readme := read(t, "Makefile"), read(t, "README.md")
+	servers := regexp.MustCompile(`(?m)^SERVERS +:= (.*)$`).FindStringSubmatch(makefile)
+	steps := regexp.MustCompile(`(?m)^CI_STEPS +:= (.*)$`).FindStringSubmatch(makefile)
+	require.NotNil(t, servers)
+	require.NotNil(t, steps)
+	for _, server := range strings.Fields(servers[1]) {
+		if server == "installed" { // whatever .ci/run installs
+			continue
+		}
+		name, version, _ := strings.Cut(server, "-")
+		assert.Contains(t, readme, strings.ToUpper(name[:1])+name[1:]+" "+version)
+		assert.Contains(t, steps[1], "@"+server, "CI runs a step on it")
 	}
 }
 
