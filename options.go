@@ -40,6 +40,24 @@ func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger 
 // flight share one.
 func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
+// ShardedWakeups says through which channels waiters are woken. Sharded channels (SPUBLISH, from Redis 7 on) reach the
+// nodes of one slot alone; plain ones reach every node of a cluster.
+type ShardedWakeups uint8
+
+// The values of [WithShardedWakeups].
+const (
+	ShardedAuto   ShardedWakeups = iota // on a cluster: sharded, and plain on a node that is older than Redis 7
+	ShardedAlways                       // sharded, on a single server too
+	ShardedNever                        // plain
+)
+
+// WithShardedWakeups sets through which channels waiters are woken. All clients of an object must use the same
+// channels; those that do not are woken by their re-checks alone, up to a second late. Redisson's setting
+// shardedSubscriptionMode has the same three values. Defaults to [ShardedAuto], as in Redisson.
+func WithShardedWakeups(mode ShardedWakeups) Option {
+	return func(c *core.Config) { c.Wakeups = core.Wakeups(mode) }
+}
+
 // WithFairWaitTimeout sets how long a waiter of a fair lock keeps its place after its process died. From 100 ms to 5
 // min. Defaults to 5 s, or to Redisson's 5 min with [WithRedissonFairQueue].
 func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = &d } }
@@ -127,6 +145,9 @@ func validate(c *core.Config) error {
 	}
 	if c.Logger == nil || c.Logger.Handler() == nil {
 		return fmt.Errorf("%w: the logger is nil, or has no handler", errs.ErrInvalid)
+	}
+	if c.Wakeups > core.WakeupsPlain {
+		return fmt.Errorf("%w: %d is no value of ShardedWakeups", errs.ErrInvalid, c.Wakeups)
 	}
 	if err := between("fair wait timeout", c.FairTimeout(), 100*time.Millisecond, 5*time.Minute); err != nil {
 		return err

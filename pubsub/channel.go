@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // state is the state of a channel's subscription on the current connection.
@@ -81,6 +83,17 @@ const (
 	ping        verb = "ping"
 )
 
+// verbOf returns the verb that a confirmation confirms.
+func verbOf(kind string) verb {
+	switch kind {
+	case "ssubscribe":
+		return subscribe
+	case "sunsubscribe":
+		return unsubscribe
+	}
+	return verb(kind)
+}
+
 const (
 	maxBatch      = 500
 	maxBatchBytes = 32 << 10
@@ -91,6 +104,7 @@ const (
 // what arrives in the meantime forms the next batch.
 type command struct {
 	verb     verb
+	oneSlot  bool // its channels have to be of one slot
 	channels []*channel
 	bytes    int
 	answered int // confirmations so far; they come in the order of channels
@@ -98,7 +112,13 @@ type command struct {
 }
 
 func (c *command) fits(ch *channel, limit int) bool {
-	return len(c.channels) == 0 || len(c.channels) < limit && c.bytes+len(ch.name) <= maxBatchBytes
+	if len(c.channels) == 0 {
+		return true
+	}
+	if c.oneSlot && script.Tag(ch.name) != script.Tag(c.channels[0].name) {
+		return false
+	}
+	return len(c.channels) < limit && c.bytes+len(ch.name) <= maxBatchBytes
 }
 
 func (c *command) add(ch *channel, s state) {

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,16 +24,18 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
 	lost, failures := false, 0
 	for r.needed() {
-		c := &connection{router: r, replaces: lost}
+		c := &connection{router: r, replaces: lost, sharded: r.sharded()}
 		err := c.serve(ctx, failures)
-		if errors.Is(err, errIdle) || errors.Is(err, errOversized) {
+		if errors.Is(err, errIdle) || errors.Is(err, errOversized) || errors.Is(err, errPlain) {
 			lost, failures = false, 0
 			continue
 		}
 		if ctx.Err() != nil {
 			continue
 		}
-		r.lost(err)
+		if !errors.Is(err, errMoved) {
+			r.lost(err)
+		}
 		r.opts.OnFailure()
 		if c.open() {
 			lost = true
@@ -69,12 +72,10 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // connection is one subscription connection, from the dial to its end. The goroutine in serve sends, another one reads.
 // It never outlives an error: the Redis client would reconnect by itself, but the confirmations that follow would then
-// belong to no known command.
-//
-// Sharded channels will need one connection, with its table, for each node that owns slots, and SSUBSCRIBE in send;
-// nothing else depends on the kind of channel.
+// belong to no known command. A sharded one ends too when a slot leaves its node.
 type connection struct {
 	router   *Router
+	sharded  bool // it subscribes by SSUBSCRIBE
 	pubsub   *redis.PubSub
 	replaces bool          // it replaces a lost connection
 	opened   time.Time     // when the first command was sent; zero before
@@ -152,12 +153,16 @@ func (c *connection) send(ctx context.Context, cmd *command) error {
 	sendCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var err error
-	switch cmd.verb {
-	case subscribe:
+	switch {
+	case cmd.verb == subscribe && c.sharded:
+		err = c.pubsub.SSubscribe(sendCtx, cmd.names()...)
+	case cmd.verb == subscribe:
 		err = c.pubsub.Subscribe(sendCtx, cmd.names()...)
-	case unsubscribe:
+	case cmd.verb == unsubscribe && c.sharded:
+		err = c.pubsub.SUnsubscribe(sendCtx, cmd.names()...)
+	case cmd.verb == unsubscribe:
 		err = c.pubsub.Unsubscribe(sendCtx, cmd.names()...)
-	case ping:
+	case cmd.verb == ping:
 		err = c.pubsub.Ping(sendCtx)
 	}
 	if err == nil && !c.open() {
@@ -221,6 +226,11 @@ func (c *connection) deliver(m *redis.Message) {
 // settle records the reply to a command, and notifies the listeners whose subscription it confirms.
 func (c *connection) settle(reply any, refusal error) error {
 	if refusal != nil {
+		if c.sharded {
+			if err := c.router.ending(refusal); err != nil {
+				return err
+			}
+		}
 		c.router.refused(refusal)
 	}
 	c.router.back()
@@ -232,6 +242,28 @@ func (c *connection) settle(reply any, refusal error) error {
 	return err
 }
 
+// sharded reports whether the next connection subscribes by SSUBSCRIBE.
+func (r *Router) sharded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.table.sharded
+}
+
+// ending returns why a refused SSUBSCRIBE ends the connection; nil if it does not: its channels belong to another node, or the server
+// does not know the command.
+func (r *Router) ending(refusal error) error {
+	if redis.HasErrorPrefix(refusal, "MOVED") {
+		return errMoved
+	}
+	if !strings.Contains(refusal.Error(), "unknown command") {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.table.sharded = false
+	return errPlain
+}
+
 // record collects the listeners to notify in targets.
 func (c *connection) record(reply any) (err error) {
 	r := c.router
@@ -241,7 +273,10 @@ func (c *connection) record(reply any) (err error) {
 	r.table.received = now
 	switch reply := reply.(type) {
 	case *redis.Subscription:
-		c.targets, err = r.table.confirm(c.targets, verb(reply.Kind), reply.Channel)
+		c.targets, err = r.table.confirm(c.targets, verbOf(reply.Kind), reply.Channel)
+		if err != nil && reply.Kind == "sunsubscribe" {
+			err = errMoved // nobody asked for it: the slot has left the node
+		}
 	case *redis.Pong:
 		r.table.pong()
 	default:

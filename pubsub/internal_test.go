@@ -34,7 +34,7 @@ func confirmAll(t *testing.T, tab *table, now time.Time) {
 // F19
 func TestMapIsReplacedWhenMuchSmaller(t *testing.T) {
 	now := time.Now()
-	tab := newTable(time.Second, time.Minute)
+	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Minute})
 	tab.received = now
 	var members []*Membership
 	for i := range 50_000 {
@@ -54,7 +54,7 @@ func TestMapIsReplacedWhenMuchSmaller(t *testing.T) {
 
 func TestForeignConfirmationEndsTheConnection(t *testing.T) {
 	now := time.Now()
-	tab := newTable(time.Second, time.Minute)
+	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Minute})
 	tab.received = now
 	tab.join("a", &Membership{listener: deaf{}}, now)
 	confirmAll(t, &tab, now)
@@ -71,7 +71,7 @@ func TestForeignConfirmationEndsTheConnection(t *testing.T) {
 // F20
 func TestRefusalsBackOffAndFindTheRefusedChannel(t *testing.T) {
 	now := time.Now()
-	tab := newTable(time.Second, time.Hour)
+	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Hour})
 	tab.received = now
 	for i := range 1000 {
 		tab.join(fmt.Sprint(i), &Membership{listener: deaf{}}, now)

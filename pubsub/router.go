@@ -47,6 +47,10 @@ type Options struct {
 	// at most once a second. Defaults to none.
 	Logger *slog.Logger
 
+	// Sharded subscribes by SSUBSCRIBE, which a server before Redis 7 does not know: there SUBSCRIBE is sent instead. Of a cluster
+	// it takes one router for each node, as [NewSharded] has. Defaults to SUBSCRIBE.
+	Sharded bool
+
 	// OnFailure is called when the connection was lost or could not be made, before the next attempt. It must return at
 	// once. Defaults to none.
 	OnFailure func()
@@ -109,7 +113,7 @@ func New(s Subscriber, o Options) *Router {
 		closed:     s == nil,
 		opts:       o,
 		wake:       make(chan struct{}, 1),
-		table:      newTable(o.Linger, o.HealthCheck),
+		table:      newTable(o),
 	}
 }
 
@@ -159,6 +163,13 @@ func (r *Router) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Stats{Channels: len(r.table.channels), Messages: r.messages, Reconnects: r.reconnects}
+}
+
+// unused reports whether the router has neither channels nor a connection.
+func (r *Router) unused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.running && len(r.table.channels) == 0
 }
 
 // Close ends all subscriptions and closes the connection. It waits for the router's goroutines, for 2 s at most: a dial
@@ -228,10 +239,16 @@ type Membership struct {
 	listener Listener
 	channel  *channel // nil once left; guarded by router.mu, as is place
 	place    int      // index in channel.members
+
+	entry *entry // of a [Shards], which has no router of its own
 }
 
 // Leave ends the membership, and never blocks. A second Leave does nothing.
 func (m *Membership) Leave() {
+	if m.entry != nil {
+		m.entry.leave(m)
+		return
+	}
 	r := m.router
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,6 +24,8 @@ var (
 	errOversized  = errors.New("connection remembers too many channels")
 	errSilent     = errors.New("connection is silent")
 	errUnexpected = errors.New("unexpected reply")
+	errMoved      = errors.New("a slot has left the node")
+	errPlain      = errors.New("the server knows no sharded channels")
 )
 
 // table holds the channels and decides which command is due. It does no I/O and is guarded by the router's mutex.
@@ -31,6 +33,7 @@ type table struct {
 	linger    time.Duration
 	health    time.Duration
 	replyWait time.Duration
+	sharded   bool // a command has channels of one slot
 
 	channels map[string]*channel
 	peak     int // most channels since the map was made
@@ -50,11 +53,12 @@ type table struct {
 	armed    time.Time // when the sender's timer fires
 }
 
-func newTable(linger, health time.Duration) table {
+func newTable(o Options) table {
 	return table{
-		linger:    linger,
-		health:    health,
-		replyWait: min(health, maxReplyWait),
+		linger:    o.Linger,
+		health:    o.HealthCheck,
+		replyWait: min(o.HealthCheck, maxReplyWait),
+		sharded:   o.Sharded,
 		channels:  make(map[string]*channel),
 		batch:     maxBatch,
 	}
@@ -194,7 +198,7 @@ func (t *table) pickSubscribe(now time.Time) *command {
 	if now.Before(t.hold) {
 		return nil
 	}
-	cmd := &command{verb: subscribe}
+	cmd := &command{verb: subscribe, oneSlot: t.sharded}
 	for ch := first(&t.queue); ch != nil && cmd.fits(ch, t.batch); ch = first(&t.queue) {
 		cmd.add(ch, subscribing)
 	}
@@ -209,7 +213,7 @@ func (t *table) pickSubscribe(now time.Time) *command {
 }
 
 func (t *table) pickUnsubscribe(now time.Time) *command {
-	cmd := &command{verb: unsubscribe}
+	cmd := &command{verb: unsubscribe, oneSlot: t.sharded}
 	for ch := first(&t.lingering); ch != nil && cmd.fits(ch, maxBatch); ch = first(&t.lingering) {
 		if now.Before(ch.lingers) && t.lingering.Len() <= maxLingering {
 			break

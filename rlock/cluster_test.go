@@ -81,6 +81,9 @@ func (g *group) listening(ctx context.Context, n int) error {
 	all := 0
 	err := g.redis.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		channels, err := node.PubSubChannels(ctx, "*").Result()
+		if sharded, err := node.PubSubShardChannels(ctx, "*").Result(); err == nil { // Redis 6.2 does not know it
+			channels = append(channels, sharded...)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		all += len(channels)

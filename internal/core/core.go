@@ -30,6 +30,7 @@ type Config struct {
 	Prefix        string
 	Logger        *slog.Logger
 	Plain         bool           // no pipelining
+	Wakeups       Wakeups        // the channels that wake waiters
 	FairWait      *time.Duration // nil for the default of FairTimeout
 	RedissonQueue bool           // fair locks keep their queue as Redisson does
 	HandoffBudget time.Duration
@@ -39,6 +40,23 @@ type Config struct {
 	Abandon       bool
 	Hooks         Hooks
 	OnClosed      func() error // closes what belongs to the client; may be nil
+}
+
+// Wakeups says through which channels waiters are woken.
+type Wakeups uint8
+
+// Sharded channels reach the nodes of one slot alone, plain ones every node of a cluster.
+const (
+	WakeupsAuto    Wakeups = iota // sharded on a cluster
+	WakeupsSharded                // sharded
+	WakeupsPlain                  // plain
+)
+
+// Router is a [pubsub.Router] or a [pubsub.Shards].
+type Router interface {
+	Join(channel string, l pubsub.Listener) (m *pubsub.Membership, confirmed bool)
+	Stats() pubsub.Stats
+	Close()
 }
 
 // FairTimeout returns how long a waiter of a fair lock keeps its place after it died.
@@ -68,7 +86,7 @@ type Core struct {
 	ID      string // the client's UUID, which begins its owner ids
 	Clock   *clock.Clock
 	Batch   *pipeline.Batcher
-	Router  *pubsub.Router
+	Router  Router
 	Timers  *timer.Wheel   // of leases, messages and waiters
 	Workers *timer.Workers // for what their tasks start and may wait
 	Settler *settle.Settler
@@ -104,10 +122,17 @@ const maxWorkers = 4
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
 func New(rdb redis.UniversalClient, c Config) *Core {
 	e := &Core{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
-	_, e.Cluster = rdb.(*redis.ClusterClient)
+	cluster, isCluster := rdb.(*redis.ClusterClient)
+	e.Cluster = isCluster
 	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
 	e.Batch.OnAnswered = e.Freed
-	e.Router = pubsub.New(rdb, pubsub.Options{Logger: c.Logger, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected})
+	e.Batch.Sharded = c.Wakeups == WakeupsSharded || c.Wakeups == WakeupsAuto && isCluster
+	o := pubsub.Options{Logger: c.Logger, Sharded: e.Batch.Sharded, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected}
+	if e.Batch.Sharded && isCluster {
+		e.Router = pubsub.NewSharded(cluster, o)
+	} else {
+		e.Router = pubsub.New(rdb, o)
+	}
 	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
 	e.Settler = settle.New(e.Timers, e.Clock, e.Batch, c.Logger)
 	return e

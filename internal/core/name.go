@@ -65,15 +65,6 @@ func Suffixed(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// Tag returns a string that is equal only for keys of one slot.
-func Tag(key string) string {
-	_, tagged, opened := strings.Cut(key, "{")
-	if tag, _, closed := strings.Cut(tagged, "}"); opened && closed && tag != "" {
-		return tag
-	}
-	return key
-}
-
 // CheckOwner returns an error that wraps [errs.ErrInvalid] unless id has the form of an owner id: a client's id, a colon and a number.
 func CheckOwner(id string) error {
 	client, sequence, _ := strings.Cut(id, ":")

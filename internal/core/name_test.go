@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // names are good and bad ones, and where fuzzing begins.
@@ -60,7 +61,7 @@ func FuzzCheckName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		tag := core.Tag(name)
+		tag := script.Tag(name)
 		require.Equal(t, hashTag(name), tag)
 		if err := core.CheckName(name); err != nil {
 			require.ErrorIs(t, err, errs.ErrInvalid)

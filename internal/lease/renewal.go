@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/keepalive"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // What package keepalive needs of a lease is here, but for Due and Gone, by which it may end.
@@ -43,7 +43,7 @@ func (l *Lease) RenewalLocked(now time.Duration) (key keepalive.CallKey, ends ti
 		key.Mode = Read
 	}
 	if l.manager.core.Cluster {
-		key.Tag = core.Tag(l.Name())
+		key.Tag = script.Tag(l.Name())
 	}
 	return key, l.deadlineLocked(), true
 }

@@ -73,6 +73,8 @@ func (f Func) Late(c *script.Call) { f(c) }
 type Batcher struct {
 	// OnAnswered, if set before the first call, is called whenever Abandoned has become less. It must return at once.
 	OnAnswered func()
+	// Sharded, if set before the first call, has scripts publish by SPUBLISH.
+	Sharded bool
 
 	rdb       redis.UniversalClient
 	cluster   *redis.ClusterClient // nil unless rdb is one
@@ -258,8 +260,11 @@ func (b *Batcher) StartAll(class Class, calls []Sending) bool {
 	return true
 }
 
-// queue returns the queue of the node that the call goes to. Before a cluster's layout is known all calls share one.
+// queue prepares a call that is about to be sent, and returns the queue of the node that it goes to. Before a cluster's layout is known all calls share one.
 func (b *Batcher) queue(call *script.Call) *nodeQueue {
+	if b.Sharded {
+		call.Shard()
+	}
 	if b.cluster == nil || !b.known.Load() {
 		return b.only
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AwaitSubscribers waits until so many connections listen to a channel; on a cluster, to all masters together.
+// AwaitSubscribers waits until so many connections listen to a channel, sharded or not; on a cluster, to all masters together.
 func AwaitSubscribers(tb testing.TB, rdb redis.UniversalClient, channel string, n int) {
 	tb.Helper()
 	Eventually(tb, readyLimit, fmt.Sprintf("%d subscribers of %s", n, channel), func() error {
@@ -17,6 +17,9 @@ func AwaitSubscribers(tb testing.TB, rdb redis.UniversalClient, channel string, 
 		count := func(ctx context.Context, node *redis.Client) error {
 			heard, err := node.PubSubNumSub(ctx, channel).Result()
 			total.Add(heard[channel])
+			if sharded, err := node.PubSubShardNumSub(ctx, channel).Result(); err == nil { // Redis 6.2 does not know it
+				total.Add(sharded[channel])
+			}
 			return err
 		}
 		var err error

@@ -4,6 +4,7 @@ package script
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,12 +12,27 @@ import (
 
 // Script is a Lua script and its digest. It is safe for concurrent use.
 type Script struct {
-	source any // the Lua text, boxed once: it is an argument of EVAL
-	digest any // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
+	source  any     // the Lua text, boxed once: it is an argument of EVAL
+	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
+	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
 }
 
 // New returns the script with the given Lua text.
 func New(source string) *Script {
+	s := newScript(source)
+	if strings.Contains(source, publish) {
+		s.sharded = newScript(shardedPublish + strings.ReplaceAll(source, publish, "publish"))
+	}
+	return s
+}
+
+const (
+	publish = "'publish'"
+	// Redis 6.2 has neither the command nor the number.
+	shardedPublish = "local publish = redis.REDIS_VERSION_NUM and 'spublish' or 'publish' "
+)
+
+func newScript(source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
 	return &Script{source: source, digest: hex.EncodeToString(sum[:])}
 }
@@ -40,6 +56,14 @@ func (s *Script) Call(keys int, args ...any) *Call {
 	list := append(c.room[:0], "evalsha", s.digest, keys)
 	c.command(append(list, args...))
 	return c
+}
+
+// Shard has the call publish to the shard of its channel, by SPUBLISH. It is to be called before the call is sent.
+func (c *Call) Shard() {
+	if sharded := c.script.sharded; sharded != nil {
+		c.script = sharded
+		c.Args()[1] = sharded.digest
+	}
 }
 
 // command makes the call run a command of go-redis.
@@ -98,6 +122,15 @@ func (c *Call) Ints() ([]int64, error) {
 		return nil, err
 	}
 	return c.Int64Slice()
+}
+
+// Tag returns a string that is equal only for keys, and sharded channels, of one slot.
+func Tag(key string) string {
+	_, tagged, opened := strings.Cut(key, "{")
+	if tag, _, closed := strings.Cut(tagged, "}"); opened && closed && tag != "" {
+		return tag
+	}
+	return key
 }
 
 // Millis returns a time as scripts take it: in milliseconds, rounded up.

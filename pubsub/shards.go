@@ -1,0 +1,254 @@
+package pubsub
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/backoff"
+)
+
+// Shards routes the messages of sharded channels on a cluster: a message reaches the nodes of its channel's slot alone. It has a
+// [Router] for each master that has channels in use, and gives a channel to another one when its slot has moved. It is safe for
+// concurrent use.
+//
+// A message that is published while a slot is on the move, or by a node from before Redis 7 while it is subscribed to at a newer one,
+// may be lost. As after any gap, Subscribed follows.
+type Shards struct {
+	masterOf func(ctx context.Context, channel string) (*redis.Client, error)
+	opts     Options
+	life     context.Context //nolint:containedctx // ended by Close
+	end      context.CancelFunc
+
+	mu       sync.Mutex // guards what follows, and every entry; taken before a router's
+	entries  map[string]*entry
+	routers  map[*redis.Client]*Router // by the node
+	unplaced []*entry                  // whose node is to be looked for
+	placing  chan struct{}             // closed when the goroutine that does so has ended; nil for none
+}
+
+// entry is a channel with its listeners.
+type entry struct {
+	shards    *Shards
+	channel   string
+	members   []*Membership
+	router    *Router     // of the channel's node; nil until that is known
+	inner     *Membership // there
+	confirmed bool        // the subscription
+	queued    bool        // it is among the unplaced
+}
+
+// manyRouters is from how many routers on those without channels are dropped: their nodes may have left the cluster.
+const manyRouters = 64
+
+// NewSharded returns the router of a cluster's sharded channels. It does no I/O and starts no goroutine: the first Join does.
+func NewSharded(cluster *redis.ClusterClient, o Options) *Shards {
+	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
+	o.Sharded = true
+	return &Shards{
+		masterOf: cluster.MasterForKey, opts: o.withDefaults(), life: life, end: end,
+		entries: map[string]*entry{}, routers: map[*redis.Client]*Router{},
+	}
+}
+
+// Join adds l to the listeners of channel, as [Router.Join] does. Calls of different listeners may come from several goroutines.
+func (s *Shards) Join(channel string, l Listener) (m *Membership, confirmed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[channel]
+	if e == nil {
+		e = &entry{shards: s, channel: channel}
+	}
+	m = &Membership{listener: l, entry: e}
+	if s.life.Err() != nil {
+		return m, false
+	}
+	e.members = append(e.members, m)
+	if len(e.members) == 1 {
+		s.entries[channel] = e
+		s.placeLocked(e)
+	}
+	return m, e.confirmed
+}
+
+// leave takes a listener out, and the channel with the last one.
+func (e *entry) leave(m *Membership) {
+	s := e.shards
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(e.members, m)
+	if i < 0 {
+		return
+	}
+	e.members = slices.Delete(e.members, i, i+1)
+	if len(e.members) > 0 {
+		return
+	}
+	delete(s.entries, e.channel)
+	if e.inner != nil {
+		e.inner.Leave()
+	}
+}
+
+// Subscribed passes on that the subscription is confirmed.
+func (e *entry) Subscribed() {
+	for _, m := range e.listeners(true) {
+		m.listener.Subscribed()
+	}
+}
+
+// Message passes a message on.
+func (e *entry) Message(payload string) {
+	for _, m := range e.listeners(false) {
+		m.listener.Message(payload)
+	}
+}
+
+func (e *entry) listeners(confirmed bool) []*Membership {
+	e.shards.mu.Lock()
+	defer e.shards.mu.Unlock()
+	e.confirmed = e.confirmed || confirmed
+	return slices.Clone(e.members)
+}
+
+// placeLocked has the node of a channel looked for.
+func (s *Shards) placeLocked(e *entry) {
+	if !e.queued {
+		e.queued = true
+		s.unplaced = append(s.unplaced, e)
+	}
+	if s.placing == nil && s.life.Err() == nil {
+		s.placing = make(chan struct{})
+		go s.place(s.placing)
+	}
+}
+
+// place gives channels to the routers of their nodes, until each has one or Close ends it.
+func (s *Shards) place(done chan<- struct{}) {
+	defer close(done)
+	for failures := 0; ; {
+		e := s.next()
+		if e == nil {
+			return
+		}
+		node, err := s.masterOf(s.life, e.channel) // of the layout that go-redis knows; it loads the first one
+		if err == nil {
+			failures = 0
+			s.give(e, node)
+			continue
+		}
+		s.opts.OnFailure()
+		s.mu.Lock()
+		s.placeLocked(e)
+		s.mu.Unlock()
+		sleep(s.life, backoff.Pause(failures, firstBackoff, maxBackoff))
+		failures++
+	}
+}
+
+// next returns a channel whose node is to be looked for; nil if there is none.
+func (s *Shards) next() *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.unplaced) > 0 && s.life.Err() == nil {
+		e := s.unplaced[0]
+		s.unplaced = s.unplaced[1:]
+		e.queued = false
+		if len(e.members) > 0 {
+			return e
+		}
+	}
+	s.unplaced, s.placing = nil, nil
+	return nil
+}
+
+// give subscribes to a channel at its node, unless it is there already.
+func (s *Shards) give(e *entry, node *redis.Client) {
+	s.mu.Lock()
+	r := s.routerLocked(node)
+	if r == e.router || len(e.members) == 0 || s.life.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	if e.inner != nil {
+		e.inner.Leave()
+	}
+	var confirmed bool
+	e.router = r
+	e.inner, confirmed = r.Join(e.channel, e)
+	s.mu.Unlock()
+	if confirmed { // by a subscription that lingered, which notifies nobody
+		e.Subscribed()
+	}
+}
+
+// routerLocked returns the router of a node.
+func (s *Shards) routerLocked(node *redis.Client) *Router {
+	r := s.routers[node]
+	if r != nil {
+		return r
+	}
+	if len(s.routers) >= manyRouters {
+		maps.DeleteFunc(s.routers, func(_ *redis.Client, r *Router) bool { return r.unused() })
+	}
+	o := s.opts
+	o.OnFailure = func() {
+		s.opts.OnFailure()
+		s.look(r)
+	}
+	r = New(node, o)
+	s.routers[node] = r
+	return r
+}
+
+// look has the nodes of a router's channels looked for again: its connection has failed, or a slot has left its node.
+func (s *Shards) look(r *Router) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.router == r {
+			e.confirmed = false
+			s.placeLocked(e)
+		}
+	}
+}
+
+// Stats returns the current counts.
+func (s *Shards) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := Stats{Channels: len(s.entries)}
+	for _, r := range s.routers {
+		one := r.Stats()
+		sum.Messages += one.Messages
+		sum.Reconnects += one.Reconnects
+	}
+	return sum
+}
+
+// Close ends all subscriptions, as [Router.Close] does. Listeners must not call it.
+func (s *Shards) Close() {
+	s.end()
+	s.mu.Lock()
+	placing := s.placing
+	var closing sync.WaitGroup
+	for _, r := range s.routers {
+		closing.Go(r.Close)
+	}
+	clear(s.entries)
+	s.mu.Unlock()
+	closing.Wait()
+	if placing == nil {
+		return
+	}
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-placing:
+	case <-timer.C:
+	}
+}
