@@ -44,11 +44,13 @@ func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true }
 // nodes of one slot alone; plain ones reach every node of a cluster.
 type ShardedWakeups uint8
 
-// The values of [WithShardedWakeups].
 const (
-	ShardedAuto   ShardedWakeups = iota // on a cluster: sharded, and plain on a node that is older than Redis 7
-	ShardedAlways                       // sharded, on a single server too
-	ShardedNever                        // plain
+	// ShardedAuto takes sharded channels on a cluster, and plain ones on a node that is older than Redis 7.
+	ShardedAuto ShardedWakeups = iota
+	// ShardedAlways takes sharded channels on a single server too.
+	ShardedAlways
+	// ShardedNever takes plain channels.
+	ShardedNever
 )
 
 // WithShardedWakeups sets through which channels waiters are woken. All clients of an object must use the same

@@ -39,6 +39,7 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 		"call timeout 9ms is below 10ms":           redlatch.WithCallTimeout(9 * time.Millisecond),
 		"call timeout -1s is below 10ms":           redlatch.WithCallTimeout(-time.Second),
 		"call timeout 1h0m1s is above 1h0m0s":      redlatch.WithCallTimeout(time.Hour + time.Second),
+		"3 is no value of ShardedWakeups":          redlatch.WithShardedWakeups(redlatch.ShardedNever + 1),
 		"the logger is nil":                        redlatch.WithLogger(nil),
 		"name prefix, with an object named x: ":    redlatch.WithNamePrefix("a}b"),
 		"the name has 513 bytes, more than 512":    redlatch.WithNamePrefix(strings.Repeat("x", 512)),
@@ -72,6 +73,7 @@ func TestGoodOptions(t *testing.T) {
 			{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithoutPipelining(), redlatch.WithObserver(redlatch.Observer{})},
 			{redlatch.WithNamePrefix("{app}:"), redlatch.WithTokenTTL(10 * 365 * 24 * time.Hour)},
 			{redlatch.WithNamePrefix(strings.Repeat("x", 100))},
+			{redlatch.WithShardedWakeups(redlatch.ShardedNever)},
 		} {
 			p := b.Peer(t, opts...)
 			locktest.Free(t, p.GetLock("orders"))

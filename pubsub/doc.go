@@ -3,7 +3,8 @@
 //
 // A [Router] opens its connection when the first listener joins a channel, subscribes and unsubscribes in batches, and
 // closes the connection when it has had no channels for half a minute. It runs two goroutines at most, for any number
-// of channels and listeners, and none after it has closed an unused connection.
+// of channels and listeners, and none after it has closed an unused connection. [Shards] does the same on a cluster with a
+// Router for each master, for channels whose messages reach that master alone.
 //
 // # What is promised
 //

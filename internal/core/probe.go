@@ -22,9 +22,12 @@ const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hle
 // Probe returns an error that names the rights that this client's Redis user lacks: a script that misses one stops half-way. It returns nil
 // where Redis cannot tell, and where the user may use names of another prefix only.
 func (e *Core) Probe(ctx context.Context) error {
-	name := e.Prefix + "probe"
+	name, messaging := e.Prefix+"probe", "publish subscribe unsubscribe"
+	if e.Batch.Sharded {
+		messaging = "spublish ssubscribe sunsubscribe"
+	}
 	c, err := e.Once(ctx, func() *script.Call {
-		return probe.Call(1, name, Prefixed("redisson_lock__channel", name), scriptCommands)
+		return probe.Call(1, name, Prefixed("redisson_lock__channel", name), scriptCommands, messaging)
 	})
 	if err != nil {
 		if script.Judge(err) == script.Unknown || script.Transient(err) || strings.Contains(err.Error(), "to access") {

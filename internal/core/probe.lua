@@ -3,9 +3,10 @@
 -- KEYS[1]  a name that no object has
 -- ARGV[1]  channel of a lock of that name
 -- ARGV[2]  commands that take a key, separated by blanks
+-- ARGV[3]  commands that take a channel
 --
 -- Returns  the commands that are refused; none where Redis cannot tell, before 7.0, or refuses the key itself
-local key, channel, commands = KEYS[1], ARGV[1], ARGV[2]
+local key, channel, commands, messaging = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if not redis.acl_check_cmd then
   return {}
 end
@@ -20,7 +21,7 @@ end
 if not allowed then
   return {}
 end
-for _, command in ipairs({'publish', 'subscribe', 'unsubscribe'}) do
+for command in string.gmatch(messaging, '%S+') do
   if not redis.acl_check_cmd(command, channel) then
     table.insert(refused, command .. ' ' .. channel)
   end
