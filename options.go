@@ -17,7 +17,6 @@ func defaults() core.Config {
 	return core.Config{
 		Lease:         30 * time.Second,
 		HandoffBudget: 2 * time.Millisecond,
-		TokenTTL:      24 * time.Hour,
 		CloseGrace:    5 * time.Second,
 		CallTimeout:   10 * time.Second,
 		Logger:        slog.Default(),
@@ -76,8 +75,10 @@ func WithHandoffBudget(d time.Duration) Option {
 	return func(c *core.Config) { c.HandoffBudget = d }
 }
 
-// WithTokenTTL sets how long Redis keeps the last fencing token of an unused lock. Tokens also rise after it expired,
-// as long as the servers' clocks do not step back. From 1 s to ten years. Defaults to 24 h.
+// WithTokenTTL sets how long Redis keeps the last fencing token of an unused lock, from 1 s to ten years; 0 keeps it for
+// good. This library's tokens also rise after it expired, as long as the servers' clocks do not step back. Redisson's do
+// not: it begins again at 1. So set a TTL only if no Java client uses the fenced locks, and if there are so many names
+// that their keys, of about 100 bytes each, matter. Defaults to 0.
 func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
 
 // WithCloseGrace sets how long Close waits for holders to unlock. From 0 to 10 min. Defaults to 5 s.
@@ -157,8 +158,10 @@ func validate(c *core.Config) error {
 	if err := between("hand-off budget", c.HandoffBudget, 0, c.Lease); err != nil {
 		return err
 	}
-	if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
-		return err
+	if c.TokenTTL != 0 {
+		if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
+			return err
+		}
 	}
 	if err := between("call timeout", c.CallTimeout, 10*time.Millisecond, time.Hour); err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestBadOptionsAreErrInvalid(t *testing.T) {
 		"fair wait timeout 5m1s is above 5m0s":     redlatch.WithFairWaitTimeout(301 * time.Second),
 		"hand-off budget -1ns is below 0s":         redlatch.WithHandoffBudget(-1),
 		"hand-off budget 31s is above 1s":          redlatch.WithHandoffBudget(31 * time.Second),
-		"token TTL 0s is below 1s":                 redlatch.WithTokenTTL(0),
+		"token TTL 999ms is below 1s":              redlatch.WithTokenTTL(999 * time.Millisecond),
 		"token TTL 87601h0m0s is above 87600h0m0s": redlatch.WithTokenTTL(87601 * time.Hour),
 		"close grace -1ns is below 0s":             redlatch.WithCloseGrace(-1),
 		"close grace 11m0s is above 10m0s":         redlatch.WithCloseGrace(11 * time.Minute),

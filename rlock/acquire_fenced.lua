@@ -6,7 +6,7 @@
 -- ARGV[2]  lease, ms
 -- ARGV[3]  an owner from whom the lock passes to the new one if that owner holds it; empty for none
 -- ARGV[4]  1 to look at the type of a busy key
--- ARGV[5]  how long the last token is kept, ms
+-- ARGV[5]  how long the last token is kept, ms; 0 for good
 --
 -- Returns  an array of two integers: as acquire.lua; the token, or 0
 local lock, last = KEYS[1], KEYS[2]
@@ -27,7 +27,7 @@ local time = redis.call('time')
 local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stored = redis.call('get', last)
 token = math.max(token, (tonumber(stored or 0) or 0) + 1)
-redis.call('set', last, string.format('%.0f', token), 'px', keep)
+redis.call('set', last, string.format('%.0f', token), unpack(keep == '0' and {} or { 'px', keep }))
 if passes then
   -- All that a user may not be allowed comes before the first write that counts. The key must stay, and its TTL with it.
   redis.call('pexpire', lock, lease)

@@ -45,7 +45,7 @@ type rig struct {
 func serve(t *testing.T, args ...string) *redistest.Server {
 	t.Helper()
 	s := redistest.Start(t, args...)
-	faulttest.LeakCheck(t, s.Addr())
+	faulttest.LeakCheck(t, s.Addr(), "redisson_lock_token:*")
 	return s
 }
 

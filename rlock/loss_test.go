@@ -193,3 +193,20 @@ func exitOn(err error) {
 		os.Exit(1)
 	}
 }
+
+// The timer of a hold runs up to a millisecond late, and on a busy machine later.
+//
+// F1
+func TestUnlockLooksAtTheClock(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		for late := range 10 {
+			hold := locktest.Acquire(t, t.Context(), p.GetLock("n"), rlock.WithLease(10*time.Millisecond+time.Duration(late)*100*time.Microsecond))
+			time.Sleep(time.Until(hold.Deadline()))
+			require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld, late)
+			require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, late)
+			time.Sleep(50 * time.Millisecond)
+			require.Empty(t, b.Keys(t))
+		}
+	})
+}

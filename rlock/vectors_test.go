@@ -150,7 +150,7 @@ func TestVectorFencedLock(t *testing.T) {
 		stored, err := b.Redis.Get(t.Context(), v.token).Result()
 		require.NoError(t, err)
 		assert.Equal(t, strconv.FormatInt(first.Token(), 10), stored)
-		assert.Equal(t, 24*time.Hour, b.TTL(t, v.token))
+		assert.Negative(t, b.TTL(t, v.token), "it is kept")
 		_, err = b.Peer(t, redlatch.WithNamePrefix(v.prefix)).GetFencedLock(v.name).TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		locktest.Unlock(t, second)
@@ -190,6 +190,23 @@ func TestTokensRise(t *testing.T) {
 		assert.Equal(t, int64(1)<<52+1, draw("the stored one is ahead of the clock"))
 		assert.Equal(t, time.Minute, b.TTL(t, key))
 		assert.Equal(t, strconv.FormatInt(last, 10), b.Redis.Get(t.Context(), key).Val(), "all digits")
+	})
+}
+
+// Redisson draws a token by INCR alone.
+func TestTokensRiseAlsoWhereJavaDrawsThem(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetFencedLock("n")
+		last := int64(0)
+		for range 3 {
+			h := locktest.Acquire(t, t.Context(), l)
+			assert.Greater(t, h.Token(), last)
+			locktest.Unlock(t, h)
+			time.Sleep(7 * 24 * time.Hour)
+			java := b.Redis.Incr(t.Context(), "redisson_lock_token:{n}").Val()
+			assert.Greater(t, java, h.Token())
+			last = java
+		}
 	})
 }
 

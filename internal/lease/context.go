@@ -34,7 +34,7 @@ func (c *holdContext) Err() error {
 	h := c.hold()
 	h.lease.mu.Lock()
 	ended, inner := h.over || h.cause != nil, h.inner
-	late := !ended && h.lease.state == holding && h.lease.now() >= h.deadlineLocked()
+	late := !ended && h.lateLocked(h.lease.now())
 	h.lease.mu.Unlock()
 	switch {
 	case late:

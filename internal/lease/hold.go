@@ -130,6 +130,11 @@ func (h *Hold) deadlineLocked() time.Duration {
 	return end - core.Margin(h.length)
 }
 
+// lateLocked reports whether a level that is not over should be: its timer has not run yet.
+func (h *Hold) lateLocked(now time.Duration) bool {
+	return h.lease.state == holding && now >= h.deadlineLocked()
+}
+
 // Mode returns how the level holds the lock.
 func (h *Hold) Mode() Mode { return h.mode }
 

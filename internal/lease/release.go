@@ -53,13 +53,19 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		guard.Unlock()
 		return err
 	}
+	now := l.now()
+	if h.lateLocked(now) {
+		l.mu.Unlock()
+		guard.Unlock()
+		l.expire(now)
+		return h.unlock(ctx, deadline) // a renewal's answer may have come between
+	}
 	l.unlinkLocked(h)
 	if l.levels != nil {
 		l.downgradeLocked()
 		guard.Unlock()
 		return l.unlockNested(ctx, h, deadline) // unlocks l.mu
 	}
-	now := l.now()
 	handedOff := l.handOffLocked(h, now)
 	if handedOff == nil {
 		l.beginReleaseLocked()

@@ -47,7 +47,8 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 	guard.Lock()
 	l.mu.Lock()
 	over, why := h.over, h.notHeldLocked()
-	if over || l.levels != h || h.next != nil || l.member.Renewing() != nil || l.ops.busy() {
+	now := l.now()
+	if over || h.lateLocked(now) || l.levels != h || h.next != nil || l.member.Renewing() != nil || l.ops.busy() {
 		l.mu.Unlock()
 		guard.Unlock()
 		if !over {
@@ -57,7 +58,6 @@ func (h *Hold) beginUnlock(done func(error)) unlockStep {
 		return unlockEnded
 	}
 	l.unlinkLocked(h)
-	now := l.now()
 	handedOff := l.handOffLocked(h, now)
 	cancel := h.endUnlockedLocked(now)
 	if handedOff == nil {
