@@ -31,6 +31,5 @@
 //
 // # What is not promised
 //
-// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers. No
-// message announces a downgrade, as in Redisson: waiting readers of other clients enter within about a second.
+// A stream of writers may keep readers out. There is no order among writers of several clients, nor among readers.
 package rrwlock

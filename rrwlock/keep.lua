@@ -4,15 +4,16 @@
 -- KEYS[2..n+1]  the owner's levels of reading, n of them: strings, each of which lives as long as its level
 -- ARGV[1]  owner
 -- ARGV[2]  what the keys of its levels begin with: a number follows
--- ARGV[3]  levels of writing; with 0 a writer goes on as a reader, and nobody is notified, as the wire format has it
+-- ARGV[3]  levels of writing; with 0 a writer goes on as a reader, and those who wait are notified
 -- ARGV[4]  lease, ms
 -- ARGV[5]  the most that may be left of the lease, at least 1000 ms: where more is, a newer call has set levels and lease
+-- ARGV[6]  channel of its waiters
 --
 -- Returns  1  set
 --          0  the owner does not hold the lock, or does not write; nothing was changed
 --          n  n ms are left of the lease, which is more than the most; nothing was changed
 local lock, first, reads = KEYS[1], KEYS[2], #KEYS - 1
-local owner, prefix, writes, lease, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local owner, prefix, writes, lease, most, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 
 local field = owner .. ':write'
 local wrote, read = redis.call('hexists', lock, field) == 1, redis.call('hget', lock, owner)
@@ -50,6 +51,7 @@ elseif wrote then
     redis.call('hset', lock, 'mode', 'write')
     return ended
   end
+  redis.pcall('publish', channel, '1') -- as for a release by a writer: who gets no message looks again
 end
 for i = reads + 1, tonumber(read or 0) do
   -- The wire format numbers the levels. One that has moved to another node means nothing there, and expires.

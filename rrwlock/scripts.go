@@ -87,12 +87,12 @@ func (common) Acquired(c *script.Call) (lease.Reply, error) {
 
 func (common) Keep(key, owner any, levels lease.Levels, length, most time.Duration) *script.Call {
 	prefix := levelsOf(key, owner)
-	args := make([]any, 0, levels.Read+6)
+	args := make([]any, 0, levels.Read+7)
 	args = append(args, key)
 	for i := range levels.Read {
 		args = append(args, prefix+strconv.Itoa(i+1))
 	}
-	args = append(args, owner, prefix, levels.Write, script.Millis(length), script.Millis(most))
+	args = append(args, owner, prefix, levels.Write, script.Millis(length), script.Millis(most), channelOf(key))
 	return keepScript.Call(levels.Read+1, args...)
 }
 

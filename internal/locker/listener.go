@@ -48,7 +48,7 @@ func (s *Manager) Releasing(l *lease.Lease) {
 // Downgraded has the lease keep nobody out any more.
 func (s *Manager) Downgraded(l *lease.Lease) { s.shard(l.Name()).setAsideLocked(l) }
 
-// Shared has the readers of this client who wait ask at once, after a downgrade: nobody is notified of it, as the wire format has it.
+// Shared has the readers of this client who wait ask at once, after a downgrade: the message may be lost.
 func (s *Manager) Shared(l *lease.Lease) {
 	if s.mode == lease.Read {
 		return
