@@ -40,7 +40,13 @@ var permitCalls = map[string]func(ctx context.Context, s *rsemaphore.PermitSemap
 		_, err := s.AcquireN(ctx, 2)
 		return err
 	},
+	"ReleaseID": func(ctx context.Context, s *rsemaphore.PermitSemaphore) error { return s.ReleaseID(ctx, someID) },
+	"ExtendID": func(ctx context.Context, s *rsemaphore.PermitSemaphore) error {
+		return s.ExtendID(ctx, someID, time.Second)
+	},
 }
+
+const someID = "000102030405060708090a0b0c0d0e0f"
 
 func TestPermitBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
