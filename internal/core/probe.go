@@ -19,6 +19,11 @@ const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hle
 	"persist pexpire pttl rpush sadd set sismember time zadd zcard zcount zincrby zmscore zrange zrangebyscore zrank zrem " +
 	"zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore"
 
+// Commands returns the commands that a server has to know.
+func Commands() []string {
+	return append(strings.Fields(scriptCommands), "ping", "eval", "evalsha", "publish", "subscribe", "unsubscribe")
+}
+
 // Probe returns an error that names the rights that this client's Redis user lacks: a script that misses one stops half-way. It returns nil
 // where Redis cannot tell, and where the user may use names of another prefix only.
 func (e *Core) Probe(ctx context.Context) error {

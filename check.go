@@ -1,0 +1,83 @@
+package redlatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Check returns an error that says what the Redis behind a go-redis client lacks for this library: it does not answer,
+// it does not know some of the commands, or the user may not run them. Run it once at the start of a program that calls
+// [New]; [Open] does the same. The options are those of New: the name prefix decides which names the user must be
+// allowed.
+//
+// It waits for Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see [WithCallTimeout]),
+// and then returns [ErrUnavailable]. Of a cluster it asks every master for its commands. A server older than Redis 7.0
+// cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds nothing
+// there. It costs four round trips.
+func Check(ctx context.Context, rdb redis.UniversalClient, opts ...Option) error {
+	c, err := New(rdb, opts...)
+	if err != nil {
+		return err
+	}
+	if ctx == nil {
+		err = core.ErrNilContext
+	} else {
+		_, err = c.check(ctx, rdb)
+	}
+	if err := errors.Join(err, c.Close()); err != nil {
+		return fmt.Errorf("redlatch: check: %w", err)
+	}
+	return nil
+}
+
+// check is Check for a client that was just made. It returns the eviction policy of Redis.
+func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy string, err error) {
+	ctx, cancel := c.core.Bound(ctx)
+	defer cancel()
+	policy, err = greet(ctx, rdb)
+	if err != nil {
+		return "", fmt.Errorf("ping: %w", core.Conclude(ctx, script.NotDone, err))
+	}
+	if err := knows(ctx, rdb); err != nil {
+		return "", err
+	}
+	return policy, c.core.Probe(ctx)
+}
+
+// knows returns an error that names the commands which a server does not know.
+func knows(ctx context.Context, rdb redis.UniversalClient) error {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, knowsAll)
+	}
+	single, _ := rdb.(*redis.Client)
+	return knowsAll(ctx, single)
+}
+
+func knowsAll(ctx context.Context, node *redis.Client) error {
+	commands := core.Commands()
+	args := []any{"command", "info"}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	known, err := node.Do(ctx, args...).Slice()
+	if err != nil || len(known) != len(commands) {
+		return ctx.Err() // it does not tell
+	}
+	var unknown []string
+	for i, command := range commands {
+		if known[i] == nil {
+			unknown = append(unknown, strings.ToUpper(command))
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	return fmt.Errorf("the server at %s does not know %s; the oldest that do are Redis 6.2 and Valkey 7.2", node.Options().Addr, strings.Join(unknown, ", "))
+}

@@ -1,0 +1,64 @@
+package redlatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// F28
+func TestCheckNamesWhatAServerDoesNotKnow(t *testing.T) {
+	server := redistest.Start(t, "--rename-command", "ZADD", "", "--rename-command", "EVALSHA", "")
+	const want = " does not know ZADD, EVALSHA; the oldest that do are Redis 6.2 and Valkey 7.2"
+	require.ErrorContains(t, redlatch.Check(t.Context(), server.Client(t)), "redlatch: check: the server at "+server.Addr()+want)
+	c, err := redlatch.Open(t.Context(), server.URL())
+	require.ErrorContains(t, err, want)
+	require.Nil(t, c)
+}
+
+func TestCheckFindsNothingWrongWithTheSupportedServers(t *testing.T) {
+	require.NoError(t, redlatch.Check(t.Context(), redistest.Shared(t).Client(t)))
+	require.NoError(t, redlatch.Check(t.Context(), redistest.SharedCluster(t).Client(t)))
+	require.NoError(t, redlatch.Check(t.Context(), redistest.Shared(t).Client(t), redlatch.WithShardedWakeups(redlatch.ShardedAlways)))
+}
+
+// F28
+func TestCheckNamesTheMissingRight(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "few", "on", "nopass", "~*", "&*", "+@all", "-zadd").Err())
+	few := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "x", DisableIdentity: true})
+	t.Cleanup(func() { assert.NoError(t, few.Close()) })
+	err := redlatch.Check(t.Context(), few)
+	if server.Major(t) < 7 {
+		require.NoError(t, err, "it cannot tell")
+		return
+	}
+	require.ErrorContains(t, err, "no permission for: zadd")
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "few", "+zadd", "-command").Err())
+	require.NoError(t, redlatch.Check(t.Context(), few))
+}
+
+// F26, F27
+func TestCheckOfASilentServerEnds(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	server.Pause()
+	defer server.Resume()
+	start := time.Now()
+	err := redlatch.Check(t.Context(), rdb, redlatch.WithCallTimeout(200*time.Millisecond))
+	require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	assert.Less(t, time.Since(start), 2*time.Second)
+
+	var none context.Context
+	require.ErrorIs(t, redlatch.Check(none, rdb), redlatch.ErrInvalid)
+	require.ErrorIs(t, redlatch.Check(t.Context(), nil), redlatch.ErrInvalid)
+	require.ErrorIs(t, redlatch.Check(t.Context(), rdb, redlatch.WithCallTimeout(-1)), redlatch.ErrInvalid)
+}
