@@ -22,14 +22,19 @@ const (
 // run holds one connection at a time while there are channels.
 func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
-	lost, failures := false, 0
+	lost, failures, plain := false, 0, !r.opts.Sharded
 	for r.needed() {
-		c := &connection{router: r, replaces: lost, sharded: r.sharded()}
+		c := &connection{router: r, replaces: lost, sharded: !plain}
 		err := c.serve(ctx, failures)
-		if errors.Is(err, errIdle) || errors.Is(err, errOversized) || errors.Is(err, errPlain) {
+		switch {
+		case errors.Is(err, errIdle), errors.Is(err, errOversized):
 			lost, failures = false, 0
 			continue
+		case errors.Is(err, errPlain):
+			plain = true
+			continue
 		}
+		plain = !r.opts.Sharded // a server that went down may come back as a newer one
 		if ctx.Err() != nil {
 			continue
 		}
@@ -227,7 +232,7 @@ func (c *connection) deliver(m *redis.Message) {
 func (c *connection) settle(reply any, refusal error) error {
 	if refusal != nil {
 		if c.sharded {
-			if err := c.router.ending(refusal); err != nil {
+			if err := ending(refusal); err != nil {
 				return err
 			}
 		}
@@ -242,26 +247,16 @@ func (c *connection) settle(reply any, refusal error) error {
 	return err
 }
 
-// sharded reports whether the next connection subscribes by SSUBSCRIBE.
-func (r *Router) sharded() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.table.sharded
-}
-
 // ending returns why a refused SSUBSCRIBE ends the connection; nil if it does not: its channels belong to another node, or the server
 // does not know the command.
-func (r *Router) ending(refusal error) error {
-	if redis.HasErrorPrefix(refusal, "MOVED") {
+func ending(refusal error) error {
+	switch {
+	case redis.HasErrorPrefix(refusal, "MOVED"):
 		return errMoved
+	case strings.Contains(refusal.Error(), "unknown command"):
+		return errPlain
 	}
-	if !strings.Contains(refusal.Error(), "unknown command") {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.table.sharded = false
-	return errPlain
+	return nil
 }
 
 // record collects the listeners to notify in targets.
