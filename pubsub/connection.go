@@ -31,7 +31,7 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 			lost, failures = false, 0
 			continue
 		case errors.Is(err, errPlain):
-			plain = true
+			lost, plain = false, true // one that was lost has been replaced by then
 			continue
 		}
 		plain = !r.opts.Sharded // a server that went down may come back as a newer one
