@@ -20,7 +20,7 @@ import (
 // It waits for Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see [WithCallTimeout]),
 // and then returns [ErrUnavailable]. Of a cluster it asks every master for its commands. A server older than Redis 7.0
 // cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds nothing
-// there. It costs four round trips.
+// there. It costs five round trips at most.
 func Check(ctx context.Context, rdb redis.UniversalClient, opts ...Option) error {
 	c, err := New(rdb, opts...)
 	if err != nil {
@@ -45,7 +45,14 @@ func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy s
 	if err != nil {
 		return "", fmt.Errorf("ping: %w", core.Conclude(ctx, script.NotDone, err))
 	}
-	if err := knows(ctx, rdb); err != nil {
+	told := make(chan error, 1) // its goroutine ends with go-redis's own time-outs, if it does not with ctx
+	go func() { told <- knows(ctx, rdb) }()
+	select {
+	case err = <-told:
+	case <-ctx.Done():
+		err = core.Conclude(ctx, script.NotDone, script.ErrNoAnswer)
+	}
+	if err != nil {
 		return "", err
 	}
 	return policy, c.core.Probe(ctx)
@@ -54,7 +61,11 @@ func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy s
 // knows returns an error that names the commands which a server does not know.
 func knows(ctx context.Context, rdb redis.UniversalClient) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, knowsAll)
+		err := cluster.ForEachMaster(ctx, knowsAll)
+		if script.Judge(err) == script.Unknown && !errors.Is(err, errLacks) {
+			err = core.Conclude(ctx, script.NotDone, err)
+		}
+		return err
 	}
 	single, _ := rdb.(*redis.Client)
 	return knowsAll(ctx, single)
@@ -68,7 +79,7 @@ func knowsAll(ctx context.Context, node *redis.Client) error {
 	}
 	known, err := node.Do(ctx, args...).Slice()
 	if err != nil || len(known) != len(commands) {
-		return ctx.Err() // it does not tell
+		return nil //nolint:nilerr // it does not tell
 	}
 	var unknown []string
 	for i, command := range commands {
@@ -79,5 +90,7 @@ func knowsAll(ctx context.Context, node *redis.Client) error {
 	if unknown == nil {
 		return nil
 	}
-	return fmt.Errorf("the server at %s does not know %s; the oldest that do are Redis 6.2 and Valkey 7.2", node.Options().Addr, strings.Join(unknown, ", "))
+	return fmt.Errorf("%w: %s does not know %s; the oldest that do are Redis 6.2 and Valkey 7.2", errLacks, node.Options().Addr, strings.Join(unknown, ", "))
 }
+
+var errLacks = errors.New("the server lacks commands")

@@ -17,7 +17,7 @@ import (
 func TestCheckNamesWhatAServerDoesNotKnow(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "ZADD", "", "--rename-command", "EVALSHA", "")
 	const want = " does not know ZADD, EVALSHA; the oldest that do are Redis 6.2 and Valkey 7.2"
-	require.ErrorContains(t, redlatch.Check(t.Context(), server.Client(t)), "redlatch: check: the server at "+server.Addr()+want)
+	require.ErrorContains(t, redlatch.Check(t.Context(), server.Client(t)), "redlatch: check: the server lacks commands: "+server.Addr()+want)
 	c, err := redlatch.Open(t.Context(), server.URL())
 	require.ErrorContains(t, err, want)
 	require.Nil(t, c)

@@ -53,7 +53,8 @@ const (
 )
 
 // WithShardedWakeups sets through which channels waiters are woken. All clients of an object must use the same
-// channels; those that do not are woken by their re-checks alone, up to a second late. Redisson's setting
+// channels; those that do not go on when they check again, locks after about a second, consumers of a queue after up to
+// 15 s. Redisson's setting
 // shardedSubscriptionMode has the same three values. Defaults to [ShardedAuto], as in Redisson.
 func WithShardedWakeups(mode ShardedWakeups) Option {
 	return func(c *core.Config) { c.Wakeups = core.Wakeups(mode) }
@@ -122,7 +123,8 @@ type Observer struct {
 	// Woken reports a message that woke waiters: a lock or permits were released, a latch was opened or set, or a
 	// message of a queue is due.
 	Woken func(kind, name string)
-	// Reconnected reports that the lost subscription connection was replaced. Every waiter asks Redis again.
+	// Reconnected reports that a lost subscription connection was replaced. Every waiter that it serves asks Redis again;
+	// a cluster has one connection for each master.
 	Reconnected func()
 }
 

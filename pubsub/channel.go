@@ -104,7 +104,7 @@ const (
 // what arrives in the meantime forms the next batch.
 type command struct {
 	verb     verb
-	oneSlot  bool // its channels have to be of one slot
+	oneSlot  bool // see Options
 	channels []*channel
 	bytes    int
 	answered int // confirmations so far; they come in the order of channels

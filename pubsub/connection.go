@@ -43,7 +43,7 @@ func (r *Router) run(ctx context.Context, done chan<- struct{}) {
 		}
 		r.opts.OnFailure()
 		if c.open() {
-			lost = true
+			lost = !errors.Is(err, errMoved)
 			if time.Since(c.opened) >= maxBackoff {
 				failures = 0
 			}
@@ -61,6 +61,7 @@ func (r *Router) needed() bool {
 	defer r.mu.Unlock()
 	r.running = !r.closed && len(r.table.channels) > 0
 	if !r.running {
+		r.failed = time.Time{} // nobody waits for the end of an outage
 		r.stop()
 	}
 	return r.running
@@ -247,11 +248,11 @@ func (c *connection) settle(reply any, refusal error) error {
 	return err
 }
 
-// ending returns why a refused SSUBSCRIBE ends the connection; nil if it does not: its channels belong to another node, or the server
-// does not know the command.
+// ending returns an error if a refused SSUBSCRIBE is to end the connection: its channels belong to another node, or to none just now, or
+// the server does not know the command.
 func ending(refusal error) error {
 	switch {
-	case redis.HasErrorPrefix(refusal, "MOVED"):
+	case redis.HasErrorPrefix(refusal, "MOVED"), redis.HasErrorPrefix(refusal, "CLUSTERDOWN"), redis.HasErrorPrefix(refusal, "TRYAGAIN"):
 		return errMoved
 	case strings.Contains(refusal.Error(), "unknown command"):
 		return errPlain

@@ -47,9 +47,11 @@ type Options struct {
 	// at most once a second. Defaults to none.
 	Logger *slog.Logger
 
-	// Sharded subscribes by SSUBSCRIBE, which a server before Redis 7 does not know: there SUBSCRIBE is sent instead. Of a cluster
-	// it takes one router for each node, as [NewSharded] has. Defaults to SUBSCRIBE.
+	// Sharded subscribes by SSUBSCRIBE; by SUBSCRIBE where the server is older than Redis 7. For a cluster use [NewSharded]. Defaults
+	// to SUBSCRIBE.
 	Sharded bool
+
+	oneSlot bool // the channels of a command have to be of one slot
 
 	// OnFailure is called when the connection was lost or could not be made, before the next attempt. It must return at
 	// once. Defaults to none.

@@ -16,8 +16,8 @@ import (
 // [Router] for each master that has channels in use, and gives a channel to another one when its slot has moved. It is safe for
 // concurrent use.
 //
-// A message that is published while a slot is on the move, or by a node from before Redis 7 while it is subscribed to at a newer one,
-// may be lost. As after any gap, Subscribed follows.
+// A message that is published while its slot is on the move may be lost. Subscribed follows once the channel is subscribed to at the
+// node that the slot has moved to. Nodes from before Redis 7 do not say that a slot has left them.
 type Shards struct {
 	masterOf func(ctx context.Context, channel string) (*redis.Client, error)
 	opts     Options
@@ -27,6 +27,8 @@ type Shards struct {
 	mu       sync.Mutex // guards what follows, and every entry; taken before a router's
 	entries  map[string]*entry
 	routers  map[*redis.Client]*Router // by the node
+	past     Stats                     // of routers that were dropped
+	looking  map[*Router]bool          // whose channels are looked at again after a failure
 	unplaced []*entry                  // whose node is to be looked for
 	placing  chan struct{}             // closed when the goroutine that does so has ended; nil for none
 }
@@ -42,16 +44,35 @@ type entry struct {
 	queued    bool        // it is among the unplaced
 }
 
-// manyRouters is from how many routers on those without channels are dropped: their nodes may have left the cluster.
-const manyRouters = 64
+// placed is an entry as the listener of one router.
+type placed struct {
+	entry  *entry
+	router *Router
+}
+
+const (
+	// manyRouters is a number of routers above which those without channels are dropped: their nodes may have left the cluster.
+	manyRouters = 64
+	// The layout that a failure asks for comes later, and may be from a node that has not heard of a failover.
+	firstLook = 500 * time.Millisecond
+	lastLook  = 4 * time.Second
+)
 
 // NewSharded returns the router of a cluster's sharded channels. It does no I/O and starts no goroutine: the first Join does.
 func NewSharded(cluster *redis.ClusterClient, o Options) *Shards {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	o.Sharded = true
+	o.Sharded, o.oneSlot = true, true
+	if notify := o.OnReconnect; notify != nil {
+		var mu sync.Mutex // one call at a time, though each router has a goroutine
+		o.OnReconnect = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			notify()
+		}
+	}
 	return &Shards{
 		masterOf: cluster.MasterForKey, opts: o.withDefaults(), life: life, end: end,
-		entries: map[string]*entry{}, routers: map[*redis.Client]*Router{},
+		entries: map[string]*entry{}, routers: map[*redis.Client]*Router{}, looking: map[*Router]bool{},
 	}
 }
 
@@ -94,25 +115,30 @@ func (e *entry) leave(m *Membership) {
 	}
 }
 
-// Subscribed passes on that the subscription is confirmed.
-func (e *entry) Subscribed() {
-	for _, m := range e.listeners(true) {
+// Subscribed passes on that the subscription is confirmed, unless the channel has moved to another router meanwhile.
+func (p *placed) Subscribed() {
+	e := p.entry
+	e.shards.mu.Lock()
+	var members []*Membership
+	if e.router == p.router {
+		e.confirmed = true
+		members = slices.Clone(e.members)
+	}
+	e.shards.mu.Unlock()
+	for _, m := range members {
 		m.listener.Subscribed()
 	}
 }
 
 // Message passes a message on.
-func (e *entry) Message(payload string) {
-	for _, m := range e.listeners(false) {
+func (p *placed) Message(payload string) {
+	e := p.entry
+	e.shards.mu.Lock()
+	members := slices.Clone(e.members)
+	e.shards.mu.Unlock()
+	for _, m := range members {
 		m.listener.Message(payload)
 	}
-}
-
-func (e *entry) listeners(confirmed bool) []*Membership {
-	e.shards.mu.Lock()
-	defer e.shards.mu.Unlock()
-	e.confirmed = e.confirmed || confirmed
-	return slices.Clone(e.members)
 }
 
 // placeLocked has the node of a channel looked for.
@@ -177,12 +203,13 @@ func (s *Shards) give(e *entry, node *redis.Client) {
 	if e.inner != nil {
 		e.inner.Leave()
 	}
-	var confirmed bool
+	p := &placed{entry: e, router: r}
 	e.router = r
-	e.inner, confirmed = r.Join(e.channel, e)
+	e.inner, e.confirmed = r.Join(e.channel, p)
+	confirmed := e.confirmed
 	s.mu.Unlock()
 	if confirmed { // by a subscription that lingered, which notifies nobody
-		e.Subscribed()
+		p.Subscribed()
 	}
 }
 
@@ -193,20 +220,24 @@ func (s *Shards) routerLocked(node *redis.Client) *Router {
 		return r
 	}
 	if len(s.routers) >= manyRouters {
-		maps.DeleteFunc(s.routers, func(_ *redis.Client, r *Router) bool { return r.unused() })
+		maps.DeleteFunc(s.routers, func(_ *redis.Client, r *Router) bool {
+			unused := r.unused()
+			if unused {
+				s.past.add(r.Stats())
+			}
+			return unused
+		})
 	}
 	o := s.opts
-	o.OnFailure = func() {
-		s.opts.OnFailure()
-		s.look(r)
-	}
+	o.OnFailure = func() { s.failed(r) }
 	r = New(node, o)
 	s.routers[node] = r
 	return r
 }
 
-// look has the nodes of a router's channels looked for again: its connection has failed, or a slot has left its node.
-func (s *Shards) look(r *Router) {
+// failed has the nodes of a router's channels looked for: its connection has failed, or a slot has left its node.
+func (s *Shards) failed(r *Router) {
+	s.opts.OnFailure()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
@@ -215,19 +246,47 @@ func (s *Shards) look(r *Router) {
 			s.placeLocked(e)
 		}
 	}
+	if !s.looking[r] {
+		s.looking[r] = true
+		time.AfterFunc(firstLook, func() { s.lookAgain(r, firstLook) })
+	}
 }
 
-// Stats returns the current counts.
+// lookAgain does so some more times. A master that has become a replica takes subscriptions all the same.
+func (s *Shards) lookAgain(r *Router, after time.Duration) {
+	if s.life.Err() != nil {
+		return
+	}
+	s.opts.OnFailure()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.router == r {
+			s.placeLocked(e)
+		}
+	}
+	if after *= 2; after > lastLook {
+		delete(s.looking, r)
+		return
+	}
+	time.AfterFunc(after, func() { s.lookAgain(r, after) })
+}
+
+// Stats returns the current counts. Channels are those with listeners.
 func (s *Shards) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum := Stats{Channels: len(s.entries)}
+	sum := s.past
 	for _, r := range s.routers {
-		one := r.Stats()
-		sum.Messages += one.Messages
-		sum.Reconnects += one.Reconnects
+		sum.add(r.Stats())
 	}
+	sum.Channels = len(s.entries)
 	return sum
+}
+
+func (s *Stats) add(other Stats) {
+	s.Messages += other.Messages
+	s.Reconnects += other.Reconnects
 }
 
 // Close ends all subscriptions, as [Router.Close] does. Listeners must not call it.

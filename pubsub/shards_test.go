@@ -103,6 +103,21 @@ func TestShardedChannelsFollowTheirSlot(t *testing.T) {
 }
 
 // F4
+func TestShardedChannelsLeaveAMasterThatBecameAReplica(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	replica := cluster.AddReplica(t, cluster.Owner(t, "{a}"))
+	s, _ := onShards(t, cluster)
+	ears := make([]ear, 1)
+	_, _ = s.Join("channel:{a}", &ears[0])
+	requireConfirmations(t, ears, 1)
+	cluster.Failover(t, replica)
+	redistest.AwaitSubscribers(t, replica.Client(t), "channel:{a}", 1)
+	publish(t, cluster, "channel:{a}", "0")
+	requireHeard(t, &ears[0], "0")
+	assert.Equal(t, uint64(0), s.Stats().Reconnects, "no connection was lost")
+}
+
+// F4
 func TestKilledShardConnectionNotifiesItsListeners(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	s, _ := onShards(t, cluster)

@@ -33,7 +33,7 @@ type table struct {
 	linger    time.Duration
 	health    time.Duration
 	replyWait time.Duration
-	sharded   bool // a command has channels of one slot
+	oneSlot   bool // see Options
 
 	channels map[string]*channel
 	peak     int // most channels since the map was made
@@ -58,7 +58,7 @@ func newTable(o Options) table {
 		linger:    o.Linger,
 		health:    o.HealthCheck,
 		replyWait: min(o.HealthCheck, maxReplyWait),
-		sharded:   o.Sharded,
+		oneSlot:   o.oneSlot,
 		channels:  make(map[string]*channel),
 		batch:     maxBatch,
 	}
@@ -198,7 +198,7 @@ func (t *table) pickSubscribe(now time.Time) *command {
 	if now.Before(t.hold) {
 		return nil
 	}
-	cmd := &command{verb: subscribe, oneSlot: t.sharded}
+	cmd := &command{verb: subscribe, oneSlot: t.oneSlot}
 	for ch := first(&t.queue); ch != nil && cmd.fits(ch, t.batch); ch = first(&t.queue) {
 		cmd.add(ch, subscribing)
 	}
@@ -213,7 +213,7 @@ func (t *table) pickSubscribe(now time.Time) *command {
 }
 
 func (t *table) pickUnsubscribe(now time.Time) *command {
-	cmd := &command{verb: unsubscribe, oneSlot: t.sharded}
+	cmd := &command{verb: unsubscribe, oneSlot: t.oneSlot}
 	for ch := first(&t.lingering); ch != nil && cmd.fits(ch, maxBatch); ch = first(&t.lingering) {
 		if now.Before(ch.lingers) && t.lingering.Len() <= maxLingering {
 			break

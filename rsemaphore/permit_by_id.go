@@ -13,9 +13,10 @@ import (
 )
 
 // ReleaseID releases a permit by its id, whoever acquired it: this client, another one, or one in Java. [Permit.ID]
-// returns the id of a permit of this library. If the holder is a Permit, it learns of that at its next renewal.
+// returns the id of a permit of this library. A holder in Go learns of that at its next renewal, and one with a fixed
+// lease not at all: its context ends with that lease.
 //
-// It returns [ErrNotHeld] if no permit with this id is held, and redlatch.ErrInvalid if the id is not 32 hexadecimal
+// It returns [ErrNotHeld] if no permit with this id is held, except after a lost reply, and redlatch.ErrInvalid if the id is not 32 hexadecimal
 // digits. It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see
 // redlatch.WithCallTimeout). A call whose reply is lost is repeated until then. After redlatch.ErrUnknown the permit
 // may have been released, or may still be. It costs one round trip.
@@ -28,8 +29,8 @@ func (s *PermitSemaphore) ReleaseID(ctx context.Context, id string) error {
 }
 
 // ExtendID sets the lease of a permit by its id, to end d from now, which may be sooner than before. From 10 ms to 24 h.
-// A [Permit] whose lease is renewed goes on renewing it; use [Permit.Extend] for one of this client. It fails, blocks
-// and costs as ReleaseID does. A repeated call sets the lease once more.
+// It does not move the deadline of a [Permit] in a Go process, which also goes on renewing its lease: use
+// [Permit.Extend] there. It fails, blocks and costs as ReleaseID does. A repeated call sets the lease once more.
 func (s *PermitSemaphore) ExtendID(ctx context.Context, id string, d time.Duration) error {
 	if err := lease.CheckLease(d); err != nil {
 		return s.wrap("extend id", err)
