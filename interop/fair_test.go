@@ -1,0 +1,78 @@
+package interop_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFairLockPassesBetweenGoAndJava(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { passes(t, p, fair, fair) })
+}
+
+func TestFairLockIsForcedFromEitherSide(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { forced(t, p, fair) })
+}
+
+func TestFairLockLosesNoUpdate(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, fair, 100) })
+}
+
+func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
+	const waiters = 20
+	for order, isJava := range map[string]func(i int) bool{
+		"in turns": func(i int) bool { return i%2 == 0 },
+		"in pairs": func(i int) bool { return i/2%2 == 0 },
+		"Go first": func(i int) bool { return i >= waiters/2 },
+	} {
+		t.Run(order, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, p *place) {
+				g := p.goSide(t)
+				name, list := unused("fair"), unused("turns")
+				first := hold(t, g, fair, name)
+				var want []string
+				done := make(chan error, waiters)
+				for i := range waiters {
+					turn := fmt.Sprintf("Go %d", i)
+					if isJava(i) {
+						turn = fmt.Sprintf("Java-%d", i)
+						reply := p.java.send(p.java.thread(), "turn", "fair", name, list, turn)
+						go func() { done <- (<-reply).err }()
+					} else {
+						go func() { done <- g.turn(p, name, list, turn) }()
+					}
+					p.awaitQueue(t, name, i+1)
+					want = append(want, turn)
+				}
+
+				begun := time.Now()
+				require.NoError(t, first.release())
+				for i := range waiters {
+					select {
+					case err := <-done:
+						require.NoError(t, err)
+					case <-time.After(limit):
+						require.Failf(t, "stalled", "%d of %d had their turn", i, waiters)
+					}
+				}
+				t.Logf("%d waiters in %.0f ms", waiters, ms(time.Since(begun)))
+				got, err := p.rdb.LRange(t.Context(), list, 0, -1).Result()
+				require.NoError(t, err)
+				assert.Equal(t, want, got)
+				assert.Less(t, time.Since(begun), waiters*promptly)
+			})
+		})
+	}
+}
+
+// turn notes in a list that it had the lock.
+func (g *goSide) turn(p *place, name, list, value string) error {
+	ctx := context.Background()
+	return g.clients[0].GetFairLock(name).Do(ctx, func(ctx context.Context) error {
+		return p.rdb.RPush(ctx, list, value).Err()
+	})
+}

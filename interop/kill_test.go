@@ -1,0 +1,116 @@
+package interop_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+)
+
+// late is how much longer than its lease a dead holder may keep out others: until they look again.
+const late = 1500 * time.Millisecond
+
+// mortal are the kinds with a lease.
+func mortal() []kind {
+	leased := permit
+	leased.lease = lease
+	return []kind{plain, fenced, fair, write, reading, multi, leased}
+}
+
+func TestWhatAKilledJavaProcessHeldIsFreeAfterItsLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { freesJava(t, p, mortal()) })
+}
+
+func TestTheRedLockOfAKilledJavaProcessIsFreeAfterItsLease(t *testing.T) {
+	onThreeServers(t, func(t *testing.T, p *place) { freesJava(t, p, []kind{red}) })
+}
+
+func TestWhatAKilledGoProcessHeldIsFreeAfterItsLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { freesGo(t, p, mortal()) })
+}
+
+func TestTheRedLockOfAKilledGoProcessIsFreeAfterItsLease(t *testing.T) {
+	onThreeServers(t, func(t *testing.T, p *place) { freesGo(t, p, []kind{red}) })
+}
+
+func freesJava(t *testing.T, p *place, kinds []kind) {
+	t.Helper()
+	g := p.goSide(t)
+	victim := p.another(t)
+	named := map[string]kind{}
+	for _, k := range kinds {
+		name := k.made(t, g)
+		hold(t, &javaSide{j: victim}, k, name)
+		named[name] = k
+	}
+	frees(t, p, g, named, func() { require.NoError(t, victim.kill()) })
+}
+
+func freesGo(t *testing.T, p *place, kinds []kind) {
+	t.Helper()
+	args := []string{strconv.FormatBool(p.cluster), strings.Join(p.addrs, ",")}
+	named := map[string]kind{}
+	for _, k := range kinds {
+		name := k.made(t, p.goSide(t))
+		named[name] = k
+		args = append(args, k.java+"="+name)
+	}
+	victim := faulttest.StartChild(t, "holder", args...)
+	victim.WaitFor("held")
+	frees(t, p, p.javaSide(), named, victim.Kill)
+}
+
+// frees has a side wait for all that the other one holds, kills that, and waits until all is granted.
+func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
+	t.Helper()
+	waiting := map[string]*attempt{}
+	for name, k := range named {
+		got, err := s.try(k.rival(), name, 0)
+		require.NoError(t, err)
+		require.False(t, got, "%s is held", k.java)
+		waiting[name] = s.acquire(k.rival(), name)
+		k.rival().waits(t, p, name)
+	}
+	begun := time.Now()
+	kill()
+	for name, k := range named {
+		elapsed := waiting[name].within(t, limit).Sub(begun)
+		t.Logf("%s: %s had it %.1f s after the kill", k.java, s, elapsed.Seconds())
+		assert.Less(t, elapsed, lease+late, k.java)
+		require.NoError(t, waiting[name].release())
+	}
+}
+
+// holdUntilKilled is a process that holds what its arguments name, and renews it.
+func holdUntilKilled(args []string) {
+	cluster, err := strconv.ParseBool(args[0])
+	if err != nil {
+		panic(err)
+	}
+	g, err := openGo(cluster, strings.Split(args[1], ","))
+	if err != nil {
+		panic(err)
+	}
+	for _, arg := range args[2:] {
+		word, name, _ := strings.Cut(arg, "=")
+		for _, k := range append(mortal(), red) {
+			if k.java != word {
+				continue
+			}
+			a := g.acquire(k, name)
+			<-a.done
+			if a.err != nil {
+				panic(a.err)
+			}
+		}
+	}
+	faulttest.Emit("held")
+	_, _ = os.Stdin.Read(make([]byte, 1)) // Nobody writes.
+	select {}
+}

@@ -1,0 +1,86 @@
+package interop_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const latchChannel = "redisson_countdownlatch__channel__"
+
+func TestLatchThatEitherSideOpensReleasesBoth(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		inGo := p.goSide(t).clients[0]
+		for _, last := range []string{"Java", "Go"} {
+			var slowest time.Duration
+			for range rounds {
+				name := unused("latch")
+				latch := inGo.GetCountDownLatch(name)
+				down := map[string]func(){
+					"Java": func() { p.java.must(t, "countdown", "latch", name) },
+					"Go":   func() { require.NoError(t, latch.CountDown(t.Context())) },
+				}
+				if last == "Java" {
+					made, err := latch.TrySetCount(t.Context(), 2)
+					require.NoError(t, err)
+					assert.True(t, made)
+					assert.Equal(t, "false", p.java.must(t, "set", "latch", name, "3"))
+				} else {
+					assert.Equal(t, "true", p.java.must(t, "set", "latch", name, "2"))
+					made, err := latch.TrySetCount(t.Context(), 3)
+					require.NoError(t, err)
+					assert.False(t, made)
+				}
+				opened := make(chan error, 1)
+				go func() { opened <- latch.Await(context.WithoutCancel(t.Context())) }() // ends with the client
+				openedInJava := p.java.send(p.java.thread(), "await", "latch", name)
+				p.awaitSubscribers(t, latchChannel+"{"+name+"}", 2)
+
+				down[map[string]string{"Java": "Go", "Go": "Java"}[last]]()
+				n, err := latch.Count(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, 1, n)
+				assert.Equal(t, "1", p.java.must(t, "count", "latch", name))
+				assert.Empty(t, opened)
+				assert.Empty(t, openedInJava)
+
+				begun := time.Now()
+				down[last]()
+				for range 2 {
+					select {
+					case err := <-opened:
+						require.NoError(t, err)
+					case r := <-openedInJava:
+						require.NoError(t, r.err)
+					case <-time.After(limit):
+						require.Fail(t, "a waiter is left")
+					}
+				}
+				slowest = max(slowest, time.Since(begun))
+			}
+			t.Logf("%s opened: both sides were released within %.1f ms", last, ms(slowest))
+			assert.Less(t, slowest, promptly)
+		}
+	})
+}
+
+func TestLatchThatJavaDeletesReleasesGo(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		name := unused("latch")
+		latch := p.goSide(t).clients[0].GetCountDownLatch(name)
+		p.java.must(t, "set", "latch", name, "2")
+		opened := make(chan error, 1)
+		go func() { opened <- latch.Await(context.WithoutCancel(t.Context())) }() // ends with the client
+		p.awaitSubscribers(t, latchChannel+"{"+name+"}", 1)
+		assert.Equal(t, "true", p.java.must(t, "delete", "latch", name))
+		select {
+		case err := <-opened:
+			require.NoError(t, err)
+		case <-time.After(promptly):
+			require.Fail(t, "Go waits for a latch that is gone")
+		}
+	})
+}

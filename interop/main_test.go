@@ -1,0 +1,20 @@
+package interop_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("holder", holdUntilKilled)
+	faulttest.RunChildIfAsked()
+	// A shared Java process lives as long as the tests.
+	code := redistest.Run(m, goleak.IgnoreAnyFunction("github.com/redlatch/redlatch/interop_test.(*java).read"))
+	stopSharedJava()
+	os.Exit(code)
+}

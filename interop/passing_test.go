@@ -1,0 +1,122 @@
+package interop_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// promptly bounds the time from a release on one side to the grant on the other. Without a message a waiter would
+	// look about once a second in Go, and at the end of the lease in Java.
+	promptly = 500 * time.Millisecond
+	// rounds is how often each wake-up is measured: a waiter that only looks now and then is not prompt every time.
+	rounds = 5
+)
+
+// passes checks that what one side holds keeps out the other, and that a release wakes who waits on the other side. What
+// is held and what is waited for may be different modes of one object.
+func passes(t *testing.T, p *place, held, waited kind) {
+	t.Helper()
+	g := p.goSide(t)
+	for _, dir := range [][2]side{{p.javaSide(), g}, {g, p.javaSide()}} {
+		holder, waiter := dir[0], dir[1]
+		var times []time.Duration
+		for range rounds {
+			name := held.made(t, g)
+			first := hold(t, holder, held, name)
+			got, err := waiter.try(waited, name, 0)
+			require.NoError(t, err)
+			require.False(t, got, "%s holds, and %s acquired", holder, waiter)
+			second := waiter.acquire(waited, name)
+			waited.waits(t, p, name)
+
+			released := time.Now()
+			require.NoError(t, first.release())
+			times = append(times, second.within(t, limit).Sub(released))
+			require.NoError(t, second.release())
+		}
+		slices.Sort(times)
+		t.Logf("%s held %s, %s waited for %s: median %.1f ms, at most %.1f ms", holder, held.java, waiter, waited.java,
+			ms(times[rounds/2]), ms(times[rounds-1]))
+		assert.Less(t, times[rounds-1], promptly, "from a release in %s to the grant in %s", holder, waiter)
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// forced checks that each side can release what the other one holds: who waits is woken, and the holder learns of it.
+func forced(t *testing.T, p *place, k kind) {
+	t.Helper()
+	g, j := p.goSide(t), p.javaSide()
+	for _, dir := range [][2]side{{j, g}, {g, j}} {
+		holder, other := dir[0], dir[1]
+		name := k.made(t, g)
+		first := hold(t, holder, k, name)
+		var waiter side = j
+		if holder == side(g) {
+			waiter = p.goSide(t) // the holder's own client would not have to be told
+		}
+		second := waiter.acquire(k, name)
+		k.waits(t, p, name)
+
+		begun := time.Now()
+		done, err := other.force(k, name)
+		require.NoError(t, err)
+		assert.True(t, done)
+		elapsed := second.within(t, limit).Sub(begun)
+		t.Logf("%s forced %s of %s: a waiter there had it after %.1f ms", other, k.java, holder, ms(elapsed))
+		assert.Less(t, elapsed, promptly)
+		learns(t, first)
+		assert.Error(t, first.release(), "the holder was told")
+		require.NoError(t, second.release(), "the next holder is not affected")
+	}
+}
+
+// learns waits until the holder knows that it holds no more: in Go by its context, in Java by asking.
+func learns(t *testing.T, a *attempt) {
+	t.Helper()
+	if a.ctx == nil {
+		held, err := a.held()
+		require.NoError(t, err)
+		assert.False(t, held)
+		return
+	}
+	select {
+	case <-a.ctx.Done():
+	case <-time.After(lease):
+		require.Fail(t, "the hold's context still lives")
+	}
+}
+
+// counts has two goroutines and two threads add to a counter so often each, and checks that no addition was lost.
+func counts(t *testing.T, p *place, k kind, times int) {
+	t.Helper()
+	g, j := p.goSide(t), p.javaSide()
+	name, counter := k.made(t, g), unused("counter")
+	begun := time.Now()
+	var pending []<-chan error
+	for _, s := range []side{g, j} {
+		pending = append(pending, s.add(k, name, counter, times))
+	}
+	for _, done := range pending {
+		for range cap(done) {
+			select {
+			case err := <-done:
+				require.NoError(t, err)
+			case <-time.After(2 * limit):
+				n, err := p.rdb.Get(t.Context(), counter).Int()
+				require.Failf(t, "no end", "%d of %d additions after %v, %v", n, 4*times, time.Since(begun), err)
+			}
+		}
+	}
+	n, err := p.rdb.Get(t.Context(), counter).Int()
+	require.NoError(t, err)
+	assert.Equal(t, 4*times, n, "additions")
+	t.Logf("%s: %d additions by two goroutines and two threads, %.0f/s", strings.TrimSpace(k.java), n,
+		float64(n)/time.Since(begun).Seconds())
+}

@@ -1,0 +1,202 @@
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// side is Go or Java. Both do the same with all kinds of object.
+type side interface {
+	String() string
+	// acquire begins to acquire and does not wait.
+	acquire(k kind, name string) *attempt
+	// try reports whether it could acquire within the wait; what it acquired is released again.
+	try(k kind, name string, wait time.Duration) (bool, error)
+	// force releases what anybody holds.
+	force(k kind, name string) (bool, error)
+	// add has two threads or goroutines add to a counter so often, each under the lock, by reading and writing.
+	add(k kind, name, counter string, times int) <-chan error
+}
+
+// attempt is a call that acquires, and what it was granted.
+type attempt struct {
+	done    chan struct{} // closed when the call has returned
+	at      time.Time     // when it returned
+	err     error
+	value   string               // a fencing token, or the id of a permit; set once done
+	release func() error         // set once done
+	held    func() (bool, error) // whether Java's thread holds; nil in Go
+	ctx     context.Context      // of the hold in Go; nil in Java
+}
+
+// within waits for the grant and returns when it came.
+func (a *attempt) within(t *testing.T, d time.Duration) time.Time {
+	t.Helper()
+	select {
+	case <-a.done:
+		require.NoError(t, a.err)
+	case <-time.After(d):
+		require.Failf(t, "not acquired", "within %v", d)
+	}
+	return a.at
+}
+
+// hold acquires at once.
+func hold(t *testing.T, s side, k kind, name string) *attempt {
+	t.Helper()
+	a := s.acquire(k, name)
+	a.within(t, limit)
+	return a
+}
+
+// goSide is this library: one client, or one for each of the servers of a RedLock.
+type goSide struct {
+	rdbs    []redis.UniversalClient
+	clients []*redlatch.Client
+}
+
+func openGo(cluster bool, addrs []string, opts ...redlatch.Option) (*goSide, error) {
+	g := &goSide{rdbs: connect(cluster, addrs)}
+	opts = append([]redlatch.Option{
+		redlatch.WithWatchdogTimeout(lease),
+		redlatch.WithRedissonFairQueue(), redlatch.WithFairWaitTimeout(fairWait),
+		redlatch.WithCloseGrace(0),
+	}, opts...)
+	for _, rdb := range g.rdbs {
+		client, err := redlatch.New(rdb, opts...)
+		if err != nil {
+			return nil, errors.Join(err, g.close())
+		}
+		g.clients = append(g.clients, client)
+	}
+	return g, nil
+}
+
+func (g *goSide) close() error {
+	var errs []error
+	for _, client := range g.clients {
+		errs = append(errs, client.Close())
+	}
+	for _, rdb := range g.rdbs {
+		errs = append(errs, rdb.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (g *goSide) String() string { return "Go" }
+
+func (g *goSide) acquire(k kind, name string) *attempt {
+	a := &attempt{done: make(chan struct{})}
+	go func() { // ends with the grant, or when the client closes
+		defer close(a.done)
+		var h grant
+		h, a.err = k.acquire(context.Background(), g, name)
+		a.at = time.Now()
+		if a.err != nil {
+			return
+		}
+		a.ctx, a.value = h.ctx, h.value
+		a.release = func() error { return h.release(context.Background()) }
+	}()
+	return a
+}
+
+func (g *goSide) try(k kind, name string, wait time.Duration) (bool, error) {
+	h, err := k.try(context.Background(), g, name, wait)
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, h.release(context.Background())
+}
+
+func (g *goSide) force(k kind, name string) (bool, error) {
+	return k.force(context.Background(), g, name)
+}
+
+func (g *goSide) add(k kind, name, counter string, times int) <-chan error {
+	done := make(chan error, 2)
+	for range cap(done) {
+		go func() { done <- g.addUp(k, name, counter, times) }()
+	}
+	return done
+}
+
+func (g *goSide) addUp(k kind, name, counter string, times int) error {
+	ctx := context.Background()
+	for range times {
+		h, err := k.acquire(ctx, g, name)
+		if err != nil {
+			return err
+		}
+		n, err := g.rdbs[0].Get(ctx, counter).Int()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		err = errors.Join(g.rdbs[0].Set(ctx, counter, n+1, 0).Err(), h.release(ctx))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// javaSide is Redisson, with a thread of its own for each attempt.
+type javaSide struct{ j *java }
+
+func (s *javaSide) String() string { return "Java" }
+
+func (s *javaSide) acquire(k kind, name string) *attempt {
+	a := &attempt{done: make(chan struct{})}
+	thread := s.j.thread()
+	granted := s.j.send(thread, k.command("lock", name, k.javaLease())...)
+	go func() { // ends with the reply, or with the process
+		defer close(a.done)
+		r := <-granted
+		a.value, a.err, a.at = r.value, r.err, time.Now()
+		a.release = func() error {
+			_, err := s.j.ask(thread, k.command("unlock", name)...)
+			return err
+		}
+		a.held = func() (bool, error) {
+			value, err := s.j.ask(thread, k.command("held", name)...)
+			return value == "true", err
+		}
+	}()
+	return a
+}
+
+func (s *javaSide) try(k kind, name string, wait time.Duration) (bool, error) {
+	thread := s.j.thread()
+	value, err := s.j.ask(thread, k.command("try", name, millis(wait), k.javaLease())...)
+	if err != nil || value != "true" {
+		return false, err
+	}
+	_, err = s.j.ask(thread, k.command("unlock", name)...)
+	return true, err
+}
+
+func (s *javaSide) force(k kind, name string) (bool, error) {
+	value, err := s.j.ask(s.j.thread(), k.command("force", name)...)
+	return value == "true", err
+}
+
+func (s *javaSide) add(k kind, name, counter string, times int) <-chan error {
+	done := make(chan error, 2)
+	for range cap(done) {
+		replies := s.j.send(s.j.thread(), k.command("add", name, counter, fmt.Sprint(times))...)
+		go func() { done <- (<-replies).err }()
+	}
+	return done
+}
