@@ -60,7 +60,7 @@ func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
 					}
 				}
 				t.Logf("%d waiters in %.0f ms", waiters, ms(time.Since(begun)))
-				got, err := p.rdb.LRange(t.Context(), list, 0, -1).Result()
+				got, err := p.rdb().LRange(t.Context(), list, 0, -1).Result()
 				require.NoError(t, err)
 				assert.Equal(t, want, got)
 				assert.Less(t, time.Since(begun), waiters*promptly)
@@ -73,6 +73,6 @@ func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
 func (g *goSide) turn(p *place, name, list, value string) error {
 	ctx := context.Background()
 	return g.clients[0].GetFairLock(name).Do(ctx, func(ctx context.Context) error {
-		return p.rdb.RPush(ctx, list, value).Err()
+		return p.rdb().RPush(ctx, list, value).Err()
 	})
 }

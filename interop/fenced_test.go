@@ -41,7 +41,7 @@ func TestTokensRiseInJavaAfterTheTokenExpired(t *testing.T) {
 		name := unused("fenced")
 		first := hold(t, p.goSide(t), fenced, name)
 		require.NoError(t, first.release())
-		ttl, err := p.rdb.PTTL(t.Context(), "redisson_lock_token:{"+name+"}").Result()
+		ttl, err := p.rdb().PTTL(t.Context(), "redisson_lock_token:{"+name+"}").Result()
 		require.NoError(t, err)
 		assert.Negative(t, ttl, "the last token is never forgotten")
 	})

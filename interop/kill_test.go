@@ -75,7 +75,7 @@ func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
 		require.NoError(t, err)
 		require.False(t, got, "%s is held", k.java)
 		waiting[name] = s.acquire(k.rival(), name)
-		k.rival().waits(t, p, name)
+		k.rival().waits(t, p, s, name)
 	}
 	begun := time.Now()
 	kill()

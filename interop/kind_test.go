@@ -23,8 +23,8 @@ type kind struct {
 	force   func(ctx context.Context, g *goSide, name string) (bool, error)
 	// prepare makes the object; nil where nothing has to be made.
 	prepare func(t *testing.T, g *goSide, name string)
-	// waits returns once somebody waits, holders apart.
-	waits func(t *testing.T, p *place, name string)
+	// waits returns once this side waits.
+	waits func(t *testing.T, p *place, waiter side, name string)
 }
 
 // grant is what Go holds.
@@ -39,7 +39,7 @@ func granted(h *rlock.Hold, err error) (grant, error) {
 }
 
 // lockKind is a kind of lock, opened in Go by open.
-func lockKind(java string, open func(g *goSide, name string) rlock.Locker, waits func(*testing.T, *place, string)) kind {
+func lockKind(java string, open func(g *goSide, name string) rlock.Locker, waits func(*testing.T, *place, side, string)) kind {
 	return kind{
 		java: java,
 		acquire: func(ctx context.Context, g *goSide, name string) (grant, error) {
@@ -58,14 +58,14 @@ func lockKind(java string, open func(g *goSide, name string) rlock.Locker, waits
 	}
 }
 
-func onChannel(prefix string) func(t *testing.T, p *place, name string) {
-	return func(t *testing.T, p *place, name string) {
+func onChannel(prefix string) func(t *testing.T, p *place, waiter side, name string) {
+	return func(t *testing.T, p *place, _ side, name string) {
 		t.Helper()
-		p.awaitSubscribers(t, prefix+":{"+name+"}", 1)
+		p.awaitSubscribers(t, 1, prefix+":{"+name+"}")
 	}
 }
 
-func inQueue(t *testing.T, p *place, name string) {
+func inQueue(t *testing.T, p *place, _ side, name string) {
 	t.Helper()
 	p.awaitQueue(t, name, 1)
 }
@@ -97,9 +97,13 @@ var (
 			members = append(members, g.clients[0].GetLock(part))
 		}
 		return g.clients[0].GetMultiLock(members...)
-	}, func(t *testing.T, p *place, name string) {
+	}, func(t *testing.T, p *place, _ side, name string) {
 		t.Helper()
-		p.awaitSubscribers(t, "redisson_lock__channel:{"+parts(name)[0]+"}", 1)
+		var channels []string
+		for _, part := range parts(name) {
+			channels = append(channels, "redisson_lock__channel:{"+part+"}")
+		}
+		p.awaitSubscribers(t, 1, channels...)
 	})
 
 	// member is the last member of a multi-lock alone.
@@ -120,7 +124,13 @@ var (
 			members = append(members, client.GetLock(name))
 		}
 		return g.clients[0].GetRedLock(members...)
-	}, onChannel("redisson_lock__channel"))
+	}, func(t *testing.T, p *place, waiter side, name string) {
+		t.Helper()
+		// In Go no message wakes a RedLock's waiter: it asks again after a random pause.
+		if _, ok := waiter.(*javaSide); ok {
+			p.awaitSubscribers(t, 1, "redisson_lock__channel:{"+name+"}")
+		}
+	})
 
 	semaphore = kind{
 		java: "semaphore",

@@ -37,7 +37,7 @@ func TestLatchThatEitherSideOpensReleasesBoth(t *testing.T) {
 				opened := make(chan error, 1)
 				go func() { opened <- latch.Await(context.WithoutCancel(t.Context())) }() // ends with the client
 				openedInJava := p.java.send(p.java.thread(), "await", "latch", name)
-				p.awaitSubscribers(t, latchChannel+"{"+name+"}", 2)
+				p.awaitSubscribers(t, 2, latchChannel+"{"+name+"}")
 
 				down[map[string]string{"Java": "Go", "Go": "Java"}[last]]()
 				n, err := latch.Count(t.Context())
@@ -74,7 +74,7 @@ func TestLatchThatJavaDeletesReleasesGo(t *testing.T) {
 		p.java.must(t, "set", "latch", name, "2")
 		opened := make(chan error, 1)
 		go func() { opened <- latch.Await(context.WithoutCancel(t.Context())) }() // ends with the client
-		p.awaitSubscribers(t, latchChannel+"{"+name+"}", 1)
+		p.awaitSubscribers(t, 1, latchChannel+"{"+name+"}")
 		assert.Equal(t, "true", p.java.must(t, "delete", "latch", name))
 		select {
 		case err := <-opened:

@@ -33,7 +33,7 @@ func passes(t *testing.T, p *place, held, waited kind) {
 			require.NoError(t, err)
 			require.False(t, got, "%s holds, and %s acquired", holder, waiter)
 			second := waiter.acquire(waited, name)
-			waited.waits(t, p, name)
+			waited.waits(t, p, waiter, name)
 
 			released := time.Now()
 			require.NoError(t, first.release())
@@ -62,7 +62,7 @@ func forced(t *testing.T, p *place, k kind) {
 			waiter = p.goSide(t) // the holder's own client would not have to be told
 		}
 		second := waiter.acquire(k, name)
-		k.waits(t, p, name)
+		k.waits(t, p, waiter, name)
 
 		begun := time.Now()
 		done, err := other.force(k, name)
@@ -109,12 +109,12 @@ func counts(t *testing.T, p *place, k kind, times int) {
 			case err := <-done:
 				require.NoError(t, err)
 			case <-time.After(2 * limit):
-				n, err := p.rdb.Get(t.Context(), counter).Int()
+				n, err := p.rdb().Get(t.Context(), counter).Int()
 				require.Failf(t, "no end", "%d of %d additions after %v, %v", n, 4*times, time.Since(begun), err)
 			}
 		}
 	}
-	n, err := p.rdb.Get(t.Context(), counter).Int()
+	n, err := p.rdb().Get(t.Context(), counter).Int()
 	require.NoError(t, err)
 	assert.Equal(t, 4*times, n, "additions")
 	t.Logf("%s: %d additions by two goroutines and two threads, %.0f/s", strings.TrimSpace(k.java), n,

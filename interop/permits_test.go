@@ -23,7 +23,7 @@ func TestJavaReleasesAPermitOfGoByItsID(t *testing.T) {
 		name := permit.made(t, g)
 		first := hold(t, g, permit, name)
 		second := p.goSide(t).acquire(permit, name)
-		permit.waits(t, p, name)
+		permit.waits(t, p, g, name)
 		p.java.must(t, "releaseid", "permit", name, first.value)
 		second.within(t, promptly)
 		learns(t, first)

@@ -1,6 +1,8 @@
 package interop_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -18,8 +20,8 @@ type place struct {
 	version string
 	cluster bool
 	addrs   []string
-	rdb     redis.UniversalClient // of the test itself
-	java    *java                 // shared by the tests
+	rdbs    []redis.UniversalClient // of the test itself: a client for each server, or one for the cluster
+	java    *java                   // shared by the tests
 }
 
 // everywhere runs the test with each version of Redisson, on one server and on a cluster.
@@ -55,8 +57,12 @@ func onThreeServers(t *testing.T, test func(t *testing.T, p *place)) {
 func newPlace(t *testing.T, version string, cluster bool, addrs []string) *place {
 	t.Helper()
 	p := &place{version: version, cluster: cluster, addrs: addrs}
-	p.rdb = connect(cluster, addrs)[0]
-	t.Cleanup(func() { require.NoError(t, p.rdb.Close()) })
+	p.rdbs = connect(cluster, addrs)
+	t.Cleanup(func() {
+		for _, rdb := range p.rdbs {
+			require.NoError(t, rdb.Close())
+		}
+	})
 	p.java = sharedJava(t, version, cluster, addrs)
 	return p
 }
@@ -87,6 +93,9 @@ func (p *place) goSide(t *testing.T, opts ...redlatch.Option) *goSide {
 
 func (p *place) javaSide() *javaSide { return &javaSide{j: p.java} }
 
+// rdb has the objects of one server, counters and lists.
+func (p *place) rdb() redis.UniversalClient { return p.rdbs[0] }
+
 // another returns a Java process of the test's own, which it may kill.
 func (p *place) another(t *testing.T) *java {
 	t.Helper()
@@ -101,17 +110,48 @@ var names atomic.Int64
 // unused returns a name that nothing else uses on these servers.
 func unused(kind string) string { return fmt.Sprintf("%s-%d", kind, names.Add(1)) }
 
-// awaitSubscribers waits until so many clients listen to the channel.
-func (p *place) awaitSubscribers(t *testing.T, channel string, n int) {
+// awaitSubscribers waits until so many clients listen to the channels.
+func (p *place) awaitSubscribers(t *testing.T, n int, channels ...string) {
 	t.Helper()
-	redistest.AwaitSubscribers(t, p.rdb, channel, n)
+	redistest.Eventually(t, limit, fmt.Sprintf("%d subscribers of %v", n, channels), func() error {
+		total, err := p.subscribers(t.Context(), channels)
+		if err == nil && total < int64(n) {
+			err = fmt.Errorf("there are %d", total)
+		}
+		return err
+	})
+}
+
+func (p *place) subscribers(ctx context.Context, channels []string) (int64, error) {
+	var total atomic.Int64 // the masters are asked at the same time
+	count := func(ctx context.Context, node *redis.Client) error {
+		ask := node.PubSubNumSub
+		if p.cluster && shardedMode != "OFF" {
+			ask = node.PubSubShardNumSub
+		}
+		heard, err := ask(ctx, channels...).Result()
+		for _, n := range heard {
+			total.Add(n)
+		}
+		return err
+	}
+	var errs []error
+	for _, rdb := range p.rdbs {
+		switch rdb := rdb.(type) {
+		case *redis.ClusterClient:
+			errs = append(errs, rdb.ForEachMaster(ctx, count))
+		case *redis.Client:
+			errs = append(errs, count(ctx, rdb))
+		}
+	}
+	return total.Load(), errors.Join(errs...)
 }
 
 // awaitQueue waits until so many wait in a fair lock's queue.
 func (p *place) awaitQueue(t *testing.T, name string, n int) {
 	t.Helper()
 	redistest.Eventually(t, limit, "queue of "+name, func() error {
-		length, err := p.rdb.LLen(t.Context(), "redisson_lock_queue:{"+name+"}").Result()
+		length, err := p.rdb().LLen(t.Context(), "redisson_lock_queue:{"+name+"}").Result()
 		if err == nil && length < int64(n) {
 			err = fmt.Errorf("%d wait, not %d", length, n)
 		}

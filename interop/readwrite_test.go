@@ -28,7 +28,7 @@ func TestReadersOfBothSidesShareTheLock(t *testing.T) {
 			name := unused("read")
 			inGo, inJava := hold(t, g, reading, name), hold(t, j, reading, name)
 			waiting := writer.acquire(write, name)
-			reading.waits(t, p, name)
+			reading.waits(t, p, writer, name)
 			require.NoError(t, inJava.release())
 			got, err := j.try(write, name, 0)
 			require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestJavaWriterEntersBetweenGoReaders(t *testing.T) {
 			readers.Go(func() { // until stop
 				for ctx.Err() == nil {
 					_ = g.clients[0].GetReadWriteLock(name).RDo(ctx, func(ctx context.Context) error {
-						return p.rdb.Ping(ctx).Err()
+						return p.rdb().Ping(ctx).Err()
 					})
 				}
 			})
@@ -80,8 +80,9 @@ func TestJavaReaderIsToldOfADowngrade(t *testing.T) {
 		require.NoError(t, err)
 		reader, err := lock.RLock(writer.Context())
 		require.NoError(t, err)
-		waiting := p.javaSide().acquire(reading, name)
-		reading.waits(t, p, name)
+		j := p.javaSide()
+		waiting := j.acquire(reading, name)
+		reading.waits(t, p, j, name)
 		require.NoError(t, writer.Unlock(t.Context()))
 		waiting.within(t, promptly)
 		require.NoError(t, waiting.release())

@@ -21,7 +21,8 @@ func TestSemaphoreOfOneLosesNoUpdate(t *testing.T) {
 func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		name := unused("semaphore")
-		inGo := p.goSide(t).clients[0].GetSemaphore(name)
+		g := p.goSide(t)
+		inGo := g.clients[0].GetSemaphore(name)
 		assert.Equal(t, "true", p.java.must(t, "set", "semaphore", name, "5"))
 		made, err := inGo.TrySetPermits(t.Context(), 7)
 		require.NoError(t, err)
@@ -37,7 +38,7 @@ func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {
 		require.NoError(t, inGo.Acquire(t.Context(), 4))
 		agree(1)
 		waiting := p.java.send(p.java.thread(), "acquiren", "semaphore", name, "3")
-		semaphore.waits(t, p, name)
+		semaphore.waits(t, p, p.javaSide(), name)
 		require.NoError(t, inGo.Release(t.Context(), 2))
 		select {
 		case r := <-waiting:
@@ -49,7 +50,7 @@ func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {
 
 		granted := make(chan error, 1)
 		go func() { granted <- inGo.Acquire(context.WithoutCancel(t.Context()), 3) }() // ends with the client
-		semaphore.waits(t, p, name)
+		semaphore.waits(t, p, g, name)
 		p.java.must(t, "releasen", "semaphore", name, "3")
 		select {
 		case err := <-granted:
