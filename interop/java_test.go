@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,6 @@ import (
 )
 
 const (
-	// shardedMode is Redisson's shardedSubscriptionMode on clusters: OFF, AUTO or ON.
-	shardedMode = "OFF"
 	// lease is that of renewed locks on both sides, in Java the lockWatchdogTimeout.
 	lease = 3 * time.Second
 	// fairWait is how long a waiter of a fair lock keeps its place, in Java the fairLockWaitTimeout.
@@ -26,6 +25,9 @@ const (
 	// limit bounds every wait for what should happen at once.
 	limit = 30 * time.Second
 )
+
+// shardedMode is Redisson's shardedSubscriptionMode on clusters: OFF, or AUTO or ON from REDLATCH_SHARDED.
+var shardedMode = cmp.Or(os.Getenv("REDLATCH_SHARDED"), "OFF")
 
 // java is a process with Redisson, which does what it is told. It ends with the test binary, at the end of its input.
 type java struct {

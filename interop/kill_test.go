@@ -24,19 +24,19 @@ func mortal() []kind {
 }
 
 func TestWhatAKilledJavaProcessHeldIsFreeAfterItsLease(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { freesJava(t, p, mortal()) })
+	everywhere(t, atOnce(func(t *testing.T, p *place) { freesJava(t, p, mortal()) }))
 }
 
 func TestTheRedLockOfAKilledJavaProcessIsFreeAfterItsLease(t *testing.T) {
-	onThreeServers(t, func(t *testing.T, p *place) { freesJava(t, p, []kind{red}) })
+	onThreeServers(t, atOnce(func(t *testing.T, p *place) { freesJava(t, p, []kind{red}) }))
 }
 
 func TestWhatAKilledGoProcessHeldIsFreeAfterItsLease(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { freesGo(t, p, mortal()) })
+	everywhere(t, atOnce(func(t *testing.T, p *place) { freesGo(t, p, mortal()) }))
 }
 
 func TestTheRedLockOfAKilledGoProcessIsFreeAfterItsLease(t *testing.T) {
-	onThreeServers(t, func(t *testing.T, p *place) { freesGo(t, p, []kind{red}) })
+	onThreeServers(t, atOnce(func(t *testing.T, p *place) { freesGo(t, p, []kind{red}) }))
 }
 
 func freesJava(t *testing.T, p *place, kinds []kind) {

@@ -54,6 +54,14 @@ func onThreeServers(t *testing.T, test func(t *testing.T, p *place)) {
 	}
 }
 
+// atOnce has a test that mostly waits run beside those of the other places.
+func atOnce(test func(t *testing.T, p *place)) func(t *testing.T, p *place) {
+	return func(t *testing.T, p *place) {
+		t.Parallel()
+		test(t, p)
+	}
+}
+
 func newPlace(t *testing.T, version string, cluster bool, addrs []string) *place {
 	t.Helper()
 	p := &place{version: version, cluster: cluster, addrs: addrs}

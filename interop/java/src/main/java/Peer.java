@@ -2,15 +2,16 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Lock;
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
 import org.redisson.api.RFencedLock;
@@ -169,6 +170,8 @@ public final class Peer {
                     return "";
                 case "add": // KIND NAME COUNTER TIMES: reads and writes, which only exclusion keeps right
                     return add(kind, name, words[5], Integer.parseInt(words[6]));
+                case "watch": // KIND NAME COUNTER TIMES: reads twice what nobody may write meanwhile
+                    return watch(kind, name, words[5], Integer.parseInt(words[6]));
                 case "set": // KIND NAME N
                     return set(kind, name, Integer.parseInt(words[5]));
                 case "available":
@@ -226,7 +229,7 @@ public final class Peer {
         private boolean tryAcquire(String kind, String name, long wait, long lease) throws InterruptedException {
             switch (kind) {
                 case "semaphore":
-                    return redisson().getSemaphore(name).tryAcquire(1, java.time.Duration.ofMillis(wait));
+                    return redisson().getSemaphore(name).tryAcquire(1, Duration.ofMillis(wait));
                 case "permit": {
                     RPermitExpirableSemaphore permit = redisson().getPermitExpirableSemaphore(name);
                     String id = permit.tryAcquire(wait, lease, TimeUnit.MILLISECONDS);
@@ -238,7 +241,7 @@ public final class Peer {
                 default:
                     RLock lock = lock(kind, name);
                     if (wait == 0 && lease < 0) {
-                        return ((Lock) lock).tryLock();
+                        return lock.tryLock();
                     }
                     return lock.tryLock(wait, lease, TimeUnit.MILLISECONDS);
             }
@@ -278,6 +281,22 @@ public final class Peer {
                     String value = bucket.get();
                     long n = value == null ? 0 : Long.parseLong(value);
                     bucket.set(Long.toString(n + 1));
+                } finally {
+                    release(kind, name);
+                }
+            }
+            return times;
+        }
+
+        private long watch(String kind, String name, String counter, int times) throws InterruptedException {
+            RBucket<String> bucket = redisson().getBucket(counter);
+            for (int i = 0; i < times; i++) {
+                acquire(kind, name, -1);
+                try {
+                    String before = bucket.get();
+                    if (!Objects.equals(before, bucket.get())) {
+                        throw new IllegalStateException("changed from " + before);
+                    }
                 } finally {
                     release(kind, name);
                 }
