@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redlatch/redlatch"
 )
 
 func TestFairLockPassesBetweenGoAndJava(t *testing.T) {
@@ -36,18 +34,11 @@ func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
 	}
 }
 
-func TestWaitersWithAnotherTimeoutEnterInOrder(t *testing.T) {
-	known(t, "with another timeout than Java's, live waiters in Java are dropped from the queue and not woken")
-	for name, opt := range map[string]redlatch.Option{
-		"5 s":  redlatch.WithFairWaitTimeout(5 * time.Second),
-		"60 s": redlatch.WithFairWaitTimeout(time.Minute),
-	} {
-		t.Run(name, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, p *place) {
-				enterInOrder(t, p, p.goSide(t, opt), 8, func(i int) bool { return i%4 != 2 })
-			})
-		})
-	}
+func TestMixedWaitersEnterInOrderWithTheDefaultsOfBothSides(t *testing.T) {
+	known(t, "without WithRedissonFairQueue, live waiters in Java are dropped from the queue and not woken")
+	everywhere(t, func(t *testing.T, p *place) {
+		enterInOrder(t, p, p.goSideWith(t), 8, func(i int) bool { return i%4 != 2 })
+	})
 }
 
 // enterInOrder has so many wait one after the other, some of them in Java, and checks the order of their turns.

@@ -93,7 +93,7 @@ func holdUntilKilled(args []string) {
 	if err != nil {
 		panic(err)
 	}
-	g, err := openGo(cluster, strings.Split(args[1], ","))
+	g, err := openGo(cluster, strings.Split(args[1], ","), likeJava()...)
 	if err != nil {
 		panic(err)
 	}

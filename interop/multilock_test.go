@@ -14,7 +14,7 @@ func TestMultiLockLosesNoUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) { counts(t, p, multi, 100) })
 }
 
-func TestMultiLockWithMembersInAnotherOrderGoesOn(t *testing.T) {
-	known(t, "members in another order in Java: each side gives way to the other one again and again")
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, multiInReverse, 100) })
+// Each side may then hold what the other one needs: this is slower.
+func TestMultiLockWithMembersInAnotherOrderLosesNoUpdate(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, multiInReverse, 25) })
 }

@@ -90,8 +90,13 @@ func connect(cluster bool, addrs []string) []redis.UniversalClient {
 	return list
 }
 
-// goSide returns a client of this library for each server, or one for the cluster.
-func (p *place) goSide(t *testing.T, opts ...redlatch.Option) *goSide {
+// goSide returns a client of this library for each server, or one for the cluster, with the settings of Java.
+func (p *place) goSide(t *testing.T) *goSide {
+	t.Helper()
+	return p.goSideWith(t, likeJava()...)
+}
+
+func (p *place) goSideWith(t *testing.T, opts ...redlatch.Option) *goSide {
 	t.Helper()
 	g, err := openGo(p.cluster, p.addrs, opts...)
 	require.NoError(t, err)

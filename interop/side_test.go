@@ -64,13 +64,14 @@ type goSide struct {
 	clients []*redlatch.Client
 }
 
+// likeJava are the settings that have to be those of Java.
+func likeJava() []redlatch.Option {
+	return []redlatch.Option{redlatch.WithRedissonFairQueue(), redlatch.WithFairWaitTimeout(fairWait)}
+}
+
 func openGo(cluster bool, addrs []string, opts ...redlatch.Option) (*goSide, error) {
 	g := &goSide{rdbs: connect(cluster, addrs)}
-	opts = append([]redlatch.Option{
-		redlatch.WithWatchdogTimeout(lease),
-		redlatch.WithRedissonFairQueue(), redlatch.WithFairWaitTimeout(fairWait),
-		redlatch.WithCloseGrace(0),
-	}, opts...)
+	opts = append(opts, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0))
 	for _, rdb := range g.rdbs {
 		client, err := redlatch.New(rdb, opts...)
 		if err != nil {
