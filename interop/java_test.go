@@ -238,12 +238,17 @@ func sharedJava(t *testing.T, version string, cluster bool, addrs []string) *jav
 	return j
 }
 
-func stopSharedJava() {
+// stopSharedJava ends the processes and reports whether all of them ended.
+func stopSharedJava() bool {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
+	var errs []error
 	for _, j := range shared.java {
-		if err := j.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
+		errs = append(errs, j.stop())
 	}
+	err := errors.Join(errs...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return err == nil
 }

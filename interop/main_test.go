@@ -15,6 +15,8 @@ func TestMain(m *testing.M) {
 	faulttest.RunChildIfAsked()
 	// A shared Java process lives as long as the tests.
 	code := redistest.Run(m, goleak.IgnoreAnyFunction("github.com/redlatch/redlatch/interop_test.(*java).read"))
-	stopSharedJava()
+	if !stopSharedJava() && code == 0 {
+		code = 1
+	}
 	os.Exit(code)
 }

@@ -1,8 +1,8 @@
 package interop_test
 
 import (
+	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -93,9 +93,14 @@ func learns(t *testing.T, a *attempt) {
 	}
 }
 
-// counts has two goroutines and two threads add to a counter so often each, and checks that no addition was lost.
+// counts has two goroutines and two threads add to a counter so often each, and checks that no addition was lost. With
+// REDLATCH_SOAK=1 they add fifty times as often.
 func counts(t *testing.T, p *place, k kind, times int) {
 	t.Helper()
+	patience := 2 * limit
+	if os.Getenv("REDLATCH_SOAK") == "1" {
+		times, patience = times*50, patience*10
+	}
 	g, j := p.goSide(t), p.javaSide()
 	name, counter := k.made(t, g), unused("counter")
 	begun := time.Now()
@@ -108,7 +113,7 @@ func counts(t *testing.T, p *place, k kind, times int) {
 			select {
 			case err := <-done:
 				require.NoError(t, err)
-			case <-time.After(2 * limit):
+			case <-time.After(patience):
 				n, err := p.rdb().Get(t.Context(), counter).Int()
 				require.Failf(t, "no end", "%d of %d additions after %v, %v", n, 4*times, time.Since(begun), err)
 			}
@@ -117,6 +122,6 @@ func counts(t *testing.T, p *place, k kind, times int) {
 	n, err := p.rdb().Get(t.Context(), counter).Int()
 	require.NoError(t, err)
 	assert.Equal(t, 4*times, n, "additions")
-	t.Logf("%s: %d additions by two goroutines and two threads, %.0f/s", strings.TrimSpace(k.java), n,
+	t.Logf("%s: %d additions by two goroutines and two threads, %.0f/s", k.java, n,
 		float64(n)/time.Since(begun).Seconds())
 }
