@@ -94,12 +94,12 @@ func learns(t *testing.T, a *attempt) {
 }
 
 // counts has two goroutines and two threads add to a counter so often each, and checks that no addition was lost. With
-// REDLATCH_SOAK=1 they add fifty times as often.
+// REDLATCH_SOAK=1 they add ten times as often.
 func counts(t *testing.T, p *place, k kind, times int) {
 	t.Helper()
 	patience := 2 * limit
 	if os.Getenv("REDLATCH_SOAK") == "1" {
-		times, patience = times*50, patience*10
+		times, patience = times*10, patience*5
 	}
 	g, j := p.goSide(t), p.javaSide()
 	name, counter := k.made(t, g), unused("counter")
