@@ -49,5 +49,5 @@ func TestPermitOfJavaReturnsAfterItsLease(t *testing.T) {
 }
 
 func TestGoReleasesAPermitOfJavaByItsID(t *testing.T) {
-	known(t, "no call takes the id of a permit")
+	t.Skip("known: no call takes the id of a permit")
 }
