@@ -19,7 +19,7 @@ EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint test older newest race server matrix fuzz soak bench cover readme nested ci
+.PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -87,11 +87,15 @@ cover: ## measure test coverage of the library and print the total
 readme: ## write anew what the documents take from the code: examples, names of tests
 	go run ./internal/doctest/cut README.md docs/*.md
 
-nested: ## build, vet and test the modules below this one
-	@for dir in $(NESTED); do \
+nested: ## build, vet and test the modules below this one, but for the tests of interop
+	@for dir in $(filter-out interop,$(NESTED)); do \
 		echo "module $$dir"; \
 		( cd "$$dir" && go build -o /dev/null ./... && go vet ./... && go test ./... ); \
 	done
+	@echo 'module interop, whose tests are: make interop'; cd interop && go vet ./...
+
+interop: ## run the library beside Redisson; needs Java 17 and Maven; 2 minutes
+	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
 # The race step is the last one, so that a run ends in the summary of go test.
 ci: ## all that CI runs, step by step

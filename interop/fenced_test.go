@@ -35,14 +35,13 @@ func TestTokensRiseFromSideToSide(t *testing.T) {
 	})
 }
 
-func TestTokensRiseInJavaAfterTheTokenExpired(t *testing.T) {
-	known(t, "a token key with a TTL expires, and Java then begins at 1")
+func TestTokenOfGoIsKeptForJava(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		name := unused("fenced")
 		first := hold(t, p.goSide(t), fenced, name)
 		require.NoError(t, first.release())
 		ttl, err := p.rdb().PTTL(t.Context(), "redisson_lock_token:{"+name+"}").Result()
 		require.NoError(t, err)
-		assert.Negative(t, ttl, "the last token is never forgotten")
+		assert.Negative(t, ttl, "it does not expire")
 	})
 }

@@ -26,8 +26,8 @@ const (
 	limit = 30 * time.Second
 )
 
-// shardedMode is Redisson's shardedSubscriptionMode on clusters: OFF, or AUTO or ON from REDLATCH_SHARDED.
-var shardedMode = cmp.Or(os.Getenv("REDLATCH_SHARDED"), "OFF")
+// shardedMode is Redisson's shardedSubscriptionMode on clusters: AUTO, or OFF from REDLATCH_SHARDED. Go's is the same.
+var shardedMode = cmp.Or(os.Getenv("REDLATCH_SHARDED"), "AUTO")
 
 // java is a process with Redisson, which does what it is told. It ends with the test binary, at the end of its input.
 type java struct {

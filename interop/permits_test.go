@@ -49,5 +49,18 @@ func TestPermitOfJavaReturnsAfterItsLease(t *testing.T) {
 }
 
 func TestGoReleasesAPermitOfJavaByItsID(t *testing.T) {
-	t.Skip("known: no call takes the id of a permit")
+	everywhere(t, func(t *testing.T, p *place) {
+		g, j := p.goSide(t), p.javaSide()
+		name := permit.made(t, g)
+		first := hold(t, j, permit, name)
+		semaphore := g.clients[0].GetPermitSemaphore(name)
+		require.NoError(t, semaphore.ExtendID(t.Context(), first.value, lease))
+		second := p.javaSide().acquire(permit, name)
+		permit.waits(t, p, j, name)
+		require.NoError(t, semaphore.ReleaseID(t.Context(), first.value))
+		second.within(t, promptly)
+		require.ErrorIs(t, semaphore.ReleaseID(t.Context(), first.value), rsemaphore.ErrNotHeld)
+		require.Error(t, first.release(), "it is gone")
+		require.NoError(t, second.release())
+	})
 }

@@ -128,8 +128,7 @@ func TestJavaWriterEntersBetweenGoReaders(t *testing.T) {
 	})
 }
 
-func TestJavaReaderIsToldOfADowngrade(t *testing.T) {
-	known(t, "a downgrade is not announced: Java's readers sleep for the TTL that they saw")
+func TestJavaReaderIsWokenByADowngradeInGo(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		g, name := p.goSide(t), unused("read")
 		lock := g.clients[0].GetReadWriteLock(name)

@@ -72,6 +72,9 @@ func likeJava() []redlatch.Option {
 func openGo(cluster bool, addrs []string, opts ...redlatch.Option) (*goSide, error) {
 	g := &goSide{rdbs: connect(cluster, addrs)}
 	opts = append(opts, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0))
+	if shardedMode == "OFF" {
+		opts = append(opts, redlatch.WithShardedWakeups(redlatch.ShardedNever))
+	}
 	for _, rdb := range g.rdbs {
 		client, err := redlatch.New(rdb, opts...)
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 func onShards(t *testing.T, c *redistest.Cluster) (*pubsub.Shards, *redis.ClusterClient) {
 	t.Helper()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
-	s := pubsub.NewSharded(rdb, pubsub.Options{OnFailure: func() { rdb.ReloadState(context.Background()) }}) //nolint:forbidigo // it returns at once
+	s := pubsub.NewSharded(rdb, pubsub.Options{OnFailure: func() { rdb.ReloadState(context.Background()) }})
 	t.Cleanup(func() {
 		s.Close()
 		assert.NoError(t, rdb.Close())
