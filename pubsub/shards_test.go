@@ -111,7 +111,9 @@ func TestShardedChannelsLeaveAMasterThatBecameAReplica(t *testing.T) {
 	_, _ = s.Join("channel:{a}", &ears[0])
 	requireConfirmations(t, ears, 1)
 	cluster.Failover(t, replica)
-	redistest.AwaitSubscribers(t, replica.Client(t), "channel:{a}", 1)
+	if replica.Major(t) >= 7 { // plain channels are heard at every node
+		redistest.AwaitSubscribers(t, replica.Client(t), "channel:{a}", 1)
+	}
 	publish(t, cluster, "channel:{a}", "0")
 	requireHeard(t, &ears[0], "0")
 	assert.Equal(t, uint64(0), s.Stats().Reconnects, "no connection was lost")
