@@ -159,6 +159,8 @@ func (m *Migration) Move(tb testing.TB, keys ...string) {
 	if len(keys) == 0 {
 		return
 	}
+	m.cluster.moving.Lock()
+	defer m.cluster.moving.Unlock()
 	rdb := redis.NewClient(m.from.options())
 	defer closeClient(tb, rdb)
 	args := []any{"MIGRATE", "127.0.0.1", m.to.port, "", 0, readyLimit.Milliseconds(), "KEYS"}
