@@ -83,11 +83,21 @@ var transient = []string{
 // Parted reports whether Redis could not run a call since some of its keys have moved to another node and others have
 // not: a call for each key alone can be run.
 func Parted(err error) bool {
-	return redis.HasErrorPrefix(err, "TRYAGAIN") || isReply(err) && strings.Contains(err.Error(), elsewhere)
+	if redis.HasErrorPrefix(err, "TRYAGAIN") {
+		return true
+	}
+	if !isReply(err) {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, nonLocal) || strings.Contains(text, rehashing)
 }
 
-// elsewhere is what Redis and Valkey, each in a sentence of its own, say to a script that looks at a key which has moved to another node.
-const elsewhere = "access a non local key"
+// What servers say to a script that looks at a key which has moved to another node.
+const (
+	nonLocal  = "access a non local key"                                     // Redis 7.0, and Valkey in another sentence
+	rehashing = "undeclared keys were accessed during rehashing of the slot" // Redis 8
+)
 
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }

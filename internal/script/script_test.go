@@ -44,6 +44,7 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 		{reply("TRYAGAIN Multiple keys request"), script.NotDone, true},
 		{reply("ERR Script attempted to access a non local key in a cluster node"), script.NotDone, true},
 		{reply("ERR Attempted to access a non local key in a cluster node"), script.NotDone, true}, // Valkey 9
+		{reply("ERR Unable to execute command 'exists' in script because undeclared keys were accessed during rehashing of the slot"), script.NotDone, true},
 		{reply("MASTERDOWN Link with MASTER is down"), script.NotDone, true},
 		{reply("ERR max number of clients reached"), script.NotDone, true},
 		{reply("MOVED 1 127.0.0.1:7000"), script.NotDone, true},
