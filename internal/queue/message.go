@@ -109,6 +109,9 @@ type messageContext struct {
 }
 
 func (c messageContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
 	if c.message.overdue() {
 		c.message.lose(visibilityOver)
 	}
@@ -120,7 +123,7 @@ const visibilityOver = "the visibility is over"
 func (m *Message) overdue() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state == held && m.client.core.Clock.Now() >= m.until
+	return (m.state == held || m.state == lost) && m.client.core.Clock.Now() >= m.until
 }
 
 func (m *Message) cancel(cause error) { m.end(cause) }
@@ -159,16 +162,20 @@ func (m *Message) drop() {
 // lose ends the message's context: somebody else may have the message.
 func (m *Message) lose(why string) {
 	m.mu.Lock()
-	over := m.state != held
-	if !over {
+	first := m.state == held
+	if first {
 		m.state = lost
 	}
+	isLost := m.state == lost
 	m.mu.Unlock()
-	if over {
+	if first {
+		m.client.core.Timers.Stop(&m.timer)
+		m.drop()
+	}
+	if !isLost {
 		return
 	}
-	m.client.core.Timers.Stop(&m.timer)
-	m.drop()
+	// Also for one that another goroutine is about to end: whoever calls this has found it lost, and so has its context.
 	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
 }
 
