@@ -21,8 +21,8 @@ import (
 // It waits for the first reply of Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see
 // [WithCallTimeout]). If Redis cannot be reached or does not answer, it returns [ErrUnavailable], joined with the
 // connection's error. It fails if Redis rejects the password, and if [Check] does: the server does not know all commands
-// of the library, or the user may not run them or use its channels. The error names them. After an error nothing is left open. If Redis
-// may evict keys, and the user may read the policy, it logs a warning.
+// of the library, or the user may not run them or use its channels. The error names them. After an error nothing is left
+// open. If Redis may evict keys, and the user may read the policy, it logs a warning.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {

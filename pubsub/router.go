@@ -187,6 +187,11 @@ func (r *Router) Close() {
 		return
 	}
 	stop()
+	awaitEnd(done)
+}
+
+// awaitEnd waits for a goroutine that Close has stopped, but not for long: a dial may ignore its context.
+func awaitEnd(done <-chan struct{}) {
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
 	select {

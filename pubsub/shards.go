@@ -301,13 +301,7 @@ func (s *Shards) Close() {
 	clear(s.entries)
 	s.mu.Unlock()
 	closing.Wait()
-	if placing == nil {
-		return
-	}
-	timer := time.NewTimer(closeWait)
-	defer timer.Stop()
-	select {
-	case <-placing:
-	case <-timer.C:
+	if placing != nil {
+		awaitEnd(placing)
 	}
 }

@@ -260,7 +260,8 @@ func (b *Batcher) StartAll(class Class, calls []Sending) bool {
 	return true
 }
 
-// queue prepares a call that is about to be sent, and returns the queue of the node that it goes to. Before a cluster's layout is known all calls share one.
+// queue prepares a call that is about to be sent, and returns the queue of the node that it goes to. Before a cluster's layout is
+// known all calls share one.
 func (b *Batcher) queue(call *script.Call) *nodeQueue {
 	if b.Sharded {
 		call.Shard()
