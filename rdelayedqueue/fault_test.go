@@ -2,7 +2,6 @@ package rdelayedqueue_test
 
 import (
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -50,12 +49,4 @@ func connect(t *testing.T, addr string) *redlatch.Client {
 
 func queue(c *redlatch.Client, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[job] {
 	return redlatch.GetDelayedQueue[job](c, "jobs", opts...)
-}
-
-// runs is how often a test repeats itself, or how much it does.
-func runs(short, long int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return long
-	}
-	return short
 }

@@ -73,7 +73,7 @@ func producer(args []string) {
 // F8
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	r := newRig(t)
-	n, workers, kills := runs(2000, 100_000), runs(4, 20), runs(8, 400)
+	n, workers, kills := faulttest.Rounds(t, 2000, 100_000), faulttest.Rounds(t, 4, 20), faulttest.Rounds(t, 8, 400)
 	c := r.direct(t)
 	q := queue(c)
 	start := func() *faulttest.Child { return faulttest.StartChild(t, "worker", r.proxy.Addr(), r.server.Addr()) }
@@ -162,7 +162,7 @@ func TestCancelledTakeLosesNothing(t *testing.T) {
 	r := newRig(t)
 	q := queue(r.client(t))
 	r.proxy.Delay(2 * time.Millisecond)
-	n := runs(60, 2000)
+	n := faulttest.Rounds(t, 60, 2000)
 	for i := range n {
 		id, err := q.Offer(t.Context(), job{N: i}, 0)
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestCancelledCallsReportWhatTheyCounted(t *testing.T) {
 	l := c.GetCountDownLatch("n")
 	requireCount(t, l, most) // it is connected
 	proxy.Delay(oneWay)
-	n := runs(200, 2000)
+	n := faulttest.Rounds(t, 200, 2000)
 	var all outcomes
 	var calls sync.WaitGroup
 	for run := range n {
@@ -97,7 +97,7 @@ func TestCancelledAwaitLeavesNobodyBehind(t *testing.T) {
 		latches = append(latches, l)
 	}
 	proxy.Delay(oneWay)
-	n := runs(200, 2000)
+	n := faulttest.Rounds(t, 200, 2000)
 	var calls sync.WaitGroup
 	for run := range n {
 		calls.Go(func() {

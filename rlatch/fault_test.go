@@ -102,7 +102,7 @@ func TestLostRepliesHideNoWrongType(t *testing.T) {
 func TestRandomLostRepliesCountExactly(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		peers := []*locktest.Peer{b.Peer(t), b.Peer(t)}
-		for round := range runs(20, 200) {
+		for round := range faulttest.Rounds(t, 20, 200) {
 			name := fmt.Sprint("n", round)
 			set(t, peers[0].GetCountDownLatch(name), 100_000)
 			var mu sync.Mutex // guards counted, seen
@@ -187,7 +187,7 @@ func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	var waiting []<-chan error
 	for range 10 {
 		l := clientThrough(t, proxy.Addr()).GetCountDownLatch("n")
-		for range runs(10, 50) {
+		for range faulttest.Rounds(t, 10, 50) {
 			waiting = append(waiting, begin(t.Context(), l))
 		}
 	}
@@ -263,7 +263,7 @@ func TestAllWaitersOfTenClientsReturn(t *testing.T) {
 	first := clientThrough(t, server.Addr()).GetCountDownLatch("n")
 	set(t, first, 3)
 	var waiting sync.WaitGroup
-	each := runs(50, 200)
+	each := faulttest.Rounds(t, 50, 200)
 	released := make(chan time.Time, 10*each) // room for all
 	for range 10 {
 		l := clientThrough(t, server.Addr()).GetCountDownLatch("n")

@@ -2,7 +2,6 @@ package rlatch_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -93,12 +92,4 @@ func waits(t *testing.T, done <-chan error) {
 func (p *place) subscribed(t *testing.T, n int) {
 	t.Helper()
 	redistest.AwaitSubscribers(t, p.Redis, "redisson_countdownlatch__channel__{"+p.name+"}", n)
-}
-
-// runs is how often to do something: more often when REDLATCH_SOAK=1 asks for the long run.
-func runs(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
 }

@@ -56,11 +56,12 @@ func (g *group) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
 	return clientOf(t, g.Client(t), opts...)
 }
 
-// failover makes the replica master and the master replica.
-func (g *group) failover(t *testing.T) {
+// failover makes the replica master and the master replica, and returns how long there was no master.
+func (g *group) failover(t *testing.T) (outage time.Duration) {
 	t.Helper()
-	g.Failover(t, g.replica)
+	outage = g.Failover(t, g.replica)
 	g.master, g.replica = g.replica, g.master
+	return outage
 }
 
 // waiting has waiters of one client for n locks that another one holds.
@@ -104,7 +105,7 @@ func TestReshapedClusterLosesNoRelease(t *testing.T) {
 }
 
 func releasedInFailover(t *testing.T, g *group) {
-	for range runs(1, 50) {
+	for range faulttest.Rounds(t, 1, 50) {
 		holds, waiters := g.waiting(t, 20)
 		var releases sync.WaitGroup
 		for i, hold := range holds {
@@ -130,7 +131,7 @@ func releasedInFailover(t *testing.T, g *group) {
 
 func releasedOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
-	for range runs(2, 50) {
+	for range faulttest.Rounds(t, 2, 50) {
 		holds, waiters := g.waiting(t, 20)
 		m := g.Migrate(t, g0(0), to)
 		for i := range 10 {
@@ -225,29 +226,38 @@ func TestReshapedClusterLosesNoHold(t *testing.T) {
 }
 
 func heldInFailover(t *testing.T, g *group) {
-	for quick := 0; quick < runs(1, 50); {
-		faulttest.Steady(t, g.other.Addr(), kept, stillParts, func(lease time.Duration) error {
-			var outage time.Duration
-			least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func([]string) {
-				began := time.Now()
-				g.failover(t)
-				outage = time.Since(began)
-				elapse(began.Add(lease))
-			})
-			t.Logf("failover %v, least TTL %v", outage, least)
-			if outage > lease/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
-				return nil
-			}
-			quick++
-			// A sixth of the lease may pass from when a renewal is due to when one succeeds, the outage apart.
-			return errors.Join(loss, above("TTL", least, min(lease/3, lease/2-outage)))
-		})
+	for range faulttest.Rounds(t, 1, 50) {
+		lease := kept
+		for g.heldFor(t, lease) > lease/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
+			lease *= 4
+			require.LessOrEqual(t, lease, 16*kept, "each failover took more than a third of the lease")
+		}
 	}
+}
+
+// heldFor holds locks through a failover, and returns how long it took. If that is at most a third of the lease, no lock
+// may have come near its end.
+func (g *group) heldFor(t *testing.T, lease time.Duration) (outage time.Duration) {
+	t.Helper()
+	faulttest.Steady(t, g.other.Addr(), lease, stillParts, func(lease time.Duration) error {
+		least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func([]string) {
+			began := time.Now()
+			outage = g.failover(t)
+			elapse(began.Add(lease))
+		})
+		t.Logf("failover %v, least TTL %v", outage, least)
+		if outage > lease/3 {
+			return nil
+		}
+		// A sixth of the lease may pass from when a renewal is due to when one succeeds, the outage apart.
+		return errors.Join(loss, above("TTL", least, min(lease/3, lease/2-outage)))
+	})
+	return outage
 }
 
 func heldOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
-	for range runs(1, 50) {
+	for range faulttest.Rounds(t, 1, 50) {
 		faulttest.Steady(t, to.Addr(), kept, stillParts, func(lease time.Duration) error {
 			least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func(names []string) {
 				m := g.Migrate(t, names[0], to)

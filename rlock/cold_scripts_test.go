@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -93,7 +94,7 @@ func TestFlushedScriptsAreNotNoticed(t *testing.T) {
 	require.NoError(t, err)
 
 	stop := flushing(t, server.Client(t))
-	end := time.Now().Add(time.Duration(counted(2, 30)) * patchyLease)
+	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 30)) * patchyLease)
 	var workers sync.WaitGroup
 	for i := range 16 {
 		locks := []*rlock.Lock{
@@ -118,7 +119,7 @@ func TestFlushedScriptsAreNotNoticed(t *testing.T) {
 func TestRestartedServerServesTheSameClient(t *testing.T) {
 	server := serve(t)
 	client := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(shortLease))
-	for range counted(3, 50) {
+	for range faulttest.Rounds(t, 3, 50) {
 		require.NoError(t, wholeLife(t.Context(), client.GetLock("f17")))
 		hold, err := client.GetLock("f17:kept").Lock(t.Context())
 		require.NoError(t, err)
@@ -152,7 +153,7 @@ func TestColdClusterNodesAreNotNoticed(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for range counted(10, 2000) {
+			for range faulttest.Rounds(t, 10, 2000) {
 				assert.NoError(t, wholeLife(t.Context(), client.GetLock(freshName("f17"))))
 				assert.NoError(t, wholeLife(t.Context(), client.GetFencedLock(freshName("f17"))))
 			}
@@ -167,7 +168,7 @@ func TestFailoverToAColdReplica(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	c := g.client(t, redlatch.WithWatchdogTimeout(lease))
-	for range counted(2, 20) {
+	for range faulttest.Rounds(t, 2, 20) {
 		require.NoError(t, wholeLife(t.Context(), c.GetLock(g0(0)))) // the client has used its scripts already
 		held := locktest.Acquire(t, t.Context(), c.GetLock(g0(0)))
 		require.NoError(t, g.replica.Client(t).ScriptFlush(t.Context()).Err())

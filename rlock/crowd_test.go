@@ -42,7 +42,7 @@ func TestThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 // F21
 func TestCommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
 	few := commandsPerHandOff(t, 2, 8)
-	for _, clients := range []int{1, 4, counted(8, 20)} {
+	for _, clients := range []int{1, 4, faulttest.Rounds(t, 8, 20)} {
 		cost := commandsPerHandOff(t, clients, 8)
 		t.Logf("%2d clients of 8: %.2f commands per hand-off", clients, cost)
 		assert.LessOrEqual(t, cost, 1.5*float64(clients)+3, "%d clients", clients)
@@ -57,7 +57,7 @@ func commandsPerHandOff(t *testing.T, clients, waiters int) float64 {
 	t.Helper()
 	server := serve(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
-	sections := int64(counted(1000, 50_000))
+	sections := int64(faulttest.Rounds(t, 1000, 50_000))
 	var left, done, inside atomic.Int64
 	left.Store(sections)
 	var workers sync.WaitGroup

@@ -206,17 +206,6 @@ func (r *rig) scriptCalls(t *testing.T) int {
 	return calls
 }
 
-// soaking says that the long counts are asked for.
-func soaking() bool { return os.Getenv("REDLATCH_SOAK") == "1" }
-
-// runs is how often a test repeats itself.
-func runs(short, long int) int {
-	if soaking() {
-		return long
-	}
-	return short
-}
-
 // share makes n runs on so many lanes at a time, a goroutine each, and reports the errors. It starts no run after one.
 func share(t *testing.T, lanes, n int, run func(lane, run int) error) {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 func TestAnyGoroutineMayUnlock(t *testing.T) {
 	r := newRig(t)
 	l := r.client(t).GetLock("passed-on")
-	for range runs(100, 10_000) {
+	for range faulttest.Rounds(t, 100, 10_000) {
 		holds := make(chan *rlock.Hold) // closed by the sender
 		go func() {
 			defer close(holds)
@@ -64,7 +64,7 @@ func TestGoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 			return nil
 		})
 	}
-	n := runs(1000, 20_000)
+	n := faulttest.Rounds(t, 1000, 20_000)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { assert.NoError(t, enter(i)) })
@@ -79,7 +79,7 @@ func TestGoroutinesThatShareALockExcludeEachOther(t *testing.T) {
 func TestOneOfManyUnlocksCounts(t *testing.T) {
 	r := newRig(t)
 	l := r.client(t).GetLock("once")
-	for range runs(50, 2000) {
+	for range faulttest.Rounds(t, 50, 2000) {
 		h := locktest.Acquire(t, t.Context(), l)
 		var done, refused atomic.Int64
 		var wg sync.WaitGroup

@@ -134,7 +134,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range counted(2, 200) {
+	for range faulttest.Rounds(t, 2, 200) {
 		r := newRecord(false)
 		r.play(t, (*faulttest.Proxy).Disturb)
 		r.check(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -31,14 +31,6 @@ const (
 )
 
 var errNotYet = errors.New("not yet")
-
-// counted returns how often to do something: more often when REDLATCH_SOAK=1 asks for the long run.
-func counted(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
-}
 
 // clientOver returns a silent client with go-redis options of the test's choice. It is closed when the test ends.
 func clientOver(t *testing.T, o *redis.Options, opts ...redlatch.Option) *redlatch.Client {
@@ -97,10 +89,10 @@ func TestManyContendedKeysShareOneSubscriptionConnection(t *testing.T) {
 		waiter: clientAt(t, server.Addr(), logger),
 		rdb:    server.Client(t),
 	}
-	keys := counted(600, 50_000)
+	keys := faulttest.Rounds(t, 600, 50_000)
 	work := make(chan int) // closed below, when every key was handed out
 	var workers sync.WaitGroup
-	for range counted(50, 500) {
+	for range faulttest.Rounds(t, 50, 500) {
 		workers.Go(func() {
 			for i := range work {
 				f.contend(t, fmt.Sprintf("f10:%d", i))
@@ -246,7 +238,7 @@ func TestWaitersDoNotStarveRenewal(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	end := time.Now().Add(time.Duration(counted(2, 40)) * 2 * patchyLease)
+	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 40)) * 2 * patchyLease)
 	for _, hold := range holds {
 		redistest.Eventually(t, time.Minute, "renewals go on", func() error {
 			if hold.Deadline().Before(end) && hold.Context().Err() == nil {

@@ -106,7 +106,7 @@ func TestKilledProcessesExcludeEachOther(t *testing.T) {
 	for i := range running {
 		running[i] = start(i)
 	}
-	for kill := range counted(6, 500) {
+	for kill := range faulttest.Rounds(t, 6, 500) {
 		awaitEntries(t, witness, 20)
 		victim := rand.N(children)
 		if kill%2 == 0 {
@@ -148,7 +148,7 @@ func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
-	for round := range counted(2, 100) {
+	for round := range faulttest.Rounds(t, 2, 100) {
 		name, resource := fmt.Sprint("stopped:", round), fmt.Sprint("resource:", round)
 		child := faulttest.StartChild(t, "rlock-sleeper", server.Addr(), name, resource)
 		said := strings.Fields(child.WaitFor("holds"))

@@ -58,7 +58,7 @@ func TestNothingIsRenewedAfterItsReleaseBegan(t *testing.T) {
 		monitors = append(monitors, faulttest.MonitorWrites(t, r.server.Addr(), fmt.Sprintf("lane-%d", lane)))
 	}
 	released := &releaseTimes{at: map[string]time.Time{}}
-	n := runs(120, 5000)
+	n := faulttest.Rounds(t, 120, 5000)
 	var disturbed atomic.Int64
 	share(t, lanes, n, func(lane, run int) error {
 		r.proxy.Delay(rand.N(jolt))
@@ -161,7 +161,7 @@ func TestReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
 	c := r.client(t, redlatch.WithWatchdogTimeout(briskLease))
 	release := calls(t, "release")
-	for run := range runs(2, 100) {
+	for run := range faulttest.Rounds(t, 2, 100) {
 		name := fmt.Sprintf("stuck-%d", run)
 		monitor := faulttest.MonitorWrites(t, r.server.Addr(), name)
 		hold := locktest.Acquire(t, t.Context(), c.GetLock(name))

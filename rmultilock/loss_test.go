@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -25,7 +26,7 @@ func TestHolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					s := newServers(t, b, 3)
 					mine, others := s.peers(t), s.peers(t)
-					for run := range runs(10, 200) {
+					for run := range faulttest.Rounds(t, 10, 200) {
 						name := fmt.Sprint("a", run)
 						h := locktest.Acquire(t, t.Context(), both(mine[0].Client, mine.locks(name)...)[kind])
 						inner := locktest.Acquire(t, h.Context(), both(mine[0].Client, mine.locks(name)...)[kind])

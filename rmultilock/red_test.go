@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -396,7 +397,7 @@ func TestNoOverlapUnderRandomFaults(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		c := &claimants{live: map[context.Context]string{}}
-		end := time.Now().Add(time.Duration(runs(60, 600)) * time.Second)
+		end := time.Now().Add(time.Duration(faulttest.Rounds(t, 60, 600)) * time.Second)
 		var all []peers
 		var wg sync.WaitGroup
 		var holds atomic.Int32

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 )
 
@@ -34,7 +35,8 @@ func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
 						seen[i] = peer.Scripts() - 3
 					}
 					const tick = 10 * time.Millisecond
-					for end := time.Now().Add(time.Duration(runs(20, 500)) * lease); time.Now().Before(end); time.Sleep(tick) {
+					leases := faulttest.Rounds(t, 20, 500)
+					for end := time.Now().Add(time.Duration(leases) * lease); time.Now().Before(end); time.Sleep(tick) {
 						for i, peer := range mine {
 							if peer.Scripts()-seen[i] >= 3 { // two have failed, and one has not
 								seen[i] = peer.Scripts()

@@ -3,7 +3,6 @@ package rmultilock_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -121,14 +120,6 @@ func (s slow) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, e
 	h, err := s.Locker.TryLock(ctx, opts...)
 	time.Sleep(s.by)
 	return h, err
-}
-
-// runs returns how often to do something: more often when REDLATCH_SOAK=1 asks for the long run.
-func runs(short, long int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return long
-	}
-	return short
 }
 
 // within requires that a call returns this error within a time.

@@ -191,12 +191,12 @@ const modelLease = 300 * time.Millisecond
 
 func TestHistoryIsLinearizable(t *testing.T) {
 	r := newRecord(true)
-	r.play(t, counted(40, 400), nil)
+	r.play(t, faulttest.Rounds(t, 40, 400), nil)
 	r.check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for round := range counted(1, 150) { // of some 350 steps each
+	for round := range faulttest.Rounds(t, 1, 150) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newRecord(false)
 			r.play(t, 40, (*faulttest.Proxy).Disturb)

@@ -3,7 +3,6 @@ package rrwlock_test
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +21,6 @@ const moment = 100 * time.Millisecond
 
 // recheck is how long a waiter that heard of nothing may take.
 const recheck = 2 * time.Second
-
-// counted is how often to do something: in the ordinary run, and in the long one.
-func counted(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
-}
 
 // begin calls Lock on a goroutine of its own, and returns when it waits.
 func begin(t *testing.T, ctx context.Context, l rlock.Locker, opts ...rlock.Option) <-chan locktest.Outcome {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -35,7 +36,8 @@ type heldPermit struct {
 func TestPermitModelAfterRandomOperationsAndCrashes(t *testing.T) {
 	const round = 500 // operations in one bubble
 	total := map[string]int{}
-	for done := 0; done < permitRuns(4*round, 100_000); done += round {
+	all := faulttest.Rounds(t, 4*round, 100_000)
+	for done := 0; done < all; done += round {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			m := &permitModel{bubble: b, capacity: 8, crashed: map[string]bool{}, count: total}
 			for range 4 {

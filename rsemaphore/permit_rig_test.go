@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -162,14 +161,6 @@ func requireCapacity(t *testing.T, rdb redis.UniversalClient, name string, n int
 	s, err := readPermits(t.Context(), rdb, name)
 	require.NoError(t, err)
 	require.Equal(t, n, s.capacity(), "available and out: %v", s)
-}
-
-// permitRuns is how often a test repeats itself.
-func permitRuns(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
 }
 
 func permitsAre(ctx context.Context, rdb redis.UniversalClient, name string, free, out int) error {

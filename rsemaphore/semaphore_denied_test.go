@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -132,7 +133,7 @@ func TestSemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
 		denyScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 })
 		var there atomic.Int64
 		there.Store(10)
-		for range semaphoreRuns(30, 300) {
+		for range faulttest.Rounds(t, 30, 300) {
 			sick.Store(true)
 			p.LoseReplies(rand.N(6))
 			var workers sync.WaitGroup

@@ -222,13 +222,13 @@ func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy)) []history
 }
 
 func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
-	for range semaphoreRuns(1, 50) {
+	for range faulttest.Rounds(t, 1, 50) {
 		checkPermits(t, newPermitRecord(true).play(t, nil))
 	}
 }
 
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range semaphoreRuns(2, 100) {
+	for range faulttest.Rounds(t, 2, 100) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb))
 	}
 }

@@ -2,7 +2,6 @@ package rsemaphore_test
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -125,14 +124,6 @@ func eventually(t *testing.T, cond func(ctx context.Context) bool) {
 			require.Fail(t, "it has not come")
 		}
 	}
-}
-
-// semaphoreRuns is how often to do something: more often when REDLATCH_SOAK=1 asks for the long run.
-func semaphoreRuns(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
 }
 
 // counter reads a semaphore past everything.

@@ -12,22 +12,39 @@ import (
 // AwaitSubscribers waits until so many connections listen to a channel, sharded or not; on a cluster, to all masters together.
 func AwaitSubscribers(tb testing.TB, rdb redis.UniversalClient, channel string, n int) {
 	tb.Helper()
-	Eventually(tb, readyLimit, fmt.Sprintf("%d subscribers of %s", n, channel), func() error {
+	awaitSum(tb, rdb, fmt.Sprintf("%d subscribers of %s", n, channel), n, func(ctx context.Context, node *redis.Client) (int64, error) {
+		heard, err := node.PubSubNumSub(ctx, channel).Result()
+		sharded, _ := node.PubSubShardNumSub(ctx, channel).Result() // Redis 6.2 does not know it
+		return heard[channel] + sharded[channel], err
+	})
+}
+
+// AwaitChannels waits until somebody listens to so many channels of the library, sharded or not; on a cluster, on all masters together.
+func AwaitChannels(tb testing.TB, rdb redis.UniversalClient, n int) {
+	tb.Helper()
+	awaitSum(tb, rdb, fmt.Sprintf("%d channels", n), n, func(ctx context.Context, node *redis.Client) (int64, error) {
+		plain, err := node.PubSubChannels(ctx, "red*").Result()
+		sharded, _ := node.PubSubShardChannels(ctx, "red*").Result() // as above
+		return int64(len(plain) + len(sharded)), err
+	})
+}
+
+// awaitSum waits until what is counted on all masters together is n at least.
+func awaitSum(tb testing.TB, rdb redis.UniversalClient, what string, n int, count func(ctx context.Context, node *redis.Client) (int64, error)) {
+	tb.Helper()
+	Eventually(tb, readyLimit, what, func() error {
 		var total atomic.Int64 // the masters are asked at the same time
-		count := func(ctx context.Context, node *redis.Client) error {
-			heard, err := node.PubSubNumSub(ctx, channel).Result()
-			total.Add(heard[channel])
-			if sharded, err := node.PubSubShardNumSub(ctx, channel).Result(); err == nil { // Redis 6.2 does not know it
-				total.Add(sharded[channel])
-			}
+		add := func(ctx context.Context, node *redis.Client) error {
+			here, err := count(ctx, node)
+			total.Add(here)
 			return err
 		}
 		var err error
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			err = rdb.ForEachMaster(tb.Context(), count)
+			err = rdb.ForEachMaster(tb.Context(), add)
 		case *redis.Client:
-			err = count(tb.Context(), rdb)
+			err = add(tb.Context(), rdb)
 		}
 		if err == nil && total.Load() < int64(n) {
 			err = fmt.Errorf("there are %d", total.Load())

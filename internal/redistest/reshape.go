@@ -32,14 +32,15 @@ func (c *Cluster) AddReplica(tb testing.TB, master *Server) *Server {
 	c.replicas = append(c.replicas, replica)
 	// Until it has heard of the master it refuses.
 	Eventually(tb, readyLimit, "replicate", func() error { return to.ClusterReplicate(ctx, id).Err() })
-	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(ctx, from, to) })
+	awaitSync(tb, from, to)
 	c.awaitAgreement(tb)
 	return replica
 }
 
 // Failover has a replica take its master's place, in order: the master stops, the replica catches up, and the other
-// masters vote. It returns once every node says so. The master is a replica of the new one afterwards.
-func (c *Cluster) Failover(tb testing.TB, replica *Server) {
+// masters vote. It returns once every node says so, and how long that took from the request on. The master is a replica
+// of the new one afterwards.
+func (c *Cluster) Failover(tb testing.TB, replica *Server) (outage time.Duration) {
 	tb.Helper()
 	ctx := tb.Context()
 	rdb := redis.NewClient(replica.options())
@@ -56,9 +57,10 @@ func (c *Cluster) Failover(tb testing.TB, replica *Server) {
 	}
 	// A replica that is not in sync, or behind in its epoch, or that a master does not know as one, takes the command and
 	// lets it come to nothing.
-	Eventually(tb, readyLimit, "replica in sync", func() error { return inSync(ctx, master, rdb) })
+	awaitSync(tb, master, rdb)
 	c.eachNode(tb, "epoch", func(node *redis.Client) error { return sameEpoch(ctx, node, rdb) })
 	c.eachNode(tb, "replica known", func(node *redis.Client) error { return hasRole(ctx, node, id, "slave") })
+	began := time.Now()
 	// The request to the master is sent once, and may be lost while the nodes still connect to each other.
 	Eventually(tb, readyLimit, "failover", func() error {
 		if hasRole(ctx, rdb, id, "master") == nil {
@@ -70,6 +72,7 @@ func (c *Cluster) Failover(tb testing.TB, replica *Server) {
 		return retry(time.Second, func() error { return hasRole(ctx, rdb, id, "master") })
 	})
 	c.eachNode(tb, "failover", func(node *redis.Client) error { return hasRole(ctx, node, id, "master") })
+	return time.Since(began)
 }
 
 func sameEpoch(ctx context.Context, a, b *redis.Client) error {
