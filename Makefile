@@ -16,7 +16,7 @@ NEWEST_GO_REDIS := v9.23.0
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod))
 EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested race
+CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested interop race
 FUZZTIME ?= 10s
 
 .PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme nested ci
@@ -74,8 +74,8 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		( cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) . ) < /dev/null; \
 	done
 
-soak: ## run the full counts of the failure tests; up to an hour
-	REDLATCH_SOAK=1 REDLATCH_REQUIRE_REDIS=1 go test -count=1 -timeout 60m ./...
+soak: ## run all tests on each server and the long counts on one, and write docs/proof.md; goes on where it stopped
+	go run ./internal/soak
 
 bench: ## run the benchmarks, the library beside its peers
 	cd benchmarks && go run .
@@ -87,20 +87,25 @@ cover: ## measure test coverage of the library and print the total
 readme: ## write anew what the documents take from the code: examples, names of tests
 	go run ./internal/doctest/cut README.md docs/*.md
 
-nested: ## build, vet and test the modules below this one, but for the tests of interop
+nested: ## build, vet and test the modules below this one, but for interop
 	@for dir in $(filter-out interop,$(NESTED)); do \
 		echo "module $$dir"; \
 		( cd "$$dir" && go build -o /dev/null ./... && go vet ./... && go test ./... ); \
 	done
-	@echo 'module interop, whose tests are: make interop'; cd interop && go vet ./...
 
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 2 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
-# The race step is the last one, so that a run ends in the summary of go test.
+# The race step is the last one, so that a run ends in the summary of go test. A step that fails names at its end what
+# failed, since the stacks of a test that hangs are longer than some logs.
 ci: ## all that CI runs, step by step
-	@for step in $(CI_STEPS); do \
+	@log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; \
+	for step in $(CI_STEPS); do \
 		printf '\n=== %s\n' "$$step"; \
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
-		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" || { printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; exit 1; }; \
+		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
+			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
+			grep -E '^ *--- FAIL|^FAIL|^panic:|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' "$$log" | tail -n 60 || true; \
+			exit 1; \
+		}; \
 	done

@@ -35,7 +35,7 @@ func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
 }
 
 func TestMixedWaitersEnterInOrderWithTheDefaultsOfBothSides(t *testing.T) {
-	known(t, "without WithRedissonFairQueue, live waiters in Java are dropped from the queue and not woken")
+	known(t, "without WithRedissonFairQueue, Go does not wait behind waiters in Java: redlatch.ErrWrongType")
 	everywhere(t, func(t *testing.T, p *place) {
 		enterInOrder(t, p, p.goSideWith(t), 8, func(i int) bool { return i%4 != 2 })
 	})

@@ -1,0 +1,250 @@
+// Command soak runs all tests on each supported server, and the long counts of the failure tests on one, and writes what
+// it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
+//
+//	go run ./internal/soak            # the servers of the matrix, then the long counts
+//	go run ./internal/soak -long=off  # the servers alone
+//
+// What has passed is kept for each commit, server and package: a run that was interrupted, or that failed, goes on where
+// it was.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // an interrupt ends it
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "soak: %v\n", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// step is one run of all packages.
+type step struct {
+	server string // as .ci/with-server knows it
+	long   bool   // with the long counts
+}
+
+func (s step) String() string {
+	if s.long {
+		return s.server + ", long counts"
+	}
+	return s.server
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	servers := flags.String("servers", "redis-6.2.14 installed redis-8.2.3 valkey-9.1.2", "the servers, as .ci/with-server knows them")
+	long := flags.String("long", "installed", "the server for the long counts, or off")
+	out := flags.String("out", "docs/proof.md", "the report")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	commit, err := clean(ctx, *out)
+	if err != nil {
+		return err
+	}
+	packages, err := output(ctx, "go", "list", "./...")
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	var steps []step
+	for server := range strings.FieldsSeq(*servers) {
+		steps = append(steps, step{server: server})
+	}
+	if *long != "off" {
+		steps = append(steps, step{server: *long, long: true})
+	}
+	results, failed := map[step]map[string]result{}, error(nil)
+	for _, s := range steps {
+		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.ReplaceAll(s.String(), ", ", "-"))
+		if results[s], err = s.run(ctx, dir, strings.Fields(packages)); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%v: %w", s, err))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	text, err := report(commit, steps, results)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(*out, []byte(text), 0o644) //nolint:gosec // a document
+}
+
+// clean returns the commit that is checked out. Nothing but the report may differ from it.
+func clean(ctx context.Context, but string) (commit string, err error) {
+	changed, err := output(ctx, "git", "status", "--porcelain", "--", ".", ":!"+but)
+	if err != nil {
+		return "", err
+	}
+	if changed != "" {
+		return "", fmt.Errorf("commit first, so that the report says what was tested:\n%s", changed)
+	}
+	// The report is a commit of its own, about the one before it.
+	commit, err = output(ctx, "git", "log", "-1", "--format=%h", "--", ".", ":!"+but)
+	return strings.TrimSpace(commit), err
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, args[0], err)
+	}
+	return string(text), nil
+}
+
+// result is what became of the tests of a package.
+type result struct {
+	Passed  bool
+	Seconds float64
+	Tests   map[string]outcome // by name; subtests count for their test
+}
+
+// outcome is what became of a test.
+type outcome struct {
+	Skipped bool
+	Failed  bool
+	Rounds  int // the sum of its attribute of this name, see faulttest.Rounds
+}
+
+// event is a line of go test -json.
+type event struct {
+	Action, Package, Test, Key, Value, Output string
+	Elapsed                                   float64
+}
+
+// run runs the packages that have not passed yet, and returns the results of all.
+func (s step) run(ctx context.Context, dir string, packages []string) (map[string]result, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a cache
+		return nil, err
+	}
+	all := map[string]result{}
+	var open []string
+	for _, pkg := range packages {
+		var r result
+		text, err := os.ReadFile(file(dir, pkg))
+		if err == nil && json.Unmarshal(text, &r) == nil && r.Passed {
+			all[pkg] = r
+			continue
+		}
+		open = append(open, pkg)
+	}
+	fmt.Printf("=== %v: %d packages, %d of them passed before\n", s, len(packages), len(all))
+	if len(open) == 0 {
+		return all, nil
+	}
+	args := append([]string{s.server, "go", "test", "-json", "-count=1", "-timeout=100m"}, open...)
+	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
+	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	lines, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	failed, err := collect(lines, func(pkg string, r result) error {
+		all[pkg] = r
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file(dir, pkg), text, 0o644) //nolint:gosec // a cache
+	})
+	err = errors.Join(err, cmd.Wait())
+	if len(failed) > 0 {
+		return all, fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return all, err
+}
+
+func file(dir, pkg string) string {
+	return filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".json")
+}
+
+// collect reads the events of go test, and calls done for each package that has ended. It prints what a package that failed had to
+// say, and returns their names.
+func collect(lines io.Reader, done func(pkg string, r result) error) (failed []string, err error) {
+	open, said := map[string]result{}, map[string]*strings.Builder{}
+	scan := bufio.NewScanner(lines)
+	scan.Buffer(nil, 1<<24)
+	for scan.Scan() {
+		var e event
+		if json.Unmarshal(scan.Bytes(), &e) != nil || e.Package == "" {
+			fmt.Println(scan.Text()) // of the build
+			continue
+		}
+		r := open[e.Package]
+		if r.Tests == nil {
+			r.Tests, said[e.Package] = map[string]outcome{}, &strings.Builder{}
+		}
+		top, _, _ := strings.Cut(e.Test, "/")
+		o, known := r.Tests[top]
+		switch {
+		case e.Action == "output":
+			said[e.Package].WriteString(e.Output)
+		case e.Action == "attr" && e.Key == "rounds":
+			n, _ := strconv.Atoi(e.Value)
+			o.Rounds += n
+		case e.Action == "skip" && e.Test != "":
+			o.Skipped = o.Skipped || e.Test == top
+		case e.Action == "fail" && e.Test != "":
+			o.Failed = true
+		}
+		if strings.HasPrefix(top, "Test") || known {
+			r.Tests[top] = o
+		}
+		open[e.Package] = r
+		if e.Test != "" || e.Action != "pass" && e.Action != "fail" && e.Action != "skip" {
+			continue
+		}
+		r.Passed, r.Seconds = e.Action != "fail", e.Elapsed
+		if !r.Passed {
+			failed = append(failed, e.Package)
+			fmt.Print(said[e.Package])
+		}
+		fmt.Printf("%-4s %s %.0fs\n", e.Action, e.Package, e.Elapsed)
+		delete(said, e.Package)
+		if err := done(e.Package, r); err != nil {
+			return failed, err
+		}
+	}
+	return failed, scan.Err()
+}
+
+// sorted returns the keys of a map in order.
+func sorted[K interface{ ~int | ~string }, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

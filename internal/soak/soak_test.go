@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const events = `{"Action":"start","Package":"example/a"}
+{"Action":"run","Package":"example/a","Test":"TestGood"}
+{"Action":"attr","Package":"example/a","Test":"TestGood/part","Key":"rounds","Value":"40"}
+{"Action":"attr","Package":"example/a","Test":"TestGood","Key":"rounds","Value":"2"}
+{"Action":"skip","Package":"example/a","Test":"TestGood/part"}
+{"Action":"pass","Package":"example/a","Test":"TestGood"}
+{"Action":"run","Package":"example/a","Test":"TestSkipped"}
+{"Action":"skip","Package":"example/a","Test":"TestSkipped"}
+{"Action":"pass","Package":"example/a","Elapsed":3}
+{"Action":"run","Package":"example/b","Test":"TestBad"}
+{"Action":"fail","Package":"example/b","Test":"TestBad/part"}
+{"Action":"fail","Package":"example/b","Test":"TestBad"}
+{"Action":"fail","Package":"example/b","Elapsed":1}
+`
+
+func TestResultsAreThoseOfTheEvents(t *testing.T) {
+	got := map[string]result{}
+	failed, err := collect(strings.NewReader(events), func(pkg string, r result) error {
+		got[pkg] = r
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"example/b"}, failed)
+	assert.Equal(t, map[string]result{
+		"example/a": {Passed: true, Seconds: 3, Tests: map[string]outcome{"TestGood": {Rounds: 42}, "TestSkipped": {Skipped: true}}},
+		"example/b": {Seconds: 1, Tests: map[string]outcome{"TestBad": {Failed: true}}},
+	}, got)
+}
+
+func TestReportCountsWhatFailed(t *testing.T) {
+	t.Chdir("../..")
+	server := step{server: "valkey-9.1.2", long: true}
+	text, err := report("abc", []step{server}, map[step]map[string]result{server: {
+		"github.com/redlatch/redlatch": {Tests: map[string]outcome{"TestFailoverGrantsNoConfirmedLockTwice": {Failed: true}}},
+	}})
+	require.NoError(t, err)
+	assert.Contains(t, text, "| Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 | 0 |\n")
+	assert.Regexp(t, `\| F9\. .* \| 1 \| 0 \| 1 \|\n`, text)
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "|") {
+			assert.LessOrEqual(t, len(strings.TrimSpace(line)), 120, "as in all documents")
+		}
+	}
+	assert.Regexp(t, `\| F1\. .* \| 0 \| 0 \| 0 \|\n`, text)
+}
