@@ -167,3 +167,64 @@ func delivered(t *testing.T, one, two *redlatch.Client, name string) {
 	_, err = q.Stats(t.Context())
 	require.NoError(t, err)
 }
+
+// F20
+func TestDocumentedUserNeedsNoMoreOnAClusterAndBehindSentinel(t *testing.T) {
+	operations, err := os.ReadFile("docs/operations.md")
+	require.NoError(t, err)
+	more := regexp.MustCompile("On a cluster add `([^`]*)`").FindSubmatch(operations)
+	require.NotNil(t, more)
+	for name, start := range map[string]func(t *testing.T) (admin, user func() redis.UniversalClient){
+		"cluster": func(t *testing.T) (admin, user func() redis.UniversalClient) {
+			t.Helper()
+			c := redistest.StartCluster(t, 3)
+			rules := documentedUser(t)
+			for word := range strings.FieldsSeq(string(more[1])) {
+				if c.Nodes()[0].Major(t) >= 7 || !strings.HasPrefix(word, "+s") { // Redis 6.2 has no sharded channels
+					rules = append(rules, word)
+				}
+			}
+			for _, node := range c.Nodes() {
+				require.NoError(t, node.Client(t).Do(t.Context(), rules...).Err())
+			}
+			return func() redis.UniversalClient { return c.Client(t) }, func() redis.UniversalClient {
+				return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "app", Password: "secret"})
+			}
+		},
+		"Sentinel": func(t *testing.T) (admin, user func() redis.UniversalClient) {
+			t.Helper()
+			g := locktest.StartGroup(t)
+			for _, node := range []*redistest.Server{g.Master, g.Replica} {
+				require.NoError(t, node.Client(t).Do(t.Context(), documentedUser(t)...).Err())
+			}
+			return func() redis.UniversalClient { return g.Sentinel.Client(t) }, func() redis.UniversalClient {
+				return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "redlatch", SentinelAddrs: g.Sentinel.Addrs(), Username: "app", Password: "secret"})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin, user := start(t)
+			var log bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			client := func() *redlatch.Client {
+				rdb := user()
+				t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+				require.NoError(t, redlatch.Check(t.Context(), rdb, redlatch.WithNamePrefix("app:")))
+				c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithLogger(logger))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, c.Close()) })
+				return c
+			}
+			one, two := client(), client()
+			all := enterAll(t, one, two, guests(failoverLease), func(g guest) string { return g.name })
+			redistest.AwaitChannels(t, admin(), len(all))
+			for _, h := range all {
+				h.handOver(t)
+			}
+			require.NoError(t, one.Close())
+			require.NoError(t, two.Close())
+			assert.Empty(t, log.String())
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -46,7 +47,7 @@ func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy s
 		return "", fmt.Errorf("ping: %w", core.Conclude(ctx, script.NotDone, err))
 	}
 	told := make(chan error, 1) // its goroutine ends with go-redis's own time-outs, if it does not with ctx
-	go func() { told <- knows(ctx, rdb) }()
+	go func() { told <- knows(ctx, rdb, c.core.Commands()) }()
 	select {
 	case err = <-told:
 	case <-ctx.Done():
@@ -58,21 +59,20 @@ func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy s
 	return policy, c.core.Probe(ctx)
 }
 
-// knows returns an error that names the commands which a server does not know.
-func knows(ctx context.Context, rdb redis.UniversalClient) error {
+// knows returns an error that names those of the commands which a server does not know.
+func knows(ctx context.Context, rdb redis.UniversalClient, commands []string) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		err := cluster.ForEachMaster(ctx, knowsAll)
+		err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return knowsAll(ctx, node, commands) })
 		if script.Judge(err) == script.Unknown && !errors.Is(err, errLacks) {
 			err = core.Conclude(ctx, script.NotDone, err)
 		}
 		return err
 	}
 	single, _ := rdb.(*redis.Client)
-	return knowsAll(ctx, single)
+	return knowsAll(ctx, single, commands)
 }
 
-func knowsAll(ctx context.Context, node *redis.Client) error {
-	commands := core.Commands()
+func knowsAll(ctx context.Context, node *redis.Client, commands []string) error {
 	args := []any{"command", "info"}
 	for _, command := range commands {
 		args = append(args, command)
@@ -90,7 +90,11 @@ func knowsAll(ctx context.Context, node *redis.Client) error {
 	if unknown == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s does not know %s; the oldest that do are Redis 6.2 and Valkey 7.2", errLacks, node.Options().Addr, strings.Join(unknown, ", "))
+	oldest := "Redis 6.2"
+	if slices.Contains(commands, "waitaof") {
+		oldest = "Redis 7.2"
+	}
+	return fmt.Errorf("%w: %s does not know %s; the oldest that do are %s and Valkey 7.2", errLacks, node.Options().Addr, strings.Join(unknown, ", "), oldest)
 }
 
 var errLacks = errors.New("the server lacks commands")

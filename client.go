@@ -33,7 +33,7 @@ type Client struct {
 //
 // The Client uses a *redis.Client through a view of its own on the same connection pool, whose reads time out after 3
 // s. go-redis does not call the hooks of a *redis.Client on such a view; use [WithObserver] for metrics and traces. It
-// calls the hooks of a cluster client.
+// calls the hooks of a cluster client, but for calls that wait for confirmations (see [WithReplicas]).
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c, err := configure(opts)
 	if err == nil {

@@ -15,6 +15,10 @@ var (
 	// (it is loading, failing over, or moving keys): nothing was done, and it is unknown whether the object was free. A
 	// wait that ends like this joins it with rlock.ErrNotAcquired or the error of the context.
 	ErrUnavailable = errs.ErrUnavailable
+	// ErrNotConfirmed is returned if the master answered, but the replicas of [WithReplicas], or its disk with
+	// [WithDurability], did not confirm in time. Locks and permits are released again, and the error is joined with
+	// ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.
+	ErrNotConfirmed = errs.ErrNotConfirmed
 	// ErrWrongType is returned if another kind of object, or foreign data, uses the name. A foreign hash cannot be told
 	// from a lock, nor a foreign number from the count of a semaphore or latch.
 	ErrWrongType = errs.ErrWrongType

@@ -2,72 +2,301 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// F29
-func TestAKilledMasterCostsNoHoldAndFewSeconds(t *testing.T) {
-	const lease, name = 12 * time.Second, "orders"
-	c := redistest.StartCluster(t, 3)
-	master := c.Owner(t, name)
-	replica := c.AddReplica(t, master)
-	client := func() *redlatch.Client {
-		p, err := redlatch.New(c.Client(t), redlatch.WithWatchdogTimeout(lease))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, p.Close()) })
-		return p
-	}
-	holder, waiter, caller := client(), client(), client()
-	hold, err := holder.GetLock(name).Lock(t.Context())
-	require.NoError(t, err)
-	probe := "{" + name + "}:free"
-	release, err := caller.GetLock(probe).TryLock(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, release.Unlock(t.Context()))
-	acquired := make(chan *rlock.Hold, 1)
-	go func() {
-		h, err := waiter.GetLock(name).Lock(context.WithoutCancel(t.Context()))
-		assert.NoError(t, err)
-		acquired <- h
-	}()
-	redistest.AwaitSubscribers(t, c.Client(t), "redisson_lock__channel:{"+name+"}", 1)
+// failover is a topology, and a change of its master.
+type failover struct {
+	name string
+	// start returns a maker of clients of Redis, whether the object of a name is on the master that changes, and the change, which returns
+	// when the new master serves.
+	start func(t *testing.T) (client func() redis.UniversalClient, concerned func(name string) bool, change func())
+}
 
-	redistest.AwaitSync(t, master, replica)
-	master.Kill()
-	node := replica.Client(t)
-	redistest.Eventually(t, 20*time.Second, "the replica takes over", func() error {
-		return node.Set(t.Context(), probe+":probe", 1, time.Minute).Err()
-	})
-	up := time.Now()
-	require.EqualValues(t, 1, node.Exists(t.Context(), name).Val(), "the new master has the lock")
-	redistest.Eventually(t, 20*time.Second, "calls go on", func() error {
-		h, err := caller.GetLock(probe).TryLock(t.Context())
+func failovers() []failover {
+	cluster := func(change func(t *testing.T, c *redistest.Cluster, master, replica *redistest.Server)) func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
+		return func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
+			t.Helper()
+			c := redistest.StartCluster(t, 3)
+			master := c.Nodes()[0]
+			replica := c.AddReplica(t, master)
+			rdb := c.Client(t)
+			concerned := func(name string) bool {
+				node, err := rdb.MasterForKey(t.Context(), name)
+				require.NoError(t, err)
+				return node.Options().Addr == master.Addr()
+			}
+			return func() redis.UniversalClient { return c.Client(t) }, concerned, func() {
+				redistest.AwaitSync(t, master, replica)
+				change(t, c, master, replica)
+			}
+		}
+	}
+	sentinel := func(change func(g *locktest.Group)) func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
+		return func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
+			t.Helper()
+			g := locktest.StartGroup(t)
+			return func() redis.UniversalClient { return g.Sentinel.Client(t) }, func(string) bool { return true }, func() {
+				redistest.AwaitSync(t, g.Master, g.Replica)
+				change(g)
+			}
+		}
+	}
+	return []failover{
+		{"a master of a cluster is killed", cluster(func(t *testing.T, _ *redistest.Cluster, master, replica *redistest.Server) {
+			t.Helper()
+			master.Kill()
+			rdb := replica.Client(t)
+			redistest.Eventually(t, 20*time.Second, "the replica takes over", func() error {
+				role, err := rdb.Do(t.Context(), "role").Slice()
+				if err == nil && role[0] != "master" {
+					err = errors.New("it is a replica")
+				}
+				return err
+			})
+		})},
+		{"a master of a cluster hands over", cluster(func(t *testing.T, c *redistest.Cluster, _, replica *redistest.Server) {
+			t.Helper()
+			c.Failover(t, replica)
+		})},
+		{"a master behind Sentinel is killed", sentinel(func(g *locktest.Group) {
+			g.Master.Kill()
+			g.Sentinel.AwaitMaster(g.Master.Addr())
+		})},
+		{"a master behind Sentinel is replaced", sentinel(func(g *locktest.Group) { g.Sentinel.Failover() })},
+	}
+}
+
+// guest is an object that is held by one client and waited for by another one. It is also a channel on which the other one waits.
+type guest struct {
+	name string
+	// enter has a client hold the object. alive returns why that has ended, release ends it.
+	enter func(t *testing.T, c *redlatch.Client, name string) (alive func() error, release func(ctx context.Context) error)
+	// wait waits until the object is released, and leaves it as it was.
+	wait func(ctx context.Context, c *redlatch.Client, name string) error
+}
+
+func guests(lease time.Duration) []guest {
+	var all []guest
+	locks := func(kind string, mine, theirs func(c *redlatch.Client, name string) rlock.Locker) {
+		all = append(all, guest{
+			name: kind,
+			enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+				t.Helper()
+				h, err := mine(c, name).Lock(t.Context())
+				require.NoError(t, err)
+				return func() error { return ended(h.Context()) }, h.Unlock
+			},
+			wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+				h, err := theirs(c, name).Lock(ctx)
+				if err == nil {
+					err = h.Unlock(ctx)
+				}
+				return err
+			},
+		})
+	}
+	for kind, get := range lockKinds {
+		locks(kind, get, func(c *redlatch.Client, name string) rlock.Locker { return rival(kind, c, name) })
+	}
+	multi := func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetMultiLock(c.GetLock(name), c.GetFairLock(name+"-elsewhere"))
+	}
+	locks("multi", multi, multi)
+	return append(all, guest{
+		name: "permit",
+		enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+			t.Helper()
+			_, err := c.GetPermitSemaphore(name).TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			p, err := c.GetPermitSemaphore(name).Acquire(t.Context())
+			require.NoError(t, err)
+			return func() error { return ended(p.Context()) }, p.Release
+		},
+		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+			p, err := c.GetPermitSemaphore(name).Acquire(ctx)
+			if err == nil {
+				err = p.Release(ctx)
+			}
+			return err
+		},
+	}, guest{
+		name: "semaphore",
+		enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+			t.Helper()
+			s := c.GetSemaphore(name)
+			_, err := s.TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			require.NoError(t, s.Acquire(t.Context(), 1))
+			return func() error { return nil }, func(ctx context.Context) error { return s.Release(ctx, 1) }
+		},
+		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+			err := c.GetSemaphore(name).Acquire(ctx, 1)
+			if err == nil {
+				err = c.GetSemaphore(name).Release(ctx, 1)
+			}
+			return err
+		},
+	}, guest{
+		name: "latch",
+		enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+			t.Helper()
+			_, err := c.GetCountDownLatch(name).TrySetCount(t.Context(), 1)
+			require.NoError(t, err)
+			return func() error { return nil }, c.GetCountDownLatch(name).CountDown
+		},
+		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+			return c.GetCountDownLatch(name).Await(ctx)
+		},
+	}, guest{name: "queue", enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+		t.Helper()
+		return enterQueue(t, c, name, lease)
+	}, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+		m, err := redlatch.GetDelayedQueue[string](c, name).Take(ctx)
 		if err == nil {
-			err = h.Unlock(t.Context())
+			err = m.Ack(ctx)
 		}
 		return err
-	})
-	t.Logf("calls went on %v after the new master was up", time.Since(up))
-	assert.Less(t, time.Since(up), 3*time.Second)
-	time.Sleep(lease) // longer than anything could be held without a renewal
-	require.NoError(t, context.Cause(hold.Context()), "the hold is kept")
-	select {
-	case <-acquired:
-		t.Fatal("two hold the lock")
-	default:
+	}})
+}
+
+// enterQueue has a handler hold a message, with a visibility that is renewed, until the release. That offers a second one first, for
+// whoever waits.
+func enterQueue(t *testing.T, c *redlatch.Client, name string, visibility time.Duration) (alive func() error, release func(ctx context.Context) error) {
+	t.Helper()
+	q := redlatch.GetDelayedQueue[string](c, name, rdelayedqueue.WithVisibility(visibility))
+	_, err := q.Offer(t.Context(), "first", 0)
+	require.NoError(t, err)
+	handled, finish, stopped := make(chan context.Context, 9), make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	var deliveries atomic.Int32
+	go func() {
+		stopped <- q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
+			deliveries.Add(1)
+			handled <- ctx
+			select {
+			case <-finish:
+			case <-ctx.Done():
+			}
+			return nil
+		}, rdelayedqueue.WithConcurrency(1), rdelayedqueue.WithPrefetch(0))
+	}()
+	handling := <-handled
+	return func() error { return ended(handling) }, func(ctx context.Context) error {
+		defer stop()
+		if _, err := q.Offer(ctx, "second", 0); err != nil {
+			return err
+		}
+		close(finish)
+		<-handling.Done() // acknowledged, or lost
+		stop()
+		err := <-stopped
+		if n := deliveries.Load(); n != 1 {
+			err = errors.Join(err, fmt.Errorf("%d deliveries to the holder", n))
+		}
+		return err
 	}
-	unlocked := time.Now()
-	require.NoError(t, hold.Unlock(t.Context()))
-	h := <-acquired
-	t.Logf("the waiter acquired %v after the release", time.Since(unlocked))
-	assert.Less(t, time.Since(unlocked), 3*time.Second)
-	require.NoError(t, h.Unlock(t.Context()))
+}
+
+// ended returns why a context has ended; nil if it has not. Err looks at the clock, which Cause does not.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+const failoverLease = 12 * time.Second
+
+// heldGuest is a guest that one client holds, and another one waits for.
+type heldGuest struct {
+	guest
+	alive   func() error
+	release func(context.Context) error
+	waited  chan error
+}
+
+// enterAll has one client hold each of the guests, by the name that nameOf gives it, and another one wait for it.
+func enterAll(t *testing.T, holder, waiter *redlatch.Client, all []guest, nameOf func(guest) string) (held []heldGuest) {
+	t.Helper()
+	for _, g := range all {
+		h := heldGuest{guest: g, waited: make(chan error, 1)}
+		name := nameOf(g)
+		h.alive, h.release = g.enter(t, holder, name)
+		go func() { h.waited <- g.wait(t.Context(), waiter, name) }()
+		held = append(held, h)
+	}
+	return held
+}
+
+// handOver releases the guest, and requires that the one who waits gets it soon.
+func (h heldGuest) handOver(t *testing.T) {
+	t.Helper()
+	released := time.Now()
+	require.NoError(t, h.release(t.Context()), h.name)
+	select {
+	case err := <-h.waited:
+		require.NoError(t, err, h.name)
+	case <-time.After(15 * time.Second):
+		require.Fail(t, "it waits on", h.name)
+	}
+	t.Logf("%s: the waiter went on %v after the release", h.name, time.Since(released))
+	assert.Less(t, time.Since(released), 3*time.Second, h.name)
+}
+
+// F9, F24, F29: whatever is held outlives a failover to a replica that has it, excludes others all the time, and is given on by its
+// release; waiters go on waiting.
+func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
+	for _, tc := range failovers() {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			rdb, concerned, change := tc.start(t)
+			client := func() *redlatch.Client {
+				c, err := redlatch.New(rdb(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, c.Close()) })
+				return c
+			}
+			holder, waiter := client(), client()
+			all := enterAll(t, holder, waiter, guests(failoverLease), func(g guest) string {
+				name := g.name
+				for i := 0; !concerned(name); i++ {
+					name = fmt.Sprintf("%s-%d", g.name, i)
+				}
+				return name
+			})
+			redistest.AwaitChannels(t, rdb(), len(all))
+
+			change()
+			changed := time.Now()
+			for time.Since(changed) < failoverLease { // longer than anything could be held without a renewal
+				for _, h := range all {
+					require.NoError(t, h.alive(), "%s is held no longer, %v after the change", h.name, time.Since(changed))
+					select {
+					case err := <-h.waited:
+						require.Fail(t, "two hold it", "%s: %v", h.name, err)
+					default:
+					}
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			for _, h := range all {
+				h.handOver(t)
+			}
+		})
+	}
 }

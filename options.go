@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/pipeline"
 )
 
 // Option is a setting of a client.
@@ -35,7 +36,7 @@ func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = 
 // redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
-// WithoutPipelining sends every call in a round trip of its own. By default calls that arrive while others are in
+// WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By default calls that arrive while others are in
 // flight share one.
 func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
@@ -65,7 +66,7 @@ func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) {
 
 // WithRedissonFairQueue stores the queue of fair locks in Redisson's layout, so that this client's waiters and Java's
 // share one queue. All clients of a lock must use the same timeout. Each dead waiter then costs a timeout of its own.
-// By default dead waiters are skipped together, and Java's waiters are ignored.
+// By default dead waiters are skipped together, and a call that would wait behind Java's waiters fails with [ErrWrongType].
 func WithRedissonFairQueue() Option { return func(c *core.Config) { c.RedissonQueue = true } }
 
 // WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets other clients
@@ -80,6 +81,29 @@ func WithHandoffBudget(d time.Duration) Option {
 // not: it begins again at 1. So set a TTL only if no Java client uses the fenced locks, and if there are so many names
 // that their keys, of about 100 bytes each, matter. Defaults to 0.
 func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
+
+// WithReplicas makes calls wait until n replicas have what they wrote, for at most timeout (Redis's WAIT): those that acquire a lock or
+// permit, offer a message, or change a latch or semaphore. If fewer confirm it, the call returns [ErrNotConfirmed], and a lock or permit
+// is released again. What a call without an error wrote survives a failover to a replica that confirmed it. It is no guarantee: that
+// replica may restart empty, another one may be promoted, and a holder that is cut off believes in its lock for up to its lease. Only a
+// fencing token excludes its late writes. Renewals, nested levels and releases do not wait; a Release of a counting semaphore may share
+// a call that does.
+//
+// It costs a second write for each call, and the time that the replicas take; bounds on calls grow by the timeout. While fewer than n
+// replicas are connected, each such call takes the whole timeout, even if the lock is taken, and calls queue: at most two pipelines of a
+// node wait at a time. On a cluster, hooks of the go-redis client do not see these calls. n is from 1 to 100, the timeout from 1 ms to 1 s or, if that is less, a third of the watchdog timeout. Defaults to none.
+func WithReplicas(n int, timeout time.Duration) Option {
+	return func(c *core.Config) { c.Replicas = &pipeline.Confirmation{Replicas: n, Timeout: timeout} }
+}
+
+// WithDurability has the calls that [WithReplicas] names wait until the master has written them to its append-only file and synced
+// that, for at most timeout (WAITAOF, from Redis 7.2 and Valkey 7.2 on). They then survive a crash of the master's machine if it
+// restarts with its file. A call that is not confirmed fails as with WithReplicas; without an append-only file, each one does. The
+// timeout is from 1 ms to 2 s, or a third of the watchdog timeout; with appendfsync everysec a sync takes about a second. Defaults to
+// none.
+func WithDurability(timeout time.Duration) Option {
+	return func(c *core.Config) { c.Durability = &pipeline.Confirmation{Timeout: timeout} }
+}
 
 // WithCloseGrace sets how long Close waits for holders to unlock. From 0 to 10 min. Defaults to 5 s.
 func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.CloseGrace = d } }
@@ -161,6 +185,18 @@ func validate(c *core.Config) error {
 	}
 	if c.TokenTTL != 0 {
 		if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
+			return err
+		}
+	}
+	if c.Replicas != nil && (c.Replicas.Replicas < 1 || c.Replicas.Replicas > 100) {
+		return fmt.Errorf("%w: %d replicas are not 1 to 100", errs.ErrInvalid, c.Replicas.Replicas)
+	}
+	for _, confirmation := range c.Confirmations() {
+		most := time.Second
+		if confirmation.Replicas == 0 {
+			most = 2 * time.Second
+		}
+		if err := between("timeout of "+confirmation.Command(), confirmation.Timeout, time.Millisecond, min(most, c.Lease/3)); err != nil {
 			return err
 		}
 	}

@@ -223,7 +223,7 @@ const childTimeout = 3 * time.Second
 
 // F11
 func TestKilledProcessesArePassedOver(t *testing.T) {
-	all, dead := counted(8, 200), counted(6, 150)
+	all, dead := faulttest.Rounds(t, 8, 200), faulttest.Rounds(t, 6, 150)
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())
 	rdb := server.Client(t)

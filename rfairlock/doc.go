@@ -26,7 +26,8 @@
 //
 // With redlatch.WithRedissonFairQueue the queue has Redisson's layout, so that Java clients wait in it too.
 // All clients of a queue need the same settings. If settings differ, at most one client holds the lock even so, but the
-// order holds only among clients with the same ones. In Redisson's own layout each dead waiter costs a timeout of its own.
+// order holds only among clients with the same ones; behind waiters of Redisson's layout the others get
+// redlatch.ErrWrongType. In Redisson's own layout each dead waiter costs a timeout of its own.
 //
 // # Cost
 //

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,20 +199,12 @@ func (r *record) check(t *testing.T) {
 	historytest.Check(t, leasedFairLock, ops)
 }
 
-// counted is how often to do something: in the ordinary run, and in the long one.
-func counted(usual, soak int) int {
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		return soak
-	}
-	return usual
-}
-
 func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
-	play(t, counted(40, 150), nil).check(t)
+	play(t, faulttest.Rounds(t, 40, 150), nil).check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
-	for range counted(1, 150) { // of some 350 steps each
+	for range faulttest.Rounds(t, 1, 150) { // of some 350 steps each
 		play(t, 30, (*faulttest.Proxy).Disturb).check(t)
 	}
 }

@@ -170,6 +170,9 @@ func TestSingleTryNeverOvertakes(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetFairLock(key)
 		corpse(t, b.Redis, "somebody", good)
+		for _, name := range []string{queue, timeouts} { // as the library leaves them
+			require.NoError(t, b.Redis.PExpire(t.Context(), name, 2*good).Err())
+		}
 		locktest.Refused(t, l)
 		assert.Equal(t, []string{"somebody"}, waiters(t, b.Redis), "a single try does not queue")
 		_, err := l.Lock(t.Context(), rlock.WithWait(good/2))

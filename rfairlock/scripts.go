@@ -62,7 +62,7 @@ func (k *kind) fair(e *core.Core) *locker.Kind {
 	return l
 }
 
-func (k *kind) acquire(a locker.Ask) *script.Call {
+func (k *kind) acquire(a locker.AcquireArgs) *script.Call {
 	return k.call(acquireScript, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Flag(a.Waits), k.wait(a.Limit), k.java)
 }
 

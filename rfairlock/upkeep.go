@@ -32,8 +32,9 @@ type upkeeps struct {
 var _ locker.Upkeep = (*upkeeps)(nil)
 
 // upkeep looks after the waiters of this client in Redis's queue for one name: one call about every second keeps their
-// places, finds those that were taken for dead, and asks whose turn it is. So a lost message, a dead head of the queue
-// or a lock that was taken away costs about a second, and nothing for each waiter. It exists while somebody waits.
+// places, finds those that were taken for dead, and asks whose turn it is. So a lost message or a lock that was taken
+// away costs about a second, a dead head of the queue the rest of its time, and nothing for each waiter. It exists while
+// somebody waits.
 type upkeep struct {
 	timer timer.Timer
 	all   *upkeeps
@@ -222,10 +223,10 @@ func (s *sweep) lost(err error) {
 		u.sweepByLocked(now + min(core.Backoff(u.failed), max(u.all.kind.period()/2, 10*time.Millisecond)))
 	}
 	u.all.mu.Unlock()
-	certain := script.Judge(err) == script.NotDone && !script.Transient(err)
+	final := script.Final(err)
 	for i, w := range s.waiters {
 		w.Swept(err)
-		if certain {
+		if final {
 			s.resume(i + 1)
 		}
 		if over {

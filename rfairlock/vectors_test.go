@@ -2,6 +2,7 @@ package rfairlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,6 +216,27 @@ func TestPlainAndFairLocksExclude(t *testing.T) {
 	})
 }
 
+// F11
+func TestDefaultLayoutRefusesAQueueOfRedisson(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		holder := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
+		const java = "5a3c:1"
+		until := time.Now().Add(330 * time.Second).UnixMilli() // the rest of the lease and five minutes
+		require.NoError(t, b.Redis.RPush(t.Context(), queue, java).Err())
+		require.NoError(t, b.Redis.ZAdd(t.Context(), timeouts, redis.Z{Score: float64(until), Member: java}).Err())
+
+		time.Sleep(time.Minute) // it has waited for long: by now its score could be that of another waiter
+		_, err := p.GetFairLock(key).Lock(t.Context())
+		require.ErrorIs(t, err, redlatch.ErrWrongType)
+		require.ErrorContains(t, err, "waiters of Redisson queue for this fair lock: use redlatch.WithRedissonFairQueue")
+		locktest.Refused(t, p.GetFairLock(key)) // it does not queue
+		assert.Equal(t, []string{java}, waiters(t, b.Redis), "nothing is left of the waiter")
+		assert.Equal(t, until, score(t, b.Redis, java).UnixMilli())
+		locktest.Unlock(t, holder)
+	})
+}
+
 func TestMixtureOfModesExcludes(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		inside := 0
@@ -232,8 +254,12 @@ func TestMixtureOfModesExcludes(t *testing.T) {
 				})
 			}))
 		}
-		for _, waiting := range all {
-			require.NoError(t, locktest.Fetch(t, waiting).Err)
+		for i, waiting := range all {
+			err := locktest.Fetch(t, waiting).Err
+			if i%2 == 0 && errors.Is(err, redlatch.ErrWrongType) {
+				continue // it met waiters of the other layout
+			}
+			require.NoError(t, err)
 		}
 		synctest.Wait()
 		assert.Empty(t, b.Keys(t))

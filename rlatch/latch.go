@@ -158,7 +158,7 @@ func (l *Latch) do(ctx context.Context, bad error, code string) (bool, error) {
 	if err := l.check(ctx); err != nil {
 		return false, err
 	}
-	done, err := l.manager.counter.Do(ctx, l.key, counter.Ask{Code: code})
+	done, err := l.manager.counter.Do(ctx, l.key, counter.Request{Code: code})
 	return done == 1, err
 }
 

@@ -199,7 +199,7 @@ func (w *waiter) sees(n int, mark string) bool {
 // connection for waiters that have not had a reply. The others wait until reads have failed for one lease.
 func (q *waitQueue) failedLocked(err error) {
 	c := q.manager.core
-	certain, now := script.Judge(err) == script.NotDone, c.Clock.Now()
+	now := c.Clock.Now()
 	if q.failures == 0 {
 		q.failingSince = now
 	}
@@ -207,7 +207,7 @@ func (q *waitQueue) failedLocked(err error) {
 	for w := range q.waiters {
 		switch {
 		case w.first > q.reads:
-		case certain && (!script.Transient(err) || !w.seen && script.Refused(err)), now-q.failingSince >= c.Lease && !script.Parted(err):
+		case script.Final(err), !w.seen && script.Refused(err), now-q.failingSince >= c.Lease && !script.Parted(err):
 			q.endLocked(w, core.Unanswered(err))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // answered returns a call of the kind that Redis answered with the value.
 func answered(k *locker.Kind, reply any) *script.Call {
-	c := k.Acquire(locker.Ask{Key: "k", Owner: "o", Lease: time.Second})
+	c := k.Acquire(locker.AcquireArgs{Key: "k", Owner: "o", Lease: time.Second})
 	c.SetVal(reply)
 	return c
 }

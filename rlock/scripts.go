@@ -50,7 +50,7 @@ func plainKind() *locker.Kind {
 
 func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
 
-func acquire(a locker.Ask) *script.Call {
+func acquire(a locker.AcquireArgs) *script.Call {
 	return acquireScript.Call(1, a.Key, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify))
 }
 
@@ -105,7 +105,7 @@ func inspected(c *script.Call) (left time.Duration, levels int, err error) {
 func fencedKind(keepToken time.Duration) *locker.Kind {
 	k := plainKind()
 	k.Acquired = acquiredFenced
-	k.Acquire = func(a locker.Ask) *script.Call {
+	k.Acquire = func(a locker.AcquireArgs) *script.Call {
 		name, _ := a.Key.(string)
 		token := core.Prefixed("redisson_lock_token", name)
 		return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))

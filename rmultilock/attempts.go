@@ -89,7 +89,7 @@ func (h *hold) answer(i int, got held, err error) {
 	default:
 		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
 		if before == askedAgain {
-			h.Recheck() // so that the others were confirmed after this one joined; see enoughSinceLocked
+			h.Verify() // so that the others were confirmed after this one joined; see enoughSinceLocked
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	shortWait    = 20 * time.Millisecond   // for a busy lock while others are held, plus four times the time of a reply
+	shortWait    = 20 * time.Millisecond   // for a busy lock while others are held, plus four times the time of a reply,
+	longestWait  = 200 * time.Millisecond  // at most: a reply may have waited for replicas
 	answerLimit  = 3500 * time.Millisecond // for the replies to a multi-lock's attempts; connections have a bound of their own
 	releaseLimit = 100 * time.Millisecond  // for the releases after a failed round
 
@@ -123,7 +124,7 @@ func (c *call) all(h *hold) error {
 	asked := time.Now()
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(answerLimit))
-	brief := shortWait + 4*time.Since(asked)
+	brief := min(shortWait+4*time.Since(asked), longestWait)
 	for {
 		i, err := h.failure()
 		if err == nil {

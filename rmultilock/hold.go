@@ -90,7 +90,7 @@ type held interface {
 	Owner() string
 	OnEnd(fn func(cause error))
 	Find(key any) any // the level at which a lookup in its context ends; nil if it goes on
-	Recheck()         // asks Redis soon whether the lock is still held
+	Verify()          // asks Redis soon whether the lock is still held
 
 	// LostSince returns, of a lost hold, from when on others may have had the lock: that time, or an earlier one, or the
 	// zero time.

@@ -49,7 +49,7 @@ func (h *hold) partLost(i int, of held, cause error) {
 	if h.state == acquiring || h.enoughSinceLocked(since) {
 		h.rejoinLocked()
 		h.mu.Unlock()
-		h.Recheck() // what took this one away may have taken others
+		h.Verify() // what took this one away may have taken others
 		return
 	}
 	h.lostSince = since
@@ -86,11 +86,11 @@ func (h *hold) LostSince() time.Time {
 	return h.lostSince
 }
 
-// Recheck lets the parts ask Redis soon whether they are still held.
-func (h *hold) Recheck() {
+// Verify lets the parts ask Redis soon whether they are still held.
+func (h *hold) Verify() {
 	for _, p := range h.snapshot() {
 		if p.state == live {
-			p.held.Recheck()
+			p.held.Verify()
 		}
 	}
 }

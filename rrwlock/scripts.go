@@ -146,7 +146,7 @@ func (readKind) permits(payload string) int {
 	return 0
 }
 
-func (k readKind) Acquire(a locker.Ask) *script.Call {
+func (k readKind) Acquire(a locker.AcquireArgs) *script.Call {
 	keys := []any{a.Key, levelsOf(a.Key, a.Owner) + "1", writersOf(a.Key)}
 	if !k.heeds {
 		keys = keys[:2]
@@ -163,7 +163,7 @@ func (k writeKind) locker() *locker.Kind {
 	return all
 }
 
-func (writeKind) Acquire(a locker.Ask) *script.Call {
+func (writeKind) Acquire(a locker.AcquireArgs) *script.Call {
 	keys := []any{a.Key, writersOf(a.Key)}
 	if !a.Waits {
 		keys = keys[:1]

@@ -75,8 +75,8 @@ func (b *bench) state(t *testing.T) map[string]string {
 	return all
 }
 
-func (b *bench) ask(owner string) locker.Ask {
-	return locker.Ask{Key: b.key, Owner: owner, Lease: 30 * time.Second}
+func (b *bench) ask(owner string) locker.AcquireArgs {
+	return locker.AcquireArgs{Key: b.key, Owner: owner, Lease: 30 * time.Second}
 }
 
 func (b *bench) is(t *testing.T, want ...string) {
@@ -194,7 +194,7 @@ func TestScriptsCountDeadReadersOut(t *testing.T) {
 func TestScriptsTakeOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		read, write := readKind{heeds: true}, writeKind{}
-		from := func(owner, earlier string) locker.Ask { a := b.ask(owner); a.From = earlier; return a }
+		from := func(owner, earlier string) locker.AcquireArgs { a := b.ask(owner); a.From = earlier; return a }
 		b.run(t, write.Acquire(b.ask("A")))
 		b.run(t, common{}.Keep(b.key, "A", lease.Levels{Write: 1, Read: 1}, time.Minute, time.Hour))
 		assert.Positive(t, b.run(t, write.Acquire(from("B", "C"))), "another's")
@@ -221,7 +221,7 @@ func TestLeaveTakesEverythingBack(t *testing.T) {
 		_, err := heard.Receive(t.Context())
 		require.NoError(t, err)
 		messages := heard.Channel()
-		waits := func(owner string) locker.Ask { a := b.ask(owner); a.Waits = true; return a }
+		waits := func(owner string) locker.AcquireArgs { a := b.ask(owner); a.Waits = true; return a }
 
 		b.run(t, readKind{}.Acquire(b.ask("A")))
 		b.run(t, write.Acquire(waits("V")))

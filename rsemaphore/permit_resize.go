@@ -46,7 +46,7 @@ func (s *PermitSemaphore) resize(ctx context.Context, how byte, n int) (bool, er
 	if err := s.checkChange(ctx, how, n); err != nil {
 		return false, err
 	}
-	done, err := s.manager.sizes.Do(ctx, s.name.Key(), counter.Ask{Code: code(how, n)})
+	done, err := s.manager.sizes.Do(ctx, s.name.Key(), counter.Request{Code: code(how, n)})
 	return done > 0, err
 }
 

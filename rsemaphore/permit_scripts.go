@@ -57,7 +57,7 @@ func (k permitKind) locker() *locker.Kind {
 	}
 }
 
-func (permitKind) Acquire(a locker.Ask) *script.Call {
+func (permitKind) Acquire(a locker.AcquireArgs) *script.Call {
 	available, out, channel := permitKeys(a.Key)
 	return permitAcquireScript.Call(2, available, out, a.Owner, script.Millis(a.Lease), channel)
 }

@@ -2,6 +2,7 @@ package rsemaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -173,6 +174,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 }
 
 // Drain acquires all permits that are available, and returns their number. It does not affect permits that others hold.
+// Permits whose acquisition is not confirmed (see redlatch.WithReplicas) are released again.
 // It blocks and fails as [Semaphore] describes, and costs one round trip.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	err := s.check(ctx, 1)
@@ -183,6 +185,10 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 		return 0, s.wrap("drain", err)
 	}
 	n, err := s.manager.change(ctx, s.key, drainAll, 0, counter.Change)
+	if n > 0 && errors.Is(err, errs.ErrNotConfirmed) {
+		s.manager.giveBack(s.key, int(n))
+		n, err = 0, fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	}
 	return int(n), s.wrap("drain", err)
 }
 

@@ -337,6 +337,11 @@ func (q *waitQueue) answeredLocked(w *waiter) {
 func (w *waiter) Answered(op *counter.Op, others []int64) {
 	q := w.queue
 	granted := op.Err == nil && op.Result == 1
+	unconfirmed := granted && op.Unconfirmed != nil
+	if unconfirmed && !op.Late { // before the caller learns of it: it may close the client
+		q.manager.giveBack(q.key, w.n)
+		granted = false
+	}
 	if op.Late { // its caller got ErrUnknown
 		if granted {
 			q.manager.giveBack(q.key, w.n)
@@ -363,6 +368,8 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	w.state = waiting
 	q.waiting++
 	switch {
+	case unconfirmed:
+		w.endLocked(false, fmt.Errorf("%w: %w", errs.ErrUnavailable, op.Unconfirmed))
 	case granted:
 		q.grantedLocked()
 		w.endLocked(true, nil)

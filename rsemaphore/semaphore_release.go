@@ -29,7 +29,7 @@ type release struct {
 // change runs an operation that makes the given number of permits available; 0 or less for one that makes none
 // available.
 func (m *manager) change(ctx context.Context, key, code string, permits int64, policy counter.Policy) (int64, error) {
-	ask := counter.Ask{Code: code, Policy: policy}
+	ask := counter.Request{Code: code, Policy: policy}
 	if permits > 0 {
 		r := &release{manager: m, key: key, permits: permits}
 		ask.Then, ask.Put, ask.Withdrawn = r, r.put, r.withdrawn
@@ -106,7 +106,7 @@ func (q *waitQueue) restLocked(op *counter.Op, others []int64) {
 	if q.subscribed {
 		receivers-- // this client
 	}
-	if !q.tenure.Rest(now, receivers, q.manager.tenure(), 0) {
+	if !q.tenure.Yield(now, receivers, q.manager.tenure(), 0) {
 		q.tenure.Begin(now)
 	}
 	if op.Err != nil {
@@ -119,14 +119,16 @@ func (q *waitQueue) restLocked(op *counter.Op, others []int64) {
 // tenure is how long a client may pass permits among its own waiters.
 func (m *manager) tenure() time.Duration { return max(m.core.HandoffBudget, waitqueue.ShortestTenure) }
 
-// giveBack releases permits that were granted after the call had given up. If Redis refuses the release, it is tried
-// again.
+// giveBack releases permits that were granted to a call which cannot have them. If Redis refuses the release, it is tried
+// again. Close waits for it.
 func (m *manager) giveBack(key string, n int) {
+	m.core.Begin()
 	code := releaseOf(n)
 	m.startRelease(key, code, int64(n), func(taken bool) {
 		if !taken {
 			m.releaseLater(key, code, int64(n))
 		}
+		m.core.End()
 	})
 }
 

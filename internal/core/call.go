@@ -16,20 +16,20 @@ import (
 const runTries = 5
 
 // Limit returns how long a call may take: 0, for no limit but ctx, if ctx has a deadline, else the client's call timeout.
-func (e *Core) Limit(ctx context.Context) time.Duration {
+func (c *Core) Limit(ctx context.Context) time.Duration {
 	if _, ok := ctx.Deadline(); ok {
 		return 0
 	}
-	return e.CallTimeout
+	return c.CallTimeout
 }
 
 // errCallTimeout is the cause of a context that Bound has ended.
 var errCallTimeout = errors.New("call timeout")
 
 // Bound returns ctx, which ends after the client's call timeout if it has no deadline of its own. It is for calls of
-// several steps; a single script is cheaper bounded by [Core.Limit] in its [pipeline.Ask].
-func (e *Core) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := e.Limit(ctx)
+// several steps; a single script is cheaper bounded by [Core.Limit] in its [pipeline.SendOptions].
+func (c *Core) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := c.Limit(ctx)
 	if limit == 0 {
 		return ctx, func() {}
 	}
@@ -80,14 +80,14 @@ func Explain(err error) error {
 		return nil
 	case script.WrongType(err):
 		return mark(errs.ErrWrongType, err)
-	case script.Judge(err) == script.NotDone && script.Transient(err):
+	case script.Passing(err):
 		return mark(errs.ErrUnavailable, err)
 	}
 	return err
 }
 
-// Unknown marks an error after which nobody knows what Redis did, and explains the others.
-func Unknown(err error) error {
+// Judged returns the error of an attempt as its caller gets it: marked if nobody knows what Redis did, and explained otherwise.
+func Judged(err error) error {
 	silent := script.Judge(err) == script.Unknown || errors.Is(err, script.ErrNoAnswer)
 	if silent && !errors.Is(err, errs.ErrClosed) {
 		return fmt.Errorf("%w: %w", errs.ErrUnknown, err)
@@ -105,80 +105,80 @@ func mark(kind, err error) error {
 // Run sends a call as [pipeline.Batcher.Do] does, and again while Redis says that it is not able to run it just now: a
 // few times, or until the call is over while the keys move to another node. A call without a deadline or a limit ends
 // with the client's call timeout.
-func (e *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.Ask) (*script.Call, error) {
+func (c *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.SendOptions) (*script.Call, error) {
 	if ask.Limit == 0 {
-		ask.Limit = e.Limit(ctx)
+		ask.Limit = c.Limit(ctx)
 	}
-	until := e.until(ask.Limit)
+	until := c.until(ask.Limit)
 	for try := 0; ; try++ {
-		c := call()
-		err := e.Batch.Do(ctx, c, ask)
-		passing := script.Judge(err) == script.NotDone && script.Transient(err) && !script.Refused(err) && !script.Crowded(err)
-		if !passing || try >= runTries && !script.Parted(err) || e.Closed() || e.Clock.Now() >= until {
-			return c, err
+		sent := call()
+		err := c.Batch.Do(ctx, sent, ask)
+		passing := script.Passing(err) && !script.Refused(err) && !script.Crowded(err)
+		if !passing || try >= runTries && !script.Parted(err) || c.Closed() || c.Clock.Now() >= until {
+			return sent, err
 		}
 		if Sleep(ctx, Backoff(try)) != nil {
-			return c, Conclude(ctx, script.NotDone, fmt.Errorf("%w: %w", script.ErrNotSent, err))
+			return sent, Conclude(ctx, script.NotDone, fmt.Errorf("%w: %w", script.ErrNotSent, err))
 		}
 	}
 }
 
 // until returns when a limit that begins now is over on the client's clock; 0 is none.
-func (e *Core) until(limit time.Duration) time.Duration {
+func (c *Core) until(limit time.Duration) time.Duration {
 	if limit == 0 {
 		return math.MaxInt64
 	}
-	return e.Clock.Now() + limit
+	return c.Clock.Now() + limit
 }
 
 // Query runs a script, which may run twice, until it gets an answer, ctx is done, or the client's call timeout is over
 // for a ctx without a deadline. Its error is that of [Conclude].
 //
 // The result says whether an earlier try got no answer, and may have run.
-func (e *Core) Query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
-	if err := e.ready(ctx); err != nil {
+func (c *Core) Query(ctx context.Context, call func() *script.Call) (sent *script.Call, repeated bool, err error) {
+	if err := c.ready(ctx); err != nil {
 		return nil, false, err
 	}
-	c, repeated, err = e.query(ctx, call)
+	sent, repeated, err = c.query(ctx, call)
 	outcome := script.Judge(err)
 	if repeated {
 		outcome = script.Unknown
 	}
-	return c, repeated, Conclude(ctx, outcome, err)
+	return sent, repeated, Conclude(ctx, outcome, err)
 }
 
 // Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
-func (e *Core) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
-	if err := e.ready(ctx); err != nil {
+func (c *Core) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	c, _, err := e.query(ctx, call)
-	return c, e.Interrupted(ctx, Conclude(ctx, script.NotDone, err))
+	sent, _, err := c.query(ctx, call)
+	return sent, c.Interrupted(ctx, Conclude(ctx, script.NotDone, err))
 }
 
-func (e *Core) query(ctx context.Context, call func() *script.Call) (c *script.Call, repeated bool, err error) {
-	limit := e.Limit(ctx)
-	until := e.until(limit)
+func (c *Core) query(ctx context.Context, call func() *script.Call) (sent *script.Call, repeated bool, err error) {
+	limit := c.Limit(ctx)
+	until := c.until(limit)
 	for try := 0; ; try++ {
-		ask := pipeline.Ask{}
+		ask := pipeline.SendOptions{}
 		if limit > 0 {
-			ask.Limit = max(until-e.Clock.Now(), time.Millisecond)
+			ask.Limit = max(until-c.Clock.Now(), time.Millisecond)
 		}
-		c, err := e.Run(ctx, call, ask)
-		if !script.Silent(err) || ctx.Err() != nil || e.Closed() || e.Clock.Now() >= until {
-			return c, repeated, err
+		sent, err := c.Run(ctx, call, ask)
+		if !script.Silent(err) || ctx.Err() != nil || c.Closed() || c.Clock.Now() >= until {
+			return sent, repeated, err
 		}
 		repeated = repeated || script.Judge(err) == script.Unknown
-		if Sleep(ctx, min(Backoff(try), until-e.Clock.Now())) != nil {
-			return c, repeated, err
+		if Sleep(ctx, min(Backoff(try), until-c.Clock.Now())) != nil {
+			return sent, repeated, err
 		}
 	}
 }
 
 // Interrupted returns the error of a query as ErrClosed if the client's end has interrupted it.
-func (e *Core) Interrupted(ctx context.Context, err error) error {
+func (c *Core) Interrupted(ctx context.Context, err error) error {
 	unanswered := errors.Is(err, errs.ErrUnknown) || errors.Is(err, errs.ErrUnavailable) || errors.Is(err, script.ErrNotSent)
-	if e.Closed() && unanswered && ctx.Err() == nil {
+	if c.Closed() && unanswered && ctx.Err() == nil {
 		return errs.ErrClosed
 	}
 	return err
@@ -186,10 +186,10 @@ func (e *Core) Interrupted(ctx context.Context, err error) error {
 
 // Once runs a script that must not run twice, for the client's call timeout if ctx has no deadline. Its error is that of
 // [Conclude].
-func (e *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
-	if err := e.ready(ctx); err != nil {
+func (c *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	c, err := e.Run(ctx, call, pipeline.Ask{})
-	return c, Conclude(ctx, script.Judge(err), err)
+	sent, err := c.Run(ctx, call, pipeline.SendOptions{})
+	return sent, Conclude(ctx, script.Judge(err), err)
 }

@@ -193,7 +193,7 @@ func TestWhatRedisDidNotAnswerIsUnknown(t *testing.T) {
 		{fmt.Errorf("%w: %w", script.ErrNotSent, errs.ErrClosed), false},
 		{nil, false},
 	} {
-		err := core.Unknown(c.err)
+		err := core.Judged(c.err)
 		assert.ErrorIs(t, err, c.err)
 		if c.want {
 			assert.ErrorIs(t, err, errs.ErrUnknown, "%v", c.err)

@@ -36,7 +36,9 @@ type Config struct {
 	HandoffBudget time.Duration
 	TokenTTL      time.Duration
 	CloseGrace    time.Duration
-	CallTimeout   time.Duration // of calls without a deadline that do not wait for somebody
+	CallTimeout   time.Duration          // of calls without a deadline that do not wait for somebody
+	Replicas      *pipeline.Confirmation // by replicas; nil for none
+	Durability    *pipeline.Confirmation // by the master's disk; nil for none
 	Abandon       bool
 	Hooks         Hooks
 	OnClosed      func() error // closes what belongs to the client; may be nil
@@ -57,6 +59,17 @@ type Router interface {
 	Join(channel string, l pubsub.Listener) (m *pubsub.Membership, confirmed bool)
 	Stats() pubsub.Stats
 	Close()
+}
+
+// Confirmations returns what a call waits for that has to be confirmed.
+func (c *Config) Confirmations() []pipeline.Confirmation {
+	var all []pipeline.Confirmation
+	for _, one := range []*pipeline.Confirmation{c.Replicas, c.Durability} {
+		if one != nil {
+			all = append(all, *one)
+		}
+	}
+	return all
 }
 
 // FairTimeout returns how long a waiter of a fair lock keeps its place after it died.
@@ -120,67 +133,68 @@ type Holder interface {
 const maxWorkers = 4
 
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
-func New(rdb redis.UniversalClient, c Config) *Core {
-	e := &Core{Config: c, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+func New(rdb redis.UniversalClient, config Config) *Core {
+	c := &Core{Config: config, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	cluster, isCluster := rdb.(*redis.ClusterClient)
-	e.Cluster = isCluster
-	e.Batch = pipeline.New(rdb, c.Plain, c.Lease)
-	e.Batch.OnAnswered = e.Freed
-	e.Batch.Sharded = c.Wakeups == WakeupsSharded || c.Wakeups == WakeupsAuto && isCluster
-	o := pubsub.Options{Logger: c.Logger, Sharded: e.Batch.Sharded, OnFailure: e.Batch.Reload, OnReconnect: c.Hooks.Reconnected}
-	if e.Batch.Sharded && isCluster {
-		e.Router = pubsub.NewSharded(cluster, o)
+	c.Cluster = isCluster
+	c.Batch = pipeline.New(rdb, config.Plain, config.Lease)
+	c.Batch.OnAnswered = c.Freed
+	c.Batch.Confirmations = config.Confirmations()
+	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
+	o := pubsub.Options{Logger: config.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
+	if c.Batch.Sharded && isCluster {
+		c.Router = pubsub.NewSharded(cluster, o)
 	} else {
-		e.Router = pubsub.New(rdb, o)
+		c.Router = pubsub.New(rdb, o)
 	}
-	e.Timers, e.Workers = timer.New(e.Clock.Now), timer.NewWorkers(maxWorkers)
-	e.Settler = settle.New(e.Timers, e.Clock, e.Batch, c.Logger)
-	return e
+	c.Timers, c.Workers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers)
+	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, config.Logger)
+	return c
 }
 
 // Register adds a kind of object to those that Close asks.
-func (e *Core) Register(h Holder) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.holders = append(e.holders, h)
+func (c *Core) Register(h Holder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holders = append(c.holders, h)
 }
 
 // registered returns the kinds of object that Close has to ask. After Close has begun none is added that could hold anything.
-func (e *Core) registered() []Holder {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.holders)
+func (c *Core) registered() []Holder {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.holders)
 }
 
 // NextOwner returns an owner id that nobody has had before.
-func (e *Core) NextOwner() string {
+func (c *Core) NextOwner() string {
 	var digits [20]byte
-	n := strconv.AppendUint(digits[:0], e.sequence.Add(1), 10)
+	n := strconv.AppendUint(digits[:0], c.sequence.Add(1), 10)
 	var b strings.Builder
-	b.Grow(len(e.ID) + 1 + len(n))
-	b.WriteString(e.ID)
+	b.Grow(len(c.ID) + 1 + len(n))
+	b.WriteString(c.ID)
 	b.WriteByte(':')
 	b.Write(n)
 	return b.String()
 }
 
 // NextNumber returns a number above all that the client used before.
-func (e *Core) NextNumber() uint64 { return e.sequence.Add(1) }
+func (c *Core) NextNumber() uint64 { return c.sequence.Add(1) }
 
 // Closing is closed when the client begins to close: waits end, new calls are refused.
-func (e *Core) Closing() <-chan struct{} { return e.closing }
+func (c *Core) Closing() <-chan struct{} { return c.closing }
 
 // Closed reports whether the client has begun to close.
-func (e *Core) Closed() bool { return e.closed.Load() }
+func (c *Core) Closed() bool { return c.closed.Load() }
 
 // ready refuses a call before any I/O.
-func (e *Core) ready(ctx context.Context) error {
+func (c *Core) ready(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return ErrNilContext
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case e.Closed():
+	case c.Closed():
 		return errs.ErrClosed
 	}
 	return nil

@@ -47,7 +47,7 @@ func CheckName(name string) error {
 func isControl(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
 
 // UserName returns the name of an object as its user gave it, without the client's prefix.
-func (e *Core) UserName(key string) string { return strings.TrimPrefix(key, e.Prefix) }
+func (c *Core) UserName(key string) string { return strings.TrimPrefix(key, c.Prefix) }
 
 // Prefixed returns the key or channel that the wire format derives from a name by a prefix.
 func Prefixed(prefix, name string) string {

@@ -19,20 +19,30 @@ const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hle
 	"persist pexpire pttl rpush sadd set sismember time zadd zcard zcount zincrby zmscore zrange zrangebyscore zrank zrem " +
 	"zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore"
 
-// Commands returns the commands that a server has to know.
-func Commands() []string {
-	return append(strings.Fields(scriptCommands), "ping", "eval", "evalsha", "publish", "subscribe", "unsubscribe")
+// Commands returns the commands that the server has to know.
+func (c *Core) Commands() []string {
+	all := append(strings.Fields(scriptCommands), "ping", "eval", "evalsha", "publish", "subscribe", "unsubscribe")
+	return append(all, c.confirming()...)
+}
+
+// confirming returns the commands that wait for confirmations.
+func (c *Core) confirming() []string {
+	var commands []string
+	for _, one := range c.Confirmations() {
+		commands = append(commands, one.Command())
+	}
+	return commands
 }
 
 // Probe returns an error that names the rights that this client's Redis user lacks: a script that misses one stops half-way. It returns nil
 // where Redis cannot tell, and where the user may use names of another prefix only.
-func (e *Core) Probe(ctx context.Context) error {
-	name, messaging := e.Prefix+"probe", "publish subscribe unsubscribe"
-	if e.Batch.Sharded {
+func (c *Core) Probe(ctx context.Context) error {
+	name, messaging := c.Prefix+"probe", "publish subscribe unsubscribe"
+	if c.Batch.Sharded {
 		messaging = "spublish ssubscribe sunsubscribe"
 	}
-	c, err := e.Once(ctx, func() *script.Call {
-		return probe.Call(1, name, Prefixed("redisson_lock__channel", name), scriptCommands, messaging)
+	reply, err := c.Once(ctx, func() *script.Call {
+		return probe.Call(1, name, Prefixed("redisson_lock__channel", name), scriptCommands, messaging, strings.Join(c.confirming(), " "))
 	})
 	if err != nil {
 		if script.Judge(err) == script.Unknown || script.Transient(err) || strings.Contains(err.Error(), "to access") {
@@ -40,7 +50,7 @@ func (e *Core) Probe(ctx context.Context) error {
 		}
 		return err
 	}
-	refused, err := c.StringSlice()
+	refused, err := reply.StringSlice()
 	if err != nil || len(refused) == 0 {
 		return err
 	}

@@ -4,9 +4,10 @@
 -- ARGV[1]  channel of a lock of that name
 -- ARGV[2]  commands that take a key, separated by blanks
 -- ARGV[3]  commands that take a channel
+-- ARGV[4]  commands that take neither
 --
 -- Returns  the commands that are refused; none where Redis cannot tell, before 7.0, or refuses the key itself
-local key, channel, commands, messaging = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local key, channel, commands, messaging, others = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if not redis.acl_check_cmd then
   return {}
 end
@@ -24,6 +25,11 @@ end
 for command in string.gmatch(messaging, '%S+') do
   if not redis.acl_check_cmd(command, channel) then
     table.insert(refused, command .. ' ' .. channel)
+  end
+end
+for command in string.gmatch(others, '%S+') do
+  if not redis.acl_check_cmd(command, '1', '1', '1') then
+    table.insert(refused, command)
   end
 end
 return refused

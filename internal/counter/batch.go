@@ -71,7 +71,7 @@ func (b *batch) start() {
 func (b *batch) startHere(ctx context.Context) {
 	if call, class := b.call(); call != nil {
 		e := b.log.manager.core
-		b.answered(call, e.Batch.Do(ctx, call, pipeline.Ask{Class: class, Limit: e.Limit(ctx)}))
+		b.answered(call, e.Batch.Do(ctx, call, pipeline.SendOptions{Class: class, Limit: e.Limit(ctx)}))
 	}
 }
 
@@ -104,7 +104,9 @@ func (b *batch) call() (*script.Call, pipeline.Class) {
 	for _, code := range codes {
 		args = append(args, code)
 	}
-	return m.kind.Script.Call(keys, args...), class
+	call := m.kind.Script.Call(keys, args...)
+	call.Confirms = slices.ContainsFunc(b.ops, func(op *Op) bool { return op.Policy != Insist }) // releases alone need not wait
+	return call, class
 }
 
 // codesLocked returns what the operations read in the next sending. A repetition leaves out what nobody waits for: if it
@@ -143,6 +145,7 @@ func (b *batch) answered(c *script.Call, err error) {
 			b.end(nil, fmt.Errorf("%w: %w", errs.ErrUnknown, errForgotten))
 			return
 		}
+		b.noteUnconfirmed(c.Unconfirmed)
 		b.end(replies, nil)
 		return
 	}
@@ -155,6 +158,20 @@ func (b *batch) answered(c *script.Call, err error) {
 		b.repeat()
 	case again:
 		b.repeat()
+	}
+}
+
+// noteUnconfirmed notes why what was done is not confirmed. A release counts as done even so: it cannot be taken back.
+func (b *batch) noteUnconfirmed(err error) {
+	b.log.shard.Lock()
+	defer b.log.shard.Unlock()
+	if b.state == ended {
+		return
+	}
+	for _, op := range b.ops {
+		if op.Policy != Insist {
+			op.Unconfirmed = err
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func TestOneBatchCarriesWhatWasPut(t *testing.T) {
 func TestNumbersRiseOverAllLogs(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *rig) {
 		for i, key := range []string{"a", "b", "a", "a"} {
-			_, err := d.Do(t.Context(), key, counter.Ask{Code: "x"})
+			_, err := d.Do(t.Context(), key, counter.Request{Code: "x"})
 			require.NoError(t, err)
 			list := d.log(t, key)
 			assert.Equal(t, strconv.Itoa(i+1)+" 0 x", list[len(list)-1])
@@ -135,7 +135,7 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 1000 {
 			calls.Go(func() {
-				_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+				_, err := d.Do(t.Context(), "k", counter.Request{Code: "x"})
 				assert.NoError(t, err)
 			})
 		}
@@ -150,7 +150,7 @@ func TestManyAtATimeShareBatches(t *testing.T) {
 func TestErrorReplyIsEverybodysAndNothingIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *rig) {
 		require.NoError(t, d.redis.Set(t.Context(), "k", "word", 0).Err())
-		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+		_, err := d.Do(t.Context(), "k", counter.Request{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrWrongType)
 		synctest.Wait() // the log ends after its last answer
 		assert.Zero(t, d.Logs())
@@ -162,7 +162,7 @@ func TestClosedClientTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *rig) {
 		d.core.Close()
 		assert.False(t, d.Put("k", &counter.Op{Code: "x", Answerer: &heard{}}))
-		_, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+		_, err := d.Do(t.Context(), "k", counter.Request{Code: "x"})
 		require.ErrorIs(t, err, errs.ErrClosed)
 		assert.Zero(t, d.Logs())
 	})

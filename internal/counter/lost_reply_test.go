@@ -77,7 +77,7 @@ func TestLostBatchIsRepeatedHoweverMuchIsUnsettled(t *testing.T) {
 		for range 10_000 { // as many as the settler takes of locks
 			d.core.Settler.Add(func(func(bool)) {}, d.core.Clock.Now()+time.Minute)
 		}
-		n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+		n, err := d.Do(t.Context(), "k", counter.Request{Code: "x"})
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, n)
 		assert.Equal(t, []string{"1 1 x"}, d.log(t, "k"))
@@ -125,7 +125,7 @@ func TestRefusalOfARepetitionSaysNothingOfOneInFlight(t *testing.T) {
 				return ""
 			})
 			time.AfterFunc(time.Second, func() { close(late) })
-			n, err := d.Do(t.Context(), "k", counter.Ask{Code: "x"})
+			n, err := d.Do(t.Context(), "k", counter.Request{Code: "x"})
 			require.NoError(t, err, "after %s", refusal)
 			require.EqualValues(t, 1, n)
 			synctest.Wait()

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,8 @@ type Op struct {
 	Result int64
 	Err    error
 	Late   bool
+	// Unconfirmed is why an operation that was done is not confirmed as the client asks for; nil if it is.
+	Unconfirmed error
 
 	state opState // guarded by the shard of its log, as is left
 	left  bool    // its caller does not wait any more
@@ -116,7 +119,7 @@ func (m *Manager) Put(key string, op *Op) bool {
 		l = &opLog{manager: m, shard: p, key: key}
 		p.Of[key] = l
 	}
-	op.state, op.left, op.Result, op.Err = opQueued, false, 0, nil
+	op.state, op.left, op.Result, op.Err, op.Unconfirmed = opQueued, false, 0, nil, nil
 	l.queue = append(l.queue, op)
 	return true
 }
@@ -184,9 +187,9 @@ func (m *Manager) Leave(key string, op *Op) (Fate, error) {
 // Do has an operation carried out and waits for its answer, for ctx, or for Close; if ctx has no deadline, for the client's
 // call timeout at most.
 //
-// An error that wraps [errs.ErrUnknown] says that the operation may have taken effect, or may still take effect. After
-// any other error it has not, and will not.
-func (m *Manager) Do(ctx context.Context, key string, ask Ask) (int64, error) {
+// An error that wraps [errs.ErrUnknown] says that the operation may have taken effect, or may still take effect; one that
+// wraps [errs.ErrNotConfirmed], that it has. After any other error it has not, and will not.
+func (m *Manager) Do(ctx context.Context, key string, ask Request) (int64, error) {
 	c := m.call(ask)
 	put := ask.Put
 	if put == nil {
@@ -241,8 +244,8 @@ func (m *Manager) unanswered(ctx context.Context, fate Fate, met error) error {
 	return core.Conclude(ctx, script.Unknown, met)
 }
 
-// Ask is an operation for Do.
-type Ask struct {
+// Request is an operation for Do.
+type Request struct {
 	// Code is the operation as the script reads it.
 	Code string
 	// Policy says what becomes of the operation when its caller leaves.
@@ -291,7 +294,7 @@ func (c *call) Answered(op *Op, others []int64) {
 	c.done <- struct{}{} // never blocks: one token a use
 }
 
-func (m *Manager) call(ask Ask) *call {
+func (m *Manager) call(ask Request) *call {
 	c, _ := m.calls.Get().(*call)
 	if c == nil {
 		c = &call{done: make(chan struct{}, 1)}
@@ -302,7 +305,7 @@ func (m *Manager) call(ask Ask) *call {
 }
 
 func (m *Manager) answer(c *call) (int64, error) {
-	result, err := c.op.Result, c.op.Err
+	result, err := c.op.Result, cmp.Or(c.op.Err, c.op.Unconfirmed)
 	c.then, c.op.Answerer, c.op.Err = nil, nil, nil
 	m.calls.Put(c)
 	return result, err

@@ -32,6 +32,9 @@ func TestLuaScriptsKeepTheirForm(t *testing.T) {
 		if !slices.Contains(channelsAmongKeys, path.Dir(name)) {
 			complaints = append(complaints, checkKeys(read(t, name))...)
 		}
+		if !slices.Contains(buildersOfKeys, name) {
+			complaints = append(complaints, checkBuilt(read(t, name))...)
+		}
 		for _, complaint := range complaints {
 			assert.Fail(t, "the script breaks a rule of Lua files", "%s: %s", name, complaint)
 		}
@@ -47,6 +50,68 @@ func checkKeys(src string) (found []string) {
 		found = append(found, fmt.Sprintf("%s is a %s: it belongs into ARGV", match[1], strings.Replace(match[2], "begin with", "prefix", 1)))
 	}
 	return found
+}
+
+// buildersOfKeys are the scripts that use a key which was not given to them. Redisson's wire format has a key for each level of a
+// reader, whose name holds the reader's owner id and the number of the level; a script learns both from the hash of the lock.
+var buildersOfKeys = []string{"rrwlock/keep.lua", "rrwlock/reader.lua", "rrwlock/release.lua"}
+
+var (
+	luaCall     = regexp.MustCompile(`redis\.p?call\('(\w+)', ([^,)]+)`)
+	luaBuilt    = regexp.MustCompile(`(?m)^\s*(?:local )?(\w+) = [^\n]*\.\.`)
+	luaAssigned = regexp.MustCompile(`(?m)^\s*local ([\w, ]+) = ((?:(?:tonumber\()?(?:KEYS|ARGV)\[\d+\]\)?(?:, )?)+)$`)
+)
+
+// checkBuilt returns the keys of commands that were not given to a script as keys: on a cluster they may be in another slot, and a user
+// who is limited to some keys may not have them.
+func checkBuilt(src string) (found []string) {
+	foreign := map[string]string{}
+	for _, match := range luaBuilt.FindAllStringSubmatch(src, -1) {
+		foreign[match[1]] = "is built"
+	}
+	for _, match := range luaAssigned.FindAllStringSubmatch(src, -1) {
+		values := strings.Split(match[2], ", ")
+		for i, name := range strings.Split(match[1], ", ") {
+			if i < len(values) && strings.Contains(values[i], "ARGV") {
+				foreign[name] = "is an argument"
+			}
+		}
+	}
+	for _, match := range luaCall.FindAllStringSubmatch(src, -1) {
+		command, key := match[1], strings.TrimSpace(match[2])
+		why := foreign[key]
+		switch {
+		case strings.EqualFold(command, "publish"):
+			continue
+		case strings.Contains(key, ".."):
+			why = "is built"
+		case strings.HasPrefix(key, "ARGV"):
+			why = "is an argument"
+		}
+		if why != "" {
+			found = append(found, fmt.Sprintf("%s: the key %s %s", command, key, why))
+		}
+	}
+	return found
+}
+
+func TestKeysThatAreNotGivenAreFound(t *testing.T) {
+	const src = `local lock, other = KEYS[1], KEYS[2]
+local owner, lease = ARGV[1], tonumber(ARGV[2])
+local level = owner .. ':level'
+redis.call('hset', lock, owner, lease)
+redis.call('get', level)
+redis.pcall('del', owner)
+redis.call('set', lock .. ':x', 1)
+redis.call('get', ARGV[1])
+redis.call('publish', owner .. ':channel', 0)
+redis.call('del', other)`
+	assert.Equal(t, []string{
+		"get: the key level is built", "del: the key owner is an argument", "set: the key lock .. ':x' is built", "get: the key ARGV[1] is an argument",
+	}, checkBuilt(src))
+	for _, name := range buildersOfKeys {
+		assert.NotEmpty(t, checkBuilt(read(t, name)), "%s builds no key: it need not be listed", name)
+	}
 }
 
 // checkLua returns what is wrong with a script: with its header, with the header against the body, with the body.

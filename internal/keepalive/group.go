@@ -249,7 +249,7 @@ func (g *group) answer(gone []int64, err error) {
 	g.mu.Lock()
 	size := g.size + len(g.left)
 	answered := g.left
-	if err == nil && g.phase == renewing && g.of.Plain && g.of.Length == g.renewer.core.Lease && g.size >= groupLeast {
+	if err == nil && g.lastsLocked() {
 		g.phase, g.left = resting, nil
 		g.end = max(g.end, g.sent+g.of.Length)
 		g.restLocked()
@@ -264,6 +264,11 @@ func (g *group) answer(gone []int64, err error) {
 	for _, d := range answered {
 		d.member.renewed(g, o)
 	}
+}
+
+// lastsLocked reports whether the group is kept for the next renewal, once it was answered.
+func (g *group) lastsLocked() bool {
+	return g.phase == renewing && g.of.Plain && g.of.Length == g.renewer.core.Lease && g.size >= groupLeast
 }
 
 // refuse ends the members at the given places, counted from 1.

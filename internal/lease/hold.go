@@ -356,8 +356,8 @@ func (h *Hold) Find(key any) any {
 	return nil
 }
 
-// Recheck asks Redis soon whether the lease is still there.
-func (h *Hold) Recheck() { h.lease.Recheck() }
+// Verify asks Redis soon whether the lease is still there.
+func (h *Hold) Verify() { h.lease.Verify() }
 
 // LostSince returns, of a lost hold, from when on others may have had the lock. If the lease ran out, that is when the
 // hold ended. If Redis said that it has the lock no longer, it is when the last renewal was sent that succeeded, or

@@ -65,7 +65,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			if err == nil {
 				return false, sent, errGivenUp
 			}
-			return false, sent, core.Unknown(err)
+			return false, sent, core.Judged(err)
 		}
 		sent = l.now()
 		call := l.sendableLocked(sent, set)
@@ -91,8 +91,8 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			continue
 		case ctx.Err() != nil:
 			return false, sent, ctx.Err()
-		case l.now() > deadline && !script.Parted(err) || script.Judge(err) == script.NotDone && !script.Transient(err):
-			return false, sent, core.Unknown(err)
+		case l.now() > deadline && !script.Parted(err) || script.Final(err):
+			return false, sent, core.Judged(err)
 		}
 		if err := core.Pause(ctx, try); err != nil {
 			return false, sent, err

@@ -191,8 +191,8 @@ func (l *Lease) renewsLevelLocked() bool {
 	return false
 }
 
-// Recheck looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
-func (l *Lease) Recheck() {
+// Verify looks whether Redis still has the lease: it is renewed at once, if it is renewed at all.
+func (l *Lease) Verify() {
 	l.mu.Lock()
 	l.member.Leave()
 	if l.state != holding || l.member.Next() == keepalive.Never { // a renewal is in flight

@@ -97,8 +97,8 @@ func NewManager(c *core.Core, kind *Kind, listener Listener) *Manager {
 }
 
 // urgent is how releases and renewals are sent.
-func urgent(limit time.Duration) pipeline.Ask {
-	return pipeline.Ask{Class: pipeline.Urgent, Limit: limit}
+func urgent(limit time.Duration) pipeline.SendOptions {
+	return pipeline.SendOptions{Class: pipeline.Urgent, Limit: limit}
 }
 
 // soon runs what releases a lease on one of the client's workers. Close waits for it.

@@ -200,7 +200,7 @@ func (l *Lease) release(ctx context.Context, limit time.Duration) error {
 // concludeRelease takes what came of a release: the clients that were notified as sendRelease counts them, or an error. It returns
 // the error of the Unlock; or that the outcome is open, and is being settled: then settled is called, if it is not nil.
 func (l *Lease) concludeRelease(notified int64, err error, settled func()) (open bool, result error) {
-	open = err != nil && (script.Judge(err) != script.NotDone || script.Transient(err))
+	open = err != nil && !script.Final(err)
 	if open {
 		l.SettleRelease(settled)
 	}
@@ -231,11 +231,10 @@ func (m *Manager) sendRelease(ctx context.Context, key, owner any, limit time.Du
 			}
 			return n, err
 		}
-		judged := script.Judge(err)
-		if judged == script.NotDone && !script.Transient(err) {
+		if script.Final(err) {
 			return 0, cmp.Or(lost, err) // the first one may have run; the settler goes on
 		}
-		if judged == script.Unknown && lost == nil {
+		if script.Judge(err) == script.Unknown && lost == nil {
 			lost = err
 		}
 		if errors.Is(err, errs.ErrClosed) { // what is left is the settler's
@@ -323,7 +322,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 		if ctx.Err() != nil {
 			return ErrNoAnswer
 		}
-		return core.Unknown(err)
+		return core.Judged(err)
 	}
 	if !kept {
 		l.Gone()

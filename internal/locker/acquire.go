@@ -107,7 +107,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
 		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.manager.core.Clock.Now() >= until || core.Pause(ctx, retry) != nil:
-			return nil, core.Unknown(t.err)
+			return nil, core.Judged(t.err)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (c *call) run(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case stepHeld:
 			return c.handed(ctx)
 		case stepFail:
-			return nil, core.Unknown(c.waiter.failure())
+			return nil, core.Judged(c.waiter.failure())
 		case stepAsk:
 			hold, err := c.ask(ctx, o)
 			if hold != nil || err != nil {
@@ -229,7 +229,9 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 		w.entry = c.entry.id
 	}
 
-	verify := c.tries == 1 || q.manager.kind.Upkeep != nil // there a second attempt may be long in coming
+	// The second attempt looks at the type of a busy key: the first refusal is to cost Redis one command. Where Redis orders the waiters
+	// a second attempt may be long in coming.
+	verify := c.tries == 1 || q.manager.kind.ordersWaiters()
 	left := time.Duration(0)
 	if c.limit != 0 {
 		left = max(c.limit-q.now(), time.Microsecond)
@@ -255,7 +257,7 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 func (w *Waiter) answered(t attemptResult) {
 	q := w.queue
 	q.shard.mu.Lock()
-	w.Asked() // what the upkeep learns from here on may be newer
+	w.AskEnded() // what the upkeep learns from here on may be newer
 	q.Answered(q.now(), t.err)
 	q.shard.mu.Unlock()
 }
@@ -273,7 +275,7 @@ func (w *Waiter) busy(wakeups uint64, t attemptResult) {
 		return
 	}
 	member, confirmed := q.manager.core.Router.Join(w.channel(), q)
-	if q.manager.kind.Upkeep == nil {
+	if !q.manager.kind.ordersWaiters() {
 		q.manager.core.Waiting.Add(1)
 	}
 	q.shard.mu.Lock()
@@ -302,7 +304,7 @@ func (c *call) failure(t attemptResult) error {
 	}
 	c.failed++
 	if now-c.since >= c.name.manager.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
-		return core.Unknown(t.err)
+		return core.Judged(t.err)
 	}
 	q := c.waiter.queue
 	q.shard.mu.Lock()

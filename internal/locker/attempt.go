@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -36,23 +37,24 @@ type attemptOptions struct {
 
 // attempt asks Redis once. What it leaves unknown is being settled when it returns, or is the entry's to settle.
 func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOptions) attemptResult {
-	s := n.manager
-	if !s.core.Admit() {
+	m := n.manager
+	if !m.core.Admit() {
 		return attemptResult{err: errs.ErrClosed}
 	}
-	defer s.core.End()
-	owner := s.newOwner(o, a.entry)
-	l := s.leases.New(n.key, owner)
-	sent := s.core.Clock.Now()
-	length := l.Register(ctx, o.Term, s.mode, sent)
+	defer m.core.End()
+	owner := m.newOwner(o, a.entry)
+	l := m.leases.New(n.key, owner)
+	sent := m.core.Clock.Now()
+	length := l.Register(ctx, o.Term, m.mode, sent)
 
-	call := s.kind.Acquire(Ask{
+	call := m.kind.Acquire(AcquireArgs{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
 	})
-	if w != nil && a.limit == 0 && !s.core.Batch.Bounded() {
+	call.Confirms = true
+	if w != nil && a.limit == 0 && !m.core.Batch.Bounded() {
 		a.limit = pipeline.Usual // nothing else ends an attempt that a silent node never answers
 	}
-	ask := pipeline.Ask{Limit: a.limit}
+	ask := pipeline.SendOptions{Limit: a.limit}
 	var given *settle.Abandoned
 	switch {
 	case a.entry != nil:
@@ -61,10 +63,10 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 		given = l.Abandoned(length)
 		ask.Late = given
 	}
-	err := s.core.Batch.Do(ctx, call, ask)
+	err := m.core.Batch.Do(ctx, call, ask)
 	var reply lease.Reply
 	if err == nil {
-		reply, err = s.kind.Acquired(call)
+		reply, err = m.kind.Acquired(call)
 	}
 	if err != nil {
 		l.Unregister()
@@ -72,7 +74,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 			switch {
 			case a.entry != nil:
 				a.entry.entered = true
-				a.entry.lost(s.core.Clock.Now() + length + settle.Straggler)
+				a.entry.lost(m.core.Clock.Now() + length + settle.Straggler)
 			case given == nil:
 				l.Abandoned(length).TakeBack()
 			default:
@@ -94,7 +96,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 			}
 		})
 	}
-	return n.accept(ctx, w, l, grant{attemptOptions: a, owner: owner, sent: sent, reply: reply, options: o})
+	return n.accept(ctx, w, l, grant{attemptOptions: a, owner: owner, sent: sent, reply: reply, unconfirmed: call.Unconfirmed, options: o})
 }
 
 // failed turns the error of an attempt into what it came to. If it may have been granted, or may be later, it calls unknown.
@@ -107,30 +109,31 @@ func failed(err error, unknown func()) attemptResult {
 }
 
 // newOwner returns the owner id of an attempt: a fresh one, or the entry's.
-func (s *Manager) newOwner(o *Options, e *entry) any {
+func (m *Manager) newOwner(o *Options, e *entry) any {
 	switch {
 	case e != nil:
 		return e.id
-	case s.kind.Sharing == Pool:
-		return s.kind.NewOwner(o.count())
+	case m.kind.Sharing == Pool:
+		return m.kind.NewOwner(o.count())
 	}
-	return s.core.NextOwner()
+	return m.core.NextOwner()
 }
 
 // grant is a yes of Redis.
 type grant struct {
 	attemptOptions
-	owner   any           // under which it was asked
-	sent    time.Duration // when that was
-	reply   lease.Reply
-	options *Options // of a call that may ask for several; nil for others
+	owner       any           // under which it was asked
+	sent        time.Duration // when that was
+	reply       lease.Reply
+	unconfirmed error    // why it is not confirmed, where it has to be
+	options     *Options // of a call that may ask for several; nil for others
 }
 
-// accept makes a lease of what Redis granted, unless it came too late to be of use.
+// accept makes a lease of what Redis granted, unless it came too late to be of use, or is not confirmed: then it is released again.
 func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) attemptResult {
-	s := n.manager
+	m := n.manager
 	hold, late := l.Granted(g.reply.Token)
-	unwanted := ctx.Err() != nil || s.core.Closed()
+	unwanted := ctx.Err() != nil || m.core.Closed() || g.unconfirmed != nil
 	if !unwanted && !late {
 		var rest []*lease.Lease
 		if g.options != nil && g.options.Several != nil {
@@ -151,6 +154,11 @@ func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) a
 		g.entry.unwanted(l.ReleaseUntil())
 	}
 	switch {
+	case g.unconfirmed != nil:
+		if g.options != nil && g.options.TakeOver != nil {
+			n.Verify() // a hold of this client may be the one from whom the lock was taken over
+		}
+		return attemptResult{err: fmt.Errorf("%w: %w", errs.ErrUnavailable, g.unconfirmed)}
 	case late:
 		return attemptResult{err: errLate, passing: true}
 	case ctx.Err() != nil:
@@ -176,7 +184,7 @@ func (n *Name) enter(l *lease.Lease, rest []*lease.Lease, w *Waiter) bool {
 	}
 	l.Begin()
 	if older := sh.held[n.text()]; older != nil && !n.manager.kind.shared() {
-		older.Recheck() // granted although this client has the lock: it was taken away
+		older.Verify() // granted although this client has the lock: it was taken away
 	}
 	n.manager.addLocked(sh, l)
 	for _, other := range rest {
@@ -187,7 +195,9 @@ func (n *Name) enter(l *lease.Lease, rest []*lease.Lease, w *Waiter) bool {
 		sh.mu.Unlock()
 		return true
 	}
-	handed := w.hold // only if the lease that was handed on has been lost since
+	// While the call asked, a hold may have been handed on to it, which took it out of the queue. That lease has been lost since, or Redis
+	// would not have granted this one.
+	handed := w.hold
 	w.hold = nil
 	var left *pubsub.Membership
 	if handed == nil {

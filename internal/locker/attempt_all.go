@@ -56,25 +56,26 @@ type Attempt struct {
 
 // prepare makes an attempt that is to be sent.
 func (n *Name) prepare(ctx context.Context, o *Options) (*Attempt, error) {
-	s := n.manager
+	m := n.manager
 	switch {
 	case n.Check() != nil:
 		return nil, n.Check()
-	case s.core.Closed():
+	case m.core.Closed():
 		return nil, errs.ErrClosed
 	case n.TakenHere():
 		return nil, errs.ErrNotAcquired
-	case !s.core.Admit():
+	case !m.core.Admit():
 		return nil, errs.ErrClosed
 	}
-	owner := s.newOwner(o, nil)
-	l := s.leases.New(n.key, owner)
-	a := &Attempt{name: n, ctx: ctx, lease: l, owner: owner, sent: s.core.Clock.Now()}
-	a.length = l.Register(ctx, o.Term, s.mode, a.sent)
+	owner := m.newOwner(o, nil)
+	l := m.leases.New(n.key, owner)
+	a := &Attempt{name: n, ctx: ctx, lease: l, owner: owner, sent: m.core.Clock.Now()}
+	a.length = l.Register(ctx, o.Term, m.mode, a.sent)
 	a.abandoned = l.Abandoned(a.length)
-	a.call = s.kind.Acquire(Ask{Key: n.key, Owner: owner, Lease: a.length, Verify: true})
+	a.call = m.kind.Acquire(AcquireArgs{Key: n.key, Owner: owner, Lease: a.length, Verify: true})
+	a.call.Confirms = true
 	a.mu.Lock()
-	a.stop = s.core.Batch.AfterWaits(a.GiveUp)
+	a.stop = m.core.Batch.AfterWaits(a.GiveUp)
 	a.mu.Unlock()
 	return a, nil
 }
@@ -129,22 +130,22 @@ func (a *Attempt) answered(c *script.Call) {
 
 // result makes a hold of a yes, and settles what is not known.
 func (a *Attempt) result(c *script.Call) (*lease.Hold, error) {
-	l, s := a.lease, a.name.manager
+	l, m := a.lease, a.name.manager
 	reply, err := lease.Reply{}, c.Err()
 	if err == nil {
-		reply, err = s.kind.Acquired(c)
+		reply, err = m.kind.Acquired(c)
 	}
 	if err != nil {
 		l.Unregister()
-		return nil, core.Unknown(failed(err, a.abandoned.TakeBack).err)
+		return nil, core.Judged(failed(err, a.abandoned.TakeBack).err)
 	}
 	if !reply.Granted {
 		l.Unregister()
 		return nil, errs.ErrNotAcquired
 	}
-	t := a.name.accept(a.ctx, nil, l, grant{owner: a.owner, sent: a.sent, reply: reply})
-	if f := s.core.Hooks.Acquired; f != nil && t.err == nil {
-		f(s.kind.Title, a.name.User(), l.Since()-a.sent)
+	t := a.name.accept(a.ctx, nil, l, grant{owner: a.owner, sent: a.sent, reply: reply, unconfirmed: c.Unconfirmed})
+	if f := m.core.Hooks.Acquired; f != nil && t.err == nil {
+		f(m.kind.Title, a.name.User(), l.Since()-a.sent)
 	}
 	return t.hold, t.err
 }

@@ -79,12 +79,12 @@ func (e *entry) leave() {
 	if !e.entered {
 		return
 	}
-	s := e.name.manager
+	m := e.name.manager
 	e.mu.Lock()
-	until := max(e.until, s.core.Clock.Now()+s.core.Lease)
+	until := max(e.until, m.core.Clock.Now()+m.core.Lease)
 	e.mu.Unlock()
-	job := s.core.Settler.Clean(settle.Cleanup{
-		Call:    func() *script.Call { return s.kind.Leave(e.name.key, e.id, e.limit) },
+	job := m.core.Settler.Clean(settle.Cleanup{
+		Call:    func() *script.Call { return m.kind.Leave(e.name.key, e.id, e.limit) },
 		Early:   e.unsettled,
 		Settles: func(*script.Call) bool { return true },
 		Until:   until,

@@ -13,7 +13,7 @@ type Kind struct {
 	lease.Kind
 
 	// Acquire asks for the lock.
-	Acquire func(Ask) *script.Call
+	Acquire func(AcquireArgs) *script.Call
 
 	// Sharing says how many may hold a lock.
 	Sharing Sharing
@@ -42,23 +42,8 @@ const (
 	Pool                     // as well, and the leases have nothing to do with one another: none nests, and one call may ask for several
 )
 
-// Upkeep looks after waiters that Redis keeps in a queue of its own. Its methods must not block, and of a Waiter's may call Key, Entry and LastAsked alone: they
-// are called under a mutex that the others take. Channel may be called at any time.
-type Upkeep interface {
-	// Channel is where a waiter is notified that it is its turn.
-	Channel(key, entry string) string
-	// Refused looks after a waiter from here on, if it does not yet: the lock is another's, for at most left; negative for no end.
-	Refused(w *Waiter, left time.Duration)
-	// Listening says that messages to the waiter arrive from here on.
-	Listening(w *Waiter)
-	// Left looks after it no more. It does nothing for a waiter that was never refused.
-	Left(w *Waiter)
-	// Silent reports whether a question for the waiter is in flight, and its reply counts as missing.
-	Silent(w *Waiter, now time.Duration) bool
-}
-
-// Ask is one attempt to acquire.
-type Ask struct {
+// AcquireArgs are the arguments of one attempt to acquire.
+type AcquireArgs struct {
 	Key, Owner any
 	Lease      time.Duration
 	// From is an owner from whom the lock passes to Owner if it holds it; empty for none.
@@ -70,6 +55,9 @@ type Ask struct {
 	Waits bool
 	Limit time.Duration
 }
+
+// ordersWaiters reports whether Redis orders the waiters and has each woken alone, as the fair lock does.
+func (k *Kind) ordersWaiters() bool { return k.Upkeep != nil }
 
 // shared reports whether several may hold a lock.
 func (k *Kind) shared() bool { return k.Sharing != Exclusive }

@@ -11,14 +11,14 @@ import (
 var _ lease.Listener = (*Manager)(nil)
 
 // Guard returns the mutex of the lease's shard.
-func (s *Manager) Guard(l *lease.Lease) sync.Locker { return &s.shard(l.Name()).mu }
+func (m *Manager) Guard(l *lease.Lease) sync.Locker { return &m.shard(l.Name()).mu }
 
 // HandOff gives a lease to the next waiter of this client, if both are plain.
-func (s *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
-	if s.kind.shared() {
+func (m *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
+	if m.kind.shared() {
 		return nil
 	}
-	q := s.shard(l.Name()).queues[l.Name()]
+	q := m.shard(l.Name()).queues[l.Name()]
 	if q == nil {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (s *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
 		return nil
 	}
 	w, _ := head.Call.(*Waiter)
-	if w.manager != s || !w.options.Plain() {
+	if w.manager != m || !w.options.Plain() {
 		return nil
 	}
 	w.hold = l.AddLocked(w.ctx, w.options.Term, now)
@@ -37,48 +37,48 @@ func (s *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
 }
 
 // Releasing has the lease keep nobody out any more, and those who wait look for the lock themselves, should the message be lost.
-func (s *Manager) Releasing(l *lease.Lease) {
-	sh := s.shard(l.Name())
+func (m *Manager) Releasing(l *lease.Lease) {
+	sh := m.shard(l.Name())
 	sh.setAsideLocked(l)
-	if q := sh.queues[l.Name()]; q != nil && !s.kind.shared() {
+	if q := sh.queues[l.Name()]; q != nil && !m.kind.shared() {
 		q.AskAt(q.now() + waitqueue.Recheck) // at the latest: the message or the reply comes first as a rule
 	}
 }
 
 // Downgraded has the lease keep nobody out any more.
-func (s *Manager) Downgraded(l *lease.Lease) { s.shard(l.Name()).setAsideLocked(l) }
+func (m *Manager) Downgraded(l *lease.Lease) { m.shard(l.Name()).setAsideLocked(l) }
 
 // Shared has the readers of this client who wait ask at once, after a downgrade: the message may be lost.
-func (s *Manager) Shared(l *lease.Lease) {
-	if s.mode == lease.Read {
+func (m *Manager) Shared(l *lease.Lease) {
+	if m.mode == lease.Read {
 		return
 	}
-	sh := s.shard(l.Name())
+	sh := m.shard(l.Name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := s.core.Clock.Now()
+	now := m.core.Clock.Now()
 	sh.readers[l.Name()].admitLocked(now)
 	sh.queues[l.Name()].resumeLocked(now)
 }
 
 // Released forgets a released lease and lets the waiters go on. So many clients were notified of the release.
-func (s *Manager) Released(l *lease.Lease, notified int) {
-	sh := s.shard(l.Name())
+func (m *Manager) Released(l *lease.Lease, notified int) {
+	sh := m.shard(l.Name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s.removeLocked(sh, l)
-	if q := sh.queues[l.Name()]; q != nil && !s.kind.shared() { // those who wait to share are notified by Redis, as everybody is
-		q.Released(s.core.Clock.Now(), notified, s.core.HandoffBudget)
+	m.removeLocked(sh, l)
+	if q := sh.queues[l.Name()]; q != nil && !m.kind.shared() { // those who wait to share are notified by Redis, as everybody is
+		q.Released(m.core.Clock.Now(), notified, m.core.HandoffBudget)
 	}
 }
 
 // Lost forgets a lease that was lost, and has those ask who wait.
-func (s *Manager) Lost(l *lease.Lease) {
-	sh := s.shard(l.Name())
+func (m *Manager) Lost(l *lease.Lease) {
+	sh := m.shard(l.Name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s.removeLocked(sh, l)
-	now := s.core.Clock.Now()
+	m.removeLocked(sh, l)
+	now := m.core.Clock.Now()
 	sh.readers[l.Name()].resumeLocked(now)
 	sh.queues[l.Name()].resumeLocked(now)
 }

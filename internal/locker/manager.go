@@ -65,18 +65,18 @@ func NewNamespace(e *core.Core) *Namespace {
 	return r
 }
 
-func (r *Namespace) shard(key string) *shard {
-	return &r.shards[maphash.String(r.seed, key)%uint64(len(r.shards))]
+func (ns *Namespace) shard(key string) *shard {
+	return &ns.shards[maphash.String(ns.seed, key)%uint64(len(ns.shards))]
 }
 
 // Open returns the number of leases that are not released yet, and of waiting calls that Redis may know of.
-func (r *Namespace) Open() int { return int(r.granted.Load() + r.entries.Load()) }
+func (ns *Namespace) Open() int { return int(ns.granted.Load() + ns.entries.Load()) }
 
 // leases returns those that are known.
-func (r *Namespace) leases() []*lease.Lease {
+func (ns *Namespace) leases() []*lease.Lease {
 	var all []*lease.Lease
-	for i := range r.shards {
-		s := &r.shards[i]
+	for i := range ns.shards {
+		s := &ns.shards[i]
 		s.mu.Lock()
 		for _, l := range s.held {
 			all = append(all, l)
@@ -90,28 +90,28 @@ func (r *Namespace) leases() []*lease.Lease {
 }
 
 // Closing ends the contexts of all holds, which stay held until they are unlocked or drained.
-func (r *Namespace) Closing() {
-	for _, l := range r.leases() {
+func (ns *Namespace) Closing() {
+	for _, l := range ns.leases() {
 		l.Closing()
 	}
 }
 
 // Drain releases what is still held, many at a time, until the limit is over, unless it is to be abandoned.
-func (r *Namespace) Drain(limit time.Duration) {
-	if r.core.Abandon {
+func (ns *Namespace) Drain(limit time.Duration) {
+	if ns.core.Abandon {
 		return
 	}
 	deadline := time.Now().Add(limit)
 	leases := make(chan *lease.Lease) // closed below, when all are handed out
 	var workers sync.WaitGroup
-	for range min(256, r.Open()) {
+	for range min(256, ns.Open()) {
 		workers.Go(func() { // ends with leases
 			for l := range leases {
 				l.Drain(time.Until(deadline))
 			}
 		})
 	}
-	for _, l := range r.leases() {
+	for _, l := range ns.leases() {
 		if time.Now().After(deadline) {
 			break
 		}
@@ -122,21 +122,21 @@ func (r *Namespace) Drain(limit time.Duration) {
 }
 
 // Wait does nothing: a namespace has no goroutines but Drain's.
-func (r *Namespace) Wait(time.Time) {}
+func (ns *Namespace) Wait(time.Time) {}
 
 // queuesOf returns the wait queues of the manager's waiters.
-func (s *Manager) queuesOf(sh *shard) map[string]*queue {
-	if s.kind.shared() {
+func (m *Manager) queuesOf(sh *shard) map[string]*queue {
+	if m.kind.shared() {
 		return sh.readers
 	}
 	return sh.queues
 }
 
 // addLocked makes a lease known.
-func (s *Manager) addLocked(sh *shard, l *lease.Lease) {
-	s.granted.Add(1)
+func (m *Manager) addLocked(sh *shard, l *lease.Lease) {
+	m.granted.Add(1)
 	unnamed := l
-	if !s.kind.shared() {
+	if !m.kind.shared() {
 		unnamed = sh.held[l.Name()]
 		sh.held[l.Name()] = l
 		sh.peak = max(sh.peak, len(sh.held))
@@ -163,7 +163,7 @@ func (sh *shard) setAsideLocked(l *lease.Lease) {
 }
 
 // removeLocked forgets a lease.
-func (s *Manager) removeLocked(sh *shard, l *lease.Lease) {
+func (m *Manager) removeLocked(sh *shard, l *lease.Lease) {
 	if sh.held[l.Name()] == l {
 		delete(sh.held, l.Name())
 	} else {
@@ -175,6 +175,6 @@ func (s *Manager) removeLocked(sh *shard, l *lease.Lease) {
 	if len(sh.held) == 0 && sh.peak > 1024 { // a map does not shrink by itself
 		sh.held, sh.peak = map[string]*lease.Lease{}, 0
 	}
-	s.granted.Add(-1)
-	s.core.Freed()
+	m.granted.Add(-1)
+	m.core.Freed()
 }

@@ -17,8 +17,8 @@ type Name struct {
 }
 
 // Name returns the named lock of the manager; calls on it fail if the name is not a good one.
-func (s *Manager) Name(name string) Name {
-	n := Name{manager: s, key: s.core.Prefix + name}
+func (m *Manager) Name(name string) Name {
+	n := Name{manager: m, key: m.core.Prefix + name}
 	if name == "" {
 		n.err = core.CheckName("")
 	} else {
@@ -32,8 +32,8 @@ func (n *Name) text() string { s, _ := n.key.(string); return s }
 // User returns the name as the user gave it.
 func (n *Name) User() string { return n.manager.core.UserName(n.text()) }
 
-// Recheck asks Redis whether this client's own leases of the name, if it has any, are still there.
-func (n *Name) Recheck() {
+// Verify asks Redis whether this client's own leases of the name, if it has any, are still there.
+func (n *Name) Verify() {
 	var mine []*lease.Lease
 	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
@@ -47,7 +47,7 @@ func (n *Name) Recheck() {
 	}
 	sh.mu.Unlock()
 	for _, l := range mine {
-		l.Recheck()
+		l.Verify()
 	}
 }
 
@@ -71,13 +71,13 @@ func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error
 	c, err := n.manager.core.Once(ctx, call)
 	if err != nil {
 		if c != nil && script.Judge(err) == script.Unknown {
-			n.Recheck()
+			n.Verify()
 		}
 		return false, err
 	}
 	freed, err := n.manager.leases.Receivers(c)
 	if freed > 0 {
-		n.Recheck()
+		n.Verify()
 	}
 	return freed > 0, err
 }

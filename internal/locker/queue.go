@@ -10,14 +10,25 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
+// The messages of locks that one holder has alone, as Redisson has them.
+const (
+	unlocked        = "0"
+	readersMayEnter = "1" // a writer has left, or gave up waiting
+)
+
 // staleEcho is how late the message of a release may arrive.
 const staleEcho = 100 * time.Millisecond
 
-// queue is the wait queue of one client for one name, and its subscription. Where each waiter is woken alone, each has a queue of its
-// own. It is guarded by its shard's mu, and exists while somebody waits.
+var _ pubsub.Listener = (*queue)(nil)
+
+// queue is the wait queue of one client for one name, and its subscription. It is guarded by its shard's mu, and exists while somebody
+// waits.
+//
+// Where Redis orders the waiters, each is alone in a queue that the shard does not list. It asks at once, no hold is handed to it, and
+// Redis notifies it of releases, also those of this client.
 type queue struct {
 	waitqueue.Queue
-	manager   *Manager
+	manager   *Manager // of the waiter that opened the queue: plain and fenced locks of one name share it
 	shard     *shard
 	key       string
 	first     Waiter             // room for the one who opens the queue
@@ -47,7 +58,8 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
 	q, w := queues[n.text()], (*Waiter)(nil)
 	if q == nil {
 		q = &queue{manager: n.manager, shard: sh, key: n.text()}
-		if n.manager.kind.Upkeep == nil {
+		q.Shared = n.manager.kind.shared()
+		if !n.manager.kind.ordersWaiters() {
 			queues[n.text()] = q
 		}
 		w = &q.first
@@ -112,7 +124,7 @@ func (q *queue) left(member *pubsub.Membership) {
 		return
 	}
 	member.Leave()
-	if q.manager.kind.Upkeep == nil {
+	if !q.manager.kind.ordersWaiters() {
 		q.manager.core.Waiting.Add(-1)
 	}
 }
@@ -142,11 +154,11 @@ func (q *queue) Subscribed() {
 
 // Message has the head ask again after a release.
 func (q *queue) Message(payload string) {
-	permits, mode := 1, waitqueue.Exclusive
+	permits := 1
 	switch {
 	case q.manager.kind.shared():
-		permits, mode = q.manager.kind.Permits(payload), waitqueue.Shared
-	case payload != "0" && payload != "1":
+		permits = q.manager.kind.Permits(payload)
+	case payload != unlocked && payload != readersMayEnter:
 		permits = 0
 	}
 	if permits <= 0 {
@@ -162,14 +174,14 @@ func (q *queue) Message(payload string) {
 		return
 	}
 	if holder := q.holderLocked(); holder != nil && now-holder.Since() > staleEcho {
-		holder.Recheck() // a release although this client has the lock: it was taken away
+		holder.Verify() // a release although this client has the lock: it was taken away
 	}
-	q.Notify(now, permits, mode)
+	q.Notify(now, permits)
 }
 
 // holderLocked returns the lease of this client for which the queue waits, if there is one.
 func (q *queue) holderLocked() *lease.Lease {
-	if q.manager.kind.shared() || q.manager.kind.Upkeep != nil {
+	if q.manager.kind.shared() || q.manager.kind.ordersWaiters() {
 		return nil
 	}
 	return q.shard.held[q.key]
@@ -224,7 +236,7 @@ func (q *queue) watchLocked(holder *lease.Lease) time.Duration {
 	}
 	if now >= q.watchedAt {
 		q.watchedAt = now + core.Jitter(waitqueue.Recheck)
-		holder.Recheck()
+		holder.Verify()
 	}
 	return q.watchedAt - now
 }

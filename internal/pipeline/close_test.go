@@ -35,7 +35,7 @@ func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 2 {
 			callers.Go(func() {
-				_ = b.Do(ctx, s.Call(1, "k", 1), pipeline.Ask{}) // it ends; without a server never well
+				_ = b.Do(ctx, s.Call(1, "k", 1), pipeline.SendOptions{}) // it ends; without a server never well
 				b.Start(s.Call(1, "k", 1), pipeline.Urgent, func(*script.Call) {})
 			})
 		}
@@ -61,7 +61,7 @@ func TestEndWaitsGivesUpCallsInFlight(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		given := make(chan error, 1)
-		go func() { given <- b.Do(ctx, add().Call(1, "k", 1), pipeline.Ask{}) }()
+		go func() { given <- b.Do(ctx, add().Call(1, "k", 1), pipeline.SendOptions{}) }()
 		synctest.Wait()
 		began := time.Now()
 		b.EndWaits()

@@ -64,7 +64,7 @@ func TestRefusedCallsFindTheNewMaster(t *testing.T) {
 		b := New(c.rdb, false, time.Minute)
 		t.Cleanup(b.Close)
 		s := script.New("return 1")
-		try := func() error { return b.Do(t.Context(), s.Call(1, "k"), Ask{}) }
+		try := func() error { return b.Do(t.Context(), s.Call(1, "k"), SendOptions{}) }
 		for range 100 {
 			err := try()
 			require.True(t, script.Refused(err), "%v", err)

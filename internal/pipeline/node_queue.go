@@ -14,7 +14,8 @@ import (
 
 // nodeQueue is the queue before one node.
 type nodeQueue struct {
-	batcher *Batcher
+	batcher  *Batcher
+	confirms bool // its calls have to be confirmed
 
 	mu      sync.Mutex // guards all below
 	queues  [2]fifo    // by Class
@@ -93,6 +94,9 @@ func (n *nodeQueue) gathersLocked() bool {
 
 // mayLocked reports whether one more flush may start now.
 func (n *nodeQueue) mayLocked() bool {
+	if n.confirms { // each holds a connection while it waits, which renewals and releases may need
+		return n.flying < maxFlushes
+	}
 	if n.batcher.plain || n.flying < maxFlushes {
 		return true
 	}
@@ -100,7 +104,7 @@ func (n *nodeQueue) mayLocked() bool {
 }
 
 // wait sends the call from another goroutine and waits for its end, for ctx or for the limit.
-func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error {
+func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask SendOptions) error {
 	p, _ := n.batcher.free.Get().(*pending)
 	if p == nil {
 		p = &pending{done: make(chan struct{}, 1)}
@@ -112,10 +116,14 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask Ask) error 
 	var ended <-chan struct{}
 	var limit <-chan time.Time
 	switch {
-	case ask.Limit >= Usual: // a timer for each call would cost more than to queue it
+	case ask.Limit >= Usual && !n.confirms: // a timer for each call would cost more than to queue it
 		ended = n.batcher.bound().Done()
 	case ask.Limit > 0:
-		timer := time.NewTimer(ask.Limit)
+		d := ask.Limit
+		if n.confirms && d == Usual { // the bound on a flush, which takes longer here
+			d += n.batcher.ConfirmationTime()
+		}
+		timer := time.NewTimer(d)
 		defer timer.Stop()
 		limit = timer.C
 	}
@@ -364,7 +372,7 @@ func (b *Batcher) work(j job, counted bool) {
 
 func (j job) flush() {
 	b := j.queue.batcher
-	if len(j.calls) == 1 {
+	if len(j.calls) == 1 && !j.queue.confirms {
 		b.send(b.bound(), j.calls[0].call)
 		j.calls[0].finish()
 		return
@@ -373,7 +381,11 @@ func (j job) flush() {
 	for i, p := range j.calls {
 		calls[i] = p.call
 	}
-	b.sendAll(b.bound(), calls)
+	if j.queue.confirms {
+		b.sendConfirmed(calls)
+	} else {
+		b.sendAll(b.bound(), calls)
+	}
 	for _, p := range j.calls {
 		p.finish()
 	}

@@ -49,8 +49,8 @@ const (
 	Urgent
 )
 
-// Ask says how a call is to be sent.
-type Ask struct {
+// SendOptions says how a call is to be sent.
+type SendOptions struct {
 	Class Class
 	// Limit bounds the wait beside ctx; one of [Usual] or more is the bound on a flush. 0 is for no bound.
 	Limit time.Duration
@@ -75,6 +75,8 @@ type Batcher struct {
 	OnAnswered func()
 	// Sharded, if set before the first call, has scripts publish by SPUBLISH.
 	Sharded bool
+	// Confirmations, if set before the first call, are what calls wait for that have to be confirmed.
+	Confirmations []Confirmation
 
 	rdb       redis.UniversalClient
 	cluster   *redis.ClusterClient // nil unless rdb is one
@@ -96,8 +98,15 @@ type Batcher struct {
 	free      sync.Pool    // of *pending; the batcher's own, since channels belong to one synctest bubble
 	mu        sync.Mutex   // guards closed and nodes
 	closed    bool         // Close waits for the workers that there are
-	nodes     map[*redis.Client]*nodeQueue
+	nodes     map[lane]*nodeQueue
 	only      *nodeQueue // of a client that is not a cluster, and of a cluster until its layout is known
+	confirmed *nodeQueue // as only, for calls that have to be confirmed: they take longer
+}
+
+// lane says which calls share a queue.
+type lane struct {
+	node     *redis.Client
+	confirms bool
 }
 
 // bound is a context shared by the calls of half a second.
@@ -110,25 +119,25 @@ type bound struct {
 // no use to anybody: its connection is given up.
 func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[*redis.Client]*nodeQueue{}}
+	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[lane]*nodeQueue{}}
 	b.waits, b.endWaits = context.WithCancel(life)
 	b.cluster, _ = rdb.(*redis.ClusterClient)
 	b.layout.cluster, b.layout.life = b.cluster, life
 	if single, ok := rdb.(*redis.Client); ok {
-		b.rdb = boundedClient(single)
+		b.rdb = boundedClient(single, 0)
 	}
-	b.only = &nodeQueue{batcher: b}
+	b.only, b.confirmed = &nodeQueue{batcher: b}, &nodeQueue{batcher: b, confirms: true}
 	return b
 }
 
 // boundedClient returns a view of the user's client, on the same pool, whose reads and writes end with their context and
-// after [ioLimit] at the latest. It does without the client's hooks: go-redis has no way to take them along.
-func boundedClient(single *redis.Client) *redis.Client {
+// after [ioLimit] and so much more at the latest. It does without the client's hooks: go-redis has no way to take them along.
+func boundedClient(single *redis.Client, more time.Duration) *redis.Client {
 	timeout := single.Options().ReadTimeout
 	if timeout <= 0 || timeout > ioLimit {
 		timeout = ioLimit
 	}
-	view := single.WithTimeout(timeout)
+	view := single.WithTimeout(timeout + more)
 	view.Options().ContextTimeoutEnabled = true // the view's own copy
 	return view
 }
@@ -183,17 +192,17 @@ func (b *Batcher) Close() {
 	}
 }
 
-// Do sends a call and waits for its reply, for ctx or for the ask's limit. Its error is that of the call, or that of
+// Do sends a call and waits for its reply, for ctx or for the limit. Its error is that of the call, or that of
 // the context; an error that wraps [script.ErrNotSent] says that the call will never run.
 //
 // The caller must not look at the call after an error that is not the call's own.
-func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
+func (b *Batcher) Do(ctx context.Context, call *script.Call, ask SendOptions) error {
 	if b.life.Err() != nil {
 		return fmt.Errorf("%w: %w", script.ErrNotSent, errs.ErrClosed)
 	}
 	n := b.queue(call)
 	// A limit can be a deadline of the connection's; a cancellation cannot, and needs a goroutine that waits for it.
-	if ctx.Done() != nil && !ask.Deaf || ask.Limit > 0 && !b.Bounded() {
+	if n.confirms || ctx.Done() != nil && !ask.Deaf || ask.Limit > 0 && !b.Bounded() {
 		return n.wait(ask.heeded(ctx), call, ask)
 	}
 	slot, ok := n.enter()
@@ -211,7 +220,7 @@ func (b *Batcher) Do(ctx context.Context, call *script.Call, ask Ask) error {
 }
 
 // heeded returns the context whose end ends the wait.
-func (a Ask) heeded(ctx context.Context) context.Context {
+func (a SendOptions) heeded(ctx context.Context) context.Context {
 	if a.Deaf {
 		return context.WithoutCancel(ctx)
 	}
@@ -266,22 +275,28 @@ func (b *Batcher) queue(call *script.Call) *nodeQueue {
 	if b.Sharded {
 		call.Shard()
 	}
+	confirms := call.Confirms && b.Confirmations != nil
+	only := b.only
+	if confirms {
+		only = b.confirmed
+	}
 	if b.cluster == nil || !b.known.Load() {
-		return b.only
+		return only
 	}
 	node, err := b.cluster.MasterForKey(b.life, call.Key())
 	if err != nil {
-		return b.only
+		return only
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.nodes[node]
+	of := lane{node, confirms}
+	n := b.nodes[of]
 	if n == nil {
 		if len(b.nodes) >= 1024 { // most have left the cluster
-			b.nodes = map[*redis.Client]*nodeQueue{}
+			b.nodes = map[lane]*nodeQueue{}
 		}
-		n = &nodeQueue{batcher: b}
-		b.nodes[node] = n
+		n = &nodeQueue{batcher: b, confirms: confirms}
+		b.nodes[of] = n
 	}
 	return n
 }
@@ -301,14 +316,18 @@ func (b *Batcher) bound() context.Context {
 	if s := b.bounded.Load(); s != nil && now.Sub(s.made) < 500*time.Millisecond {
 		return s.ctx
 	}
-	end := now.Add(b.limit)
-	if t := b.endBy.Load(); t != nil && t.Before(end) {
-		end = *t
-	}
-	ctx, cancel := context.WithDeadline(b.life, end)
+	ctx, cancel := context.WithDeadline(b.life, b.flushEnd(now.Add(b.limit)))
 	context.AfterFunc(ctx, cancel)
 	b.bounded.Store(&bound{ctx: ctx, made: now})
 	return ctx
+}
+
+// flushEnd returns when a flush ends that may last until then: sooner if the batcher closes.
+func (b *Batcher) flushEnd(end time.Time) time.Time {
+	if t := b.endBy.Load(); t != nil && t.Before(end) {
+		return *t
+	}
+	return end
 }
 
 // valuesOf is a context with the values of another one.
@@ -369,14 +388,19 @@ func (b *Batcher) pipeline(ctx context.Context, calls []*script.Call) {
 
 // stamp gives a call of a pipeline the error that is its own.
 func (b *Batcher) stamp(call *script.Call, pipelineErr error) {
+	b.unanswered(call, pipelineErr)
+	if b.cluster != nil && redirected(call.Err()) {
+		call.SetErr(errRedirected)
+	}
+}
+
+// unanswered gives a call of a pipeline that has neither reply nor error the reason, and judges whether it was sent.
+func (b *Batcher) unanswered(call *script.Call, pipelineErr error) {
 	if call.Err() == nil && call.Val() == nil {
 		// Redis answered the connection's greeting with an error, which go-redis gives to no call.
 		call.SetErr(cmp.Or(pipelineErr, errNoReply))
 	}
 	b.judgeUnsent(call)
-	if b.cluster != nil && redirected(call.Err()) {
-		call.SetErr(errRedirected)
-	}
 }
 
 // errNoReply is the error of a call that came back with neither a reply nor an error.

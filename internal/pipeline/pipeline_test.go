@@ -101,7 +101,7 @@ func TestCallsStartedTogetherShareARoundTrip(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := setup(t, name == "plain")
 				s := add()
-				require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) // Redis knows the script
+				require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) // Redis knows the script
 				before := r.batcher.Flushes()
 				var sum atomic.Int64
 				var calls []pipeline.Sending
@@ -129,7 +129,7 @@ func TestLoneCallIsOneRoundTrip(t *testing.T) {
 		s := add()
 		for i := range 3 {
 			call := s.Call(1, "k", 1)
-			require.NoError(t, r.batcher.Do(context.Background(), call, pipeline.Ask{}))
+			require.NoError(t, r.batcher.Do(context.Background(), call, pipeline.SendOptions{}))
 			n, err := call.Int()
 			require.NoError(t, err)
 			assert.EqualValues(t, i+1, n)
@@ -142,13 +142,13 @@ func TestCallsShareARoundTripUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		before := r.batcher.Flushes()
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 102 {
 			wg.Go(func() {
-				assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
+				assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 			})
 		}
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		known, fresh := add(), script.New("return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
-		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), pipeline.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for i := range 42 {
@@ -171,7 +171,7 @@ func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 			if i%2 == 1 {
 				s = fresh
 			}
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) })
 		}
 		synctest.Wait()
 		r.setStall(false)
@@ -184,16 +184,16 @@ func TestCallGivenUpInTheQueueNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 2 { // take both places
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) })
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		err := r.batcher.Do(ctx, s.Call(1, "k", 100), pipeline.Ask{})
+		err := r.batcher.Do(ctx, s.Call(1, "k", 100), pipeline.SendOptions{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, script.ErrNotSent)
 		assert.Equal(t, script.NotDone, script.Judge(err))
@@ -207,8 +207,8 @@ func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
-		for _, ask := range []pipeline.Ask{{}, {Limit: 5 * time.Millisecond}} {
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
+		for _, ask := range []pipeline.SendOptions{{}, {Limit: 5 * time.Millisecond}} {
 			r.setStall(true)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			late := make(chan *script.Call, 1)
@@ -231,7 +231,7 @@ func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		s := add()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
 		for range 2 {
@@ -242,7 +242,7 @@ func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 		r.stall = false // the two stay stuck; new connections work
 		r.mu.Unlock()
 		start := time.Now()
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{Class: pipeline.Urgent}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{Class: pipeline.Urgent}))
 		assert.LessOrEqual(t, time.Since(start), 150*time.Millisecond)
 		r.mu.Lock()
 		close(r.open)
@@ -257,7 +257,7 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 		r.batcher.Close()
 		r.batcher = pipeline.New(r.rdb, false, time.Minute)
 		s := script.New("return redis.call('rpush', KEYS[1], ARGV[1])")
-		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), pipeline.Ask{}))
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), pipeline.SendOptions{}))
 		r.setStall(true)
 		var done sync.WaitGroup
 		start := func(what string, class pipeline.Class) {
@@ -286,7 +286,7 @@ func TestPlainSendsEachCallByItself(t *testing.T) {
 		s := add()
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.Ask{})) })
+			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) })
 		}
 		wg.Wait()
 		assert.EqualValues(t, 10, r.batcher.Flushes())
@@ -298,7 +298,7 @@ func TestClosedBatcherRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
 		r.batcher.Close()
-		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), pipeline.Ask{})
+		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), pipeline.SendOptions{})
 		require.ErrorIs(t, err, script.ErrNotSent)
 		assert.False(t, r.mini.Exists("k"))
 	})
@@ -316,7 +316,7 @@ func BenchmarkDo(b *testing.B) {
 	s := add()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := batcher.Do(context.Background(), s.Call(1, "k", 1), pipeline.Ask{}); err != nil {
+		if err := batcher.Do(context.Background(), s.Call(1, "k", 1), pipeline.SendOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

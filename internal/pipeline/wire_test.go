@@ -56,7 +56,7 @@ func eachWire(t *testing.T, test func(t *testing.T, b *pipeline.Batcher, p *faul
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 			b := pipeline.New(rdb, false, time.Minute)
 			t.Cleanup(b.Close)
-			require.NoError(t, b.Do(t.Context(), add().Call(1, "k", 0), pipeline.Ask{}))
+			require.NoError(t, b.Do(t.Context(), add().Call(1, "k", 0), pipeline.SendOptions{}))
 			test(t, b, proxy, server.Client(t))
 		})
 	}
@@ -66,7 +66,7 @@ func TestLoneCallWithoutAnAnswerRanOnce(t *testing.T) {
 	eachWire(t, func(t *testing.T, b *pipeline.Batcher, p *faulttest.Proxy, direct *redis.Client) {
 		for i := range 3 {
 			p.DropReply(faulttest.Script, 1)
-			err := b.Do(t.Context(), add().Call(1, "k", 1), pipeline.Ask{})
+			err := b.Do(t.Context(), add().Call(1, "k", 1), pipeline.SendOptions{})
 			assert.Equal(t, script.Unknown, script.Judge(err), "%v", err)
 			assert.Equal(t, i+1, p.Dropped())
 		}

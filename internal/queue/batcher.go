@@ -288,7 +288,7 @@ func (b *batch[T]) answer(c *script.Call, err error) {
 		case err != nil:
 			e.err = err
 		case i < len(results):
-			e.result = results[i]
+			e.result, e.err = results[i], c.Unconfirmed
 		}
 	}
 }

@@ -70,7 +70,7 @@ func known(c *script.Call, err error) (reply, error) {
 
 // background says how a call is sent that belongs to no caller. On one server the pipeline bounds it anyway; on a cluster it
 // would wait as long as the user's read time-out says.
-func background() pipeline.Ask { return pipeline.Ask{Limit: pipeline.Usual} }
+func background() pipeline.SendOptions { return pipeline.SendOptions{Limit: pipeline.Usual} }
 
 // settleTries is how often a call that ends something is repeated without an answer.
 const settleTries = 20
@@ -80,7 +80,7 @@ const settleTries = 20
 func (m *Manager) end(call func() *script.Call) (*script.Call, error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline and by the tries
 	for try, worst := 0, script.NotDone; ; try++ {
-		c, err := m.core.Run(ctx, call, pipeline.Ask{Class: pipeline.Urgent})
+		c, err := m.core.Run(ctx, call, pipeline.SendOptions{Class: pipeline.Urgent})
 		switch {
 		case !script.Silent(err):
 			return c, doubted(core.Explain(err), worst)

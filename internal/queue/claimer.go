@@ -338,7 +338,7 @@ func (l *claimer) leave() {
 func (l *claimer) handOver() {
 	c := l.client
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	ask := pipeline.Ask{Class: pipeline.Urgent, Limit: leaveLimit}
+	ask := pipeline.SendOptions{Class: pipeline.Urgent, Limit: leaveLimit}
 	_, _ = c.core.Run(ctx, func() *script.Call { return c.keys.leave(c.core.ID) }, ask) // as said above
 }
 

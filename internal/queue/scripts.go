@@ -121,7 +121,9 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 		}
 		args = append(args, e.value.id, e.value.delay, payload)
 	}
-	return offerScript.Call(numKeys, args...)
+	call := offerScript.Call(numKeys, args...)
+	call.Confirms = true
+	return call
 }
 
 func (k *keys) claim(client string, number uint64, want int, p Terms) *script.Call {

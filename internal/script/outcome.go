@@ -80,6 +80,12 @@ var transient = []string{
 	"max number of clients reached",
 }
 
+// Passing reports whether a call was certainly not carried out, for a reason that may go away by itself: it may be sent again.
+func Passing(err error) bool { return Judge(err) == NotDone && Transient(err) }
+
+// Final reports whether a call was certainly not carried out, for a reason that stays.
+func Final(err error) bool { return Judge(err) == NotDone && !Transient(err) }
+
 // Parted reports whether Redis could not run a call since some of its keys have moved to another node and others have
 // not: a call for each key alone can be run.
 func Parted(err error) bool {

@@ -43,6 +43,11 @@ func newScript(source string) *Script {
 // It honours NoRetry on single, cluster and pipelined clients, also on those that the user configured.
 type Call struct {
 	redis.Cmd
+	// Confirms says that the call has to be confirmed where the client asks for that. It is to be set before the call is sent.
+	Confirms bool
+	// Unconfirmed is why a call that was done is not confirmed; nil if it is, or need not be.
+	Unconfirmed error
+
 	script *Script
 	key    string
 	keys   int

@@ -27,6 +27,8 @@ type Queue struct {
 	tenure     Tenure
 	releases   rate
 
+	// Shared is set where several may hold the name: a message then has as many waiters ask as there are permits.
+	Shared bool
 	// Refused is set once a waiter was refused. Where several may hold the name, who comes later has to wait.
 	Refused bool
 	// Listening is set once releases are received.
@@ -181,8 +183,8 @@ func (q *Queue) Unanswered(now time.Duration) error {
 // Slow reports whether the reply to a question that was sent at the given time counts as missing.
 func Slow(sent, now time.Duration) bool { return now-sent >= slowReply }
 
-// Asked notes that a waiter's question is over: what is heard from here on may be younger than its reply.
-func (w *Waiter) Asked() { w.asking = false }
+// AskEnded notes that a waiter's question is over: what is heard from here on may be younger than its reply.
+func (w *Waiter) AskEnded() { w.asking = false }
 
 // Busy has the head ask again at the given time, after a question of the waiter's was refused. A wake-up that came while it asked may
 // be younger than the reply, and stays: then, and for one who is not the head, it returns false.
@@ -219,8 +221,8 @@ func (q *Queue) Admit(now time.Duration) {
 	}
 }
 
-// Notify has the head ask after a message: so many permits may be there. Where the name is Shared, as many waiters ask at once.
-func (q *Queue) Notify(now time.Duration, permits int, mode Mode) {
+// Notify has the head ask after a message: so many permits may be there.
+func (q *Queue) Notify(now time.Duration, permits int) {
 	if q.head == nil {
 		return
 	}
@@ -229,19 +231,10 @@ func (q *Queue) Notify(now time.Duration, permits int, mode Mode) {
 	q.askAt = min(q.askAt, max(now, q.tenure.restUntil))
 	for w := q.head; w != nil && permits > 0; w = w.next {
 		permits -= w.Wants // one that wants more than there is keeps those behind it from overtaking
-		w.Admitted = mode == Shared
+		w.Admitted = q.Shared
 		w.Wake()
 	}
 }
-
-// Mode says how many may hold what is waited for.
-type Mode uint8
-
-// How many may hold it.
-const (
-	Exclusive Mode = iota // one at a time
-	Shared                // several
-)
 
 // Granted notes that this client has the name.
 func (q *Queue) Granted(now time.Duration) { q.tenure.Begin(now) }
@@ -259,7 +252,7 @@ func (q *Queue) Released(now time.Duration, notified int, length time.Duration) 
 		notified--
 	}
 	length = max(length, ShortestTenure)
-	if q.tenure.Over(now, length) && q.tenure.Rest(now, notified, length, q.releases.gap) {
+	if q.tenure.Over(now, length) && q.tenure.Yield(now, notified, length, q.releases.gap) {
 		q.AskBy(q.tenure.restUntil)
 		q.head.Wake()
 		return

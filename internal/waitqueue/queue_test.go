@@ -77,7 +77,7 @@ func TestRefusedHeadAsksAgainInTime(t *testing.T) {
 func TestWakeUpDuringAQuestionStays(t *testing.T) {
 	q, w := filled(1)
 	wakeups := q.Asking(w[0], 1)
-	q.Notify(2, 1, waitqueue.Exclusive)
+	q.Notify(2, 1)
 	assert.False(t, q.Busy(w[0], wakeups, time.Second))
 	assert.True(t, asks(w[0], 2))
 }
@@ -85,7 +85,7 @@ func TestWakeUpDuringAQuestionStays(t *testing.T) {
 func TestUnusedWakeUpIsTheNextOnes(t *testing.T) {
 	q, w := filled(2)
 	q.Busy(w[0], q.Asking(w[0], 1), time.Minute)
-	q.Notify(2, 1, waitqueue.Exclusive)
+	q.Notify(2, 1)
 	q.Leave(w[0])
 	assert.True(t, asks(w[1], 2))
 	assert.True(t, woken(w[1]))
@@ -95,7 +95,8 @@ func TestMessageAdmitsAsManyAsThereArePermits(t *testing.T) {
 	q, w := filled(4)
 	w[1].Wants = 2
 	q.Busy(w[0], q.Asking(w[0], 1), time.Minute)
-	q.Notify(2, 2, waitqueue.Shared)
+	q.Shared = true
+	q.Notify(2, 2)
 	for i, want := range []bool{true, true, false, false} {
 		assert.Equal(t, want, asks(w[i], 2), i)
 	}
@@ -113,7 +114,7 @@ func TestClientThatHadItsTenureRests(t *testing.T) {
 	assert.True(t, asks(w[0], at(1)), "within its tenure")
 	q.Asking(w[0], at(1))
 	q.Released(at(2), 3, length)
-	q.Notify(at(2), 1, waitqueue.Exclusive)
+	q.Notify(at(2), 1)
 	assert.False(t, asks(w[0], at(5)), "two others have a tenure each")
 	assert.True(t, asks(w[0], at(6)))
 

@@ -48,9 +48,9 @@ func (t *Tenure) Running() bool { return t.began != 0 }
 // Over reports whether a tenure of that length is over. One that has not begun is.
 func (t *Tenure) Over(now, length time.Duration) bool { return now-t.began >= length }
 
-// Rest ends the tenure after a release, and reports whether the client has to rest: others were notified. Each of them is left a tenure,
-// or the time between two releases if that is longer.
-func (t *Tenure) Rest(now time.Duration, others int, length, gap time.Duration) bool {
+// Yield ends the tenure after a release, and reports whether the client leaves the name to others: some were notified. Each of them is
+// left a tenure, or the time between two releases if that is longer.
+func (t *Tenure) Yield(now time.Duration, others int, length, gap time.Duration) bool {
 	t.End()
 	if others <= 0 {
 		return false

@@ -2,6 +2,21 @@ package locker
 
 import "time"
 
+// Upkeep looks after waiters that Redis keeps in a queue of its own. Its methods must not block, and of a Waiter's may call Key, Entry and LastAsked alone: they
+// are called under a mutex that the others take. Channel may be called at any time.
+type Upkeep interface {
+	// Channel is where a waiter is notified that it is its turn.
+	Channel(key, entry string) string
+	// Refused looks after a waiter from here on, if it does not yet: the lock is another's, for at most left; negative for no end.
+	Refused(w *Waiter, left time.Duration)
+	// Listening says that messages to the waiter arrive from here on.
+	Listening(w *Waiter)
+	// Left looks after it no more. It does nothing for a waiter that was never refused.
+	Left(w *Waiter)
+	// Silent reports whether a question for the waiter is in flight, and its reply counts as missing.
+	Silent(w *Waiter, now time.Duration) bool
+}
+
 // Key returns the lock's name in Redis.
 func (w *Waiter) Key() string { return w.queue.key }
 
@@ -36,7 +51,7 @@ func (w *Waiter) DoubtHolder() {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	if holder := w.queue.shard.held[w.queue.key]; holder != nil {
-		holder.Recheck()
+		holder.Verify()
 	}
 }
 
