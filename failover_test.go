@@ -265,21 +265,22 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			rdb, concerned, change := tc.start(t)
-			client := func() *redlatch.Client {
-				c, err := redlatch.New(rdb(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0))
+			client := func(o redlatch.Observer) *redlatch.Client {
+				c, err := redlatch.New(rdb(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0), redlatch.WithObserver(o))
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, c.Close()) })
 				return c
 			}
-			holder, waiter := client(), client()
+			renewed, failedOver := make(chan struct{}, 1000), make(chan string, 10)
+			holder, waiter := client(redlatch.Observer{
+				Renewed:    func(int, int, error) { renewed <- struct{}{} },
+				FailedOver: func(node string) { failedOver <- node },
+			}), client(redlatch.Observer{})
 			all := enterAll(t, holder, waiter, guests(failoverLease), func(g guest) string {
-				name := g.name
-				for i := 0; !concerned(name); i++ {
-					name = fmt.Sprintf("%s-%d", g.name, i)
-				}
-				return name
+				return nameFor(g.name, concerned)
 			})
 			redistest.AwaitChannels(t, rdb(), len(all))
+			next(t, renewed)
 
 			change()
 			changed := time.Now()
@@ -297,6 +298,16 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 			for _, h := range all {
 				h.handOver(t)
 			}
+			assert.Len(t, failedOver, 1)
 		})
 	}
+}
+
+// nameFor returns a name that begins like this, of an object on the master that changes.
+func nameFor(name string, concerned func(name string) bool) string {
+	all := name
+	for i := 0; !concerned(all); i++ {
+		all = fmt.Sprintf("%s-%d", name, i)
+	}
+	return all
 }

@@ -149,6 +149,11 @@ type Observer struct {
 	// Reconnected reports that a lost subscription connection was replaced. Every waiter that it serves asks Redis again;
 	// a cluster has one connection for each master.
 	Reconnected func()
+	// FailedOver reports that the server at an address has taken its master's place, or has restarted: it may lack what
+	// was granted last. Every hold of the client is verified at once; Lost reports those that are gone. A client learns
+	// of it at its next renewal, if its Redis user may run INFO. The address is that of the go-redis client, of a cluster
+	// that of the master.
+	FailedOver func(node string)
 }
 
 func configure(opts []Option) (core.Config, error) {

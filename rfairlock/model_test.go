@@ -204,7 +204,7 @@ func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 150) { // of some 350 steps each
+	for range faulttest.Rounds(t, 1, 20) { // of some 350 steps each
 		play(t, 30, (*faulttest.Proxy).Disturb).check(t)
 	}
 }

@@ -91,6 +91,7 @@ type Hooks struct {
 	Renewed     func(renewed, lost int, err error)
 	Woken       func(kind, name string)
 	Reconnected func()
+	FailedOver  func(node string)
 }
 
 // Core is shared by all objects of one client. It is safe for concurrent use.
@@ -113,12 +114,17 @@ type Core struct {
 	freed    chan struct{} // 1: something was released, or has ended, while Close waits
 	closed   atomic.Bool
 	managers managers
-	mu       sync.Mutex // guards holders
-	holders  []Holder
+
+	failovers failovers
+
+	mu      sync.Mutex // guards holders
+	holders []Holder
 }
 
 // Holder is a kind of object whose holds Close has to end.
 type Holder interface {
+	// Verify has Redis asked at once whether what is renewed is still held.
+	Verify()
 	// Closing ends the contexts of all holds.
 	Closing()
 	// Open returns the number of holds that are not released yet.

@@ -22,6 +22,7 @@ type queueManager struct{ core *core.Core }
 type holder struct{ closed atomic.Int32 }
 
 func (h *holder) Closing()           { h.closed.Add(1) }
+func (h *holder) Verify()            {}
 func (*holder) Open() int            { return 0 }
 func (*holder) Drain(time.Duration)  {}
 func (*holder) Wait(until time.Time) {}

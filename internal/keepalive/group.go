@@ -139,6 +139,7 @@ func (g *group) renew(first time.Duration) {
 	g.next = min(first, g.sent+Limit(e.Lease))
 	e.Timers.Set(&g.timer, g.next)
 	g.mu.Unlock()
+	e.LookForFailover(calls[0].Key())
 	g.start(calls)
 }
 

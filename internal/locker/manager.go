@@ -89,6 +89,13 @@ func (ns *Namespace) leases() []*lease.Lease {
 	return all
 }
 
+// Verify asks Redis for all leases.
+func (ns *Namespace) Verify() {
+	for _, l := range ns.leases() {
+		l.Verify()
+	}
+}
+
 // Closing ends the contexts of all holds, which stay held until they are unlocked or drained.
 func (ns *Namespace) Closing() {
 	for _, l := range ns.leases() {

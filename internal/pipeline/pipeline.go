@@ -301,6 +301,21 @@ func (b *Batcher) queue(call *script.Call) *nodeQueue {
 	return n
 }
 
+// Node returns the address of the server that has a key; "" before a cluster's layout is known.
+func (b *Batcher) Node(key string) string {
+	if single, ok := b.rdb.(*redis.Client); ok {
+		return single.Options().Addr
+	}
+	if b.cluster == nil || !b.known.Load() {
+		return ""
+	}
+	node, err := b.cluster.MasterForKey(b.life, key)
+	if err != nil {
+		return ""
+	}
+	return node.Options().Addr
+}
+
 // ioContext returns the context for a call on its caller's own goroutine: the caller's values, and a bound.
 func (b *Batcher) ioContext(ctx context.Context) context.Context {
 	if ctx == context.Background() { //nolint:forbidigo // compared, not used

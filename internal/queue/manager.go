@@ -112,6 +112,17 @@ func (c *client) leave() {
 	}
 }
 
+// Verify has the messages renewed that are renewed at all.
+func (m *Manager) Verify() {
+	m.mu.Lock()
+	live := m.messagesLocked()
+	m.mu.Unlock()
+	now := m.core.Clock.Now()
+	for _, message := range live {
+		m.core.Timers.Set(&message.timer, now)
+	}
+}
+
 // Closing ends the contexts of all messages and all waits for messages.
 func (m *Manager) Closing() {
 	m.mu.Lock()

@@ -36,7 +36,9 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 	for i, one := range renewals {
 		extensions[i] = extension{one.member, one.claim, one.visibility}
 	}
-	c.core.Batch.Start(c.keys.renew(extensions, slot), pipeline.Urgent, func(call *script.Call) {
+	call := c.keys.renew(extensions, slot)
+	c.core.LookForFailover(call.Key())
+	c.core.Batch.Start(call, pipeline.Urgent, func(call *script.Call) {
 		results, err := call.Ints()
 		if slot == still && script.Parted(err) {
 			c.core.Workers.Go(func() { c.sendRenewals(renewals, c.core.Clock.Now(), moving) })
