@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
 )
 
 func TestFairLockPassesBetweenGoAndJava(t *testing.T) {
@@ -34,10 +36,19 @@ func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {
 	}
 }
 
-func TestMixedWaitersEnterInOrderWithTheDefaultsOfBothSides(t *testing.T) {
-	known(t, "without WithRedissonFairQueue, Go does not wait behind waiters in Java: redlatch.ErrWrongType")
+func TestGoDoesNotWaitBehindJavaWithoutTheOption(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		enterInOrder(t, p, p.goSideWith(t), 8, func(i int) bool { return i%4 != 2 })
+		g, name, list := p.goSideWith(t), unused("fair"), unused("turns")
+		first := hold(t, p.javaSide(), fair, name)
+		waiter := p.java.send(p.java.thread(), "turn", "fair", name, list, "Java")
+		p.awaitQueue(t, name, 1)
+		require.ErrorIs(t, g.turn(name, list, "Go"), redlatch.ErrWrongType)
+		require.NoError(t, first.release())
+		require.NoError(t, (<-waiter).err)
+		require.NoError(t, g.turn(name, list, "Go"), "nobody waits in Java any more")
+		got, err := p.rdb().LRange(t.Context(), list, 0, -1).Result()
+		require.NoError(t, err)
+		assert.Equal(t, []string{"Java", "Go"}, got)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -99,33 +98,6 @@ func (g *goSide) watch(name, counter string, times int) error {
 		}
 	}
 	return nil
-}
-
-func TestJavaWriterEntersBetweenGoReaders(t *testing.T) {
-	known(t, "readers in Go are not held back by a writer in Java")
-	everywhere(t, func(t *testing.T, p *place) {
-		name := unused("write")
-		ctx, stop := context.WithCancel(t.Context())
-		var readers sync.WaitGroup
-		for range 3 {
-			g := p.goSide(t)
-			for range 4 {
-				readers.Go(func() { // until stop
-					for ctx.Err() == nil {
-						_ = g.clients[0].GetReadWriteLock(name).RDo(ctx, func(ctx context.Context) error { // stopped
-							return g.rdbs[0].Do(ctx, "BLPOP", name+"-never", "0.01").Err() // takes 10 ms
-						})
-					}
-				})
-			}
-		}
-		defer readers.Wait()
-		defer stop()
-		writer := p.javaSide().acquire(write, name)
-		begun := time.Now()
-		t.Logf("the writer waited for %.1f ms", ms(writer.within(t, lease).Sub(begun)))
-		require.NoError(t, writer.release())
-	})
 }
 
 func TestJavaReaderIsWokenByADowngradeInGo(t *testing.T) {
