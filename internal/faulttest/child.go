@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/exec"
 	"strings"
@@ -173,6 +174,17 @@ func (c *Child) WaitFor(prefix string) string {
 		}
 		if strings.HasPrefix(line, prefix) {
 			return line
+		}
+	}
+}
+
+// Lines yields what the child emits until it ends, also what it had emitted when it was killed.
+func (c *Child) Lines() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range c.lines {
+			if !yield(line) {
+				return
+			}
 		}
 	}
 }

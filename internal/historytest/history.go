@@ -47,6 +47,9 @@ type Model[S comparable, E Event] func(state S, event E) (possible bool, next S)
 // Explains reports whether some order of the events is possible.
 func (m Model[S, E]) Explains(ops []Op[E]) bool { return m.check(ops) == porcupine.Ok }
 
+// Refutes reports whether no order of the events is possible. It is more than not to explain them within the time.
+func (m Model[S, E]) Refutes(ops []Op[E]) bool { return m.check(ops) == porcupine.Illegal }
+
 func (m Model[S, E]) check(ops []Op[E]) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m.checked(), operations(ops), checkLimit)
 }
@@ -99,6 +102,7 @@ func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
 // History is what happened so far. Its methods may be called from any goroutine.
 type History[E Event] struct {
 	started time.Time
+	emit    func(format string, args ...any) // of a process that tells its parent; nil for the parent
 
 	mu  sync.Mutex // guards ops
 	ops []Op[E]
@@ -111,10 +115,24 @@ func New[E Event]() *History[E] { return &History[E]{started: time.Now()} }
 func (h *History[E]) Now() int64 { return int64(time.Since(h.started)) }
 
 // Add adds an event.
-func (h *History[E]) Add(event E, call, back int64) {
+func (h *History[E]) Add(event E, call, back int64) { h.Begin(event, call, back) }
+
+// Begin adds an event of which more may become known: what it is if nothing more is heard of it, because the process dies.
+// The result is for [History.Settle].
+func (h *History[E]) Begin(event E, call, back int64) (entry int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, Op[E]{event, call, back})
+	h.tellLocked(len(h.ops) - 1)
+	return len(h.ops) - 1
+}
+
+// Settle says what an event is that was begun before.
+func (h *History[E]) Settle(entry int, event E, call, back int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops[entry] = Op[E]{event, call, back}
+	h.tellLocked(entry)
 }
 
 // Ops returns a copy of what was added so far.
@@ -171,5 +189,24 @@ func (h *History[E]) Unlock(ctx context.Context, hold Hold) (end Ending, call, b
 		return Refused, call, back
 	default:
 		return Vanishes, call, Forever
+	}
+}
+
+// Meanwhile waits for the users of an object, and does something behind their backs every few milliseconds.
+func Meanwhile(users *sync.WaitGroup, behind func()) {
+	over := make(chan struct{})
+	go func() { // ends with the users
+		users.Wait()
+		close(over)
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+			behind()
+		}
 	}
 }

@@ -3,10 +3,13 @@ package historytest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/historytest"
@@ -31,6 +34,8 @@ func TestModelExplainsEachObjectByItself(t *testing.T) {
 	assert.True(t, switches.Explains(ops{at("a", true, 0, 1), at("b", true, 2, 3), at("a", false, 4, 5)}))
 	assert.True(t, switches.Explains(ops{at("a", false, 0, 9), at("a", true, 1, 2)}), "in another order than they began")
 	assert.False(t, switches.Explains(ops{at("a", false, 0, 1), at("a", true, 2, 3)}))
+	assert.True(t, switches.Refutes(ops{at("a", false, 0, 1), at("a", true, 2, 3)}))
+	assert.False(t, switches.Refutes(ops{at("a", true, 0, 1), at("b", true, 2, 3)}))
 	assert.False(t, switches.Explains(ops{at("b", true, 0, 1), at("a", true, 2, 3), at("a", true, 4, historytest.Forever)}))
 }
 
@@ -77,3 +82,34 @@ func TestUnlockTellsWhatIsKnown(t *testing.T) {
 		assert.Equal(t, end == historytest.Vanishes, back == historytest.Forever, tc.what)
 	}
 }
+
+func TestFollowedProcessIsPartOfTheHistory(t *testing.T) {
+	type event = named
+	h := historytest.New[event]()
+	var lines []string
+	emit := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	other, err := historytest.NewIn[event](h.Begun(), emit)
+	require.NoError(t, err)
+	h.Add(event{"own"}, h.Now(), h.Now())
+	before := h.Now()
+	entry := other.Begin(event{"may have been done"}, other.Now(), historytest.Forever)
+	other.Add(event{"done"}, 2, 3)
+	other.Settle(entry, event{"was done"}, 4, 5)
+	other.Begin(event{"may be done"}, other.Now(), historytest.Forever)
+	lines = append(lines, "something else")
+	require.NoError(t, h.Follow(slices.Values(lines)))
+	ops := h.Ops()
+	require.Len(t, ops, 4)
+	assert.Equal(t, []historytest.Op[event]{{Event: event{"was done"}, Call: 4, Back: 5}, {Event: event{"done"}, Call: 2, Back: 3}}, ops[1:3])
+	assert.Equal(t, event{"may be done"}, ops[3].Event)
+	assert.EqualValues(t, historytest.Forever, ops[3].Back)
+	assert.InDelta(t, before, ops[3].Call, float64(time.Second), "both have the same clock")
+	require.Error(t, h.Follow(slices.Values([]string{"history nonsense"})))
+	_, err = historytest.NewIn[event]("nonsense", emit)
+	require.Error(t, err)
+}
+
+// named is an event that another process can tell of.
+type named struct{ Name string }
+
+func (n named) Object() string { return n.Name }
