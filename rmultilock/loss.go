@@ -45,6 +45,7 @@ func (h *hold) partLost(i int, of held, cause error) {
 		return
 	}
 	h.live--
+	until := h.deadlineLocked() // with that part: a process that was stopped hears of the loss late
 	h.parts[i] = part{err: cause}
 	if h.state == acquiring || h.enoughSinceLocked(since) {
 		h.rejoinLocked()
@@ -53,7 +54,7 @@ func (h *hold) partLost(i int, of held, cause error) {
 		return
 	}
 	h.lostSince = since
-	left := h.endLocked(lost)
+	left := h.endLocked(lost, until)
 	h.mu.Unlock()
 	h.endContext(lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error()))
 	drop(left)

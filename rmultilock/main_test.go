@@ -7,11 +7,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // connections to servers that are down fail by the thousand
+	for name, kind := range historyKinds {
+		faulttest.RegisterChild(name, func(args []string) { historyChild(kind, args) })
+	}
+	faulttest.RegisterChild("sleeper", sleeper)
+	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
 

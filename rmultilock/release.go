@@ -14,7 +14,7 @@ import (
 // the limit is over or ctx is done.
 func (h *hold) abandon(ctx context.Context, limit time.Duration) {
 	h.mu.Lock()
-	left := h.endLocked(released)
+	left := h.endLocked(released, h.deadlineLocked())
 	h.mu.Unlock()
 	h.endContext(errs.ErrNotAcquired)
 	h.giveUp()
@@ -29,10 +29,10 @@ func (h *hold) giveUp() {
 	}
 }
 
-// endLocked ends the hold, and returns the parts to release.
-func (h *hold) endLocked(end state) (left []held) {
-	h.end = h.deadlineLocked()
-	if now := time.Now(); now.Before(h.end) || h.end.IsZero() {
+// endLocked ends the hold, which was promised until then, and returns the parts to release.
+func (h *hold) endLocked(end state, until time.Time) (left []held) {
+	h.end = until
+	if now := time.Now(); now.Before(until) || until.IsZero() {
 		h.end = now
 	}
 	h.state = end
@@ -56,7 +56,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 		h.mu.Unlock()
 		return errs.ErrNotHeld
 	}
-	left := h.endLocked(released)
+	left := h.endLocked(released, h.deadlineLocked())
 	h.mu.Unlock()
 	h.endContext(lease.Unlocked(title, h.lock.name, h))
 	h.giveUp()

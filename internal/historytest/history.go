@@ -199,7 +199,7 @@ func Meanwhile(users *sync.WaitGroup, behind func()) {
 		users.Wait()
 		close(over)
 	}()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {

@@ -4,9 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 // told comes before what a process tells of its history.
@@ -61,4 +68,19 @@ func (h *History[E]) Follow(lines iter.Seq[string]) error {
 		own[l.Entry] = h.Begin(l.Op.Event, l.Op.Call, l.Op.Back)
 	}
 	return nil
+}
+
+// Sacrifice follows a child process for a while, has it stand still for a while, and kills it soon after that. What it does
+// is part of the history.
+func (h *History[E]) Sacrifice(t *testing.T, child *faulttest.Child, run, still time.Duration) {
+	t.Helper()
+	var following sync.WaitGroup
+	following.Go(func() { assert.NoError(t, h.Follow(child.Lines())) })
+	<-time.After(run) // what other processes do meanwhile is no event here
+	child.Stop()
+	<-time.After(still)
+	child.Cont()
+	<-time.After(rand.N(run / 2))
+	child.Kill()
+	following.Wait()
 }
