@@ -13,6 +13,9 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // connections to servers that are down fail by the thousand
+	for name, kind := range historyKinds {
+		faulttest.RegisterChild(name, func(args []string) { historyChild(kind, args) })
+	}
 	faulttest.RegisterChild("sleeper", sleeper)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))

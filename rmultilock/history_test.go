@@ -1,0 +1,210 @@
+package rmultilock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const historyLease = 300 * time.Millisecond
+
+// historyLock is a lock of a history and the keys that it consists of.
+type historyLock struct {
+	rlock.Locker
+	keys []string
+}
+
+// historyKind is a kind of lock whose history is checked.
+type historyKind struct {
+	servers int
+	locks   func(clients []*redlatch.Client) []historyLock // clients are one process's, one for each server
+}
+
+var historyKinds = map[string]historyKind{
+	"multi-lock": {1, func(c []*redlatch.Client) (all []historyLock) {
+		for _, keys := range [][]string{{"a", "b"}, {"c", "b"}, {"c", "a"}, {"a", "b", "c"}} {
+			all = append(all, historyLock{c[0].GetMultiLock(locks(c[0], keys)...), keys})
+		}
+		return append(all, historyLock{c[0].GetLock("a"), []string{"a"}}, historyLock{c[0].GetFencedLock("b"), []string{"b"}})
+	}},
+	"RedLock": {3, func(c []*redlatch.Client) (all []historyLock) {
+		for _, name := range []string{"a", "b", "c"} {
+			var members []rlock.Locker
+			for _, one := range c {
+				members = append(members, one.GetLock(name))
+			}
+			all = append(all, historyLock{c[0].GetRedLock(members...), []string{name}})
+		}
+		return all
+	}},
+}
+
+// historyUser uses locks of one process at random, so often.
+func historyUser(ctx context.Context, h *locktest.History, locks []historyLock, steps int) {
+	for range steps {
+		l := locks[rand.N(len(locks))]
+		h.Use(ctx, l.Locker, l.keys...)
+	}
+}
+
+// historyChild uses locks until it is killed. Args: its name, when the history began, the addresses.
+func historyChild(kind historyKind, args []string) {
+	h, err := locktest.NewHistoryIn(args[0], args[1], historyLease, faulttest.Emit)
+	if err != nil {
+		panic(err)
+	}
+	var clients []*redlatch.Client
+	for _, addr := range args[2:] {
+		c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), historyOptions(h)...)
+		if err != nil {
+			panic(err)
+		}
+		clients = append(clients, c)
+	}
+	all := kind.locks(clients)
+	for range 2 {
+		go historyUser(context.Background(), h, all, 1<<30) // until the process is killed
+	}
+	_, _ = os.Stdin.Read(make([]byte, 1)) // nobody writes
+}
+
+func historyOptions(h *locktest.History) []redlatch.Option {
+	return []redlatch.Option{
+		redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+	}
+}
+
+// historyRig is where a history comes from.
+type historyRig struct {
+	*locktest.History
+
+	kind    historyKind
+	servers []*redistest.Server
+	harm    func(*faulttest.Proxy)
+}
+
+func newHistoryRig(t *testing.T, kind historyKind, harm func(*faulttest.Proxy)) *historyRig {
+	t.Helper()
+	r := &historyRig{History: locktest.NewHistory(false, historyLease), kind: kind, harm: harm}
+	for range kind.servers {
+		r.servers = append(r.servers, redistest.Start(t))
+	}
+	return r
+}
+
+// addrs returns where a process reaches the servers: each through a proxy of its own.
+func (r *historyRig) addrs(t *testing.T) (addrs []string) {
+	t.Helper()
+	for _, s := range r.servers {
+		p := faulttest.NewProxy(t, s.Addr())
+		if r.harm != nil {
+			r.harm(p)
+		}
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
+// process has goroutines of one process use the locks.
+func (r *historyRig) process(t *testing.T, users *sync.WaitGroup, steps int) {
+	t.Helper()
+	var clients []*redlatch.Client
+	for _, addr := range r.addrs(t) {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		c, err := redlatch.New(rdb, historyOptions(r.History)...)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		clients = append(clients, c)
+	}
+	all := r.kind.locks(clients)
+	for range 2 {
+		users.Go(func() { historyUser(t.Context(), r.History, all, steps) })
+	}
+}
+
+// victims starts processes one after the other, stops each for a while, and kills it.
+func (r *historyRig) victims(t *testing.T, name string, n int) {
+	t.Helper()
+	for i := range n {
+		args := append([]string{fmt.Sprintf("killed%d:", i), r.Begun()}, r.addrs(t)...)
+		r.Sacrifice(t, faulttest.StartChild(t, name, args...), 2*historyLease/3, historyLease/2*time.Duration(1+rand.N(3)))
+	}
+}
+
+// pause is for what other processes do meanwhile.
+func pause(d time.Duration) { <-time.After(d) }
+
+// F1, F14
+func TestMultiLockHistoryUnderFaultsIsLinearizable(t *testing.T) { playHistories(t, "multi-lock") }
+
+// F1, F14
+func TestRedLockHistoryUnderFaultsIsLinearizable(t *testing.T) { playHistories(t, "RedLock") }
+
+func playHistories(t *testing.T, name string) {
+	t.Helper()
+	kind := historyKinds[name]
+	for range faulttest.Rounds(t, 1, 15) {
+		r := newHistoryRig(t, kind, (*faulttest.Proxy).Disturb)
+		var users sync.WaitGroup
+		for range 3 {
+			r.process(t, &users, 50)
+		}
+		users.Go(func() { r.victims(t, name, 2) })
+		if kind.servers > 2 {
+			users.Go(func() { r.freeze(3) })
+		}
+		users.Wait()
+		r.Check(t)
+	}
+}
+
+// freeze stops a minority of the servers at a time for a while.
+func (r *historyRig) freeze(times int) {
+	for range times {
+		pause(historyLease / 2)
+		s := r.servers[rand.N(len(r.servers))]
+		s.Pause()
+		pause(historyLease / 3)
+		s.Resume()
+	}
+}
+
+// F1, F14
+func TestHistoryOfALockThatIsTakenAwayIsRefuted(t *testing.T) {
+	for name, kind := range historyKinds {
+		t.Run(name, func(t *testing.T) {
+			r := newHistoryRig(t, kind, nil)
+			var users sync.WaitGroup
+			for range 3 {
+				r.process(t, &users, 60)
+			}
+			var majority []*redis.Client
+			for _, s := range r.servers[:len(r.servers)/2+1] {
+				majority = append(majority, s.Client(t))
+			}
+			historytest.Meanwhile(&users, func() {
+				for _, rdb := range majority {
+					assert.NoError(t, rdb.Del(t.Context(), "a").Err())
+				}
+			})
+			r.CheckRefuted(t)
+		})
+	}
+}
