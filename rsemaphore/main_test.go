@@ -9,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	faulttest.RegisterChild("permit user", permitUser)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
