@@ -89,7 +89,7 @@ func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
 		return
 	}
 	var b strings.Builder
-	for _, op := range slices.SortedFunc(slices.Values(ops), func(x, y Op[E]) int { return cmp.Compare(x.Call, y.Call) }) {
+	for _, op := range slices.SortedFunc(slices.Values(m.unexplained(ops)), func(x, y Op[E]) int { return cmp.Compare(x.Call, y.Call) }) {
 		back := "..."
 		if op.Back != Forever {
 			back = time.Duration(op.Back).String()
@@ -97,6 +97,20 @@ func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
 		fmt.Fprintf(&b, "%v %v %+v\n", time.Duration(op.Call), back, op.Event)
 	}
 	assert.Fail(t, "no order explains what was seen", "%s\n%s", result, &b)
+}
+
+// unexplained returns what happened to those objects of which no order is possible, as far as that can be told.
+func (m Model[S, E]) unexplained(ops []Op[E]) (rest []Op[E]) {
+	byObject := map[string][]Op[E]{}
+	for _, op := range ops {
+		byObject[op.Event.Object()] = append(byObject[op.Event.Object()], op)
+	}
+	for _, of := range byObject {
+		if !m.Explains(of) {
+			rest = append(rest, of...)
+		}
+	}
+	return rest
 }
 
 // History is what happened so far. Its methods may be called from any goroutine.
