@@ -2,6 +2,7 @@ package rdelayedqueue_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -118,4 +119,27 @@ func TestOfferUnderOneIDIsOneMessage(t *testing.T) {
 		assert.False(t, added, i)
 	}
 	assert.Equal(t, n, stats(t, q).Delayed)
+}
+
+// F2, F25
+func TestNackWhoseReplyIsLostDoesNotDenyThatItWasDone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	q, other := queue(r.client(t)), queue(r.direct(t))
+	offer(t, q, "a", 0)
+	require.NoError(t, take(t, q).Nack(t.Context(), 0)) // the server knows the script
+	m := take(t, q)
+	taken, again := make(chan *rdelayedqueue.Message[job], 1), make(chan *rdelayedqueue.Message[job], 1)
+	go func() { taken <- take(t, other) }()
+	var calls atomic.Int32
+	r.proxy.DropReply(faulttest.Script, 1)
+	r.proxy.OnCommand(func(cmd []string) {
+		if faulttest.Script(cmd) && calls.Add(1) == 2 { // the repetition comes late
+			again <- <-taken
+		}
+	})
+	err := m.Nack(t.Context(), 0)
+	require.ErrorIs(t, err, redlatch.ErrUnknown)
+	require.ErrorIs(t, err, rdelayedqueue.ErrNotHeld)
+	require.NoError(t, (<-again).Ack(t.Context()))
 }

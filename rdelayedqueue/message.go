@@ -50,7 +50,8 @@ func (m *Message[T]) Ack(ctx context.Context) error { return m.wrap("ack", m.cla
 
 // Nack ends the attempt as failed: the message is due again after delay, or becomes a dead letter if this was its last
 // attempt. A negative delay is redlatch.ErrInvalid. It blocks, fails and costs as Ack does. A repeated Nack returns
-// [ErrNotHeld].
+// [ErrNotHeld]. If a reply was lost and another consumer has claimed the message since, [ErrNotHeld] is joined with
+// redlatch.ErrUnknown: this call may have ended the attempt before.
 func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
 	if err := between("delay", delay, 0, maxDelay); err != nil {
 		return m.wrap("nack", err)

@@ -73,6 +73,7 @@ type entry[T any] struct {
 	result  int64 // this and what follows may be read once the state is answered
 	err     error
 	fate    fate
+	earlier script.Outcome // what it may have done before the answer, if it is sent until it is settled
 	state   atomic.Int32
 	request *request[T]
 	batch   *batch[T] // guarded by the batcher's mu; nil until it is sent
@@ -101,6 +102,7 @@ type batch[T any] struct {
 	waiting int                // entries whose callers wait
 	cancel  context.CancelFunc // ends the repetition; nil before it begins
 	err     error              // of the first attempt
+	earlier script.Outcome     // of the attempts before the answer
 }
 
 // add puts an operation into the queue, and returns it.
@@ -185,7 +187,9 @@ func (g *batcher[T]) run(lane int) {
 			return
 		}
 		if g.after == untilSettled {
-			b.answer(g.manager.end(func() *script.Call { return g.call(b.number, b.entries) }))
+			c, earlier, err := g.manager.end(func() *script.Call { return g.call(b.number, b.entries) })
+			b.earlier = earlier
+			b.answer(c, err)
 		} else if !g.attempt(b) {
 			g.repeat(b)
 		}
@@ -284,6 +288,7 @@ func (b *batch[T]) answer(c *script.Call, err error) {
 		err = fmt.Errorf("%w: %w", errs.ErrUnknown, errForgotten)
 	}
 	for i, e := range b.entries {
+		e.earlier = b.earlier
 		switch {
 		case err != nil:
 			e.err = err

@@ -76,22 +76,23 @@ func background() pipeline.SendOptions { return pipeline.SendOptions{Limit: pipe
 const settleTries = 20
 
 // end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for a few
-// seconds.
-func (m *Manager) end(call func() *script.Call) (*script.Call, error) {
+// seconds. Earlier is what the tries before the answer may have done.
+func (m *Manager) end(call func() *script.Call) (c *script.Call, earlier script.Outcome, err error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline and by the tries
-	for try, worst := 0, script.NotDone; ; try++ {
-		c, err := m.core.Run(ctx, call, pipeline.SendOptions{Class: pipeline.Urgent})
+	earlier = script.NotDone
+	for try := 0; ; try++ {
+		c, err = m.core.Run(ctx, call, pipeline.SendOptions{Class: pipeline.Urgent})
 		switch {
 		case !script.Silent(err):
-			return c, doubted(core.Explain(err), worst)
+			return c, earlier, doubted(core.Explain(err), earlier)
 		case try == settleTries || errors.Is(err, errs.ErrClosed):
-			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
+			return c, script.Unknown, fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
 		if script.Judge(err) == script.Unknown {
-			worst = script.Unknown
+			earlier = script.Unknown
 		}
 		if err := core.Sleep(m.life, pause(try)); err != nil {
-			return c, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
+			return c, script.Unknown, fmt.Errorf("%w: %w", errs.ErrUnknown, errs.ErrClosed)
 		}
 	}
 }

@@ -320,7 +320,7 @@ func (l *claimer) settleLost() bool {
 // recover returns what an unanswered claim may have brought, as the client closes. What fails is left to its visibility.
 func (l *claimer) recover(number uint64) {
 	c := l.client
-	_, _ = c.manager.end(func() *script.Call { return c.keys.recover(c.core.ID, number) }) // as said above
+	_, _, _ = c.manager.end(func() *script.Call { return c.keys.recover(c.core.ID, number) }) // as said above
 }
 
 // leave has Redis not count on this client any more, if it does.

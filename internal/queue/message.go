@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 )
 
@@ -337,6 +338,9 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 		return err
 	case ok == 0:
 		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		if sent.earlier == script.Unknown { // it may have ended the attempt before the other consumer came
+			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
+		}
 		return ErrNotHeld
 	}
 	m.forget(ended, ErrFinished)
