@@ -11,6 +11,7 @@ import (
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("worker", worker)
 	faulttest.RegisterChild("producer", producer)
+	faulttest.RegisterChild("job user", jobUser)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
