@@ -108,7 +108,8 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 	case offers:
 		return jobState{where: waiting, next: e.At + int64(e.D)}, s.where == away && !s.acked, false
 	case takes:
-		return jobState{where: claimed, since: e.Claim, next: e.At + int64(e.D), attempts: e.N}, free && due && e.N > s.attempts, false
+		after = jobState{where: claimed, since: e.Claim, next: e.At + int64(e.D), attempts: e.N}
+		return after, free && due && e.N > s.attempts, false
 	case extends:
 		s.next = e.At + int64(e.D)
 		return s, own, due
@@ -154,16 +155,17 @@ type jobRecord struct {
 	claims  atomic.Int64
 }
 
-// do makes a call that may change a message. Without an answer it may have done so, or may still, unless the error denies it.
-func (r *jobRecord) do(e jobEvent, call func() (bool, error)) didIt {
+// do makes a call that may change a message. Without an answer it may have done so, or may still, unless the error
+// denies it.
+func (r *jobRecord) do(e jobEvent, call func() (bool, error)) {
 	e.At, e.By, e.Did = r.Now(), historytest.Forever, either
 	entry := r.Begin(e, e.At, e.By)
 	did, err := call()
 	e.By = r.Now()
 	switch {
 	case errors.Is(err, redlatch.ErrUnknown):
-		return either
-	case e.Op == extends && errors.Is(err, rdelayedqueue.ErrNotHeld): // it may have shortened the claim, to one that ran out
+		return
+	case e.Op == extends && errors.Is(err, rdelayedqueue.ErrNotHeld): // it may have set an end that has come since
 		r.Add(jobEvent{Op: acks, ID: e.ID, Claim: e.Claim, Did: no, At: e.At, By: e.By}, e.At, e.By)
 	case errors.Is(err, rdelayedqueue.ErrNotHeld), err == nil && !did:
 		e.Did = no
@@ -173,7 +175,6 @@ func (r *jobRecord) do(e jobEvent, call func() (bool, error)) didIt {
 		e.Did = yes
 	}
 	r.Settle(entry, e, e.At, e.By)
-	return e.Did
 }
 
 // id returns one of a few ids that are used about now.
@@ -205,7 +206,7 @@ func (r *jobRecord) use(ctx context.Context, q *rdelayedqueue.Queue[job]) {
 	default:
 		wait, cancel := context.WithTimeout(ctx, rand.N(jobWait))
 		defer cancel()
-		r.take(wait, q, func(m *rdelayedqueue.Message[job], claim string) { r.finish(ctx, q, m, claim) })
+		r.take(wait, q, func(m *message, claim string) { r.finish(ctx, q, m, claim) })
 	}
 }
 
@@ -222,8 +223,10 @@ func (r *jobRecord) find(ctx context.Context, q *rdelayedqueue.Queue[job], id st
 	r.Add(e, e.At, e.By)
 }
 
+type message = rdelayedqueue.Message[job]
+
 // take takes a message and works on it.
-func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work func(m *rdelayedqueue.Message[job], claim string)) {
+func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work func(m *message, claim string)) {
 	e := jobEvent{Op: takes, D: jobVisibility - jobWait, Did: yes, At: r.Now()}
 	m, err := q.Take(ctx)
 	if err != nil {
@@ -235,7 +238,7 @@ func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work 
 }
 
 // finish ends the work on a message in one way or another.
-func (r *jobRecord) finish(ctx context.Context, q *rdelayedqueue.Queue[job], m *rdelayedqueue.Message[job], claim string) {
+func (r *jobRecord) finish(ctx context.Context, q *rdelayedqueue.Queue[job], m *message, claim string) {
 	e := jobEvent{ID: m.ID, Claim: claim}
 	ack := func() {
 		e.Op = acks
@@ -282,7 +285,8 @@ func jobUser(args []string) {
 	h, err := historytest.NewIn[jobEvent](args[1], faulttest.Emit)
 	must(err)
 	r := &jobRecord{History: h, process: args[0]}
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[2]}), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[2]}), quiet)
 	must(err)
 	for range 3 {
 		go r.user(context.Background(), c, 1<<30) // until the process is killed
@@ -344,7 +348,7 @@ func (r *jobRecord) drain(t *testing.T, q *rdelayedqueue.Queue[job]) {
 		}
 		require.Less(t, time.Now(), end, "%+v", s)
 		ctx, cancel := context.WithTimeout(t.Context(), jobWait)
-		r.take(ctx, q, func(m *rdelayedqueue.Message[job], claim string) {
+		r.take(ctx, q, func(m *message, claim string) {
 			r.do(jobEvent{Op: acks, ID: m.ID, Claim: claim}, func() (bool, error) { return true, m.Ack(t.Context()) })
 		})
 		cancel()
@@ -371,7 +375,10 @@ func (r *jobRecord) check(t *testing.T) {
 		all++
 	}
 	t.Log(all, seen)
-	for _, often := range []string{"offers: yes", "offers: no", "takes: yes", "extends: yes", "acks: yes", "acks: no", "nacks: yes", "rejects: yes", "redrives: yes", "cancels: yes", "cancels: no"} {
+	for _, often := range []string{
+		"offers: yes", "offers: no", "takes: yes", "extends: yes", "acks: yes", "acks: no", "nacks: yes",
+		"rejects: yes", "redrives: yes", "cancels: yes", "cancels: no",
+	} {
 		assert.NotZero(t, seen[often], often)
 	}
 	assert.Greater(t, seen["takes: yes"], all/8)
@@ -396,7 +403,6 @@ func TestQueueHistoryIsLinearizable(t *testing.T) {
 	historytest.Check(t, jobModel(false), r.Ops())
 }
 
-// F8
 func TestHistoryOfABrokenQueueIsRefuted(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	const keys = "redlatch_dq:{jobs}:"
@@ -472,11 +478,22 @@ func TestQueueModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		{"one that may not have come", true, ops{at(jobEvent{Op: offers, Did: either}, 0, forever), at(gone, 15, 16)}},
 		{"to two at once", false, ops{at(offered, 0, 1), at(first, 10, 12), at(second, 13, 14), at(acked, 15, 16)}},
 		{"to another after the claim", true, ops{at(offered, 0, 1), at(first, 10, 12), at(second, 109, 111)}},
-		{"once more after that", false, ops{at(offered, 0, 1), at(first, 10, 12), at(second, 109, 111), at(acked, 112, 113)}},
-		{"once more after the end", false, ops{at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(second, 200, 201)}},
-		{"once more if nobody knows of the end", true, ops{at(offered, 0, 1), at(first, 10, 12), at(jobEvent{Op: acks, Claim: "1", Did: either}, 13, forever), at(second, 200, 201)}},
-		{"refused in time", false, ops{at(offered, 0, 1), at(first, 10, 12), at(jobEvent{Op: acks, Claim: "1", Did: no}, 13, 14)}},
-		{"put under a remembered id", false, ops{at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(offered, 15, 16)}},
+		{"once more after that", false, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(second, 109, 111), at(acked, 112, 113),
+		}},
+		{"once more after the end", false, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(second, 200, 201),
+		}},
+		{"once more if nobody knows of the end", true, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(jobEvent{Op: acks, Claim: "1", Did: either}, 13, forever),
+			at(second, 200, 201),
+		}},
+		{"refused in time", false, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(jobEvent{Op: acks, Claim: "1", Did: no}, 13, 14),
+		}},
+		{"put under a remembered id", false, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(offered, 15, 16),
+		}},
 		{"put under a cancelled one", true, ops{at(offered, 0, 1), at(jobEvent{Op: cancels}, 2, 3), at(offered, 4, 5)}},
 	} {
 		require.Equal(t, tc.good, jobModel(false).Explains(tc.ops), tc.what)

@@ -99,7 +99,8 @@ type latchRecord struct {
 	await func(ctx context.Context, l *rlatch.Latch) error
 }
 
-// do makes a call that may change a latch. Without an answer it may have done so, or may still, unless the error denies it.
+// do makes a call that may change a latch. Without an answer it may have done so, or may still, unless the error
+// denies it.
 func (r *latchRecord) do(l *rlatch.Latch, op latchOp, n int, call func() (bool, error)) {
 	e := latchEvent{op, l.Name(), n, either}
 	begun := r.Now()
@@ -246,7 +247,9 @@ func (r *latchRecord) check(t *testing.T) {
 		all++
 	}
 	t.Log(all, seen)
-	for _, often := range []string{"sets: yes", "sets: no", "downs: ?", "onces: yes", "onces: no", "deletes: yes", "goes on: yes", "is there: yes"} {
+	for _, often := range []string{
+		"sets: yes", "sets: no", "downs: ?", "onces: yes", "onces: no", "deletes: yes", "goes on: yes", "is there: yes",
+	} {
 		assert.NotZero(t, seen[often], often)
 	}
 }
@@ -268,12 +271,13 @@ func TestLatchHistoryIsLinearizable(t *testing.T) {
 	historytest.Check(t, countDown, r.Ops())
 }
 
-// F2
 func TestHistoryOfABrokenLatchIsRefuted(t *testing.T) {
 	for what, behind := range map[string]func(rdb *redis.Client) error{
-		"a count changed":         func(rdb *redis.Client) error { return rdb.SetXX(t.Context(), "a", 4, 0).Err() },
-		"a count deleted":         func(rdb *redis.Client) error { return rdb.Del(t.Context(), "a").Err() },
-		"the participants erased": func(rdb *redis.Client) error { return rdb.Del(t.Context(), "redlatch_latch_once:{a}").Err() },
+		"a count changed": func(rdb *redis.Client) error { return rdb.SetXX(t.Context(), "a", 4, 0).Err() },
+		"a count deleted": func(rdb *redis.Client) error { return rdb.Del(t.Context(), "a").Err() },
+		"the participants erased": func(rdb *redis.Client) error {
+			return rdb.Del(t.Context(), "redlatch_latch_once:{a}").Err()
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := newLatchRecord()
@@ -304,17 +308,31 @@ func TestLatchModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		good bool
 		ops  ops
 	}{
-		{"down to zero", true, ops{at(sets, 2, yes, 0, 1), at(downs, 2, either, 2, 3), at(goesOn, 0, yes, 0, 9), at(sets, 1, yes, 4, 5)}},
+		{"down to zero", true, ops{
+			at(sets, 2, yes, 0, 1), at(downs, 2, either, 2, 3), at(goesOn, 0, yes, 0, 9), at(sets, 1, yes, 4, 5),
+		}},
 		{"set while it is", false, ops{at(sets, 2, yes, 0, 1), at(sets, 2, yes, 2, 3)}},
 		{"not set while it is not", false, ops{at(sets, 2, no, 0, 1)}},
 		{"counted twice", false, ops{at(sets, 2, yes, 0, 1), at(downs, 1, either, 2, 3), at(sees, 0, yes, 4, 5)}},
-		{"an unknown count that came", true, ops{at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5)}},
-		{"one that did not", true, ops{at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 1, yes, 4, 5)}},
-		{"one that came twice", false, ops{at(sets, 2, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5)}},
-		{"one that was undone", false, ops{at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5), at(sees, 1, yes, 6, 7)}},
+		{"an unknown count that came", true, ops{
+			at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5),
+		}},
+		{"one that did not", true, ops{
+			at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 1, yes, 4, 5),
+		}},
+		{"one that came twice", false, ops{
+			at(sets, 2, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5),
+		}},
+		{"one that was undone", false, ops{
+			at(sets, 1, yes, 0, 1), at(downs, 1, either, 2, forever), at(sees, 0, yes, 4, 5), at(sees, 1, yes, 6, 7),
+		}},
 		{"a participant twice", false, ops{at(sets, 5, yes, 0, 1), at(onces, 1, yes, 2, 3), at(onces, 1, yes, 4, 5)}},
-		{"a participant after another use", true, ops{at(sets, 1, yes, 0, 1), at(onces, 1, yes, 2, 3), at(sets, 1, yes, 4, 5), at(onces, 1, yes, 6, 7)}},
-		{"a wait that ends early", false, ops{at(sets, 1, yes, 0, 1), at(goesOn, 0, yes, 2, 3), at(downs, 1, either, 4, 5)}},
+		{"a participant after another use", true, ops{
+			at(sets, 1, yes, 0, 1), at(onces, 1, yes, 2, 3), at(sets, 1, yes, 4, 5), at(onces, 1, yes, 6, 7),
+		}},
+		{"a wait that ends early", false, ops{
+			at(sets, 1, yes, 0, 1), at(goesOn, 0, yes, 2, 3), at(downs, 1, either, 4, 5),
+		}},
 	} {
 		require.Equal(t, tc.good, countDown.Explains(tc.ops), tc.what)
 		require.Equal(t, !tc.good, countDown.Refutes(tc.ops), tc.what)

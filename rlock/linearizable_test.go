@@ -58,7 +58,8 @@ func play(t *testing.T, h *locktest.History, harm func(*faulttest.Proxy)) {
 func TestModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 	var leasedMutex historytest.Model[locktest.Mutex, locktest.Event] = locktest.LeasedMutex
 	type ops = []historytest.Op[locktest.Event]
-	at := func(e locktest.Event, call, back int64) historytest.Op[locktest.Event] {
+	at := func(kind locktest.EventKind, key, hold string, token, call, back int64) historytest.Op[locktest.Event] {
+		e := locktest.Event{Kind: kind, Key: key, Hold: hold, Token: token}
 		return historytest.Op[locktest.Event]{Event: e, Call: call, Back: back}
 	}
 	for _, tc := range []struct {
@@ -66,16 +67,41 @@ func TestModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		good bool
 		ops  ops
 	}{
-		{"one after the other", true, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasReleased, Key: "k", Hold: "1"}, 2, 3), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2"}, 4, 5)}},
-		{"granted while the release is under way", true, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasReleased, Key: "k", Hold: "1"}, 2, 9), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2"}, 4, 5)}},
-		{"two at once", false, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2"}, 2, 3), at(locktest.Event{Kind: locktest.WasReleased, Key: "k", Hold: "1"}, 4, 5)}},
-		{"two keys at once", true, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasGranted, Key: "l", Hold: "2"}, 2, 3)}},
-		{"granted after an unknown release", true, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.MayVanish, Key: "k", Hold: "1"}, 2, historytest.Forever), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2"}, 9, 10)}},
-		{"granted before the deadline", false, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2"}, 4, 5), at(locktest.Event{Kind: locktest.MayVanish, Key: "k", Hold: "1"}, 6, historytest.Forever)}},
-		{"lost before the deadline", false, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasRefused, Key: "k", Hold: "1"}, 2, 3)}},
-		{"free while it is held", false, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1"}, 0, 1), at(locktest.Event{Kind: locktest.WasFree, Key: "k"}, 2, 3), at(locktest.Event{Kind: locktest.WasReleased, Key: "k", Hold: "1"}, 4, 5)}},
-		{"busy while nobody holds it", false, ops{at(locktest.Event{Kind: locktest.WasBusy, Key: "k"}, 0, 1)}},
-		{"a token that falls", false, ops{at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "1", Token: 7}, 0, 1), at(locktest.Event{Kind: locktest.WasReleased, Key: "k", Hold: "1"}, 2, 3), at(locktest.Event{Kind: locktest.WasGranted, Key: "k", Hold: "2", Token: 7}, 4, 5)}},
+		{"one after the other", true, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasReleased, "k", "1", 0, 2, 3),
+			at(locktest.WasGranted, "k", "2", 0, 4, 5),
+		}},
+		{"granted while the release is under way", true, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasReleased, "k", "1", 0, 2, 9),
+			at(locktest.WasGranted, "k", "2", 0, 4, 5),
+		}},
+		{"two at once", false, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasGranted, "k", "2", 0, 2, 3),
+			at(locktest.WasReleased, "k", "1", 0, 4, 5),
+		}},
+		{"two keys at once", true, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasGranted, "l", "2", 0, 2, 3),
+		}},
+		{"granted after an unknown release", true, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.MayVanish, "k", "1", 0, 2, historytest.Forever),
+			at(locktest.WasGranted, "k", "2", 0, 9, 10),
+		}},
+		{"granted before the deadline", false, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasGranted, "k", "2", 0, 4, 5),
+			at(locktest.MayVanish, "k", "1", 0, 6, historytest.Forever),
+		}},
+		{"lost before the deadline", false, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasRefused, "k", "1", 0, 2, 3),
+		}},
+		{"free while it is held", false, ops{
+			at(locktest.WasGranted, "k", "1", 0, 0, 1), at(locktest.WasFree, "k", "", 0, 2, 3),
+			at(locktest.WasReleased, "k", "1", 0, 4, 5),
+		}},
+		{"busy while nobody holds it", false, ops{at(locktest.WasBusy, "k", "", 0, 0, 1)}},
+		{"a token that falls", false, ops{
+			at(locktest.WasGranted, "k", "1", 7, 0, 1), at(locktest.WasReleased, "k", "1", 0, 2, 3),
+			at(locktest.WasGranted, "k", "2", 7, 4, 5),
+		}},
 	} {
 		require.Equal(t, tc.good, leasedMutex.Explains(tc.ops), tc.what)
 	}

@@ -186,7 +186,6 @@ func (r *historyRig) freeze(times int) {
 	}
 }
 
-// F1, F14
 func TestHistoryOfALockThatIsTakenAwayIsRefuted(t *testing.T) {
 	for name, kind := range historyKinds {
 		t.Run(name, func(t *testing.T) {

@@ -49,9 +49,9 @@ const leasedTotal = 4 // permits of a semaphore
 
 func (e leaseEvent) Object() string { return e.Name }
 
-// leasedPermits is the model of a semaphore whose permits come back by themselves, but not before their leases end. Its state
-// is who has a permit, sorted. A try that was given up takes permits for a while, which only makes others find fewer: a history
-// with such tries says "at most".
+// leasedPermits is the model of a semaphore whose permits come back by themselves, but not before their leases end.
+// Its state is who has a permit, sorted. A try that was given up takes permits for a while, which only makes others
+// find fewer: a history with such tries says "at most".
 var leasedPermits historytest.Model[string, leaseEvent] = func(out string, e leaseEvent) (bool, string) {
 	there := leasedTotal - strings.Count(out, ",")
 	switch e.Kind {
@@ -98,7 +98,8 @@ func (r *leaseRecord) lease() time.Duration {
 
 func (r *leaseRecord) options() []redlatch.Option {
 	return []redlatch.Option{
-		redlatch.WithWatchdogTimeout(r.lease()), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+		redlatch.WithWatchdogTimeout(r.lease()), redlatch.WithCloseGrace(0),
+		redlatch.WithLogger(slog.New(slog.DiscardHandler)),
 	}
 }
 
@@ -133,7 +134,8 @@ func (r *leaseRecord) acquire(ctx context.Context, s *rsemaphore.PermitSemaphore
 		ids := ""
 		for _, p := range permits {
 			one := takenPermit{Permit: p, id: fmt.Sprintf("%s%d,", r.process, r.permits.Add(1))}
-			one.end = r.Begin(leaseEvent{Kind: leaseVanishes, Name: s.Name(), IDs: one.id}, r.Deadline(one), historytest.Forever)
+			end := leaseEvent{Kind: leaseVanishes, Name: s.Name(), IDs: one.id}
+			one.end = r.Begin(end, r.Deadline(one), historytest.Forever)
 			ids += one.id
 			all = append(all, one)
 		}
@@ -258,7 +260,8 @@ func (r *leaseRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind fun
 	r.settle(t, direct)
 }
 
-// settle waits until all permits are there, as they have to be once all leases have ended, and notes how many there are.
+// settle waits until all permits are there, as they have to be once all leases have ended, and notes how many there
+// are.
 func (r *leaseRecord) settle(t *testing.T, direct *redlatch.Client) {
 	t.Helper()
 	for _, name := range leaseNames {
@@ -307,7 +310,6 @@ func TestPermitHistoryIsLinearizable(t *testing.T) {
 	historytest.Check(t, leasedPermits, r.Ops())
 }
 
-// F13
 func TestHistoryOfABrokenPermitSemaphoreIsRefuted(t *testing.T) {
 	add := func(n int64) func(rdb *redis.Client) {
 		return func(rdb *redis.Client) { assert.NoError(t, rdb.IncrBy(t.Context(), "a", n).Err()) }
@@ -348,16 +350,28 @@ func TestPermitModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		good bool
 		ops  ops
 	}{
-		{"all are out", true, ops{at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseTaken, "12,", 0, 2, 3), at(leaseRefused, "", 1, 4, 5)}},
+		{"all are out", true, ops{
+			at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseTaken, "12,", 0, 2, 3), at(leaseRefused, "", 1, 4, 5),
+		}},
 		{"one too many", false, ops{at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseTaken, "4,5,", 0, 2, 3)}},
-		{"back at the end of the lease", true, ops{at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseVanishes, "1,", 0, 2, forever), at(leaseTaken, "4,5,", 0, 3, 4)}},
-		{"back before it", false, ops{at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseVanishes, "1,", 0, 5, forever), at(leaseTaken, "4,5,", 0, 3, 4)}},
-		{"back twice", false, ops{at(leaseTaken, "1,", 0, 0, 1), at(leaseReleased, "1,", 0, 2, 3), at(leaseReleased, "1,", 0, 4, 5)}},
+		{"back at the end of the lease", true, ops{
+			at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseVanishes, "1,", 0, 2, forever),
+			at(leaseTaken, "4,5,", 0, 3, 4),
+		}},
+		{"back before it", false, ops{
+			at(leaseTaken, "1,2,3,", 0, 0, 1), at(leaseVanishes, "1,", 0, 5, forever),
+			at(leaseTaken, "4,5,", 0, 3, 4),
+		}},
+		{"back twice", false, ops{
+			at(leaseTaken, "1,", 0, 0, 1), at(leaseReleased, "1,", 0, 2, 3), at(leaseReleased, "1,", 0, 4, 5),
+		}},
 		{"another of a similar name", false, ops{at(leaseTaken, "12,", 0, 0, 1), at(leaseReleased, "2,", 0, 2, 3)}},
 		{"lost before its time", false, ops{at(leaseTaken, "1,", 0, 0, 1), at(leaseNotHeld, "1,", 0, 2, 3)}},
 		{"a refusal without a reason", false, ops{at(leaseTaken, "1,2,", 0, 0, 1), at(leaseRefused, "", 2, 2, 3)}},
 		{"more than there are", false, ops{at(leaseTaken, "1,2,", 0, 0, 1), at(leaseAtMost, "", 3, 2, 3)}},
-		{"one that does not come back", false, ops{at(leaseTaken, "1,", 0, 0, 1), at(leaseReleased, "1,", 0, 2, 3), at(leaseExactly, "", 3, 4, 5)}},
+		{"one that does not come back", false, ops{
+			at(leaseTaken, "1,", 0, 0, 1), at(leaseReleased, "1,", 0, 2, 3), at(leaseExactly, "", 3, 4, 5),
+		}},
 	} {
 		require.Equal(t, tc.good, leasedPermits.Explains(tc.ops), tc.what)
 		require.Equal(t, !tc.good, leasedPermits.Refutes(tc.ops), tc.what)

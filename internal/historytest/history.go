@@ -40,8 +40,8 @@ type Op[E Event] struct {
 	Call, Back int64
 }
 
-// Model says which events an object in a state lets happen, and what becomes of its state. States are compared by ==. The
-// first state is the zero value.
+// Model says which events an object in a state lets happen, and what becomes of its state. States are compared by ==.
+// The first state is the zero value.
 type Model[S comparable, E Event] func(state S, event E) (possible bool, next S)
 
 // Explains reports whether some order of the events is possible.
@@ -89,7 +89,9 @@ func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
 		return
 	}
 	var b strings.Builder
-	for _, op := range slices.SortedFunc(slices.Values(m.unexplained(ops)), func(x, y Op[E]) int { return cmp.Compare(x.Call, y.Call) }) {
+	bad := m.unexplained(ops)
+	slices.SortFunc(bad, func(x, y Op[E]) int { return cmp.Compare(x.Call, y.Call) })
+	for _, op := range bad {
 		back := "..."
 		if op.Back != Forever {
 			back = time.Duration(op.Back).String()
@@ -131,8 +133,8 @@ func (h *History[E]) Now() int64 { return int64(time.Since(h.started)) }
 // Add adds an event.
 func (h *History[E]) Add(event E, call, back int64) { h.Begin(event, call, back) }
 
-// Begin adds an event of which more may become known: what it is if nothing more is heard of it, because the process dies.
-// The result is for [History.Settle].
+// Begin adds an event of which more may become known: what it is if nothing more is heard of it, because the process
+// dies. The result is for [History.Settle].
 func (h *History[E]) Begin(event E, call, back int64) (entry int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,8 +25,8 @@ type line[E Event] struct {
 	Op    Op[E]
 }
 
-// NewIn returns a history in another process, which tells all of it. Begun is what [History.Begun] returned in the first
-// process. The exported fields of the events are told.
+// NewIn returns a history in another process, which tells all of it. Begun is what [History.Begun] returned in the
+// first process. The exported fields of the events are told.
 func NewIn[E Event](begun string, emit func(format string, args ...any)) (*History[E], error) {
 	ns, err := strconv.ParseInt(begun, 10, 64)
 	if err != nil {
@@ -70,8 +70,8 @@ func (h *History[E]) Follow(lines iter.Seq[string]) error {
 	return nil
 }
 
-// Sacrifice follows a child process for a while, has it stand still for a while, and kills it soon after that. What it does
-// is part of the history.
+// Sacrifice follows a child process for a while, has it stand still for a while, and kills it soon after that. What
+// it does is part of the history.
 func (h *History[E]) Sacrifice(t *testing.T, child *faulttest.Child, run, still time.Duration) {
 	t.Helper()
 	var following sync.WaitGroup

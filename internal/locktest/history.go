@@ -16,8 +16,8 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Event is something that the model lets happen to one key at one moment between the call and the return. What happens to a
-// lock that is made of several happens to each of its keys.
+// Event is something that the model lets happen to one key at one moment between the call and the return. What
+// happens to a lock that is made of several happens to each of its keys.
 type Event struct {
 	Kind  EventKind
 	Key   string
@@ -76,7 +76,8 @@ var leasedMutex historytest.Model[Mutex, Event] = LeasedMutex
 type History struct {
 	*historytest.History[Event]
 
-	// Strict says that a lock that is said to be taken is a hold of the history: none that comes after its lease is given back.
+	// Strict says that a lock that is said to be taken is a hold of the history: none that comes after its lease is
+	// given back.
 	Strict bool
 	// Lease is that of the clients.
 	Lease time.Duration
