@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,12 @@ func TestChildGetsArgsAndEnvironment(t *testing.T) {
 	assert.Equal(t, "arg -test.run=x", c.Next())
 	assert.Equal(t, "arg two words", c.Next())
 	assert.Equal(t, "env more", c.Next())
+	require.NoError(t, c.Wait())
+}
+
+func TestLinesEndWithTheChild(t *testing.T) {
+	c := faulttest.StartChild(t, "args", "one", "two")
+	assert.Equal(t, []string{"arg one", "arg two", "env "}, slices.Collect(c.Lines()))
 	require.NoError(t, c.Wait())
 }
 
