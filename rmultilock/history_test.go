@@ -200,7 +200,7 @@ func TestHistoryOfALockThatIsTakenAwayIsRefuted(t *testing.T) {
 			}
 			historytest.Meanwhile(&users, func() {
 				for _, rdb := range majority {
-					assert.NoError(t, rdb.Del(t.Context(), "a").Err())
+					assert.NoError(t, rdb.Del(t.Context(), "a", "b", "c").Err())
 				}
 			})
 			r.CheckRefuted(t)
