@@ -21,6 +21,7 @@ const stopLimit = 5 * time.Second
 type process struct {
 	path string
 	args []string
+	env  []string // beside that of the test
 	dir  string
 
 	mu    sync.Mutex // guards all below
@@ -45,6 +46,7 @@ func (p *process) start() error {
 	}
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.ExtraFiles = []*os.File{held}
 	DieWithParent(cmd)
 	err = errors.Join(cmd.Start(), held.Close())

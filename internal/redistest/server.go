@@ -61,7 +61,12 @@ func binary() (string, error) {
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	Require(tb)
-	s := launch(tb, tb.TempDir(), password(args), func(port int) []string { return serverArgs(port, args) })
+	return startWith(tb, nil, args)
+}
+
+func startWith(tb testing.TB, env, args []string) *Server {
+	tb.Helper()
+	s := launchWith(tb, env, tb.TempDir(), password(args), func(port int) []string { return serverArgs(port, args) })
 	tb.Cleanup(s.Kill)
 	return s
 }
@@ -89,6 +94,12 @@ func password(args []string) string {
 // launch starts a server in dir with the arguments that argv gives for a port.
 func launch(tb testing.TB, dir, password string, argv func(port int) []string) *Server {
 	tb.Helper()
+	return launchWith(tb, nil, dir, password, argv)
+}
+
+// launchWith is launch with more environment, in the form KEY=value.
+func launchWith(tb testing.TB, env []string, dir, password string, argv func(port int) []string) *Server {
+	tb.Helper()
 	path, err := binary()
 	if err != nil {
 		tb.Fatal(err)
@@ -96,7 +107,7 @@ func launch(tb testing.TB, dir, password string, argv func(port int) []string) *
 	for range startTries {
 		port := freePort(tb)
 		s := &Server{tb: tb, port: port, password: password}
-		s.proc = &process{path: path, args: argv(port), dir: dir}
+		s.proc = &process{path: path, args: argv(port), env: env, dir: dir}
 		err = s.begin()
 		if err == nil {
 			return s
