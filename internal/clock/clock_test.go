@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// F18
 func TestWallClockAheadCountsAsElapsed(t *testing.T) {
 	c := New()
 	assert.Equal(t, time.Second, c.at(time.Second, time.Second))
