@@ -16,6 +16,9 @@ func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
 
 func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
+// F2
+func TestLostRepliesOnServer(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: fairLock}) }
+
 func conform(t *testing.T, where locktest.Place) {
 	t.Helper()
 	locktest.Run(t, locktest.Env{Where: where, New: fairLock, TakesOver: true})

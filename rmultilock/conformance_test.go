@@ -67,6 +67,13 @@ func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
 
 func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
+// F2
+func TestLostRepliesOnServer(t *testing.T) {
+	for name, env := range envs {
+		t.Run(name, func(t *testing.T) { locktest.LoseReplies(t, env) })
+	}
+}
+
 func conform(t *testing.T, where locktest.Place) {
 	for name, env := range envs {
 		env.Where = where

@@ -18,6 +18,12 @@ func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
 
 func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
+// F2
+func TestLostRepliesOnServer(t *testing.T) {
+	t.Run("Writer", func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: writer}) })
+	t.Run("Reader", func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: reader, Rival: writer}) })
+}
+
 func conform(t *testing.T, where locktest.Place) {
 	t.Run("Writer", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: writer, TakesOver: true}) })
 	t.Run("Reader", func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: reader, Rival: writer}) })
