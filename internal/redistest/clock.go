@@ -29,7 +29,7 @@ func StartClock(tb testing.TB, ahead time.Duration, args ...string) (*Server, *C
 	tb.Helper()
 	library := requireClock(tb)
 	c := &Clock{tb: tb, file: filepath.Join(tb.TempDir(), "clock")}
-	c.write(ahead)
+	c.Step(ahead)
 	c.server = startWith(tb, []string{
 		"LD_PRELOAD=" + library,
 		"FAKETIME_TIMESTAMP_FILE=" + c.file,
@@ -40,10 +40,10 @@ func StartClock(tb testing.TB, ahead time.Duration, args ...string) (*Server, *C
 }
 
 // Set steps the clock to so far ahead of that of the machine, and returns once the server has noticed. Valkey looks at it
-// every 100 ms only. A step of less than a second is not waited for.
+// every 100 ms only.
 func (c *Clock) Set(ahead time.Duration) {
 	c.tb.Helper()
-	c.write(ahead)
+	c.Step(ahead)
 	rdb := redis.NewClient(c.server.options())
 	defer closeClient(c.tb, rdb)
 	ctx := context.WithoutCancel(c.tb.Context())
@@ -58,7 +58,8 @@ func (c *Clock) Set(ahead time.Duration) {
 	}
 }
 
-func (c *Clock) write(ahead time.Duration) {
+// Step is Set without the wait.
+func (c *Clock) Step(ahead time.Duration) {
 	c.tb.Helper()
 	next := c.file + ".next" // the server must not see half of it
 	err := os.WriteFile(next, fmt.Appendf(nil, "%+.6f\n", ahead.Seconds()), 0o600)

@@ -1,0 +1,269 @@
+package rmultilock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const (
+	fiveLease = 600 * time.Millisecond
+	settled   = 1500 * time.Millisecond // a release whose reply was lost is repeated after 0.1 and 0.5 s
+)
+
+// five are independent servers, each behind a proxy for each of some processes.
+type five struct {
+	servers [5]*redistest.Server
+	redis   [5]*redis.Client // go past the proxies
+}
+
+func startFive(t *testing.T, start func() *redistest.Server) *five {
+	t.Helper()
+	f := &five{}
+	for i := range f.servers {
+		f.servers[i] = start()
+		f.redis[i] = f.servers[i].Client(t)
+	}
+	return f
+}
+
+// redLock returns a RedLock with clients of its own, and the proxies that these go through.
+func (f *five) redLock(t *testing.T, name string) (rlock.Locker, []*faulttest.Proxy) {
+	t.Helper()
+	var locks []rlock.Locker
+	var proxies []*faulttest.Proxy
+	var first *redlatch.Client
+	for _, s := range f.servers {
+		proxy := faulttest.NewProxy(t, s.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(fiveLease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() }) // what a dead server had cannot be released
+		if first == nil {
+			first = c
+		}
+		locks, proxies = append(locks, c.GetLock(name)), append(proxies, proxy)
+	}
+	return first.GetRedLock(locks...), proxies
+}
+
+// enterAndLeave takes the lock again and again under the eyes of a witness, until the end. It returns the sections whose hold ended before them.
+func enterAndLeave(t *testing.T, l rlock.Locker, w *faulttest.Witness, c *claimants, who string, end time.Time, holds *atomic.Int32) (over []string) {
+	for n := 0; time.Now().Before(end); n++ {
+		h, err := l.Lock(t.Context(), rlock.WithWait(time.Second))
+		if err != nil {
+			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+			continue
+		}
+		holds.Add(1)
+		section := fmt.Sprint(who, "/", n)
+		c.enter(t, h.Context(), section) // at the very time of the entry; the witness sees only whole sections
+		w.Enter(section)
+		if rand.N(8) == 0 { // some are held for several renewals
+			select {
+			case <-h.Context().Done():
+			case <-time.After(rand.N(2 * fiveLease)):
+			}
+		}
+		w.Exit(section)
+		c.exit(h.Context())
+		if h.Context().Err() != nil {
+			over = append(over, section)
+		}
+		_ = h.Unlock(t.Context()) // it may have been lost
+	}
+	return over
+}
+
+// disturbProxy breaks something between a process and a server, which is whole again after a while.
+func disturbProxy(p *faulttest.Proxy) {
+	switch rand.N(9) {
+	case 0:
+		p.DropReply(faulttest.Script, 1+rand.N(3))
+	case 1:
+		p.Cut()
+	case 2:
+		p.Delay(rand.N(80 * time.Millisecond))
+	case 3:
+		p.Blackhole(true)
+	default:
+		p.Delay(0)
+		p.Blackhole(false)
+	}
+}
+
+// roundOfDeath kills one server after another. Each stays down until nothing that it has granted is held, and comes back empty: one that
+// came back sooner could grant the lock to a second one, as docs/guarantees.md says.
+func (f *five) roundOfDeath(end time.Time) {
+	for time.Now().Before(end) {
+		s := f.servers[rand.N(5)]
+		s.Kill()
+		time.Sleep(fiveLease*5/4 + rand.N(fiveLease))
+		s.Restart()
+		time.Sleep(rand.N(fiveLease))
+	}
+}
+
+func (f *five) exclude(t *testing.T) {
+	t.Helper()
+	witness := faulttest.NewWitness(t, redistest.Start(t).Addr(), "five")
+	c := &claimants{live: map[context.Context]string{}}
+	var all []*faulttest.Proxy
+	var running sync.WaitGroup
+	var mu sync.Mutex // guards over
+	over := map[string]bool{}
+	var holds atomic.Int32
+	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 3, 120)) * time.Second)
+	for i := range 2 {
+		l, proxies := f.redLock(t, "a")
+		all = append(all, proxies...)
+		for j := range 2 {
+			running.Go(func() {
+				for _, section := range enterAndLeave(t, l, witness, c, fmt.Sprint(i, "-", j), end, &holds) {
+					mu.Lock()
+					over[section] = true
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	running.Go(func() { f.roundOfDeath(end) })
+	for time.Now().Before(end) {
+		disturbProxy(all[rand.N(len(all))])
+		time.Sleep(rand.N(80 * time.Millisecond))
+	}
+	for _, p := range all {
+		p.Delay(0)
+		p.Blackhole(false)
+	}
+	running.Wait()
+	t.Logf("%d holds, %d of them ended before their work", holds.Load(), len(over))
+	assert.Greater(t, holds.Load(), int32(5))
+	for _, e := range witness.Events() {
+		if e.Kind != "enter" || over[e.Who] {
+			continue
+		}
+		for _, other := range strings.FieldsFunc(e.Others, func(r rune) bool { return r == ' ' || r == ',' }) {
+			assert.True(t, over[other], "%s entered, and %s was inside", e.Who, other)
+		}
+	}
+	f.empty(t, fiveLease+settled, 0, 1, 2, 3, 4)
+}
+
+// empty requires that these servers have no key, after so long.
+func (f *five) empty(t *testing.T, after time.Duration, which ...int) {
+	t.Helper()
+	for _, i := range which {
+		redistest.Eventually(t, after, "no key is left", func() error {
+			keys, err := f.redis[i].Keys(t.Context(), "*").Result()
+			if len(keys) > 0 {
+				err = errors.Join(err, fmt.Errorf("server %d has %v", i, keys))
+			}
+			return err
+		})
+	}
+}
+
+// F14
+func TestNoOverlapOnFiveServers(t *testing.T) {
+	startFive(t, func() *redistest.Server { return redistest.Start(t) }).exclude(t)
+}
+
+// The clocks are hours apart, and each wanders by less than the 1 % of the lease that docs/guarantees.md allows.
+//
+// F14, F18
+func TestNoOverlapOnFiveServersWhoseClocksWander(t *testing.T) {
+	var clocks []*redistest.Clock
+	f := startFive(t, func() *redistest.Server {
+		s, clock := redistest.StartClock(t, 0)
+		clocks = append(clocks, clock)
+		return s
+	})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	for i, clock := range clocks {
+		clock.Set(time.Duration(i-2) * time.Hour)
+	}
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				i := rand.N(5)
+				clocks[i].Step(time.Duration(i-2)*time.Hour + rand.N(5*time.Millisecond))
+			}
+		}
+	}()
+	defer func() { <-stopped }()
+	defer close(stop)
+	f.exclude(t)
+}
+
+// A server that was not touched has nothing of a failed try after 100 ms, one whose reply was lost after the repeated release.
+//
+// F14
+func TestFailedTryLeavesNothingOnFiveServers(t *testing.T) {
+	f := startFive(t, func() *redistest.Server { return redistest.Start(t) })
+	lag := faulttest.MeasureLag(t, f.servers[0].Addr())
+	l, proxies := f.redLock(t, "a")
+	taken, failed := 0, 0
+	for range faulttest.Rounds(t, 25, 800) {
+		var whole, lossy, dead []int
+		spared := 1 + rand.N(3)
+		for i, n := range rand.Perm(5) {
+			switch p := proxies[n]; {
+			case i < spared:
+				whole = append(whole, n)
+			case rand.N(3) == 0:
+				p.DropReply(faulttest.Script, 1)
+				lossy = append(lossy, n)
+			case rand.N(2) == 0:
+				p.Blackhole(true)
+				dead = append(dead, n)
+			default:
+				f.servers[n].Kill()
+				dead = append(dead, n)
+			}
+		}
+		h, err := l.TryLock(t.Context())
+		if err == nil {
+			taken++
+			require.NoError(t, h.Unlock(t.Context()))
+		} else {
+			failed++
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		}
+		f.empty(t, 100*time.Millisecond+lag.Late(), whole...)
+		f.empty(t, settled+lag.Late(), lossy...)
+		for _, n := range dead {
+			proxies[n].Blackhole(false)
+			if f.redis[n].Ping(t.Context()).Err() != nil {
+				f.servers[n].Restart()
+			}
+		}
+		f.empty(t, fiveLease+settled+lag.Late(), 0, 1, 2, 3, 4)
+	}
+	t.Logf("%d tries succeeded, %d failed", taken, failed)
+	assert.Positive(t, taken)
+	assert.Positive(t, failed)
+}
