@@ -10,6 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("latch user", latchUser)
+	faulttest.RegisterChild("rlatch-awaiters", awaiters)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
