@@ -70,7 +70,7 @@ func LeasedMutex(m Mutex, e Event) (possible bool, next Mutex) {
 	return false, m
 }
 
-var leasedMutex historytest.Model[Mutex, Event] = LeasedMutex
+func leasedMutex() historytest.Model[Mutex, Event] { return LeasedMutex }
 
 // History is what happened to some locks, as their users saw it.
 type History struct {
@@ -218,21 +218,21 @@ func (h *History) Check(t *testing.T) {
 	t.Helper()
 	count := h.count(t)
 	assert.Greater(t, count[WasReleased], count[WasGranted]/2, "most ends are known to be releases")
-	historytest.Check(t, leasedMutex, h.Ops())
+	historytest.Check(t, leasedMutex(), h.Ops())
 }
 
 // CheckRefuted fails the test unless no order of the events explains them all.
 func (h *History) CheckRefuted(t *testing.T) {
 	t.Helper()
 	h.count(t)
-	assert.True(t, leasedMutex.Refutes(h.Ops()), "what was broken on purpose is not found")
+	assert.True(t, leasedMutex().Refutes(h.Ops()), "what was broken on purpose is not found")
 	unsaid := h.Ops() // as if its holders had not been told
 	for i, op := range unsaid {
 		if op.Event.Kind == WasRefused {
 			unsaid[i].Event.Kind, unsaid[i].Back = MayVanish, historytest.Forever
 		}
 	}
-	assert.True(t, leasedMutex.Refutes(unsaid), "two holders at a time are not found")
+	assert.True(t, leasedMutex().Refutes(unsaid), "two holders at a time are not found")
 }
 
 // count requires that enough has happened.
