@@ -15,8 +15,8 @@ import (
 
 // Check returns an error that says what the Redis behind a go-redis client lacks for this library: it does not answer,
 // it does not know some of the commands, or the user may not run them. Run it once at the start of a program that calls
-// [New]; [Open] does the same. The options are those of New: the name prefix decides which names the user must be
-// allowed.
+// [New]; [Open] does the same. Without it a call that needs what is missing fails, and names Check in its error. The
+// options are those of New: the name prefix decides which names the user must be allowed.
 //
 // It waits for Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see [WithCallTimeout]),
 // and then returns [ErrUnavailable]. Of a cluster it asks every master for its commands. A server older than Redis 7.0

@@ -23,6 +23,29 @@ func TestCheckNamesWhatAServerDoesNotKnow(t *testing.T) {
 	require.Nil(t, c)
 }
 
+// F23, F28
+func TestCallsOfAClientThatWasNotCheckedPointToTheCheck(t *testing.T) {
+	const hint = "the server lacks a command, or the user a right; redlatch.Check names all of them: "
+	server := redistest.Start(t, "--rename-command", "ZADD", "")
+	require.NoError(t, server.Client(t).Do(t.Context(), "acl", "setuser", "few", "on", "nopass", "~*", "&*", "+@all", "-hset").Err())
+	few := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "x", DisableIdentity: true})
+	t.Cleanup(func() { assert.NoError(t, few.Close()) })
+	for what, rdb := range map[string]*redis.Client{"command": server.Client(t), "right": few} {
+		c, err := redlatch.New(rdb)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		if what == "command" {
+			_, err = c.GetPermitSemaphore("permits").TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			_, err = c.GetPermitSemaphore("permits").TryAcquire(t.Context())
+		} else {
+			_, err = c.GetLock("n").Lock(t.Context())
+		}
+		require.ErrorContains(t, err, hint, what)
+		assert.NotErrorIs(t, err, redlatch.ErrUnavailable, what)
+	}
+}
+
 func TestCheckFindsNothingWrongWithTheSupportedServers(t *testing.T) {
 	require.NoError(t, redlatch.Check(t.Context(), redistest.Shared(t).Client(t)))
 	require.NoError(t, redlatch.Check(t.Context(), redistest.SharedCluster(t).Client(t)))

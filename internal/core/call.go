@@ -82,9 +82,13 @@ func Explain(err error) error {
 		return mark(errs.ErrWrongType, err)
 	case script.Passing(err):
 		return mark(errs.ErrUnavailable, err)
+	case script.Lacking(err):
+		return mark(errLacking, err)
 	}
 	return err
 }
+
+var errLacking = errors.New("the server lacks a command, or the user a right; redlatch.Check names all of them")
 
 // Judged returns the error of an attempt as its caller gets it: marked if nobody knows what Redis did, and explained otherwise.
 func Judged(err error) error {
