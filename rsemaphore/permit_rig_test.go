@@ -152,6 +152,30 @@ func readPermits(ctx context.Context, rdb redis.UniversalClient, name string) (p
 	return s, err
 }
 
+// ends returns when the leases of the permits that are out end, in ms of the epoch.
+func (s permitState) ends(t *testing.T) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	for id, score := range s.out {
+		end, err := strconv.ParseInt(score, 10, 64)
+		require.NoError(t, err)
+		all[id] = end
+	}
+	return all
+}
+
+// live returns how many of the leases have not ended.
+func (s permitState) live(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, end := range s.ends(t) {
+		if end > time.Now().UnixMilli() {
+			n++
+		}
+	}
+	return n
+}
+
 // capacity is what may be out and what is, together.
 func (s permitState) capacity() int { return s.free + len(s.out) }
 
