@@ -65,7 +65,7 @@ server: ## run all tests; a missing redis-server is a failure
 matrix: ## run all tests on each supported server; about 5 minutes each
 	@for server in $(SERVERS); do \
 		printf '\n=== %s\n' "$$server"; \
-		.ci/with-server "$$server" go test -count=1 ./... || { printf '\n=== failed on %s; repeat it with: .ci/with-server %s go test ./...\n' "$$server" "$$server"; exit 1; }; \
+		.ci/with-server "$$server" go test -count=1 -p 3 ./... || { printf '\n=== failed on %s; repeat it with: .ci/with-server %s go test ./...\n' "$$server" "$$server"; exit 1; }; \
 	done
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)

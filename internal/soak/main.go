@@ -164,7 +164,7 @@ func (s step) run(ctx context.Context, dir string, packages []string) (map[strin
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := append([]string{s.server, "go", "test", "-json", "-count=1", "-timeout=100m"}, open...)
+	args := append([]string{s.server, "go", "test", "-json", "-count=1", "-p=3", "-timeout=100m"}, open...)
 	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
 	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
 	cmd.Stderr = os.Stderr
