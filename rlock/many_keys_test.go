@@ -240,7 +240,7 @@ func TestWaitersDoNotStarveRenewal(t *testing.T) {
 	}
 	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 40)) * 2 * patchyLease)
 	for _, hold := range holds {
-		redistest.Eventually(t, time.Minute, "renewals go on", func() error {
+		redistest.Eventually(t, time.Until(end)+time.Minute, "renewals go on", func() error {
 			if hold.Deadline().Before(end) && hold.Context().Err() == nil {
 				return errNotYet
 			}
