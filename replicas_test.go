@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -177,7 +178,7 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 
 // F9: the double grant after a failover, and what holds it off.
 func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
-	const rounds = 5
+	rounds := faulttest.Rounds(t, 5, 100)
 	for _, tc := range []struct {
 		name   string
 		opts   []redlatch.Option
