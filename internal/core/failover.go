@@ -27,10 +27,13 @@ type failovers struct {
 }
 
 // LookForFailover asks the server that has a key for its replication id, beside a renewal, at most once a second. If that has
-// changed, every hold of the client is verified at once, and not only when its renewal is due.
-func (c *Core) LookForFailover(key string) {
+// changed, every hold of the client is verified at once, and not only when its renewal is due. Without an answer it asks again,
+// for a lease: the renewal may have found its lease gone, and then no other one follows.
+func (c *Core) LookForFailover(key string) { c.lookForFailover(key, c.Clock.Now()+c.Lease) }
+
+func (c *Core) lookForFailover(key string, until time.Duration) {
 	node, now := c.Batch.Node(key), c.Clock.Now()
-	if node == "" {
+	if node == "" || now >= until {
 		return
 	}
 	f := &c.failovers
@@ -51,8 +54,9 @@ func (c *Core) LookForFailover(key string) {
 		ids, err := call.StringSlice()
 		if err != nil {
 			f.mu.Lock()
-			delete(f.nodes, node) // the next renewal asks again
+			delete(f.nodes, node)
 			f.mu.Unlock()
+			time.AfterFunc(replicationPause, func() { c.lookForFailover(key, until) })
 			return
 		}
 		if f.changed(node, ids) {
