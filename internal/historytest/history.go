@@ -50,6 +50,18 @@ func (m Model[S, E]) Explains(ops []Op[E]) bool { return m.check(ops) == porcupi
 // Refutes reports whether no order of the events is possible. It is more than not to explain them within the time.
 func (m Model[S, E]) Refutes(ops []Op[E]) bool { return m.check(ops) == porcupine.Illegal }
 
+// RefutedSoon fails the test unless one of ten histories of an object that was broken on purpose is refuted: in a single one
+// nobody may have met what is broken.
+func RefutedSoon(t *testing.T, refuted func() bool) {
+	t.Helper()
+	for range 10 {
+		if refuted() {
+			return
+		}
+	}
+	assert.Fail(t, "what was broken on purpose is not found")
+}
+
 func (m Model[S, E]) check(ops []Op[E]) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m.checked(), operations(ops), checkLimit)
 }
