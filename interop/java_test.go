@@ -184,6 +184,18 @@ func (j *java) must(t *testing.T, words ...string) string {
 	return value
 }
 
+// awaitThread waits until a thread of Java waits for a message about the object.
+func (j *java) awaitThread(t *testing.T, kind, name string) {
+	t.Helper()
+	redistest.Eventually(t, limit, "thread that waits for "+name, func() error {
+		waits, err := j.ask("observer", "waits", kind, name)
+		if err == nil && waits != "true" {
+			err = errors.New("none waits")
+		}
+		return err
+	})
+}
+
 // complaints are what the process has written to its standard error.
 func (j *java) complaints() string {
 	text, err := io.ReadAll(io.NewSectionReader(j.stderr, 0, 1<<16))

@@ -65,6 +65,18 @@ func onChannel(prefix string) func(t *testing.T, p *place, waiter side, name str
 	}
 }
 
+// inThread is onChannel for messages that Redisson gives only to the threads that have begun to wait: it wakes all readers
+// that wait, and as many as a semaphore's message says. One that has only subscribed misses the message.
+func inThread(java, prefix string) func(t *testing.T, p *place, waiter side, name string) {
+	return func(t *testing.T, p *place, waiter side, name string) {
+		t.Helper()
+		onChannel(prefix)(t, p, waiter, name)
+		if s, ok := waiter.(*javaSide); ok {
+			s.j.awaitThread(t, java, name)
+		}
+	}
+}
+
 func inQueue(t *testing.T, p *place, _ side, name string) {
 	t.Helper()
 	p.awaitQueue(t, name, 1)
@@ -85,11 +97,11 @@ var (
 
 	write = lockKind("write", func(g *goSide, name string) rlock.Locker {
 		return g.clients[0].GetReadWriteLock(name)
-	}, onChannel("redisson_rwlock"))
+	}, inThread("write", "redisson_rwlock"))
 
 	reading = lockKind("read", func(g *goSide, name string) rlock.Locker {
 		return g.clients[0].GetReadWriteLock(name).RLocker()
-	}, onChannel("redisson_rwlock"))
+	}, inThread("read", "redisson_rwlock"))
 
 	multi = lockKind("multi", func(g *goSide, name string) rlock.Locker {
 		var members []rlock.Locker
@@ -154,7 +166,7 @@ var (
 			require.NoError(t, err)
 			require.True(t, made)
 		},
-		waits: onChannel("redisson_sc"),
+		waits: inThread("semaphore", "redisson_sc"),
 	}
 
 	permit = kind{
@@ -174,7 +186,7 @@ var (
 			require.NoError(t, err)
 			require.True(t, made)
 		},
-		waits: onChannel("redisson_sc"),
+		waits: inThread("permit", "redisson_sc"),
 	}
 )
 

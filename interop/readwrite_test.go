@@ -32,7 +32,7 @@ func TestReadersOfBothSidesShareTheLock(t *testing.T) {
 			name := unused("read")
 			inGo, inJava := hold(t, g, reading, name), hold(t, j, reading, name)
 			waiting := writer.acquire(write, name)
-			reading.waits(t, p, writer, name)
+			write.waits(t, p, writer, name)
 			require.NoError(t, inJava.release())
 			got, err := j.try(write, name, 0)
 			require.NoError(t, err)

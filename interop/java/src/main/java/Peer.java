@@ -4,6 +4,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -11,6 +12,7 @@ import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.api.RBucket;
@@ -128,23 +130,39 @@ public final class Peer {
     private final class Worker {
         private final ExecutorService thread;
         private final Map<String, String> permits = new HashMap<>();
+        private volatile Thread running;
+        private volatile String[] current = {};
 
         Worker(String name) {
             thread = Executors.newSingleThreadExecutor(work -> {
                 Thread t = new Thread(work, name);
                 t.setDaemon(true);
+                running = t;
                 return t;
             });
         }
 
         void submit(String[] words) {
             thread.execute(() -> {
+                current = words;
                 try {
                     say(words[0] + " ok " + run(words));
                 } catch (Throwable e) {
                     say(words[0] + " error " + e.toString().replace('\n', ' '));
                 }
             });
+        }
+
+        /** Whether this thread waits for a message about the object. */
+        private boolean waits(String kind, String name) {
+            String[] words = current;
+            Thread thread = running;
+            if (thread == null || words.length < 5 || !words[3].equals(kind) || !words[4].equals(name)) {
+                return false;
+            }
+            boolean parked = thread.getState() == Thread.State.WAITING || thread.getState() == Thread.State.TIMED_WAITING;
+            return parked && Arrays.stream(thread.getStackTrace())
+                    .anyMatch(frame -> frame.getClassName().equals(Semaphore.class.getName()));
         }
 
         private Object run(String[] words) throws Exception {
@@ -161,6 +179,8 @@ public final class Peer {
                     return "";
                 case "force":
                     return lock(kind, name).forceUnlock();
+                case "waits": // KIND NAME: whether another thread waits for it
+                    return workers.values().stream().anyMatch(worker -> worker.waits(kind, name));
                 case "held":
                     return lock(kind, name).isHeldByCurrentThread();
                 case "turn": // KIND NAME LIST VALUE: notes in a list that it had the lock
