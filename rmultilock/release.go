@@ -66,7 +66,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 			limit = min(limit, max(rest, unlockFloor))
 		}
 	}
-	return release(ctx, h.lock.quorum, left).wait(limit, nil)
+	return lease.Unlocking(ctx, release(ctx, h.lock.quorum, left).wait(limit, nil))
 }
 
 // latest returns the latest deadline of the parts: after it nothing is left to release.

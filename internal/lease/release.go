@@ -28,10 +28,15 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return errs.ErrNotHeld
 	}
 	deadline, _ := ctx.Deadline() // not under a mutex: ctx may be made of this hold
-	err := h.unlock(ctx, deadline)
+	return Unlocking(ctx, h.unlock(ctx, deadline))
+}
+
+// Unlocking returns the error of an Unlock that ctx may have ended: it says so if the outcome is unknown.
+func Unlocking(ctx context.Context, err error) error {
 	if !errors.Is(err, errs.ErrUnknown) {
 		return err
 	}
+	deadline, _ := ctx.Deadline()
 	ended := ctx.Err()
 	if ended == nil && !deadline.IsZero() && !time.Now().Before(deadline) { // its own timer is about to fire
 		ended = context.DeadlineExceeded
