@@ -17,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -28,7 +29,11 @@ const (
 	tail  = 3 * time.Second  // that Close may take beyond the grace
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("sleeper", sleeper)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}
 
 func TestNewTakesOnlyWhatItKnows(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{})

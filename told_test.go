@@ -1,0 +1,213 @@
+package redlatch_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// toldLease is a lease, or the visibility of a message.
+const toldLease = 2 * time.Second
+
+// holding is something that one client has alone until its lease ends.
+type holding struct {
+	ctx     context.Context //nolint:containedctx // it is what is asked
+	release func(ctx context.Context) error
+}
+
+// take are the ways to have something alone: all kinds of lock, a permit, a message.
+func take() map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+	all := map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error){
+		"permit": func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+			p, err := c.GetPermitSemaphore(name).Acquire(ctx)
+			return holding{p.Context(), p.Release}, err
+		},
+		"message": func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+			m, err := redlatch.GetDelayedQueue[string](c, name, rdelayedqueue.WithVisibility(toldLease)).Take(ctx)
+			if err != nil {
+				return holding{}, err
+			}
+			return holding{m.Context(), m.Ack}, nil
+		},
+	}
+	locks := maps.Clone(lockKinds)
+	locks["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetMultiLock(c.GetLock(name+"1"), c.GetFairLock(name+"2"))
+	}
+	locks["red"] = func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetRedLock(c.GetLock(name+"1"), c.GetLock(name+"2"), c.GetLock(name+"3"))
+	}
+	for kind, get := range locks {
+		all[kind] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+			h, err := get(c, name).Lock(ctx)
+			return holding{h.Context(), h.Unlock}, err
+		}
+	}
+	return all
+}
+
+// rivalOf is the kind of who has to wait for a holder.
+func rivalOf(kind string) string {
+	if kind == "reader" {
+		return "writer"
+	}
+	return kind
+}
+
+// furnish makes what has to be there before it can be taken.
+func furnish(t *testing.T, c *redlatch.Client, name func(kind string) string) {
+	t.Helper()
+	require.NoError(t, c.GetPermitSemaphore(name("permit")).SetPermits(t.Context(), 1))
+	_, err := redlatch.GetDelayedQueue[string](c, name("message")).Offer(t.Context(), "work", 0)
+	require.NoError(t, err)
+}
+
+// toldClient is a client of short leases.
+func toldClient(addr string) (*redlatch.Client, *redis.Client, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 50})
+	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(toldLease), redlatch.WithCloseGrace(0))
+	return c, rdb, err
+}
+
+func startToldClient(t *testing.T, addr string) *redlatch.Client {
+	t.Helper()
+	c, rdb, err := toldClient(addr)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = c.Close() // what is lost cannot be released
+		assert.NoError(t, rdb.Close())
+	})
+	return c
+}
+
+// F1
+func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
+	kinds := take()
+	for round := range faulttest.Rounds(t, 3, 200) {
+		name := func(kind string) string { return fmt.Sprint(kind, round) }
+		furnish(t, other, name)
+		held := map[string]holding{}
+		for kind, take := range kinds {
+			h, err := take(t.Context(), cut, name(kind))
+			require.NoError(t, err, kind)
+			held[kind] = h
+		}
+		<-time.After(rand.N(toldLease / 2)) // the leases are at different points
+		proxy.Blackhole(true)
+		entered := make(chan error, len(kinds))
+		for kind := range kinds {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+				defer cancel()
+				next, err := kinds[rivalOf(kind)](ctx, other, name(kind))
+				if told := held[kind].ctx.Err(); told == nil {
+					err = errors.Join(err, errors.New("two have it"))
+				}
+				if err == nil {
+					err = next.ctx.Err()
+				}
+				if err == nil {
+					err = next.release(ctx)
+				}
+				if err != nil {
+					err = fmt.Errorf("%s: %w", kind, err)
+				}
+				entered <- err
+			}()
+		}
+		for range kinds {
+			require.NoError(t, <-entered)
+		}
+		proxy.Blackhole(false)
+	}
+}
+
+// sleeper is a process that has one of each kind, and says what became of them when it is told to go on. Args: the
+// server's address, the number of the round.
+func sleeper(args []string) {
+	ctx := context.Background()
+	c, _, err := toldClient(args[0])
+	exitOn(err)
+	held := map[string]holding{}
+	for kind, take := range take() {
+		held[kind], err = take(ctx, c, kind+args[1])
+		exitOn(err)
+	}
+	faulttest.Emit("holds")
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	exitOn(err)
+	for kind, h := range held {
+		ended := h.ctx.Err() != nil
+		faulttest.Emit("%s: told %t, released %t", kind, ended, h.release(ctx) == nil)
+	}
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+}
+
+// F1, F5
+func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	other := startToldClient(t, server.Addr())
+	kinds := take()
+	for round := range faulttest.Rounds(t, 2, 100) {
+		name := func(kind string) string { return fmt.Sprint(kind, round) }
+		furnish(t, other, name)
+		child := faulttest.StartChild(t, "sleeper", server.Addr(), fmt.Sprint(round))
+		child.WaitFor("holds")
+		child.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		held := map[string]holding{}
+		for kind := range kinds {
+			h, err := kinds[rivalOf(kind)](ctx, other, name(kind))
+			require.NoError(t, err, kind)
+			held[kind] = h
+		}
+		child.Send("go on")
+		child.Cont()
+		var said, want []string
+		for kind := range kinds {
+			said = append(said, strings.TrimSpace(child.Next()))
+			want = append(want, kind+": told true, released false")
+		}
+		slices.Sort(said)
+		slices.Sort(want)
+		assert.Equal(t, want, said)
+		require.NoError(t, child.Wait())
+		for kind, h := range held {
+			if kind == "message" && h.ctx.Err() != nil {
+				continue // it is not renewed, and the machine may be slow
+			}
+			assert.NoError(t, h.ctx.Err(), kind)
+			assert.NoError(t, h.release(ctx), kind)
+		}
+	}
+}
