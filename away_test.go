@@ -65,7 +65,7 @@ var awayCalls = []awayCall{
 
 // under is a context that ends with one and descends from the hold of another.
 type under struct {
-	context.Context //nolint:containedctx // a context made of two
+	context.Context
 	hold            context.Context
 }
 

@@ -29,7 +29,7 @@ const toldLease = 2 * time.Second
 
 // holding is something that one client has alone until its lease ends.
 type holding struct {
-	ctx     context.Context //nolint:containedctx // it is what is asked
+	ctx     context.Context
 	release func(ctx context.Context) error
 }
 

@@ -43,12 +43,10 @@ func startFive(t *testing.T, start func() *redistest.Server) *five {
 	return f
 }
 
-// redLock returns a RedLock with clients of its own, and the proxies that these go through.
-func (f *five) redLock(t *testing.T, name string) (rlock.Locker, []*faulttest.Proxy) {
+// process returns clients, one for each server, as a maker of RedLocks, and the proxies that they go through.
+func (f *five) process(t *testing.T) (redLock func(name string) rlock.Locker, proxies []*faulttest.Proxy) {
 	t.Helper()
-	var locks []rlock.Locker
-	var proxies []*faulttest.Proxy
-	var first *redlatch.Client
+	var clients []*redlatch.Client
 	for _, s := range f.servers {
 		proxy := faulttest.NewProxy(t, s.Addr())
 		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
@@ -56,17 +54,20 @@ func (f *five) redLock(t *testing.T, name string) (rlock.Locker, []*faulttest.Pr
 		c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(fiveLease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() }) // what a dead server had cannot be released
-		if first == nil {
-			first = c
-		}
-		locks, proxies = append(locks, c.GetLock(name)), append(proxies, proxy)
+		clients, proxies = append(clients, c), append(proxies, proxy)
 	}
-	return first.GetRedLock(locks...), proxies
+	return func(name string) rlock.Locker {
+		var locks []rlock.Locker
+		for _, c := range clients {
+			locks = append(locks, c.GetLock(name))
+		}
+		return clients[0].GetRedLock(locks...)
+	}, proxies
 }
 
-// enterAndLeave takes the lock again and again under the eyes of a witness, until the end. It returns the sections whose hold ended before them.
-func enterAndLeave(t *testing.T, l rlock.Locker, w *faulttest.Witness, c *claimants, who string, end time.Time, holds *atomic.Int32) (over []string) {
-	for n := 0; time.Now().Before(end); n++ {
+// enterAndLeave takes the lock again and again under the eyes of a witness, until that is enough. It returns the sections whose hold ended before them.
+func enterAndLeave(t *testing.T, l rlock.Locker, c *contested, who string, enough func() bool, holds *atomic.Int64) (over []string) {
+	for n := 0; !enough(); n++ {
 		h, err := l.Lock(t.Context(), rlock.WithWait(time.Second))
 		if err != nil {
 			assert.ErrorIs(t, err, rlock.ErrNotAcquired)
@@ -75,14 +76,14 @@ func enterAndLeave(t *testing.T, l rlock.Locker, w *faulttest.Witness, c *claima
 		holds.Add(1)
 		section := fmt.Sprint(who, "/", n)
 		c.enter(t, h.Context(), section) // at the very time of the entry; the witness sees only whole sections
-		w.Enter(section)
+		c.witness.Enter(section)
 		if rand.N(8) == 0 { // some are held for several renewals
 			select {
 			case <-h.Context().Done():
 			case <-time.After(rand.N(2 * fiveLease)):
 			}
 		}
-		w.Exit(section)
+		c.witness.Exit(section)
 		c.exit(h.Context())
 		if h.Context().Err() != nil {
 			over = append(over, section)
@@ -111,8 +112,8 @@ func disturbProxy(p *faulttest.Proxy) {
 
 // roundOfDeath kills one server after another. Each stays down until nothing that it has granted is held, and comes back empty: one that
 // came back sooner could grant the lock to a second one, as docs/guarantees.md says.
-func (f *five) roundOfDeath(end time.Time) {
-	for time.Now().Before(end) {
+func (f *five) roundOfDeath(enough func() bool) {
+	for !enough() {
 		s := f.servers[rand.N(5)]
 		s.Kill()
 		time.Sleep(fiveLease*5/4 + rand.N(fiveLease))
@@ -121,31 +122,45 @@ func (f *five) roundOfDeath(end time.Time) {
 	}
 }
 
+// contested is a name for which several processes compete.
+type contested struct {
+	witness *faulttest.Witness
+	claimants
+	mu   sync.Mutex // guards over
+	over map[string]bool
+}
+
 func (f *five) exclude(t *testing.T) {
 	t.Helper()
-	witness := faulttest.NewWitness(t, redistest.Start(t).Addr(), "five")
-	c := &claimants{live: map[context.Context]string{}}
 	var all []*faulttest.Proxy
 	var running sync.WaitGroup
-	var mu sync.Mutex // guards over
-	over := map[string]bool{}
-	var holds atomic.Int32
-	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 3, 120)) * time.Second)
+	var holds atomic.Int64
+	var names []*contested
+	witnesses := redistest.Start(t).Addr()
+	rounds := int64(faulttest.Rounds(t, 60, 100_000))
+	for n := range max(2, rounds/2000) {
+		w := faulttest.NewWitness(t, witnesses, fmt.Sprint("five-", n))
+		names = append(names, &contested{witness: w, claimants: claimants{live: map[context.Context]string{}}, over: map[string]bool{}})
+	}
+	limit := time.Now().Add(30 * time.Minute)
+	enough := func() bool { return holds.Load() >= rounds || time.Now().After(limit) }
 	for i := range 2 {
-		l, proxies := f.redLock(t, "a")
+		redLock, proxies := f.process(t)
 		all = append(all, proxies...)
-		for j := range 2 {
-			running.Go(func() {
-				for _, section := range enterAndLeave(t, l, witness, c, fmt.Sprint(i, "-", j), end, &holds) {
-					mu.Lock()
-					over[section] = true
-					mu.Unlock()
-				}
-			})
+		for n, c := range names {
+			for j := range 2 {
+				running.Go(func() {
+					for _, section := range enterAndLeave(t, redLock(fmt.Sprint("a", n)), c, fmt.Sprint(i, "-", j), enough, &holds) {
+						c.mu.Lock()
+						c.over[section] = true
+						c.mu.Unlock()
+					}
+				})
+			}
 		}
 	}
-	running.Go(func() { f.roundOfDeath(end) })
-	for time.Now().Before(end) {
+	running.Go(func() { f.roundOfDeath(enough) })
+	for !enough() {
 		disturbProxy(all[rand.N(len(all))])
 		time.Sleep(rand.N(80 * time.Millisecond))
 	}
@@ -154,17 +169,27 @@ func (f *five) exclude(t *testing.T) {
 		p.Blackhole(false)
 	}
 	running.Wait()
-	t.Logf("%d holds, %d of them ended before their work", holds.Load(), len(over))
-	assert.Greater(t, holds.Load(), int32(5))
-	for _, e := range witness.Events() {
-		if e.Kind != "enter" || over[e.Who] {
+	over := 0
+	for _, c := range names {
+		over += len(c.over)
+		c.excluded(t)
+	}
+	t.Logf("%d holds, %d of them ended before their work", holds.Load(), over)
+	assert.GreaterOrEqual(t, holds.Load(), rounds)
+	f.empty(t, fiveLease+settled, 0, 1, 2, 3, 4)
+}
+
+// excluded requires that nobody was inside with another one while its hold lasted.
+func (c *contested) excluded(t *testing.T) {
+	t.Helper()
+	for _, e := range c.witness.Events() {
+		if e.Kind != "enter" || c.over[e.Who] {
 			continue
 		}
 		for _, other := range strings.FieldsFunc(e.Others, func(r rune) bool { return r == ' ' || r == ',' }) {
-			assert.True(t, over[other], "%s entered, and %s was inside", e.Who, other)
+			assert.True(t, c.over[other], "%s entered, and %s was inside", e.Who, other)
 		}
 	}
-	f.empty(t, fiveLease+settled, 0, 1, 2, 3, 4)
 }
 
 // empty requires that these servers have no key, after so long.
@@ -225,7 +250,8 @@ func TestNoOverlapOnFiveServersWhoseClocksWander(t *testing.T) {
 func TestFailedTryLeavesNothingOnFiveServers(t *testing.T) {
 	f := startFive(t, func() *redistest.Server { return redistest.Start(t) })
 	lag := faulttest.MeasureLag(t, f.servers[0].Addr())
-	l, proxies := f.redLock(t, "a")
+	redLock, proxies := f.process(t)
+	l := redLock("a")
 	taken, failed := 0, 0
 	for range faulttest.Rounds(t, 25, 800) {
 		var whole, lossy, dead []int
