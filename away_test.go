@@ -66,7 +66,7 @@ var awayCalls = []awayCall{
 // under is a context that ends with one and descends from the hold of another.
 type under struct {
 	context.Context
-	hold            context.Context
+	hold context.Context
 }
 
 func (u under) Value(key any) any {
