@@ -1,11 +1,7 @@
 package rlock_test
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,61 +81,4 @@ func commandsPerHandOff(t *testing.T, clients, waiters int) float64 {
 	workers.Wait()
 	require.Equal(t, sections, done.Load())
 	return float64(proxy.Total()) / float64(sections)
-}
-
-var _ = asChild("rlock-crowd", crowdedProcess)
-
-// crowdedProcess is a process whose goroutines take a lock as often as they are told to, once all processes are there. Args: the server's
-// address, the number of goroutines, and of sections.
-func crowdedProcess(args []string) {
-	lock := childClient(args[0], redlatch.WithHandoffBudget(0)).GetLock("f21")
-	waiters, err := strconv.Atoi(args[1])
-	must(err)
-	sections, err := strconv.ParseInt(args[2], 10, 64)
-	must(err)
-	faulttest.Emit("ready")
-	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
-	must(err)
-	var left atomic.Int64
-	left.Store(sections)
-	var workers sync.WaitGroup
-	for range waiters {
-		workers.Go(func() {
-			for left.Add(-1) >= 0 {
-				must(lock.Do(context.Background(), nothing))
-			}
-		})
-	}
-	workers.Wait()
-}
-
-// F21
-func TestCommandsGrowWithProcessesAndNotWithWaiters(t *testing.T) {
-	processes := faulttest.Rounds(t, 5, 20)
-	few := commandsOfProcesses(t, processes, 4)
-	many := commandsOfProcesses(t, processes, 32)
-	t.Logf("%d processes of 4: %.2f commands per hand-off; of 32: %.2f", processes, few, many)
-	assert.LessOrEqual(t, few, 1.5*float64(processes)+3)
-	assert.LessOrEqual(t, many, 1.25*few+0.5, "eight times as many waiters")
-}
-
-func commandsOfProcesses(t *testing.T, processes, waiters int) float64 {
-	t.Helper()
-	const sections = 200 // of each
-	server := serve(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
-	var children []*faulttest.Child
-	for range processes {
-		children = append(children, faulttest.StartChild(t, "rlock-crowd", proxy.Addr(), fmt.Sprint(waiters), fmt.Sprint(sections)))
-	}
-	for _, child := range children {
-		child.WaitFor("ready")
-	}
-	for _, child := range children {
-		child.Send("begin")
-	}
-	for _, child := range children {
-		require.NoError(t, child.Wait())
-	}
-	return float64(proxy.Total()) / float64(processes*sections)
 }

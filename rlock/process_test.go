@@ -36,9 +36,9 @@ func asChild(name string, fn func(args []string)) bool {
 }
 
 // childClient is the client of a child process, which ends with it.
-func childClient(addr string, opts ...redlatch.Option) *redlatch.Client {
-	opts = append(opts, redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithWatchdogTimeout(processLease))
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), opts...)
+func childClient(addr string) *redlatch.Client {
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithWatchdogTimeout(processLease), quiet)
 	must(err)
 	return c
 }
