@@ -87,7 +87,9 @@ func TestExtendMayShortenAClaimThatIsNotRenewed(t *testing.T) {
 		require.NoError(t, m.Extend(t.Context(), time.Second))
 		start := time.Now()
 		<-m.Context().Done()
-		assert.WithinDuration(t, start.Add(time.Second), time.Now(), 50*time.Millisecond)
+		assert.WithinDuration(t, start.Add(990*time.Millisecond), time.Now(), 2*time.Millisecond, "the margin is 1 %")
+		assert.Equal(t, rdelayedqueue.Stats{InFlight: 1}, stats(t, q), "nobody else can have it")
+		time.Sleep(time.Until(start.Add(time.Second + 2*time.Millisecond)))
 		assert.Equal(t, rdelayedqueue.Stats{Ready: 1}, stats(t, q))
 	})
 }

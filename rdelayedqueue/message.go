@@ -30,8 +30,8 @@ type Message[T any] struct {
 // Context returns the context of the work on the message. It descends from the context given to Take, or is the
 // handler's context, and ends
 //
-//   - with the cause [ErrLost] when the visibility is over on this machine's clock, or Redis replied that another
-//     consumer has the message; a late Ack may still count if nobody else has claimed it;
+//   - with the cause [ErrLost] at the end of the visibility less 1 % (at least 2 ms) on this machine's clock, or when
+//     Redis replied that another consumer has the message; a late Ack may still count if nobody else has claimed it;
 //   - with the cause [ErrFinished] after Ack, Nack or Reject;
 //   - with the cause redlatch.ErrClosed when the client closes;
 //   - with [ErrHandlerTimeout] or [ErrStopped] in a handler, see [WithHandlerTimeout] and [WithStopGrace].

@@ -29,6 +29,7 @@ type Message struct {
 	mu      sync.Mutex      // guards all below
 	within  context.Context //nolint:containedctx // the handler's, which descends from inner; nil before it runs
 	until   time.Duration   // by the client's clock: when the visibility is over
+	length  time.Duration   // the visibility that ends then, which decides the margin
 	extends int             // answered calls of Extend
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
@@ -59,7 +60,9 @@ const (
 // message makes a message of a claim that was asked for at the given time. Its context descends from ctx.
 func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, by upkeep) *Message {
 	g := q.manager
-	m := &Message{Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by, until: asked + terms.Visibility}
+	m := &Message{
+		Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by, until: asked + terms.Visibility, length: terms.Visibility,
+	}
 	m.inner, m.end = context.WithCancelCause(ctx)
 	m.timer.Task = m
 	g.mu.Lock()
@@ -73,13 +76,17 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	return m
 }
 
-// next returns when the timer has to fire: at the end of the visibility; for one that is renewed after a third of it, and by a third
+// deadline returns when the context ends, by the client's clock: a margin before another consumer can have the message, in which the
+// context's goroutines are notified. It is called with mu held, or before others have the message.
+func (m *Message) deadline() time.Duration { return m.until - core.Margin(m.length) }
+
+// next returns when the timer has to fire: at the deadline; for one that is renewed after a third of the visibility, and by a third
 // before less than that is left.
 func (m *Message) next(now time.Duration) time.Duration {
 	if m.upkeep == byCaller {
-		return m.until
+		return m.deadline()
 	}
-	return min(m.until, max(now+time.Millisecond, min(now+m.terms.Visibility/3, m.until-m.terms.Visibility*2/3)))
+	return min(m.deadline(), max(now+time.Millisecond, min(now+m.terms.Visibility/3, m.until-m.terms.Visibility*2/3)))
 }
 
 // Context returns the context of the work on the message.
@@ -124,7 +131,7 @@ const visibilityOver = "the visibility is over"
 func (m *Message) overdue() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return (m.state == held || m.state == lost) && m.client.core.Clock.Now() >= m.until
+	return (m.state == held || m.state == lost) && m.client.core.Clock.Now() >= m.deadline()
 }
 
 func (m *Message) cancel(cause error) { m.end(cause) }
@@ -183,7 +190,7 @@ func (m *Message) lose(why string) {
 // Due has the visibility renewed, or ends the message.
 func (m *Message) Due(now time.Duration) {
 	m.mu.Lock()
-	over, left := m.state != held, m.until-now
+	over, left := m.state != held, m.deadline()-now
 	m.mu.Unlock()
 	e := m.client.core
 	switch {

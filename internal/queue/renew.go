@@ -82,7 +82,7 @@ func (r renewal) done(sentAt time.Duration) {
 	r.mu.Lock()
 	superseded := r.extends != r.extended
 	if !superseded {
-		r.until = sentAt + r.visibility
+		r.until, r.length = sentAt+r.visibility, r.visibility
 	}
 	r.mu.Unlock()
 	if !superseded {
@@ -139,7 +139,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	}
 	m.mu.Lock()
 	m.extends++
-	m.until = sentAt + d
+	m.until, m.length = sentAt+d, d
 	m.mu.Unlock()
 	m.watch(sentAt)
 	return nil
