@@ -3,11 +3,13 @@ package rlock_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // The processes share nothing but the server. A hand-off costs at most a command for each process and 2 more, and with four times
@@ -50,6 +53,12 @@ func commandsPerHandOffOfProcesses(t *testing.T, processes, waiters int) float64
 	for _, child := range children {
 		child.Send("go")
 	}
+	redistest.Eventually(t, crowdLimit, "sections", func() error {
+		if taken, err := rdb.Get(t.Context(), crowdTaken).Int(); err != nil || taken < sections {
+			return errors.Join(errNotYet, err)
+		}
+		return nil
+	})
 	for _, child := range children {
 		assert.Equal(t, "alone true", child.WaitFor("alone"))
 		require.NoError(t, child.Wait())
@@ -60,6 +69,9 @@ func commandsPerHandOffOfProcesses(t *testing.T, processes, waiters int) float64
 	require.NoError(t, rdb.Del(t.Context(), crowdTaken, crowdInside).Err())
 	return float64(proxy.Total()-before) / float64(taken)
 }
+
+// crowdLimit bounds the long run on a slow machine.
+const crowdLimit = 2 * time.Minute
 
 // Keys of what the processes count.
 const (
