@@ -29,15 +29,26 @@ func (c *holdContext) Err() error {
 	if !h.late() {
 		return nil
 	}
-	for _, p := range h.snapshot() {
-		if p.held != nil {
-			_ = p.held.Context().Err() // a lost part reports its loss
-		}
-	}
+	h.noticeLoss()
 	if err := c.inner.Err(); err != nil || !h.late() {
 		return err
 	}
-	return context.Canceled // another goroutine found a part lost, and is about to report it
+	return context.Canceled // a part's end is about to be reported
+}
+
+// noticeLoss has the parts look at the clock. It does not wait for another goroutine that found one lost and is about to report it.
+func (h *hold) noticeLoss() {
+	for i, p := range h.snapshot() {
+		if p.held != nil && p.held.Context().Err() != nil {
+			h.partEnded(i, p.held, context.Cause(p.held.Context()))
+		}
+	}
+	h.mu.Lock()
+	cause := h.cause
+	h.mu.Unlock()
+	if cause != nil {
+		h.cancel(cause)
+	}
 }
 
 // late reports whether too few parts are still promised.
@@ -126,10 +137,12 @@ func (h *hold) OnEnd(fn func(cause error)) {
 // endContext ends the context. The first cause stands.
 func (h *hold) endContext(cause error) {
 	h.mu.Lock()
-	var listeners []func(error)
 	if h.cause == nil {
-		h.cause, listeners, h.listeners = cause, h.listeners, nil
+		h.cause = cause
 	}
+	cause = h.cause
+	listeners := h.listeners
+	h.listeners = nil
 	h.mu.Unlock()
 	h.cancel(cause)
 	for _, fn := range listeners {

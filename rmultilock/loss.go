@@ -54,9 +54,10 @@ func (h *hold) partLost(i int, of held, cause error) {
 		return
 	}
 	h.lostSince = since
-	left := h.endLocked(lost, until)
+	ended := lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error())
+	left := h.endLocked(lost, until, ended)
 	h.mu.Unlock()
-	h.endContext(lease.Ended(title, h.lock.name, errs.ErrLost, cause.Error()))
+	h.endContext(ended)
 	drop(left)
 	h.giveUp()
 }

@@ -14,7 +14,7 @@ import (
 // the limit is over or ctx is done.
 func (h *hold) abandon(ctx context.Context, limit time.Duration) {
 	h.mu.Lock()
-	left := h.endLocked(released, h.deadlineLocked())
+	left := h.endLocked(released, h.deadlineLocked(), errs.ErrNotAcquired)
 	h.mu.Unlock()
 	h.endContext(errs.ErrNotAcquired)
 	h.giveUp()
@@ -29,8 +29,11 @@ func (h *hold) giveUp() {
 	}
 }
 
-// endLocked ends the hold, which was promised until then, and returns the parts to release.
-func (h *hold) endLocked(end state, until time.Time) (left []held) {
+// endLocked ends the hold, which was promised until then, and returns the parts to release. The caller then ends the context.
+func (h *hold) endLocked(end state, until time.Time, cause error) (left []held) {
+	if h.cause == nil {
+		h.cause = cause
+	}
 	h.end = until
 	if now := time.Now(); now.Before(until) || until.IsZero() {
 		h.end = now
@@ -51,14 +54,18 @@ func (h *hold) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return core.ErrNilContext
 	}
+	if h.late() {
+		h.noticeLoss()
+	}
 	h.mu.Lock()
 	if h.state != holding {
 		h.mu.Unlock()
 		return errs.ErrNotHeld
 	}
-	left := h.endLocked(released, h.deadlineLocked())
+	unlocked := lease.Unlocked(title, h.lock.name, h)
+	left := h.endLocked(released, h.deadlineLocked(), unlocked)
 	h.mu.Unlock()
-	h.endContext(lease.Unlocked(title, h.lock.name, h))
+	h.endContext(unlocked)
 	h.giveUp()
 	limit := min(unlockLimit, h.lock.core.CallTimeout, max(time.Until(latest(left)), unlockLeast))
 	if deadline, ok := ctx.Deadline(); ok {

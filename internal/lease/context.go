@@ -59,9 +59,13 @@ func (c *holdContext) Value(key any) any {
 	}
 	// The cause of an ended context is found by a value of package context's own.
 	h.lease.mu.Lock()
-	ended, inner := h.over || h.cause != nil, h.inner
+	ended, inner, cause := h.over || h.cause != nil, h.inner, h.cause
 	h.lease.mu.Unlock()
 	switch {
+	case inner != nil && cause != nil && inner.Err() == nil: // it is about to be cancelled: Err says so already
+		now, cancel := context.WithCancelCause(h.given)
+		cancel(cause)
+		return now.Value(key)
 	case inner != nil:
 		return inner.Value(key)
 	case ended:
