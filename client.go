@@ -42,8 +42,17 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: new: %w", err)
 	}
-	return &Client{core: core.New(rdb, c), close: c.OnClosed, closed: make(chan struct{})}, nil
+	return newClient(rdb, c), nil
 }
+
+func newClient(rdb redis.UniversalClient, c core.Config) *Client {
+	return &Client{core: core.New(rdb, c), close: c.OnClosed, closed: make(chan struct{})}
+}
+
+// ID returns the id of the client, which no other client has: its name (see [WithClientName]), a dot, and 16 hexadecimal
+// digits. The owner id of everything that it holds begins with it, and [Open] gives it to the connections as their name.
+// The id of a leased permit begins with the digits.
+func (c *Client) ID() string { return c.core.ID }
 
 func checkClient(rdb redis.UniversalClient) error {
 	switch rdb.(type) {

@@ -3,9 +3,11 @@ package redlatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,6 +25,9 @@ import (
 // connection's error. It fails if Redis rejects the password, and if [Check] does: the server does not know all commands
 // of the library, or the user may not run them or use its channels. The error names them. After an error nothing is left
 // open. If Redis may evict keys, and the user may read the policy, it logs a warning.
+//
+// Its connections have the id of the client as their name, for CLIENT LIST, unless the URL has a client_name or the user
+// may not run CLIENT SETNAME.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 	c, err := open(ctx, rawURL, opts)
 	if err != nil {
@@ -32,20 +37,19 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Client, error) {
 }
 
 func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
-	if _, err := configure(opts); err != nil {
+	config, err := configure(opts)
+	if err != nil {
 		return nil, err
 	}
 	if ctx == nil {
 		return nil, core.ErrNilContext
 	}
-	rdb, err := dial(rawURL)
+	config.ID = config.NewID()
+	rdb, err := dial(rawURL, config.ID)
 	if err != nil {
 		return nil, err
 	}
-	c, err := New(rdb, opts...)
-	if err != nil {
-		return nil, cmp.Or(err, rdb.Close())
-	}
+	c := newClient(rdb, config)
 	after := c.close
 	c.close = func() error {
 		err := rdb.Close()
@@ -64,8 +68,8 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	return c, nil
 }
 
-// dial returns a go-redis client for a URL. Errors do not repeat the URL, which may hold a password.
-func dial(rawURL string) (redis.UniversalClient, error) {
+// dial returns a go-redis client for a URL, whose connections have the name, unless the URL has one. Errors do not repeat the URL, which may hold a password.
+func dial(rawURL, name string) (redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.ErrInvalid)
@@ -76,6 +80,7 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(u, err)
 		}
+		o.OnConnect = naming(o.ClientName, name)
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
 		o, err := redis.ParseClusterURL(rawURL)
@@ -83,13 +88,35 @@ func dial(rawURL string) (redis.UniversalClient, error) {
 			return nil, badURL(u, err)
 		}
 		o.ContextTimeoutEnabled = true
+		o.OnConnect = naming(o.ClientName, name)
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(rawURL)
 	if err != nil {
 		return nil, badURL(u, err)
 	}
+	o.OnConnect = naming(o.ClientName, name)
 	return redis.NewClient(o), nil
+}
+
+// naming returns what gives a new connection its name, or nil if it has one already. A connection whose user may not name it
+// has none: go-redis would refuse it.
+func naming(given, name string) func(context.Context, *redis.Conn) error {
+	if given != "" {
+		return nil
+	}
+	var refused atomic.Bool // asked once, it does not fill the server's log of refusals
+	return func(ctx context.Context, conn *redis.Conn) error {
+		if refused.Load() {
+			return nil
+		}
+		err := conn.ClientSetName(ctx, name).Err()
+		if answer := redis.Error(nil); errors.As(err, &answer) {
+			refused.Store(true)
+			return nil
+		}
+		return err
+	}
 }
 
 func badURL(u *url.URL, err error) error {

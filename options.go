@@ -32,6 +32,11 @@ func WithWatchdogTimeout(d time.Duration) Option { return func(c *core.Config) {
 // with a NameMapper. Defaults to none.
 func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = s } }
 
+// WithClientName sets what the client's id begins with, and so the owner ids of all that it holds: whoever looks at a key
+// in Redis sees who has it. A name is 1 to 28 ASCII letters, digits, dots, hyphens and underscores. Several clients may
+// have the same one. Defaults to the end of the host's name, a dot, and the number of the process.
+func WithClientName(s string) Option { return func(c *core.Config) { c.ClientName = &s } }
+
 // WithLogger sets the logger for errors that no caller can receive. go-redis has a logger of its own, see
 // redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
@@ -170,6 +175,11 @@ func configure(opts []Option) (core.Config, error) {
 func validate(c *core.Config) error {
 	if err := lease.CheckLease(c.Lease); err != nil {
 		return err
+	}
+	if c.ClientName != nil {
+		if err := core.CheckClientName(*c.ClientName); err != nil {
+			return err
+		}
 	}
 	if c.Prefix != "" {
 		if err := core.CheckName(c.Prefix + "x"); err != nil {

@@ -1,8 +1,8 @@
 package rsemaphore
 
 import (
-	"crypto/rand"
 	_ "embed"
+	"encoding/binary"
 	"strconv"
 	"time"
 
@@ -105,9 +105,13 @@ func (permitKind) permits(payload string) int {
 	return n
 }
 
-func (permitKind) newOwner(n int) any {
-	ids := make([]byte, n*idSize)
-	_, _ = rand.Read(ids) // it never fails
+// newOwner returns ids of permits. Each begins with the digits that the client's id ends with, so that it says whose it is.
+func (permitKind) newOwner(c *core.Core, n int) any {
+	ids, unique := make([]byte, 0, n*idSize), c.Unique()
+	for range n {
+		ids = append(ids, unique...)
+		ids = binary.BigEndian.AppendUint64(ids, c.NextNumber())
+	}
 	return string(ids)
 }
 

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/internal/clock"
@@ -28,6 +27,8 @@ import (
 type Config struct {
 	Lease         time.Duration
 	Prefix        string
+	ClientName    *string // nil for that of the host and the process
+	ID            string  // of the client, as [Config.NewID] returns it; empty for a new one
 	Logger        *slog.Logger
 	Plain         bool           // no pipelining
 	Wakeups       Wakeups        // the channels that wake waiters
@@ -97,7 +98,6 @@ type Hooks struct {
 // Core is shared by all objects of one client. It is safe for concurrent use.
 type Core struct {
 	Config
-	ID      string // the client's UUID, which begins its owner ids
 	Clock   *clock.Clock
 	Batch   *pipeline.Batcher
 	Router  Router
@@ -140,7 +140,10 @@ const maxWorkers = 4
 
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
 func New(rdb redis.UniversalClient, config Config) *Core {
-	c := &Core{Config: config, ID: uuid.NewString(), Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+	c := &Core{Config: config, Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+	if c.ID == "" {
+		c.ID = config.NewID()
+	}
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
 	c.Batch = pipeline.New(rdb, config.Plain, config.Lease)

@@ -1,7 +1,11 @@
 package core
 
 import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -63,6 +67,49 @@ func Suffixed(name, suffix string) string {
 		return name + ":" + suffix
 	}
 	return "{" + name + "}:" + suffix
+}
+
+// maxClientName is the longest name of a client, in bytes: with what follows it an owner id stays within the 64 bytes up to which Redis
+// keeps a small hash compact.
+const maxClientName = 28
+
+// CheckClientName returns an error that wraps [errs.ErrInvalid] unless a client's id may begin with the name.
+func CheckClientName(name string) error {
+	if len(name) > maxClientName || !clientID(name) {
+		return fmt.Errorf("%w: the client name %.100q is not of 1 to %d letters, digits, dots, hyphens and underscores", errs.ErrInvalid, name, maxClientName)
+	}
+	return nil
+}
+
+// NewID returns a client id that no other client has: the client's name, a dot, and 16 hexadecimal digits. It begins owner ids.
+func (c *Config) NewID() string {
+	unique := make([]byte, uniqueSize)
+	_, _ = rand.Read(unique) // it never fails
+	if c.ClientName != nil {
+		return *c.ClientName + "." + hex.EncodeToString(unique)
+	}
+	host, _ := os.Hostname() // empty if it is not known
+	return defaultName(host, os.Getpid()) + "." + hex.EncodeToString(unique)
+}
+
+const uniqueSize = 8
+
+// Unique returns the bytes that the id of this client ends with, in hexadecimal digits.
+func (c *Core) Unique() []byte {
+	unique, _ := hex.DecodeString(c.ID[len(c.ID)-2*uniqueSize:]) // as NewID wrote it
+	return unique
+}
+
+// defaultName returns as much of the end of a host's name as fits beside the number of the process.
+func defaultName(host string, pid int) string {
+	host = strings.Map(func(r rune) rune {
+		if clientID(string(r)) {
+			return r
+		}
+		return '-'
+	}, cmp.Or(host, "host"))
+	process := "." + strconv.Itoa(pid)
+	return host[max(0, len(host)+len(process)-maxClientName):] + process
 }
 
 // CheckOwner returns an error that wraps [errs.ErrInvalid] unless id has the form of an owner id: a client's id, a colon and a number.

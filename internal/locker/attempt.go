@@ -114,7 +114,7 @@ func (m *Manager) newOwner(o *Options, e *entry) any {
 	case e != nil:
 		return e.id
 	case m.kind.Sharing == Pool:
-		return m.kind.NewOwner(o.count())
+		return m.kind.NewOwner(m.core, o.count())
 	}
 	return m.core.NextOwner()
 }

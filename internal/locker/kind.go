@@ -3,6 +3,7 @@ package locker
 import (
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -20,7 +21,7 @@ type Kind struct {
 	// Permits, for kinds that are not Exclusive, returns how many waiters may ask after a message; 0 for one that means nothing.
 	Permits func(payload string) int
 	// NewOwner, for a Pool, returns a fresh owner id of a call that asks for n leases. Acquire and Release take it too.
-	NewOwner func(n int) any
+	NewOwner func(c *core.Core, n int) any
 	// Split, for a Pool, returns the owner ids of which such an id is made.
 	Split func(owner any) []any
 
