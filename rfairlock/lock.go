@@ -97,7 +97,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 // IsLocked reports whether anyone holds the lock. It blocks and fails as [rlock.Lock.IsLocked] does, and costs one
 // round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := rlock.Inspect(ctx, l.core, &l.name, "")
+	s, err := rlock.Inspect(ctx, l.core, &l.name)
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
@@ -111,14 +111,17 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())
 	}
-	s, err := rlock.Inspect(ctx, l.core, &l.name, hold.Owner())
+	s, err := rlock.Inspect(ctx, l.core, &l.name)
+	if s.Owner != hold.Owner() {
+		s.Levels = 0
+	}
 	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the lease is left in Redis: 0 if the lock is free, negative if the key has no TTL, which
 // neither redlatch nor Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := rlock.Inspect(ctx, l.core, &l.name, "")
+	s, err := rlock.Inspect(ctx, l.core, &l.name)
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 

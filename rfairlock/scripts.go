@@ -31,12 +31,16 @@ var upkeepSource string
 //go:embed force.lua
 var forceSource string
 
+//go:embed inspect.lua
+var inspectSource string
+
 var (
 	acquireScript = script.New(headSource + enqueueSource + acquireSource)
 	leaveScript   = script.New(headSource + leaveSource)
 	releaseScript = script.New(headSource + releaseSource)
 	upkeepScript  = script.New(headSource + upkeepSource)
 	forceScript   = script.New(headSource + forceSource)
+	inspectScript = script.New(headSource + inspectSource)
 )
 
 const title = "rfairlock"
@@ -87,6 +91,11 @@ func (k *kind) period() time.Duration {
 }
 
 func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
+
+func (k *kind) inspect(key string) *script.Call {
+	q := k.queues.of(key)
+	return inspectScript.Call(3, key, q.queue, q.timeouts)
+}
 
 // wait returns the time, in ms, that one waiter adds to the scores. With Redisson's layout it is the limit of the wait,
 // if there is one.

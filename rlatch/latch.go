@@ -102,15 +102,41 @@ func (l *Latch) CountDownOnce(ctx context.Context, participant string) (counted 
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
 // and then returns redlatch.ErrUnavailable. It costs one round trip.
 func (l *Latch) Count(ctx context.Context) (int, error) {
+	n, err := l.count(ctx)
+	return n, l.wrap("count", err)
+}
+
+func (l *Latch) count(ctx context.Context) (int, error) {
 	if err := l.bad(); err != nil {
-		return 0, l.wrap("count", err)
+		return 0, err
 	}
 	c, err := l.manager.core.Read(ctx, func() *script.Call { return countOf(l.key) })
 	if err != nil {
-		return 0, l.wrap("count", err)
+		return 0, err
 	}
 	n, _, err := counted(c)
-	return n, l.wrap("count", err)
+	return n, err
+}
+
+// Info is the state of a latch in Redis at one moment.
+type Info struct {
+	// Name is the latch's name.
+	Name string
+	// Count is the count: 0 if there is none.
+	Count int
+	// Waiting is the number of clients that wait, however many goroutines of each. A client that stopped to wait may
+	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer.
+	Waiting int
+}
+
+// Info returns the count and how many clients wait. It blocks and fails as Count does, and costs two round trips, on a
+// cluster one more for each node beyond the first, at the same time.
+func (l *Latch) Info(ctx context.Context) (Info, error) {
+	n, err := l.count(ctx)
+	if err != nil {
+		return Info{}, l.wrap("info", err)
+	}
+	return Info{l.Name(), n, l.manager.core.Listening(ctx, channel(l.key))}, nil
 }
 
 // Await blocks until the latch opens: its count reaches zero, or it is deleted. Without a count it returns nil at once;

@@ -59,7 +59,7 @@ func FuzzReplies(f *testing.F) {
 			require.True(t, !got.Granted || got.Token == b)
 		}
 		require.False(t, err != nil && got.Granted, "granted by a reply that is none")
-		_, _, _ = inspected(answered(plain, reply))
+		_, _ = inspected("a", answered(plain, reply))
 	})
 }
 
@@ -68,7 +68,7 @@ func TestRepliesOfAnotherShapeAreErrors(t *testing.T) {
 	for _, reply := range []any{"x", []any{}, []any{int64(-2)}, []any{int64(-2), int64(1), int64(1)}, []any{"x", int64(1)}} {
 		_, err := fenced.Acquired(answered(fenced, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)
-		_, _, err = inspected(answered(plain, reply))
+		_, err = inspected("a", answered(plain, reply))
 		assert.Error(t, err, "an inspection was answered with %v", reply)
 		_, err = plain.Acquired(answered(plain, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)

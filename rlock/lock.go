@@ -34,8 +34,9 @@ type sealed = locker.Sealed // embedded: makes a lock a Locker
 // same lock. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	name locker.Name
-	core *core.Core
+	name   locker.Name
+	core   *core.Core
+	fenced bool
 }
 
 var _ Locker = (*Lock)(nil)
@@ -49,16 +50,18 @@ func newManager(c *core.Core) *manager {
 }
 
 // New returns a client's lock by name. It is for the client: users call GetLock there.
-func New(c *core.Core, name string) *Lock { return newLock(c, core.Manager(c, newManager).plain, name) }
+func New(c *core.Core, name string) *Lock {
+	return newLock(c, core.Manager(c, newManager).plain, name, false)
+}
 
 // NewFenced returns a client's lock by name whose holds carry a token. It is for the client: users call GetFencedLock
 // there.
 func NewFenced(c *core.Core, name string) *Lock {
-	return newLock(c, core.Manager(c, newManager).fenced, name)
+	return newLock(c, core.Manager(c, newManager).fenced, name, true)
 }
 
-func newLock(c *core.Core, s *locker.Manager, name string) *Lock {
-	l := &Lock{name: s.Name(name), core: c}
+func newLock(c *core.Core, s *locker.Manager, name string, fenced bool) *Lock {
+	l := &Lock{name: s.Name(name), core: c, fenced: fenced}
 	l.sealed = locker.Seal(&l.name)
 	return l
 }
@@ -116,7 +119,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 // and then returns redlatch.ErrUnavailable. A closed client returns redlatch.ErrClosed, a name that another kind of
 // object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := Inspect(ctx, l.core, &l.name, "")
+	s, err := Inspect(ctx, l.core, &l.name)
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
@@ -130,14 +133,17 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.name.Check())
 	}
-	s, err := Inspect(ctx, l.core, &l.name, hold.Owner())
+	s, err := Inspect(ctx, l.core, &l.name)
+	if s.Owner != hold.Owner() {
+		s.Levels = 0
+	}
 	return s.Levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the lease is left in Redis: 0 if the lock is free, negative if the key has no TTL, which
 // neither redlatch nor Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := Inspect(ctx, l.core, &l.name, "")
+	s, err := Inspect(ctx, l.core, &l.name)
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 

@@ -82,23 +82,23 @@ func channelOf(key any) string {
 
 func force(key string) *script.Call { return forceScript.Call(1, key, channel(key)) }
 
-func inspect(key, owner string) *script.Call { return inspectScript.Call(1, key, owner) }
+func inspect(key string) *script.Call { return inspectScript.Call(1, key) }
 
-// free is inspect's reply for a lock that is not held.
-const free = time.Duration(-2)
+func inspectFenced(key string) *script.Call { return inspectScript.Call(2, key, tokenOf(key)) }
 
-// inspected reads inspect's reply: the rest of the lease (-2 for a free lock, -1 for a key without a TTL), and the
-// owner's levels.
-func inspected(c *script.Call) (left time.Duration, levels int, err error) {
-	pair, err := pairOf(c)
-	if err != nil {
-		return 0, 0, err
+// inspected reads inspect's reply.
+func inspected(name string, c *script.Call) (Info, error) {
+	row := c.Row()
+	info := ReadInfo(name, row)
+	if row.More() {
+		info.Token = row.Int()
 	}
-	left = time.Duration(pair[0])
-	if left > 0 {
-		left *= time.Millisecond
-	}
-	return left, int(pair[1]), nil
+	return info, row.Err()
+}
+
+func tokenOf(key any) string {
+	name, _ := key.(string)
+	return core.Prefixed("redisson_lock_token", name)
 }
 
 // fencedKind is the fenced lock: its acquisition draws a token, which is kept for so long. Everything else is the reentrant lock's.
@@ -106,9 +106,7 @@ func fencedKind(keepToken time.Duration) *locker.Kind {
 	k := plainKind()
 	k.Acquired = acquiredFenced
 	k.Acquire = func(a locker.AcquireArgs) *script.Call {
-		name, _ := a.Key.(string)
-		token := core.Prefixed("redisson_lock_token", name)
-		return acquireFencedScript.Call(2, a.Key, token, a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))
+		return acquireFencedScript.Call(2, a.Key, tokenOf(a.Key), a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))
 	}
 	return k
 }

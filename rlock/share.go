@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/locker"
@@ -13,29 +12,29 @@ import (
 // module's kinds of lock that are stored in the same way.
 func Base() *locker.Kind { return plainKind() }
 
-// State is the state of a lock in Redis.
-type State struct {
-	// Locked reports whether the lock is held.
-	Locked bool
-	// Left is the rest of the lease: 0 for a free lock, negative for a key without a TTL.
-	Left time.Duration
-	// Levels is the number of levels of the given owner.
-	Levels int
+// Inspect asks Redis for the state of a lock, without those who wait. It is for this module's kinds of lock that are stored
+// like a reentrant lock.
+func Inspect(ctx context.Context, c *core.Core, n *locker.Name) (Info, error) {
+	return ask(ctx, c, n, inspect)
 }
 
-// Inspect asks Redis for the state of a lock, and for the levels of an owner, which may be empty. It is for this
-// module's kinds of lock that are stored like a reentrant lock.
-func Inspect(ctx context.Context, e *core.Core, n *locker.Name, owner string) (State, error) {
+func ask(ctx context.Context, c *core.Core, n *locker.Name, call func(key string) *script.Call) (Info, error) {
 	if err := n.Check(); err != nil {
-		return State{}, err
+		return Info{}, err
 	}
-	c, err := e.Read(ctx, func() *script.Call { return inspect(n.Key(), owner) })
+	answer, err := c.Read(ctx, func() *script.Call { return call(n.Key()) })
 	if err != nil {
-		return State{}, err
+		return Info{}, err
 	}
-	left, levels, err := inspected(c)
-	if err != nil || left == free {
-		return State{Levels: levels}, err
+	return inspected(n.User(), answer)
+}
+
+// ReadInfo reads what a script answers of a lock's holder: the rest of the lease, the owner and its levels. It is for this
+// module's kinds of lock that are stored like a reentrant lock.
+func ReadInfo(name string, row *script.Row) Info {
+	left, owner, levels := row.Int(), row.Text(), row.Int()
+	if left == core.Free {
+		return Info{Name: name}
 	}
-	return State{Locked: true, Left: left, Levels: levels}, nil
+	return Info{Name: name, Locked: true, Owner: owner, Client: core.ClientOf(owner), Levels: int(levels), Left: core.Left(left)}
 }

@@ -159,8 +159,8 @@ func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...
 // IsLocked reports whether anyone holds the lock, for writing or reading. It blocks and fails as [rlock.Lock.IsLocked]
 // does, and costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	left, _, err := l.inspect(ctx, "")
-	return left != free, wrap("is locked", l.Name(), err)
+	info, err := l.inspect(ctx, inspectLock)
+	return info.Locked, wrap("is locked", l.Name(), err)
 }
 
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from, in the mode of that hold. It
@@ -174,19 +174,16 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.check())
 	}
-	_, levels, err := l.inspect(ctx, fieldOf(hold.Owner(), hold.Mode()))
-	return levels, wrap("hold count", l.Name(), err)
+	info, err := l.inspect(ctx, inspectLock)
+	return info.levelsOf(hold.Owner(), hold.Mode()), wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how long the lock stays held unless a hold is renewed: the rest of the writer's lease, or of the longest
 // reader's. It returns 0 if the lock is free, and a negative number if the key has no TTL, which neither redlatch nor
 // Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	left, _, err := l.inspect(ctx, "")
-	if left == free {
-		left = 0
-	}
-	return left, wrap("ttl", l.Name(), err)
+	info, err := l.inspect(ctx, inspectLock)
+	return info.Left, wrap("ttl", l.Name(), err)
 }
 
 // ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anyone did. It is for
@@ -199,20 +196,6 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	forced, err := l.write.Force(ctx, func() *script.Call { return force(l.write.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)
-}
-
-// free is inspect's reply for a lock that is not held.
-const free = time.Duration(-2)
-
-func (l *Lock) inspect(ctx context.Context, field string) (left time.Duration, levels int, err error) {
-	if err := l.check(); err != nil {
-		return free, 0, err
-	}
-	c, err := l.core.Read(ctx, func() *script.Call { return inspect(l.write.Key(), field) })
-	if err != nil {
-		return free, 0, err
-	}
-	return inspected(c)
 }
 
 // check returns the error of the name or the options.

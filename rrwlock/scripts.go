@@ -2,7 +2,6 @@ package rrwlock
 
 import (
 	_ "embed"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -185,25 +184,12 @@ func fieldOf(owner any, mode lease.Mode) string {
 
 func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }
 
-func inspect(key, field string) *script.Call {
-	return inspectScript.Call(1, key, readersOf(key), field)
-}
+// inspectLock looks at the lock alone.
+func inspectLock(key string) *script.Call { return inspectScript.Call(1, key, readersOf(key)) }
 
-// inspected reads inspect's reply: how long the lock stays held (-2 for a free lock, -1 for a key without a TTL), and
-// the field's levels.
-func inspected(c *script.Call) (left time.Duration, levels int, err error) {
-	pair, err := c.Ints()
-	if err == nil && len(pair) != 2 {
-		err = fmt.Errorf("a script answered with %d integers, not 2", len(pair))
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	left = time.Duration(pair[0])
-	if left > 0 {
-		left *= time.Millisecond
-	}
-	return left, int(pair[1]), nil
+// inspect looks at waiting writers too.
+func inspect(key string) *script.Call {
+	return inspectScript.Call(2, key, writersOf(key), readersOf(key))
 }
 
 func channelOf(key any) string { return core.Prefixed("redisson_rwlock", text(key)) }

@@ -27,6 +27,9 @@ var permitRenewSource string
 //go:embed permit_available.lua
 var permitAvailableSource string
 
+//go:embed permit_inspect.lua
+var permitInspectSource string
+
 //go:embed permit_resize.lua
 var permitResizeSource string
 
@@ -36,6 +39,7 @@ var (
 	permitReleaseScript   = script.New(permitReleaseSource)
 	permitRenewScript     = script.New(permitRenewSource)
 	permitAvailableScript = script.New(permitAvailableSource)
+	permitInspectScript   = script.New(permitInspectSource)
 	permitResizeScript    = script.New(permitResizeSource)
 )
 

@@ -162,15 +162,20 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
 // and then returns redlatch.ErrUnavailable. It costs one round trip.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	n, err := s.available(ctx)
+	return n, s.wrap("available", err)
+}
+
+func (s *Semaphore) available(ctx context.Context) (int, error) {
 	if err := s.bad(); err != nil {
-		return 0, s.wrap("available", err)
+		return 0, err
 	}
 	c, err := s.manager.core.Read(ctx, func() *script.Call { return available(s.key) })
 	if err != nil {
-		return 0, s.wrap("available", err)
+		return 0, err
 	}
 	n, err := c.Int()
-	return int(n), s.wrap("available", err)
+	return int(n), err
 }
 
 // Drain acquires all permits that are available, and returns their number. It does not affect permits that others hold.

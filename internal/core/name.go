@@ -83,7 +83,7 @@ func CheckClientName(name string) error {
 
 // NewID returns a client id that no other client has: the client's name, a dot, and 16 hexadecimal digits. It begins owner ids.
 func (c *Config) NewID() string {
-	unique := make([]byte, uniqueSize)
+	unique := make([]byte, UniqueSize)
 	_, _ = rand.Read(unique) // it never fails
 	if c.ClientName != nil {
 		return *c.ClientName + "." + hex.EncodeToString(unique)
@@ -92,11 +92,12 @@ func (c *Config) NewID() string {
 	return defaultName(host, os.Getpid()) + "." + hex.EncodeToString(unique)
 }
 
-const uniqueSize = 8
+// UniqueSize is the number of bytes in a client id that tell it from all others.
+const UniqueSize = 8
 
 // Unique returns the bytes that the id of this client ends with, in hexadecimal digits.
 func (c *Core) Unique() []byte {
-	unique, _ := hex.DecodeString(c.ID[len(c.ID)-2*uniqueSize:]) // as NewID wrote it
+	unique, _ := hex.DecodeString(c.ID[len(c.ID)-2*UniqueSize:]) // as NewID wrote it
 	return unique
 }
 

@@ -316,6 +316,17 @@ func (b *Batcher) Node(key string) string {
 	return node.Options().Addr
 }
 
+// EachNode calls fn with a client of each node, of the replicas too, at the same time, and returns the first error. What the clients
+// do ends with its context.
+func (b *Batcher) EachNode(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error {
+	if single, ok := b.rdb.(*redis.Client); ok {
+		return fn(ctx, single)
+	}
+	return b.cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
+		return fn(ctx, boundedClient(node, 0))
+	})
+}
+
 // ioContext returns the context for a call on its caller's own goroutine: the caller's values, and a bound.
 func (b *Batcher) ioContext(ctx context.Context) context.Context {
 	if ctx == context.Background() { //nolint:forbidigo // compared, not used

@@ -1,0 +1,51 @@
+package core
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Free is what the scripts that look at a lock answer as the rest of the lease of one that nobody holds.
+const Free = -2
+
+// Left returns the rest of a lease that a script answered in ms, which is negative for a key without a TTL.
+func Left(ms int64) time.Duration {
+	if ms < 0 {
+		return time.Duration(ms)
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// ClientOf returns the part of an owner id that says whose it is.
+func ClientOf(owner string) string {
+	client, _, _ := strings.Cut(owner, ":")
+	return client
+}
+
+// Listening returns how many clients listen to a channel, on all nodes together; -1 if that is not known: the user may not ask, or a
+// node does not answer.
+func (c *Core) Listening(ctx context.Context, channel string) int {
+	ctx, cancel := c.Bound(ctx)
+	defer cancel()
+	var total atomic.Int64
+	err := c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
+		ask := node.PubSubNumSub
+		if c.Batch.Sharded {
+			ask = node.PubSubShardNumSub
+		}
+		heard, err := ask(ctx, channel).Result()
+		if c.Batch.Sharded && redis.HasErrorPrefix(err, "ERR") { // Redis 6.2 has no shards
+			heard, err = node.PubSubNumSub(ctx, channel).Result()
+		}
+		total.Add(heard[channel])
+		return err
+	})
+	if err != nil {
+		return -1
+	}
+	return int(total.Load())
+}

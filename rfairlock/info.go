@@ -1,0 +1,54 @@
+package rfairlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Info is the state of a fair lock in Redis at one moment. Its Waiting is the length of the queue.
+type Info struct {
+	rlock.Info
+	// Queue are those who wait, the next one first.
+	Queue []Waiter
+}
+
+// Waiter is a call that waits in the queue of a fair lock.
+type Waiter struct {
+	// Owner is the id under which it waits, and will be the owner id of its hold.
+	Owner string
+	// Client is the id of its client, see redlatch.Client.ID, or the id of Java's.
+	Client string
+	// Left is for how long the waiter keeps its place unless its client renews it; 0 for one that counts as dead, and
+	// will be skipped.
+	Left time.Duration
+}
+
+// Info returns who holds the lock and who waits for it, in order. It blocks and fails as [rlock.Lock.IsLocked] does, and
+// costs one round trip, and time in Redis in proportion to the queue.
+func (l *Lock) Info(ctx context.Context) (Info, error) {
+	info, err := l.info(ctx)
+	return info, wrap("info", l.Name(), err)
+}
+
+func (l *Lock) info(ctx context.Context) (Info, error) {
+	if err := l.name.Check(); err != nil {
+		return Info{}, err
+	}
+	answer, err := l.core.Read(ctx, func() *script.Call { return l.kind.inspect(l.name.Key()) })
+	if err != nil {
+		return Info{}, err
+	}
+	row := answer.Row()
+	info := Info{Info: rlock.ReadInfo(l.Name(), row)}
+	for row.More() {
+		w := Waiter{Owner: row.Text(), Left: core.Left(row.Int())}
+		w.Client = core.ClientOf(w.Owner)
+		info.Queue = append(info.Queue, w)
+	}
+	info.Waiting = len(info.Queue)
+	return info, row.Err()
+}

@@ -1,0 +1,41 @@
+package rlock
+
+import (
+	"context"
+	"time"
+)
+
+// Info is the state of a lock in Redis at one moment.
+type Info struct {
+	// Name is the lock's name.
+	Name string
+	// Locked reports whether the lock is held.
+	Locked bool
+	// Owner is the owner id of the hold, see [Hold.Owner]; empty for a free lock.
+	Owner string
+	// Client is the id of the client that holds the lock, see redlatch.Client.ID, or the id of Java's.
+	Client string
+	// Levels is the number of nested levels of the hold.
+	Levels int
+	// Left is the rest of the lease: 0 for a free lock, negative for a key without a TTL.
+	Left time.Duration
+	// Waiting is the number of clients that wait, however many goroutines of each. A client that stopped to wait may
+	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer.
+	Waiting int
+	// Token is the last fencing token that was drawn; 0 without one. The plain lock does not know it.
+	Token int64
+}
+
+// Info returns who holds the lock and how many wait. It blocks and fails as [Lock.IsLocked] does, and costs two round
+// trips, on a cluster one more for each node beyond the first, at the same time.
+func (l *Lock) Info(ctx context.Context) (Info, error) {
+	call := inspect
+	if l.fenced {
+		call = inspectFenced
+	}
+	info, err := ask(ctx, l.core, &l.name, call)
+	if err == nil {
+		info.Waiting = l.core.Listening(ctx, channel(l.name.Key()))
+	}
+	return info, wrap("info", l.Name(), err)
+}

@@ -1,0 +1,118 @@
+package rrwlock
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Info is the state of a read-write lock in Redis at one moment.
+type Info struct {
+	// Name is the lock's name.
+	Name string
+	// Locked reports whether anyone holds the lock, for writing or reading.
+	Locked bool
+	// Mode says how the lock is held.
+	Mode Mode
+	// Left is how long the lock stays held unless a hold is renewed: 0 for a free lock, negative for a key without a TTL.
+	Left time.Duration
+	// Writer is who writes; nil if nobody does.
+	Writer *Holder
+	// Readers are those who read, in no order. A writer who also reads is both.
+	Readers []Holder
+	// Waiting is the number of clients that wait, readers and writers, however many goroutines of each. A client that
+	// stopped to wait may count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a
+	// node did not answer.
+	Waiting int
+	// WritersWaiting is the number of clients of this library that have a writer waiting and hold back readers.
+	WritersWaiting int
+}
+
+// Mode says how a lock is held.
+type Mode string
+
+// The modes of a lock.
+const (
+	Free    Mode = ""
+	Reading Mode = "read"
+	Writing Mode = "write"
+)
+
+// Holder is a hold of a read-write lock.
+type Holder struct {
+	// Owner is the owner id of the hold, see [rlock.Hold.Owner].
+	Owner string
+	// Client is the id of the client that holds it, see redlatch.Client.ID, or the id of Java's.
+	Client string
+	// Levels is the number of nested levels.
+	Levels int
+	// Left is the rest of the lease: negative for one without end.
+	Left time.Duration
+}
+
+// Info returns who holds the lock and how many wait. It blocks and fails as [rlock.Lock.IsLocked] does, and costs two round
+// trips, on a cluster one more for each node beyond the first, at the same time, and time in Redis in proportion to the
+// number of readers.
+func (l *Lock) Info(ctx context.Context) (Info, error) {
+	info, err := l.inspect(ctx, inspect)
+	if err == nil {
+		info.Waiting = l.core.Listening(ctx, channelOf(l.write.Key()))
+	}
+	return info, wrap("info", l.Name(), err)
+}
+
+func (l *Lock) inspect(ctx context.Context, call func(key string) *script.Call) (Info, error) {
+	if err := l.check(); err != nil {
+		return Info{}, err
+	}
+	c, err := l.core.Read(ctx, func() *script.Call { return call(l.write.Key()) })
+	if err != nil {
+		return Info{}, err
+	}
+	return inspected(l.Name(), c)
+}
+
+// inspected reads the reply of inspect.lua.
+func inspected(name string, c *script.Call) (Info, error) {
+	row := c.Row()
+	info := Info{Name: name, Mode: Mode(row.Text()), WritersWaiting: int(row.Int())}
+	for row.More() {
+		field, levels, left := row.Text(), row.Int(), core.Left(row.Int())
+		owner, writes := strings.CutSuffix(field, fieldOf("", lease.Write))
+		h := Holder{Owner: owner, Client: core.ClientOf(owner), Levels: int(levels), Left: left}
+		if writes {
+			info.Writer = &h
+		} else {
+			info.Readers = append(info.Readers, h)
+		}
+		if info.Left >= 0 && (left < 0 || left > info.Left) {
+			info.Left = left
+		}
+	}
+	info.Locked = info.Writer != nil || len(info.Readers) > 0
+	if !info.Locked {
+		info.Mode = Free
+	}
+	return info, row.Err()
+}
+
+// levelsOf returns the levels of an owner in a mode: 0 if it does not hold the lock.
+func (i *Info) levelsOf(owner string, mode lease.Mode) int {
+	holders := i.Readers
+	if mode != lease.Read {
+		holders = nil
+		if i.Writer != nil {
+			holders = []Holder{*i.Writer}
+		}
+	}
+	for _, h := range holders {
+		if h.Owner == owner {
+			return h.Levels
+		}
+	}
+	return 0
+}

@@ -1,0 +1,100 @@
+package rsemaphore
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// SemaphoreInfo is the state of a counting semaphore in Redis at one moment. Nobody knows who has its permits.
+type SemaphoreInfo struct {
+	// Name is the semaphore's name.
+	Name string
+	// Available is what [Semaphore.Available] returns.
+	Available int
+	// Waiting is the number of clients that wait, however many goroutines of each. A client that stopped to wait may
+	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer.
+	Waiting int
+}
+
+// Info returns how many permits are available and how many clients wait. It blocks and fails as [Semaphore.Available]
+// does, and costs two round trips, on a cluster one more for each node beyond the first, at the same time.
+func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
+	n, err := s.available(ctx)
+	if err != nil {
+		return SemaphoreInfo{}, s.wrap("info", err)
+	}
+	return SemaphoreInfo{s.Name(), n, s.manager.core.Listening(ctx, semaphoreChannel(s.key))}, nil
+}
+
+// PermitSemaphoreInfo is the state of a semaphore of leased permits in Redis at one moment.
+type PermitSemaphoreInfo struct {
+	// Name is the semaphore's name.
+	Name string
+	// Permits is the total number of permits, held ones included.
+	Permits int
+	// Available is what [PermitSemaphore.Available] returns.
+	Available int
+	// Waiting is the number of clients that wait, however many goroutines of each. A client that stopped to wait may
+	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer.
+	Waiting int
+	// Holders are the permits that are held. Those that end first, unless they are renewed, come first.
+	Holders []Holder
+}
+
+// Holder is a permit that is held.
+type Holder struct {
+	// ID is the permit's id, see [Permit.ID].
+	ID string
+	// Client are the 16 hexadecimal digits with which the id of the permit's client ends, see redlatch.Client.ID. The
+	// ids of Java's permits tell nothing of their client.
+	Client string
+	// Left is the rest of the lease.
+	Left time.Duration
+}
+
+// Info returns who holds permits and how many clients wait. It blocks and fails as [PermitSemaphore.Available] does, and
+// costs two round trips, on a cluster one more for each node beyond the first, at the same time, and time in Redis in
+// proportion to the permits that are held.
+func (s *PermitSemaphore) Info(ctx context.Context) (PermitSemaphoreInfo, error) {
+	info, err := s.info(ctx)
+	return info, s.wrap("info", err)
+}
+
+func (s *PermitSemaphore) info(ctx context.Context) (PermitSemaphoreInfo, error) {
+	if err := s.check(); err != nil {
+		return PermitSemaphoreInfo{}, err
+	}
+	key := s.name.Key()
+	c, err := s.manager.core.Read(ctx, func() *script.Call { return permitInspectScript.Call(2, key, outKey(key)) })
+	if err != nil {
+		return PermitSemaphoreInfo{}, err
+	}
+	info, err := permitsInspected(s.Name(), c)
+	if err == nil {
+		info.Waiting = s.manager.core.Listening(ctx, semaphoreChannel(key))
+	}
+	return info, err
+}
+
+// permitsInspected reads the reply of permit_inspect.lua.
+func permitsInspected(name string, c *script.Call) (PermitSemaphoreInfo, error) {
+	row := c.Row()
+	free := int(row.Int())
+	info := PermitSemaphoreInfo{Name: name, Permits: free, Available: free}
+	for row.More() {
+		id, left := row.Text(), core.Left(row.Int())
+		info.Permits++
+		if left == 0 {
+			info.Available++
+			continue
+		}
+		h := Holder{ID: hex.EncodeToString([]byte(id)), Left: left}
+		h.Client = h.ID[:min(len(h.ID), 2*core.UniqueSize)]
+		info.Holders = append(info.Holders, h)
+	}
+	return info, row.Err()
+}
