@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -130,6 +131,54 @@ func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
 // keeps nothing alive. The queue's methods return [ErrInvalid] for a bad name or option.
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
 	return rdelayedqueue.New[T](c.core, name, opts...)
+}
+
+// HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its
+// parts. Nobody knows who has permits of a counting semaphore.
+type HoldInfo struct {
+	// Kind is the name of the object's package, and Name that of the object.
+	Kind, Name string
+	// Owner is the owner id of the hold, see rlock.Hold.Owner; of a permit and of a message its id.
+	Owner string
+	// Since is when the client acquired it. A lock that was passed on from one goroutine to another within the client has been
+	// held since the first of them acquired it.
+	Since time.Time
+	// Left is for how long it is held yet, as far as the client knows, unless it is renewed.
+	Left time.Duration
+	// Levels is the number of nested levels; 0 for a message.
+	Levels int
+	// Renewed is how often it was renewed: three times in a lease, and about once a second while another call of this client
+	// waits for it.
+	Renewed int
+}
+
+// Holds returns what this client holds, what it has held longest first. It asks nobody and does not block; it costs time in
+// proportion to what is held.
+func (c *Client) Holds() []HoldInfo {
+	var all []HoldInfo
+	for _, h := range c.core.Holds() {
+		all = append(all, HoldInfo(h))
+	}
+	return all
+}
+
+// WaitInfo is a call that waits for somebody else to release, offer or count down something.
+type WaitInfo struct {
+	// Kind is the name of the object's package, and Name that of the object.
+	Kind, Name string
+	// Since is when the call began to wait.
+	Since time.Time
+}
+
+// Waits returns the calls of this client that wait, the one that has waited longest first. A multi-lock waits for one of its
+// parts at a time, and a RedLock is not listed, since it does not wait but asks again. It asks nobody and does not block; it
+// costs time in proportion to what is held and waited for.
+func (c *Client) Waits() []WaitInfo {
+	var all []WaitInfo
+	for _, w := range c.core.Waits() {
+		all = append(all, WaitInfo(w))
+	}
+	return all
 }
 
 // Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and

@@ -43,7 +43,25 @@ type manager struct {
 }
 
 func newManager(e *core.Core) *manager {
-	return &manager{core: e, counter: counter.New(e, kind()), queues: core.NewTable[*waitQueue]()}
+	m := &manager{core: e, counter: counter.New(e, kind()), queues: core.NewTable[*waitQueue]()}
+	e.Reports(m)
+	return m
+}
+
+// Holds returns nothing: a latch is not held.
+func (m *manager) Holds() []core.HoldInfo { return nil }
+
+// Waits returns the calls that have found the latch closed, and wait.
+func (m *manager) Waits() []core.WaitInfo {
+	var all []core.WaitInfo
+	m.queues.Each(func(q *waitQueue) {
+		for w := range q.waiters {
+			if w.seen {
+				all = append(all, core.WaitInfo{Kind: "rlatch", Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+			}
+		}
+	})
+	return all
 }
 
 // New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.

@@ -44,6 +44,7 @@ const (
 // waiter is a call in a wait queue.
 type waiter struct {
 	goal  goal
+	since time.Duration // when the call began
 	first int           // number of the first read that began after the call
 	seen  bool          // that read has returned
 	mark  string        // the last mark that was read
@@ -69,7 +70,7 @@ func (m *manager) await(ctx context.Context, key string, until goal) error {
 		q.timer.Task = q
 		shard.Of[key] = q
 	}
-	w := &waiter{goal: until, first: q.reads + 1, done: make(chan struct{})}
+	w := &waiter{goal: until, since: m.core.Clock.Now(), first: q.reads + 1, done: make(chan struct{})}
 	q.waiters[w] = struct{}{}
 	begin := q.beginLocked()
 	shard.Unlock()

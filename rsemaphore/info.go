@@ -2,7 +2,6 @@ package rsemaphore
 
 import (
 	"context"
-	"encoding/hex"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -92,7 +91,7 @@ func permitsInspected(name string, c *script.Call) (PermitSemaphoreInfo, error) 
 			info.Available++
 			continue
 		}
-		h := Holder{ID: hex.EncodeToString([]byte(id)), Left: left}
+		h := Holder{ID: idOf(id), Left: left}
 		h.Client = h.ID[:min(len(h.ID), 2*core.UniqueSize)]
 		info.Holders = append(info.Holders, h)
 	}

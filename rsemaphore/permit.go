@@ -22,7 +22,10 @@ func (p *Permit) level() *lease.Hold {
 }
 
 // ID returns the permit's id, 32 hexadecimal digits. Redisson can release a permit by its id.
-func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.level().Owner())) }
+func (p *Permit) ID() string { return idOf(p.level().Owner()) }
+
+// idOf returns a permit's id as users know it.
+func idOf(owner string) string { return hex.EncodeToString([]byte(owner)) }
 
 // Context returns the permit's context. It descends from the context that was given to the acquiring call, and ends
 //

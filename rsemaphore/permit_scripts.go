@@ -52,7 +52,7 @@ type permitKind struct{}
 
 func (k permitKind) locker() *locker.Kind {
 	held := lease.Kind{
-		Title: "rsemaphore", Noun: "permit", Channel: semaphoreChannel,
+		Title: "rsemaphore", Noun: "permit", ID: idOf, Channel: semaphoreChannel,
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew,
 	}
 	return &locker.Kind{

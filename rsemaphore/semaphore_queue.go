@@ -30,7 +30,25 @@ type manager struct {
 }
 
 func newManager(c *core.Core) *manager {
-	return &manager{core: c, counter: counter.New(c, semaphoreKind()), queues: core.NewTable[*waitQueue]()}
+	m := &manager{core: c, counter: counter.New(c, semaphoreKind()), queues: core.NewTable[*waitQueue]()}
+	c.Reports(m)
+	return m
+}
+
+// Holds returns nothing: nobody knows who has the permits.
+func (m *manager) Holds() []core.HoldInfo { return nil }
+
+// Waits returns the calls that wait for permits.
+func (m *manager) Waits() []core.WaitInfo {
+	var all []core.WaitInfo
+	m.queues.Each(func(q *waitQueue) {
+		for w := q.head; w != nil; w = w.next {
+			if w.refusals > 0 || w.state == waiting {
+				all = append(all, core.WaitInfo{Kind: "rsemaphore", Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+			}
+		}
+	})
+	return all
 }
 
 // waitQueue is one client's wait queue for one semaphore, first in, first out. The waiters at its front ask Redis, as

@@ -117,8 +117,9 @@ type Core struct {
 
 	failovers failovers
 
-	mu      sync.Mutex // guards holders
-	holders []Holder
+	mu        sync.Mutex // guards the rest
+	holders   []Holder
+	reporters []Reporter
 }
 
 // Holder is a kind of object whose holds Close has to end.

@@ -34,6 +34,7 @@ type group struct {
 	end      time.Duration // of all members, since a call was answered
 	next     time.Duration // when the timer is due: for the next call, or because the one in flight takes too long
 	size     int           // members that have not left
+	rounds   uint32        // calls that were answered, but for one that has dissolved the group
 	members  []*Member     // in the order of the call; nil where one has left
 	left     []departure   // members that have left since the call in flight was sent
 	answered chan struct{} // closed when that has an answer, or is given up; made by who waits for it
@@ -253,6 +254,7 @@ func (g *group) answer(gone []int64, err error) {
 	if err == nil && g.lastsLocked() {
 		g.phase, g.left = resting, nil
 		g.end = max(g.end, g.sent+g.of.Length)
+		g.rounds++
 		g.restLocked()
 		g.notifyLocked()
 	} else {
@@ -329,9 +331,9 @@ func (g *group) outcomeLocked(err error, size int) outcome {
 	return outcome{next: e.Clock.Now() + core.Jitter(max(e.Lease/24, 5*time.Millisecond)), state: failed}
 }
 
-// until returns when the members end, as far as calls were answered.
-func (g *group) until() time.Duration {
+// until returns when the members end, as far as calls were answered, and how many of those kept the group.
+func (g *group) until() (end time.Duration, rounds uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.end
+	return g.end, g.rounds
 }

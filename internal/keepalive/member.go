@@ -62,6 +62,7 @@ type Member struct {
 	group *group
 	place uint8 // among the members of the group; guarded by the group's mu, like state while it is in one
 	state memberState
+	times uint32 // it was renewed so often before it was in its group, whose rounds count as well
 }
 
 // memberState is where a lease is in its renewal.
@@ -110,6 +111,19 @@ func (m *Member) RenewAt(at time.Duration) { m.next = at }
 // Fresh reports whether the lease is in no group, and its last renewal did not fail.
 func (m *Member) Fresh() bool { return m.group == nil && m.state == fine }
 
+// Times returns how often the lease was renewed.
+func (m *Member) Times() int {
+	times := m.times
+	if g := m.group; g != nil {
+		g.mu.Lock()
+		if m.state != departed {
+			times += g.rounds
+		}
+		g.mu.Unlock()
+	}
+	return int(times)
+}
+
 // Renewing returns a channel that is closed when the renewal in flight is answered or given up; nil if none is.
 func (m *Member) Renewing() <-chan struct{} {
 	g := m.group
@@ -138,7 +152,7 @@ func (m *Member) Leave() {
 		g.mu.Unlock()
 		return
 	}
-	m.end, m.next = max(m.end, g.end), g.renewer.onGrid(g.next)
+	m.end, m.next, m.times = max(m.end, g.end), g.renewer.onGrid(g.next), m.times+g.rounds
 	g.leaveLocked(m)
 	g.mu.Unlock()
 	m.lease().ArmLocked()
@@ -160,11 +174,15 @@ func (m *Member) renewed(g *group, o outcome) {
 	if l.HeldLocked() {
 		m.end = max(m.end, o.end)
 	}
+	if o.end > 0 {
+		m.times++
+	}
 	if m.group != g {
 		return
 	}
 	if m.state != departed { // else it knows its own end, which may be sooner
-		m.end = max(m.end, g.until())
+		end, rounds := g.until()
+		m.end, m.times = max(m.end, end), m.times+rounds
 	}
 	m.group, m.state, m.next = nil, o.state, o.next
 	l.ArmLocked()

@@ -25,6 +25,8 @@ import (
 type Kind struct {
 	Title string // the name of the kind's package, for messages
 	Noun  string // what is held, for messages; optional, for "lock"
+	// ID returns an owner id as users know it; optional, for one that they know as it is.
+	ID func(owner string) string
 
 	// Channel is where a release of the named lock is announced.
 	Channel func(key string) string

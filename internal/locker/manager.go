@@ -51,6 +51,7 @@ type shard struct {
 	peak    int                     // the most entries that held has had
 	queues  map[string]*queue
 	readers map[string]*queue         // of those who want to share a name
+	alone   map[*Waiter]struct{}      // who wait where Redis orders the waiters: no queue in the maps has them
 	unnamed map[*lease.Lease]struct{} // the others: shared ones, those that are being released, and an older one of a name taken twice
 }
 
@@ -60,8 +61,10 @@ func NewNamespace(e *core.Core) *Namespace {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.held, s.queues, s.readers = map[string]*lease.Lease{}, map[string]*queue{}, map[string]*queue{}
+		s.alone = map[*Waiter]struct{}{}
 	}
 	e.Register(r)
+	e.Reports(r)
 	return r
 }
 

@@ -50,6 +50,7 @@ type Waiter struct {
 	lastErr error         // of the upkeep's last question; nil for one that was answered
 	failed  error         // of the upkeep, which has had no reply for a lease; it ends the wait
 	asked   time.Duration // when it last asked
+	since   time.Duration // when it began to wait; 0 before
 }
 
 // joinLocked puts a call at the end of the queue of its name.
@@ -78,6 +79,7 @@ func (w *Waiter) leaveLocked() *pubsub.Membership {
 	q := w.queue
 	if u := q.manager.kind.Upkeep; u != nil {
 		u.Left(w)
+		delete(q.shard.alone, w)
 	}
 	q.Leave(&w.Waiter)
 	if !q.Empty() {
@@ -135,6 +137,12 @@ func (w *Waiter) sleep() <-chan struct{} {
 	defer w.queue.shard.mu.Unlock()
 	if w.hold != nil {
 		return nil
+	}
+	if w.since == 0 {
+		w.since = max(w.queue.now(), 1)
+		if w.manager.kind.ordersWaiters() {
+			w.queue.shard.alone[w] = struct{}{}
+		}
 	}
 	return w.Woken()
 }

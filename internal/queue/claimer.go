@@ -92,9 +92,10 @@ const (
 type demand struct {
 	terms   Terms
 	stay    stay
-	want    int // messages; guarded by the claimer's mu
-	transit int // messages that are about to be delivered; guarded by the claimer's mu
-	asked   int // answers of Redis since it came; guarded by the claimer's mu
+	want    int           // messages; guarded by the claimer's mu
+	transit int           // messages that are about to be delivered; guarded by the claimer's mu
+	asked   int           // answers of Redis since it came; guarded by the claimer's mu
+	since   time.Duration // when it came; guarded by the claimer's mu
 
 	deliver func([]Claimed, time.Duration) // the claims, and the client's time before they were asked for; must return at once
 	fail    func(error)                    // for one that stays, only reports an error; must return at once
@@ -115,9 +116,24 @@ func (l *claimer) add(d *demand) {
 		d.fail(errs.ErrClosed)
 		return
 	}
+	d.since = l.client.core.Clock.Now()
 	l.demands = append(l.demands, d)
 	l.wantMoreLocked(d.want)
 	l.mu.Unlock()
+}
+
+// report returns the calls that Redis has told that nothing is due, and that wait.
+func (l *claimer) report() []core.WaitInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []core.WaitInfo
+	c := l.client.core
+	for _, d := range l.demands {
+		if d.stay == once && d.asked > 0 {
+			all = append(all, core.WaitInfo{Kind: "rdelayedqueue", Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since)})
+		}
+	}
+	return all
 }
 
 // wantMoreLocked looks for more messages, unless nothing is due, or Redis is about to say so.

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ func New(e *core.Core) *Manager {
 	m := &Manager{core: e, clients: map[string]*client{}, live: map[*Message]struct{}{}}
 	m.life, m.over = context.WithCancel(context.Background()) //nolint:forbidigo // ended by Drain
 	e.Register(m)
+	e.Reports(m)
 	return m
 }
 
@@ -110,6 +113,30 @@ func (c *client) leave() {
 	if c.users--; c.users == 0 && m.clients[c.name] == c {
 		delete(m.clients, c.name)
 	}
+}
+
+// Holds returns the messages that the client has claimed.
+func (m *Manager) Holds() []core.HoldInfo {
+	m.mu.Lock()
+	live := m.messagesLocked()
+	m.mu.Unlock()
+	all := make([]core.HoldInfo, 0, len(live))
+	for _, message := range live {
+		all = append(all, message.report())
+	}
+	return all
+}
+
+// Waits returns the calls that wait for messages; consumers always do, and are not among them.
+func (m *Manager) Waits() []core.WaitInfo {
+	m.mu.Lock()
+	clients := slices.Collect(maps.Values(m.clients))
+	m.mu.Unlock()
+	var all []core.WaitInfo
+	for _, c := range clients {
+		all = append(all, c.claimer.report()...)
+	}
+	return all
 }
 
 // Verify has the messages renewed that are renewed at all.

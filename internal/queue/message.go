@@ -23,6 +23,7 @@ type Message struct {
 	client  *client
 	terms   Terms
 	upkeep  upkeep
+	since   time.Duration   // by the client's clock: when it was claimed
 	inner   context.Context //nolint:containedctx // a message has one by contract
 	end     context.CancelCauseFunc
 	timer   timer.Timer
@@ -30,6 +31,7 @@ type Message struct {
 	within  context.Context //nolint:containedctx // the handler's, which descends from inner; nil before it runs
 	until   time.Duration   // by the client's clock: when the visibility is over
 	length  time.Duration   // the visibility that ends then, which decides the margin
+	renewed int             // times
 	extends int             // answered calls of Extend
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
@@ -61,7 +63,8 @@ const (
 func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, by upkeep) *Message {
 	g := q.manager
 	m := &Message{
-		Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by, until: asked + terms.Visibility, length: terms.Visibility,
+		Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by,
+		since: asked, until: asked + terms.Visibility, length: terms.Visibility,
 	}
 	m.inner, m.end = context.WithCancelCause(ctx)
 	m.timer.Task = m
@@ -79,6 +82,17 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 // deadline returns when the context ends, by the client's clock: a margin before another consumer can have the message, in which the
 // context's goroutines are notified. It is called with mu held, or before others have the message.
 func (m *Message) deadline() time.Duration { return m.until - core.Margin(m.length) }
+
+// report returns what there is to say of the message.
+func (m *Message) report() core.HoldInfo {
+	c := m.client.core
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return core.HoldInfo{
+		Kind: "rdelayedqueue", Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.until-c.Clock.Now(), 0),
+		Renewed: m.renewed,
+	}
+}
 
 // next returns when the timer has to fire: at the deadline; for one that is renewed after a third of the visibility, and by a third
 // before less than that is left.

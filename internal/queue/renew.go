@@ -83,6 +83,7 @@ func (r renewal) done(sentAt time.Duration) {
 	superseded := r.extends != r.extended
 	if !superseded {
 		r.until, r.length = sentAt+r.visibility, r.visibility
+		r.renewed++
 	}
 	r.mu.Unlock()
 	if !superseded {

@@ -59,6 +59,13 @@ type Waiter struct {
 // Empty reports whether nobody waits.
 func (q *Queue) Empty() bool { return q.head == nil }
 
+// Each calls fn with the Call of each waiter, in order.
+func (q *Queue) Each(fn func(call any)) {
+	for w := q.head; w != nil; w = w.next {
+		fn(w.Call)
+	}
+}
+
 // Head returns the waiter at the head; nil if nobody waits.
 func (q *Queue) Head() *Waiter { return q.head }
 

@@ -1,0 +1,142 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open(redlatch.WithWatchdogTimeout(30 * time.Second))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		assert.Empty(t, c.Holds())
+		assert.Empty(t, c.Waits())
+
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 20)
+		begun := map[string]time.Time{}
+		owners := map[string]string{}
+		kinds := map[string]string{"plain": "rlock", "fenced": "rlock", "fair": "rfairlock", "writer": "rrwlock", "reader": "rrwlock"}
+		for kind, get := range lockKinds {
+			begun[kind] = time.Now()
+			hold, err := get(c, kind).Lock(t.Context())
+			require.NoError(t, err)
+			owners[kind] = hold.Owner()
+			go func() { _, err := rival(kind, c, kind).Lock(ctx); ended <- err }()
+			time.Sleep(time.Second)
+		}
+		nested, err := c.GetLock("nested").Lock(t.Context(), rlock.WithLease(time.Hour))
+		require.NoError(t, err)
+		_, err = c.GetLock("nested").Lock(nested.Context())
+		require.NoError(t, err)
+		permits := c.GetPermitSemaphore("permit")
+		require.NoError(t, permits.SetPermits(t.Context(), 1))
+		permit, err := permits.Acquire(t.Context())
+		require.NoError(t, err)
+		go func() { _, err := c.GetPermitSemaphore("permit").Acquire(ctx); ended <- err }()
+		go func() { ended <- c.GetSemaphore("semaphore").Acquire(ctx, 1) }()
+		_, err = c.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
+		require.NoError(t, err)
+		go func() { ended <- c.GetCountDownLatch("latch").Await(ctx) }()
+		queue := redlatch.GetDelayedQueue[string](c, "queue", rdelayedqueue.WithVisibility(time.Hour))
+		_, err = queue.Offer(t.Context(), "work", 0, rdelayedqueue.WithID("first"))
+		require.NoError(t, err)
+		message, err := queue.Take(t.Context())
+		require.NoError(t, err)
+		go func() { _, err := redlatch.GetDelayedQueue[string](c, "queue").Take(ctx); ended <- err }()
+
+		time.Sleep(65 * time.Second)
+		synctest.Wait()
+		holds := map[string]redlatch.HoldInfo{}
+		last := time.Time{}
+		for _, h := range c.Holds() {
+			holds[h.Name] = h
+			assert.False(t, h.Since.Before(last), "in order")
+			last = h.Since
+		}
+		require.Len(t, holds, 8)
+		for kind, title := range kinds {
+			h := holds[kind]
+			assert.Equal(t, title, h.Kind)
+			assert.Equal(t, owners[kind], h.Owner)
+			assert.Equal(t, 1, h.Levels)
+			assert.WithinDuration(t, begun[kind], h.Since, 10*time.Millisecond)
+			assert.InDelta(t, 25, h.Left.Seconds(), 5.1)
+			if kind == "fair" || kind == "reader" {
+				assert.InDelta(t, 6, h.Renewed, 1.1, "a third of 30 s, for 65 to 70 s")
+			} else {
+				assert.InDelta(t, 65, h.Renewed, 15, "a client verifies what its own calls wait for")
+			}
+		}
+		assert.Equal(t, 2, holds["nested"].Levels)
+		assert.InDelta(t, 3535, holds["nested"].Left.Seconds(), 40)
+		assert.Equal(t, permit.ID(), holds["permit"].Owner)
+		assert.Equal(t, "rsemaphore", holds["permit"].Kind)
+		assert.Equal(t, "first", holds["queue"].Owner)
+		assert.Equal(t, "rdelayedqueue", holds["queue"].Kind)
+		assert.InDelta(t, 3535, holds["queue"].Left.Seconds(), 1)
+
+		waits := map[string]redlatch.WaitInfo{}
+		for _, w := range c.Waits() {
+			waits[w.Name] = w
+		}
+		require.Len(t, waits, 9)
+		for kind, title := range kinds {
+			assert.Equal(t, title, waits[kind].Kind)
+			assert.WithinDuration(t, begun[kind], waits[kind].Since, 10*time.Millisecond)
+		}
+		for name, kind := range map[string]string{"permit": "rsemaphore", "semaphore": "rsemaphore", "latch": "rlatch", "queue": "rdelayedqueue"} {
+			assert.Equal(t, kind, waits[name].Kind)
+		}
+		giveUp()
+		for range 9 {
+			assert.ErrorIs(t, <-ended, context.Canceled)
+		}
+		assert.Empty(t, c.Waits())
+		require.NoError(t, message.Ack(t.Context()))
+		require.NoError(t, permit.Release(t.Context()))
+		require.NoError(t, nested.Unlock(t.Context()))
+	})
+}
+
+// Many leases are renewed together, by groups that last.
+func TestEveryLockOfACrowdCountsItsRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open(redlatch.WithWatchdogTimeout(30 * time.Second))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		var all []*rlock.Hold
+		for i := range 250 {
+			hold, err := c.GetLock(fmt.Sprint("lock", i)).Lock(t.Context())
+			require.NoError(t, err)
+			all = append(all, hold)
+		}
+		time.Sleep(65 * time.Second)
+		for _, hold := range all[:40] { // they leave their groups
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+		_, err = c.GetLock("lock100").Lock(all[100].Context())
+		require.NoError(t, err)
+		time.Sleep(60 * time.Second)
+		holds := c.Holds()
+		require.Len(t, holds, 210)
+		for _, h := range holds {
+			assert.InDelta(t, 12, h.Renewed, 1.1, h.Name)
+		}
+		for _, hold := range all[40:] {
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package lease
+
+import "github.com/redlatch/redlatch/internal/core"
+
+// Report returns what there is to say of the lease; false for one that is not held.
+func (l *Lease) Report() (info core.HoldInfo, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != holding {
+		return info, false
+	}
+	k, clock := l.manager.kind, l.manager.core.Clock
+	info = core.HoldInfo{Kind: k.Title, Name: l.user(), Owner: l.ownerID(), Since: clock.Time(l.since), Renewed: l.member.Times()}
+	if k.ID != nil {
+		info.Owner = k.ID(info.Owner)
+	}
+	now := clock.Now()
+	for h := l.levels; h != nil; h = h.next {
+		info.Levels++
+		info.Left = max(info.Left, h.deadlineLocked()-now)
+	}
+	return info, true
+}
