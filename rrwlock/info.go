@@ -35,10 +35,12 @@ type Info struct {
 // Mode says how a lock is held.
 type Mode string
 
-// The modes of a lock.
 const (
-	Free    Mode = ""
+	// Free is the mode of a lock that nobody holds.
+	Free Mode = ""
+	// Reading is the mode of a lock that readers share.
 	Reading Mode = "read"
+	// Writing is the mode of a lock that a writer has alone. It may read too.
 	Writing Mode = "write"
 )
 
