@@ -89,7 +89,7 @@ func (m *Message) report() core.HoldInfo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return core.HoldInfo{
-		Kind: "rdelayedqueue", Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.until-c.Clock.Now(), 0),
+		Kind: "rdelayedqueue", Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
 		Renewed: m.renewed,
 	}
 }
