@@ -243,7 +243,7 @@ func TestOwnerIDsNameTheClient(t *testing.T) {
 		a, other := locktest.Acquire(t, t.Context(), p.GetLock("a")), locktest.Acquire(t, t.Context(), p.GetLock("b"))
 		id, sequence, ok := strings.Cut(a.Owner(), ":")
 		require.True(t, ok)
-		assert.Len(t, id, 36, "a UUID")
+		assert.Equal(t, p.ID(), id)
 		assert.Regexp(t, `^[0-9]+$`, sequence)
 		assert.True(t, strings.HasPrefix(other.Owner(), id+":"))
 		assert.NotEqual(t, a.Owner(), other.Owner())
