@@ -90,7 +90,7 @@ func TestEveryHolderIsNamedInRedis(t *testing.T) {
 func TestOpenNamesItsConnections(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	for user, rule := range map[string]string{"named": "+@all", "silent": "+@all -client|setname -info"} {
+	for user, rule := range map[string]string{"named": "+@all", "silent": "+@all -client +client|setinfo -info"} {
 		require.NoError(t, rdb.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", "nopass", "~*", "&*"}, words(rule)...)...).Err())
 	}
 	refusals := func() int {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Free is what the scripts that look at a lock answer as the rest of the lease of one that nobody holds.
@@ -38,7 +40,7 @@ func (c *Core) Listening(ctx context.Context, channel string) int {
 			ask = node.PubSubShardNumSub
 		}
 		heard, err := ask(ctx, channel).Result()
-		if c.Batch.Sharded && redis.HasErrorPrefix(err, "ERR") { // Redis 6.2 has no shards
+		if c.Batch.Sharded && script.Lacking(err) { // Redis 6.2 has no shards
 			heard, err = node.PubSubNumSub(ctx, channel).Result()
 		}
 		total.Add(heard[channel])

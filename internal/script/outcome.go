@@ -122,13 +122,13 @@ func WrongType(err error) bool {
 	return isReply(err) && strings.Contains(err.Error(), "WRONGTYPE")
 }
 
-// Lacking reports whether Redis does not know a command, or does not allow it to the user.
+// Lacking reports whether Redis does not know a command or subcommand, or does not allow it to the user.
 func Lacking(err error) bool {
 	if !isReply(err) {
 		return false
 	}
 	text := strings.ToLower(err.Error())
-	for _, sentence := range []string{"unknown command", "unknown redis command", "noperm", "acl failure", "can't run this command"} {
+	for _, sentence := range []string{"unknown command", "unknown redis command", "unknown subcommand", "noperm", "acl failure", "can't run this command"} {
 		if strings.Contains(text, sentence) {
 			return true
 		}
