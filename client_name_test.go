@@ -90,8 +90,12 @@ func TestEveryHolderIsNamedInRedis(t *testing.T) {
 func TestOpenNamesItsConnections(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	for user, rule := range map[string]string{"named": "+@all", "silent": "+@all -client +client|setinfo -info"} {
-		require.NoError(t, rdb.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", "nopass", "~*", "&*"}, words(rule)...)...).Err())
+	setUser := func(user, rule string) error {
+		return rdb.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", "nopass", "~*", "&*"}, words(rule)...)...).Err()
+	}
+	require.NoError(t, setUser("named", "+@all"))
+	if setUser("silent", "+@all -client|setname -info") != nil { // Redis 6.2 denies no subcommand alone
+		require.NoError(t, setUser("silent", "+@all -client -info"))
 	}
 	refusals := func() int {
 		log, err := rdb.Do(t.Context(), "ACL", "LOG").Slice()
