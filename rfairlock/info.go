@@ -34,6 +34,12 @@ func (l *Lock) Info(ctx context.Context) (Info, error) {
 	return info, wrap("info", l.Name(), err)
 }
 
+// Holder is [Lock.Info] without the queue, under the name that all kinds of lock have for it.
+func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
+	info, err := l.Info(ctx)
+	return info.Info, err
+}
+
 func (l *Lock) info(ctx context.Context) (Info, error) {
 	if err := l.name.Check(); err != nil {
 		return Info{}, err

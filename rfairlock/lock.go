@@ -141,7 +141,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	}
 	hold, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), err)
+		return nil, wrap(verb, l.Name(), rlock.Refused(ctx, l, o, err))
 	}
 	return rlock.NewHold(title, hold), nil
 }

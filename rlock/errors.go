@@ -1,6 +1,14 @@
 package rlock
 
-import "github.com/redlatch/redlatch/internal/errs"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/locker"
+)
 
 // The errors of all kinds of lock. They come wrapped with what was being done; test them with errors.Is.
 var (
@@ -18,3 +26,40 @@ var (
 	// ErrUnlocked is the cause of a hold's context after Unlock. No method returns it.
 	ErrUnlocked = errs.ErrUnlocked
 )
+
+// TakenError is the [ErrNotAcquired] of a call with [WithHolder]. Find it with errors.As.
+type TakenError struct {
+	// Info is what Redis said of the lock when the call had given up; its Locked is false if the lock had been released
+	// just then.
+	Info Info
+	err  error
+}
+
+// Error says who holds the lock.
+func (e *TakenError) Error() string {
+	if !e.Info.Locked {
+		return e.err.Error() + ": it has been released since"
+	}
+	return fmt.Sprintf("%v: %q is held by %q for %v", e.err, e.Info.Name, e.Info.Owner, e.Info.Left.Round(time.Millisecond))
+}
+
+// Unwrap returns the error without the holder.
+func (e *TakenError) Unwrap() error { return e.err }
+
+// lookLimit bounds the question of a call that was refused.
+const lookLimit = time.Second
+
+// Refused returns the error of a call on a lock, with its holder if the call's options ask for that and Redis says it. It is for
+// this module's kinds of lock.
+func Refused(ctx context.Context, l Locker, o *locker.Options, err error) error {
+	if !o.Holder || !errors.Is(err, ErrNotAcquired) || errors.Is(err, errs.ErrUnavailable) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	info, lookErr := l.Holder(ctx)
+	if lookErr != nil {
+		return err
+	}
+	return &TakenError{Info: info, err: err}
+}

@@ -39,3 +39,6 @@ func (l *Lock) Info(ctx context.Context) (Info, error) {
 	}
 	return info, wrap("info", l.Name(), err)
 }
+
+// Holder is [Lock.Info] under the name that all kinds of lock have for it.
+func (l *Lock) Holder(ctx context.Context) (Info, error) { return l.Info(ctx) }

@@ -23,6 +23,9 @@ type Locker interface {
 	TryLock(ctx context.Context, opts ...Option) (*Hold, error)
 	// Do runs fn while holding the lock.
 	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
+	// Holder returns who holds the lock: of several readers the one that keeps it longest, of the parts of a multi-lock the
+	// first that is held. It blocks and fails as Lock.IsLocked does, and costs what the Info of its kind costs.
+	Holder(ctx context.Context) (Info, error)
 
 	locker.Locker // unexported: only this module's kinds of lock are Lockers
 }
@@ -168,7 +171,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	}
 	hold, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), err)
+		return nil, wrap(verb, l.Name(), Refused(ctx, l, o, err))
 	}
 	return NewHold("rlock", hold), nil
 }

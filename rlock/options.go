@@ -36,6 +36,11 @@ func WithTakeOver(owner string) Option { return func(o *locker.Options) { o.Take
 // WithoutReentry makes a call that would nest return [ErrHeld].
 func WithoutReentry() Option { return func(o *locker.Options) { o.NoNest = true } }
 
+// WithHolder makes the call's [ErrNotAcquired] a [*TakenError], which says who holds the lock. A refused call then asks Redis
+// for it, as Holder of [Locker] does, for at most a second; without an answer the error is as it is otherwise. A call that
+// acquires the lock costs nothing more.
+func WithHolder() Option { return func(o *locker.Options) { o.Holder = true } }
+
 // Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered. Use
 // it in a goroutine that received a hold's context and must compete for the lock.
 func Detach(ctx context.Context) context.Context { return lease.Detach(ctx) }

@@ -123,6 +123,20 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	return lease.During(ctx, h, fn, title, l.name, l.core.Logger)
 }
 
+// Holder returns who holds the first of the locks that is held. It asks one after the other, and blocks, fails and costs as
+// the Holder of each does.
+func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
+	if l.err != nil {
+		return rlock.Info{}, wrap("holder", l.name, l.err)
+	}
+	for _, m := range l.members {
+		if info, err := m.locker.Holder(ctx); err != nil || info.Locked {
+			return info, wrap("holder", l.name, err)
+		}
+	}
+	return rlock.Info{Name: l.name}, nil
+}
+
 func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Option) (*rlock.Hold, error) {
 	o, err := locker.Collect(opts)
 	if err == nil {
@@ -137,7 +151,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 	}
 	h, err := newCall(ctx, l, m, o, outer).run()
 	if err != nil {
-		return nil, wrap(verb, l.name, err)
+		return nil, wrap(verb, l.name, rlock.Refused(ctx, l, o, err))
 	}
 	return rlock.NewHold(title, h), nil
 }

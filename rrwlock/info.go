@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // Info is the state of a read-write lock in Redis at one moment.
@@ -65,6 +66,29 @@ func (l *Lock) Info(ctx context.Context) (Info, error) {
 		info.Waiting = l.core.Listening(ctx, channelOf(l.write.Key()))
 	}
 	return info, wrap("info", l.Name(), err)
+}
+
+// Holder returns the writer, or the reader whose lease is the longest, and otherwise what [Lock.Info] says.
+func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
+	info, err := l.Info(ctx)
+	who := rlock.Info{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
+	if h := info.holder(); h != nil {
+		who.Owner, who.Client, who.Levels = h.Owner, h.Client, h.Levels
+	}
+	return who, err
+}
+
+// holder returns the writer, or the reader whose lease is the longest; nil for a free lock.
+func (i *Info) holder() *Holder {
+	if i.Writer != nil {
+		return i.Writer
+	}
+	for n := range i.Readers {
+		if i.Readers[n].Left == i.Left {
+			return &i.Readers[n]
+		}
+	}
+	return nil
 }
 
 func (l *Lock) inspect(ctx context.Context, call func(key string) *script.Call) (Info, error) {

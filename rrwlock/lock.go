@@ -152,6 +152,8 @@ func (r reader) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold,
 	return r.lock.TryRLock(ctx, opts...)
 }
 
+func (r reader) Holder(ctx context.Context) (rlock.Info, error) { return r.lock.Holder(ctx) }
+
 func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	return r.lock.RDo(ctx, fn, opts...)
 }
@@ -207,18 +209,20 @@ func (l *Lock) check() error {
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts []rlock.Option) (*rlock.Hold, error) {
-	return l.collect(verb, opts, func(o *locker.Options) (*lease.Hold, error) {
+	return l.collect(ctx, verb, opts, func(o *locker.Options) (*lease.Hold, error) {
 		return l.write.Acquire(ctx, o, p)
 	})
 }
 
 func (l *Lock) acquireShare(ctx context.Context, verb string, p locker.Patience, opts []rlock.Option) (*rlock.Hold, error) {
-	return l.collect(verb, opts, func(o *locker.Options) (*lease.Hold, error) {
+	return l.collect(ctx, verb, opts, func(o *locker.Options) (*lease.Hold, error) {
 		return l.read.Acquire(ctx, o, p)
 	})
 }
 
-func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*locker.Options) (*lease.Hold, error)) (*rlock.Hold, error) {
+func (l *Lock) collect(
+	ctx context.Context, verb string, opts []rlock.Option, acquire func(*locker.Options) (*lease.Hold, error),
+) (*rlock.Hold, error) {
 	o, err := locker.Collect(opts)
 	if err == nil {
 		err = l.err
@@ -228,7 +232,7 @@ func (l *Lock) collect(verb string, opts []rlock.Option, acquire func(*locker.Op
 	}
 	hold, err := acquire(o)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), err)
+		return nil, wrap(verb, l.Name(), rlock.Refused(ctx, l, o, err))
 	}
 	return rlock.NewHold("rrwlock", hold), nil
 }

@@ -19,6 +19,7 @@ type Options struct {
 	Wait     *time.Duration // limit of the wait; nil for the call's own default
 	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
 	NoNest   bool           // ErrHeld where the call would nest
+	Holder   bool           // its ErrNotAcquired says who holds the lock
 	Several  *Several       // more than one lease at a time, of a Pool; nil for one
 }
 
