@@ -41,8 +41,15 @@ func WithClientName(s string) Option { return func(c *core.Config) { c.ClientNam
 // redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
-// WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By default calls that arrive while others are in
-// flight share one.
+// WithSlowLog logs, at the level WARN, each acquired lock, permit or number of semaphore permits whose call waited for wait
+// or longer, and each hold or leased permit that was released after hold or longer. From 0, which logs none, to ten
+// years. Defaults to 0 for both.
+func WithSlowLog(wait, hold time.Duration) Option {
+	return func(c *core.Config) { c.SlowWait, c.SlowHold = wait, hold }
+}
+
+// WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By
+// default calls that arrive while others are in flight share one.
 func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
 
 // ShardedWakeups says through which channels waiters are woken. Sharded channels (SPUBLISH, from Redis 7 on) reach the
@@ -217,6 +224,11 @@ func validate(c *core.Config) error {
 	}
 	if err := between("call timeout", c.CallTimeout, 10*time.Millisecond, time.Hour); err != nil {
 		return err
+	}
+	for what, d := range map[string]time.Duration{"slow wait": c.SlowWait, "slow hold": c.SlowHold} {
+		if err := between(what, d, 0, 10*365*24*time.Hour); err != nil {
+			return err
+		}
 	}
 	return between("close grace", c.CloseGrace, 0, 10*time.Minute)
 }

@@ -210,7 +210,7 @@ func (r *Router) lost(err error) {
 	}
 	r.mu.Unlock()
 	if begins {
-		r.opts.Logger.Warn("redlatch: subscription connection lost", "error", err, "channels", channels)
+		r.opts.Logger.Warn("redlatch: subscription connection lost", "cause", err, "channels", channels)
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *Router) refused(err error) {
 	}
 	r.mu.Unlock()
 	if !quiet {
-		r.opts.Logger.Warn("redlatch: subscription refused", "error", err, "channels", channels)
+		r.opts.Logger.Warn("redlatch: subscription refused", "cause", err, "channels", channels)
 	}
 }
 

@@ -41,6 +41,8 @@ type Config struct {
 	Replicas      *pipeline.Confirmation // by replicas; nil for none
 	Durability    *pipeline.Confirmation // by the master's disk; nil for none
 	Abandon       bool
+	SlowWait      time.Duration // a call that waited as long is logged; 0 for none
+	SlowHold      time.Duration // a hold that lasted as long is; 0 for none
 	Hooks         Hooks
 	OnClosed      func() error // closes what belongs to the client; may be nil
 }
@@ -116,6 +118,7 @@ type Core struct {
 	managers managers
 
 	failovers failovers
+	outages   outages
 
 	mu        sync.Mutex // guards the rest
 	holders   []Holder
@@ -145,20 +148,22 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	if c.ID == "" {
 		c.ID = config.NewID()
 	}
+	c.Logger = config.Logger.With("client", c.ID)
+	c.slow()
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
 	c.Batch = pipeline.New(rdb, config.Plain, config.Lease)
 	c.Batch.OnAnswered = c.Freed
 	c.Batch.Confirmations = config.Confirmations()
 	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
-	o := pubsub.Options{Logger: config.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
+	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
 	if c.Batch.Sharded && isCluster {
 		c.Router = pubsub.NewSharded(cluster, o)
 	} else {
 		c.Router = pubsub.New(rdb, o)
 	}
 	c.Timers, c.Workers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers)
-	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, config.Logger)
+	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, c.Logger)
 	return c
 }
 

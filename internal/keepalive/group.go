@@ -148,7 +148,10 @@ func (g *group) renew(first time.Duration) {
 func (g *group) start(calls []*script.Call) {
 	batch := g.renewer.core.Batch
 	if len(calls) == 1 {
-		batch.Start(calls[0], pipeline.Urgent, func(c *script.Call) { g.answer(c.Ints()) })
+		batch.Start(calls[0], pipeline.Urgent, func(c *script.Call) {
+			gone, err := c.Ints()
+			g.answer(c.Key(), gone, err)
+		})
 		return
 	}
 	p := &parts{group: g, open: len(calls)}
@@ -184,9 +187,9 @@ func (p *parts) answer(c *script.Call) {
 	switch {
 	case !last:
 	case len(gone) > 0:
-		p.group.answer(gone, nil) // whatever became of its other keys
+		p.group.answer(c.Key(), gone, nil) // whatever became of its other keys
 	default:
-		p.group.answer(nil, err)
+		p.group.answer(c.Key(), nil, err)
 	}
 }
 
@@ -244,8 +247,8 @@ func (g *group) notifyLocked() {
 	}
 }
 
-// answer takes what came of a call.
-func (g *group) answer(gone []int64, err error) {
+// answer takes what came of a call, one of whose keys is given.
+func (g *group) answer(key string, gone []int64, err error) {
 	g.refuse(gone) // first: the end that moves below is that of the members
 
 	g.mu.Lock()
@@ -263,7 +266,7 @@ func (g *group) answer(gone []int64, err error) {
 	o := g.outcomeLocked(err, size)
 	g.mu.Unlock()
 
-	g.renewer.report(size, len(gone), err)
+	g.renewer.core.Renewed(key, size-len(gone), len(gone), err)
 	for _, d := range answered {
 		d.member.renewed(g, o)
 	}

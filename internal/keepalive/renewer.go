@@ -113,14 +113,3 @@ func (r *Renewer) onGrid(at time.Duration) time.Duration {
 func Limit(lease time.Duration) time.Duration {
 	return min(max(lease/10, 20*time.Millisecond), 2*time.Second)
 }
-
-// report calls the user's hook after a renewal of so many leases, of which so many were lost.
-func (r *Renewer) report(of, gone int, err error) {
-	switch hook := r.core.Hooks.Renewed; {
-	case hook == nil:
-	case err != nil:
-		hook(0, 0, err)
-	default:
-		hook(of-gone, gone, nil)
-	}
-}

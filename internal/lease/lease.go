@@ -25,6 +25,7 @@ type Lease struct {
 	member keepalive.Member // its renewal, its end in Redis and its timer
 	levels *Hold            // the live ones, innermost first
 	state  state
+	warned bool // that a call of this client waits for it; guarded by the listener's guard
 
 	manager *Manager      // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -47,6 +48,13 @@ func (l *Lease) Listener() Listener { return l.manager.listener }
 // Name returns the lock's name in Redis.
 func (l *Lease) Name() string { s, _ := l.key.(string); return s }
 
+// FirstWarning reports whether it is called for the first time. It is called with the guard held.
+func (l *Lease) FirstWarning() bool {
+	first := !l.warned
+	l.warned = true
+	return first
+}
+
 // Since returns when Redis granted the lease.
 func (l *Lease) Since() time.Duration { return l.since }
 
@@ -54,6 +62,14 @@ func (l *Lease) Since() time.Duration { return l.since }
 func (l *Lease) SetOwner(owner any) { l.owner = owner }
 
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
+
+// publicOwner returns the owner id as users know it.
+func (l *Lease) publicOwner() string {
+	if id := l.manager.kind.ID; id != nil {
+		return id(l.ownerID())
+	}
+	return l.ownerID()
+}
 
 // user returns the name that the user gave.
 func (l *Lease) user() string { return l.manager.core.UserName(l.Name()) }
@@ -285,9 +301,8 @@ func (l *Lease) lostCause(detail string) error {
 }
 
 func (l *Lease) notifyLost(detail string) {
-	if f := l.manager.core.Hooks.Lost; f != nil {
-		f(l.manager.kind.Title, l.user(), l.lostCause(detail))
-	}
+	m := l.manager
+	m.core.Lost(m.noun(), m.kind.Title, l.user(), l.publicOwner(), l.lostCause(detail))
 }
 
 // endAllLocked ends every level with the cause that why gives.
@@ -346,7 +361,8 @@ func (l *Lease) Drain(limit time.Duration) {
 	cancels.run()
 	_, err := l.manager.sendRelease(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
-		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease", l.manager.noun(), l.user(), "error", err)
+		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease",
+			"kind", l.manager.kind.Title, "name", l.user(), "owner", l.publicOwner(), "cause", err)
 	}
 	l.finish(0)
 	l.notifyReleased()

@@ -10,10 +10,7 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 		return info, false
 	}
 	k, clock := l.manager.kind, l.manager.core.Clock
-	info = core.HoldInfo{Kind: k.Title, Name: l.user(), Owner: l.ownerID(), Since: clock.Time(l.since), Renewed: l.member.Times()}
-	if k.ID != nil {
-		info.Owner = k.ID(info.Owner)
-	}
+	info = core.HoldInfo{Kind: k.Title, Name: l.user(), Owner: l.publicOwner(), Since: clock.Time(l.since), Renewed: l.member.Times()}
 	now := clock.Now()
 	for h := l.levels; h != nil; h = h.next {
 		info.Levels++

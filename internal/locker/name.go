@@ -40,15 +40,21 @@ func (n *Name) Verify() {
 	if holder := sh.held[n.text()]; holder != nil {
 		mine = append(mine, holder)
 	}
-	for l := range sh.unnamed {
-		if n.Finds(l) {
-			mine = append(mine, l)
-		}
-	}
+	mine = n.sharesLocked(sh, mine)
 	sh.mu.Unlock()
 	for _, l := range mine {
 		l.Verify()
 	}
+}
+
+// sharesLocked adds the leases of the name that others may share.
+func (n *Name) sharesLocked(sh *shard, to []*lease.Lease) []*lease.Lease {
+	for l := range sh.unnamed {
+		if n.Finds(l) {
+			to = append(to, l)
+		}
+	}
+	return to
 }
 
 // Finds reports whether a search of a context for a hold of the name ends at a level of the lease.

@@ -225,6 +225,7 @@ func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
 		u.Refused(w, ttl)
 	} else {
 		now := q.now()
+		w.warnOfSharesLocked(now)
 		next = now + waitqueue.Pause(waitqueue.Recheck, q.manager.core.Waiting.Load())
 		if ttl >= 0 {
 			next = min(next, now+ttl+time.Millisecond)
@@ -237,7 +238,8 @@ func (q *queue) busyLocked(w *Waiter, wakeups uint64, ttl time.Duration) {
 
 // watchLocked has a holder in this client looked at from time to time while somebody waits for it: its lock may have been
 // taken away in Redis. It returns when to look again.
-func (q *queue) watchLocked(holder *lease.Lease) time.Duration {
+func (w *Waiter) watchLocked(holder *lease.Lease) time.Duration {
+	q := w.queue
 	now := q.now()
 	if q.watched != holder {
 		q.watched, q.watchedAt = holder, now+core.Jitter(waitqueue.Recheck)
@@ -245,8 +247,37 @@ func (q *queue) watchLocked(holder *lease.Lease) time.Duration {
 	if now >= q.watchedAt {
 		q.watchedAt = now + core.Jitter(waitqueue.Recheck)
 		holder.Verify()
+		w.warnLocked(holder)
 	}
 	return q.watchedAt - now
+}
+
+// warnLocked logs, once for each hold, that a call has waited long for a hold of its own client: it may wait for itself.
+func (w *Waiter) warnLocked(holder *lease.Lease) {
+	c := w.manager.core
+	now := w.queue.now()
+	if !core.WaitsForItself(now, w.since, holder.Since()) || !holder.FirstWarning() {
+		return
+	}
+	info, held := holder.Report()
+	if held {
+		c.Workers.Go(func() { c.SelfWait(info.Kind, info.Name, info.Owner, now-w.since) })
+	}
+}
+
+// warnOfSharesLocked does so for a lock that this client holds in another mode.
+func (w *Waiter) warnOfSharesLocked(now time.Duration) {
+	if w.manager.kind.Sharing == Pool || !core.WaitsForItself(now, w.since, 0) {
+		return
+	}
+	sh, n := w.queue.shard, Name{manager: w.manager, key: w.queue.key}
+	shares := n.sharesLocked(sh, nil)
+	if writer := sh.held[w.queue.key]; writer != nil {
+		shares = append(shares, writer)
+	}
+	for _, l := range shares {
+		w.warnLocked(l)
+	}
 }
 
 // step is what a waiter is to do next.
@@ -271,7 +302,7 @@ func (w *Waiter) nextStep() (step, time.Duration) {
 		return stepFail, 0
 	}
 	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {
-		return stepWait, q.watchLocked(holder) // it will hand on, release, or be lost: each of these wakes the queue
+		return stepWait, w.watchLocked(holder) // it will hand on, release, or be lost: each of these wakes the queue
 	}
 	if next, left := w.Next(q.now()); next == waitqueue.Wait {
 		return stepWait, left

@@ -60,6 +60,9 @@ func (w *Waiter) Swept(err error) {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
 	w.lastErr = err
+	if holder := w.queue.shard.held[w.queue.key]; holder != nil {
+		w.warnLocked(holder)
+	}
 }
 
 // Fail ends the wait with the error of the upkeep's last question.

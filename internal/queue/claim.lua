@@ -19,7 +19,7 @@
 -- ARGV[8]  bytes of bodies after which to stop
 --
 -- Returns  an array: 0, 1 if more may be due than was looked at, -1 if the call was settled before, or -v for a layout of the
---          higher version v; then for each message its member, claim, attempt, due time and body
+--          higher version v; then for each message its member, claim, attempt, due time and body; then what exhaust adds
 local meta, due, flight, dead, bodies, claims, errors, waiters, record =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -45,7 +45,7 @@ local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
 for n, id in ipairs(ids) do
   local member, at, attempt = ready[2 * n - 1], ready[2 * n], 1 + (tonumber(string.sub(states[n] or '', 18)) or 0)
   if limit > 0 and attempt > limit then
-    spent[#spent + 1], reply[1] = member, 1
+    spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1}, 1
   else
     local body = redis.call('hget', bodies, id) or ''
     size = size + #body
@@ -68,7 +68,7 @@ if #taken == wanted and redis.call('exists', waiters) == 1 then
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   wake({meta = meta, waiters = waiters, channel = channel}, math.min(tonumber(next or ends), tonumber(expiry or ends), ends), now)
 end
-exhaust(due, dead, errors, spent, stamp)
+exhaust(due, dead, errors, spent, stamp, reply)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)

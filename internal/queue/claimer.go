@@ -130,7 +130,7 @@ func (l *claimer) report() []core.WaitInfo {
 	c := l.client.core
 	for _, d := range l.demands {
 		if d.stay == once && d.asked > 0 {
-			all = append(all, core.WaitInfo{Kind: "rdelayedqueue", Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since)})
+			all = append(all, core.WaitInfo{Kind: title, Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since)})
 		}
 	}
 	return all
@@ -272,14 +272,17 @@ func (l *claimer) claim(terms Terms, want int) {
 	if script.Judge(err) == script.Unknown {
 		l.lose(number)
 	}
-	var claims []Claimed
+	var claims, dead []Claimed
 	var more bool
 	if err == nil {
-		claims, more, err = readClaims(call)
+		claims, dead, more, err = readClaims(call)
 	}
 	if err != nil {
 		l.failed(err)
 		return
+	}
+	for _, m := range dead {
+		c.core.DeadLetter(title, c.core.UserName(c.name), m.ID, m.Attempt, string(m.Payload))
 	}
 	wanted := l.assign(claims, terms, asked)
 	switch {
@@ -493,7 +496,7 @@ func (l *claimer) Message(payload string) {
 	}
 	c := l.client
 	if hook := c.core.Hooks.Woken; hook != nil && left == 0 && l.waits() {
-		hook("rdelayedqueue", c.name[len(c.core.Prefix):])
+		hook(title, c.name[len(c.core.Prefix):])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

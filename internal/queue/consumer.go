@@ -14,6 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
+// title is the name of the public package, for messages.
+const title = "rdelayedqueue"
+
 const (
 	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
 	prefetch     = 16                   // the least of these, where nothing else was asked for
@@ -100,7 +103,7 @@ func (c *consumer) report(err error, text string) {
 	}
 	c.mu.Unlock()
 	if !quiet {
-		c.logger.Warn(text, "queue", c.queue.user, "error", err)
+		c.logger.Warn(text, "kind", title, "name", c.queue.user, "cause", err)
 	}
 }
 
@@ -209,6 +212,8 @@ func (c *consumer) handle(m *Message) (err error) {
 		switch {
 		case p != nil:
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			c.logger.Warn("redlatch: a handler panicked", "kind", title, "name", c.queue.user, "id", m.ID, "attempt", m.Attempt,
+				"cause", fmt.Sprint(err))
 		case !returned:
 			c.settle(m, errors.New("the handler ended its goroutine"))
 		}

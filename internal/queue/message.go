@@ -89,7 +89,7 @@ func (m *Message) report() core.HoldInfo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return core.HoldInfo{
-		Kind: "rdelayedqueue", Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
+		Kind: title, Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
 		Renewed: m.renewed,
 	}
 }
@@ -151,13 +151,15 @@ func (m *Message) overdue() bool {
 func (m *Message) cancel(cause error) { m.end(cause) }
 
 // forget ends the message for this client, with a cause for its context.
-func (m *Message) forget(s messageState, cause error) {
+func (m *Message) forget(s messageState, cause error) (first bool) {
 	m.mu.Lock()
+	first = m.state != s
 	m.state = s
 	m.mu.Unlock()
 	m.client.core.Timers.Stop(&m.timer)
 	m.drop()
 	m.end(cause)
+	return first
 }
 
 // giveBack returns the claim of a message that nobody began to work on, should it have it still. It is added before the message is
@@ -364,7 +366,10 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 		}
 		return ErrNotHeld
 	}
-	m.forget(ended, ErrFinished)
+	first := m.forget(ended, ErrFinished)
+	if n := sent.value; first && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
+		m.client.core.DeadLetter(title, m.client.core.UserName(m.client.name), m.ID, m.Attempt, n.text)
+	}
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 			c.core.Workers.Go(func() { c.sendRenewals(renewals, c.core.Clock.Now(), moving) })
 			return
 		}
-		c.reportRenewals(results, err)
+		c.reportRenewals(call.Key(), results, err)
 		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
@@ -91,19 +91,15 @@ func (r renewal) done(sentAt time.Duration) {
 	}
 }
 
-// reportRenewals passes the result of a renewal to the user's hook.
-func (c *client) reportRenewals(results []int64, err error) {
-	hook := c.core.Hooks.Renewed
-	if hook == nil {
-		return
-	}
+// reportRenewals says what came of a renewal.
+func (c *client) reportRenewals(key string, results []int64, err error) {
 	kept := 0
 	for _, result := range results {
 		if result == renewed {
 			kept++
 		}
 	}
-	hook(kept, len(results)-kept, err)
+	c.core.Renewed(key, kept, len(results)-kept, err)
 }
 
 // watch sets the timer after a call that was sent at the given time has set the visibility anew.

@@ -26,30 +26,40 @@ const header = 25
 // claimFields is the number of values of a message in claim's reply.
 const claimFields = 5
 
-// readClaims reads claim's reply, and whether more may be due.
-func readClaims(c *script.Call) (claims []Claimed, more bool, err error) {
+// readClaims reads claim's reply: what was claimed, what became a dead letter, with its last error as the payload, and whether more
+// may be due.
+func readClaims(c *script.Call) (claims, dead []Claimed, more bool, err error) {
 	r, err := replyOf(c)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	status, err := r.int(0)
 	switch {
 	case err != nil:
-		return nil, false, err
+		return nil, nil, false, err
 	case status == -1:
-		return nil, true, nil // settled before: ask again
+		return nil, nil, true, nil // settled before: ask again
 	case status < 0:
-		return nil, false, newerLayout(-status)
+		return nil, nil, false, newerLayout(-status)
 	}
 	claims = make([]Claimed, 0, len(r)/claimFields)
 	for i := 1; i < len(r); i += claimFields {
 		c, err := readClaim(r, i)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
-		claims = append(claims, c)
+		if c.claim != "" {
+			claims = append(claims, c)
+			continue
+		}
+		text, err := r.text(i + claimFields - 1)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		c.Payload = []byte(text)
+		dead = append(dead, c)
 	}
-	return claims, status == 1, nil
+	return claims, dead, status == 1, nil
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {

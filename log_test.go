@@ -1,0 +1,313 @@
+package redlatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// logbook is a log as an operator's tools read it.
+type logbook struct {
+	mu    sync.Mutex
+	lines []map[string]any
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	attributes := map[string]any{}
+	if err := json.Unmarshal(line, &attributes); err != nil {
+		return 0, err
+	}
+	delete(attributes, slog.TimeKey)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, attributes)
+	return len(line), nil
+}
+
+func (l *logbook) option() redlatch.Option {
+	return redlatch.WithLogger(slog.New(slog.NewJSONHandler(l, nil)))
+}
+
+// take returns what was logged since it was last called.
+func (l *logbook) take() []map[string]any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.lines
+	l.lines = nil
+	return all
+}
+
+func TestLostHoldsAreLogged(t *testing.T) {
+	for kind, get := range lockKinds {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var log logbook
+				c := b.Peer(t, log.option())
+				hold := locktest.Acquire(t, t.Context(), get(c.Client, "orders"))
+				time.Sleep(2 * lease)
+				assert.Empty(t, log.take(), "no line for what goes well")
+				b.Mini.FlushAll()
+				<-hold.Context().Done()
+				synctest.Wait()
+				lines := log.take()
+				require.Len(t, lines, 1)
+				line := lines[0]
+				assert.Equal(t, "WARN", line["level"])
+				assert.Equal(t, "redlatch: a lock was lost", line["msg"])
+				assert.Contains(t, []any{"rlock", "rfairlock", "rrwlock"}, line["kind"])
+				assert.Equal(t, "orders", line["name"])
+				assert.Equal(t, hold.Owner(), line["owner"])
+				assert.Equal(t, c.ID(), line["client"])
+				assert.Equal(t, context.Cause(hold.Context()).Error(), line["cause"])
+				assert.Len(t, line, 7)
+			})
+		})
+	}
+}
+
+func TestLostPermitIsLoggedAsTheUserKnowsIt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		require.NoError(t, c.GetPermitSemaphore("pool").SetPermits(t.Context(), 1))
+		permit, err := c.GetPermitSemaphore("pool").Acquire(t.Context())
+		require.NoError(t, err)
+		b.Mini.FlushAll()
+		<-permit.Context().Done()
+		synctest.Wait()
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "redlatch: a permit was lost", lines[0]["msg"])
+		assert.Equal(t, "rsemaphore", lines[0]["kind"])
+		assert.Equal(t, permit.ID(), lines[0]["owner"])
+	})
+}
+
+// However many renewals fail in an outage, it is two lines.
+func TestOutageIsLoggedWhenItBeginsAndEnds(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		var holds []*rlock.Hold
+		for _, name := range []string{"a", "b", "c"} {
+			holds = append(holds, locktest.Acquire(t, t.Context(), c.GetLock(name)))
+			time.Sleep(time.Second)
+		}
+		queue := redlatch.GetDelayedQueue[string](c.Client, "jobs", rdelayedqueue.WithVisibility(lease))
+		_, err := queue.Offer(t.Context(), "work", 0)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() {
+			stopped <- queue.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error { <-ctx.Done(); return nil },
+				rdelayedqueue.WithStopGrace(0))
+		}()
+		time.Sleep(lease)
+		log.take()
+		c.Refuse(true)
+		c.Cut()
+		time.Sleep(lease / 2)
+		c.Refuse(false)
+		time.Sleep(lease)
+		var begun, ended []map[string]any
+		for _, line := range log.take() {
+			switch line["msg"] {
+			case "redlatch: renewals fail":
+				begun = append(begun, line)
+			case "redlatch: renewals succeed again":
+				ended = append(ended, line)
+			}
+		}
+		require.Len(t, begun, 1)
+		assert.Equal(t, "WARN", begun[0]["level"])
+		assert.NotEmpty(t, begun[0]["cause"])
+		assert.NotEmpty(t, begun[0]["node"])
+		require.Len(t, ended, 1)
+		assert.Equal(t, "INFO", ended[0]["level"])
+		length, _ := ended[0]["length"].(float64)
+		assert.InDelta(t, lease/2, length, float64(lease/3))
+		for _, h := range holds {
+			locktest.Unlock(t, h)
+		}
+		stop()
+		require.NoError(t, <-stopped)
+	})
+}
+
+func TestCallThatWaitsForItsOwnClientIsLoggedOnceForEachHold(t *testing.T) {
+	for kind, get := range lockKinds {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var log logbook
+				c := b.Peer(t, log.option())
+				hold := locktest.Acquire(t, t.Context(), get(c.Client, "orders"))
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 3)
+				for range 3 {
+					go func() {
+						_, err := rival(kind, c.Client, "orders").Lock(ctx)
+						done <- err
+					}()
+				}
+				time.Sleep(4 * time.Second)
+				assert.Empty(t, log.take())
+				time.Sleep(time.Minute)
+				lines := log.take()
+				require.Len(t, lines, 1)
+				assert.Equal(t, "WARN", lines[0]["level"])
+				assert.Contains(t, lines[0]["msg"], "this client holds")
+				assert.Equal(t, "orders", lines[0]["name"])
+				assert.Equal(t, hold.Owner(), lines[0]["owner"])
+				cancel()
+				for range 3 {
+					require.ErrorIs(t, <-done, context.Canceled)
+				}
+				locktest.Unlock(t, hold)
+			})
+		})
+	}
+}
+
+func TestDeadLettersAndPanicsAreLogged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		queue := redlatch.GetDelayedQueue[string](c.Client, "jobs", rdelayedqueue.WithVisibility(lease), rdelayedqueue.WithMaxAttempts(2))
+		for _, id := range []string{"fails", "panics", "rejected", "done"} {
+			_, err := queue.Offer(t.Context(), id, 0, rdelayedqueue.WithID(id))
+			require.NoError(t, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() {
+			stopped <- queue.Consume(ctx, func(ctx context.Context, m *rdelayedqueue.Message[string]) error {
+				switch m.ID {
+				case "fails":
+					return errors.New("no luck")
+				case "panics":
+					panic("no hope")
+				case "rejected":
+					return m.Reject(ctx, "no use")
+				}
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		stop()
+		require.NoError(t, <-stopped)
+		dead, panics := map[any]map[string]any{}, 0
+		for _, line := range log.take() {
+			assert.Equal(t, "WARN", line["level"])
+			assert.Equal(t, "rdelayedqueue", line["kind"])
+			assert.Equal(t, "jobs", line["name"])
+			switch line["msg"] {
+			case "redlatch: a message became a dead letter":
+				assert.NotContains(t, dead, line["id"])
+				dead[line["id"]] = line
+			case "redlatch: a handler panicked":
+				panics++
+				assert.Equal(t, "panics", line["id"])
+				assert.Contains(t, line["cause"], "no hope")
+			default:
+				t.Errorf("unexpected: %v", line)
+			}
+		}
+		assert.Equal(t, 2, panics)
+		require.Len(t, dead, 3)
+		assert.Equal(t, "no luck", dead["fails"]["cause"])
+		assert.EqualValues(t, 2, dead["fails"]["attempt"])
+		assert.Contains(t, dead["panics"]["cause"], "no hope")
+		assert.Equal(t, "no use", dead["rejected"]["cause"])
+		assert.EqualValues(t, 1, dead["rejected"]["attempt"])
+	})
+}
+
+// Nobody ended its attempts: a claim finds it, and that is told once too.
+func TestMessageWithoutAttemptsLeftIsLoggedByWhoFindsIt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		queue := redlatch.GetDelayedQueue[string](c.Client, "jobs", rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(1))
+		_, err := queue.Offer(t.Context(), "work", 0, rdelayedqueue.WithID("forgotten"))
+		require.NoError(t, err)
+		_, err = queue.Take(t.Context())
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			_, err = queue.Take(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "redlatch: a message became a dead letter", lines[0]["msg"])
+		assert.Equal(t, "forgotten", lines[0]["id"])
+		assert.EqualValues(t, 1, lines[0]["attempt"])
+		assert.Equal(t, "no attempt ended within the visibility", lines[0]["cause"])
+	})
+}
+
+func TestPayloadThatCannotBeDecodedIsLogged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		_, err := redlatch.GetDelayedQueue[string](c.Client, "jobs").Offer(t.Context(), "no number", 0, rdelayedqueue.WithID("odd"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = redlatch.GetDelayedQueue[int](c.Client, "jobs").Take(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "odd", lines[0]["id"])
+		assert.Contains(t, lines[0]["cause"], "decode")
+	})
+}
+
+func TestSlowLogNamesWhatTookLong(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		seen := 0
+		observer := redlatch.Observer{
+			Acquired: func(string, string, time.Duration) { seen++ },
+			Released: func(string, string, time.Duration) { seen++ },
+		}
+		other := b.Peer(t)
+		c := b.Peer(t, log.option(), redlatch.WithSlowLog(2*time.Second, 10*time.Second), redlatch.WithObserver(observer))
+		quick := locktest.Acquire(t, t.Context(), c.GetLock("orders"))
+		time.Sleep(time.Second)
+		locktest.Unlock(t, quick)
+		assert.Empty(t, log.take())
+
+		busy := locktest.Acquire(t, t.Context(), other.GetLock("orders"))
+		time.AfterFunc(3*time.Second, func() { locktest.Unlock(t, busy) })
+		slow := locktest.Acquire(t, t.Context(), c.GetLock("orders"))
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "redlatch: a call waited long", lines[0]["msg"])
+		assert.InDelta(t, 3*time.Second, lines[0]["waited"], float64(100*time.Millisecond))
+		time.Sleep(11 * time.Second)
+		locktest.Unlock(t, slow)
+		lines = log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "redlatch: a hold lasted long", lines[0]["msg"])
+		assert.Equal(t, "rlock", lines[0]["kind"])
+		assert.Equal(t, "orders", lines[0]["name"])
+		assert.InDelta(t, 11*time.Second, lines[0]["held"], float64(100*time.Millisecond))
+		assert.Equal(t, 4, seen, "the observer hears all as before")
+	})
+}
