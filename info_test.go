@@ -141,7 +141,10 @@ func TestInfoOfAReadWriteLockTellsReadersAndWriters(t *testing.T) {
 			assert.NoError(t, err)
 			entered <- hold
 		}()
-		await(t, 2, func() (int, error) { info, err = lock.Info(t.Context()); return info.Waiting + info.WritersWaiting, err })
+		await(t, 2, func() (int, error) {
+			info, err = lock.Info(t.Context())
+			return info.Waiting + info.WritersWaiting, err
+		})
 		require.Len(t, info.Readers, 1)
 		assert.InDelta(t, 30, info.Left.Seconds(), 1)
 		assert.Equal(t, info.Left, info.Readers[0].Left)
