@@ -7,6 +7,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // Who holds a lock, and what this process holds.
@@ -25,9 +27,28 @@ func Example_inspect() {
 	if err := whoHasIt(ctx, client); err != nil {
 		log.Fatal(err)
 	}
+	if err := whatIsThere(ctx, client); err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// orders is locked: true, by this client: true, waiting: 0
 	// rlock orders
+	// rlock orders, held by this client: true
+}
+
+func whatIsThere(ctx context.Context, client *redlatch.Client) error {
+	for o, err := range client.Objects(ctx, "ord*") {
+		if err != nil {
+			return err
+		}
+		switch info := o.Info.(type) {
+		case rlock.Info:
+			fmt.Printf("%s %s, held by this client: %t\n", o.Kind, o.Name, info.Client == client.ID())
+		case rfairlock.Info: // and so on: see redlatch.Object
+			fmt.Printf("%s %s, waiting: %d\n", o.Kind, o.Name, len(info.Queue))
+		}
+	}
+	return nil
 }
 
 func whoHasIt(ctx context.Context, client *redlatch.Client) error {

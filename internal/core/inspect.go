@@ -2,7 +2,10 @@ package core
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,4 +53,40 @@ func (c *Core) Listening(ctx context.Context, channel string) int {
 		return -1
 	}
 	return int(total.Load())
+}
+
+// Channels returns the channels that match a pattern and that a client of any node listens to; none if the user may not ask.
+func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
+	var mu sync.Mutex
+	all := map[string]bool{}
+	err := c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
+		ask := node.PubSubChannels
+		if c.Batch.Sharded {
+			ask = node.PubSubShardChannels
+		}
+		heard, err := ask(ctx, pattern).Result()
+		if c.Batch.Sharded && script.Lacking(err) { // as above
+			heard, err = node.PubSubChannels(ctx, pattern).Result()
+		}
+		mu.Lock()
+		for _, channel := range heard {
+			all[channel] = true
+		}
+		mu.Unlock()
+		return err
+	})
+	if script.Lacking(err) {
+		err = nil
+	}
+	return slices.Sorted(maps.Keys(all)), err
+}
+
+// Step runs a part of a call that only looks, and returns its error as the call's caller gets it.
+func (c *Core) Step(ctx context.Context, fn func(ctx context.Context) error) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := c.Bound(ctx)
+	defer cancel()
+	return Conclude(ctx, script.NotDone, fn(ctx))
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,11 +60,17 @@ func (c *Core) slow() {
 	}
 }
 
-// outages are the nodes on which renewals fail. Their first failure is logged, and the first success after it.
+// outages are those of nodes on which renewals fail. The first failure is logged, and the first success after it.
 type outages struct {
-	open  atomic.Int32 // nodes in the map
-	mu    sync.Mutex   // guards the map
-	since map[string]time.Duration
+	open atomic.Int32 // length of all
+	mu   sync.Mutex   // guards all
+	all  []outage
+}
+
+// outage is that of the node that has the key: another one after a failover.
+type outage struct {
+	key   string
+	since time.Duration
 }
 
 // Renewed says what came of a call that renewed leases or messages, among them that of the key: how many were renewed and how many
@@ -72,15 +79,13 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	o := &c.outages
 	switch {
 	case err != nil:
-		node := c.Batch.Node(key)
-		if o.begins(node, c.Clock.Now()) {
-			c.Logger.Warn("redlatch: renewals fail", "node", node, "cause", err)
+		if o.begins(key, c.Clock.Now(), c.Batch.Node) {
+			c.Logger.Warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
 		}
 		renewed, lost = 0, 0
 	case o.open.Load() > 0:
-		node := c.Batch.Node(key)
-		if since, ended := o.ended(node); ended {
-			c.Logger.Info("redlatch: renewals succeed again", "node", node, "length", c.Clock.Now()-since)
+		if since, ended := o.ended(key, c.Batch.Node); ended {
+			c.Logger.Info("redlatch: renewals succeed again", "node", c.Batch.Node(key), "length", c.Clock.Now()-since)
 		}
 	}
 	if f := c.Hooks.Renewed; f != nil {
@@ -88,28 +93,32 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	}
 }
 
-// begins notes that a renewal failed, and reports whether it is the first one.
-func (o *outages) begins(node string, now time.Duration) bool {
+// begins notes that the renewal of a key failed, and reports whether it is the first one on its node.
+func (o *outages) begins(key string, now time.Duration, nodeOf func(key string) string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.since[node]; known {
+	if o.ofLocked(nodeOf(key), nodeOf) >= 0 {
 		return false
 	}
-	if o.since == nil {
-		o.since = map[string]time.Duration{}
-	}
-	o.since[node] = now
+	o.all = append(o.all, outage{key, now})
 	o.open.Add(1)
 	return true
 }
 
-// ended notes that a renewal succeeded, and returns since when they had failed, if they had.
-func (o *outages) ended(node string) (since time.Duration, was bool) {
+// ended notes that the renewal of a key succeeded, and returns since when they had failed on its node, if they had.
+func (o *outages) ended(key string, nodeOf func(key string) string) (since time.Duration, was bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if since, was = o.since[node]; was {
-		delete(o.since, node)
-		o.open.Add(-1)
+	i := o.ofLocked(nodeOf(key), nodeOf)
+	if i < 0 {
+		return 0, false
 	}
-	return since, was
+	since = o.all[i].since
+	o.all = slices.Delete(o.all, i, i+1)
+	o.open.Add(-1)
+	return since, true
+}
+
+func (o *outages) ofLocked(node string, nodeOf func(key string) string) int {
+	return slices.IndexFunc(o.all, func(one outage) bool { return nodeOf(one.key) == node })
 }

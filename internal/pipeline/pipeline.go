@@ -327,6 +327,22 @@ func (b *Batcher) EachNode(ctx context.Context, fn func(ctx context.Context, nod
 	})
 }
 
+// Masters returns a client of each master. What they do ends with its context.
+func (b *Batcher) Masters(ctx context.Context) ([]*redis.Client, error) {
+	if single, ok := b.rdb.(*redis.Client); ok {
+		return []*redis.Client{single}, nil
+	}
+	var mu sync.Mutex
+	var all []*redis.Client
+	err := b.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		all = append(all, boundedClient(node, 0))
+		mu.Unlock()
+		return nil
+	})
+	return all, err
+}
+
 // ioContext returns the context for a call on its caller's own goroutine: the caller's values, and a bound.
 func (b *Batcher) ioContext(ctx context.Context) context.Context {
 	if ctx == context.Background() { //nolint:forbidigo // compared, not used

@@ -1,0 +1,440 @@
+package redlatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Object is an object that Redis has keys or waiters of.
+type Object struct {
+	// Kind is the name of its package, or "counter" for a number of which nobody can tell whether it is that of a semaphore or of a
+	// latch.
+	Kind string
+	// Name is its name.
+	Name string
+	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo, rsemaphore.PermitSemaphoreInfo, rlatch.Info
+	// or rdelayedqueue.Stats; of a counter nil.
+	Info any
+}
+
+// Objects returns the locks, semaphores, latches and queues in Redis whose names match a pattern, one after another. The pattern is
+// that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's prefix are not
+// found.
+//
+// It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the
+// keys of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits
+// for it. A fair lock for which nobody waits is listed as a lock. An object that changes meanwhile may be missing, or come twice.
+//
+// It is made for servers in use: each command looks at some hundred keys, and nothing is collected. It blocks as long as the loop goes
+// on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last
+// thing that it yields. The user needs +scan and the commands of Info; without the right to PUBSUB, what is known by its waiters alone
+// is missing.
+func (c *Client) Objects(ctx context.Context, pattern string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		f := finder{client: c, pattern: pattern, yield: yield}
+		if err := f.run(ctx); err != nil && !errors.Is(err, errStopped) {
+			yield(Object{}, fmt.Errorf("redlatch: objects: %w", err))
+		}
+	}
+}
+
+// errStopped says that the loop wants no more.
+var errStopped = errors.New("stopped")
+
+const (
+	scanCount    = 500     // keys that one SCAN looks at
+	atOnce       = 50      // objects that are asked for their state at the same time
+	rememberMost = 100_000 // counters that are not listed twice
+)
+
+// finder is one call of Objects.
+type finder struct {
+	client  *Client
+	pattern string
+	match   *regexp.Regexp
+	yield   func(Object, error) bool
+	listed  map[string]bool // names of semaphores and latches that were listed
+}
+
+// found is an object that was found by a key or a channel.
+type found struct{ kind, name string }
+
+func (f *finder) run(ctx context.Context) error {
+	if ctx == nil {
+		return core.ErrNilContext
+	}
+	if len(f.pattern) > errs.MaxName {
+		return fmt.Errorf("%w: the pattern has %d bytes, more than %d", errs.ErrInvalid, len(f.pattern), errs.MaxName)
+	}
+	f.pattern = quoteGlob(f.client.core.Prefix) + cmp.Or(f.pattern, "*")
+	var err error
+	if f.match, err = regexp.Compile(globExpression(f.pattern)); err != nil {
+		return fmt.Errorf("%w: the pattern: %w", errs.ErrInvalid, err)
+	}
+	f.listed = map[string]bool{}
+	var nodes []*redis.Client
+	err = f.client.core.Step(ctx, func(ctx context.Context) error {
+		nodes, err = f.client.core.Batch.Masters(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := f.scan(ctx, node, "hash", f.pattern, f.hashes); err != nil {
+			return err
+		}
+		if err := f.scan(ctx, node, "", "red*", f.parts); err != nil {
+			return err
+		}
+		if err := f.scan(ctx, node, "zset", "*:timeout", f.leased); err != nil {
+			return err
+		}
+	}
+	return f.waitedFor(ctx)
+}
+
+// scan passes the keys of a node, some hundred at a time, to a function that says what objects they are.
+func (f *finder) scan(
+	ctx context.Context, node *redis.Client, kind, match string, find func(ctx context.Context, node *redis.Client, keys []string) ([]found, error),
+) error {
+	for cursor := uint64(0); ; {
+		var objects []found
+		err := f.client.core.Step(ctx, func(ctx context.Context) error {
+			page := node.Scan(ctx, cursor, match, scanCount)
+			if kind != "" {
+				page = node.ScanType(ctx, cursor, match, scanCount, kind)
+			}
+			keys, next, err := page.Result()
+			if err != nil || len(keys) == 0 {
+				cursor = next
+				return err
+			}
+			objects, err = find(ctx, node, keys)
+			cursor = next
+			return err
+		})
+		if err == nil {
+			err = f.list(ctx, objects)
+		}
+		if err != nil || cursor == 0 {
+			return err
+		}
+	}
+}
+
+// hashes finds locks, by their holders, and read-write locks.
+func (f *finder) hashes(ctx context.Context, node *redis.Client, keys []string) (all []found, err error) {
+	type look struct {
+		size    *redis.IntCmd
+		mode    *redis.StringCmd
+		fields  *redis.ScanCmd
+		waiters *redis.IntCmd
+	}
+	looks := make([]look, len(keys))
+	err = f.ask(ctx, node, func(p redis.Pipeliner) {
+		for i, key := range keys {
+			looks[i] = look{
+				p.HLen(ctx, key), p.HGet(ctx, key, "mode"), p.HScan(ctx, key, 0, "", 1), p.Exists(ctx, core.Prefixed(fairQueues, key)),
+			}
+		}
+	})
+	for i, key := range keys {
+		l := looks[i]
+		fields, _ := l.fields.Val() // and their values
+		switch {
+		case l.mode.Val() == "read" || l.mode.Val() == "write":
+			all = append(all, found{"rrwlock", key})
+		case l.size.Val() != 1 || len(fields) != 2 || l.waiters.Val() != 0:
+		case core.CheckOwner(fields[0]) == nil && isCount(fields[1]):
+			all = append(all, found{"rlock", key})
+		}
+	}
+	return all, err
+}
+
+// The first parts of the names of keys and channels.
+const (
+	fairQueues     = "redisson_lock_queue"
+	queues         = "redlatch_dq"
+	onceLatches    = "redlatch_latch_once"
+	setLatches     = "redlatch_latch_set"
+	operations     = "redlatch_ops"
+	semaphoreTopic = "redisson_sc:"
+	latchTopic     = "redisson_countdownlatch__channel__"
+)
+
+// parts finds objects by keys that they have beside that of their name.
+func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) ([]found, error) {
+	var all []found
+	var numbers []string
+	for _, key := range keys {
+		prefix, body, _ := strings.Cut(key, ":")
+		switch prefix {
+		case fairQueues:
+			all = f.add(all, "rfairlock", body)
+		case queues:
+			if body, ok := strings.CutSuffix(body, ":meta"); ok {
+				all = f.add(all, "rdelayedqueue", body)
+			}
+		case onceLatches, setLatches:
+			numbers = append(numbers, nameIn(body))
+		case operations:
+			if end := strings.LastIndexByte(body, ':'); end >= 0 {
+				numbers = append(numbers, nameIn(body[:end]))
+			}
+		}
+	}
+	more, err := f.numbers(ctx, node, numbers)
+	return append(all, more...), err
+}
+
+// numbers says of names whether they are those of latches, or of counters that are there.
+func (f *finder) numbers(ctx context.Context, node *redis.Client, names []string) (all []found, err error) {
+	type look struct {
+		value         *redis.StringCmd
+		latch, permit *redis.IntCmd
+	}
+	var keys []string
+	for _, name := range names {
+		if f.match.MatchString(name) && !slices.Contains(keys, name) && !f.listed[name] {
+			keys = append(keys, name)
+		}
+	}
+	looks := make([]look, len(keys))
+	err = f.ask(ctx, node, func(p redis.Pipeliner) {
+		for i, key := range keys {
+			looks[i] = look{
+				p.Get(ctx, key), p.Exists(ctx, core.Prefixed(onceLatches, key), core.Prefixed(setLatches, key)),
+				p.Exists(ctx, core.Suffixed(key, "timeout")),
+			}
+		}
+	})
+	for i, key := range keys {
+		l := looks[i]
+		switch {
+		case !isCount(l.value.Val()) || l.permit.Val() > 0: // leased permits are found by that
+		case l.latch.Val() > 0:
+			all = append(all, found{"rlatch", key})
+		default:
+			all = append(all, found{"counter", key})
+		}
+	}
+	return all, err
+}
+
+// leased finds semaphores of leased permits.
+func (f *finder) leased(ctx context.Context, node *redis.Client, keys []string) (all []found, err error) {
+	var names []string
+	for _, key := range keys {
+		if name := nameIn(strings.TrimSuffix(key, ":timeout")); f.match.MatchString(name) && core.Suffixed(name, "timeout") == key {
+			names = append(names, name)
+		}
+	}
+	values := make([]*redis.StringCmd, len(names))
+	err = f.ask(ctx, node, func(p redis.Pipeliner) {
+		for i, name := range names {
+			values[i] = p.Get(ctx, name)
+		}
+	})
+	for i, name := range names {
+		if _, notInt := strconv.Atoi(values[i].Val()); notInt == nil {
+			all = append(all, found{"rsemaphore", name})
+		}
+	}
+	return all, err
+}
+
+// ask sends commands to a node together. What Redis says of a key that has changed, or moved, is no error.
+func (f *finder) ask(ctx context.Context, node *redis.Client, commands func(redis.Pipeliner)) error {
+	answers, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
+		commands(p)
+		return nil
+	})
+	for _, answer := range answers {
+		var said redis.Error
+		if err := answer.Err(); err != nil && (!errors.As(err, &said) || redis.IsPermissionError(err)) {
+			return err
+		}
+	}
+	if said := redis.Error(nil); errors.As(err, &said) {
+		return nil
+	}
+	return err
+}
+
+// waitedFor lists semaphores and latches of which is known only that somebody waits for them.
+func (f *finder) waitedFor(ctx context.Context) error {
+	c := f.client.core
+	for topic, kind := range map[string]string{semaphoreTopic: "counter", latchTopic: "rlatch"} {
+		var channels []string
+		err := c.Step(ctx, func(ctx context.Context) (err error) {
+			channels, err = c.Channels(ctx, topic+"*")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var objects []found
+		for _, channel := range channels {
+			objects = f.add(objects, kind, strings.TrimPrefix(channel, topic))
+		}
+		if err := f.list(ctx, objects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds the object whose name a key or channel has in its own, if it matches the pattern.
+func (f *finder) add(to []found, kind, body string) []found {
+	if name := nameIn(body); f.match.MatchString(name) {
+		return append(to, found{kind, name})
+	}
+	return to
+}
+
+// list asks for the state of objects, and yields those that are there.
+func (f *finder) list(ctx context.Context, objects []found) error {
+	for some := range slices.Chunk(objects, atOnce) {
+		states, failures := make([]any, len(some)), make([]error, len(some))
+		var calls sync.WaitGroup
+		for i, one := range some {
+			calls.Go(func() { states[i], failures[i] = f.state(ctx, one) })
+		}
+		calls.Wait()
+		for i, one := range some {
+			err := failures[i]
+			switch {
+			case errors.Is(err, errs.ErrWrongType) || errors.Is(err, errs.ErrInvalid): // it is another program's, or has changed
+			case err != nil:
+				return err
+			case states[i] == nil || f.listed[one.name]:
+			default:
+				if one.kind == "counter" || one.kind == "rlatch" || one.kind == "rsemaphore" {
+					f.remember(one.name)
+				}
+				if !f.yield(Object{Kind: one.kind, Name: f.client.core.UserName(one.name), Info: states[i]}, nil) {
+					return errStopped
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// remember notes that a number was listed, which may have several keys.
+func (f *finder) remember(name string) {
+	if len(f.listed) < rememberMost {
+		f.listed[name] = true
+	}
+}
+
+// state returns the Info of an object; nil if it is not there any more.
+func (f *finder) state(ctx context.Context, o found) (any, error) {
+	c, name := f.client, f.client.core.UserName(o.name)
+	switch o.kind {
+	case "rlock":
+		info, err := c.GetFencedLock(name).Info(ctx) // it knows the token too, if there is one
+		return unless(!info.Locked, info), err
+	case "rfairlock":
+		info, err := c.GetFairLock(name).Info(ctx)
+		return unless(!info.Locked && len(info.Queue) == 0, info), err
+	case "rrwlock":
+		info, err := c.GetReadWriteLock(name).Info(ctx)
+		return unless(!info.Locked, info), err
+	case "rlatch":
+		info, err := c.GetCountDownLatch(name).Info(ctx)
+		return unless(info.Count == 0 && info.Waiting == 0, info), err
+	case "rsemaphore":
+		info, err := c.GetPermitSemaphore(name).Info(ctx)
+		return info, err
+	case "rdelayedqueue":
+		stats, err := GetDelayedQueue[any](c, name).Stats(ctx)
+		return stats, err
+	}
+	n, err := c.GetSemaphore(name).Available(ctx)
+	return n, err
+}
+
+func unless(gone bool, info any) any {
+	if gone {
+		return nil
+	}
+	return info
+}
+
+// nameIn returns the name that a key or channel has in its own, in braces if it has none itself.
+func nameIn(body string) string {
+	if strings.LastIndexByte(body, '{') == 0 && strings.IndexByte(body, '}') == len(body)-1 {
+		return body[1 : len(body)-1]
+	}
+	return body
+}
+
+// isCount reports whether a value is a number of levels or permits.
+func isCount(value string) bool {
+	_, err := strconv.ParseUint(value, 10, 31)
+	return err == nil
+}
+
+// quoteGlob returns the pattern that matches a text alone.
+func quoteGlob(text string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
+}
+
+// globExpression returns the regular expression that matches what a pattern of Redis does.
+func globExpression(glob string) string {
+	var b strings.Builder
+	b.WriteString(`(?s)^`)
+	for i := 0; i < len(glob); i++ {
+		switch c := glob[i]; c {
+		case '*':
+			b.WriteString(`.*`)
+		case '?':
+			b.WriteString(`.`)
+		case '[':
+			end := strings.IndexByte(glob[i+1:], ']')
+			if end <= 0 {
+				b.WriteString(`\[`)
+				continue
+			}
+			class := glob[i+1 : i+1+end]
+			b.WriteByte('[')
+			if class[0] == '^' {
+				b.WriteByte('^')
+				class = class[1:]
+			}
+			b.WriteString(strings.NewReplacer(`\`, `\\`, `[`, `\[`, `^`, `\^`).Replace(class))
+			b.WriteByte(']')
+			i += 1 + end
+		case '\\':
+			if i+1 < len(glob) {
+				i++
+			}
+			b.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+		default:
+			end := i + 1
+			for end < len(glob) && !strings.ContainsRune(`*?[\`, rune(glob[end])) {
+				end++
+			}
+			b.WriteString(regexp.QuoteMeta(glob[i:end]))
+			i = end - 1
+		}
+	}
+	b.WriteByte('$')
+	return b.String()
+}

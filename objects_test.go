@@ -1,0 +1,196 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// objects returns what Objects yields, by name. Nothing comes twice here.
+func objects(t *testing.T, c *redlatch.Client, pattern string) map[string]redlatch.Object {
+	t.Helper()
+	all := map[string]redlatch.Object{}
+	for o, err := range c.Objects(t.Context(), pattern) {
+		require.NoError(t, err)
+		require.NotContains(t, all, o.Name)
+		all[o.Name] = o
+	}
+	return all
+}
+
+// furnished has one client hold each kind of object, and another one wait for a fair lock and a semaphore.
+func furnished(t *testing.T, w *watched, name func(kind string) string) {
+	t.Helper()
+	for kind, get := range lockKinds {
+		hold, err := get(w.holder, name(kind)).Lock(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) })
+	}
+	require.NoError(t, w.holder.GetPermitSemaphore(name("permit")).SetPermits(t.Context(), 3))
+	permit, err := w.holder.GetPermitSemaphore(name("permit")).Acquire(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, permit.Release(context.WithoutCancel(t.Context()))) })
+	_, err = w.holder.GetSemaphore(name("semaphore")).TrySetPermits(t.Context(), 2)
+	require.NoError(t, err)
+	_, err = w.holder.GetCountDownLatch(name("latch")).TrySetCount(t.Context(), 4)
+	require.NoError(t, err)
+	_, err = redlatch.GetDelayedQueue[string](w.holder, name("queue")).Offer(t.Context(), "work", time.Hour)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { _, err := w.waiter.GetFairLock(name("fair")).Lock(ctx); ended <- err }()
+	go func() { ended <- w.waiter.GetSemaphore(name("awaited")).Acquire(ctx, 1) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			require.ErrorIs(t, <-ended, context.Canceled)
+		}
+	})
+	await(t, 1, func() (int, error) {
+		info, err := w.viewer.GetFairLock(name("fair")).Info(t.Context())
+		return info.Waiting, err
+	})
+	await(t, 1, func() (int, error) {
+		info, err := w.viewer.GetSemaphore(name("awaited")).Info(t.Context())
+		return info.Waiting, err
+	})
+	strangers(t, w.rdb, name)
+}
+
+// strangers are keys of other programs, some of which look nearly like a lock's.
+func strangers(t *testing.T, rdb redis.UniversalClient, name func(kind string) string) {
+	t.Helper()
+	for _, err := range []error{
+		rdb.Set(t.Context(), name("text"), "text", 0).Err(),
+		rdb.Set(t.Context(), name("number"), 7, 0).Err(),
+		rdb.HSet(t.Context(), name("one field"), "name", "value").Err(),
+		rdb.HSet(t.Context(), name("count"), "visits", 7).Err(),
+		rdb.HSet(t.Context(), name("session"), "8743c9c0-0795-4907-87fd-6c719a6b4586:57", "seven").Err(),
+		rdb.HSet(t.Context(), name("many"), "a:1", 1, "b:2", 2).Err(),
+		rdb.HSet(t.Context(), name("moods"), "mode", "happy").Err(),
+		rdb.ZAdd(t.Context(), "{"+name("set")+"}:timeout", redis.Z{Score: 1, Member: "m"}).Err(),
+		rdb.RPush(t.Context(), name("list"), "x").Err(),
+		rdb.Set(t.Context(), "redlatch_else", "x", 0).Err(),
+	} {
+		require.NoError(t, err)
+	}
+}
+
+func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, w *watched) {
+		name := func(kind string) string { return t.Name() + "/" + kind }
+		furnished(t, w, name)
+		all := objects(t, w.viewer, t.Name()+"/*")
+		kinds := map[string]string{}
+		for n, o := range all {
+			kinds[n] = o.Kind
+		}
+		require.Equal(t, map[string]string{
+			name("plain"): "rlock", name("fenced"): "rlock", name("fair"): "rfairlock", name("writer"): "rrwlock", name("reader"): "rrwlock",
+			name("permit"): "rsemaphore", name("semaphore"): "counter", name("awaited"): "counter", name("latch"): "rlatch",
+			name("queue"): "rdelayedqueue",
+		}, kinds)
+		plain, ok := all[name("plain")].Info.(rlock.Info)
+		require.True(t, ok)
+		assert.Equal(t, w.holder.ID(), plain.Client)
+		fenced, ok := all[name("fenced")].Info.(rlock.Info)
+		require.True(t, ok)
+		assert.Positive(t, fenced.Token)
+		fair, ok := all[name("fair")].Info.(rfairlock.Info)
+		require.True(t, ok)
+		assert.Len(t, fair.Queue, 1)
+		writer, ok := all[name("writer")].Info.(rrwlock.Info)
+		require.True(t, ok)
+		assert.Equal(t, rrwlock.Writing, writer.Mode)
+		permits, ok := all[name("permit")].Info.(rsemaphore.PermitSemaphoreInfo)
+		require.True(t, ok)
+		assert.Len(t, permits.Holders, 1)
+		assert.Equal(t, 2, all[name("semaphore")].Info)
+		assert.Equal(t, 0, all[name("awaited")].Info)
+		latch, ok := all[name("latch")].Info.(rlatch.Info)
+		require.True(t, ok)
+		assert.Equal(t, 4, latch.Count)
+		stats, ok := all[name("queue")].Info.(rdelayedqueue.Stats)
+		require.True(t, ok)
+		assert.Equal(t, 1, stats.Delayed)
+
+		assert.Equal(t, []string{name("latch")}, slices.Collect(maps.Keys(objects(t, w.viewer, t.Name()+"/l?tch"))))
+		assert.Len(t, objects(t, w.viewer, t.Name()+"/f[ae]*"), 2, "fair and fenced")
+		for o, err := range w.viewer.Objects(t.Context(), t.Name()+"/*") {
+			require.NoError(t, err)
+			assert.Contains(t, all, o.Name)
+			break // is no error
+		}
+	})
+}
+
+// Names with a tag of their own, and of a client with a prefix.
+func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {
+	server := redistest.Start(t)
+	open := func(opts ...redlatch.Option) *redlatch.Client {
+		c, err := redlatch.New(server.Client(t), append(opts, redlatch.WithCloseGrace(0))...)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	plain, prefixed, odd := open(), open(redlatch.WithNamePrefix("shop:")), open(redlatch.WithNamePrefix("a*[b]?"))
+	for _, c := range []*redlatch.Client{plain, prefixed, odd} {
+		for _, name := range []string{"orders", "{eu}:orders"} {
+			require.NoError(t, c.GetPermitSemaphore(name+"-permits").SetPermits(t.Context(), 1))
+			_, err := c.GetPermitSemaphore(name + "-permits").Acquire(t.Context())
+			require.NoError(t, err)
+			_, err = redlatch.GetDelayedQueue[string](c, name+"-jobs").Offer(t.Context(), "work", time.Hour)
+			require.NoError(t, err)
+			_, err = c.GetSemaphore(name+"-count").TrySetPermits(t.Context(), 1)
+			require.NoError(t, err)
+			_, err = c.GetLock(name).Lock(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	want := []string{
+		"orders", "orders-count", "orders-jobs", "orders-permits",
+		"{eu}:orders", "{eu}:orders-count", "{eu}:orders-jobs", "{eu}:orders-permits",
+	}
+	assert.Equal(t, want, slices.Sorted(maps.Keys(objects(t, prefixed, ""))))
+	assert.Equal(t, want, slices.Sorted(maps.Keys(objects(t, odd, "*"))))
+	assert.Len(t, objects(t, plain, ""), 24)
+	assert.Equal(t, []string{"{eu}:orders-jobs"}, slices.Sorted(maps.Keys(objects(t, prefixed, `{eu}:orders-j*`))))
+	assert.Empty(t, objects(t, prefixed, `orders\*`))
+}
+
+func TestObjectsEndsWithItsContextAndItsClient(t *testing.T) {
+	c, err := embedded.Open()
+	require.NoError(t, err)
+	first := func(ctx context.Context, pattern string) error {
+		for _, err := range c.Objects(ctx, pattern) {
+			return err
+		}
+		return nil
+	}
+	require.NoError(t, first(t.Context(), ""))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, first(ended, ""), context.Canceled)
+	require.ErrorIs(t, first(nil, ""), redlatch.ErrInvalid) //nolint:staticcheck // that is what is tested
+	require.ErrorIs(t, first(t.Context(), fmt.Sprintf("%513d", 0)), redlatch.ErrInvalid)
+	require.ErrorIs(t, first(t.Context(), "[z-a]"), redlatch.ErrInvalid)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, first(t.Context(), ""), redlatch.ErrClosed)
+}
