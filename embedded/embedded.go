@@ -13,8 +13,6 @@ import (
 	"net"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
@@ -49,12 +47,7 @@ func (s *Server) Close() { s.mini.Close() }
 // the network. Bad options return redlatch.ErrInvalid.
 func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	m := newServer()
-	rdb := redis.NewClient(&redis.Options{
-		Addr:   "embedded",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial(m) },
-		// The server does not know them, and a look-up of the address, for the type of the endpoint, would leave a user's synctest bubble.
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
-	})
+	rdb := pipe.Client(func(context.Context, string, string) (net.Conn, error) { return dial(m) })
 	stop := func() error {
 		err := rdb.Close()
 		m.Close()

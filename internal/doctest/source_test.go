@@ -90,6 +90,8 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		allowed             bool
 	}{
 		{"embedded/server.go", "embedded", miniredis, true},
+		{"redlatchtest/redlatchtest.go", "redlatchtest", miniredis, true},
+		{"redlatchtest/redlatchtest.go", "redlatchtest", "testing", true},
 		{"rlock/lock_test.go", "rlock_test", miniredis, true},
 		{"internal/redistest/server.go", "redistest", miniredis, true},
 		{"examples/quickstart/main.go", "main", miniredis, false},
@@ -115,8 +117,10 @@ func forbidden(name string, file *ast.File, imported string) string {
 		return "only test suites below internal know an object package"
 	case isTest(name, file):
 		return ""
+	case path.Dir(name) == "redlatchtest": // is for users' tests
+		return ""
 	case strings.HasPrefix(imported, "github.com/alicebob/miniredis") && path.Dir(name) != "embedded":
-		return "only embedded and tests use miniredis"
+		return "only embedded, redlatchtest and tests use miniredis"
 	case imported == "testing" || strings.HasPrefix(imported, "testing/"):
 		return "test code stays out of the library"
 	}

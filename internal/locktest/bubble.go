@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/wires"
 )
 
 // Bubble is an in-memory server in a bubble of fake time. What a test of it leaves running fails the test.
@@ -32,15 +33,18 @@ func InBubble(t *testing.T, test func(t *testing.T, b *Bubble)) {
 		b := &Bubble{Mini: miniredis.NewMiniRedis()}
 		b.Mini.ClockTTL(true)
 		t.Cleanup(b.Mini.Close)
-		b.Redis = b.connect(t, &Wires{bubble: b})
+		b.Redis = b.connect(t, b.wires())
 		test(t, b)
 	})
 }
 
+// wires returns connections to the server that may be broken.
+func (b *Bubble) wires() *wires.Wires { return wires.New(b.Mini.Dial) }
+
 // connect returns a client over the given wires. It looks up no address by itself: that would not work in a bubble.
-func (b *Bubble) connect(t *testing.T, w *Wires) *redis.Client {
+func (b *Bubble) connect(t *testing.T, w *wires.Wires) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.dial() },
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.Dial() },
 		// A handshake without options, so that what is counted is what was asked for.
 		DisableIdentity:          true,
 		DialerRetries:            1,
@@ -57,7 +61,7 @@ func (b *Bubble) connect(t *testing.T, w *Wires) *redis.Client {
 // Peer is a client with wires of its own.
 type Peer struct {
 	*redlatch.Client
-	*Wires
+	*wires.Wires
 	// Redis is the go-redis client below, over the same wires.
 	Redis *redis.Client
 }
@@ -65,7 +69,7 @@ type Peer struct {
 // Peer returns a new client. It is closed when the test ends.
 func (b *Bubble) Peer(t *testing.T, opts ...redlatch.Option) *Peer {
 	t.Helper()
-	p := &Peer{Wires: &Wires{bubble: b}}
+	p := &Peer{Wires: b.wires()}
 	p.Redis = b.connect(t, p.Wires)
 	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
 	c, err := redlatch.New(p.Redis, append([]redlatch.Option{quiet}, opts...)...)
@@ -73,6 +77,14 @@ func (b *Bubble) Peer(t *testing.T, opts ...redlatch.Option) *Peer {
 	p.Client = c
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return p
+}
+
+// Deliver has the scripts that were held back arrive, and returns how many when the server has run them.
+func (p *Peer) Deliver(t *testing.T) int {
+	t.Helper()
+	n, err := p.Wires.Deliver()
+	require.NoError(t, err)
+	return n
 }
 
 // TTL returns what is left of a key's time: 0 for a key that does not exist.
@@ -125,6 +137,6 @@ func (b *Bubble) Another(t *testing.T) *Bubble {
 	other := &Bubble{Mini: miniredis.NewMiniRedis()}
 	other.Mini.ClockTTL(true)
 	t.Cleanup(other.Mini.Close)
-	other.Redis = other.connect(t, &Wires{bubble: other})
+	other.Redis = other.connect(t, other.wires())
 	return other
 }

@@ -39,7 +39,7 @@ func InMemory(t *testing.T, test func(t *testing.T, s *Server)) {
 	t.Helper()
 	InBubble(t, func(t *testing.T, b *Bubble) {
 		test(t, &Server{Redis: b.Redis, Fake: true, connect: func(t *testing.T) redis.UniversalClient {
-			return b.connect(t, &Wires{bubble: b})
+			return b.connect(t, b.wires())
 		}})
 	})
 }

@@ -1,4 +1,5 @@
-package locktest
+// Package wires breaks the connections of a client to an in-memory server.
+package wires
 
 import (
 	"bytes"
@@ -9,30 +10,48 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/redlatch/redlatch/internal/pipe"
 )
 
 // Wires are the connections of one client. They may be watched and broken from any goroutine.
 type Wires struct {
-	bubble *Bubble
+	server func() (net.Conn, error) // dials
 
-	mu     sync.Mutex // guards all below
-	open   []*wire
-	black  bool // nothing passes, in either direction
-	refuse bool // dials fail
-	lose   int  // so many scripts will run whose replies are lost
-	hold   int  // so many scripts are held back
-	held   [][]byte
-	hang   int // so many scripts will run whose connections fall silent
-	pass   int // so many scripts pass before those
-	sent   []string
-	trips  int // writes that carried scripts
+	mu      sync.Mutex // guards all below
+	open    []*wire
+	black   bool // nothing passes, in either direction
+	refuse  bool // dials fail
+	down    bool // the server is down: they fail too
+	refused bool // one has failed
+	lose    int  // so many scripts will run whose replies are lost
+	hold    int  // so many scripts are held back
+	held    [][]byte
+	hang    int // so many scripts will run whose connections fall silent
+	pass    int // so many scripts pass before those
+	sent    []string
+	trips   int // writes that carried scripts
 }
+
+// New returns the wires of a client to a server that is dialed like this.
+func New(server func() (net.Conn, error)) *Wires { return &Wires{server: server} }
 
 // Refuse has dials fail while it is on. Existing connections go on.
 func (w *Wires) Refuse(on bool) { w.set(func() { w.refuse = on }) }
+
+// Down has dials fail while it is on, and closes all connections.
+func (w *Wires) Down(on bool) {
+	w.set(func() { w.down = on })
+	if on {
+		w.Cut()
+	}
+}
+
+// Refused reports whether a dial has failed.
+func (w *Wires) Refused() (refused bool) {
+	w.set(func() { refused = w.refused })
+	return refused
+}
 
 // Blackhole loses everything in both directions while it is on, on new connections too. Those that existed at any
 // time while it was on are cut when it goes off.
@@ -54,22 +73,32 @@ func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose = n }) }
 func (w *Wires) Withhold(n int) { w.set(func() { w.hold = n }) }
 
 // Deliver has the scripts that were held back arrive, and returns how many when the server has run them.
-func (w *Wires) Deliver(tb testing.TB) int {
-	tb.Helper()
+func (w *Wires) Deliver() (int, error) {
 	var held [][]byte
 	w.set(func() { held, w.held = w.held, nil })
 	for _, request := range held {
-		conn, err := w.bubble.Mini.Dial()
-		require.NoError(tb, err)
-		_, err = conn.Write(request)
-		require.NoError(tb, err)
-		reply := make([]byte, 4096)
-		n, err := conn.Read(reply)
-		require.NoError(tb, err)
-		require.False(tb, bytes.HasPrefix(reply[:n], []byte("-")), "%s", reply[:n])
-		require.NoError(tb, conn.Close())
+		if err := w.deliver(request); err != nil {
+			return 0, err
+		}
 	}
-	return len(held)
+	return len(held), nil
+}
+
+func (w *Wires) deliver(request []byte) error {
+	conn, err := w.server()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	reply := make([]byte, 4096)
+	n, err := conn.Read(reply)
+	if err == nil && bytes.HasPrefix(reply[:n], []byte("-")) {
+		err = errors.New(string(reply[:n]))
+	}
+	return err
 }
 
 // HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
@@ -122,64 +151,40 @@ func (w *Wires) set(change func()) {
 
 var errRefused = &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
 
-func (w *Wires) dial() (net.Conn, error) {
+// Dial returns a new connection.
+func (w *Wires) Dial() (net.Conn, error) {
 	var refuse bool
-	w.set(func() { refuse = w.refuse })
+	w.set(func() {
+		refuse = w.refuse || w.down
+		w.refused = w.refused || refuse
+	})
 	if refuse {
 		return nil, errRefused
 	}
 	// Not under the mutex: the server's own is held while it publishes, until a reader that needs ours has read.
-	conn, err := w.bubble.Mini.Dial()
+	conn, err := w.server()
 	if err != nil {
 		return nil, err
 	}
-	c := &wire{Conn: conn, wires: w, filled: make(chan struct{}, 1), closed: make(chan struct{})}
+	c := &wire{Conn: pipe.Buffer(conn), wires: w}
 	w.set(func() {
-		if refuse = w.refuse; !refuse {
+		if refuse = w.refuse || w.down; !refuse {
 			w.open = append(w.open, c)
 		}
 	})
 	if refuse { // meanwhile
-		return nil, errors.Join(errRefused, conn.Close())
+		return nil, errors.Join(errRefused, c.Close())
 	}
-	go c.pump()
 	return c, nil
 }
 
-// wire is one connection. Its writes are buffered, as those of a socket: on a bare pipe a server that answers the first
-// of many commands, and a client that is still sending them, would wait for each other.
+// wire is one connection. What it has of its own is guarded by the wires' mu.
 type wire struct {
 	net.Conn
-	wires  *Wires
-	filled chan struct{} // 1: something is to be written
-	closed chan struct{} // closed by Close
-	end    sync.Once
+	wires *Wires
 
-	lost    bool   // the next reply is lost; guarded by the wires' mu
-	silent  bool   // no reply comes any more; guarded by the wires' mu
-	written []byte // not yet sent; guarded by the wires' mu
-}
-
-// pump sends what was written until the connection is closed.
-func (c *wire) pump() {
-	for {
-		select {
-		case <-c.filled:
-		case <-c.closed:
-			return
-		}
-		var b []byte
-		c.wires.set(func() { b, c.written = c.written, nil })
-		if _, err := c.Conn.Write(b); err != nil {
-			_ = c.Close() // the reader hears of it
-			return
-		}
-	}
-}
-
-func (c *wire) Close() error {
-	c.end.Do(func() { close(c.closed) })
-	return c.Conn.Close()
+	lost   bool // the next reply is lost
+	silent bool // no reply comes any more
 }
 
 func (c *wire) Write(b []byte) (int, error) {
@@ -212,17 +217,11 @@ func (c *wire) Write(b []byte) (int, error) {
 			defer c.Close() // the client hears of it
 		}
 	}
-	if !stays {
-		c.written = append(c.written, b...)
-	}
 	w.mu.Unlock()
-	select {
-	case <-c.closed:
-		return 0, net.ErrClosed
-	case c.filled <- struct{}{}:
-	default: // a token is there already
+	if stays {
+		return len(b), nil
 	}
-	return len(b), nil
+	return c.Conn.Write(b)
 }
 
 func (c *wire) Read(b []byte) (int, error) {
