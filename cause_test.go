@@ -14,7 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// The observer is called between the moment when a hold is lost and the one when its channel is closed.
+// The cause is there for whoever the observer tells of the loss.
 //
 // F1
 func TestContextOfALostHoldHasItsCauseAtOnce(t *testing.T) {

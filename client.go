@@ -152,7 +152,8 @@ type HoldInfo struct {
 	Renewed int
 }
 
-// Holds returns what this client holds, what it has held longest first. It asks nobody and does not block; it costs time in
+// Holds returns what this client holds, what it has held longest first. What is being released is not listed, though Redis
+// may have it yet. It asks nobody and does not block; it costs time in
 // proportion to what is held.
 func (c *Client) Holds() []HoldInfo {
 	var all []HoldInfo

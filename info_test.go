@@ -47,6 +47,12 @@ func onEachTopology(t *testing.T, test func(t *testing.T, w *watched)) {
 	run("plain channels on a cluster", cluster, redlatch.WithShardedWakeups(redlatch.ShardedNever))
 }
 
+// fresh returns a name that no earlier run of the test has used on a server that tests share.
+func fresh(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("%s/%d", t.Name(), time.Now().UnixNano())
+}
+
 // await asks until so many are seen to wait.
 func await(t *testing.T, n int, waiting func() (int, error)) {
 	t.Helper()
@@ -65,7 +71,7 @@ func TestInfoOfALockTellsWhoHoldsItAndHowManyWait(t *testing.T) {
 			"lock":   (*redlatch.Client).GetLock,
 			"fenced": (*redlatch.Client).GetFencedLock,
 		} {
-			name := t.Name() + kind
+			name := fresh(t) + kind
 			lock := get(w.viewer, name)
 			info, err := lock.Info(t.Context())
 			require.NoError(t, err)
@@ -96,7 +102,7 @@ func TestInfoOfALockTellsWhoHoldsItAndHowManyWait(t *testing.T) {
 
 func TestInfoOfAFairLockTellsTheOrder(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, w *watched) {
-		name := t.Name()
+		name := fresh(t)
 		lock := w.viewer.GetFairLock(name)
 		hold, err := w.holder.GetFairLock(name).Lock(t.Context())
 		require.NoError(t, err)
@@ -128,7 +134,7 @@ func TestInfoOfAFairLockTellsTheOrder(t *testing.T) {
 
 func TestInfoOfAReadWriteLockTellsReadersAndWriters(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, w *watched) {
-		name := t.Name()
+		name := fresh(t)
 		lock := w.viewer.GetReadWriteLock(name)
 		info, err := lock.Info(t.Context())
 		require.NoError(t, err)
@@ -173,7 +179,7 @@ func TestInfoOfAReadWriteLockTellsReadersAndWriters(t *testing.T) {
 
 func TestInfoOfSemaphoresAndLatchesTellsWhoHasWhat(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, w *watched) {
-		name := t.Name()
+		name := fresh(t)
 		leased := w.viewer.GetPermitSemaphore(name + "leased")
 		require.NoError(t, leased.SetPermits(t.Context(), 2))
 		permits, err := w.holder.GetPermitSemaphore(name+"leased").AcquireN(t.Context(), 2)

@@ -95,11 +95,12 @@ func strangers(t *testing.T, rdb redis.UniversalClient, name func(kind string) s
 
 func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, w *watched) {
-		name := func(kind string) string { return t.Name() + "/" + kind }
+		all := fresh(t) + "/"
+		name := func(kind string) string { return all + kind }
 		furnished(t, w, name)
-		all := objects(t, w.viewer, t.Name()+"/*")
+		found := objects(t, w.viewer, all+"*")
 		kinds := map[string]string{}
-		for n, o := range all {
+		for n, o := range found {
 			kinds[n] = o.Kind
 		}
 		require.Equal(t, map[string]string{
@@ -107,35 +108,35 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 			name("permit"): "rsemaphore", name("semaphore"): "counter", name("awaited"): "counter", name("latch"): "rlatch",
 			name("queue"): "rdelayedqueue",
 		}, kinds)
-		plain, ok := all[name("plain")].Info.(rlock.Info)
+		plain, ok := found[name("plain")].Info.(rlock.Info)
 		require.True(t, ok)
 		assert.Equal(t, w.holder.ID(), plain.Client)
-		fenced, ok := all[name("fenced")].Info.(rlock.Info)
+		fenced, ok := found[name("fenced")].Info.(rlock.Info)
 		require.True(t, ok)
 		assert.Positive(t, fenced.Token)
-		fair, ok := all[name("fair")].Info.(rfairlock.Info)
+		fair, ok := found[name("fair")].Info.(rfairlock.Info)
 		require.True(t, ok)
 		assert.Len(t, fair.Queue, 1)
-		writer, ok := all[name("writer")].Info.(rrwlock.Info)
+		writer, ok := found[name("writer")].Info.(rrwlock.Info)
 		require.True(t, ok)
 		assert.Equal(t, rrwlock.Writing, writer.Mode)
-		permits, ok := all[name("permit")].Info.(rsemaphore.PermitSemaphoreInfo)
+		permits, ok := found[name("permit")].Info.(rsemaphore.PermitSemaphoreInfo)
 		require.True(t, ok)
 		assert.Len(t, permits.Holders, 1)
-		assert.Equal(t, 2, all[name("semaphore")].Info)
-		assert.Equal(t, 0, all[name("awaited")].Info)
-		latch, ok := all[name("latch")].Info.(rlatch.Info)
+		assert.Equal(t, 2, found[name("semaphore")].Info)
+		assert.Equal(t, 0, found[name("awaited")].Info)
+		latch, ok := found[name("latch")].Info.(rlatch.Info)
 		require.True(t, ok)
 		assert.Equal(t, 4, latch.Count)
-		stats, ok := all[name("queue")].Info.(rdelayedqueue.Stats)
+		stats, ok := found[name("queue")].Info.(rdelayedqueue.Stats)
 		require.True(t, ok)
 		assert.Equal(t, 1, stats.Delayed)
 
-		assert.Equal(t, []string{name("latch")}, slices.Collect(maps.Keys(objects(t, w.viewer, t.Name()+"/l?tch"))))
-		assert.Len(t, objects(t, w.viewer, t.Name()+"/f[ae]*"), 2, "fair and fenced")
-		for o, err := range w.viewer.Objects(t.Context(), t.Name()+"/*") {
+		assert.Equal(t, []string{name("latch")}, slices.Collect(maps.Keys(objects(t, w.viewer, all+"l?tch"))))
+		assert.Len(t, objects(t, w.viewer, all+"f[ae]*"), 2, "fair and fenced")
+		for o, err := range w.viewer.Objects(t.Context(), all+"*") {
 			require.NoError(t, err)
-			assert.Contains(t, all, o.Name)
+			assert.Contains(t, found, o.Name)
 			break // is no error
 		}
 	})

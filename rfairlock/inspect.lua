@@ -11,8 +11,8 @@ local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('hexists', lock, 'mode') == 1 then
   return redis.error_reply('WRONGTYPE the key holds a read-write lock')
 end
-local holder = redis.call('hgetall', lock)
-local answer = { redis.call('pttl', lock), holder[1] or '', holder[2] or 0 }
+local holder = redis.call('hlen', lock) == 1 and redis.call('hgetall', lock) or {} -- a hash of another program may be long
+local answer = { redis.call('pttl', lock), holder[1] or '', tonumber(holder[2]) or 0 }
 local now = clock()
 for _, waiter in ipairs(redis.call('lrange', queue, 0, -1)) do
   local good = redis.call('zscore', timeouts, waiter)

@@ -29,8 +29,8 @@ var (
 
 // TakenError is the [ErrNotAcquired] of a call with [WithHolder]. Find it with errors.As.
 type TakenError struct {
-	// Info is what Redis said of the lock when the call had given up; its Locked is false if the lock had been released
-	// just then.
+	// Info is what Redis said of the lock when the call had given up; its Locked is false if nobody held it: it had been
+	// released just then, or it was another waiter's turn.
 	Info Info
 	err  error
 }
@@ -38,7 +38,7 @@ type TakenError struct {
 // Error says who holds the lock.
 func (e *TakenError) Error() string {
 	if !e.Info.Locked {
-		return e.err.Error() + ": it has been released since"
+		return e.err.Error() + ": nobody holds it now"
 	}
 	return fmt.Sprintf("%v: %q is held by %q for %v", e.err, e.Info.Name, e.Info.Owner, e.Info.Left.Round(time.Millisecond))
 }

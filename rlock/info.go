@@ -19,8 +19,9 @@ type Info struct {
 	Levels int
 	// Left is the rest of the lease: 0 for a free lock, negative for a key without a TTL.
 	Left time.Duration
-	// Waiting is the number of clients that wait, however many goroutines of each. A client that stopped to wait may
-	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer.
+	// Waiting is the number of clients that wait, however many goroutines of each. Those of the holder's own client, which wait
+	// without Redis, do not count, see redlatch.Client.Waits; a client that stopped to wait may count for a second more.
+	// It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer within a second.
 	Waiting int
 	// Token is the last fencing token that was drawn; 0 without one. The plain lock does not know it.
 	Token int64

@@ -39,8 +39,8 @@ func (c *holdContext) Err() error {
 // noticeLoss has the parts look at the clock. It does not wait for another goroutine that found one lost and is about to report it.
 func (h *hold) noticeLoss() {
 	for i, p := range h.snapshot() {
-		if p.held != nil && p.held.Context().Err() != nil {
-			h.partEnded(i, p.held, context.Cause(p.held.Context()))
+		if p.held != nil && p.held.Context().Err() != nil { // it looks at the clock; the end of the given context is none of the part
+			p.held.OnEnd(func(cause error) { h.partEnded(i, p.held, cause) })
 		}
 	}
 	h.mu.Lock()

@@ -1,6 +1,7 @@
 package rmultilock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -123,18 +124,21 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	return lease.During(ctx, h, fn, title, l.name, l.core.Logger)
 }
 
-// Holder returns who holds the first of the locks that is held. It asks one after the other, and blocks, fails and costs as
-// the Holder of each does.
+// Holder returns who holds the first of the locks that is held, and only if none is the error of one that could not be asked.
+// It asks one after the other, and blocks, fails and costs as the Holder of each does.
 func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
 	if l.err != nil {
 		return rlock.Info{}, wrap("holder", l.name, l.err)
 	}
+	var unknown error // of one that cannot be asked
 	for _, m := range l.members {
-		if info, err := m.locker.Holder(ctx); err != nil || info.Locked {
-			return info, wrap("holder", l.name, err)
+		info, err := m.locker.Holder(ctx)
+		if err == nil && info.Locked {
+			return info, nil
 		}
+		unknown = cmp.Or(unknown, err)
 	}
-	return rlock.Info{Name: l.name}, nil
+	return rlock.Info{Name: l.name}, wrap("holder", l.name, unknown)
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Option) (*rlock.Hold, error) {

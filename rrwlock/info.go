@@ -25,9 +25,10 @@ type Info struct {
 	Writer *Holder
 	// Readers are those who read, in no order. A writer who also reads is both.
 	Readers []Holder
-	// Waiting is the number of clients that wait, readers and writers, however many goroutines of each. A client that
-	// stopped to wait may count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a
-	// node did not answer.
+	// Waiting is the number of clients that wait, readers and writers, however many goroutines of each. Writers of the client
+	// that writes, which wait without Redis, do not count, see redlatch.Client.Waits; a client that stopped to wait may
+	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer within
+	// a second.
 	Waiting int
 	// WritersWaiting is the number of clients of this library that have a writer waiting and hold back readers.
 	WritersWaiting int

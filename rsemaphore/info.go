@@ -51,7 +51,7 @@ type Holder struct {
 	// Client are the 16 hexadecimal digits with which the id of the permit's client ends, see redlatch.Client.ID. The
 	// ids of Java's permits tell nothing of their client.
 	Client string
-	// Left is the rest of the lease.
+	// Left is the rest of the lease: negative for one without end, which only Java gives.
 	Left time.Duration
 }
 

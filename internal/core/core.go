@@ -4,6 +4,7 @@ package core
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -110,6 +111,7 @@ type Core struct {
 
 	Waiting atomic.Int64 // waiters that re-check by themselves, to share the budget of re-checks
 
+	unique   []byte // what the id ends with
 	sequence atomic.Uint64
 	underWay atomic.Int64  // see Begin
 	closing  chan struct{} // closed when Close begins
@@ -119,6 +121,7 @@ type Core struct {
 
 	failovers failovers
 	outages   outages
+	lines     lines
 
 	mu        sync.Mutex // guards the rest
 	holders   []Holder
@@ -148,6 +151,7 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	if c.ID == "" {
 		c.ID = config.NewID()
 	}
+	c.unique, _ = hex.DecodeString(c.ID[max(0, len(c.ID)-2*UniqueSize):]) // as NewID wrote it
 	c.Logger = config.Logger.With("client", c.ID)
 	c.slow()
 	cluster, isCluster := rdb.(*redis.ClusterClient)

@@ -31,28 +31,38 @@ func ClientOf(owner string) string {
 	return client
 }
 
+// listeningLimit bounds the question who listens: one node that does not answer must not hold up what is known already.
+const listeningLimit = time.Second
+
 // Listening returns how many clients listen to a channel, on all nodes together; -1 if that is not known: the user may not ask, or a
-// node does not answer.
+// node does not answer within a second.
 func (c *Core) Listening(ctx context.Context, channel string) int {
-	ctx, cancel := c.Bound(ctx)
+	ctx, cancel := context.WithTimeout(ctx, listeningLimit)
 	defer cancel()
 	var total atomic.Int64
-	err := c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
-		ask := node.PubSubNumSub
-		if c.Batch.Sharded {
-			ask = node.PubSubShardNumSub
+	answered := make(chan error, 1)
+	go func() { // go-redis may look up a cluster's nodes for longer than ctx; its own timeouts end that
+		answered <- c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
+			ask := node.PubSubNumSub
+			if c.Batch.Sharded {
+				ask = node.PubSubShardNumSub
+			}
+			heard, err := ask(ctx, channel).Result()
+			if c.Batch.Sharded && script.NoCommand(err) { // Redis 6.2 has no shards
+				heard, err = node.PubSubNumSub(ctx, channel).Result()
+			}
+			total.Add(heard[channel])
+			return err
+		})
+	}()
+	select {
+	case err := <-answered:
+		if err == nil {
+			return int(total.Load())
 		}
-		heard, err := ask(ctx, channel).Result()
-		if c.Batch.Sharded && script.Lacking(err) { // Redis 6.2 has no shards
-			heard, err = node.PubSubNumSub(ctx, channel).Result()
-		}
-		total.Add(heard[channel])
-		return err
-	})
-	if err != nil {
-		return -1
+	case <-ctx.Done():
 	}
-	return int(total.Load())
+	return -1
 }
 
 // Channels returns the channels that match a pattern and that a client of any node listens to; none if the user may not ask.
@@ -65,7 +75,7 @@ func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 			ask = node.PubSubShardChannels
 		}
 		heard, err := ask(ctx, pattern).Result()
-		if c.Batch.Sharded && script.Lacking(err) { // as above
+		if c.Batch.Sharded && script.NoCommand(err) { // as above
 			heard, err = node.PubSubChannels(ctx, pattern).Result()
 		}
 		mu.Lock()

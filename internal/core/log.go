@@ -7,10 +7,62 @@ import (
 	"time"
 )
 
+// lines are what is to be logged by a goroutine that exists while there is any: a log that stands still must hold up no lease and
+// no renewal.
+type lines struct {
+	mu      sync.Mutex // guards all
+	waiting []func()
+	writing bool
+	dropped int
+}
+
+// mostLines is how many lines may wait; what comes then is counted.
+const mostLines = 10_000
+
+// warn has a line logged soon, after those before it.
+func (c *Core) warn(text string, attributes ...any) {
+	c.log(func() { c.Logger.Warn(text, attributes...) })
+}
+
+func (c *Core) log(line func()) {
+	l := &c.lines
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == mostLines {
+		l.dropped++
+		return
+	}
+	l.waiting = append(l.waiting, line)
+	if !l.writing {
+		l.writing = true
+		go c.writeLines() // ends when none waits
+	}
+}
+
+func (c *Core) writeLines() {
+	l := &c.lines
+	for {
+		l.mu.Lock()
+		some, dropped := l.waiting, l.dropped
+		l.waiting, l.dropped = nil, 0
+		l.writing = len(some) > 0
+		l.mu.Unlock()
+		if len(some) == 0 {
+			return
+		}
+		for _, line := range some {
+			line()
+		}
+		if dropped > 0 {
+			c.Logger.Warn("redlatch: the log is too slow, and lines were dropped", "lines", dropped)
+		}
+	}
+}
+
 // Lost says that something ended although nobody released it: what it is, in a noun, of which kind, under which name and owner id, and
 // why.
 func (c *Core) Lost(noun, kind, name, owner string, cause error) {
-	c.Logger.Warn("redlatch: a "+noun+" was lost", "kind", kind, "name", name, "owner", owner, "cause", cause)
+	c.warn("redlatch: a "+noun+" was lost", "kind", kind, "name", name, "owner", owner, "cause", cause)
 	if f := c.Hooks.Lost; f != nil {
 		f(kind, name, cause)
 	}
@@ -18,7 +70,7 @@ func (c *Core) Lost(noun, kind, name, owner string, cause error) {
 
 // DeadLetter says that a message has become one.
 func (c *Core) DeadLetter(kind, queue, id string, attempt int, cause string) {
-	c.Logger.Warn("redlatch: a message became a dead letter",
+	c.warn("redlatch: a message became a dead letter",
 		"kind", kind, "name", queue, "id", id, "attempt", attempt, "cause", cause)
 }
 
@@ -32,7 +84,7 @@ func WaitsForItself(now, waits, held time.Duration) bool {
 
 // SelfWait says that a call of this client waits for a hold of this client.
 func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
-	c.Logger.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
+	c.warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
 		"kind", kind, "name", name, "owner", owner, "waited", waited)
 }
 
@@ -80,12 +132,13 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	switch {
 	case err != nil:
 		if o.begins(key, c.Clock.Now(), c.Batch.Node) {
-			c.Logger.Warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
+			c.warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
 		}
 		renewed, lost = 0, 0
 	case o.open.Load() > 0:
 		if since, ended := o.ended(key, c.Batch.Node); ended {
-			c.Logger.Info("redlatch: renewals succeed again", "node", c.Batch.Node(key), "length", c.Clock.Now()-since)
+			node, length := c.Batch.Node(key), c.Clock.Now()-since
+			c.log(func() { c.Logger.Info("redlatch: renewals succeed again", "node", node, "length", length) })
 		}
 	}
 	if f := c.Hooks.Renewed; f != nil {

@@ -96,10 +96,7 @@ func (c *Config) NewID() string {
 const UniqueSize = 8
 
 // Unique returns the bytes that the id of this client ends with, in hexadecimal digits.
-func (c *Core) Unique() []byte {
-	unique, _ := hex.DecodeString(c.ID[len(c.ID)-2*UniqueSize:]) // as NewID wrote it
-	return unique
-}
+func (c *Core) Unique() []byte { return c.unique }
 
 // defaultName returns as much of the end of a host's name as fits beside the number of the process.
 func defaultName(host string, pid int) string {

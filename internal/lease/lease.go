@@ -186,10 +186,13 @@ func (l *Lease) expire(now time.Duration) {
 		l.settleLevels()
 	}
 	if ended {
-		l.lost(why)
+		l.lost()
 		l.SettleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
 	}
-	cancels.run() // last: whoever is notified finds the lock free here
+	cancels.run() // after lost: whoever is notified finds the lock free here
+	if ended {
+		l.notifyLost(why)
+	}
 }
 
 func (l *Lease) wantsRenewalLocked(now time.Duration) bool {
@@ -274,14 +277,14 @@ func (l *Lease) Gone() {
 	l.state = over
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
-	l.lost(causeGone)
-	cancels.run() // last: whoever is notified finds the lock free here
+	l.lost()
+	cancels.run() // after lost: whoever is notified finds the lock free here
+	l.notifyLost(causeGone)
 }
 
 // lost forgets a lease that is over although nobody released it.
-func (l *Lease) lost(detail string) {
+func (l *Lease) lost() {
 	l.manager.listener.Lost(l)
-	l.notifyLost(detail)
 	l.notifyOver()
 }
 
@@ -300,6 +303,7 @@ func (l *Lease) lostCause(detail string) error {
 	return l.endCause(errs.ErrLost, detail)
 }
 
+// notifyLost tells the log and the observer, once those who have the hold's context were told: others wait on this goroutine.
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
 	m.core.Lost(m.noun(), m.kind.Title, l.user(), l.publicOwner(), l.lostCause(detail))

@@ -261,7 +261,7 @@ func (w *Waiter) warnLocked(holder *lease.Lease) {
 	}
 	info, held := holder.Report()
 	if held {
-		c.Workers.Go(func() { c.SelfWait(info.Kind, info.Name, info.Owner, now-w.since) })
+		c.SelfWait(info.Kind, info.Name, info.Owner, now-w.since)
 	}
 }
 

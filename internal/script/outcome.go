@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -124,16 +125,21 @@ func WrongType(err error) bool {
 
 // Lacking reports whether Redis does not know a command or subcommand, or does not allow it to the user.
 func Lacking(err error) bool {
+	return NoCommand(err) || says(err, "noperm", "acl failure", "can't run this command")
+}
+
+// NoCommand reports whether Redis does not know a command or subcommand.
+func NoCommand(err error) bool {
+	return says(err, "unknown command", "unknown redis command", "unknown subcommand")
+}
+
+// says reports whether an error is a reply of Redis that has one of the sentences.
+func says(err error, sentences ...string) bool {
 	if !isReply(err) {
 		return false
 	}
 	text := strings.ToLower(err.Error())
-	for _, sentence := range []string{"unknown command", "unknown redis command", "unknown subcommand", "noperm", "acl failure", "can't run this command"} {
-		if strings.Contains(text, sentence) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(sentences, func(sentence string) bool { return strings.Contains(text, sentence) })
 }
 
 // inner is the error reply of a command that a script ran.

@@ -1,0 +1,58 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// stalled is a log whose lines are not taken until it is let go on.
+type stalled struct {
+	slog.Handler
+	goOn chan struct{}
+}
+
+func (s stalled) Handle(context.Context, slog.Record) error { <-s.goOn; return nil }
+
+func (s stalled) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+// F1
+func TestStalledLogHoldsUpNoLossAndNoRenewal(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		log := stalled{slog.DiscardHandler, make(chan struct{})}
+		c := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log})))
+		var holds []*rlock.Hold
+		for i := range 20 {
+			holds = append(holds, locktest.Acquire(t, t.Context(), c.GetLock(fmt.Sprint("orders", i))))
+		}
+		b.Delete(t, "orders0")
+		b.Delete(t, "orders1")
+		<-holds[0].Context().Done()
+		<-holds[1].Context().Done()
+		time.Sleep(2 * lease)
+		for _, h := range holds[2:] {
+			require.NoError(t, h.Context().Err(), "it is renewed on")
+			locktest.Unlock(t, h)
+		}
+		close(log.goOn)
+		synctest.Wait()
+		assert.ErrorIs(t, context.Cause(holds[0].Context()), rlock.ErrLost)
+	})
+}
+
+// enabled is a handler that takes every line.
+type enabled struct{ slog.Handler }
+
+func (enabled) Enabled(context.Context, slog.Level) bool { return true }
+
+func (e enabled) WithAttrs(a []slog.Attr) slog.Handler { return enabled{e.Handler.WithAttrs(a)} }
