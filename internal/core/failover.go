@@ -1,18 +1,16 @@
 package core
 
 import (
-	_ "embed"
+	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/timer"
 )
-
-//go:embed replication.lua
-var replicationSource string
-
-var replication = script.New(replicationSource) //nolint:gochecknoglobals // a constant in all but name
 
 const replicationPause = time.Second // after a server was asked
 
@@ -20,63 +18,95 @@ const replicationPause = time.Second // after a server was asked
 // its master's place, or a server that has restarted. It may lack what was granted last.
 type failovers struct {
 	mu    sync.Mutex
-	off   bool                     // a server does not tell its replication id
-	nodes map[string]time.Duration // when each was asked, by address
-	told  map[string]bool          // the nodes that have answered
-	ids   map[string]bool          // their replication ids
+	nodes map[string]*questions // by address
+	ids   map[string]bool       // replication ids that servers have told
+}
+
+// questions are those to one server, one at a time and with a pause after each.
+type questions struct {
+	core  *Core
+	timer timer.Timer // for the end of the pause
+	busy  bool        // asked, or in the pause after it
+	told  bool        // it has answered
+	off   bool        // it refuses to answer
+	key   string      // ask again after the pause, whichever server has this key then; "" if nobody has to know
+	until time.Duration
 }
 
 // LookForFailover asks the server that has a key for its replication id, beside a renewal, at most once a second. If that has
 // changed, every hold of the client is verified at once, and not only when its renewal is due. Without an answer it asks again,
 // for a lease: the renewal may have found its lease gone, and then no other one follows.
-func (c *Core) LookForFailover(key string) { c.lookForFailover(key, c.Clock.Now()+c.Lease) }
+func (c *Core) LookForFailover(key string) { c.look(key, c.Clock.Now()+c.Lease) }
 
-func (c *Core) lookForFailover(key string, until time.Duration) {
-	node, now := c.Batch.Node(key), c.Clock.Now()
-	if node == "" || now >= until {
-		return
-	}
+func (c *Core) look(key string, until time.Duration) {
+	node := c.Batch.Node(key)
 	f := &c.failovers
 	f.mu.Lock()
-	asked, known := f.nodes[node]
-	skip := f.off || known && now-asked < replicationPause
-	if !skip {
+	defer f.mu.Unlock()
+	q := f.nodes[node]
+	if q == nil {
 		if f.nodes == nil {
-			f.nodes, f.told, f.ids = map[string]time.Duration{}, map[string]bool{}, map[string]bool{}
+			f.nodes, f.ids = map[string]*questions{}, map[string]bool{}
 		}
-		f.nodes[node] = now
+		q = &questions{core: c}
+		q.timer.Task = q
+		f.nodes[node] = q
 	}
-	f.mu.Unlock()
-	if skip {
-		return
+	switch {
+	case q.off:
+	case q.busy:
+		q.key, q.until = key, until
+	default:
+		q.busy = c.Batch.OnNode(key, func(ctx context.Context, rdb *redis.Client) {
+			c.learn(node, q, key, until, rdb.InfoMap(ctx, "replication"))
+		})
 	}
-	c.Batch.Start(replication.Call(1, key), pipeline.Normal, func(call *script.Call) {
-		ids, err := call.StringSlice()
-		if err != nil {
-			f.mu.Lock()
-			delete(f.nodes, node)
-			f.mu.Unlock()
-			time.AfterFunc(replicationPause, func() { c.lookForFailover(key, until) })
-			return
-		}
-		if f.changed(node, ids) {
-			c.Workers.Go(func() { c.verify(node) })
-		}
-	})
 }
 
-// changed takes a server's answer, and reports whether it goes on with another history. A node that the client did not know does so
-// if its id before is known.
-func (f *failovers) changed(node string, ids []string) bool {
+// learn takes a server's answer.
+func (c *Core) learn(node string, q *questions, key string, until time.Duration, answer *redis.InfoCmd) {
+	f := &c.failovers
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(ids) < 2 {
-		f.off = true
-		return false
+	changed, err := false, answer.Err()
+	id, role := answer.Item("Replication", "master_replid"), answer.Item("Replication", "role")
+	switch {
+	case refused(err) || err == nil && id == "":
+		q.off = true
+	case err != nil || role != "master":
+		q.key, q.until = key, max(q.until, until)
+	default:
+		changed = f.changed(q, id, answer.Item("Replication", "master_replid2"))
 	}
-	id, before := ids[0], ids[1]
-	changed := !f.ids[id] && (f.told[node] || f.ids[before])
-	f.told[node], f.ids[id] = true, true
+	f.mu.Unlock()
+	c.Timers.Set(&q.timer, c.Clock.Now()+replicationPause)
+	if changed {
+		c.verify(node)
+	}
+}
+
+// refused reports whether a server may not be asked, or does not know the question.
+func refused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.HasPrefix(reply.Error(), "ERR"))
+}
+
+// Due ends the pause.
+func (q *questions) Due(now time.Duration) {
+	f := &q.core.failovers
+	f.mu.Lock()
+	key, until := q.key, q.until
+	q.busy, q.key, q.until = false, "", 0
+	f.mu.Unlock()
+	if key != "" && now < until {
+		q.core.look(key, until)
+	}
+}
+
+// changed reports whether a server goes on with another history than before. A server that the client did not know does so if the
+// client knows the id before.
+func (f *failovers) changed(q *questions, id, before string) bool {
+	changed := !f.ids[id] && (q.told || f.ids[before])
+	q.told, f.ids[id] = true, true
 	return changed
 }
 
@@ -85,7 +115,7 @@ func (c *Core) verify(node string) {
 	if c.Closed() {
 		return
 	}
-	c.Logger.Warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
+	c.warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
 	if hook := c.Hooks.FailedOver; hook != nil {
 		hook(node)
 	}

@@ -303,17 +303,43 @@ func (b *Batcher) queue(call *script.Call) *nodeQueue {
 
 // Node returns the address of the server that has a key; "" before a cluster's layout is known.
 func (b *Batcher) Node(key string) string {
-	if single, ok := b.rdb.(*redis.Client); ok {
-		return single.Options().Addr
-	}
-	if b.cluster == nil || !b.known.Load() {
-		return ""
-	}
-	node, err := b.cluster.MasterForKey(b.life, key)
-	if err != nil {
+	node := b.node(key)
+	if node == nil {
 		return ""
 	}
 	return node.Options().Addr
+}
+
+// node returns the client of the server that has a key; nil before a cluster's layout is known.
+func (b *Batcher) node(key string) *redis.Client {
+	if b.cluster == nil {
+		single, _ := b.rdb.(*redis.Client)
+		return single
+	}
+	if !b.known.Load() {
+		return nil
+	}
+	node, err := b.cluster.MasterForKey(b.life, key)
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// OnNode calls fn on a goroutine of its own with a client of the server that has a key, which follows no redirection. What that does
+// ends with its context. It returns false, and calls nothing, once Close has begun and before a cluster's layout is known.
+func (b *Batcher) OnNode(key string, fn func(ctx context.Context, node *redis.Client)) bool {
+	node := b.node(key)
+	if node == nil || !b.hire() {
+		return false
+	}
+	go func() { // Close waits for it
+		defer b.workers.Done()
+		ctx, cancel := context.WithDeadline(b.life, b.flushEnd(time.Now().Add(b.limit)))
+		defer cancel()
+		fn(ctx, boundedClient(node, 0))
+	}()
+	return true
 }
 
 // EachNode calls fn with a client of each node, of the replicas too, at the same time, and returns the first error. What the clients
