@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -8,8 +9,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
 )
+
+// A hold has ended for a moment before its context is cancelled, since that calls the user's functions.
+func TestCauseIsThereBeforeTheContextIsCancelled(t *testing.T) {
+	m := managerOf(t, &alone{}, core.Config{Lease: 30 * time.Second})
+	l := m.New("orders", "a")
+	l.state = holding
+	l.member.RenewAt(keepalive.Never)
+	l.mu.Lock()
+	h := l.newHoldLocked(t.Context(), Term{}, Write, 0)
+	l.mu.Unlock()
+	ctx := h.Context()
+	_ = ctx.Done() // it is watched
+	l.mu.Lock()
+	cancel := h.endContextLocked(errs.ErrClosed)
+	l.mu.Unlock()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.ErrorIs(t, context.Cause(ctx), errs.ErrClosed)
+	cancel()
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), errs.ErrClosed)
+	l.mu.Lock()
+	l.unlinkLocked(h)
+	l.mu.Unlock()
+}
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
