@@ -148,7 +148,7 @@ type Info struct {
 }
 
 // Info returns the count and how many clients wait. It blocks and fails as Count does, and costs two round trips, on a
-// cluster one more for each node beyond the first, at the same time.
+// cluster three, one of them to all nodes at once.
 func (l *Latch) Info(ctx context.Context) (Info, error) {
 	n, err := l.count(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ type Info struct {
 }
 
 // Info returns who holds the lock and how many wait. It blocks and fails as [Lock.IsLocked] does, and costs two round
-// trips, on a cluster one more for each node beyond the first, at the same time.
+// trips, on a cluster three, one of them to all nodes at once.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
 	call := inspect
 	if l.fenced {

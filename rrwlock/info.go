@@ -59,8 +59,7 @@ type Holder struct {
 }
 
 // Info returns who holds the lock and how many wait. It blocks and fails as [rlock.Lock.IsLocked] does, and costs two round
-// trips, on a cluster one more for each node beyond the first, at the same time, and time in Redis in proportion to the
-// number of readers.
+// trips, on a cluster three, one of them to all nodes at once, and time in Redis in proportion to the number of readers.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
 	info, err := l.inspect(ctx, inspect)
 	if err == nil {

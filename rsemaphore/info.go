@@ -20,7 +20,7 @@ type SemaphoreInfo struct {
 }
 
 // Info returns how many permits are available and how many clients wait. It blocks and fails as [Semaphore.Available]
-// does, and costs two round trips, on a cluster one more for each node beyond the first, at the same time.
+// does, and costs two round trips, on a cluster three, one of them to all nodes at once.
 func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 	n, err := s.available(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ type Holder struct {
 }
 
 // Info returns who holds permits and how many clients wait. It blocks and fails as [PermitSemaphore.Available] does, and
-// costs two round trips, on a cluster one more for each node beyond the first, at the same time, and time in Redis in
-// proportion to the permits that are held.
+// costs two round trips, on a cluster three, one of them to all nodes at once, and time in Redis in proportion to the
+// permits that are held.
 func (s *PermitSemaphore) Info(ctx context.Context) (PermitSemaphoreInfo, error) {
 	info, err := s.info(ctx)
 	return info, s.wrap("info", err)

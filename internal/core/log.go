@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // lines are what is to be logged by a goroutine that exists while there is any: a log that stands still must hold up no lease and
@@ -130,16 +132,19 @@ type outage struct {
 func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	o := &c.outages
 	switch {
+	case err != nil && script.Parted(err): // of a slot on the move: what it names is renewed in parts
 	case err != nil:
 		if o.begins(key, c.Clock.Now(), c.Batch.Node) {
 			c.warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
 		}
-		renewed, lost = 0, 0
 	case o.open.Load() > 0:
 		if since, ended := o.ended(key, c.Batch.Node); ended {
 			node, length := c.Batch.Node(key), c.Clock.Now()-since
 			c.log(func() { c.Logger.Info("redlatch: renewals succeed again", "node", node, "length", length) })
 		}
+	}
+	if err != nil {
+		renewed, lost = 0, 0
 	}
 	if f := c.Hooks.Renewed; f != nil {
 		f(renewed, lost, err)

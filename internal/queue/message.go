@@ -68,6 +68,7 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	}
 	m.inner, m.end = context.WithCancelCause(ctx)
 	m.timer.Task = m
+	next := m.next(asked) // before others see the message, and may renew it
 	g.mu.Lock()
 	g.live[m] = struct{}{}
 	closed := g.core.Closed()
@@ -75,7 +76,7 @@ func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.
 	if closed {
 		m.end(errs.ErrClosed)
 	}
-	g.core.Timers.Set(&m.timer, m.next(asked))
+	g.core.Timers.Set(&m.timer, next)
 	return m
 }
 
@@ -212,7 +213,7 @@ func (m *Message) Due(now time.Duration) {
 	switch {
 	case over:
 	case left <= 0:
-		e.Workers.Go(func() { m.lose(visibilityOver) })
+		m.lose(visibilityOver)
 	case m.upkeep == byCaller:
 		e.Timers.Set(&m.timer, now+left)
 	default:
