@@ -37,7 +37,7 @@ func newManager(c *core.Core) *manager {
 	r := locker.NewNamespace(c)
 	return &manager{
 		write:   locker.NewManager(r, writeKind{}.locker()),
-		read:    locker.NewManager(r, readKind{heeds: true}.locker()),
+		read:    locker.NewManager(r, readKind{heeds: true, foreign: newForeign(c)}.locker()),
 		passing: locker.NewManager(r, readKind{}.locker()),
 	}
 }

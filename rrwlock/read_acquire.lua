@@ -7,6 +7,7 @@
 -- ARGV[2]  lease, ms
 --
 -- Returns  -2  acquired; the owner holds one level
+--          -3  acquired like that, and others read
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed
 local lock, level, writers = KEYS[1], KEYS[2], KEYS[3]
@@ -24,8 +25,17 @@ if writers and redis.call('exists', writers) == 1 then
   local time = redis.call('time')
   local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   local last = redis.call('zrevrange', writers, 0, 0, 'withscores')
-  if tonumber(last[2]) > now then
-    return math.floor(tonumber(last[2]) - now)
+  local good = tonumber(last[2]) - now
+  if good > 0 and last[1] ~= 'redisson' then
+    return math.floor(good)
+  elseif good > 0 then
+    -- Readers are held back for a writer that says nothing. Once the last of them has left it has a moment to come in.
+    if not mode and good > 50 then
+      good = 50
+      redis.call('zadd', writers, now + good, 'redisson')
+      local _ = redis.call('zcard', writers) == 1 and redis.call('pexpire', writers, good)
+    end
+    return math.floor(math.min(good, 100))
   end
 end
 redis.call('set', level, '1', 'px', lease)
@@ -38,4 +48,4 @@ if left < tonumber(lease) then
     return expires
   end
 end
-return -2
+return writers and mode and -3 or -2

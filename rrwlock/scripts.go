@@ -36,6 +36,9 @@ var writeAcquireSource string
 //go:embed leave.lua
 var leaveSource string
 
+//go:embed foreign.lua
+var foreignSource string
+
 //go:embed force.lua
 var forceSource string
 
@@ -50,6 +53,7 @@ var (
 	renewLevelScript   = script.New(renewLevelSource)
 	writeAcquireScript = script.New(readerSource + writeAcquireSource)
 	leaveScript        = script.New(leaveSource)
+	foreignScript      = script.New(foreignSource)
 	forceScript        = script.New(forceSource)
 	inspectScript      = script.New(readerSource + inspectSource)
 )
@@ -58,6 +62,11 @@ const (
 	// markFor is how long the mark of a waiting writer lasts. Each attempt of the writer, about one a second, sets it
 	// anew, so that one lost attempt does not let readers in.
 	markFor = 3 * time.Second
+	// foreignFor is how long readers are held back for a writer of Redisson, unless all have left sooner.
+	foreignFor = 5 * time.Second
+	// noteAge and noteFor say how long the note that somebody listens has to be there before readers are held back, and how long it is
+	// kept. A channel of this library stays subscribed for a second after its last waiter.
+	noteAge, noteFor = 1500 * time.Millisecond, 3 * time.Second
 	// closeLook is up to how many other readers the release of a reader examines.
 	closeLook = 8
 )
@@ -128,12 +137,16 @@ func (common) RenewApart(mode lease.Mode, key, owner any, length time.Duration) 
 // readKind is the read lock as package locker sees it.
 type readKind struct {
 	common
-	heeds bool // waiting writers hold back readers
+	heeds   bool     // waiting writers hold back readers
+	foreign *foreign // nil if those of Redisson do not
 }
 
 func (k readKind) locker() *locker.Kind {
 	all := k.common.locker()
-	all.Acquire, all.Sharing, all.Permits = k.Acquire, locker.Readers, k.permits
+	all.Acquire, all.Acquired, all.Sharing, all.Permits = k.Acquire, k.Acquired, locker.Readers, k.permits
+	if k.foreign != nil {
+		all.Heard = k.foreign.mayWait
+	}
 	return all
 }
 
@@ -151,6 +164,16 @@ func (k readKind) Acquire(a locker.AcquireArgs) *script.Call {
 		keys = keys[:2]
 	}
 	return readAcquireScript.Call(len(keys), append(keys, a.Owner, script.Millis(a.Lease))...)
+}
+
+func (k readKind) Acquired(c *script.Call) (lease.Reply, error) {
+	if left, err := c.Int(); err != nil || left != -3 {
+		return k.common.Acquired(c)
+	}
+	if k.foreign != nil {
+		k.foreign.mayWait(c.Key())
+	}
+	return lease.Reply{Granted: true}, nil
 }
 
 // writeKind is the write lock as package locker sees it.
@@ -180,6 +203,11 @@ func fieldOf(owner any, mode lease.Mode) string {
 		return text(owner)
 	}
 	return text(owner) + ":write"
+}
+
+// holdBack notes that somebody listens to a lock's channel, or holds back readers for who does.
+func holdBack(key string) *script.Call {
+	return foreignScript.Call(2, key, writersOf(key), script.Millis(foreignFor), script.Millis(noteAge), script.Millis(noteFor))
 }
 
 func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }

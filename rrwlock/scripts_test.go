@@ -22,22 +22,24 @@ import (
 // bench is a server on which bare scripts run, each twice: the second run must change nothing.
 type bench struct {
 	*redis.Client
-	key string
+	key    string
+	memory *miniredis.Miniredis // nil for a real server
 }
 
 // onBoth runs a test on a real server and on the one in memory.
 func onBoth(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("server", func(t *testing.T) {
-		test(t, &bench{redistest.Shared(t).Client(t), "scripts:" + uuid.NewString()})
+		test(t, &bench{Client: redistest.Shared(t).Client(t), key: "scripts:" + uuid.NewString()})
 	})
 	t.Run("memory", func(t *testing.T) {
+		memory := miniredis.RunT(t)
 		rdb := redis.NewClient(&redis.Options{
-			Addr:                     miniredis.RunT(t).Addr(),
+			Addr:                     memory.Addr(),
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		test(t, &bench{rdb, "scripts:" + uuid.NewString()})
+		test(t, &bench{Client: rdb, key: "scripts:" + uuid.NewString(), memory: memory})
 	})
 }
 
@@ -97,7 +99,7 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 		for range 2 {
 			assert.Equal(t, 1, b.run(t, read.Keep(b.key, "A", lease.Levels{Read: 2}, time.Minute, time.Hour)))
 		}
-		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("B"))))
+		assert.Equal(t, -3, b.run(t, read.Acquire(b.ask("B"))))
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1")
 		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(time.Second), "the longest")
 
@@ -231,7 +233,7 @@ func TestLeaveTakesEverythingBack(t *testing.T) {
 		for range 2 {
 			assert.Zero(t, b.run(t, write.Leave(b.key, "W", 0)))
 		}
-		assert.Equal(t, -2, b.run(t, readKind{heeds: true}.Acquire(b.ask("C"))))
+		assert.Equal(t, -3, b.run(t, readKind{heeds: true}.Acquire(b.ask("C"))))
 		b.run(t, readKind{}.Release(b.key, "A"))
 		b.run(t, readKind{}.Release(b.key, "C"))
 		b.run(t, write.Acquire(waits("W")))
@@ -246,6 +248,53 @@ func TestLeaveTakesEverythingBack(t *testing.T) {
 			got = append(got, m.Payload)
 		}
 		assert.Equal(t, []string{"1", "0", "1"}, got, "the last mark that went, the last reader, the writer")
+	})
+}
+
+func TestReadersAreHeldBackForWhoLeavesNoMark(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		read, write, writers := readKind{heeds: true}, writeKind{}, writersOf(b.key)
+		note := func(age time.Duration) int {
+			return b.run(t, foreignScript.Call(2, b.key, writers, script.Millis(foreignFor), script.Millis(age), script.Millis(noteFor)))
+		}
+		assert.Zero(t, note(0), "nobody reads")
+		b.is(t)
+		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("A"))))
+		assert.Zero(t, note(0), "noted")
+		assert.InDelta(t, noteFor, b.PTTL(t.Context(), writers).Val(), float64(time.Second))
+		assert.Zero(t, note(time.Minute), "the note is too young")
+		assert.Equal(t, -3, b.run(t, read.Acquire(b.ask("B"))), "a note holds nobody back")
+		b.run(t, read.Release(b.key, "B"))
+
+		waits := b.ask("W")
+		waits.Waits = true
+		assert.Positive(t, b.run(t, write.Acquire(waits)))
+		assert.Zero(t, note(0), "one is heeded that left a mark")
+		b.run(t, write.Leave(b.key, "W", 0))
+		assert.Zero(t, note(0), "it took the note away")
+
+		assert.Equal(t, 1, note(0))
+		assert.Zero(t, note(0), "the mark is not made longer")
+		assert.InDelta(t, foreignFor, b.PTTL(t.Context(), writers).Val(), float64(time.Second))
+		assert.Equal(t, 100, b.run(t, read.Acquire(b.ask("C"))), "look again soon")
+		assert.Equal(t, -2, b.run(t, readKind{}.Acquire(b.ask("D"))), "one that passes")
+		b.run(t, read.Release(b.key, "D"))
+		b.run(t, read.Release(b.key, "A"))
+		assert.InDelta(t, 50, b.run(t, read.Acquire(b.ask("C"))), 25, "a moment for the writer")
+		assert.LessOrEqual(t, b.PTTL(t.Context(), writers).Val(), 50*time.Millisecond)
+		if b.memory != nil {
+			b.memory.FastForward(50 * time.Millisecond)
+		}
+		redistest.Eventually(t, time.Second, "end of the mark", func() error {
+			if left := b.run(t, read.Acquire(b.ask("C"))); left > -2 {
+				return fmt.Errorf("held back for %d ms", left)
+			}
+			if left := b.PTTL(t.Context(), writers).Val(); left >= 0 {
+				return fmt.Errorf("there for %v", left)
+			}
+			return nil
+		})
+		b.is(t, "mode", "read", "C", "1", "C"+level+"1", "1")
 	})
 }
 

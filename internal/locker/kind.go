@@ -29,6 +29,8 @@ type Kind struct {
 	// all its attempts. Leave takes out the entry of a call that waited for at most limit, 0 for no limit, frees what it may have been
 	// granted meanwhile, and wakes whose turn it is. It may run twice.
 	Leave func(key, entry any, limit time.Duration) *script.Call
+	// Heard, which is optional, is told of a lock that was released while somebody listened, on any goroutine.
+	Heard func(key string)
 	// Upkeep is for kinds with Leave of which each waiter is woken alone, and optional.
 	Upkeep Upkeep
 }

@@ -63,6 +63,9 @@ func (m *Manager) Shared(l *lease.Lease) {
 
 // Released forgets a released lease and lets the waiters go on. So many clients were notified of the release.
 func (m *Manager) Released(l *lease.Lease, notified int) {
+	if notified > 0 && m.kind.Heard != nil {
+		m.kind.Heard(l.Name())
+	}
 	sh := m.shard(l.Name())
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
