@@ -30,7 +30,8 @@ type Info struct {
 	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer within
 	// a second.
 	Waiting int
-	// WritersWaiting is the number of clients of this library that have a writer waiting and hold back readers.
+	// WritersWaiting is the number of clients of this library that have a writer waiting and hold back readers, and one more while
+	// readers are held back for writers of Redisson.
 	WritersWaiting int
 }
 

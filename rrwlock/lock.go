@@ -113,7 +113,8 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 //
 // It costs one round trip if the lock is free or held by readers. A waiter costs one more each time a writer releases
 // the lock or another waiter of its client acquires it. The waiter of a client that has waited longest costs about one
-// a second.
+// a second, and ten while it waits for a writer of Redisson. While readers follow one another a client asks, beside
+// their calls and at most about once a second for a lock, who listens for its release.
 func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, error) {
 	return l.acquireShare(ctx, "read lock", locker.Forever, opts)
 }
