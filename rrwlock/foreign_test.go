@@ -171,8 +171,8 @@ func TestWritersOfThisLibraryAreNotTakenForRedissons(t *testing.T) {
 						}
 					}
 				})
-				for range 3000 {
-					time.Sleep(10 * time.Millisecond)
+				for range 150 {
+					time.Sleep(97 * time.Millisecond)
 					good, err := b.Redis.ZScore(t.Context(), "redlatch_rwlock_writers:{n}", "redisson").Result()
 					if errors.Is(err, redis.Nil) {
 						continue
