@@ -189,7 +189,7 @@ func TestObjectsEndsWithItsContextAndItsClient(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, first(ended, ""), context.Canceled)
-	require.ErrorIs(t, first(nil, ""), redlatch.ErrInvalid) //nolint:staticcheck // that is what is tested
+	require.ErrorIs(t, first(nil, ""), redlatch.ErrInvalid)
 	require.ErrorIs(t, first(t.Context(), fmt.Sprintf("%513d", 0)), redlatch.ErrInvalid)
 	require.ErrorIs(t, first(t.Context(), "[z-a]"), redlatch.ErrInvalid)
 	require.NoError(t, c.Close())

@@ -89,7 +89,7 @@ func (w *Wires) deliver(request []byte) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it is done with
 	if _, err := conn.Write(request); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			w.hold--
 			w.held = append(w.held, slices.Clone(b))
 			stays = true
-			defer c.Close() // the client hears of it
+			defer func() { _ = c.Close() }() // the client hears of it
 		}
 	}
 	w.mu.Unlock()
