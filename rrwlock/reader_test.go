@@ -148,6 +148,7 @@ func TestReadersDoNotStarveAWriter(t *testing.T) {
 					locktest.Unlock(t, h)
 				}
 				stop()
+				time.Sleep(5 * time.Second) // readers may have noted that somebody listens
 				assert.Empty(t, b.Keys(t))
 			})
 		})
