@@ -150,6 +150,8 @@ type HoldInfo struct {
 	// Renewed is how often it was renewed: three times in a lease, and about once a second while another call of this client
 	// waits for it.
 	Renewed int
+	// Site is the file and the line that acquired it, with [WithCallSites]; of nested levels the first one. Messages have none.
+	Site string
 }
 
 // Holds returns what this client holds, what it has held longest first. What is being released is not listed, though Redis
@@ -169,6 +171,8 @@ type WaitInfo struct {
 	Kind, Name string
 	// Since is when the call began to wait.
 	Since time.Time
+	// Site is the file and the line that called, with [WithCallSites]; for locks and leased permits only.
+	Site string
 }
 
 // Waits returns the calls of this client that wait, the one that has waited longest first. A multi-lock waits for one of its

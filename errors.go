@@ -19,6 +19,8 @@ var (
 	// [WithDurability], did not confirm in time. Locks and permits are released again, and the error is joined with
 	// ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.
 	ErrNotConfirmed = errs.ErrNotConfirmed
+	// ErrNotListening is returned by [Client.Ask] if the client is gone, does not listen, or does not answer.
+	ErrNotListening = errs.ErrNotListening
 	// ErrWrongType is returned if another kind of object, or foreign data, uses the name. A foreign hash cannot be told
 	// from a lock, nor a foreign number from the count of a semaphore or latch.
 	ErrWrongType = errs.ErrWrongType

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 type watched struct {
 	holder, waiter, viewer *redlatch.Client
 	rdb                    redis.UniversalClient
+	client                 func(opts ...redlatch.Option) *redlatch.Client // returns another one
 }
 
 // onEachTopology runs the test on a server and on a cluster, with sharded and with plain channels.
@@ -30,11 +32,14 @@ func onEachTopology(t *testing.T, test func(t *testing.T, w *watched)) {
 	run := func(name string, connect func(t *testing.T) redis.UniversalClient, opts ...redlatch.Option) {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{rdb: connect(t)}
-			for role, c := range map[string]**redlatch.Client{"holder": &w.holder, "waiter": &w.waiter, "viewer": &w.viewer} {
-				var err error
-				*c, err = redlatch.New(connect(t), append(opts, redlatch.WithClientName(role), redlatch.WithCloseGrace(0))...)
+			w.client = func(more ...redlatch.Option) *redlatch.Client {
+				c, err := redlatch.New(connect(t), slices.Concat(opts, more, []redlatch.Option{redlatch.WithCloseGrace(0)})...)
 				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, (*c).Close()) })
+				t.Cleanup(func() { require.NoError(t, c.Close()) })
+				return c
+			}
+			for role, c := range map[string]**redlatch.Client{"holder": &w.holder, "waiter": &w.waiter, "viewer": &w.viewer} {
+				*c = w.client(redlatch.WithClientName(role))
 			}
 			test(t, w)
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Object is an object that Redis has keys or waiters of.
@@ -283,6 +284,9 @@ func (f *finder) waitedFor(ctx context.Context) error {
 		var channels []string
 		err := c.Step(ctx, func(ctx context.Context) (err error) {
 			channels, err = c.Channels(ctx, topic+"*")
+			if script.Lacking(err) { // then only what has a key is found
+				err = nil
+			}
 			return err
 		})
 		if err != nil {

@@ -153,6 +153,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 	if outer != nil && o.NoNest {
 		return nil, wrap(verb, l.name, errs.ErrHeld)
 	}
+	o = o.At(l.core)
 	h, err := newCall(ctx, l, m, o, outer).run()
 	if err != nil {
 		return nil, wrap(verb, l.name, rlock.Refused(ctx, l, o, err))

@@ -26,26 +26,28 @@ import (
 
 // Config is what the client's options settle.
 type Config struct {
-	Lease         time.Duration
-	Prefix        string
-	ClientName    *string // nil for that of the host and the process
-	ID            string  // of the client, as [Config.NewID] returns it; empty for a new one
-	Logger        *slog.Logger
-	Plain         bool           // no pipelining
-	Wakeups       Wakeups        // the channels that wake waiters
-	FairWait      *time.Duration // nil for the default of FairTimeout
-	RedissonQueue bool           // fair locks keep their queue as Redisson does
-	HandoffBudget time.Duration
-	TokenTTL      time.Duration
-	CloseGrace    time.Duration
-	CallTimeout   time.Duration          // of calls without a deadline that do not wait for somebody
-	Replicas      *pipeline.Confirmation // by replicas; nil for none
-	Durability    *pipeline.Confirmation // by the master's disk; nil for none
-	Abandon       bool
-	SlowWait      time.Duration // a call that waited as long is logged; 0 for none
-	SlowHold      time.Duration // a hold that lasted as long is; 0 for none
-	Hooks         Hooks
-	OnClosed      func() error // closes what belongs to the client; may be nil
+	Lease           time.Duration
+	Prefix          string
+	ClientName      *string // nil for that of the host and the process
+	ID              string  // of the client, as [Config.NewID] returns it; empty for a new one
+	Logger          *slog.Logger
+	Plain           bool           // no pipelining
+	Wakeups         Wakeups        // the channels that wake waiters
+	FairWait        *time.Duration // nil for the default of FairTimeout
+	RedissonQueue   bool           // fair locks keep their queue as Redisson does
+	HandoffBudget   time.Duration
+	TokenTTL        time.Duration
+	CloseGrace      time.Duration
+	CallTimeout     time.Duration          // of calls without a deadline that do not wait for somebody
+	Replicas        *pipeline.Confirmation // by replicas; nil for none
+	Durability      *pipeline.Confirmation // by the master's disk; nil for none
+	Abandon         bool
+	SlowWait        time.Duration // a call that waited as long is logged; 0 for none
+	SlowHold        time.Duration // a hold that lasted as long is; 0 for none
+	WithoutPresence bool          // the client does not listen to a channel of its own
+	CallSites       bool          // holds know where they were acquired
+	Hooks           Hooks
+	OnClosed        func() error // closes what belongs to the client; may be nil
 }
 
 // Wakeups says through which channels waiters are woken.
@@ -119,6 +121,7 @@ type Core struct {
 	closed   atomic.Bool
 	managers managers
 
+	presence  presence
 	failovers failovers
 	outages   outages
 	lines     lines

@@ -65,7 +65,7 @@ func (c *Core) Listening(ctx context.Context, channel string) int {
 	return -1
 }
 
-// Channels returns the channels that match a pattern and that a client of any node listens to; none if the user may not ask.
+// Channels returns the channels that match a pattern and that a client of any node listens to.
 func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 	var mu sync.Mutex
 	all := map[string]bool{}
@@ -85,9 +85,6 @@ func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 		mu.Unlock()
 		return err
 	})
-	if script.Lacking(err) {
-		err = nil
-	}
 	return slices.Sorted(maps.Keys(all)), err
 }
 

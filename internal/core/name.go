@@ -120,6 +120,21 @@ func CheckOwner(id string) error {
 	return nil
 }
 
+// IsClientID reports whether the id has the form of a client's: a name, a dot and 16 hexadecimal digits.
+func IsClientID(id string) bool {
+	dot := strings.LastIndexByte(id, '.')
+	if dot < 1 || !clientID(id[:dot]) || len(id) > maxClientID {
+		return false
+	}
+	unique, err := hex.DecodeString(id[dot+1:])
+	return err == nil && len(unique) == UniqueSize
+}
+
+// EscapePattern returns the pattern of Redis that matches the text alone.
+func EscapePattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
 // maxClientID is the longest client id, in bytes, that is known of any client.
 const maxClientID = 64
 

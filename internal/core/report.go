@@ -12,12 +12,14 @@ type HoldInfo struct {
 	Left              time.Duration
 	Levels            int
 	Renewed           int
+	Site              string
 }
 
 // WaitInfo is a call that waits for somebody else.
 type WaitInfo struct {
 	Kind, Name string
 	Since      time.Time
+	Site       string
 }
 
 // Reporter is a kind of object that tells what the client holds and waits for.

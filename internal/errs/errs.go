@@ -33,6 +33,8 @@ var (
 	ErrOverRelease = errors.New("more permits released than the semaphore may have")
 	// ErrUpgrade is for a reader that asks for the write lock.
 	ErrUpgrade = errors.New("a reader cannot become the writer")
+	// ErrNotListening is for a client that was asked and does not answer.
+	ErrNotListening = errors.New("the client does not listen")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
 )

@@ -42,6 +42,7 @@ type Hold struct {
 	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
 	mode   Mode                    // never changes
 	over   bool                    // unlocked or lost
+	site   core.Site               // never changes
 }
 
 // OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is unlocked or lost or the
@@ -98,7 +99,7 @@ func (l *Lease) AddLocked(given context.Context, t Term, now time.Duration) *Hol
 // newHoldLocked adds a level to a lease.
 func (l *Lease) newHoldLocked(given context.Context, t Term, mode Mode, sent time.Duration) *Hold {
 	l.member.Leave()
-	h := &Hold{lease: l, given: given, mode: mode, next: l.levels}
+	h := &Hold{lease: l, given: given, mode: mode, site: t.Site, next: l.levels}
 	switch {
 	case t.Lease != nil:
 		h.length = *t.Lease

@@ -116,6 +116,7 @@ func (m *Manager) soon(fn func()) {
 type Term struct {
 	Lease   *time.Duration // a fixed lease; nil for one that is renewed
 	MaxHold *time.Duration // limit of renewal; nil for none
+	Site    core.Site      // that acquires
 }
 
 // Plain reports whether a level lasts until its release.

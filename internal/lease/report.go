@@ -15,6 +15,7 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 	for h := l.levels; h != nil; h = h.next {
 		info.Levels++
 		info.Left = max(info.Left, h.deadlineLocked()-now)
+		info.Site = h.site.String() // in the end that of the first level
 	}
 	return info, true
 }

@@ -30,6 +30,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
+	o = o.At(n.manager.core)
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
 		return n.nest(ctx, outer, o, p)
 	}

@@ -37,6 +37,16 @@ func (o *Options) count() int {
 	return o.Several.Count
 }
 
+// At returns the options of a call with the place in the program that makes it, if the client keeps track of places.
+func (o *Options) At(c *core.Core) *Options {
+	if !c.CallSites || o.Site != 0 {
+		return o
+	}
+	with := *o
+	with.Site = core.CallSite()
+	return &with
+}
+
 // none are the options of a call without any. Nobody writes to them.
 //
 //nolint:gochecknoglobals // a constant in all but name

@@ -1,0 +1,121 @@
+package core
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/timer"
+	"github.com/redlatch/redlatch/pubsub"
+)
+
+const (
+	presenceLook = 3 * time.Second // from the first use on, and between looks at what is in use
+	presenceIdle = 10              // looks in a row that found nothing in use, after which the client stops to listen
+	presenceWait = 10              // looks that a subscription may take; Redis refuses one that takes longer
+	presenceRest = 1200            // looks without one after that: an hour
+	presenceRate = 10              // answers a second
+)
+
+// presence has a client listen to a channel of its own while it holds or waits for anything. So it is known to live, and can be asked.
+type presence struct {
+	core  *Core
+	timer timer.Timer
+
+	mu       sync.Mutex
+	member   *pubsub.Membership // nil unless it listens
+	heard    bool               // Redis has confirmed that
+	idle     int                // looks in a row that found nothing in use
+	waited   int                // looks since it began to listen, until that is confirmed
+	rest     int                // looks until it may listen again
+	window   time.Duration      // when the current second of answers began
+	answered int                // in that second
+
+	answers sync.Mutex // held while one is made: one at a time
+}
+
+// begin is called when the first object of the client is made.
+func (p *presence) begin(c *Core) {
+	if c.WithoutPresence {
+		return
+	}
+	p.core = c
+	p.timer.Task = p
+	c.Timers.Set(&p.timer, c.Clock.Now()+presenceLook)
+}
+
+// Due looks at what is in use.
+func (p *presence) Due(now time.Duration) {
+	c := p.core
+	if c.Closed() {
+		return
+	}
+	c.Timers.Set(&p.timer, now+presenceLook)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	others := c.Router.Stats().Channels
+	if p.member != nil {
+		others--
+	}
+	if others > 0 || c.open() > 0 {
+		p.idle = 0
+	} else {
+		p.idle++
+	}
+	switch {
+	case p.rest > 0:
+		p.rest--
+	case p.member == nil && p.idle == 0:
+		p.waited = 0
+		p.member, p.heard = c.Router.Join(c.ClientChannel(c.ID), p)
+	case p.member != nil && p.idle >= presenceIdle:
+		p.leaveLocked()
+	case p.member != nil && !p.heard:
+		if p.waited++; p.waited >= presenceWait {
+			p.leaveLocked()
+			p.rest = presenceRest
+		}
+	}
+}
+
+func (p *presence) leaveLocked() {
+	p.member.Leave()
+	p.member, p.heard = nil, false
+}
+
+// Subscribed notes that the client listens.
+func (p *presence) Subscribed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = true
+}
+
+// Message takes a question. Who may publish on the channel is not known: what is no question, or too many of them, has no answer.
+func (p *presence) Message(text string) {
+	q, ok := parseQuestion(text)
+	if !ok || !p.admit(p.core.Clock.Now()) {
+		return
+	}
+	p.core.Workers.Go(func() { p.answer(q) })
+}
+
+// admit reports whether one more question may be answered.
+func (p *presence) admit(now time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now-p.window >= time.Second {
+		p.window, p.answered = now, 0
+	}
+	p.answered++
+	return p.answered <= presenceRate
+}
+
+// ClientChannel returns the channel on which a client is asked.
+func (c *Core) ClientChannel(id string) string { return c.channel("redlatch_client:") + id }
+
+func (c *Core) channel(kind string) string {
+	if c.Prefix == "" || strings.Contains(c.Prefix, "{") {
+		return kind + c.Prefix
+	}
+	return kind + "{" + c.Prefix + "}"
+}

@@ -1,0 +1,76 @@
+package core
+
+import (
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Site is the place in a program that acquired something; 0 if it is not known.
+type Site uint32
+
+// sites are the places that were seen. All clients of the program share them, since a multi-lock has parts of several.
+var sites struct { //nolint:gochecknoglobals // as said above
+	mu    sync.Mutex // guards the rest
+	known map[string]Site
+	texts []string // by place, from 1 on
+}
+
+const (
+	mostSites  = 100_000 // what is seen after so many is not known
+	siteFrames = 32      // of a stack, in which the place is looked for
+)
+
+// CallSite returns the place outside this library that has called it.
+func CallSite() Site {
+	var pcs [siteFrames]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.File != "" && !ofLibrary(frame.Function) {
+			dir, file := path.Split(frame.File)
+			return siteOf(path.Join(path.Base(dir), file) + ":" + strconv.Itoa(frame.Line))
+		}
+		if !more {
+			return 0
+		}
+	}
+}
+
+func siteOf(text string) Site {
+	s := &sites
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	site := s.known[text]
+	if site == 0 && len(s.texts) < mostSites {
+		if s.known == nil {
+			s.known = map[string]Site{}
+		}
+		s.texts = append(s.texts, text)
+		site = Site(len(s.texts)) //nolint:gosec // at most mostSites
+		s.known[text] = site
+	}
+	return site
+}
+
+// String returns the last folder, the file and the line of a place; "" if it is not known.
+func (site Site) String() string {
+	if site == 0 {
+		return ""
+	}
+	sites.mu.Lock()
+	defer sites.mu.Unlock()
+	return sites.texts[site-1]
+}
+
+// ofLibrary reports whether a function is one of this module, but no test.
+func ofLibrary(function string) bool {
+	rest, ok := strings.CutPrefix(function, modulePath)
+	if !ok {
+		return false
+	}
+	pkg, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '/')+1:], ".")
+	return !strings.HasSuffix(pkg, "_test")
+}

@@ -1,0 +1,102 @@
+package redlatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ClientInfo is a client that listens, see [Client.Clients].
+type ClientInfo struct {
+	// ID is the client's id, see [Client.ID], and Name what it begins with, see [WithClientName].
+	ID, Name string
+}
+
+// Clients returns the clients with the name prefix of this one that hold or wait for something, in the order of their ids: those that
+// have been in use for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
+// a client with [WithoutPresence], or whose user may not use its channel, never is. It costs a round trip to each node.
+//
+// It fails if the user may not run PUBSUB, and ends with ctx or the call timeout.
+func (c *Client) Clients(ctx context.Context) ([]ClientInfo, error) {
+	ids, err := c.core.Clients(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("redlatch: clients: %w", err)
+	}
+	all := make([]ClientInfo, 0, len(ids))
+	for _, id := range ids {
+		all = append(all, ClientInfo{ID: id, Name: id[:strings.LastIndexByte(id, '.')]})
+	}
+	return all, nil
+}
+
+// ClientReport is what a client says of itself, see [Client.Ask]. Nobody can tell who has sent it: whoever may publish on the channels
+// of clients can forge one. It has no payload, no argument and nothing of the environment.
+type ClientReport struct {
+	// ID is the client's id.
+	ID string
+	// Version is that of this library, and Go that of the Go toolchain, with which the program was built.
+	Version, Go string
+	// Host and PID are the name of the machine and the number of the process.
+	Host string
+	PID  int
+	// Up is how long there has been the client.
+	Up time.Duration
+	// Holds are the first 1,000 that it has held longest, and Waits the first 1,000; times are on this machine's clock.
+	Holds []HoldInfo
+	Waits []WaitInfo
+	// HoldCount and WaitCount are how many there are.
+	HoldCount, WaitCount int
+	// Cursor is the argument of [WithCursor] that asks for the next holds; 0 if there are no more.
+	Cursor int
+	// Channels are those that the client listens to, Messages what it has received on them, Reconnects how often it has replaced a
+	// lost connection for them, and RoundTrips how often it has sent something to Redis.
+	Channels             int
+	Messages, Reconnects uint64
+	RoundTrips           int64
+}
+
+// AskOption is a setting of [Client.Ask].
+type AskOption func(*askOptions)
+
+type askOptions struct{ cursor int }
+
+// WithCursor leaves out the holds that were held longest, so many of them. Defaults to 0.
+func WithCursor(n int) AskOption { return func(o *askOptions) { o.cursor = n } }
+
+// Ask asks another client, or this one, what it holds and waits for. It returns [ErrNotListening] if the client is gone, does not
+// listen (see [Client.Clients]), or does not answer within three seconds: a client answers at most ten questions in a second. Both
+// clients must have the same name prefix. An id that cannot be a client's returns [ErrInvalid].
+//
+// The answer comes over the subscription connection, which Ask opens if there is none. Ask ends with ctx or the call timeout.
+func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientReport, error) {
+	var o askOptions
+	for _, opt := range opts {
+		if opt == nil {
+			return ClientReport{}, fmt.Errorf("redlatch: ask: %w: an option is nil", ErrInvalid)
+		}
+		opt(&o)
+	}
+	r, err := c.core.Ask(ctx, id, o.cursor)
+	if err != nil {
+		return ClientReport{}, fmt.Errorf("redlatch: ask: %w", err)
+	}
+	report := ClientReport{
+		ID: r.ID, Version: r.Library, Go: r.Go, Host: r.Host, PID: r.PID, Up: time.Duration(r.Up) * time.Millisecond,
+		HoldCount: r.HoldCount, WaitCount: r.WaitCount, Cursor: r.Cursor,
+		Channels: r.Channels, Messages: r.Messages, Reconnects: r.Reconnects, RoundTrips: r.RoundTrips,
+	}
+	now := time.Now()
+	for _, h := range r.Holds {
+		report.Holds = append(report.Holds, HoldInfo{
+			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Since: now.Add(-time.Duration(h.Age) * time.Millisecond),
+			Left: time.Duration(h.Left) * time.Millisecond, Levels: h.Levels, Renewed: h.Renewed, Site: h.Site,
+		})
+	}
+	for _, w := range r.Waits {
+		report.Waits = append(report.Waits, WaitInfo{
+			Kind: w.Kind, Name: w.Name, Since: now.Add(-time.Duration(w.Age) * time.Millisecond), Site: w.Site,
+		})
+	}
+	return report, nil
+}

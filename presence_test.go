@@ -1,0 +1,280 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// ids returns the ids of the clients that one of them sees.
+func ids(t *testing.T, c *redlatch.Client) []string {
+	t.Helper()
+	all, err := c.Clients(t.Context())
+	require.NoError(t, err)
+	var ids []string
+	for _, one := range all {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
+
+func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, w *watched) {
+		prefix := redlatch.WithNamePrefix(fresh(t) + "?")
+		client := func(name string) *redlatch.Client {
+			return w.client(prefix, redlatch.WithClientName(name), redlatch.WithCallSites())
+		}
+		holder, waiter, viewer := client("holder"), client("waiter"), client("viewer")
+		hold, err := holder.GetMultiLock(holder.GetLock("n"), holder.GetFairLock("other")).Lock(t.Context())
+		require.NoError(t, err)
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := waiter.GetLock("n").Lock(ctx); ended <- err }()
+		redistest.Eventually(t, 15*time.Second, "both are seen", func() error {
+			if seen := ids(t, viewer); len(seen) != 2 {
+				return fmt.Errorf("%v are seen", seen)
+			}
+			return nil
+		})
+		assert.Equal(t, []string{holder.ID(), waiter.ID()}, ids(t, viewer))
+		all, err := viewer.Clients(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "holder", all[0].Name)
+
+		r, err := viewer.Ask(t.Context(), holder.ID())
+		require.NoError(t, err)
+		host, _ := os.Hostname()
+		assert.Equal(t, []any{holder.ID(), runtime.Version(), host, os.Getpid(), 2, 0}, []any{r.ID, r.Go, r.Host, r.PID, r.HoldCount, r.WaitCount})
+		require.Len(t, r.Holds, 2)
+		assert.ElementsMatch(t, []string{"n", "other"}, []string{r.Holds[0].Name, r.Holds[1].Name})
+		for i, h := range r.Holds {
+			assert.Equal(t, 1, h.Levels)
+			assert.WithinDuration(t, holder.Holds()[i].Since, h.Since, time.Second)
+			assert.Positive(t, h.Left)
+			assert.Contains(t, h.Site, "presence_test.go:")
+			assert.True(t, strings.HasPrefix(h.Owner, holder.ID()+":"))
+		}
+		r, err = viewer.Ask(t.Context(), waiter.ID())
+		require.NoError(t, err)
+		require.Len(t, r.Waits, 1)
+		assert.Equal(t, []string{"rlock", "n"}, []string{r.Waits[0].Kind, r.Waits[0].Name})
+		assert.Contains(t, r.Waits[0].Site, "presence_test.go:")
+
+		_, err = viewer.Ask(t.Context(), viewer.ID())
+		require.ErrorIs(t, err, redlatch.ErrNotListening)
+		giveUp()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		locktest.Unlock(t, hold)
+	})
+}
+
+// A client listens from the third second of its use on, for as long as it holds or waits for something and half a minute more.
+func TestClientListensWhileItIsInUse(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, viewer, silent := b.Peer(t), b.Peer(t), b.Peer(t, redlatch.WithoutPresence())
+		hold := locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
+		unseen := locktest.Acquire(t, t.Context(), silent.Client.GetLock("unseen"))
+		time.Sleep(2900 * time.Millisecond)
+		assert.Empty(t, ids(t, viewer.Client))
+		time.Sleep(200 * time.Millisecond)
+		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		locktest.Unlock(t, hold)
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		hold = locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
+		time.Sleep(20 * time.Second)
+		locktest.Unlock(t, hold)
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, ids(t, viewer.Client))
+
+		_, err := viewer.Client.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
+		require.NoError(t, err)
+		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
+		defer giveUp()
+		waits := make(chan error, 1)
+		go func() { waits <- c.Client.GetCountDownLatch("latch").Await(ctx) }()
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, ids(t, viewer.Client), c.Client.ID())
+		<-waits
+		locktest.Unlock(t, unseen)
+	})
+}
+
+func TestHoldsAreToldInPages(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, viewer := b.Peer(t), b.Peer(t)
+		var names []string
+		for i := range 2100 {
+			names = append(names, fmt.Sprint("n", i))
+			locktest.Acquire(t, t.Context(), c.Client.GetLock(names[i]))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		var told []string
+		for cursor, pages := 0, 1; ; pages++ {
+			r, err := viewer.Client.Ask(t.Context(), c.Client.ID(), redlatch.WithCursor(cursor))
+			require.NoError(t, err)
+			assert.Equal(t, 2100, r.HoldCount)
+			for _, h := range r.Holds {
+				told = append(told, h.Name)
+			}
+			if cursor = r.Cursor; cursor == 0 {
+				assert.Equal(t, 3, pages)
+				break
+			}
+		}
+		assert.Equal(t, names, told)
+		r, err := viewer.Client.Ask(t.Context(), c.Client.ID(), redlatch.WithCursor(1<<62))
+		require.NoError(t, err)
+		assert.Empty(t, r.Holds)
+		assert.Zero(t, r.Cursor)
+	})
+}
+
+// Whoever may publish can ask: what is no question has no answer, and too many questions have none.
+func TestQuestionsAreTakenAsHostile(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t)
+		hold := locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
+		time.Sleep(4 * time.Second)
+		all := b.Redis.PSubscribe(t.Context(), "*")
+		defer func() { require.NoError(t, all.Close()) }()
+		_, err := all.Receive(t.Context())
+		require.NoError(t, err)
+		heard := all.Channel()
+		answers := func(question string) (channels []string) {
+			require.NoError(t, b.Redis.Publish(t.Context(), "redlatch_client:"+c.Client.ID(), question).Err())
+			synctest.Wait()
+			for len(heard) > 0 {
+				if m := <-heard; m.Payload != question {
+					channels = append(channels, m.Channel)
+				}
+			}
+			return channels
+		}
+		const asker, nonce = "me.0123456789abcdef", "00112233445566778899aabbccddeeff"
+		ask := func(v int, from, nonce string, more string) string {
+			return fmt.Sprintf(`{"v":%d,"from":%q,"nonce":%q%s}`, v, from, nonce, more)
+		}
+		for name, bad := range map[string]string{
+			"no JSON":              "hello",
+			"empty":                "",
+			"another version":      ask(2, asker, nonce, ""),
+			"another channel":      ask(1, "me:{x}.0123456789abcdef", nonce, ""),
+			"no client":            ask(1, "me", nonce, ""),
+			"a short nonce":        ask(1, asker, "0011", ""),
+			"a nonce with a colon": ask(1, asker, "00112233445566778899aabbccddee:f", ""),
+			"below the first hold": ask(1, asker, nonce, `,"cursor":-1`),
+			"long":                 ask(1, asker, nonce, `,"more":"`+strings.Repeat("x", 4096)+`"`),
+		} {
+			assert.Empty(t, answers(bad), name)
+		}
+		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, `,"cursor":9`)))
+		time.Sleep(time.Second)
+		answered := 0
+		for range 50 {
+			answered += len(answers(ask(1, asker, nonce, "")))
+		}
+		assert.Equal(t, 10, answered)
+		locktest.Unlock(t, hold)
+	})
+}
+
+// An answer that is forged, or garbage, is left out; the one that belongs to the client that was asked counts.
+func TestAskEndsWithoutAnAnswer(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		viewer := b.Peer(t)
+		const gone = "gone.0123456789abcdef"
+		_, err := viewer.Client.Ask(t.Context(), gone)
+		require.ErrorIs(t, err, redlatch.ErrNotListening)
+		for _, bad := range []string{"", "gone", "gone.0123", "a b.0123456789abcdef", strings.Repeat("x", 60) + ".0123456789abcdef"} {
+			_, err = viewer.Client.Ask(t.Context(), bad)
+			require.ErrorIs(t, err, redlatch.ErrInvalid, bad)
+		}
+		_, err = viewer.Client.Ask(t.Context(), gone, redlatch.WithCursor(-1))
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+		_, err = viewer.Client.Ask(t.Context(), gone, nil)
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+
+		mute := b.Redis.Subscribe(t.Context(), "redlatch_client:"+gone)
+		defer func() { require.NoError(t, mute.Close()) }()
+		_, err = mute.Receive(t.Context())
+		require.NoError(t, err)
+		_ = mute.Channel() // it reads
+		began := time.Now()
+		_, err = viewer.Client.Ask(t.Context(), gone)
+		require.ErrorIs(t, err, redlatch.ErrNotListening)
+		assert.Equal(t, 3*time.Second, time.Since(began))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = viewer.Client.Ask(ctx, gone)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		viewer.Blackhole(true)
+		began = time.Now()
+		_, err = viewer.Client.Ask(t.Context(), gone)
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(began), 11*time.Second)
+		viewer.Blackhole(false)
+	})
+}
+
+// A user without the right to its channel is none the worse for it.
+//
+// F20
+func TestClientWithoutTheRightToItsChannelGoesOn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "limited", "on", ">pass", "~*", "resetchannels", "&redisson_*", "+@all").Err())
+	opts := *server.Client(t).Options()
+	opts.Username, opts.Password = "limited", "pass"
+	rdb := redis.NewClient(&opts)
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	var log logbook
+	c, err := redlatch.New(rdb, log.option())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
+	redistest.Eventually(t, 10*time.Second, "the refusal is logged", func() error {
+		for _, line := range log.take() {
+			if line["msg"] == "redlatch: subscription refused" {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	waiter, err := redlatch.New(server.Client(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, waiter.Close()) })
+	got := make(chan error, 1)
+	go func() {
+		h, err := waiter.GetLock("n").Lock(t.Context())
+		if err == nil {
+			err = h.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	redistest.AwaitChannels(t, admin, 1)
+	locktest.Unlock(t, hold)
+	require.NoError(t, next(t, got))
+}
