@@ -1,7 +1,10 @@
 -- announce.lua: publish a message on a channel. It changes nothing.
 --
--- KEYS[1]  the channel, also as the key that says to which node
--- ARGV[1]  the message
+-- KEYS[1]  a key in the channel's slot, for the way there
+-- ARGV[1]  the channel
+-- ARGV[2]  the message
 --
 -- Returns  how many of this server's connections have received it
-return redis.call('publish', KEYS[1], ARGV[1])
+local _, channel, message = KEYS[1], ARGV[1], ARGV[2]
+
+return redis.call('publish', channel, message)

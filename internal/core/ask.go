@@ -99,7 +99,11 @@ func (p *presence) answer(q question) {
 	if err != nil { // it has strings and numbers only
 		return
 	}
-	c.Batch.Start(announce.Call(1, c.replyChannel(q), string(text)), pipeline.Normal, func(*script.Call) {})
+	c.Batch.Start(publish(c.replyChannel(q), text), pipeline.Normal, func(*script.Call) {})
+}
+
+func publish(channel string, message []byte) *script.Call {
+	return announce.Call(1, channel, channel, string(message))
 }
 
 func (c *Core) replyChannel(q question) string {
@@ -178,7 +182,7 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 			return Report{}, script.ErrNoAnswer
 		}
 	}
-	call, err := c.Run(ctx, func() *script.Call { return announce.Call(1, c.ClientChannel(id), string(text)) }, pipeline.SendOptions{})
+	call, err := c.Run(ctx, func() *script.Call { return publish(c.ClientChannel(id), text) }, pipeline.SendOptions{})
 	if err != nil {
 		return Report{}, err
 	}
