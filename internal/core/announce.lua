@@ -1,6 +1,6 @@
 -- announce.lua: publish a message on a channel. It changes nothing.
 --
--- KEYS[1]  a key in the channel's slot, for the way there
+-- KEYS[1]  any key of the slot, for the way there
 -- ARGV[1]  the channel
 -- ARGV[2]  the message
 --
