@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -35,6 +36,29 @@ func Example_inspect() {
 	// rlock orders
 	// rlock orders, held by this client: true
 }
+
+// askTheOthers is not run by the example: a client listens from the third second of its use on.
+func askTheOthers(ctx context.Context, client *redlatch.Client) error {
+	clients, err := client.Clients(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		report, err := client.Ask(ctx, c.ID)
+		if errors.Is(err, redlatch.ErrNotListening) {
+			continue // it is gone, or too busy
+		}
+		if err != nil {
+			return err
+		}
+		for _, h := range report.Holds {
+			fmt.Printf("%q holds %s %q since %s, acquired at %q\n", c.ID, h.Kind, h.Name, h.Since, h.Site)
+		}
+	}
+	return nil
+}
+
+var _ = askTheOthers
 
 func whatIsThere(ctx context.Context, client *redlatch.Client) error {
 	for o, err := range client.Objects(ctx, "ord*") {
