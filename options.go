@@ -142,40 +142,6 @@ func WithCallTimeout(d time.Duration) Option { return func(c *core.Config) { c.C
 // Close releases them.
 func WithAbandonOnClose() Option { return func(c *core.Config) { c.Abandon = true } }
 
-// WithObserver calls the functions of o for metrics and traces. Defaults to none.
-func WithObserver(o Observer) Option { return func(c *core.Config) { c.Hooks = core.Hooks(o) } }
-
-// Observer has functions that a client calls when something happens; each may be nil. A call holds up the goroutine on
-// which it happened, so the functions must return at once. The kind is the name of the object's package, the name that
-// of the object. Multi-locks and RedLocks are reported as their member locks.
-type Observer struct {
-	// Acquired reports an acquired lock or leased permit, or an acquired number of semaphore permits, and how long its
-	// call waited. AcquireN reports each permit. Nested levels are not reported, nor is a lock that is granted after
-	// its call gave up; that lock may be reported as released.
-	Acquired func(kind, name string, waited time.Duration)
-	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
-	// did not answer, and how long it was held. Permits of a counting semaphore, which belong to nobody, are not
-	// reported.
-	Released func(kind, name string, held time.Duration)
-	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
-	// reported.
-	Lost func(kind, name string, cause error)
-	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were
-	// lost. After an error both are 0.
-	Renewed func(renewed, lost int, err error)
-	// Woken reports a message that woke waiters: a lock or permits were released, a latch was opened or set, or a
-	// message of a queue is due.
-	Woken func(kind, name string)
-	// Reconnected reports that a lost subscription connection was replaced. Every waiter that it serves asks Redis again;
-	// a cluster has one connection for each master.
-	Reconnected func()
-	// FailedOver reports that the server at an address has taken its master's place, or has restarted: it may lack what
-	// was granted last. Every hold of the client is verified at once; Lost reports those that are gone. A client learns
-	// of it at its next renewal, if its Redis user may run INFO. The address is that of the go-redis client, of a cluster
-	// that of the master.
-	FailedOver func(node string)
-}
-
 func configure(opts []Option) (core.Config, error) {
 	c := defaults()
 	for _, opt := range opts {
@@ -203,6 +169,11 @@ func validate(c *core.Config) error {
 	}
 	if c.Logger == nil || c.Logger.Handler() == nil {
 		return fmt.Errorf("%w: the logger is nil, or has no handler", errs.ErrInvalid)
+	}
+	for _, h := range c.RedisHooks {
+		if h == nil {
+			return fmt.Errorf("%w: a hook is nil", errs.ErrInvalid)
+		}
 	}
 	if c.Wakeups > core.WakeupsPlain {
 		return fmt.Errorf("%w: %d is no value of ShardedWakeups", errs.ErrInvalid, c.Wakeups)

@@ -35,12 +35,12 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript = script.New(headSource + enqueueSource + acquireSource)
-	leaveScript   = script.New(headSource + leaveSource)
-	releaseScript = script.New(headSource + releaseSource)
-	upkeepScript  = script.New(headSource + upkeepSource)
-	forceScript   = script.New(headSource + forceSource)
-	inspectScript = script.New(headSource + inspectSource)
+	acquireScript = script.New("rfairlock.acquire", headSource+enqueueSource+acquireSource)
+	leaveScript   = script.New("rfairlock.leave", headSource+leaveSource)
+	releaseScript = script.New("rfairlock.release", headSource+releaseSource)
+	upkeepScript  = script.New("rfairlock.upkeep", headSource+upkeepSource)
+	forceScript   = script.New("rfairlock.force", headSource+forceSource)
+	inspectScript = script.New("rfairlock.inspect", headSource+inspectSource)
 )
 
 const title = "rfairlock"

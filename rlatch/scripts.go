@@ -21,9 +21,9 @@ var countSource string
 var markSource string
 
 var (
-	applyScript = script.New(applySource)
-	countScript = script.New(countSource)
-	markScript  = script.New(markSource)
+	applyScript = script.New("rlatch.apply", applySource)
+	countScript = script.New("rlatch.count", countSource)
+	markScript  = script.New("rlatch.mark", markSource)
 )
 
 // kind is the latch as package counter sees it.

@@ -33,13 +33,13 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript       = script.New(acquireSource)
-	acquireFencedScript = script.New(acquireFencedSource)
-	keepScript          = script.New(keepSource)
-	releaseScript       = script.New(releaseSource)
-	renewScript         = script.New(renewSource)
-	forceScript         = script.New(forceSource)
-	inspectScript       = script.New(inspectSource)
+	acquireScript       = script.New("rlock.acquire", acquireSource)
+	acquireFencedScript = script.New("rlock.acquire_fenced", acquireFencedSource)
+	keepScript          = script.New("rlock.keep", keepSource)
+	releaseScript       = script.New("rlock.release", releaseSource)
+	renewScript         = script.New("rlock.renew", renewSource)
+	forceScript         = script.New("rlock.force", forceSource)
+	inspectScript       = script.New("rlock.inspect", inspectSource)
 )
 
 // plainKind is the reentrant lock as package locker sees it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -154,11 +155,28 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 		return nil, wrap(verb, l.name, errs.ErrHeld)
 	}
 	o = o.At(l.core)
-	h, err := newCall(ctx, l, m, o, outer).run()
+	h, err := l.observed(ctx, m, o, outer)
 	if err != nil {
 		return nil, wrap(verb, l.name, rlock.Refused(ctx, l, o, err))
 	}
 	return rlock.NewHold(title, h), nil
+}
+
+// observed runs a call, and tells an observer of it unless it nests.
+func (l *Lock) observed(ctx context.Context, m mode, o *locker.Options, outer *hold) (*hold, error) {
+	if outer != nil || !l.core.ObservesAcquire() {
+		return newCall(ctx, l, m, o, outer).run()
+	}
+	observed := *o
+	observed.Asked = new(atomic.Int32)
+	ctx, call := l.core.BeginAcquire(ctx, title, l.name)
+	h, err := newCall(ctx, l, m, &observed, outer).run()
+	owner := ""
+	if err == nil {
+		owner = h.Owner()
+	}
+	call.End(ctx, owner, int(observed.Asked.Load()), err)
+	return h, err
 }
 
 // check validates a call before any I/O. A done ctx takes precedence over everything except bad arguments.

@@ -46,16 +46,16 @@ var forceSource string
 var inspectSource string
 
 var (
-	readAcquireScript  = script.New(readAcquireSource)
-	keepScript         = script.New(keepSource)
-	releaseScript      = script.New(readerSource + releaseSource)
-	renewScript        = script.New(renewSource)
-	renewLevelScript   = script.New(renewLevelSource)
-	writeAcquireScript = script.New(readerSource + writeAcquireSource)
-	leaveScript        = script.New(leaveSource)
-	foreignScript      = script.New(foreignSource)
-	forceScript        = script.New(forceSource)
-	inspectScript      = script.New(readerSource + inspectSource)
+	readAcquireScript  = script.New("rrwlock.read_acquire", readAcquireSource)
+	keepScript         = script.New("rrwlock.keep", keepSource)
+	releaseScript      = script.New("rrwlock.release", readerSource+releaseSource)
+	renewScript        = script.New("rrwlock.renew", renewSource)
+	renewLevelScript   = script.New("rrwlock.renew_level", renewLevelSource)
+	writeAcquireScript = script.New("rrwlock.write_acquire", readerSource+writeAcquireSource)
+	leaveScript        = script.New("rrwlock.leave", leaveSource)
+	foreignScript      = script.New("rrwlock.foreign", foreignSource)
+	forceScript        = script.New("rrwlock.force", forceSource)
+	inspectScript      = script.New("rrwlock.inspect", readerSource+inspectSource)
 )
 
 const (

@@ -104,6 +104,7 @@ type waiter struct {
 	once       bool // it asks once, and does not wait
 	state      waiterState
 	refusals   int
+	asked      int
 	since      time.Duration
 	wakeUps    uint64 // of the queue when it asked
 	op         counter.Op
@@ -117,8 +118,24 @@ func (w *waiter) left() bool { return w.state == abandoned || w.state == gone }
 
 // acquire acquires n permits. It waits without limit if wait is nil, and not at all if it is 0.
 func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
+	if !m.core.ObservesAcquire() {
+		acquired, _, err := m.take(ctx, key, n, wait)
+		return acquired, err
+	}
+	ctx, call := m.core.BeginAcquire(ctx, "rsemaphore", m.core.UserName(key))
+	acquired, asked, err := m.take(ctx, key, n, wait)
+	refused := err
+	if !acquired && err == nil {
+		refused = errs.ErrNotAcquired
+	}
+	call.End(ctx, "", asked, refused)
+	return acquired, err
+}
+
+// take is acquire, and returns how often it asked.
+func (m *manager) take(ctx context.Context, key string, n int, wait *time.Duration) (acquired bool, asked int, err error) {
 	if m.core.Closed() {
-		return false, errs.ErrClosed
+		return false, 0, errs.ErrClosed
 	}
 	once := wait != nil && *wait == 0
 	started := m.core.Clock.Now()
@@ -132,7 +149,7 @@ func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	}
 	if once && q.waiting > 0 {
 		shard.Unlock()
-		return false, nil
+		return false, 0, nil
 	}
 	w := q.joinLocked(n, once)
 	q.askLocked()
@@ -142,11 +159,13 @@ func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 	} else { // a silent Redis must not hold up a call with a limit of its own
 		m.counter.Go(key)
 	}
-	acquired, err := w.wait(ctx, wait)
+	acquired, err = w.wait(ctx, wait)
 	if f := m.core.Hooks.Acquired; f != nil && acquired {
 		f("rsemaphore", m.core.UserName(key), m.core.Clock.Now()-started)
 	}
-	return acquired, err
+	shard.Lock()
+	defer shard.Unlock()
+	return acquired, w.asked, err
 }
 
 // joinLocked adds a call at the end of the queue.
@@ -306,7 +325,7 @@ func (q *waitQueue) askLocked() {
 		if int64(w.n) > q.available && !w.once && (w != q.head || q.asking > 0) {
 			return
 		}
-		w.state, w.wakeUps = asking, q.wakeUps
+		w.state, w.wakeUps, w.asked = asking, q.wakeUps, w.asked+1
 		if !q.manager.counter.Put(q.key, &w.op) { // the client is closing
 			w.state = waiting
 			return

@@ -23,7 +23,7 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-var one = script.New("return 1")
+var one = script.New("test", "return 1")
 
 func call() *script.Call { return one.Call(1, "key") }
 

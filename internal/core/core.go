@@ -47,6 +47,7 @@ type Config struct {
 	WithoutPresence bool          // the client does not listen to a channel of its own
 	CallSites       bool          // holds know where they were acquired
 	Hooks           Hooks
+	RedisHooks      []redis.Hook // of go-redis
 	OnClosed        func() error // closes what belongs to the client; may be nil
 }
 
@@ -87,17 +88,6 @@ func (c *Config) FairTimeout() time.Duration {
 		return 5 * time.Minute
 	}
 	return 5 * time.Second
-}
-
-// Hooks are told of what happens. Each may be nil.
-type Hooks struct {
-	Acquired    func(kind, name string, waited time.Duration)
-	Released    func(kind, name string, held time.Duration)
-	Lost        func(kind, name string, cause error)
-	Renewed     func(renewed, lost int, err error)
-	Woken       func(kind, name string)
-	Reconnected func()
-	FailedOver  func(node string)
 }
 
 // Core is shared by all objects of one client. It is safe for concurrent use.
@@ -160,8 +150,10 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
 	c.Batch = pipeline.New(rdb, config.Plain, config.Lease)
+	c.Batch.Hook(config.RedisHooks)
 	c.Batch.OnAnswered = c.Freed
 	c.Batch.Confirmations = config.Confirmations()
+	c.Batch.Observer = config.Hooks.scripts()
 	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
 	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
 	if c.Batch.Sharded && isCluster {

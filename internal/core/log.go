@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,19 +62,20 @@ func (c *Core) writeLines() {
 	}
 }
 
-// Lost says that something ended although nobody released it: what it is, in a noun, of which kind, under which name and owner id, and
-// why.
-func (c *Core) Lost(noun, kind, name, owner string, cause error) {
+// Lost says that something ended although nobody released it: what it is, in a noun, of which kind, under which name and owner id, how
+// long it was held, and why.
+func (c *Core) Lost(noun, kind, name, owner string, held time.Duration, cause error) {
 	c.warn("redlatch: a "+noun+" was lost", "kind", kind, "name", name, "owner", owner, "cause", cause)
-	if f := c.Hooks.Lost; f != nil {
-		f(kind, name, cause)
-	}
+	c.HoldEnded(kind, name, owner, held, cause)
 }
 
 // DeadLetter says that a message has become one.
 func (c *Core) DeadLetter(kind, queue, id string, attempt int, cause string) {
 	c.warn("redlatch: a message became a dead letter",
 		"kind", kind, "name", queue, "id", id, "attempt", attempt, "cause", cause)
+	if f := c.Hooks.DeadLetter; f != nil {
+		f(context.Background(), DeadLetter{Name: queue, ID: id, Attempt: attempt, Cause: cause}) //nolint:forbidigo // nobody's
+	}
 }
 
 // selfWait is how long a call waits for a hold of its own client until that is logged.

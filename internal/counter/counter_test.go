@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // logScript appends what it is told to do to a list, and answers the list's length for each operation.
-var logScript = script.New(`
+var logScript = script.New("test", `
 local replies = {}
 for i = 4, #ARGV do
   replies[#replies + 1] = redis.call('rpush', KEYS[1], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[i])

@@ -306,7 +306,7 @@ func (l *Lease) lostCause(detail string) error {
 // notifyLost tells the log and the observer, once those who have the hold's context were told: others wait on this goroutine.
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
-	m.core.Lost(m.noun(), m.kind.Title, l.user(), l.publicOwner(), l.lostCause(detail))
+	m.core.Lost(m.noun(), m.kind.Title, l.user(), l.publicOwner(), l.now()-l.since, l.lostCause(detail))
 }
 
 // endAllLocked ends every level with the cause that why gives.

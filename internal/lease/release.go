@@ -118,8 +118,8 @@ func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limi
 }
 
 func (l *Lease) notifyReleased() {
-	if f := l.manager.core.Hooks.Released; f != nil {
-		f(l.manager.kind.Title, l.user(), l.now()-l.since)
+	if c := l.manager.core; c.ObservesHolds() {
+		c.HoldEnded(l.manager.kind.Title, l.user(), l.publicOwner(), l.now()-l.since, nil)
 	}
 }
 

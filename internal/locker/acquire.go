@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -34,6 +35,25 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
 		return n.nest(ctx, outer, o, p)
 	}
+	if !n.manager.core.ObservesAcquire() {
+		return n.acquire(ctx, o, p)
+	}
+	observed := *o
+	if observed.Asked == nil { // else those of the multi-lock that asks
+		observed.Asked = new(atomic.Int32)
+	}
+	ctx, call := n.manager.core.BeginAcquire(ctx, n.manager.kind.Title, n.User())
+	hold, err := n.acquire(ctx, &observed, p)
+	owner := ""
+	if hold != nil {
+		owner = hold.Owner()
+	}
+	call.End(ctx, owner, int(observed.Asked.Load()), err)
+	return hold, err
+}
+
+// acquire is Acquire for a call that does not nest.
+func (n *Name) acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold, error) {
 	take := n.wait
 	if o.Wait == nil && p == Once || o.Wait != nil && *o.Wait == 0 {
 		take = n.once

@@ -42,6 +42,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 		return attemptResult{err: errs.ErrClosed}
 	}
 	defer m.core.End()
+	o.asks()
 	owner := m.newOwner(o, a.entry)
 	l := m.leases.New(n.key, owner)
 	sent := m.core.Clock.Now()

@@ -67,6 +67,7 @@ func (n *Name) prepare(ctx context.Context, o *Options) (*Attempt, error) {
 	case !m.core.Admit():
 		return nil, errs.ErrClosed
 	}
+	o.asks()
 	owner := m.newOwner(o, nil)
 	l := m.leases.New(n.key, owner)
 	a := &Attempt{name: n, ctx: ctx, lease: l, owner: owner, sent: m.core.Clock.Now()}

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -20,6 +21,7 @@ type Options struct {
 	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
 	NoNest   bool           // ErrHeld where the call would nest
 	Holder   bool           // its ErrNotAcquired says who holds the lock
+	Asked    *atomic.Int32  // how often Redis was asked; nil if nobody observes it
 	Several  *Several       // more than one lease at a time, of a Pool; nil for one
 }
 
@@ -27,6 +29,13 @@ type Options struct {
 type Several struct {
 	Count int
 	Rest  []*lease.Hold // what was acquired besides the hold that the call returns
+}
+
+// asks counts a question.
+func (o *Options) asks() {
+	if o.Asked != nil {
+		o.Asked.Add(1)
+	}
 }
 
 // count is how many leases are asked for.

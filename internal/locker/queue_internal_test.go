@@ -21,7 +21,7 @@ func bare() *Kind {
 	return &Kind{Kind: lease.Kind{
 		Title:   "bare",
 		Channel: func(key string) string { return key },
-		Release: func(key, _ any) *script.Call { return script.New("return 1").Call(1, key) },
+		Release: func(key, _ any) *script.Call { return script.New("test", "return 1").Call(1, key) },
 	}}
 }
 

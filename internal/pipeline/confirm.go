@@ -16,7 +16,7 @@ import (
 //go:embed touch.lua
 var touchSource string
 
-var touch = script.New(touchSource) //nolint:gochecknoglobals // a constant in all but name
+var touch = script.New("redlatch.touch", touchSource) //nolint:gochecknoglobals // a constant in all but name
 
 // Confirmation is who has to confirm what a call wrote, and how long the call waits for them after the master did it.
 type Confirmation struct {
@@ -80,7 +80,7 @@ func (b *Batcher) sendConfirmed(calls []*script.Call) {
 		nodes[node] = append(nodes[node], call)
 	}
 	for node, calls := range nodes {
-		b.confirmedPipeline(ctx, boundedClient(node, longer), calls)
+		b.confirmedPipeline(ctx, b.hooked(boundedClient(node, longer)), calls)
 	}
 }
 
@@ -100,6 +100,7 @@ func (b *Batcher) nodeOf(ctx context.Context, call *script.Call) (*redis.Client,
 // confirmedPipeline sends calls to the node of their keys. All scripts go with their text: one that the node does not know would cost
 // the time of the confirmation twice.
 func (b *Batcher) confirmedPipeline(ctx context.Context, node *redis.Client, calls []*script.Call) {
+	defer b.observeAll(ctx, calls)()
 	b.flushes.Add(1)
 	pipe := node.Pipeline()
 	touches := make([]*script.Call, len(calls)) // a key of each: what becomes of one call says nothing of the others

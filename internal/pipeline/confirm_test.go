@@ -23,7 +23,7 @@ func TestCallThatWritesNothingIsConfirmedWithWhatWasWrittenBefore(t *testing.T) 
 	b := pipeline.New(master.Client(t), false, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: 100 * time.Millisecond}}
 	t.Cleanup(b.Close)
-	look := script.New(`return redis.call('exists', KEYS[1])`)
+	look := script.New("test", `return redis.call('exists', KEYS[1])`)
 	patient := pipeline.New(master.Client(t), false, time.Minute)
 	patient.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(patient.Close)
@@ -57,7 +57,7 @@ func TestManyConfirmedCallsShareAPipeline(t *testing.T) {
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
 	const calls = 500
-	set := script.New(`return redis.call('incr', KEYS[1])`)
+	set := script.New("test", `return redis.call('incr', KEYS[1])`)
 	done := make(chan error, calls)
 	for i := range calls {
 		call := set.Call(1, "k"+strconv.Itoa(i))
@@ -82,7 +82,7 @@ func TestConfirmationThatTheServerDoesNotKnowIsAnError(t *testing.T) {
 	b := pipeline.New(server.Client(t), false, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
-	call := script.New(`return 1`).Call(1, "k")
+	call := script.New("test", `return 1`).Call(1, "k")
 	call.Confirms = true
 	require.NoError(t, b.Do(t.Context(), call, pipeline.SendOptions{}))
 	require.ErrorIs(t, call.Unconfirmed, errs.ErrNotConfirmed)
@@ -99,7 +99,7 @@ func TestErrorOfOneCallLeavesTheOthersConfirmed(t *testing.T) {
 	b := pipeline.New(rdb, false, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
-	set := script.New(`return redis.call('incr', KEYS[1])`)
+	set := script.New("test", `return redis.call('incr', KEYS[1])`)
 	ended := make(chan *script.Call, 3)
 	var together []pipeline.Sending
 	for _, key := range []string{"theirs", "mine", "mine too"} {
@@ -131,7 +131,7 @@ func TestUserWithoutPersistLeavesNoTTLBehind(t *testing.T) {
 	b := pipeline.New(rdb, false, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: 10 * time.Millisecond}}
 	t.Cleanup(b.Close)
-	call := script.New(`return redis.call('decr', KEYS[1])`).Call(1, "permits")
+	call := script.New("test", `return redis.call('decr', KEYS[1])`).Call(1, "permits")
 	call.Confirms = true
 	require.NoError(t, b.Do(t.Context(), call, pipeline.SendOptions{}))
 	require.ErrorIs(t, call.Unconfirmed, errs.ErrNotConfirmed)

@@ -63,7 +63,7 @@ func TestRefusedCallsFindTheNewMaster(t *testing.T) {
 		c := startCluster(t)
 		b := New(c.rdb, false, time.Minute)
 		t.Cleanup(b.Close)
-		s := script.New("return 1")
+		s := script.New("test", "return 1")
 		try := func() error { return b.Do(t.Context(), s.Call(1, "k"), SendOptions{}) }
 		for range 100 {
 			err := try()
@@ -93,7 +93,7 @@ func TestPipelinedCallsOnARefusedConnectionHaveItsError(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	b := New(rdb, false, time.Minute)
 	t.Cleanup(b.Close)
-	one := script.New("return 1")
+	one := script.New("test", "return 1")
 	calls := []*script.Call{one.Call(1, "k"), one.Call(1, "k"), one.Call(1, "k")}
 	b.sendAll(t.Context(), calls)
 	for _, call := range calls {

@@ -75,10 +75,13 @@ type Batcher struct {
 	OnAnswered func()
 	// Sharded, if set before the first call, has scripts publish by SPUBLISH.
 	Sharded bool
+	// Observer, if set before the first call, is told of each call that is sent.
+	Observer *Observer
 	// Confirmations, if set before the first call, are what calls wait for that have to be confirmed.
 	Confirmations []Confirmation
 
 	rdb       redis.UniversalClient
+	hooks     []redis.Hook
 	cluster   *redis.ClusterClient // nil unless rdb is one
 	layout    layout
 	plain     bool            // no pipelining
@@ -103,6 +106,13 @@ type Batcher struct {
 	confirmed *nodeQueue // as only, for calls that have to be confirmed: they take longer
 }
 
+// Observer is told of a call when it is sent, with the script's name and the node, and when it was answered, or was not. Start returns
+// the context of End.
+type Observer struct {
+	Start func(ctx context.Context, script, node string) context.Context
+	End   func(ctx context.Context, script, node string, took time.Duration, err error)
+}
+
 // lane says which calls share a queue.
 type lane struct {
 	node     *redis.Client
@@ -113,6 +123,22 @@ type lane struct {
 type bound struct {
 	ctx  context.Context //nolint:containedctx // it is what is shared
 	made time.Time
+}
+
+// Hook has go-redis call hooks for what the batcher sends through views of its own: all of a single server, and on a cluster what has to
+// go to one node. It is to be called before the first call.
+func (b *Batcher) Hook(hooks []redis.Hook) {
+	b.hooks = hooks
+	if single, ok := b.rdb.(*redis.Client); ok {
+		b.rdb = b.hooked(single)
+	}
+}
+
+func (b *Batcher) hooked(view *redis.Client) *redis.Client {
+	for _, h := range b.hooks {
+		view.AddHook(h)
+	}
+	return view
 }
 
 // New returns a batcher over rdb. With plain set it never pipelines. A call that is not answered within the lease is of
@@ -337,7 +363,7 @@ func (b *Batcher) OnNode(key string, fn func(ctx context.Context, node *redis.Cl
 		defer b.workers.Done()
 		ctx, cancel := context.WithDeadline(b.life, b.flushEnd(time.Now().Add(b.limit)))
 		defer cancel()
-		fn(ctx, boundedClient(node, 0))
+		fn(ctx, b.hooked(boundedClient(node, 0)))
 	}()
 	return true
 }
@@ -349,7 +375,7 @@ func (b *Batcher) EachNode(ctx context.Context, fn func(ctx context.Context, nod
 		return fn(ctx, single)
 	}
 	return b.cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
-		return fn(ctx, boundedClient(node, 0))
+		return fn(ctx, b.hooked(boundedClient(node, 0)))
 	})
 }
 
@@ -362,7 +388,7 @@ func (b *Batcher) Masters(ctx context.Context) ([]*redis.Client, error) {
 	var all []*redis.Client
 	err := b.cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 		mu.Lock()
-		all = append(all, boundedClient(node, 0))
+		all = append(all, b.hooked(boundedClient(node, 0)))
 		mu.Unlock()
 		return nil
 	})
@@ -414,6 +440,11 @@ func (v valuesOf) Value(key any) any {
 
 // send runs one call, a second time with its full text if Redis does not know the script.
 func (b *Batcher) send(ctx context.Context, call *script.Call) {
+	if b.Observer != nil {
+		var observed func()
+		ctx, observed = b.observe(ctx, call)
+		defer observed()
+	}
 	b.flushes.Add(1)
 	_ = b.rdb.Process(ctx, call) // the error stays in the call
 	if call.Missing() {
@@ -425,8 +456,32 @@ func (b *Batcher) send(ctx context.Context, call *script.Call) {
 	b.layout.doubt(call.Err())
 }
 
+// observe tells the observer that a call is sent. The result tells it of the answer.
+func (b *Batcher) observe(ctx context.Context, call *script.Call) (context.Context, func()) {
+	name, node, began := call.ScriptName(), b.Node(call.Key()), time.Now()
+	ctx = b.Observer.Start(ctx, name, node)
+	return ctx, func() { b.Observer.End(ctx, name, node, time.Since(began), call.Err()) }
+}
+
+// observeAll does so for the calls of a pipeline, each with a context of its own.
+func (b *Batcher) observeAll(ctx context.Context, calls []*script.Call) func() {
+	if b.Observer == nil {
+		return func() {}
+	}
+	all := make([]func(), len(calls))
+	for i, call := range calls {
+		_, all[i] = b.observe(ctx, call)
+	}
+	return func() {
+		for _, observed := range all {
+			observed()
+		}
+	}
+}
+
 // sendAll runs calls in one pipeline, and those whose script Redis did not know in a second one.
 func (b *Batcher) sendAll(ctx context.Context, calls []*script.Call) {
+	defer b.observeAll(ctx, calls)()
 	b.pipeline(ctx, calls)
 	var missing []*script.Call
 	for _, call := range calls {

@@ -24,7 +24,7 @@ import (
 
 // add counts how often it ran.
 func add() *script.Script {
-	return script.New("return redis.call('incrby', KEYS[1], ARGV[1])")
+	return script.New("test", "return redis.call('incrby', KEYS[1], ARGV[1])")
 }
 
 type rig struct {
@@ -162,7 +162,7 @@ func TestCallsShareARoundTripUnderLoad(t *testing.T) {
 func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, false)
-		known, fresh := add(), script.New("return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
+		known, fresh := add(), script.New("test", "return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
 		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
 		var wg sync.WaitGroup
@@ -256,7 +256,7 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 		r := setup(t, true)
 		r.batcher.Close()
 		r.batcher = pipeline.New(r.rdb, false, time.Minute)
-		s := script.New("return redis.call('rpush', KEYS[1], ARGV[1])")
+		s := script.New("test", "return redis.call('rpush', KEYS[1], ARGV[1])")
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), pipeline.SendOptions{}))
 		r.setStall(true)
 		var done sync.WaitGroup

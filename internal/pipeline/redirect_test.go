@@ -38,7 +38,7 @@ func TestRedirectedCallsWithoutAnAnswerAreUnknown(t *testing.T) {
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 			b := New(rdb, false, time.Minute)
 			t.Cleanup(b.Close)
-			s := script.New("return 1")
+			s := script.New("test", "return 1")
 			calls := []*script.Call{s.Call(1, "k"), s.Call(1, "k"), s.Call(1, "k")}
 			b.sendAll(t.Context(), calls)
 			for _, call := range calls {

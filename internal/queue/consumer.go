@@ -206,6 +206,18 @@ func (c *consumer) handle(m *Message) (err error) {
 		m.enter(ctx)
 		ctx = m.Context()
 	}
+	hooks, started := &c.queue.manager.core.Hooks, time.Now()
+	if hooks.HandleStart != nil {
+		m.enter(c.queue.manager.core.BeginHandle(ctx, core.HandleStart{
+			Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(), Headers: m.Headers,
+		}))
+		ctx = m.Context()
+	}
+	if f := hooks.HandleEnd; f != nil {
+		defer func() {
+			f(ctx, core.HandleEnd{Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: err})
+		}()
+	}
 	returned := false
 	defer func() {
 		p := recover()

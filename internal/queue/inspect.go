@@ -79,7 +79,7 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	}
 	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(score)}
 	e.ID, err = idOf(e.member)
-	e.Payload, _ = payloadOf(texts[3])
+	e.Payload, _, _ = payloadOf(texts[3])
 	return e, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -93,6 +94,15 @@ func (m *Message) report() core.HoldInfo {
 		Kind: title, Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
 		Renewed: m.renewed,
 	}
+}
+
+// late returns for how long the message has been due. The number of a claim is Redis's time in µs, or slightly more.
+func (m *Message) late() time.Duration {
+	claimed, err := strconv.ParseInt(m.claim, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.UnixMicro(claimed).Sub(m.DueAt)+m.client.core.Clock.Now()-m.since)
 }
 
 // next returns when the timer has to fire: at the deadline; for one that is renewed after a third of the visibility, and by a third

@@ -2,12 +2,16 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 )
@@ -21,6 +25,7 @@ type Item struct {
 	Delay   time.Duration
 	At      time.Time // by Redis's clock, if not zero: the delay does not count then
 	Payload []byte
+	Headers map[string]string // of an observer; nil for none
 }
 
 // offer is an item on its way.
@@ -31,13 +36,30 @@ type offer struct {
 	payload []byte
 }
 
-// The mark of a message says whose its id is: a user's, who may offer it again, or the library's own, which nobody has used before.
-// Its other bytes are not used.
+// The mark of a message says whose its id is: a user's, who may offer it again, or the library's own, which nobody has used before. Then
+// it says how many bytes of headers are before the payload, in hexadecimal digits.
 const (
 	givenMark = "g00000000"
 	ownMark   = "o00000000"
 	givenID   = 'g'
 )
+
+// maxHeaders is how many bytes of headers a message may have; an observer's that are more are left out.
+const maxHeaders = 4 << 10
+
+// with returns the offer with headers, which a tracer adds.
+func (o offer) with(headers map[string]string) offer {
+	if len(headers) == 0 {
+		return o
+	}
+	text, err := json.Marshal(headers)
+	if err != nil || len(text) > maxHeaders {
+		return o
+	}
+	o.mark = fmt.Sprintf("%c%08x", o.mark[0], len(text))
+	o.payload = slices.Concat(text, o.payload)
+	return o
+}
 
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
@@ -49,10 +71,10 @@ func delayOf(i Item) any {
 
 func offerOf(i Item) (offer, error) {
 	if i.ID != "" {
-		return offer{i.ID, givenMark, delayOf(i), i.Payload}, nil
+		return offer{i.ID, givenMark, delayOf(i), i.Payload}.with(i.Headers), nil
 	}
 	id, err := uuid.NewV7()
-	return offer{id.String(), ownMark, delayOf(i), i.Payload}, err
+	return offer{id.String(), ownMark, delayOf(i), i.Payload}.with(i.Headers), err
 }
 
 func offersOf(items []Item) (offers []offer, ids []string, err error) {
@@ -69,6 +91,22 @@ func offersOf(items []Item) (offers []offer, ids []string, err error) {
 // Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
 // may have been added; the ids are returned even so, unless the name or the context is at fault.
 func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
+	hooks := &q.manager.core.Hooks
+	if hooks.OfferStart == nil && hooks.OfferEnd == nil || q.ready(ctx) != nil {
+		return q.offer(ctx, items)
+	}
+	ctx, headers := q.manager.core.BeginOffer(ctx, q.Name(), len(items))
+	for i := range items {
+		items[i].Headers = headers
+	}
+	ids, added, err = q.offer(ctx, items)
+	if f := hooks.OfferEnd; f != nil {
+		f(ctx, core.OfferEnd{Name: q.Name(), Messages: len(items), IDs: ids, Err: err})
+	}
+	return ids, added, err
+}
+
+func (q *Queue) offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
 	added = make([]bool, len(items))
 	offers, ids, err := offersOf(items)
 	if err != nil {

@@ -73,23 +73,23 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.New(onceSource + wakeSource + offerSource)
-	claimScript      = script.New(wakeSource + expireSource + claimSource)
-	waitScript       = script.New(waitSource)
-	leaveScript      = script.New(wakeSource + leaveSource)
-	givebackScript   = script.New(wakeSource + givebackSource)
-	ackScript        = script.New(ackSource)
-	nackScript       = script.New(wakeSource + nackSource)
-	extendScript     = script.New(wakeSource + extendSource)
-	renewScript      = script.New(renewSource)
-	cancelScript     = script.New(onceSource + burySource + cancelSource)
-	rescheduleScript = script.New(onceSource + wakeSource + rescheduleSource)
-	getScript        = script.New(getSource)
-	listScript       = script.New(listSource)
-	statsScript      = script.New(statsSource)
-	redriveScript    = script.New(onceSource + wakeSource + redriveSource)
-	purgeScript      = script.New(onceSource + burySource + purgeSource)
-	pauseScript      = script.New(onceSource + wakeSource + pauseSource)
+	offerScript      = script.New("rdelayedqueue.offer", onceSource+wakeSource+offerSource)
+	claimScript      = script.New("rdelayedqueue.claim", wakeSource+expireSource+claimSource)
+	waitScript       = script.New("rdelayedqueue.wait", waitSource)
+	leaveScript      = script.New("rdelayedqueue.leave", wakeSource+leaveSource)
+	givebackScript   = script.New("rdelayedqueue.giveback", wakeSource+givebackSource)
+	ackScript        = script.New("rdelayedqueue.ack", ackSource)
+	nackScript       = script.New("rdelayedqueue.nack", wakeSource+nackSource)
+	extendScript     = script.New("rdelayedqueue.extend", wakeSource+extendSource)
+	renewScript      = script.New("rdelayedqueue.renew", renewSource)
+	cancelScript     = script.New("rdelayedqueue.cancel", onceSource+burySource+cancelSource)
+	rescheduleScript = script.New("rdelayedqueue.reschedule", onceSource+wakeSource+rescheduleSource)
+	getScript        = script.New("rdelayedqueue.get", getSource)
+	listScript       = script.New("rdelayedqueue.list", listSource)
+	statsScript      = script.New("rdelayedqueue.stats", statsSource)
+	redriveScript    = script.New("rdelayedqueue.redrive", onceSource+wakeSource+redriveSource)
+	purgeScript      = script.New("rdelayedqueue.purge", onceSource+burySource+purgeSource)
+	pauseScript      = script.New("rdelayedqueue.pause", onceSource+wakeSource+pauseSource)
 )
 
 // record returns the key of a client's last call of a kind.
@@ -102,7 +102,7 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
 	own, given := true, false
 	for _, e := range batch {
-		own, given = own && e.value.mark == ownMark, given || e.value.mark != ownMark
+		own, given = own && e.value.mark == ownMark, given || e.value.mark[0] == givenID
 	}
 	numKeys := len(args)
 	mark := ownMark

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -15,6 +17,7 @@ type Claimed struct {
 	Attempt int
 	DueAt   time.Time
 	Payload []byte
+	Headers map[string]string
 	Given   bool // the id was given by a user
 
 	member, claim, due string
@@ -79,7 +82,7 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	}
 	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(due)}
 	c.ID, err = idOf(c.member)
-	c.Payload, c.Given = payloadOf(texts[3])
+	c.Payload, c.Headers, c.Given = payloadOf(texts[3])
 	return c, err
 }
 
@@ -94,11 +97,19 @@ func idOf(member string) (string, error) {
 }
 
 // payloadOf takes a body apart. Of one that was tampered with nothing is left, which its decoder will refuse.
-func payloadOf(body string) (payload []byte, given bool) {
+func payloadOf(body string) (payload []byte, headers map[string]string, given bool) {
 	if len(body) < header {
-		return nil, false
+		return nil, nil, false
 	}
-	return []byte(body[header:]), body[sequenceLength] == givenID
+	mark, rest := body[sequenceLength:header], body[header:]
+	size, err := strconv.ParseUint(mark[1:], 16, 32)
+	if err != nil || size > uint64(len(rest)) {
+		return nil, nil, false
+	}
+	if size > 0 {
+		_ = json.Unmarshal([]byte(rest[:size]), &headers) // what cannot be read is left out: a trace is not worth a message
+	}
+	return []byte(rest[size:]), headers, mark[0] == givenID
 }
 
 // giveBack returns claims that nobody began to work on. What fails is left to its visibility.

@@ -12,16 +12,17 @@ import (
 
 // Script is a Lua script and its digest. It is safe for concurrent use.
 type Script struct {
+	name    string
 	source  any     // the Lua text, boxed once: it is an argument of EVAL
 	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
 	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
 }
 
-// New returns the script with the given Lua text.
-func New(source string) *Script {
-	s := newScript(source)
+// New returns the script with the given name, for those who observe it, and Lua text.
+func New(name, source string) *Script {
+	s := newScript(name, source)
 	if strings.Contains(source, publish) {
-		s.sharded = newScript(shardedPublish + strings.ReplaceAll(source, publish, "publish"))
+		s.sharded = newScript(name, shardedPublish+strings.ReplaceAll(source, publish, "publish"))
 	}
 	return s
 }
@@ -32,9 +33,9 @@ const (
 	shardedPublish = "local publish = redis.REDIS_VERSION_NUM and 'spublish' or 'publish' "
 )
 
-func newScript(source string) *Script {
+func newScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{source: source, digest: hex.EncodeToString(sum[:])}
+	return &Script{name: name, source: source, digest: hex.EncodeToString(sum[:])}
 }
 
 // Call is one run of a script: a go-redis command that go-redis never sends twice.
@@ -76,6 +77,9 @@ func (c *Call) command(args []any) {
 	c.Cmd = *redis.NewCmd(noContext, args...)
 	c.SetFirstKeyPos(3)
 }
+
+// ScriptName returns the name of the call's script.
+func (c *Call) ScriptName() string { return c.script.name }
 
 // Key returns the first key of the call, which decides its slot.
 func (c *Call) Key() string { return c.key }

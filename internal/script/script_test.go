@@ -76,13 +76,13 @@ func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 		"OOM command not allowed. script: 1c54, on @user_script:1.":       "OOM command not allowed. script: 1c54, on @user_script:1.",
 		"NOSCRIPT No matching script.":                                    "NOSCRIPT No matching script.",
 	} {
-		c := script.New("return 1").Call(1, "key")
+		c := script.New("test", "return 1").Call(1, "key")
 		c.SetErr(reply(text))
 		assert.EqualError(t, c.Err(), want)
 		var is redis.Error
 		assert.ErrorAs(t, c.Err(), &is)
 	}
-	c := script.New("return 1").Call(1, "key")
+	c := script.New("test", "return 1").Call(1, "key")
 	c.SetErr(io.EOF)
 	assert.Equal(t, io.EOF, c.Err())
 	c.SetErr(nil)
@@ -90,7 +90,7 @@ func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 }
 
 func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
-	c := script.New("return 1").Call(1, "key", "arg")
+	c := script.New("test", "return 1").Call(1, "key", "arg")
 	assert.True(t, c.NoRetry())
 	assert.True(t, c.Clone().NoRetry(), "its clones too")
 	assert.Equal(t, []any{"evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 1, "key", "arg"}, c.Args())
@@ -101,7 +101,7 @@ func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
 
 // Every acquisition and every release pays for it.
 func TestCallIsOneAllocation(t *testing.T) {
-	s := script.New("return 1")
+	s := script.New("test", "return 1")
 	key, owner, channel := any("key"), any("owner"), any("channel")
 	var c *script.Call
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { c = s.Call(1, key, owner, channel, 0, 0) }))
@@ -113,7 +113,7 @@ func TestCallTakesAnyNumberOfArguments(t *testing.T) {
 	want := []any{"evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 1, "key"}
 	for n := range 20 {
 		args, want = append(args, n), append(want, n)
-		c := script.New("return 1").Call(1, args...)
+		c := script.New("test", "return 1").Call(1, args...)
 		assert.Equal(t, want, c.Args())
 		assert.Equal(t, want, c.Clone().Args())
 	}

@@ -1,0 +1,186 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pipeline"
+)
+
+// Hooks are told of what happens. Each may be nil. Package redlatch documents them.
+type Hooks struct {
+	Acquired    func(kind, name string, waited time.Duration)
+	Released    func(kind, name string, held time.Duration)
+	Lost        func(kind, name string, cause error)
+	Renewed     func(renewed, lost int, err error)
+	Woken       func(kind, name string)
+	Reconnected func()
+	FailedOver  func(node string)
+
+	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
+	AcquireEnd   func(ctx context.Context, e AcquireEnd)
+	HoldEnd      func(ctx context.Context, e HoldEnd)
+	OfferStart   func(ctx context.Context, e OfferStart) context.Context
+	OfferEnd     func(ctx context.Context, e OfferEnd)
+	HandleStart  func(ctx context.Context, e HandleStart) context.Context
+	HandleEnd    func(ctx context.Context, e HandleEnd)
+	DeadLetter   func(ctx context.Context, e DeadLetter)
+	ScriptStart  func(ctx context.Context, e ScriptStart) context.Context
+	ScriptEnd    func(ctx context.Context, e ScriptEnd)
+}
+
+// AcquireStart is a call that begins to acquire.
+type AcquireStart struct{ Kind, Name string }
+
+// AcquireEnd is a call that has acquired, or has not.
+type AcquireEnd struct {
+	Kind, Name, Owner string
+	Waited            time.Duration
+	Asked             int
+	Err               error
+}
+
+// HoldEnd is a hold that was released, or lost.
+type HoldEnd struct {
+	Kind, Name, Owner string
+	Held              time.Duration
+	Err               error
+}
+
+// OfferStart is a call that begins to offer messages.
+type OfferStart struct {
+	Name     string
+	Messages int
+	Headers  map[string]string
+}
+
+// OfferEnd is a call that has offered messages, or has not.
+type OfferEnd struct {
+	Name     string
+	Messages int
+	IDs      []string
+	Err      error
+}
+
+// HandleStart is a handler that begins.
+type HandleStart struct {
+	Name, ID string
+	Attempt  int
+	Late     time.Duration
+	Headers  map[string]string
+}
+
+// HandleEnd is a handler that has returned.
+type HandleEnd struct {
+	Name, ID string
+	Attempt  int
+	Took     time.Duration
+	Err      error
+}
+
+// DeadLetter is a message that has become one.
+type DeadLetter struct {
+	Name, ID string
+	Attempt  int
+	Cause    string
+}
+
+// ScriptStart is a script that is about to be sent.
+type ScriptStart struct{ Name, Node string }
+
+// ScriptEnd is a script that was answered, or was not.
+type ScriptEnd struct {
+	Name, Node string
+	Took       time.Duration
+	Err        error
+}
+
+// Acquisition is a call that acquires, as it is observed.
+type Acquisition struct {
+	core       *Core
+	kind, name string
+	began      time.Duration
+}
+
+// ObservesAcquire reports whether somebody observes calls that acquire.
+func (c *Core) ObservesAcquire() bool {
+	return c.Hooks.AcquireStart != nil || c.Hooks.AcquireEnd != nil
+}
+
+// ObservesHolds reports whether somebody observes holds that are released.
+func (c *Core) ObservesHolds() bool { return c.Hooks.Released != nil || c.Hooks.HoldEnd != nil }
+
+// BeginAcquire says that a call begins to acquire, and returns its context.
+func (c *Core) BeginAcquire(ctx context.Context, kind, name string) (context.Context, Acquisition) {
+	a := Acquisition{core: c, kind: kind, name: name, began: c.Clock.Now()}
+	if f := c.Hooks.AcquireStart; f != nil {
+		ctx = descendant(ctx, f(ctx, AcquireStart{Kind: kind, Name: name}))
+	}
+	return ctx, a
+}
+
+// End says what came of the call, and how often it asked Redis.
+func (a Acquisition) End(ctx context.Context, owner string, asked int, err error) {
+	if f := a.core.Hooks.AcquireEnd; f != nil {
+		f(ctx, AcquireEnd{Kind: a.kind, Name: a.name, Owner: owner, Waited: a.core.Clock.Now() - a.began, Asked: asked, Err: err})
+	}
+}
+
+// descendant returns the context of an observer; the one before if that returned none.
+func descendant(before, ctx context.Context) context.Context {
+	if ctx == nil {
+		return before
+	}
+	return ctx
+}
+
+// BeginOffer says that a call begins to offer messages, and returns its context and the messages' headers.
+func (c *Core) BeginOffer(ctx context.Context, name string, messages int) (context.Context, map[string]string) {
+	headers := map[string]string{}
+	if f := c.Hooks.OfferStart; f != nil {
+		ctx = descendant(ctx, f(ctx, OfferStart{Name: name, Messages: messages, Headers: headers}))
+	}
+	return ctx, headers
+}
+
+// BeginHandle says that a handler begins, and returns its context.
+func (c *Core) BeginHandle(ctx context.Context, e HandleStart) context.Context {
+	if f := c.Hooks.HandleStart; f != nil {
+		return descendant(ctx, f(ctx, e))
+	}
+	return ctx
+}
+
+// scripts returns the observer of scripts; nil for none.
+func (h *Hooks) scripts() *pipeline.Observer {
+	start, end := h.ScriptStart, h.ScriptEnd
+	if start == nil && end == nil {
+		return nil
+	}
+	return &pipeline.Observer{
+		Start: func(ctx context.Context, script, node string) context.Context {
+			if start == nil {
+				return ctx
+			}
+			return descendant(ctx, start(ctx, ScriptStart{Name: script, Node: node}))
+		},
+		End: func(ctx context.Context, script, node string, took time.Duration, err error) {
+			if end != nil {
+				end(ctx, ScriptEnd{Name: script, Node: node, Took: took, Err: err})
+			}
+		},
+	}
+}
+
+// HoldEnded says that a hold has ended: with the error by which it was lost, or nil if it was released.
+func (c *Core) HoldEnded(kind, name, owner string, held time.Duration, err error) {
+	if f := c.Hooks.Released; f != nil && err == nil {
+		f(kind, name, held)
+	}
+	if f := c.Hooks.Lost; f != nil && err != nil {
+		f(kind, name, err)
+	}
+	if f := c.Hooks.HoldEnd; f != nil {
+		f(context.Background(), HoldEnd{kind, name, owner, held, err}) //nolint:forbidigo // nobody's
+	}
+}

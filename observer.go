@@ -1,0 +1,195 @@
+package redlatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/core"
+)
+
+// WithObserver calls the functions of o for metrics and traces. Defaults to none.
+func WithObserver(o Observer) Option { return func(c *core.Config) { c.Hooks = o.hooks() } }
+
+// WithHooks has go-redis call hooks for what the client sends: on a single server, where it does not call those of the caller's
+// *redis.Client, everything but subscriptions; on a cluster what goes to one node, as calls that wait for confirmations (see
+// [WithReplicas]), since go-redis calls the hooks of a *redis.ClusterClient for the rest. A hook of a dial is not called. A nil
+// hook is [ErrInvalid]. Defaults to none.
+func WithHooks(hooks ...redis.Hook) Option {
+	return func(c *core.Config) { c.RedisHooks = append(c.RedisHooks, hooks...) }
+}
+
+// Observer has functions that a client calls when something happens; each may be nil, and costs nothing then. A call holds
+// up the goroutine on which it happened, so the functions must return at once. The kind is the name of the object's
+// package, the name that of the object, without the client's prefix.
+//
+// Of two functions that end in Start and End, Start returns the context of what it begins, and of End: one that descends
+// from the one that it was given, or that one itself.
+type Observer struct {
+	// Acquired reports an acquired lock or leased permit, or an acquired number of semaphore permits, and how long its
+	// call waited. AcquireN reports each permit. Nested levels are not reported, nor is a lock that is granted after
+	// its call gave up; that lock may be reported as released.
+	Acquired func(kind, name string, waited time.Duration)
+	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
+	// did not answer, and how long it was held. Permits of a counting semaphore, which belong to nobody, are not
+	// reported.
+	Released func(kind, name string, held time.Duration)
+	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
+	// reported.
+	Lost func(kind, name string, cause error)
+	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were
+	// lost. After an error both are 0.
+	Renewed func(renewed, lost int, err error)
+	// Woken reports a message that woke waiters: a lock or permits were released, a latch was opened or set, or a
+	// message of a queue is due.
+	Woken func(kind, name string)
+	// Reconnected reports that a lost subscription connection was replaced. Every waiter that it serves asks Redis again;
+	// a cluster has one connection for each master.
+	Reconnected func()
+	// FailedOver reports that the server at an address has taken its master's place, or has restarted: it may lack what
+	// was granted last. Every hold of the client is verified at once; Lost reports those that are gone. A client learns
+	// of it at its next renewal, if its Redis user may run INFO. The address is that of the go-redis client, of a cluster
+	// that of the master.
+	FailedOver func(node string)
+
+	// AcquireStart reports a call that begins to acquire a lock, a leased permit, or permits of a semaphore, and AcquireEnd
+	// its end, also without success. A nested level is not reported. A multi-lock is reported as such, and those of its
+	// locks too for which it waits.
+	AcquireStart func(ctx context.Context, e AcquireStartEvent) context.Context
+	AcquireEnd   func(ctx context.Context, e AcquireEndEvent)
+	// HoldEnd reports what Released and Lost do. Its context is empty.
+	HoldEnd func(ctx context.Context, e HoldEndEvent)
+	// OfferStart reports a call that begins to offer messages to a queue, and OfferEnd its end. What OfferStart puts into the
+	// headers, up to 4 KiB, travels with each of the messages, such as the context of a trace.
+	OfferStart func(ctx context.Context, e OfferStartEvent) context.Context
+	OfferEnd   func(ctx context.Context, e OfferEndEvent)
+	// HandleStart reports a handler that begins to work on a message, and HandleEnd its end. The handler and the message have
+	// the context that HandleStart returns.
+	HandleStart func(ctx context.Context, e HandleStartEvent) context.Context
+	HandleEnd   func(ctx context.Context, e HandleEndEvent)
+	// DeadLetter reports a message that became a dead letter, to the client that found it so. Its context is empty.
+	DeadLetter func(ctx context.Context, e DeadLetterEvent)
+	// ScriptStart reports a script that is sent to Redis, and ScriptEnd that it was answered, or was not. The context of a
+	// script that shares a round trip with others is not that of its call.
+	ScriptStart func(ctx context.Context, e ScriptStartEvent) context.Context
+	ScriptEnd   func(ctx context.Context, e ScriptEndEvent)
+}
+
+// AcquireStartEvent is a call that begins to acquire.
+type AcquireStartEvent struct{ Kind, Name string }
+
+// AcquireEndEvent is a call that has acquired, or has not.
+type AcquireEndEvent struct {
+	// Owner is the owner id of the hold; "" without one, and for permits of a counting semaphore.
+	Kind, Name, Owner string
+	// Waited is how long the call took, and Asked how often it asked Redis.
+	Waited time.Duration
+	Asked  int
+	// Err is the error of the call, among them rlock.ErrNotAcquired, [ErrUnavailable] and that of the context; nil if it has
+	// acquired.
+	Err error
+}
+
+// HoldEndEvent is a hold, or a leased permit, that was released or lost.
+type HoldEndEvent struct {
+	Kind, Name, Owner string
+	// Held is how long it was held.
+	Held time.Duration
+	// Err is nil if it was released, and otherwise why it was lost.
+	Err error
+}
+
+// OfferStartEvent is a call that begins to offer messages.
+type OfferStartEvent struct {
+	// Name is that of the queue, and Messages the number of them.
+	Name     string
+	Messages int
+	// Headers are for OfferStart to fill.
+	Headers map[string]string
+}
+
+// OfferEndEvent is a call that has offered messages, or has not.
+type OfferEndEvent struct {
+	Name     string
+	Messages int
+	// IDs are those of the messages, also after an error.
+	IDs []string
+	Err error
+}
+
+// HandleStartEvent is a handler that begins to work on a message.
+type HandleStartEvent struct {
+	// Name is that of the queue, and ID that of the message.
+	Name, ID string
+	Attempt  int
+	// Late is for about how long the message has been due.
+	Late time.Duration
+	// Headers are those that the offer has added; nil for none.
+	Headers map[string]string
+}
+
+// HandleEndEvent is a handler that has returned.
+type HandleEndEvent struct {
+	Name, ID string
+	Attempt  int
+	Took     time.Duration
+	// Err is the handler's error, also of one that panicked or took too long.
+	Err error
+}
+
+// DeadLetterEvent is a message that became a dead letter.
+type DeadLetterEvent struct {
+	// Name is that of the queue, and ID that of the message.
+	Name, ID string
+	Attempt  int
+	// Cause is the text of the last error, which may contain data of the message.
+	Cause string
+}
+
+// ScriptStartEvent is a script that is sent.
+type ScriptStartEvent struct {
+	// Name is that of the package and the script, such as rlock.acquire.
+	Name string
+	// Node is the address of the server; "" if a cluster's layout is not known yet.
+	Node string
+}
+
+// ScriptEndEvent is a script that was answered, or was not.
+type ScriptEndEvent struct {
+	Name, Node string
+	Took       time.Duration
+	Err        error
+}
+
+// hooks returns the observer as the inside of the library calls it.
+func (o Observer) hooks() core.Hooks {
+	return core.Hooks{
+		Acquired: o.Acquired, Released: o.Released, Lost: o.Lost, Renewed: o.Renewed, Woken: o.Woken,
+		Reconnected: o.Reconnected, FailedOver: o.FailedOver,
+		AcquireStart: start(o.AcquireStart, func(e core.AcquireStart) AcquireStartEvent { return AcquireStartEvent(e) }),
+		AcquireEnd:   end(o.AcquireEnd, func(e core.AcquireEnd) AcquireEndEvent { return AcquireEndEvent(e) }),
+		HoldEnd:      end(o.HoldEnd, func(e core.HoldEnd) HoldEndEvent { return HoldEndEvent(e) }),
+		OfferStart:   start(o.OfferStart, func(e core.OfferStart) OfferStartEvent { return OfferStartEvent(e) }),
+		OfferEnd:     end(o.OfferEnd, func(e core.OfferEnd) OfferEndEvent { return OfferEndEvent(e) }),
+		HandleStart:  start(o.HandleStart, func(e core.HandleStart) HandleStartEvent { return HandleStartEvent(e) }),
+		HandleEnd:    end(o.HandleEnd, func(e core.HandleEnd) HandleEndEvent { return HandleEndEvent(e) }),
+		DeadLetter:   end(o.DeadLetter, func(e core.DeadLetter) DeadLetterEvent { return DeadLetterEvent(e) }),
+		ScriptStart:  start(o.ScriptStart, func(e core.ScriptStart) ScriptStartEvent { return ScriptStartEvent(e) }),
+		ScriptEnd:    end(o.ScriptEnd, func(e core.ScriptEnd) ScriptEndEvent { return ScriptEndEvent(e) }),
+	}
+}
+
+func start[E, C any](f func(context.Context, E) context.Context, event func(C) E) func(context.Context, C) context.Context {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, e C) context.Context { return f(ctx, event(e)) }
+}
+
+func end[E, C any](f func(context.Context, E), event func(C) E) func(context.Context, C) {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, e C) { f(ctx, event(e)) }
+}
