@@ -348,3 +348,24 @@ func TestHooksOfGoRedisAreCalled(t *testing.T) {
 	_, err = redlatch.New(rdb, redlatch.WithHooks(nil))
 	require.ErrorIs(t, err, redlatch.ErrInvalid)
 }
+
+func TestSeveralObserversAreTold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var told sink[string]
+		observer := func(who string) redlatch.Option {
+			return redlatch.WithObserver(redlatch.Observer{
+				Acquired: func(string, string, time.Duration) { told.add(who + " acquired") },
+				Released: func(string, string, time.Duration) { told.add(who + " released") },
+				AcquireStart: func(ctx context.Context, _ redlatch.AcquireStartEvent) context.Context {
+					before, _ := ctx.Value(span{}).(string)
+					return context.WithValue(ctx, span{}, before+who)
+				},
+				AcquireEnd: func(ctx context.Context, _ redlatch.AcquireEndEvent) { told.add(who + " in " + ctx.Value(span{}).(string)) },
+			})
+		}
+		partly := redlatch.WithObserver(redlatch.Observer{Released: func(string, string, time.Duration) { told.add("c released") }})
+		p := b.Peer(t, observer("a"), observer("b"), partly)
+		locktest.Unlock(t, locktest.Acquire(t, t.Context(), p.GetLock("n")))
+		assert.Equal(t, []string{"a acquired", "b acquired", "a in ab", "b in ab", "a released", "b released", "c released"}, told.take())
+	})
+}

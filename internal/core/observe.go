@@ -184,3 +184,72 @@ func (c *Core) HoldEnded(kind, name, owner string, held time.Duration, err error
 		f(context.Background(), HoldEnd{kind, name, owner, held, err}) //nolint:forbidigo // nobody's
 	}
 }
+
+// And returns hooks of which each calls those of both. An end has the context of both starts.
+func (h Hooks) And(other Hooks) Hooks {
+	return Hooks{
+		Acquired: three(h.Acquired, other.Acquired), Released: three(h.Released, other.Released), Lost: three(h.Lost, other.Lost),
+		Renewed: three(h.Renewed, other.Renewed), Woken: two(h.Woken, other.Woken),
+		Reconnected: none(h.Reconnected, other.Reconnected), FailedOver: one(h.FailedOver, other.FailedOver),
+		AcquireStart: inTurn(h.AcquireStart, other.AcquireStart), AcquireEnd: two(h.AcquireEnd, other.AcquireEnd),
+		HoldEnd:    two(h.HoldEnd, other.HoldEnd),
+		OfferStart: inTurn(h.OfferStart, other.OfferStart), OfferEnd: two(h.OfferEnd, other.OfferEnd),
+		HandleStart: inTurn(h.HandleStart, other.HandleStart), HandleEnd: two(h.HandleEnd, other.HandleEnd),
+		DeadLetter:  two(h.DeadLetter, other.DeadLetter),
+		ScriptStart: inTurn(h.ScriptStart, other.ScriptStart), ScriptEnd: two(h.ScriptEnd, other.ScriptEnd),
+	}
+}
+
+func inTurn[E any](f, g func(context.Context, E) context.Context) func(context.Context, E) context.Context {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(ctx context.Context, e E) context.Context {
+		ctx = descendant(ctx, f(ctx, e))
+		return descendant(ctx, g(ctx, e))
+	}
+}
+
+// none, one, two and three return a function of so many arguments that calls two, of which either may be nil.
+func none(f, g func()) func() {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func() { f(); g() }
+}
+
+func one[A any](f, g func(A)) func(A) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A) { f(a); g(a) }
+}
+
+func two[A, B any](f, g func(A, B)) func(A, B) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A, b B) { f(a, b); g(a, b) }
+}
+
+func three[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(a A, b B, c C) { f(a, b, c); g(a, b, c) }
+}
