@@ -11,7 +11,9 @@ import (
 
 // WithObserver calls the functions of o for metrics and traces. With several observers each is told, in the order of the
 // options. Defaults to none.
-func WithObserver(o Observer) Option { return func(c *core.Config) { c.Hooks = c.Hooks.And(o.hooks()) } }
+func WithObserver(o Observer) Option {
+	return func(c *core.Config) { c.Hooks = c.Hooks.And(o.hooks()) }
+}
 
 // WithHooks has go-redis call hooks for what the client sends: on a single server, where it does not call those of the caller's
 // *redis.Client, everything but subscriptions; on a cluster what goes to one node, as calls that wait for confirmations (see

@@ -360,7 +360,9 @@ func TestSeveralObserversAreTold(t *testing.T) {
 					before, _ := ctx.Value(span{}).(string)
 					return context.WithValue(ctx, span{}, before+who)
 				},
-				AcquireEnd: func(ctx context.Context, _ redlatch.AcquireEndEvent) { told.add(who + " in " + ctx.Value(span{}).(string)) },
+				AcquireEnd: func(ctx context.Context, _ redlatch.AcquireEndEvent) {
+					told.add(who + " in " + ctx.Value(span{}).(string))
+				},
 			})
 		}
 		partly := redlatch.WithObserver(redlatch.Observer{Released: func(string, string, time.Duration) { told.add("c released") }})
