@@ -1,0 +1,195 @@
+package redlatchprom
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Metrics are the metrics of any number of clients. They are a [prometheus.Collector]. They are safe for concurrent use.
+type Metrics struct {
+	names map[string]bool
+
+	acquire, hold, handle, late, script *prometheus.HistogramVec
+	lost, renewals, offers, dead, woken *prometheus.CounterVec
+	reconnects, failovers               prometheus.Counter
+
+	children sync.Map // key -> prometheus.Observer: a lookup by labels costs more than the observation
+
+	gauges gauges
+}
+
+// key is what a child of a histogram is found by.
+type key struct {
+	of     *prometheus.HistogramVec
+	labels [3]string
+}
+
+// Option is a setting of [New].
+type Option func(*settings)
+
+type settings struct {
+	names   []string
+	buckets []float64
+	timeout time.Duration
+}
+
+// WithNames says which names of objects are labels. Defaults to none.
+func WithNames(names ...string) Option {
+	return func(s *settings) { s.names = append(s.names, names...) }
+}
+
+// WithBuckets sets the upper bounds of all histograms, in seconds. Defaults to bounds from 250 µs to about 9 minutes, each
+// four times the one before.
+func WithBuckets(bounds ...float64) Option { return func(s *settings) { s.buckets = bounds } }
+
+// WithScrapeTimeout sets how long a scrape waits for the states of all queues together. Defaults to 2 s.
+func WithScrapeTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// The results of calls, as the label result.
+const (
+	resultOK          = "ok"
+	resultRefused     = "refused"     // somebody else has it
+	resultUnavailable = "unavailable" // Redis did not answer, or nobody knows what it did
+	resultCancelled   = "cancelled"   // the context ended
+	resultFailed      = "failed"      // anything else
+)
+
+// New returns metrics, which are to be registered.
+func New(opts ...Option) *Metrics {
+	s := settings{buckets: prometheus.ExponentialBuckets(250e-6, 4, 12), timeout: 2 * time.Second}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	m := &Metrics{names: map[string]bool{}}
+	for _, name := range s.names {
+		m.names[name] = true
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "redlatch", Name: name, Help: help, Buckets: s.buckets}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "redlatch", Name: name, Help: help}, labels)
+	}
+	m.acquire = histogram("acquire_seconds", "How long calls that acquire took.", "kind", "name", "result")
+	m.hold = histogram("hold_seconds", "How long holds lasted that were released or lost.", "kind", "name")
+	m.handle = histogram("handle_seconds", "How long handlers of messages took.", "name", "result")
+	m.late = histogram("late_seconds", "How long messages had been due when their handlers began.", "name")
+	m.script = histogram("script_seconds", "How long Redis took to answer scripts, the way included.", "script", "result")
+	m.lost = counter("lost_total", "Holds that ended although nobody released them.", "kind", "name")
+	m.renewals = counter("renewals_total", "Leases that were renewed or lost, and calls to renew that failed.", "result")
+	m.offers = counter("offered_messages_total", "Messages that were offered to queues.", "name", "result")
+	m.dead = counter("dead_letters_total", "Messages that became dead letters.", "name")
+	m.woken = counter("wakeups_total", "Messages from Redis that woke waiters.", "kind")
+	m.reconnects = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "redlatch", Name: "reconnects_total", Help: "Subscription connections that were replaced.",
+	})
+	m.failovers = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "redlatch", Name: "failovers_total", Help: "Failovers and restarts of Redis that a client has noticed.",
+	})
+	m.gauges.init(m, s.timeout)
+	return m
+}
+
+// all are the metrics that are counted as things happen.
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.acquire, m.hold, m.handle, m.late, m.script, m.lost, m.renewals, m.offers, m.dead, m.woken, m.reconnects, m.failovers,
+	}
+}
+
+// Describe sends the descriptions of all metrics.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(to)
+	}
+	m.gauges.describe(to)
+}
+
+// Collect sends all metrics. It asks Redis for the states of the queues of [Metrics.WatchQueue].
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(to)
+	}
+	m.gauges.collect(to)
+}
+
+// Observer returns the observer that counts, for redlatch.WithObserver. Several clients may have it.
+func (m *Metrics) Observer() redlatch.Observer {
+	return redlatch.Observer{
+		AcquireEnd: func(_ context.Context, e redlatch.AcquireEndEvent) {
+			m.observe(m.acquire, e.Waited, e.Kind, m.name(e.Name), Result(e.Err))
+		},
+		HoldEnd: func(_ context.Context, e redlatch.HoldEndEvent) {
+			m.observe(m.hold, e.Held, e.Kind, m.name(e.Name))
+			if e.Err != nil {
+				m.lost.WithLabelValues(e.Kind, m.name(e.Name)).Inc()
+			}
+		},
+		Renewed: func(renewed, lost int, err error) {
+			if err != nil {
+				m.renewals.WithLabelValues("failed").Inc()
+				return
+			}
+			m.renewals.WithLabelValues("renewed").Add(float64(renewed))
+			m.renewals.WithLabelValues("lost").Add(float64(lost))
+		},
+		Woken:       func(kind, _ string) { m.woken.WithLabelValues(kind).Inc() },
+		Reconnected: m.reconnects.Inc,
+		FailedOver:  func(string) { m.failovers.Inc() },
+		OfferEnd: func(_ context.Context, e redlatch.OfferEndEvent) {
+			m.offers.WithLabelValues(m.name(e.Name), Result(e.Err)).Add(float64(e.Messages))
+		},
+		HandleStart: func(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
+			m.observe(m.late, e.Late, m.name(e.Name))
+			return ctx
+		},
+		HandleEnd: func(_ context.Context, e redlatch.HandleEndEvent) {
+			m.observe(m.handle, e.Took, m.name(e.Name), Result(e.Err))
+		},
+		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) { m.dead.WithLabelValues(m.name(e.Name)).Inc() },
+		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+			m.observe(m.script, e.Took, e.Name, Result(e.Err))
+		},
+	}
+}
+
+// observe counts a time.
+func (m *Metrics) observe(of *prometheus.HistogramVec, d time.Duration, labels ...string) {
+	k := key{of: of}
+	copy(k.labels[:], labels)
+	child, ok := m.children.Load(k)
+	if !ok {
+		child, _ = m.children.LoadOrStore(k, of.WithLabelValues(labels...))
+	}
+	child.(prometheus.Observer).Observe(d.Seconds())
+}
+
+// name returns the label of a name.
+func (m *Metrics) name(name string) string {
+	if m.names[name] {
+		return name
+	}
+	return ""
+}
+
+// Result returns the label that says what came of a call.
+func Result(err error) string {
+	switch {
+	case err == nil:
+		return resultOK
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
+		return resultUnavailable
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return resultRefused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return resultCancelled
+	}
+	return resultFailed
+}

@@ -1,0 +1,188 @@
+package redlatchprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/redlatchprom"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// value returns what a registry has under a name and labels, in the form a="b",c="d"; of a histogram the count. It fails the test if
+// there is no such series.
+func value(t *testing.T, r *prometheus.Registry, name, labels string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var pairs []string
+			for _, l := range m.GetLabel() {
+				pairs = append(pairs, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			if strings.Join(pairs, ",") != labels {
+				continue
+			}
+			switch {
+			case m.Histogram != nil:
+				return float64(m.Histogram.GetSampleCount())
+			case m.Counter != nil:
+				return m.Counter.GetValue()
+			}
+			return m.Gauge.GetValue()
+		}
+	}
+	require.Failf(t, "no series", "%s{%s}", name, labels)
+	return 0
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("orders", "mail"))
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		c, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		unwatch := metrics.Watch(c)
+
+		orders, err := c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		secret, err := c.GetLock("customer-4711").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = c.GetLock("orders").TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		ctx, giveUp := context.WithCancel(t.Context())
+		waits := make(chan error, 1)
+		go func() { _, err := c.GetLock("orders").Lock(ctx); waits <- err }()
+		time.Sleep(11 * time.Second)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="rlock",name="orders"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="rlock",name=""`), 0)
+		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_hold_seconds", `kind="rlock",name="orders"`), 0.1)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_waits", `kind="rlock",name="orders"`), 0)
+		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_wait_seconds", `kind="rlock",name="orders"`), 0.1)
+		giveUp()
+		require.ErrorIs(t, <-waits, context.Canceled)
+		assert.Positive(t, value(t, registry, "redlatch_renewals_total", `result="renewed"`))
+		require.NoError(t, orders.Unlock(t.Context()))
+		assert.InDelta(t, 2, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="refused"`)+
+			value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="cancelled"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_hold_seconds", `kind="rlock",name="orders"`), 0)
+
+		_, err = c.GetLock("customer-4711").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		<-secret.Context().Done()
+		time.Sleep(time.Second)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_lost_total", `kind="rlock",name=""`), 0)
+		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "4711")
+		unwatch()
+		assert.Zero(t, testutil.CollectAndCount(metrics, "redlatch_holds"))
+	})
+}
+
+func TestMetricsOfQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("mail"))
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		c, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		q := redlatch.GetDelayedQueue[string](c, "mail", rdelayedqueue.WithMaxAttempts(1))
+		defer metrics.WatchQueue(q)()
+		defer metrics.WatchQueue(redlatch.GetDelayedQueue[string](c, "mail"))()
+		for _, value := range []string{"good", "bad"} {
+			_, err := q.Offer(t.Context(), value, 0)
+			require.NoError(t, err)
+		}
+		_, err = q.Offer(t.Context(), "later", time.Hour)
+		require.NoError(t, err)
+		assert.InDelta(t, 2, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
+		time.Sleep(10 * time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		consumed := make(chan error, 1)
+		go func() {
+			consumed <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
+				if m.Value == "bad" {
+					return errors.New("bad")
+				}
+				return nil
+			})
+		}()
+		time.Sleep(time.Second)
+		stop()
+		require.NoError(t, <-consumed)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `name="mail",result="failed"`), 0)
+		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `name="mail"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `name="mail"`), 0)
+		for state, n := range map[string]float64{"delayed": 1, "ready": 0, "in flight": 0, "dead": 1} {
+			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("name=%q,state=%q", "mail", state)), 0, state)
+		}
+		assert.Zero(t, value(t, registry, "redlatch_queue_paused", `name="mail"`))
+		require.NoError(t, q.Pause(t.Context()))
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_paused", `name="mail"`), 0)
+		assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="ok",script="rdelayedqueue.offer"`))
+	})
+}
+
+func TestQueueThatDoesNotAnswerIsDown(t *testing.T) {
+	metrics := redlatchprom.New(redlatchprom.WithScrapeTimeout(10 * time.Millisecond))
+	defer metrics.WatchQueue(silent{})()
+	began := time.Now()
+	assert.Equal(t, 1, testutil.CollectAndCount(metrics, "redlatch_queue_up"))
+	assert.Zero(t, testutil.CollectAndCount(metrics, "redlatch_queue_messages"))
+	assert.Less(t, time.Since(began), 5*time.Second)
+}
+
+// silent is a queue on a server that does not answer.
+type silent struct{}
+
+func (silent) Name() string { return "silent" }
+
+func (silent) Stats(ctx context.Context) (rdelayedqueue.Stats, error) {
+	<-ctx.Done()
+	return rdelayedqueue.Stats{}, ctx.Err()
+}
+
+func TestMetricsKeepTheRulesOfPrometheus(t *testing.T) {
+	problems, err := testutil.CollectAndLint(redlatchprom.New())
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+func TestResultTellsBusyFromDown(t *testing.T) {
+	for result, err := range map[string]error{
+		"ok":          nil,
+		"refused":     fmt.Errorf("x: %w", rlock.ErrNotAcquired),
+		"unavailable": fmt.Errorf("x: %w: %w", rlock.ErrNotAcquired, redlatch.ErrUnavailable),
+		"cancelled":   context.DeadlineExceeded,
+		"failed":      errors.New("x"),
+	} {
+		assert.Equal(t, result, redlatchprom.Result(err))
+	}
+}
