@@ -117,8 +117,9 @@ type OfferEndEvent struct {
 	Name     string
 	Messages int
 	// IDs are those of the messages, also after an error.
-	IDs []string
-	Err error
+	IDs  []string
+	Took time.Duration
+	Err  error
 }
 
 // HandleStartEvent is a handler that begins to work on a message.

@@ -59,6 +59,7 @@ type OfferEnd struct {
 	Name     string
 	Messages int
 	IDs      []string
+	Took     time.Duration
 	Err      error
 }
 

@@ -95,13 +95,14 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 	if hooks.OfferStart == nil && hooks.OfferEnd == nil || q.ready(ctx) != nil {
 		return q.offer(ctx, items)
 	}
+	began := time.Now()
 	ctx, headers := q.manager.core.BeginOffer(ctx, q.Name(), len(items))
 	for i := range items {
 		items[i].Headers = headers
 	}
 	ids, added, err = q.offer(ctx, items)
 	if f := hooks.OfferEnd; f != nil {
-		f(ctx, core.OfferEnd{Name: q.Name(), Messages: len(items), IDs: ids, Err: err})
+		f(ctx, core.OfferEnd{Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
 	}
 	return ids, added, err
 }

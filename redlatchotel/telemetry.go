@@ -1,0 +1,255 @@
+package redlatchotel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const scope = "github.com/redlatch/redlatch/redlatchotel"
+
+// The attributes that the semantic conventions do not know.
+const (
+	kindKey    = attribute.Key("redlatch.kind")    // the name of the object's package
+	nameKey    = attribute.Key("redlatch.name")    // of the object
+	ownerKey   = attribute.Key("redlatch.owner")   // of the hold
+	askedKey   = attribute.Key("redlatch.asked")   // how often Redis was asked
+	resultKey  = attribute.Key("redlatch.result")  // ok, refused, unavailable, cancelled, failed
+	attemptKey = attribute.Key("redlatch.attempt") // of a message
+)
+
+// Telemetry makes spans and metrics of what clients do. It is safe for concurrent use.
+type Telemetry struct {
+	tracer     trace.Tracer
+	propagator propagation.TextMapPropagator
+	names      map[string]bool
+	scripts    bool
+
+	acquire, hold, send, process, late, script metric.Float64Histogram
+	lost, renewals, dead                       metric.Int64Counter
+}
+
+// Option is a setting of [New].
+type Option func(*settings)
+
+type settings struct {
+	tracers    trace.TracerProvider
+	meters     metric.MeterProvider
+	propagator propagation.TextMapPropagator
+	names      []string
+	scripts    bool
+}
+
+// WithTracerProvider sets where spans go. Defaults to the global provider.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+
+// WithMeterProvider sets where metrics go. Defaults to the global provider.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+
+// WithPropagator sets how the context of a trace travels with a message. Defaults to W3C's trace context.
+func WithPropagator(p propagation.TextMapPropagator) Option {
+	return func(s *settings) { s.propagator = p }
+}
+
+// WithNames says which names of objects are attributes of metrics, where each is a time series of its own. Spans have all
+// names. Defaults to none.
+func WithNames(names ...string) Option {
+	return func(s *settings) { s.names = append(s.names, names...) }
+}
+
+// WithScripts adds a span for each script that is sent to Redis. By default there is only a metric of them.
+func WithScripts() Option { return func(s *settings) { s.scripts = true } }
+
+// New returns telemetry. It fails if the meter provider refuses an instrument.
+func New(opts ...Option) (*Telemetry, error) {
+	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), propagator: propagation.TraceContext{}}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	t := &Telemetry{
+		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, scripts: s.scripts,
+	}
+	for _, name := range s.names {
+		t.names[name] = true
+	}
+	return t, t.instruments(s.meters.Meter(scope))
+}
+
+func (t *Telemetry) instruments(m metric.Meter) error {
+	var failed []error
+	histogram := func(to *metric.Float64Histogram, name, description string) {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(0.00025, 0.001, 0.004, 0.016, 0.064, 0.256, 1, 4, 16, 64, 256))
+		*to, failed = h, append(failed, err)
+	}
+	counter := func(to *metric.Int64Counter, name, unit, description string) {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		*to, failed = c, append(failed, err)
+	}
+	histogram(&t.acquire, "redlatch.acquire.duration", "How long calls that acquire took.")
+	histogram(&t.hold, "redlatch.hold.duration", "How long holds lasted that were released or lost.")
+	histogram(&t.send, "messaging.client.operation.duration", "How long calls that offer messages took.")
+	histogram(&t.process, "messaging.process.duration", "How long handlers of messages took.")
+	histogram(&t.late, "redlatch.message.late", "How long messages had been due when their handlers began.")
+	histogram(&t.script, "db.client.operation.duration", "How long Redis took to answer scripts, the way included.")
+	counter(&t.lost, "redlatch.lost", "{hold}", "Holds that ended although nobody released them.")
+	counter(&t.renewals, "redlatch.renewals", "{lease}", "Leases that were renewed or lost, and calls to renew that failed.")
+	counter(&t.dead, "redlatch.dead_letters", "{message}", "Messages that became dead letters.")
+	return errors.Join(failed...)
+}
+
+// Observer returns the observer for redlatch.WithObserver. Several clients may have it.
+func (t *Telemetry) Observer() redlatch.Observer {
+	o := redlatch.Observer{
+		AcquireStart: t.acquireStart, AcquireEnd: t.acquireEnd,
+		HoldEnd:    t.holdEnd,
+		Renewed:    t.renewed,
+		OfferStart: t.offerStart, OfferEnd: t.offerEnd,
+		HandleStart: t.handleStart, HandleEnd: t.handleEnd,
+		DeadLetter: t.deadLetter,
+		ScriptEnd:  t.scriptEnd,
+	}
+	if t.scripts {
+		o.ScriptStart = t.scriptStart
+	}
+	return o
+}
+
+func (t *Telemetry) acquireStart(ctx context.Context, e redlatch.AcquireStartEvent) context.Context {
+	ctx, _ = t.tracer.Start(ctx, "acquire "+e.Kind, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(kindKey.String(e.Kind), nameKey.String(e.Name)))
+	return ctx
+}
+
+func (t *Telemetry) acquireEnd(ctx context.Context, e redlatch.AcquireEndEvent) {
+	span := trace.SpanFromContext(ctx)
+	if span.IsRecording() {
+		span.SetAttributes(askedKey.Int(e.Asked), ownerKey.String(e.Owner))
+	}
+	end(span, e.Err)
+	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, resultKey.String(result(e.Err))))
+}
+
+func (t *Telemetry) holdEnd(ctx context.Context, e redlatch.HoldEndEvent) {
+	of := t.object(e.Kind, e.Name)
+	t.hold.Record(ctx, e.Held.Seconds(), of)
+	if e.Err != nil {
+		t.lost.Add(ctx, 1, of)
+	}
+}
+
+func (t *Telemetry) renewed(renewed, lost int, err error) {
+	ctx := context.Background() //nolint:forbidigo // a renewal has none
+	if err != nil {
+		t.renewals.Add(ctx, 1, metric.WithAttributes(resultKey.String("failed")))
+		return
+	}
+	t.renewals.Add(ctx, int64(renewed), metric.WithAttributes(resultKey.String("renewed")))
+	t.renewals.Add(ctx, int64(lost), metric.WithAttributes(resultKey.String("lost")))
+}
+
+func (t *Telemetry) offerStart(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
+	ctx, _ = t.tracer.Start(ctx, "send "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("offer"),
+		semconv.MessagingDestinationName(e.Name), semconv.MessagingBatchMessageCount(e.Messages)))
+	t.propagator.Inject(ctx, propagation.MapCarrier(e.Headers))
+	return ctx
+}
+
+func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
+	span := trace.SpanFromContext(ctx)
+	if span.IsRecording() && len(e.IDs) == 1 {
+		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
+	}
+	end(span, e.Err)
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("offer"), resultKey.String(result(e.Err))))
+}
+
+func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
+	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
+	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("handle"),
+		semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
+	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Name))
+	return ctx
+}
+
+func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
+	end(trace.SpanFromContext(ctx), e.Err)
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("handle"), resultKey.String(result(e.Err))))
+}
+
+func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
+	t.dead.Add(ctx, 1, t.queue(e.Name))
+}
+
+func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+	ctx, _ = t.tracer.Start(ctx, e.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(e.Name), semconv.ServerAddress(e.Node)))
+	return ctx
+}
+
+func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
+	if t.scripts {
+		end(trace.SpanFromContext(ctx), e.Err)
+	}
+	t.script.Record(ctx, e.Took.Seconds(), metric.WithAttributes(
+		semconv.DBSystemNameRedis, semconv.DBStoredProcedureName(e.Name), resultKey.String(result(e.Err))))
+}
+
+// system is what the messages are sent by.
+var system = semconv.MessagingSystemKey.String("redlatch") //nolint:gochecknoglobals // a constant in all but name
+
+// end ends a span. A lock that somebody else has is no fault.
+func end(span trace.Span, err error) {
+	if span.IsRecording() {
+		span.SetAttributes(resultKey.String(result(err)))
+		if err != nil && result(err) != "refused" {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, result(err))
+		}
+	}
+	span.End()
+}
+
+// object returns the attributes of a metric of an object.
+func (t *Telemetry) object(kind, name string, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, kindKey.String(kind), nameKey.String(t.name(name)))...)
+}
+
+// queue returns the attributes of a metric of a queue.
+func (t *Telemetry) queue(name string, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, system, semconv.MessagingDestinationName(t.name(name)))...)
+}
+
+func (t *Telemetry) name(name string) string {
+	if t.names[name] {
+		return name
+	}
+	return ""
+}
+
+// result returns what came of a call.
+func result(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
+		return "unavailable"
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return "refused"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "cancelled"
+	}
+	return "failed"
+}

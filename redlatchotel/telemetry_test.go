@@ -1,0 +1,197 @@
+package redlatchotel_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/redlatchotel"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lab is a client whose spans and metrics stay in memory.
+type lab struct {
+	*redlatch.Client
+	spans  *tracetest.InMemoryExporter
+	tracer *trace.TracerProvider
+	reader *metric.ManualReader
+}
+
+func inLab(t *testing.T, test func(t *testing.T, l *lab), opts ...redlatchotel.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
+		l.tracer = trace.NewTracerProvider(trace.WithSyncer(l.spans))
+		telemetry, err := redlatchotel.New(append(opts, redlatchotel.WithTracerProvider(l.tracer),
+			redlatchotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(l.reader))))...)
+		require.NoError(t, err)
+		l.Client, err = embedded.Open(redlatch.WithObserver(telemetry.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		test(t, l)
+	})
+}
+
+// take returns the spans that have ended since it was last called, by their names.
+func (l *lab) take() map[string]tracetest.SpanStub {
+	all := map[string]tracetest.SpanStub{}
+	for _, s := range l.spans.GetSpans() {
+		all[s.Name] = s
+	}
+	l.spans.Reset()
+	return all
+}
+
+// attributes returns the attributes of a span by their names.
+func attributes(s tracetest.SpanStub) map[string]any {
+	all := map[string]any{}
+	for _, a := range s.Attributes {
+		all[string(a.Key)] = a.Value.AsInterface()
+	}
+	return all
+}
+
+// count returns the count of a metric for attributes, which are all that it has.
+func (l *lab) count(t *testing.T, name string, labels ...attribute.KeyValue) int64 {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(t, l.reader.Collect(t.Context(), &data))
+	want := attribute.NewSet(labels...)
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					if m.Name == name && p.Attributes.Equals(&want) {
+						return int64(p.Count) //nolint:gosec // of a test
+					}
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					if m.Name == name && p.Attributes.Equals(&want) {
+						return p.Value
+					}
+				}
+			}
+		}
+	}
+	return 0
+}
+
+func TestCallsThatAcquireAreSpans(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		ctx, parent := l.tracer.Tracer("test").Start(t.Context(), "parent")
+		hold, err := l.GetLock("orders").Lock(ctx)
+		require.NoError(t, err)
+		s := l.take()["acquire rlock"]
+		assert.Equal(t, parent.SpanContext().SpanID(), s.Parent.SpanID())
+		assert.Equal(t, map[string]any{
+			"redlatch.kind": "rlock", "redlatch.name": "orders", "redlatch.owner": hold.Owner(), "redlatch.asked": int64(1), "redlatch.result": "ok",
+		}, attributes(s))
+		assert.Equal(t, codes.Unset, s.Status.Code)
+
+		_, err = l.GetLock("orders").TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		s = l.take()["acquire rlock"]
+		assert.Equal(t, "refused", attributes(s)["redlatch.result"])
+		assert.Equal(t, codes.Unset, s.Status.Code, "a lock that is taken is no fault")
+		waiting, giveUp := context.WithTimeout(t.Context(), time.Second)
+		defer giveUp()
+		_, err = l.GetLock("orders").Lock(waiting)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		s = l.take()["acquire rlock"]
+		assert.Equal(t, codes.Error, s.Status.Code)
+		assert.Equal(t, time.Second, s.EndTime.Sub(s.StartTime).Round(time.Millisecond))
+
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(t.Context()))
+		kind, name := attribute.String("redlatch.kind", "rlock"), attribute.String("redlatch.name", "orders")
+		for _, result := range []string{"ok", "refused", "cancelled"} {
+			assert.Equal(t, int64(1), l.count(t, "redlatch.acquire.duration", kind, name, attribute.String("redlatch.result", result)), result)
+		}
+		assert.Equal(t, int64(1), l.count(t, "redlatch.hold.duration", kind, name))
+
+		secret, err := l.GetLock("customer-4711").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = l.GetLock("customer-4711").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		<-secret.Context().Done()
+		time.Sleep(time.Second)
+		assert.Equal(t, int64(1), l.count(t, "redlatch.lost", kind, attribute.String("redlatch.name", "")))
+		parent.End()
+	}, redlatchotel.WithNames("orders"))
+}
+
+// A handler's span is a child of the offer's, whichever process offered.
+func TestTraceTravelsWithAMessage(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		q := redlatch.GetDelayedQueue[string](l.Client, "mail", rdelayedqueue.WithMaxAttempts(1))
+		ctx, parent := l.tracer.Tracer("test").Start(t.Context(), "parent")
+		id, err := q.Offer(ctx, "work", time.Minute)
+		require.NoError(t, err)
+		parent.End()
+		sent := l.take()["send mail"]
+		assert.Equal(t, parent.SpanContext().SpanID(), sent.Parent.SpanID())
+		assert.Equal(t, id, attributes(sent)["messaging.message.id"])
+		assert.Equal(t, "mail", attributes(sent)["messaging.destination.name"])
+
+		ctx, stop := context.WithCancel(t.Context())
+		consumed := make(chan error, 1)
+		go func() {
+			consumed <- q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
+				_, inner := l.tracer.Tracer("test").Start(ctx, "inner")
+				inner.End()
+				return errors.New("it failed")
+			})
+		}()
+		time.Sleep(2 * time.Minute)
+		stop()
+		require.NoError(t, <-consumed)
+		spans := l.take()
+		processed := spans["process mail"]
+		assert.Equal(t, sent.SpanContext.SpanID(), processed.Parent.SpanID())
+		assert.Equal(t, sent.SpanContext.TraceID(), spans["inner"].SpanContext.TraceID())
+		assert.Equal(t, processed.SpanContext.SpanID(), spans["inner"].Parent.SpanID())
+		assert.Equal(t, codes.Error, processed.Status.Code)
+		queue := []attribute.KeyValue{attribute.String("messaging.system", "redlatch"), attribute.String("messaging.destination.name", "mail")}
+		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", queue...))
+		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", queue...))
+		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
+			append(queue, attribute.String("messaging.operation.name", "handle"), attribute.String("redlatch.result", "failed"))...))
+	}, redlatchotel.WithNames("mail"))
+}
+
+func TestScriptsAreSpansIfTheyAreAskedFor(t *testing.T) {
+	for name, opts := range map[string][]redlatchotel.Option{"with": {redlatchotel.WithScripts()}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, func(t *testing.T, l *lab) {
+				_, err := l.GetLock("orders").IsLocked(t.Context())
+				require.NoError(t, err)
+				s, ok := l.take()["rlock.inspect"]
+				assert.Equal(t, name == "with", ok)
+				if ok {
+					assert.Equal(t, "rlock.inspect", attributes(s)["db.stored_procedure.name"])
+				}
+				assert.Equal(t, int64(1), l.count(t, "db.client.operation.duration", attribute.String("db.system.name", "redis"),
+					attribute.String("db.stored_procedure.name", "rlock.inspect"), attribute.String("redlatch.result", "ok")))
+			}, opts...)
+		})
+	}
+}
