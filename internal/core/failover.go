@@ -12,7 +12,10 @@ import (
 	"github.com/redlatch/redlatch/internal/timer"
 )
 
-const replicationPause = time.Second // after a server was asked
+const (
+	replicationPause = time.Second // after a server was asked
+	refusedPause     = time.Minute // after it refused to answer
+)
 
 // failovers recognises a server that goes on with another history of writes than the client knows: a replica that has taken
 // its master's place, or a server that has restarted. It may lack what was granted last.
@@ -27,8 +30,7 @@ type questions struct {
 	core  *Core
 	timer timer.Timer // for the end of the pause
 	busy  bool        // asked, or in the pause after it
-	told  bool        // it has answered
-	off   bool        // it refuses to answer
+	run   string      // the server's id of its own, which it has from its start to its end; "" before it has answered
 	key   string      // ask again after the pause, whichever server has this key then; "" if nobody has to know
 	until time.Duration
 }
@@ -39,7 +41,10 @@ type questions struct {
 func (c *Core) LookForFailover(key string) { c.look(key, c.Clock.Now()+c.Lease) }
 
 func (c *Core) look(key string, until time.Duration) {
-	node := c.Batch.Node(key)
+	node, server := "", c.Batch.Master(key)
+	if server != nil {
+		node = server.Options().Addr
+	}
 	f := &c.failovers
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,33 +57,39 @@ func (c *Core) look(key string, until time.Duration) {
 		q.timer.Task = q
 		f.nodes[node] = q
 	}
-	switch {
-	case q.off:
-	case q.busy:
+	if q.busy {
 		q.key, q.until = key, until
-	default:
-		q.busy = c.Batch.OnNode(key, func(ctx context.Context, rdb *redis.Client) {
-			c.learn(node, q, key, until, rdb.InfoMap(ctx, "replication"))
-		})
+		return
 	}
+	q.busy = c.Batch.Go(server, func(ctx context.Context, rdb *redis.Client) {
+		pipe := rdb.Pipeline()
+		of, replication := pipe.InfoMap(ctx, "server"), pipe.InfoMap(ctx, "replication") // Redis 6.2 takes one at a time
+		_, err := pipe.Exec(ctx)
+		c.learn(node, q, err, answer{
+			run: of.Item("Server", "run_id"), role: replication.Item("Replication", "role"),
+			id: replication.Item("Replication", "master_replid"), before: replication.Item("Replication", "master_replid2"),
+		}, key, until)
+	})
 }
 
+// answer is what a server says of itself: its own id, its role, and the replication ids of now and before.
+type answer struct{ run, role, id, before string }
+
 // learn takes a server's answer.
-func (c *Core) learn(node string, q *questions, key string, until time.Duration, answer *redis.InfoCmd) {
+func (c *Core) learn(node string, q *questions, err error, a answer, key string, until time.Duration) {
 	f := &c.failovers
 	f.mu.Lock()
-	changed, err := false, answer.Err()
-	id, role := answer.Item("Replication", "master_replid"), answer.Item("Replication", "role")
+	changed, pause := false, replicationPause
 	switch {
-	case refused(err) || err == nil && id == "":
-		q.off = true
-	case err != nil || role != "master":
+	case refused(err) || err == nil && (a.id == "" || a.run == ""):
+		q.key, pause = "", refusedPause
+	case err != nil || a.role != "master":
 		q.key, q.until = key, max(q.until, until)
 	default:
-		changed = f.changed(q, id, answer.Item("Replication", "master_replid2"))
+		changed = f.changed(q, a)
 	}
 	f.mu.Unlock()
-	c.Timers.Set(&q.timer, c.Clock.Now()+replicationPause)
+	c.Timers.Set(&q.timer, c.Clock.Now()+pause)
 	if changed {
 		c.verify(node)
 	}
@@ -102,11 +113,11 @@ func (q *questions) Due(now time.Duration) {
 	}
 }
 
-// changed reports whether a server goes on with another history than before. A server that the client did not know does so if the
-// client knows the id before.
-func (f *failovers) changed(q *questions, id, before string) bool {
-	changed := !f.ids[id] && (q.told || f.ids[before])
-	q.told, f.ids[id] = true, true
+// changed reports whether a server goes on with another history than before: it is not the one that was at this address, or it has taken
+// the place of one that the client knows. The replication id alone does not say so: a master takes a new one for its first replica.
+func (f *failovers) changed(q *questions, a answer) bool {
+	changed := !f.ids[a.id] && (q.run != "" && q.run != a.run || f.ids[a.before])
+	q.run, f.ids[a.id] = a.run, true
 	return changed
 }
 

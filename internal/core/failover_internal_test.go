@@ -9,27 +9,35 @@ import (
 // F9
 func TestFailoverIsTold(t *testing.T) {
 	const none = "0000"
-	type answer struct{ node, id, before string }
+	on := func(node, run, id, before string) told { return told{node, answer{run, "master", id, before}} }
 	for _, tc := range []struct {
 		name    string
-		answers []answer
+		answers []told
 		changed bool // at the last answer
 	}{
-		{"the first server", []answer{{"a", "1", none}}, false},
-		{"the same one", []answer{{"a", "1", none}, {"a", "1", none}}, false},
-		{"a second master", []answer{{"a", "1", none}, {"b", "2", none}}, false},
-		{"a second master that was promoted long ago", []answer{{"a", "1", none}, {"b", "3", "2"}}, false},
-		{"a server restarted", []answer{{"a", "1", none}, {"a", "2", none}}, true},
-		{"a replica was promoted", []answer{{"a", "1", none}, {"b", "2", "1"}}, true},
-		{"it is told once", []answer{{"a", "1", none}, {"b", "2", "1"}, {"b", "2", "1"}}, false},
+		{"the first server", []told{on("a", "A", "1", none)}, false},
+		{"the same one", []told{on("a", "A", "1", none), on("a", "A", "1", none)}, false},
+		{"it has its first replica", []told{on("a", "A", "1", none), on("a", "A", "2", none)}, false},
+		{"a second master", []told{on("a", "A", "1", none), on("b", "B", "2", none)}, false},
+		{"a second master that was promoted long ago", []told{on("a", "A", "1", none), on("b", "B", "3", "2")}, false},
+		{"a server restarted", []told{on("a", "A", "1", none), on("a", "AA", "2", none)}, true},
+		{"a replica was promoted", []told{on("a", "A", "1", none), on("b", "B", "2", "1")}, true},
+		{"another server behind Sentinel", []told{on("s", "A", "1", none), on("s", "B", "2", "1")}, true},
+		{"it is told once", []told{on("a", "A", "1", none), on("b", "B", "2", "1"), on("b", "B", "2", "1")}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f, nodes := failovers{ids: map[string]bool{}}, map[string]*questions{"a": {}, "b": {}}
+			f, nodes := failovers{ids: map[string]bool{}}, map[string]*questions{"a": {}, "b": {}, "s": {}}
 			changed := false
-			for _, a := range tc.answers {
-				changed = f.changed(nodes[a.node], a.id, a.before)
+			for _, one := range tc.answers {
+				changed = f.changed(nodes[one.node], one.answer)
 			}
 			assert.Equal(t, tc.changed, changed)
 		})
 	}
+}
+
+// told is what the server at an address has answered.
+type told struct {
+	node string
+	answer
 }

@@ -329,15 +329,15 @@ func (b *Batcher) queue(call *script.Call) *nodeQueue {
 
 // Node returns the address of the server that has a key; "" before a cluster's layout is known.
 func (b *Batcher) Node(key string) string {
-	node := b.node(key)
+	node := b.Master(key)
 	if node == nil {
 		return ""
 	}
 	return node.Options().Addr
 }
 
-// node returns the client of the server that has a key; nil before a cluster's layout is known.
-func (b *Batcher) node(key string) *redis.Client {
+// Master returns the client of the server that has a key; nil before a cluster's layout is known.
+func (b *Batcher) Master(key string) *redis.Client {
 	if b.cluster == nil {
 		single, _ := b.rdb.(*redis.Client)
 		return single
@@ -352,10 +352,9 @@ func (b *Batcher) node(key string) *redis.Client {
 	return node
 }
 
-// OnNode calls fn on a goroutine of its own with a client of the server that has a key, which follows no redirection. What that does
-// ends with its context. It returns false, and calls nothing, once Close has begun and before a cluster's layout is known.
-func (b *Batcher) OnNode(key string, fn func(ctx context.Context, node *redis.Client)) bool {
-	node := b.node(key)
+// Go calls fn on a goroutine of its own with a client of one server, which follows no redirection. What that does ends with its context.
+// It returns false, and calls nothing, once Close has begun and for a server that is nil.
+func (b *Batcher) Go(node *redis.Client, fn func(ctx context.Context, node *redis.Client)) bool {
 	if node == nil || !b.hire() {
 		return false
 	}
