@@ -13,6 +13,7 @@ import (
 
 const (
 	askEvery   = time.Second     // who listens, at most, for a lock
+	askPause   = time.Second / 8 // between two questions of a client
 	askLater   = time.Minute     // where Redis does not tell
 	forgetIdle = 2 * time.Minute // a lock that is not asked for, once there are many
 	fewLocks   = 64              // of which none has to be forgotten
@@ -27,6 +28,7 @@ type foreign struct {
 	due    map[string]time.Duration // when to ask, by the lock's key
 	many   int                      // how many of them there have to be to look for idle ones
 	asking bool                     // one question at a time
+	next   time.Duration            // when the next one may be asked
 }
 
 func newForeign(c *core.Core) *foreign {
@@ -40,7 +42,7 @@ func (f *foreign) mayWait(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	due, known := f.due[key]
-	if known && (now < due || f.asking) {
+	if known && (now < due || now < f.next || f.asking) {
 		return
 	}
 	if !known && len(f.due) >= f.many {
@@ -51,7 +53,7 @@ func (f *foreign) mayWait(key string) {
 	if !known {
 		return
 	}
-	f.asking = true
+	f.asking, f.next = true, now+askPause
 	f.core.Workers.Go(func() {
 		next := f.ask(key, false)
 		f.mu.Lock()
@@ -67,11 +69,11 @@ func (f *foreign) ask(key string, again bool) (next time.Duration) {
 	defer cancel()
 	stop := f.core.Batch.AfterWaits(cancel)
 	defer stop()
-	heard := f.core.Listening(ctx, channelOf(key))
-	if heard < 0 {
+	heard, lacking := f.core.ListeningTo(ctx, key, channelOf(key))
+	if lacking {
 		return askLater
 	}
-	if heard == 0 || !f.core.Batch.Start(holdBack(key), pipeline.Normal, func(*script.Call) {}) || again {
+	if heard <= 0 || !f.core.Batch.Start(holdBack(key), pipeline.Normal, func(*script.Call) {}) || again {
 		return askEvery
 	}
 	time.AfterFunc(noteAge+10*time.Millisecond, func() { f.core.Workers.Go(func() { f.ask(key, true) }) })

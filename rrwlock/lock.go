@@ -120,8 +120,9 @@ func (l *Lock) RLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, er
 }
 
 // TryRLock tries once to acquire the read lock, or for as long as [rlock.WithWait] says, and returns
-// [rlock.ErrNotAcquired] if a writer holds the lock or holds back readers. It nests and fails as RLock does. If the
-// outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the attempt is taken back in the background.
+// [rlock.ErrNotAcquired] if a writer holds the lock or holds back readers, one of Redisson for up to 5 s. It nests and
+// fails as RLock does. If the outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the attempt is
+// taken back in the background.
 //
 // Without a wait it costs one round trip, or none if readers of this client already wait. It ends with ctx, or after
 // the call timeout if ctx has no deadline (see redlatch.WithCallTimeout).

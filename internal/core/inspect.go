@@ -37,32 +37,78 @@ const listeningLimit = time.Second
 // Listening returns how many clients listen to a channel, on all nodes together; -1 if that is not known: the user may not ask, or a
 // node does not answer within a second.
 func (c *Core) Listening(ctx context.Context, channel string) int {
+	n, _ := c.listening(ctx, channel)
+	return n
+}
+
+func (c *Core) listening(ctx context.Context, channel string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listeningLimit)
 	defer cancel()
 	var total atomic.Int64
 	answered := make(chan error, 1)
 	go func() { // go-redis may look up a cluster's nodes for longer than ctx; its own timeouts end that
 		answered <- c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
-			ask := node.PubSubNumSub
-			if c.Batch.Sharded {
-				ask = node.PubSubShardNumSub
-			}
-			heard, err := ask(ctx, channel).Result()
-			if c.Batch.Sharded && script.NoCommand(err) { // Redis 6.2 has no shards
-				heard, err = node.PubSubNumSub(ctx, channel).Result()
-			}
-			total.Add(heard[channel])
+			n, err := c.heard(ctx, node, channel)
+			total.Add(n)
 			return err
 		})
 	}()
 	select {
 	case err := <-answered:
 		if err == nil {
-			return int(total.Load())
+			return int(total.Load()), nil
 		}
+		return -1, err
 	case <-ctx.Done():
+		return -1, ctx.Err()
 	}
-	return -1
+}
+
+// ListeningTo is Listening for the channel of the object with a key, and costs less: a sharded channel is looked for on the node of its
+// slot alone. It also returns whether the user may not ask.
+func (c *Core) ListeningTo(ctx context.Context, key, channel string) (n int, lacking bool) {
+	node := c.Batch.Master(key)
+	if !c.Batch.Sharded || node == nil {
+		n, err := c.listening(ctx, channel)
+		return n, script.Lacking(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, listeningLimit)
+	defer cancel()
+	answered := make(chan listeners, 1)
+	if !c.Batch.Go(node, func(ctx context.Context, node *redis.Client) {
+		heard, err := c.heard(ctx, node, channel)
+		answered <- listeners{heard, err}
+	}) {
+		return -1, false
+	}
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return -1, script.Lacking(a.err)
+		}
+		return int(a.n), false
+	case <-ctx.Done():
+		return -1, false
+	}
+}
+
+// listeners are how many listen at a node.
+type listeners struct {
+	n   int64
+	err error
+}
+
+// heard returns how many listen to a channel at a node.
+func (c *Core) heard(ctx context.Context, node *redis.Client, channel string) (int64, error) {
+	ask := node.PubSubNumSub
+	if c.Batch.Sharded {
+		ask = node.PubSubShardNumSub
+	}
+	heard, err := ask(ctx, channel).Result()
+	if c.Batch.Sharded && script.NoCommand(err) { // Redis 6.2 has no shards
+		heard, err = node.PubSubNumSub(ctx, channel).Result()
+	}
+	return heard[channel], err
 }
 
 // Channels returns the channels that match a pattern and that a client of any node listens to.
