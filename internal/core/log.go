@@ -15,7 +15,7 @@ import (
 type lines struct {
 	mu      sync.Mutex // guards all
 	waiting []func()
-	writing bool
+	written chan struct{} // closed when none is left; nil while none is written
 	dropped int
 }
 
@@ -36,19 +36,38 @@ func (c *Core) log(line func()) {
 		return
 	}
 	l.waiting = append(l.waiting, line)
-	if !l.writing {
-		l.writing = true
-		go c.writeLines() // ends when none waits
+	if l.written == nil {
+		l.written = make(chan struct{})
+		go c.writeLines(l.written) // ends when none waits
 	}
 }
 
-func (c *Core) writeLines() {
+// awaitLines waits until all lines are written, but not for long.
+func (c *Core) awaitLines(limit time.Duration) {
+	c.lines.mu.Lock()
+	written := c.lines.written
+	c.lines.mu.Unlock()
+	if written == nil {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+	}
+}
+
+func (c *Core) writeLines(written chan<- struct{}) {
+	defer close(written)
 	l := &c.lines
 	for {
 		l.mu.Lock()
 		some, dropped := l.waiting, l.dropped
 		l.waiting, l.dropped = nil, 0
-		l.writing = len(some) > 0
+		if len(some) == 0 {
+			l.written = nil
+		}
 		l.mu.Unlock()
 		if len(some) == 0 {
 			return
