@@ -86,34 +86,34 @@ func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
 func TestClientListensWhileItIsInUse(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer, silent := b.Peer(t), b.Peer(t), b.Peer(t, redlatch.WithoutPresence())
-		hold := locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
-		unseen := locktest.Acquire(t, t.Context(), silent.Client.GetLock("unseen"))
+		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
+		unseen := locktest.Acquire(t, t.Context(), silent.GetLock("unseen"))
 		time.Sleep(2900 * time.Millisecond)
 		assert.Empty(t, ids(t, viewer.Client))
 		time.Sleep(200 * time.Millisecond)
-		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		assert.Equal(t, []string{c.ID()}, ids(t, viewer.Client))
 		time.Sleep(time.Hour)
-		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		assert.Equal(t, []string{c.ID()}, ids(t, viewer.Client))
 		locktest.Unlock(t, hold)
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
-		hold = locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
+		assert.Equal(t, []string{c.ID()}, ids(t, viewer.Client))
+		hold = locktest.Acquire(t, t.Context(), c.GetLock("n"))
 		time.Sleep(20 * time.Second)
 		locktest.Unlock(t, hold)
 		time.Sleep(25 * time.Second)
-		assert.Equal(t, []string{c.Client.ID()}, ids(t, viewer.Client))
+		assert.Equal(t, []string{c.ID()}, ids(t, viewer.Client))
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, ids(t, viewer.Client))
 
-		_, err := viewer.Client.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
+		_, err := viewer.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
 		require.NoError(t, err)
 		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
 		defer giveUp()
 		waits := make(chan error, 1)
-		go func() { waits <- c.Client.GetCountDownLatch("latch").Await(ctx) }()
+		go func() { waits <- c.GetCountDownLatch("latch").Await(ctx) }()
 		time.Sleep(5 * time.Second)
-		assert.Contains(t, ids(t, viewer.Client), c.Client.ID())
-		<-waits
+		assert.Contains(t, ids(t, viewer.Client), c.ID())
+		require.ErrorIs(t, <-waits, context.DeadlineExceeded)
 		locktest.Unlock(t, unseen)
 	})
 }
@@ -124,13 +124,13 @@ func TestHoldsAreToldInPages(t *testing.T) {
 		var names []string
 		for i := range 2100 {
 			names = append(names, fmt.Sprint("n", i))
-			locktest.Acquire(t, t.Context(), c.Client.GetLock(names[i]))
+			locktest.Acquire(t, t.Context(), c.GetLock(names[i]))
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
 		var told []string
 		for cursor, pages := 0, 1; ; pages++ {
-			r, err := viewer.Client.Ask(t.Context(), c.Client.ID(), redlatch.WithCursor(cursor))
+			r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(cursor))
 			require.NoError(t, err)
 			assert.Equal(t, 2100, r.HoldCount)
 			for _, h := range r.Holds {
@@ -142,7 +142,7 @@ func TestHoldsAreToldInPages(t *testing.T) {
 			}
 		}
 		assert.Equal(t, names, told)
-		r, err := viewer.Client.Ask(t.Context(), c.Client.ID(), redlatch.WithCursor(1<<62))
+		r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(1<<62))
 		require.NoError(t, err)
 		assert.Empty(t, r.Holds)
 		assert.Zero(t, r.Cursor)
@@ -153,7 +153,7 @@ func TestHoldsAreToldInPages(t *testing.T) {
 func TestQuestionsAreTakenAsHostile(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c := b.Peer(t)
-		hold := locktest.Acquire(t, t.Context(), c.Client.GetLock("n"))
+		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
 		time.Sleep(4 * time.Second)
 		all := b.Redis.PSubscribe(t.Context(), "*")
 		defer func() { require.NoError(t, all.Close()) }()
@@ -161,7 +161,7 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 		require.NoError(t, err)
 		heard := all.Channel()
 		answers := func(question string) (channels []string) {
-			require.NoError(t, b.Redis.Publish(t.Context(), "redlatch_client:"+c.Client.ID(), question).Err())
+			require.NoError(t, b.Redis.Publish(t.Context(), "redlatch_client:"+c.ID(), question).Err())
 			synctest.Wait()
 			for len(heard) > 0 {
 				if m := <-heard; m.Payload != question {
@@ -203,15 +203,15 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		viewer := b.Peer(t)
 		const gone = "gone.0123456789abcdef"
-		_, err := viewer.Client.Ask(t.Context(), gone)
+		_, err := viewer.Ask(t.Context(), gone)
 		require.ErrorIs(t, err, redlatch.ErrNotListening)
 		for _, bad := range []string{"", "gone", "gone.0123", "a b.0123456789abcdef", strings.Repeat("x", 60) + ".0123456789abcdef"} {
-			_, err = viewer.Client.Ask(t.Context(), bad)
+			_, err = viewer.Ask(t.Context(), bad)
 			require.ErrorIs(t, err, redlatch.ErrInvalid, bad)
 		}
-		_, err = viewer.Client.Ask(t.Context(), gone, redlatch.WithCursor(-1))
+		_, err = viewer.Ask(t.Context(), gone, redlatch.WithCursor(-1))
 		require.ErrorIs(t, err, redlatch.ErrInvalid)
-		_, err = viewer.Client.Ask(t.Context(), gone, nil)
+		_, err = viewer.Ask(t.Context(), gone, nil)
 		require.ErrorIs(t, err, redlatch.ErrInvalid)
 
 		mute := b.Redis.Subscribe(t.Context(), "redlatch_client:"+gone)
@@ -220,18 +220,18 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 		require.NoError(t, err)
 		_ = mute.Channel() // it reads
 		began := time.Now()
-		_, err = viewer.Client.Ask(t.Context(), gone)
+		_, err = viewer.Ask(t.Context(), gone)
 		require.ErrorIs(t, err, redlatch.ErrNotListening)
 		assert.Equal(t, 3*time.Second, time.Since(began))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = viewer.Client.Ask(ctx, gone)
+		_, err = viewer.Ask(ctx, gone)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 		viewer.Blackhole(true)
 		began = time.Now()
-		_, err = viewer.Client.Ask(t.Context(), gone)
+		_, err = viewer.Ask(t.Context(), gone)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 		assert.LessOrEqual(t, time.Since(began), 11*time.Second)
 		viewer.Blackhole(false)
