@@ -1,0 +1,34 @@
+package redlatchotel_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/redlatchotel"
+)
+
+func Example() {
+	server, err := embedded.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := traced(context.Background(), server.URL())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Println("traced")
+	// Output: traced
+}
+
+func traced(ctx context.Context, url string) (*redlatch.Client, error) {
+	telemetry, err := redlatchotel.New() // of the global providers
+	if err != nil {
+		return nil, err
+	}
+	return redlatch.Open(ctx, url, redlatch.WithObserver(telemetry.Observer()))
+}
