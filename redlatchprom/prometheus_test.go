@@ -1,0 +1,247 @@
+package redlatchprom_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/redlatchprom"
+)
+
+// binary returns the path of a program of Prometheus, or skips the test.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	found, err := exec.LookPath(name)
+	if err != nil && os.Getenv("REDLATCH_REQUIRE_PROMETHEUS") != "" {
+		require.NoError(t, err, "REDLATCH_REQUIRE_PROMETHEUS is set")
+	}
+	if err != nil {
+		t.Skipf("skipped: %s is not installed", name)
+	}
+	return found
+}
+
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	promtool := binary(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+}
+
+// expressions returns what the dashboard and the alerts ask for, with values for the dashboard's variables.
+func expressions(t *testing.T) (all []string) {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	text, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &board))
+	require.NotEmpty(t, board.Panels)
+	values := strings.NewReplacer("$__rate_interval", "1m", "$kind", ".*", "$name", ".*")
+	for _, p := range board.Panels {
+		require.NotEmpty(t, p.Targets, p.Title)
+		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for _, target := range p.Targets {
+			all = append(all, values.Replace(target.Expr))
+		}
+	}
+	text, err = os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	for _, found := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*)`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, strings.Join(strings.Fields(strings.TrimPrefix(found[1], ">")), " "))
+	}
+	return all
+}
+
+func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
+	known := map[string]bool{}
+	descriptions := make(chan *prometheus.Desc, 100)
+	redlatchprom.New().Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		name := regexp.MustCompile(`fqName: "([^"]*)"`).FindStringSubmatch(d.String())
+		require.NotNil(t, name)
+		for _, suffix := range []string{"", "_bucket", "_count", "_sum"} {
+			known[name[1]+suffix] = true
+		}
+	}
+	asked := expressions(t)
+	require.Greater(t, len(asked), 30)
+	for _, expr := range asked {
+		names := regexp.MustCompile(`\bredlatch_\w+`).FindAllString(expr, -1)
+		assert.NotEmpty(t, names, expr)
+		for _, name := range names {
+			assert.True(t, known[name], "%s in %s", name, expr)
+		}
+	}
+}
+
+// A real Prometheus understands all that the dashboard and the alerts ask for, and finds what clients under load have done.
+func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
+	program := binary(t, "prometheus")
+	metrics := redlatchprom.New(redlatchprom.WithNames("orders", "mail"))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	client, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	queue := redlatch.GetDelayedQueue[string](client, "mail")
+	t.Cleanup(metrics.Watch(client))
+	t.Cleanup(metrics.WatchQueue(queue))
+	service := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(service.Close)
+	load(t, client, queue)
+
+	api := startPrometheus(t, program, strings.TrimPrefix(service.URL, "http://"))
+	deadline := time.Now().Add(time.Minute)
+	var missing []string
+	for {
+		missing = nil
+		for _, expr := range []string{
+			`rate(redlatch_acquire_seconds_count{kind="rlock",name="orders",result="ok"}[1m]) > 0`,
+			`rate(redlatch_hold_seconds_count{kind="rlock",name="orders"}[1m]) > 0`,
+			`rate(redlatch_handle_seconds_count{name="mail",result="ok"}[1m]) > 0`,
+			`redlatch_queue_up{name="mail"} == 1`,
+			`redlatch_queue_messages{name="mail",state="ready"} >= 0`,
+			`rate(redlatch_script_seconds_count{script="rlock.acquire"}[1m]) > 0`,
+		} {
+			if n, err := api.query(t, expr); err != nil || n == 0 {
+				missing = append(missing, fmt.Sprintf("%s: %d, %v", expr, n, err))
+			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), "%v", missing)
+		pause(t, 500*time.Millisecond)
+	}
+	for _, expr := range expressions(t) {
+		_, err := api.query(t, expr)
+		assert.NoError(t, err, expr)
+	}
+}
+
+// load has a client acquire a lock and handle messages until the test ends.
+func load(t *testing.T, c *redlatch.Client, q *rdelayedqueue.Queue[string]) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() {
+		for ctx.Err() == nil {
+			_ = c.GetLock("orders").Do(ctx, func(ctx context.Context) error {
+				_, err := q.Offer(ctx, "work", 0)
+				return err
+			})
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		ended <- nil
+	}()
+	go func() {
+		ended <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error { return nil })
+	}()
+	t.Cleanup(func() {
+		stop()
+		for range cap(ended) {
+			assert.NoError(t, <-ended)
+		}
+	})
+}
+
+// pause waits a moment, or until the test ends.
+func pause(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// server is a Prometheus.
+type server struct{ url string }
+
+// startPrometheus starts one that scrapes a target each second.
+func startPrometheus(t *testing.T, program, target string) server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	dir := t.TempDir()
+	rules, err := filepath.Abs("alerts.yaml")
+	require.NoError(t, err)
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs:\n  - job_name: redlatch\n    static_configs: [{targets: [%q]}]\n", rules, target)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	var log bytes.Buffer
+	cmd := exec.Command(program, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		assert.NoError(t, cmd.Process.Signal(os.Interrupt))
+		_ = cmd.Wait() // its data goes with the test
+		if t.Failed() {
+			t.Log(log.String())
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return server{url: "http://" + address}
+}
+
+// query returns how many series an expression has.
+func (s server) query(t *testing.T, expr string) (int, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/query?query="+url.QueryEscape(expr), nil)
+	require.NoError(t, err)
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Status, Error string
+		Data          struct{ Result []json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return 0, err
+	}
+	if answer.Status != "success" {
+		return 0, errors.New(answer.Error)
+	}
+	return len(answer.Data.Result), nil
+}
