@@ -140,6 +140,8 @@ type HoldInfo struct {
 	Kind, Name string
 	// Owner is the owner id of the hold, see rlock.Hold.Owner; of a permit and of a message its id.
 	Owner string
+	// Mode is read or write for a read-write lock, write if it is held for both; "" for anything else.
+	Mode string
 	// Since is when the client acquired it. A lock that was passed on from one goroutine to another within the client has been
 	// held since the first of them acquired it.
 	Since time.Time

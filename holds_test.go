@@ -72,6 +72,7 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 			assert.Equal(t, title, h.Kind)
 			assert.Equal(t, owners[kind], h.Owner)
 			assert.Equal(t, 1, h.Levels)
+			assert.Equal(t, map[string]string{"writer": "write", "reader": "read"}[kind], h.Mode)
 			assert.WithinDuration(t, begun[kind], h.Since, 10*time.Millisecond)
 			assert.InDelta(t, 25, h.Left.Seconds(), 5.1)
 			if kind == "fair" || kind == "reader" {

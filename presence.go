@@ -89,7 +89,7 @@ func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientR
 	now := time.Now()
 	for _, h := range r.Holds {
 		report.Holds = append(report.Holds, HoldInfo{
-			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Since: now.Add(-time.Duration(h.Age) * time.Millisecond),
+			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Mode: h.Mode, Since: now.Add(-time.Duration(h.Age) * time.Millisecond),
 			Left: time.Duration(h.Left) * time.Millisecond, Levels: h.Levels, Renewed: h.Renewed, Site: h.Site,
 		})
 	}

@@ -2,6 +2,7 @@ package rfairlock
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -23,38 +24,39 @@ type Waiter struct {
 	// Client is the id of its client, see redlatch.Client.ID, or the id of Java's.
 	Client string
 	// Left is for how long the waiter keeps its place unless its client renews it; 0 for one that counts as dead, and
-	// will be skipped.
+	// will be skipped; negative if that is not known.
 	Left time.Duration
 }
 
 // Info returns who holds the lock and who waits for it, in order. It blocks and fails as [rlock.Lock.IsLocked] does, and
 // costs one round trip, and time in Redis in proportion to the queue.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	info, err := l.info(ctx)
+	info, err := l.info(ctx, math.MaxInt32)
 	return info, wrap("info", l.Name(), err)
 }
 
-// Holder is [Lock.Info] without the queue, under the name that all kinds of lock have for it.
+// Holder is [Lock.Info] without the queue, whatever its length, under the name that all kinds of lock have for it.
 func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
-	info, err := l.Info(ctx)
-	return info.Info, err
+	info, err := l.info(ctx, 0)
+	return info.Info, wrap("holder", l.Name(), err)
 }
 
-func (l *Lock) info(ctx context.Context) (Info, error) {
+// info looks at the lock and at so many waiters, at most.
+func (l *Lock) info(ctx context.Context, most int) (Info, error) {
 	if err := l.name.Check(); err != nil {
 		return Info{}, err
 	}
-	answer, err := l.core.Read(ctx, func() *script.Call { return l.kind.inspect(l.name.Key()) })
+	answer, err := l.core.Read(ctx, func() *script.Call { return l.kind.inspect(l.name.Key(), most) })
 	if err != nil {
 		return Info{}, err
 	}
 	row := answer.Row()
 	info := Info{Info: rlock.ReadInfo(l.Name(), row)}
+	info.Waiting = int(row.Int())
 	for row.More() {
 		w := Waiter{Owner: row.Text(), Left: core.Left(row.Int())}
 		w.Client = core.ClientOf(w.Owner)
 		info.Queue = append(info.Queue, w)
 	}
-	info.Waiting = len(info.Queue)
 	return info, row.Err()
 }

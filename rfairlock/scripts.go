@@ -92,9 +92,9 @@ func (k *kind) period() time.Duration {
 
 func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
 
-func (k *kind) inspect(key string) *script.Call {
+func (k *kind) inspect(key string, waiters int) *script.Call {
 	q := k.queues.of(key)
-	return inspectScript.Call(3, key, q.queue, q.timeouts)
+	return inspectScript.Call(3, key, q.queue, q.timeouts, waiters)
 }
 
 // wait returns the time, in ms, that one waiter adds to the scores. With Redisson's layout it is the limit of the wait,

@@ -77,7 +77,7 @@ type common struct{}
 // locker is what package locker sees of both kinds alike.
 func (k common) locker() *locker.Kind {
 	return &locker.Kind{Kind: lease.Kind{
-		Title: "rrwlock", Channel: func(key string) string { return channelOf(key) },
+		Title: "rrwlock", Modes: true, Channel: func(key string) string { return channelOf(key) },
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew, RenewApart: k.RenewApart,
 	}}
 }

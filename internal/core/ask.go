@@ -75,6 +75,7 @@ type ReportHold struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
 	Owner   string `json:"owner"`
+	Mode    string `json:"mode,omitempty"`
 	Age     int64  `json:"age_ms"`
 	Left    int64  `json:"left_ms"`
 	Levels  int    `json:"levels"`
@@ -123,7 +124,7 @@ func (c *Core) report(cursor int) Report {
 	}
 	for _, h := range holds[min(cursor, len(holds)):min(cursor+answerList, len(holds))] {
 		r.Holds = append(r.Holds, ReportHold{
-			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Age: now.Sub(h.Since).Milliseconds(), Left: h.Left.Milliseconds(),
+			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Mode: h.Mode, Age: now.Sub(h.Since).Milliseconds(), Left: h.Left.Milliseconds(),
 			Levels: h.Levels, Renewed: h.Renewed, Site: h.Site,
 		})
 	}

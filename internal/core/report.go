@@ -8,6 +8,7 @@ import (
 // HoldInfo is something that the client holds.
 type HoldInfo struct {
 	Kind, Name, Owner string
+	Mode              string
 	Since             time.Time
 	Left              time.Duration
 	Levels            int

@@ -24,6 +24,7 @@ import (
 // plain lock.
 type Kind struct {
 	Title string // the name of the kind's package, for messages
+	Modes bool   // its levels read or write
 	Noun  string // what is held, for messages; optional, for "lock"
 	// ID returns an owner id as users know it; optional, for one that they know as it is.
 	ID func(owner string) string

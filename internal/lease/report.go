@@ -2,6 +2,9 @@ package lease
 
 import "github.com/redlatch/redlatch/internal/core"
 
+// modeNames are what modes are called in reports.
+var modeNames = [...]string{Write: "write", Read: "read"} //nolint:gochecknoglobals // a constant in all but name
+
 // Report returns what there is to say of the lease; false for one that is not held.
 func (l *Lease) Report() (info core.HoldInfo, held bool) {
 	l.mu.Lock()
@@ -14,6 +17,9 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 	now := clock.Now()
 	for h := l.levels; h != nil; h = h.next {
 		info.Levels++
+		if k.Modes && (info.Mode == "" || h.mode == Write) {
+			info.Mode = modeNames[h.mode]
+		}
 		info.Left = max(info.Left, h.deadlineLocked()-now)
 		info.Site = h.site.String() // in the end that of the first level
 	}
