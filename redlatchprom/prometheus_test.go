@@ -51,6 +51,24 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
+// Each alert names a part of the runbook that exists.
+func TestAlertsLeadToTheRunbook(t *testing.T) {
+	alerts, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	runbook, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	anchors := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(runbook), -1) {
+		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors[strings.ReplaceAll(words, " ", "-")] = true
+	}
+	links := regexp.MustCompile(`runbook: docs/operations\.md#(\S+)`).FindAllStringSubmatch(string(alerts), -1)
+	require.Len(t, links, strings.Count(string(alerts), "- alert:"))
+	for _, link := range links {
+		assert.True(t, anchors[link[1]], link[1])
+	}
+}
+
 // expressions returns what the dashboard and the alerts ask for, with values for the dashboard's variables.
 func expressions(t *testing.T) (all []string) {
 	t.Helper()
