@@ -34,13 +34,7 @@ func failovers() []failover {
 			c := redistest.StartCluster(t, 3)
 			master := c.Nodes()[0]
 			replica := c.AddReplica(t, master)
-			rdb := c.Client(t)
-			concerned := func(name string) bool {
-				node, err := rdb.MasterForKey(t.Context(), name)
-				require.NoError(t, err)
-				return node.Options().Addr == master.Addr()
-			}
-			return func() redis.UniversalClient { return c.Client(t) }, concerned, func() {
+			return func() redis.UniversalClient { return c.Client(t) }, servedBy(t, c, master), func() {
 				redistest.AwaitSync(t, master, replica)
 				change(t, c, master, replica)
 			}
@@ -60,14 +54,7 @@ func failovers() []failover {
 		{"a master of a cluster is killed", cluster(func(t *testing.T, _ *redistest.Cluster, master, replica *redistest.Server) {
 			t.Helper()
 			master.Kill()
-			rdb := replica.Client(t)
-			redistest.Eventually(t, 20*time.Second, "the replica takes over", func() error {
-				role, err := rdb.Do(t.Context(), "role").Slice()
-				if err == nil && role[0] != "master" {
-					err = errors.New("it is a replica")
-				}
-				return err
-			})
+			awaitPromotion(t, replica)
 		})},
 		{"a master of a cluster hands over", cluster(func(t *testing.T, c *redistest.Cluster, _, replica *redistest.Server) {
 			t.Helper()
@@ -79,6 +66,30 @@ func failovers() []failover {
 		})},
 		{"a master behind Sentinel is replaced", sentinel(func(g *locktest.Group) { g.Sentinel.Failover() })},
 	}
+}
+
+// servedBy returns whether the object of a name is on a master of a cluster.
+func servedBy(t *testing.T, c *redistest.Cluster, master *redistest.Server) func(name string) bool {
+	t.Helper()
+	rdb := c.Client(t)
+	return func(name string) bool {
+		node, err := rdb.MasterForKey(t.Context(), name)
+		require.NoError(t, err)
+		return node.Options().Addr == master.Addr()
+	}
+}
+
+// awaitPromotion waits until the replica of a master that was killed takes its place.
+func awaitPromotion(t *testing.T, replica *redistest.Server) {
+	t.Helper()
+	rdb := replica.Client(t)
+	redistest.Eventually(t, redistest.ElectionLimit, "the replica takes over", func() error {
+		role, err := rdb.Do(t.Context(), "role").Slice()
+		if err == nil && role[0] != "master" {
+			err = errors.New("it is a replica")
+		}
+		return err
+	})
 }
 
 // guest is an object that is held by one client and waited for by another one. It is also a channel on which the other one waits.
