@@ -21,7 +21,7 @@ func TestFairLockIsForcedFromEitherSide(t *testing.T) {
 }
 
 func TestFairLockLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, fair, 100) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, fair, 50) })
 }
 
 func TestTwentyMixedWaitersEnterInOrder(t *testing.T) {

@@ -17,7 +17,7 @@ func TestFencedLockIsForcedFromEitherSide(t *testing.T) {
 }
 
 func TestFencedLockLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, fenced, 200) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, fenced, 100) })
 }
 
 func TestTokensRiseFromSideToSide(t *testing.T) {

@@ -234,11 +234,12 @@ var shared struct {
 	java map[string]*java
 }
 
-func sharedJava(t *testing.T, version string, cluster bool, addrs []string) *java {
+// sharedJava returns the first or the second of the two processes.
+func sharedJava(t *testing.T, which int, version string, cluster bool, addrs []string) *java {
 	t.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	key := fmt.Sprint(version, cluster, addrs)
+	key := fmt.Sprint(which, version, cluster, addrs)
 	if j, ok := shared.java[key]; ok {
 		return j
 	}

@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +53,7 @@ func freesJava(t *testing.T, p *place, kinds []kind) {
 
 func freesGo(t *testing.T, p *place, kinds []kind) {
 	t.Helper()
-	args := []string{strconv.FormatBool(p.cluster), strings.Join(p.addrs, ",")}
+	args := p.childArgs()
 	named := map[string]kind{}
 	for _, k := range kinds {
 		name := k.made(t, p.goSide(t))
@@ -89,25 +88,13 @@ func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
 
 // holdUntilKilled is a process that holds what its arguments name, and renews it.
 func holdUntilKilled(args []string) {
-	cluster, err := strconv.ParseBool(args[0])
-	if err != nil {
-		panic(err)
-	}
-	g, err := openGo(cluster, strings.Split(args[1], ","), likeJava()...)
-	if err != nil {
-		panic(err)
-	}
+	g := openChild(args)
 	for _, arg := range args[2:] {
 		word, name, _ := strings.Cut(arg, "=")
-		for _, k := range append(mortal(), red) {
-			if k.java != word {
-				continue
-			}
-			a := g.acquire(k, name)
-			<-a.done
-			if a.err != nil {
-				panic(a.err)
-			}
+		a := g.acquire(kindOf(word), name)
+		<-a.done
+		if a.err != nil {
+			panic(a.err)
 		}
 	}
 	faulttest.Emit("held")

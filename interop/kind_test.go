@@ -190,6 +190,12 @@ var (
 	}
 )
 
+// kindOf returns the kind that has this name in Java's commands.
+func kindOf(java string) kind {
+	all := []kind{plain, fenced, fair, write, reading, multi, multiInReverse, member, red, semaphore, permit}
+	return all[slices.IndexFunc(all, func(k kind) bool { return k.java == java })]
+}
+
 // command is a command for Java about an object of this kind.
 func (k kind) command(verb, name string, args ...string) []string {
 	return slices.Concat([]string{verb}, k.words(name), args)

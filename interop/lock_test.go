@@ -11,5 +11,5 @@ func TestLockIsForcedFromEitherSide(t *testing.T) {
 }
 
 func TestLockLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, plain, 500) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, plain, 250) })
 }

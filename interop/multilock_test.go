@@ -1,6 +1,10 @@
 package interop_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
 
 func TestMultiLockPassesBetweenGoAndJava(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) { passes(t, p, multi, multi) })
@@ -10,11 +14,10 @@ func TestMultiLockWaitsForOneMemberOfTheOtherSide(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) { passes(t, p, member, multi) })
 }
 
+// With members in another order each side may hold what the other one needs. They have to yield, and not to each other for ever.
 func TestMultiLockLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, multi, 100) })
-}
-
-// Each side may then hold what the other one needs: this is slower.
-func TestMultiLockWithMembersInAnotherOrderLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, multiInReverse, 25) })
+	everywhere(t, func(t *testing.T, p *place) {
+		same := counts(t, p, multi, 50)
+		assert.Greater(t, counts(t, p, multiInReverse, 50), same/20)
+	})
 }

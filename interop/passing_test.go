@@ -1,13 +1,14 @@
 package interop_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 const (
@@ -93,20 +94,20 @@ func learns(t *testing.T, a *attempt) {
 	}
 }
 
-// counts has two goroutines and two threads add to a counter so often each, and checks that no addition was lost. With
-// REDLATCH_SOAK=1 they add ten times as often.
-func counts(t *testing.T, p *place, k kind, times int) {
+// counts has two processes of Go and two of Java, with two goroutines or threads each, add to a counter so often each, and checks that
+// no addition was lost. With REDLATCH_SOAK=1 they add five times as often. It returns how many they made in a second.
+func counts(t *testing.T, p *place, k kind, times int) float64 {
 	t.Helper()
 	patience := 2 * limit
-	if os.Getenv("REDLATCH_SOAK") == "1" {
-		times, patience = times*10, patience*5
+	if faulttest.Soaking() {
+		patience *= 5
 	}
-	g, j := p.goSide(t), p.javaSide()
-	name, counter := k.made(t, g), unused("counter")
+	all := faulttest.Rounds(t, 8*times, 40*times)
+	name, counter := k.made(t, p.goSide(t)), unused("counter")
 	begun := time.Now()
 	var pending []<-chan error
-	for _, s := range []side{g, j} {
-		pending = append(pending, s.add(k, name, counter, times))
+	for _, a := range p.adders(t) {
+		pending = append(pending, a.add(k, name, counter, all/8))
 	}
 	for _, done := range pending {
 		for range cap(done) {
@@ -115,13 +116,14 @@ func counts(t *testing.T, p *place, k kind, times int) {
 				require.NoError(t, err)
 			case <-time.After(patience):
 				n, err := p.rdb().Get(t.Context(), counter).Int()
-				require.Failf(t, "no end", "%d of %d additions after %v, %v", n, 4*times, time.Since(begun), err)
+				require.Failf(t, "no end", "%d of %d additions after %v, %v", n, all, time.Since(begun), err)
 			}
 		}
 	}
 	n, err := p.rdb().Get(t.Context(), counter).Int()
 	require.NoError(t, err)
-	assert.Equal(t, 4*times, n, "additions")
-	t.Logf("%s: %d additions by two goroutines and two threads, %.0f/s", k.java, n,
-		float64(n)/time.Since(begun).Seconds())
+	assert.Equal(t, all, n, "additions")
+	rate := float64(n) / time.Since(begun).Seconds()
+	t.Logf("%s: %d additions by four processes, %.0f/s", k.java, n, rate)
+	return rate
 }

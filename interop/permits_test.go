@@ -14,7 +14,7 @@ func TestLeasedPermitPassesBetweenGoAndJava(t *testing.T) {
 }
 
 func TestLeasedPermitOfOneLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, permit, 200) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, permit, 100) })
 }
 
 func TestJavaReleasesAPermitOfGoByItsID(t *testing.T) {

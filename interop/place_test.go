@@ -71,7 +71,7 @@ func newPlace(t *testing.T, version string, cluster bool, addrs []string) *place
 			require.NoError(t, rdb.Close())
 		}
 	})
-	p.java = sharedJava(t, version, cluster, addrs)
+	p.java = sharedJava(t, 1, version, cluster, addrs)
 	return p
 }
 
@@ -108,6 +108,12 @@ func (p *place) javaSide() *javaSide { return &javaSide{j: p.java} }
 
 // rdb has the objects of one server, counters and lists.
 func (p *place) rdb() redis.UniversalClient { return p.rdbs[0] }
+
+// adders are two processes of each side.
+func (p *place) adders(t *testing.T) []adder {
+	t.Helper()
+	return []adder{p.goSide(t), &goProcess{t, p}, p.javaSide(), &javaSide{j: sharedJava(t, 2, p.version, p.cluster, p.addrs)}}
+}
 
 // another returns a Java process of the test's own, which it may kill.
 func (p *place) another(t *testing.T) *java {

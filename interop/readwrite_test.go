@@ -53,7 +53,7 @@ func TestReadWriteLockIsForcedFromEitherSide(t *testing.T) {
 }
 
 func TestWriteLockLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, write, 300) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, write, 150) })
 }
 
 func TestReadersSeeNoWriteOfTheOtherSide(t *testing.T) {

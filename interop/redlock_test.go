@@ -7,5 +7,5 @@ func TestRedLockPassesBetweenGoAndJava(t *testing.T) {
 }
 
 func TestRedLockLosesNoUpdate(t *testing.T) {
-	onThreeServers(t, func(t *testing.T, p *place) { counts(t, p, red, 50) })
+	onThreeServers(t, func(t *testing.T, p *place) { counts(t, p, red, 25) })
 }

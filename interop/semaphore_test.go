@@ -15,7 +15,7 @@ func TestSemaphorePassesBetweenGoAndJava(t *testing.T) {
 }
 
 func TestSemaphoreOfOneLosesNoUpdate(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { counts(t, p, semaphore, 300) })
+	everywhere(t, func(t *testing.T, p *place) { counts(t, p, semaphore, 150) })
 }
 
 func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -23,6 +26,11 @@ type side interface {
 	try(k kind, name string, wait time.Duration) (bool, error)
 	// force releases what anybody holds.
 	force(k kind, name string) (bool, error)
+	adder
+}
+
+// adder is a process of Go or Java.
+type adder interface {
 	// add has two threads or goroutines add to a counter so often, each under the lock, by reading and writing.
 	add(k kind, name, counter string, times int) <-chan error
 }
@@ -154,6 +162,60 @@ func (g *goSide) addUp(k kind, name, counter string, times int) error {
 		}
 	}
 	return nil
+}
+
+// goProcess is this library in a process of its own.
+type goProcess struct {
+	t *testing.T
+	p *place
+}
+
+func (g *goProcess) add(k kind, name, counter string, times int) <-chan error {
+	child := faulttest.StartChild(g.t, "adder", append(g.p.childArgs(), k.java, name, counter, strconv.Itoa(times))...)
+	done := make(chan error, 1)
+	go func() { // ends with the child
+		said := "it has ended"
+		for said = range child.Lines() {
+		}
+		if said == "done" {
+			done <- nil
+			return
+		}
+		done <- errors.New("the Go process: " + said)
+	}()
+	return done
+}
+
+// childArgs are those with which a child opens the place.
+func (p *place) childArgs() []string {
+	return []string{strconv.FormatBool(p.cluster), strings.Join(p.addrs, ",")}
+}
+
+func openChild(args []string) *goSide {
+	cluster, err := strconv.ParseBool(args[0])
+	if err != nil {
+		panic(err)
+	}
+	g, err := openGo(cluster, strings.Split(args[1], ","), likeJava()...)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// addInChild is the child of goProcess.
+func addInChild(args []string) {
+	g := openChild(args)
+	times, err := strconv.Atoi(args[5])
+	if err != nil {
+		panic(err)
+	}
+	done := g.add(kindOf(args[2]), args[3], args[4], times)
+	if err := errors.Join(<-done, <-done, g.close()); err != nil {
+		faulttest.Emit("%v", err)
+		return
+	}
+	faulttest.Emit("done")
 }
 
 // javaSide is Redisson, with a thread of its own for each attempt.

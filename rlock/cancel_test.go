@@ -97,7 +97,7 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	const lanes = 20
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 2000)
+	n := faulttest.Rounds(t, 60, 1000)
 	span := 4 * oneWay // an acquisition takes two
 	var acquired, cancelled int
 	var mu sync.Mutex // guards both
@@ -134,7 +134,7 @@ func TestCancelledWaitLeavesNothing(t *testing.T) {
 	const lanes = 20
 	holder := r.direct(t, redlatch.WithWatchdogTimeout(lease))
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 2000)
+	n := faulttest.Rounds(t, 60, 1000)
 	// The first try takes 100 ms, the subscription some round trips more; the holder leaves in the middle of it all.
 	span := 14 * oneWay
 	share(t, lanes, n, func(lane, run int) error {
@@ -170,7 +170,7 @@ func TestUnlockWorksWhateverItsContextDoes(t *testing.T) {
 	r := newRig(t)
 	const lanes = 20
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 2000)
+	n := faulttest.Rounds(t, 60, 1000)
 	span := 3 * oneWay // an unlock takes two
 	share(t, lanes, n, func(lane, run int) error {
 		name := fmt.Sprintf("unlock-%d", run)

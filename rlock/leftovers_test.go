@@ -29,7 +29,7 @@ func TestNamesUsedOnceLeaveNoKeys(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for range faulttest.Rounds(t, 100, 30_000) {
+			for range faulttest.Rounds(t, 100, 10_000) {
 				assert.NoError(t, client.GetLock(freshName("f19")).Do(t.Context(), nothing))
 				assert.NoError(t, client.GetFencedLock(freshName("f19")).Do(t.Context(), nothing))
 			}

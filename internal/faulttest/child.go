@@ -139,7 +139,7 @@ func (c *Child) wait() {
 // end kills the child and logs what it complained of.
 func (c *Child) end() {
 	close(c.done)
-	c.Kill()
+	c.kill()
 	c.wg.Wait()
 	if c.tb.Failed() {
 		if text, err := os.ReadFile(c.stderr.Name()); err == nil && len(text) > 0 {
@@ -208,6 +208,22 @@ func (c *Child) Send(line string) {
 
 // Kill ends the child with SIGKILL and waits until it is gone. It does nothing to one that has ended.
 func (c *Child) Kill() {
+	if !c.hasExited() {
+		redistest.Injected("process killed")
+	}
+	c.kill()
+}
+
+func (c *Child) hasExited() bool {
+	select {
+	case <-c.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Child) kill() {
 	_ = c.cmd.Process.Kill() // It fails only when the process has ended.
 	<-c.exited
 }
@@ -215,6 +231,7 @@ func (c *Child) Kill() {
 // Stop halts the child with SIGSTOP, and returns once it stands still.
 func (c *Child) Stop() {
 	c.tb.Helper()
+	redistest.Injected("process stopped by SIGSTOP")
 	if err := redistest.Freeze(c.cmd.Process); err != nil {
 		c.tb.Errorf("faulttest: stop child %s: %v", c.name, err)
 	}

@@ -3,6 +3,8 @@ package faulttest
 import (
 	"slices"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // dropRule says whose replies are lost: of the requests that match, skip are spared, then drop are hit.
@@ -80,6 +82,7 @@ func (p *Proxy) countDropped() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropped++
+	redistest.Injected("reply lost")
 }
 
 // expected is a request whose replies are still to come.

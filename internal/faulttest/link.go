@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // link is one client's connection with the one to the server behind it. Each direction has a goroutine that reads, and
@@ -190,6 +192,7 @@ func (l *link) sendReplies(batch []parcel) (last bool) {
 			out = nil
 			l.sever()
 		case p.message && l.proxy.dropsMessages():
+			redistest.Injected("message of a channel lost")
 		default:
 			out = append(out, p.raw...)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // closeLimit bounds the wait for the proxy's goroutines when its test ends.
@@ -84,7 +86,9 @@ func (p *Proxy) close() {
 	if err := p.listener.Close(); err != nil {
 		p.tb.Errorf("faulttest: close proxy: %v", err)
 	}
-	p.Cut()
+	for _, l := range p.all() {
+		l.reset()
+	}
 	done := make(chan struct{})
 	go func() { // ends with the last link, or stays for as long as the hook that blocks it
 		p.wg.Wait()
@@ -132,6 +136,7 @@ func (p *Proxy) Blackhole(on bool) {
 	p.black = on
 	var spoiled []*link
 	if on {
+		redistest.Injected("network silent")
 		p.lifted = make(chan struct{})
 		for l := range p.links {
 			l.spoiled = l.spoiled || l.hooking // its request is lost, however soon the blackhole ends
@@ -181,6 +186,7 @@ func (p *Proxy) awaitLight(l *link) bool {
 // Cut resets all connections, on both sides. What they had on the way is lost.
 func (p *Proxy) Cut() {
 	for _, l := range p.all() {
+		redistest.Injected("connection reset")
 		l.reset()
 	}
 }
@@ -189,6 +195,9 @@ func (p *Proxy) Cut() {
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if on && !p.refuse {
+		redistest.Injected("connections refused")
+	}
 	p.refuse = on
 }
 
@@ -197,6 +206,9 @@ func (p *Proxy) Refuse(on bool) {
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if d > 0 {
+		redistest.Injected("network slow")
+	}
 	p.delay = d
 }
 
@@ -210,6 +222,7 @@ func (p *Proxy) due() time.Time {
 // connections work.
 func (p *Proxy) HalfOpen() {
 	for _, l := range p.all() {
+		redistest.Injected("connection half open")
 		l.muted.Store(true)
 	}
 }

@@ -61,6 +61,7 @@ func (c *Clock) Set(ahead time.Duration) {
 // Step is Set without the wait.
 func (c *Clock) Step(ahead time.Duration) {
 	c.tb.Helper()
+	Injected("step of a server's clock")
 	next := c.file + ".next" // the server must not see half of it
 	err := os.WriteFile(next, fmt.Appendf(nil, "%+.6f\n", ahead.Seconds()), 0o600)
 	if err == nil {

@@ -63,6 +63,7 @@ func (c *Cluster) Failover(tb testing.TB, replica *Server) (outage time.Duration
 	c.eachNode(tb, "epoch", func(node *redis.Client) error { return sameEpoch(ctx, node, rdb) })
 	c.eachNode(tb, "replica known", func(node *redis.Client) error { return hasRole(ctx, node, id, "slave") })
 	began := time.Now()
+	Injected("failover ordered")
 	// The request to the master is sent once, and may be lost while the nodes still connect to each other. On a busy machine a vote
 	// takes long, and a new request would begin it again; masters that have voted lately refuse for some seconds.
 	pause := time.Second
@@ -197,6 +198,7 @@ func (m *Migration) Finish(tb testing.TB) {
 		}
 		m.Move(tb, keys...)
 	}
+	Injected("slot moved")
 	goal, err := to.ClusterMyID(ctx).Result()
 	for _, node := range []*redis.Client{to, from} { // the new master first: there must always be one
 		if err == nil {

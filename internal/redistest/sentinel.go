@@ -139,6 +139,7 @@ func (g *Sentinel) Failover() {
 	g.tb.Helper()
 	ctx := context.WithoutCancel(g.tb.Context())
 	old := g.Master()
+	Injected("failover ordered")
 	rdb := redis.NewSentinelClient(g.nodes[0].options())
 	defer closeClient(g.tb, rdb)
 	Eventually(g.tb, ElectionLimit, "failover accepted", func() error { return rdb.Failover(ctx, g.name).Err() })

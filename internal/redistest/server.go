@@ -233,7 +233,12 @@ func (s *Server) Major(tb testing.TB) int {
 func (s *Server) Stop() { s.report("stop", s.proc.terminate()) }
 
 // Kill ends the server with SIGKILL. It does nothing once the server has ended.
-func (s *Server) Kill() { s.report("kill", s.proc.kill()) }
+func (s *Server) Kill() {
+	if s.proc.pid() != 0 {
+		Injected("server killed")
+	}
+	s.report("kill", s.proc.kill())
+}
 
 // Restart kills the server if it runs, starts it on the same port, and returns once it answers. Its data is gone; a
 // cluster node keeps its place in the cluster.
@@ -256,7 +261,10 @@ func (s *Server) Restart() {
 
 // Pause stops the server with SIGSTOP: connections stay open, and new ones are accepted by the system, but nothing is
 // answered until Resume.
-func (s *Server) Pause() { s.report("pause", s.proc.signal(Freeze)) }
+func (s *Server) Pause() {
+	Injected("server stopped by SIGSTOP")
+	s.report("pause", s.proc.signal(Freeze))
+}
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() { s.report("resume", s.proc.signal(Thaw)) }

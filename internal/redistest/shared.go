@@ -80,6 +80,7 @@ func sharedDirLocked(tb testing.TB) string {
 func Run(m *testing.M, opts ...goleak.Option) int {
 	code := m.Run()
 	stopShared()
+	printInjected()
 	if code != 0 {
 		return code
 	}

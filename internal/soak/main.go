@@ -1,5 +1,5 @@
-// Command soak runs all tests on each supported server, and the long counts of the failure tests on one, and writes what
-// it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
+// Command soak runs all tests on each supported server, and the long counts of the failure tests on one, those beside
+// Java included, and writes what it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
 //
 //	go run ./internal/soak            # the servers of the matrix, then the long counts
 //	go run ./internal/soak -long=off  # the servers alone
@@ -25,6 +25,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func main() {
@@ -37,17 +39,22 @@ func main() {
 	}
 }
 
-// step is one run of all packages.
+// step is one run of all packages of a module.
 type step struct {
 	server string // as .ci/with-server knows it
 	long   bool   // with the long counts
+	java   bool   // the module interop
 }
 
 func (s step) String() string {
-	if s.long {
-		return s.server + ", long counts"
+	text := s.server
+	if s.java {
+		text += ", beside Java"
 	}
-	return s.server
+	if s.long {
+		text += ", long counts"
+	}
+	return text
 }
 
 func run(ctx context.Context, args []string) error {
@@ -65,10 +72,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	packages, err := output(ctx, "go", "list", "./...")
-	if err != nil {
-		return err
-	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err
@@ -78,12 +81,12 @@ func run(ctx context.Context, args []string) error {
 		steps = append(steps, step{server: server})
 	}
 	if *long != "off" {
-		steps = append(steps, step{server: *long, long: true})
+		steps = append(steps, step{server: *long, long: true}, step{server: *long, long: true, java: true})
 	}
 	results, failed := map[step]map[string]result{}, error(nil)
 	for _, s := range steps {
-		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.ReplaceAll(s.String(), ", ", "-"))
-		if results[s], err = s.run(ctx, dir, strings.Fields(packages)); err != nil {
+		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
+		if results[s], err = s.run(ctx, dir); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%v: %w", s, err))
 		}
 		if ctx.Err() != nil {
@@ -129,6 +132,7 @@ type result struct {
 	Passed  bool
 	Seconds float64
 	Tests   map[string]outcome // by name; subtests count for their test
+	Faults  map[string]int     // that were injected, see redistest.Injected
 }
 
 // outcome is what became of a test.
@@ -145,13 +149,21 @@ type event struct {
 }
 
 // run runs the packages that have not passed yet, and returns the results of all.
-func (s step) run(ctx context.Context, dir string, packages []string) (map[string]result, error) {
+func (s step) run(ctx context.Context, dir string) (map[string]result, error) {
+	module := "."
+	if s.java {
+		module = "interop"
+	}
+	packages, err := output(ctx, "go", "-C", module, "list", "./...")
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a cache
 		return nil, err
 	}
 	all := map[string]result{}
 	var open []string
-	for _, pkg := range packages {
+	for pkg := range strings.FieldsSeq(packages) {
 		var r result
 		text, err := os.ReadFile(file(dir, pkg))
 		if err == nil && json.Unmarshal(text, &r) == nil && r.Passed {
@@ -160,13 +172,13 @@ func (s step) run(ctx context.Context, dir string, packages []string) (map[strin
 		}
 		open = append(open, pkg)
 	}
-	fmt.Printf("=== %v: %d packages, %d of them passed before\n", s, len(packages), len(all))
+	fmt.Printf("=== %v: %d packages, %d of them passed before\n", s, len(open)+len(all), len(all))
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := append([]string{s.server, "go", "test", "-json", "-count=1", "-p=3", "-timeout=100m"}, open...)
+	args := append([]string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-p=3", "-timeout=100m"}, open...)
 	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
-	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
+	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_REQUIRE_JAVA=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
@@ -216,6 +228,11 @@ func collect(lines io.Reader, done func(pkg string, r result) error) (failed []s
 		o, known := r.Tests[top]
 		switch {
 		case e.Action == "output":
+			if counts, found := strings.CutPrefix(e.Output, redistest.InjectedLine); found {
+				if err := json.Unmarshal([]byte(counts), &r.Faults); err != nil {
+					return failed, err
+				}
+			}
 			said[e.Package].WriteString(e.Output)
 		case e.Action == "attr" && e.Key == "rounds":
 			n, _ := strconv.Atoi(e.Value)

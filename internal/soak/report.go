@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,27 +18,19 @@ var heading = regexp.MustCompile(`(?m)^## F(\d+)\. (.*)$`)
 
 // report returns the document that says what was run and what came of it.
 func report(commit string, steps []step, results map[step]map[string]result) (string, error) {
-	classes, err := doctest.FindClasses(os.DirFS("."))
-	if err != nil {
-		return "", err
-	}
-	document, err := os.ReadFile("docs/failure-classes.md")
-	if err != nil {
-		return "", err
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Proof
 
-Written by `+"`make soak`"+`, which ran all tests on each supported server and the long counts of the failure tests
-on one. It is not written if a package fails.
+Written by `+"`make soak`"+`, which ran all tests on each supported server, and the long counts of the failure tests on one.
+It is written only if every test passes.
 
 Commit %s, %s, %s on %d cores.
 
-| server | tests passed | failed | skipped | rounds | minutes of tests |
-|---|--:|--:|--:|--:|--:|
+| server | tests passed | failed | skipped | minutes of tests |
+|---|--:|--:|--:|--:|
 `, commit, time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
 	for _, s := range steps {
-		var passed, failed, skipped, rounds int
+		var passed, failed, skipped int
 		var seconds float64
 		for _, r := range results[s] {
 			seconds += r.Seconds
@@ -49,47 +42,93 @@ Commit %s, %s, %s on %d cores.
 					failed++
 				default:
 					passed++
-					rounds += o.Rounds
 				}
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.0f |\n", title(s), passed, failed, skipped, rounds, seconds/60)
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", title(s), passed, failed, skipped, seconds/60)
+	}
+	b.WriteString("\nA test is skipped where the server cannot do what it is about.\n")
+	faults(&b, steps, results)
+	err := classes(&b, steps, results)
+	return b.String(), err
+}
+
+// faults writes which faults were injected, and how often.
+func faults(b *strings.Builder, steps []step, results map[step]map[string]result) {
+	usual, long := map[string]int{}, map[string]int{}
+	for _, s := range steps {
+		for _, r := range results[s] {
+			for fault, n := range r.Faults {
+				if s.long {
+					long[fault] += n
+				} else {
+					usual[fault] += n
+				}
+				usual[fault] += 0 // so that it has all names
+			}
+		}
 	}
 	b.WriteString(`
-A test is skipped where the server cannot do what it is about. Rounds are what the tests count themselves: mostly
-repetitions, of an acquisition, a fault, a kill or a history that is checked.
+## Faults
 
+What the tests did to servers, processes and connections. Evictions, refused commands, full memory, slow disks and cold
+script caches are not in the table; the tests of their classes are below.
+
+| fault | on each server, together | long counts |
+|---|--:|--:|
+`)
+	for _, fault := range sorted(usual) {
+		fmt.Fprintf(b, "| %s | %d | %d |\n", fault, usual[fault], long[fault])
+	}
+}
+
+// classes writes what became of the tests of each failure class.
+func classes(b *strings.Builder, steps []step, results map[step]map[string]result) error {
+	all, err := doctest.FindClasses(os.DirFS("."))
+	if err != nil {
+		return err
+	}
+	document, err := os.ReadFile("docs/failure-classes.md")
+	if err != nil {
+		return err
+	}
+	b.WriteString(`
 ## By failure class
 
-[failure-classes.md](failure-classes.md) says what each class is and names its tests.
+[failure-classes.md](failure-classes.md) says what each class is. Rounds are what a test counts itself: repetitions
+of what it is about, such as an acquisition, a fault, a kill, or a history that is checked. A test without a number
+does it once.
 
-| class | tests | runs | rounds | violations |
-|---|--:|--:|--:|--:|
+| class | test | runs | rounds, usual | rounds, long | failed |
+|---|---|--:|--:|--:|--:|
 `)
 	for _, class := range heading.FindAllStringSubmatch(string(document), -1) {
-		var number int
-		if _, err := fmt.Sscan(class[1], &number); err != nil {
-			return "", err
+		number, err := strconv.Atoi(class[1])
+		if err != nil {
+			return err
 		}
-		var tests, runs, rounds, violations int
-		for _, pkg := range sorted(classes[number]) {
-			for _, test := range classes[number][pkg] {
-				tests++
+		for _, pkg := range sorted(all[number]) {
+			for _, test := range all[number][pkg] {
+				var runs, usual, long, failed int
 				for _, s := range steps {
 					o, ran := results[s][importPath(pkg)].Tests[test]
-					if ran && !o.Skipped {
-						runs++
-						rounds += o.Rounds
-						if o.Failed {
-							violations++
-						}
+					switch {
+					case !ran || o.Skipped:
+						continue
+					case o.Failed:
+						failed++
+					}
+					if runs++; s.long {
+						long += o.Rounds
+					} else {
+						usual += o.Rounds
 					}
 				}
+				fmt.Fprintf(b, "| F%d | %s, %s | %d | %d | %d | %d |\n", number, test, pkg, runs, usual, long, failed)
 			}
 		}
-		fmt.Fprintf(&b, "| F%d. %s | %d | %d | %d | %d |\n", number, class[2], tests, runs, rounds, violations)
 	}
-	return b.String(), nil
+	return nil
 }
 
 // importPath returns the package of a directory as classes name it.
@@ -111,6 +150,9 @@ func title(s step) string {
 				name = "Redis " + version
 			}
 		}
+	}
+	if s.java {
+		name += ", beside Java"
 	}
 	if s.long {
 		name += ", long counts"

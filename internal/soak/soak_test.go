@@ -16,6 +16,7 @@ const events = `{"Action":"start","Package":"example/a"}
 {"Action":"pass","Package":"example/a","Test":"TestGood"}
 {"Action":"run","Package":"example/a","Test":"TestSkipped"}
 {"Action":"skip","Package":"example/a","Test":"TestSkipped"}
+{"Action":"output","Package":"example/a","Output":"redistest: injected {\"reply lost\":3}\n"}
 {"Action":"pass","Package":"example/a","Elapsed":3}
 {"Action":"run","Package":"example/b","Test":"TestBad"}
 {"Action":"fail","Package":"example/b","Test":"TestBad/part"}
@@ -32,7 +33,7 @@ func TestResultsAreThoseOfTheEvents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"example/b"}, failed)
 	assert.Equal(t, map[string]result{
-		"example/a": {Passed: true, Seconds: 3, Tests: map[string]outcome{"TestGood": {Rounds: 42}, "TestSkipped": {Skipped: true}}},
+		"example/a": {Passed: true, Seconds: 3, Tests: map[string]outcome{"TestGood": {Rounds: 42}, "TestSkipped": {Skipped: true}}, Faults: map[string]int{"reply lost": 3}},
 		"example/b": {Seconds: 1, Tests: map[string]outcome{"TestBad": {Failed: true}}},
 	}, got)
 }
@@ -41,15 +42,19 @@ func TestReportCountsWhatFailed(t *testing.T) {
 	t.Chdir("../..")
 	server := step{server: "valkey-9.1.2", long: true}
 	text, err := report("abc", []step{server}, map[step]map[string]result{server: {
-		"github.com/redlatch/redlatch": {Tests: map[string]outcome{"TestFailoverGrantsNoConfirmedLockTwice": {Failed: true}}},
+		"github.com/redlatch/redlatch": {
+			Tests:  map[string]outcome{"TestFailoverGrantsNoConfirmedLockTwice": {Failed: true, Rounds: 7}},
+			Faults: map[string]int{"server killed": 9},
+		},
 	}})
 	require.NoError(t, err)
-	assert.Contains(t, text, "| Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 | 0 |\n")
-	assert.Regexp(t, `\| F9\. .* \| 1 \| 0 \| 1 \|\n`, text)
+	assert.Contains(t, text, "| Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 |\n")
+	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, redlatch | 1 | 0 | 7 | 1 |\n")
+	assert.Contains(t, text, "| server killed | 0 | 9 |\n")
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "|") {
 			assert.LessOrEqual(t, len(strings.TrimSpace(line)), 120, "as in all documents")
 		}
 	}
-	assert.Regexp(t, `\| F1\. .* \| 0 \| 0 \| 0 \|\n`, text)
+	assert.Regexp(t, `\| F1 \| .* \| 0 \| 0 \| 0 \| 0 \|\n`, text, "it did not run")
 }
