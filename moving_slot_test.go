@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,12 +30,28 @@ var lockKinds = map[string]func(c *redlatch.Client, name string) rlock.Locker{
 	"reader": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name).RLocker() },
 }
 
+// movingKinds are those, and locks with parts in the slot that moves and elsewhere.
+func movingKinds() map[string]func(c *redlatch.Client, name string) rlock.Locker {
+	kinds := maps.Clone(lockKinds)
+	kinds["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetMultiLock(c.GetFairLock(name), c.GetLock("second:"+name), c.GetLock(elsewhere(name)))
+	}
+	kinds["red"] = func(c *redlatch.Client, name string) rlock.Locker {
+		// Of these, two can be attempted all the time.
+		return c.GetRedLock(c.GetLock(name), c.GetFairLock("second:"+name), c.GetLock(elsewhere(name)))
+	}
+	return kinds
+}
+
+// elsewhere returns a name without the tag that keeps others in their slot.
+func elsewhere(name string) string { return strings.Trim(strings.ReplaceAll(name, "}", ""), "{") }
+
 // rival returns the lock as one who has to wait for its holder sees it.
 func rival(kind string, c *redlatch.Client, name string) rlock.Locker {
 	if kind == "reader" {
 		kind = "writer"
 	}
-	return lockKinds[kind](c, name)
+	return movingKinds()[kind](c, name)
 }
 
 // moving is a slot of a cluster on its way, with locks in it.
@@ -60,7 +77,7 @@ func newMoving(t *testing.T, c *redistest.Cluster, tag string) *moving {
 		return c
 	}
 	m.holder, m.waiter = client(m.log.option()), client()
-	for kind, get := range lockKinds {
+	for kind, get := range movingKinds() {
 		for _, use := range []string{"kept", "freed", "moved apart"} {
 			name := fmt.Sprintf("{%s}:%s:%s", tag, kind, use)
 			m.holds[name] = locktest.Acquire(t, t.Context(), get(m.holder, name))
@@ -127,7 +144,7 @@ func (m *moving) release(t *testing.T, use string) {
 
 // free returns nil if nobody holds the locks of a use.
 func (m *moving) free(ctx context.Context, use string) error {
-	for kind, get := range lockKinds {
+	for kind, get := range movingKinds() {
 		name := fmt.Sprintf("{%s}:%s:%s", m.tag, kind, use)
 		hold, err := get(m.waiter, name).TryLock(ctx)
 		if err == nil {
@@ -143,7 +160,7 @@ func (m *moving) free(ctx context.Context, use string) error {
 // excludes tries what is held: a reader whose level cannot be seen is not taken for dead.
 func (m *moving) excludes(t *testing.T) {
 	t.Helper()
-	for kind := range lockKinds {
+	for kind := range movingKinds() {
 		for _, use := range []string{"kept", "moved apart"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			_, err := rival(kind, m.waiter, fmt.Sprintf("{%s}:%s:%s", m.tag, kind, use)).TryLock(ctx)
@@ -156,13 +173,13 @@ func (m *moving) excludes(t *testing.T) {
 // endsInTime tries a lock whose keys are all missing: Redis refuses that while the slot moves, unless it is one key.
 func (m *moving) endsInTime(t *testing.T) {
 	t.Helper()
-	for kind, get := range lockKinds {
+	for kind, get := range movingKinds() {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		start := time.Now()
 		hold, err := get(m.waiter, fmt.Sprintf("{%s}:%s:new", m.tag, kind)).TryLock(ctx)
 		assert.Less(t, time.Since(start), time.Second, kind)
 		cancel()
-		if kind == "plain" || kind == "writer" {
+		if kind == "plain" || kind == "writer" || kind == "red" {
 			require.NoError(t, err, kind)
 			locktest.Unlock(t, hold)
 			continue
@@ -204,7 +221,7 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 			m.live(t, 3*m.lease, "")
 			m.release(t, "freed")
 			next := map[string]<-chan locktest.Outcome{} // begun while the slot moves
-			for kind := range lockKinds {
+			for kind := range movingKinds() {
 				name := fmt.Sprintf("{%s}:%s:freed", m.tag, kind)
 				next[name] = locktest.Begin(func() (*rlock.Hold, error) { return rival(kind, m.waiter, name).Lock(t.Context()) })
 			}
@@ -232,4 +249,45 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 			require.NoError(t, m.free(t.Context(), "moved apart"))
 		})
 	}
+}
+
+// F24
+func TestWaiterThatBeginsInASlotOnTheMoveHearsOfTheRelease(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	client := func() *redlatch.Client {
+		c, err := redlatch.New(cluster.Client(t), redlatch.WithCloseGrace(0))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c
+	}
+	holder, waiter := client(), client()
+	const name = "moving"
+	hold := locktest.Acquire(t, t.Context(), holder.GetLock(name))
+	owner, to := cluster.Owner(t, name), cluster.Nodes()[0]
+	if to == owner {
+		to = cluster.Nodes()[1]
+	}
+	move := cluster.Migrate(t, name, to)
+	before := subscribed(t, owner)
+	done := locktest.Begin(func() (*rlock.Hold, error) { return waiter.GetLock(name).Lock(t.Context()) })
+	redistest.Eventually(t, 10*time.Second, "a subscription is asked for", func() error {
+		if slices.Equal(subscribed(t, owner), before) {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	move.Finish(t)
+	locktest.Unlock(t, hold)
+	released := time.Now()
+	locktest.Unlock(t, locktest.Next(t, done))
+	assert.Less(t, time.Since(released), 3*time.Second)
+}
+
+// subscribed returns what a server says of the subscriptions that it was asked for, refused ones included.
+func subscribed(t *testing.T, s *redistest.Server) []string {
+	t.Helper()
+	info, err := s.Client(t).Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	return slices.DeleteFunc(strings.Fields(info), func(line string) bool { return !strings.Contains(line, "subscribe:") })
 }

@@ -124,7 +124,8 @@ func agrees(ctx context.Context, rdb *redis.Client, masters, nodes int) error {
 	return nil
 }
 
-// Nodes are the masters that the cluster began with, each serving an equal range of slots, in this order.
+// Nodes are the masters that the cluster began with, each serving an equal range of slots, in this order, but for those
+// that [Cluster.Remove] took away, and then those that [Cluster.AddMaster] added.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
 
 // Addrs are the addresses of those masters.

@@ -110,3 +110,19 @@ func TestClusterIsReshapedWhileItServes(t *testing.T) {
 	assert.Equal(t, goal.Addr(), c.Owner(t, key).Addr())
 	assert.Equal(t, "value", goal.Client(t).Get(t.Context(), key).Val())
 }
+
+func TestMastersComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster of its own takes seconds")
+	}
+	c := redistest.StartCluster(t, 3)
+	const key = "comes and goes"
+	require.NoError(t, c.Client(t).Set(t.Context(), key, "value", 0).Err())
+	added := c.AddMaster(t, key)
+	assert.Equal(t, added.Addr(), c.Owner(t, key).Addr())
+	assert.Equal(t, "value", c.Client(t).Get(t.Context(), key).Val())
+	c.Remove(t, added, c.Nodes()[0])
+	require.Len(t, c.Addrs(), 3)
+	assert.Equal(t, c.Nodes()[0].Addr(), c.Owner(t, key).Addr())
+	assert.Equal(t, "value", c.Client(t).Get(t.Context(), key).Val())
+}

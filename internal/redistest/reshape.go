@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,61 @@ func (c *Cluster) AddReplica(tb testing.TB, master *Server) *Server {
 	awaitSync(tb, from, to)
 	c.awaitAgreement(tb)
 	return replica
+}
+
+// AddMaster starts a master, which joins the cluster and gets the slots of keys with all that is in them, and returns
+// once every node says so. The cluster must not be that of [SharedCluster].
+func (c *Cluster) AddMaster(tb testing.TB, keys ...string) *Server {
+	tb.Helper()
+	ctx := tb.Context()
+	master := launchNode(tb, tb.TempDir())
+	tb.Cleanup(master.Kill)
+	rdb := redis.NewClient(master.options())
+	defer closeClient(tb, rdb)
+	if err := rdb.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(c.nodes[0].port)).Err(); err != nil {
+		tb.Fatalf("redistest: add master: %v", err)
+	}
+	serving := len(c.nodes)
+	c.nodes = append(slices.Clone(c.nodes), master)
+	c.eachNode(tb, "join", func(rdb *redis.Client) error { return agrees(ctx, rdb, serving, len(c.all())) })
+	Injected("master added")
+	for _, key := range keys {
+		if c.Owner(tb, key) != master { // two keys may be of one slot
+			c.Migrate(tb, key, master).Finish(tb)
+		}
+	}
+	return master
+}
+
+// Remove has a master without replicas give its slots with all that is in them to another one. All nodes forget it; it runs
+// on, and tells clients where the slots are. It takes long for a master with many slots. The cluster must not be that of
+// [SharedCluster].
+func (c *Cluster) Remove(tb testing.TB, master, heir *Server) {
+	tb.Helper()
+	ctx := tb.Context()
+	rdb := redis.NewClient(master.options())
+	defer closeClient(tb, rdb)
+	id, err := rdb.ClusterMyID(ctx).Result()
+	if err != nil {
+		tb.Fatalf("redistest: id of %s: %v", master.Addr(), err)
+	}
+	//lint:ignore SA1019 Redis 6.2 does not know CLUSTER SHARDS.
+	ranges, err := rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // as above
+	if err != nil {
+		tb.Fatalf("redistest: slots of %s: %v", master.Addr(), err)
+	}
+	for _, r := range ranges {
+		if r.Nodes[0].Addr != master.Addr() { // the master comes first
+			continue
+		}
+		for slot := r.Start; slot <= r.End; slot++ {
+			c.migrate(tb, int64(slot), master, heir).Finish(tb)
+		}
+	}
+	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return s == master })
+	c.eachNode(tb, "forget", func(rdb *redis.Client) error { return rdb.ClusterForget(ctx, id).Err() })
+	c.awaitAgreement(tb)
+	Injected("master removed")
 }
 
 const failoverLimit = time.Minute
@@ -140,16 +196,25 @@ type Migration struct {
 // is asked for in the new one. No key moves by itself.
 func (c *Cluster) Migrate(tb testing.TB, key string, to *Server) *Migration {
 	tb.Helper()
+	rdb := redis.NewClient(to.options())
+	defer closeClient(tb, rdb)
+	slot, err := rdb.ClusterKeySlot(tb.Context(), key).Result()
+	if err != nil {
+		tb.Fatalf("redistest: slot of %q: %v", key, err)
+	}
+	return c.migrate(tb, slot, c.Owner(tb, key), to)
+}
+
+func (c *Cluster) migrate(tb testing.TB, slot int64, owner, to *Server) *Migration {
+	tb.Helper()
 	ctx := tb.Context()
-	m := &Migration{cluster: c, from: c.Owner(tb, key), to: to}
-	from, target := redis.NewClient(m.from.options()), redis.NewClient(to.options())
+	m := &Migration{cluster: c, slot: slot, from: owner, to: to}
+	from, target := redis.NewClient(owner.options()), redis.NewClient(to.options())
 	defer closeClient(tb, from)
 	defer closeClient(tb, target)
-	slot, err1 := from.ClusterKeySlot(ctx, key).Result()
-	source, err2 := from.ClusterMyID(ctx).Result()
-	goal, err3 := target.ClusterMyID(ctx).Result()
-	err := errors.Join(err1, err2, err3)
-	m.slot = slot
+	source, err1 := from.ClusterMyID(ctx).Result()
+	goal, err2 := target.ClusterMyID(ctx).Result()
+	err := errors.Join(err1, err2)
 	if err == nil {
 		err = target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", source).Err()
 	}
@@ -205,7 +270,8 @@ func (m *Migration) Finish(tb testing.TB) {
 			err = node.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", goal).Err()
 		}
 	}
-	if err != nil {
+	// A master that hears that its last slot has gone becomes a replica.
+	if err != nil && !redis.HasErrorPrefix(err, "Please use SETSLOT only with masters") {
 		tb.Fatalf("redistest: give slot %d away: %v", m.slot, err)
 	}
 	m.cluster.eachNode(tb, "slot", func(rdb *redis.Client) error { return m.served(ctx, rdb) })
