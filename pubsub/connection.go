@@ -237,7 +237,9 @@ func (c *connection) settle(reply any, refusal error) error {
 				return err
 			}
 		}
-		c.router.refused(refusal)
+		if !redis.HasErrorPrefix(refusal, "ASK") { // Redis 8.2 says so to SUNSUBSCRIBE while a slot moves
+			c.router.refused(refusal)
+		}
 	}
 	c.router.back()
 	err := c.record(reply)

@@ -104,6 +104,40 @@ func TestRefusalsBackOffAndFindTheRefusedChannel(t *testing.T) {
 	assert.Less(t, commands, 120)
 }
 
+func TestChannelsOfARefusedUnsubscribeLinger(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Minute})
+	tab.received = now
+	members := []*Membership{{listener: deaf{}}, {listener: deaf{}}}
+	next := func(v verb) {
+		t.Helper()
+		cmd, _, err := tab.next(now, true)
+		require.NoError(t, err)
+		require.NotNil(t, cmd)
+		require.Equal(t, v, cmd.verb)
+	}
+	for _, m := range members {
+		tab.join("channel", m, now)
+		next(subscribe)
+		_, err := tab.confirm(nil, subscribe, "channel")
+		require.NoError(t, err)
+		tab.leave(m, now)
+		now = now.Add(time.Second)
+		next(unsubscribe)
+		require.NoError(t, tab.refuse(now))
+		assert.Equal(t, subscribed, tab.channels["channel"].state)
+		now = now.Add(time.Second)
+		next(unsubscribe)
+		assert.False(t, tab.join("channel", m, now), "to be confirmed")
+		require.NoError(t, tab.refuse(now))
+		next(subscribe)
+		_, err = tab.confirm(nil, subscribe, "channel")
+		require.NoError(t, err)
+		tab.leave(m, now)
+		tab.drop(tab.channels["channel"])
+	}
+}
+
 func anyOf(cmd *command, bad map[string]bool) bool {
 	for _, ch := range cmd.channels {
 		if bad[ch.name] {

@@ -135,6 +135,38 @@ func TestKilledShardConnectionNotifiesItsListeners(t *testing.T) {
 	assert.EqualValues(t, 3, s.Stats().Reconnects)
 }
 
+// F24
+func TestChannelIsLeftWhileItsSlotMoves(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	s, _ := onShards(t, cluster)
+	ears := make([]ear, 3)
+	first, _ := s.Join("channel:{moving}", &ears[0])
+	_, _ = s.Join("channel:{moving}other", &ears[1])
+	requireConfirmations(t, ears[:2], 1)
+	from := cluster.Owner(t, "{moving}")
+	to := cluster.Nodes()[0]
+	if to.Addr() == from.Addr() {
+		to = cluster.Nodes()[1]
+	}
+	cluster.Migrate(t, "{moving}", to)
+	rdb := from.Client(t)
+	asked := func() int {
+		stats, err := rdb.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		return strings.Count(stats, "unsubscribe:")
+	}
+	first.Leave()
+	redistest.Eventually(t, 10*time.Second, "the channel is left", func() error {
+		if asked() == 0 {
+			return errors.New("no UNSUBSCRIBE")
+		}
+		return nil
+	})
+	_, _ = s.Join("channel:{moving}later", &ears[2]) // its confirmation comes after what was said to the UNSUBSCRIBE
+	requireConfirmations(t, ears, 1)
+	assert.Zero(t, s.Stats().Reconnects)
+}
+
 func TestShardedChannelIsSharedAndLeft(t *testing.T) {
 	cluster := redistest.SharedCluster(t)
 	s, _ := onShards(t, cluster)

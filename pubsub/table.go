@@ -287,12 +287,16 @@ func (t *table) pong() {
 // refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause.
 func (t *table) refuse(now time.Time) error {
 	cmd := t.inFlight
-	if cmd == nil || cmd.verb == unsubscribe || cmd.answered > 0 {
+	if cmd == nil || cmd.answered > 0 {
 		return errUnexpected
 	}
 	t.inFlight = nil
-	if cmd.verb == ping {
+	switch cmd.verb {
+	case ping:
 		return nil // an answer all the same
+	case unsubscribe:
+		t.keep(cmd, now)
+		return nil
 	}
 	t.strikes++
 	t.hold = now.Add(backoff.Doubled(t.strikes, time.Millisecond, maxRefusalGap))
@@ -312,6 +316,19 @@ func (t *table) refuse(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// keep takes a refused UNSUBSCRIBE: its channels are subscribed as before, and those without listeners linger once more.
+func (t *table) keep(cmd *command, now time.Time) {
+	for _, ch := range cmd.channels {
+		if len(ch.members) == 0 {
+			ch.state, ch.lingers = subscribed, now.Add(t.linger)
+			ch.enlist(&t.lingering)
+		} else { // who has joined in the meantime waits for a confirmation
+			ch.state = unsent
+			ch.enlist(&t.queue)
+		}
+	}
 }
 
 // reset forgets the connection: channels with listeners are queued to be subscribed again, the others are dropped.
