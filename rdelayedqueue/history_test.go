@@ -21,7 +21,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -35,6 +34,7 @@ type jobEvent struct {
 	Did   didIt
 
 	At, By int64  // the call and the return
+	Most   int64  // the highest time that the server's clock has shown by then, if that is more
 	Why    string // of an operation without effect: what it was, and its error
 }
 
@@ -104,8 +104,8 @@ func jobModel(hidden bool) historytest.Model[jobState, jobEvent] {
 // jobStep returns what an operation makes of a message, whether it is possible, and whether it may fail all the same: a
 // consumer that gives up, or dies, may have a claim of which nobody knows.
 func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
-	due, own := e.By >= s.next, s.where == claimed && s.since == e.Claim
-	free := s.where == waiting || s.where == claimed && due
+	due, ran, own := e.By >= s.next, max(e.By, e.Most) >= s.next, s.where == claimed && s.since == e.Claim
+	free := s.where == waiting || s.where == claimed && ran // a claim that ran out stays so when the clock steps back
 	switch e.Op {
 	case offers:
 		return jobState{where: waiting, next: e.At + int64(e.D)}, s.where == away && !s.acked, false
@@ -114,27 +114,27 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 		return after, free && due && e.N > s.attempts, false
 	case extends:
 		s.next = e.At + int64(e.D)
-		return s, own, due
+		return s, own, ran
 	case acks:
-		return jobState{acked: true}, own, due
+		return jobState{acked: true}, own, ran
 	case nacks:
-		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts}, own, due
+		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts}, own, ran
 	case rejects:
-		return jobState{where: buried, attempts: s.attempts}, own, due
+		return jobState{where: buried, attempts: s.attempts}, own, ran
 	case redrives:
 		return jobState{where: waiting, next: e.At}, s.where == buried, false
 	case cancels:
-		return jobState{}, free || s.where == buried, free && due
+		return jobState{}, free || s.where == buried, free && ran
 	case finds:
 		switch e.N {
 		case notFound:
 			return s, s.where == away, false
 		case int(rdelayedqueue.Delayed):
-			return s, s.where == waiting, false
+			return s, s.where == waiting || s.where == claimed && ran, false
 		case int(rdelayedqueue.Ready):
 			return s, free && due, false
 		case int(rdelayedqueue.InFlight):
-			return s, s.where == claimed || free && due, false
+			return s, s.where == claimed || free && ran, false
 		default:
 			return s, s.where == buried, false
 		}
@@ -279,7 +279,8 @@ func (r *jobRecord) user(ctx context.Context, c *redlatch.Client, steps int) {
 }
 
 func jobQueue(c *redlatch.Client) *rdelayedqueue.Queue[job] {
-	return queue(c, rdelayedqueue.WithVisibility(jobVisibility), rdelayedqueue.WithMaxAttempts(0))
+	return queue(c, rdelayedqueue.WithVisibility(jobVisibility), rdelayedqueue.WithMaxAttempts(0),
+		rdelayedqueue.WithDedupe(2*historytest.WideSteps)) // no step makes it forget an id
 }
 
 // jobUser uses a queue until it is killed. Args: its name, when the history began, the address.
@@ -299,7 +300,7 @@ func jobUser(args []string) {
 // play has clients use a queue. With harm, processes use it too, which are killed.
 func (r *jobRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind func(rdb *redis.Client)) {
 	t.Helper()
-	server := redistest.Start(t)
+	server := r.Serve(t)
 	through := func() *faulttest.Proxy {
 		p := faulttest.NewProxy(t, server.Addr())
 		if harm != nil {
@@ -333,6 +334,7 @@ func (r *jobRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind func(
 		historytest.Meanwhile(&users, func() { behind(rdb) })
 	}
 	users.Wait()
+	r.Calm()
 	r.closing()
 	for _, end := range ends {
 		end()
@@ -413,6 +415,33 @@ func TestQueueHistoryUnderFaultsIsLinearizable(t *testing.T) {
 		r.check(t)
 		historytest.Check(t, jobModel(true), r.Ops())
 	}
+}
+
+// The model goes by the server's clock: a message is never early by that, and a claim lasts until then. Redis keeps the records of
+// repeated calls for an hour, so that with steps of less than that nothing is lost, and nothing is there twice.
+//
+// F2, F8, F18
+func TestQueueHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
+	for range faulttest.Rounds(t, 1, 6) {
+		r := newJobRecord()
+		r.Steps = historytest.WideSteps
+		r.play(t, (*faulttest.Proxy).Disturb, nil)
+		r.check(t)
+		historytest.Check(t, jobModel(true), r.byTheServer())
+	}
+}
+
+// byTheServer returns the history with the times between which the events happened by the clock of the server.
+func (r *jobRecord) byTheServer() []historytest.Op[jobEvent] {
+	ops := r.Ops()
+	for i := range ops {
+		e := &ops[i].Event
+		if e.Op == takes { // of a claim that was made for another call, a step may have made an end before this one
+			ops[i].Call -= int64(jobWait)
+		}
+		e.At, e.By, e.Most = r.ServerTime(ops[i].Call, e.By)
+	}
+	return ops
 }
 
 func TestQueueHistoryIsLinearizable(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 )
 
@@ -189,7 +188,7 @@ func latchUser(args []string) {
 // play has three clients use latches. With harm, processes use them too, which are killed.
 func (r *latchRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind func(rdb *redis.Client)) {
 	t.Helper()
-	server := redistest.Start(t)
+	server := r.Serve(t)
 	rdb := server.Client(t)
 	var users sync.WaitGroup
 	var ends []func()
@@ -223,6 +222,7 @@ func (r *latchRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind fun
 		historytest.Meanwhile(&users, func() { behind(rdb) })
 	}
 	users.Wait()
+	r.Calm()
 	for _, end := range ends {
 		end()
 	}
@@ -258,6 +258,20 @@ func (r *latchRecord) check(t *testing.T) {
 func TestLatchHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 1, 20) {
 		r := newLatchRecord()
+		r.play(t, (*faulttest.Proxy).Disturb, nil)
+		r.check(t)
+		historytest.Check(t, countDown, r.Ops())
+	}
+}
+
+// Nothing of a latch has a time. Redis keeps the records of repeated calls for an hour, so that steps of less than that change
+// nothing at all.
+//
+// F2, F18
+func TestLatchHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
+	for range faulttest.Rounds(t, 1, 6) {
+		r := newLatchRecord()
+		r.Steps = historytest.WideSteps
 		r.play(t, (*faulttest.Proxy).Disturb, nil)
 		r.check(t)
 		historytest.Check(t, countDown, r.Ops())

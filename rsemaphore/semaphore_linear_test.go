@@ -12,7 +12,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -185,7 +184,7 @@ func checkPermits(t *testing.T, ops []historytest.Op[permitEvent]) {
 // play has goroutines of several clients use a few semaphores at random, and returns what happened.
 func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy)) []historytest.Op[permitEvent] {
 	t.Helper()
-	server := redistest.Start(t)
+	server := r.Serve(t)
 	rdb := server.Client(t)
 	names := []string{"a", "b"}
 	direct := clientThrough(t, server.Addr())
@@ -215,6 +214,7 @@ func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy)) []history
 		}
 	}
 	users.Wait()
+	r.Calm()
 	for _, end := range ends {
 		end()
 	}
@@ -230,6 +230,18 @@ func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 2, 100) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb))
+	}
+}
+
+// Permits of a semaphore that counts have no time. Redis keeps the records of repeated calls for an hour, so that steps of less than
+// that change nothing at all.
+//
+// F2, F18
+func TestSemaphoreHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
+	for range faulttest.Rounds(t, 1, 10) {
+		r := newPermitRecord(false)
+		r.Steps = historytest.WideSteps
+		checkPermits(t, r.play(t, (*faulttest.Proxy).Disturb))
 	}
 }
 

@@ -129,11 +129,16 @@ func (m Model[S, E]) unexplained(ops []Op[E]) (rest []Op[E]) {
 
 // History is what happened so far. Its methods may be called from any goroutine.
 type History[E Event] struct {
+	// Steps is the range within which the clocks of the servers step, see [History.Serve]; 0 for clocks that do not step.
+	Steps time.Duration
+
 	started time.Time
 	emit    func(format string, args ...any) // of a process that tells its parent; nil for the parent
+	calm    []func()                         // end the steps of a clock each
 
-	mu  sync.Mutex // guards ops
-	ops []Op[E]
+	mu    sync.Mutex // guards ops, steps
+	ops   []Op[E]
+	steps []step // those of one server in order
 }
 
 // New returns an empty history that begins now.
