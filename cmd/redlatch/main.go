@@ -1,0 +1,175 @@
+// Command redlatch looks at the locks, semaphores, latches and queues in Redis, operates them, and runs programs under a lock.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// The exit codes, beside those of the child of lock run.
+const (
+	exitFailed      = 1  // what was asked for failed, or is not there
+	exitUsage       = 2  // wrong arguments
+	exitUnavailable = 69 // Redis did not answer
+	exitTaken       = 75 // somebody else has the lock
+	exitLost        = 76 // the lock was lost while the child ran
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], &environment{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
+	stop()
+	os.Exit(code)
+}
+
+// environment is what the command is started with.
+type environment struct {
+	in       *os.File
+	out, err io.Writer
+	getenv   func(string) string
+}
+
+// terminal reports whether somebody sits there who can answer.
+func (e *environment) terminal() bool { return e.in != nil && term.IsTerminal(int(e.in.Fd())) }
+
+// app is one run of the command.
+type app struct {
+	*environment
+	url    string
+	prefix string
+	json   bool
+	client *redlatch.Client
+}
+
+// exit is an error with an exit code. Without a text nothing is printed.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// run runs the command and returns its exit code.
+func run(ctx context.Context, args []string, e *environment) int {
+	a := &app{environment: e}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(e.in)
+	root.SetOut(e.out)
+	root.SetErr(e.err)
+	err := root.ExecuteContext(ctx)
+	if a.client != nil {
+		err = errors.Join(err, a.client.Close())
+	}
+	if err == nil {
+		return 0
+	}
+	if text := err.Error(); text != "" {
+		_, _ = fmt.Fprintln(e.err, "redlatch:", safe(text)) // nobody reads what cannot be written
+	}
+	return codeOf(err)
+}
+
+func codeOf(err error) int {
+	var e *exit
+	switch {
+	case errors.As(err, &e):
+		return e.code
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
+		return exitUnavailable
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return exitTaken
+	case errors.Is(err, redlatch.ErrInvalid):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "redlatch",
+		Short: "Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them",
+		Long: `Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them.
+
+The server is that of -u, or else of the variable REDIS_URL, or else redis://localhost:6379.
+
+Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer; 75 somebody else has the lock;
+76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.url, "url", "u", "", "the server's URL, as redis://user:password@host:6379/0 (default $REDIS_URL)")
+	flags.StringVar(&a.prefix, "prefix", "", "the clients' name prefix")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit{exitUsage, err} })
+	root.AddCommand(a.ls(), a.lock(), a.clients(), a.aClient())
+	return root
+}
+
+// open connects. The commands that only look do not show up among the clients.
+func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Client, error) {
+	url := a.url
+	if url == "" {
+		url = a.getenv("REDIS_URL")
+	}
+	if url == "" {
+		url = "redis://localhost:6379"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	all := append([]redlatch.Option{redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix), redlatch.WithoutPresence()}, opts...)
+	c, err := redlatch.Open(ctx, url, all...)
+	a.client = c
+	return c, err
+}
+
+// exactly is cobra.ExactArgs with the exit code of wrong arguments.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
+			return &exit{exitUsage, err}
+		}
+		return nil
+	}
+}
+
+// confirm asks before something is taken away. Without a terminal it wants yes.
+func (a *app) confirm(yes bool, question string) error {
+	switch {
+	case yes:
+		return nil
+	case !a.terminal():
+		return &exit{exitUsage, errors.New("this takes something away: say --yes")}
+	}
+	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", safe(question)); err != nil {
+		return err
+	}
+	var answer string
+	_, _ = fmt.Fscanln(a.in, &answer) // an empty line is no
+	if answer != "y" && answer != "yes" {
+		return &exit{exitFailed, errors.New("nothing was done")}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// safe returns a text in which nothing controls a terminal.
+func safe(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+// print writes a value as JSON, or as the text that the function writes.
+func (a *app) print(v any, text func(w io.Writer) error) error {
+	if a.json {
+		return json.NewEncoder(a.out).Encode(snake(reflect.ValueOf(v)))
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if err := text(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// row writes the cells of a table's row.
+func row(w io.Writer, cells ...any) error {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		if d, ok := c.(time.Duration); ok {
+			c = d.Round(time.Millisecond)
+		}
+		texts[i] = strings.ReplaceAll(safe(fmt.Sprint(c)), "\n", `\n`)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(texts, "\t"))
+	return err
+}
+
+// snake returns a value for JSON whose keys are the names of the fields in snake case. Durations are texts, as 1.5s.
+func snake(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.String()
+	case time.Time:
+		return x
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return snake(v.Elem())
+	case reflect.Struct:
+		all := map[string]any{}
+		fields(v, all)
+		return all
+	case reflect.Slice:
+		all := make([]any, v.Len())
+		for i := range all {
+			all[i] = snake(v.Index(i))
+		}
+		return all
+	}
+	return v.Interface()
+}
+
+func fields(v reflect.Value, to map[string]any) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			fields(v.Field(i), to)
+		case f.IsExported():
+			to[snakeCase(f.Name)] = snake(v.Field(i))
+		}
+	}
+}
+
+func snakeCase(name string) string {
+	var b strings.Builder
+	runes := []rune(name)
+	for i, r := range runes {
+		starts := unicode.IsUpper(r) && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		if starts && name != "IDs" {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
