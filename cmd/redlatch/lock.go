@@ -5,221 +5,254 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"os/signal"
-	"syscall"
+	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rrwlock"
 )
 
 func (a *app) lock() *cobra.Command {
-	lock := &cobra.Command{Use: "lock", Short: "Look at a lock, free it, or run a program under it", Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	lock.AddCommand(a.lockInfo(), a.lockForce(), a.lockRun())
-	return lock
+	return group("lock", "Look at a lock, free it, or run a program under it", a.lockInfo(), a.lockForce(), a.lockWatch(), a.lockRun())
 }
 
-// held is what is shown of a lock.
-type held struct {
-	rlock.Info
-	Queue []rfairlock.Waiter
+// lockState is the state of a lock of any kind.
+type lockState struct {
+	Name    string
+	Locked  bool
+	Mode    string // read or write, of a read-write lock
+	Left    time.Duration
+	Waiting int
+	Token   int64
+	Holders []lockHolder
+	Queue   []rfairlock.Waiter // of a fair lock
 }
 
-// look asks for the state of a lock; the queue is that of a fair one.
-func look(ctx context.Context, c *redlatch.Client, name string) (held, error) {
-	info, err := c.GetLock(name).Info(ctx)
-	if err != nil {
-		return held{}, err
+// lockHolder is who holds a lock. What only its client knows is there if that answers.
+type lockHolder struct {
+	Owner, Client string
+	Levels        int
+	Left          time.Duration
+	Since         time.Time
+	Renewed       int
+	Site          string
+}
+
+// inspect asks for the state of a lock. A name that is no lock's is an error.
+func inspect(ctx context.Context, c *redlatch.Client, name string) (lockState, error) {
+	info, err := c.GetFairLock(name).Info(ctx)
+	if errors.Is(err, redlatch.ErrWrongType) {
+		rw, err := c.GetReadWriteLock(name).Info(ctx)
+		return ofReadWrite(rw), err
 	}
-	fair, err := c.GetFairLock(name).Info(ctx)
-	return held{Info: info, Queue: fair.Queue}, err
+	if err != nil {
+		return lockState{}, err
+	}
+	plain, err := c.GetLock(name).Info(ctx) // its waiters have a channel of their own
+	s := lockState{
+		Name: name, Locked: info.Locked, Left: info.Left, Token: info.Token, Queue: info.Queue,
+		Waiting: max(info.Waiting, plain.Waiting, len(info.Queue)),
+	}
+	if info.Locked {
+		s.Holders = []lockHolder{{Owner: info.Owner, Client: info.Client, Levels: info.Levels, Left: info.Left}}
+	}
+	return s, err
+}
+
+func ofReadWrite(info rrwlock.Info) lockState {
+	s := lockState{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
+	if info.Locked {
+		s.Mode = "read"
+	}
+	all := info.Readers
+	if info.Writer != nil {
+		s.Mode, all = "write", append([]rrwlock.Holder{*info.Writer}, all...)
+	}
+	for _, h := range all {
+		s.Holders = append(s.Holders, lockHolder{Owner: h.Owner, Client: h.Client, Levels: h.Levels, Left: h.Left})
+	}
+	return s
+}
+
+// ask asks the holders' clients what only they know. Java does not answer, nor does a client that listens to nobody.
+func (s *lockState) ask(ctx context.Context, c *redlatch.Client) {
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		report, err := c.Ask(ctx, h.Client)
+		if err != nil {
+			continue
+		}
+		for _, hold := range report.Holds {
+			if hold.Owner == h.Owner && hold.Name == s.Name {
+				h.Since, h.Renewed, h.Site = hold.Since, hold.Renewed, hold.Site
+			}
+		}
+	}
+}
+
+func (s *lockState) write(w io.Writer) error {
+	err := row(w, "lock", s.Name)
+	if !s.Locked {
+		return errors.Join(err, row(w, "held", "no"), row(w, "waiting", s.Waiting))
+	}
+	if s.Mode != "" {
+		err = errors.Join(err, row(w, "held to", s.Mode))
+	}
+	for _, h := range s.Holders {
+		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", h.Left))
+		if !h.Since.IsZero() {
+			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed))
+		}
+		if h.Site != "" {
+			err = errors.Join(err, row(w, "  acquired at", h.Site))
+		}
+	}
+	if s.Token != 0 {
+		err = errors.Join(err, row(w, "token", s.Token))
+	}
+	err = errors.Join(err, row(w, "waiting", s.Waiting))
+	for i, waiter := range s.Queue {
+		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), waiter.Owner))
+	}
+	return err
 }
 
 func (a *app) lockInfo() *cobra.Command {
 	return &cobra.Command{
-		Use: "info NAME", Short: "Who holds a lock, and who waits", Example: "  redlatch lock info orders", Args: exactly(1),
+		Use: "info NAME", Short: "Who holds a lock, since when, and who waits", Args: exactly(1),
+		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed, and with
+redlatch.WithCallSites where it was acquired. A client that does not listen, and Java, do not say that.`,
+		Example: "  redlatch lock info orders",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.open(cmd.Context())
+			c, err := a.look(cmd.Context())
 			if err != nil {
 				return err
 			}
-			info, err := look(cmd.Context(), c, args[0])
+			s, err := inspect(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			hold := a.ask(cmd.Context(), c, info)
-			return a.print(info, func(w io.Writer) error { return describe(w, info, hold) })
+			s.ask(cmd.Context(), c)
+			return a.print(s, s.write)
 		},
 	}
-}
-
-// ask asks the holder of a lock about it; nil if it does not answer, as Java.
-func (a *app) ask(ctx context.Context, c *redlatch.Client, info held) *redlatch.HoldInfo {
-	if !info.Locked {
-		return nil
-	}
-	report, err := c.Ask(ctx, info.Client)
-	if err != nil {
-		return nil
-	}
-	for _, h := range report.Holds {
-		if h.Owner == info.Owner && h.Name == info.Name {
-			return &h
-		}
-	}
-	return nil
-}
-
-func describe(w io.Writer, info held, hold *redlatch.HoldInfo) error {
-	if !info.Locked {
-		return errors.Join(row(w, "lock", info.Name), row(w, "held", "no"), row(w, "waiting", info.Waiting))
-	}
-	err := errors.Join(row(w, "lock", info.Name), row(w, "held by", info.Owner), row(w, "levels", info.Levels),
-		row(w, "lease left", info.Left), row(w, "waiting", info.Waiting))
-	if info.Token != 0 {
-		err = errors.Join(err, row(w, "token", info.Token))
-	}
-	if hold != nil {
-		err = errors.Join(err, row(w, "held for", time.Since(hold.Since)), row(w, "renewed", hold.Renewed))
-		if hold.Site != "" {
-			err = errors.Join(err, row(w, "acquired at", hold.Site))
-		}
-	}
-	for i, waiter := range info.Queue {
-		err = errors.Join(err, row(w, fmt.Sprintf("waiter %d", i+1), waiter.Owner))
-	}
-	return err
 }
 
 func (a *app) lockForce() *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
 		Use: "force NAME", Short: "Free a lock, whoever holds it", Args: exactly(1),
-		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third of its
-lease later: until then two may work at the same time. If the holder's process is dead, wait for the lease instead.`,
+		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
+of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.`,
 		Example: "  redlatch lock force orders",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.open(cmd.Context())
+			c, err := a.look(cmd.Context())
 			if err != nil {
 				return err
 			}
-			info, err := look(cmd.Context(), c, args[0])
+			s, err := inspect(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			if !info.Locked {
+			if !s.Locked {
 				return &exit{exitFailed, fmt.Errorf("nobody holds %q", args[0])}
 			}
-			if err := a.confirm(yes, fmt.Sprintf("free %q, which %q holds?", args[0], info.Owner)); err != nil {
+			if !a.json && !yes {
+				if err := a.table(a.err, s.write); err != nil {
+					return err
+				}
+			}
+			if err := a.confirm(yes, fmt.Sprintf("free %q?", args[0])); err != nil {
 				return err
 			}
-			freed, err := c.GetLock(args[0]).ForceUnlock(cmd.Context())
+			force := c.GetFairLock(args[0]).ForceUnlock // it wakes waiters of plain locks too
+			if s.Mode != "" {
+				force = c.GetReadWriteLock(args[0]).ForceUnlock
+			}
+			freed, err := force(cmd.Context())
 			if err == nil && !freed {
 				err = &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	yesFlag(cmd, &yes)
 	return cmd
 }
 
-// errNoProgram is the error of a lock run without a program.
-var errNoProgram = errors.New("say the program after --")
-
-func (a *app) lockRun() *cobra.Command {
-	var lease, wait time.Duration
-	noWait := false
+func (a *app) lockWatch() *cobra.Command {
+	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "run NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
-		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is lost, the
-program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75.`,
-		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return &exit{exitUsage, errNoProgram}
-			}
-			return nil
-		},
+		Use: "watch NAME", Short: "Print who holds a lock, each time that changes", Args: exactly(1),
+		Long: `Print who holds a lock and how many wait, each time that changes, until it is interrupted. It looks now and then:
+it does not see a hold that is shorter than that.`,
+		Example: "  redlatch lock watch orders --every 200ms",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if noWait && cmd.Flags().Changed("wait") {
-				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
+			c, err := a.look(cmd.Context())
+			if err != nil {
+				return err
 			}
-			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
+			look := func(ctx context.Context) (lockState, error) {
+				s, err := inspect(ctx, c, args[0])
+				s.Left = 0 // it changes all the time
+				for i := range s.Holders {
+					s.Holders[i].Left = 0
+				}
+				for i := range s.Queue {
+					s.Queue[i].Left = 0
+				}
+				return s, err
+			}
+			return follow(cmd.Context(), every, look, func(s lockState) error {
+				return a.line(s, func() string {
+					if !s.Locked {
+						return fmt.Sprintf("free, %d wait", s.Waiting)
+					}
+					return fmt.Sprintf("held by %s, %d wait", s.Holders[0].Owner, s.Waiting)
+				})
+			})
 		},
 	}
-	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the lock")
+	everyFlag(cmd, &every)
 	return cmd
 }
 
-// runUnder runs a program under a lock.
-func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) error {
-	path, err := exec.LookPath(program[0])
-	if err != nil {
-		return &exit{127, err}
+// follow looks again and again, and shows what has changed, until ctx ends.
+func follow[T any](ctx context.Context, every time.Duration, look func(context.Context) (T, error), show func(T) error) error {
+	if every < 10*time.Millisecond {
+		return &exit{exitUsage, errors.New("--every must be 10ms or more")}
 	}
-	c, err := a.open(ctx, redlatch.WithWatchdogTimeout(lease))
-	if err != nil {
-		return err
-	}
-	lock := c.GetLock(name)
-	acquire, opts := lock.Lock, []rlock.Option{rlock.WithHolder()}
-	if wait > 0 {
-		opts = append(opts, rlock.WithWait(wait))
-	}
-	if noWait {
-		acquire = lock.TryLock
-	}
-	hold, err := acquire(ctx, opts...)
-	if err != nil {
-		return err
-	}
-	signals := make(chan os.Signal, 10)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	defer signal.Stop(signals)
-	child := exec.Command(path, program[1:]...)
-	child.Stdin, child.Stdout, child.Stderr = a.in, a.out, a.err
-	if err := child.Start(); err != nil {
-		return errors.Join(&exit{126, err}, hold.Unlock(context.WithoutCancel(ctx)))
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }() // ends with the child
-	lost := hold.Context().Done()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var last any
 	for {
+		now, err := look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case !reflect.DeepEqual(last, any(now)):
+			if err := show(now); err != nil {
+				return err
+			}
+			last = now
+		}
 		select {
-		case s := <-signals:
-			_ = child.Process.Signal(s) // it may have ended
-		case <-lost:
-			lost = nil
-			if errors.Is(context.Cause(hold.Context()), rlock.ErrLost) {
-				_ = child.Process.Signal(syscall.SIGTERM)
-			}
-		case err := <-ended:
-			unlocked := hold.Unlock(context.WithoutCancel(ctx))
-			if errors.Is(unlocked, rlock.ErrNotHeld) {
-				return &exit{exitLost, fmt.Errorf("the lock was lost: %w", context.Cause(hold.Context()))}
-			}
-			return childEnded(err)
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
 
-// childEnded returns the exit code of a child.
-func childEnded(err error) error {
-	var status *exec.ExitError
-	if !errors.As(err, &status) {
-		return err
-	}
-	if w, ok := status.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return &exit{code: 128 + int(w.Signal())}
-	}
-	return &exit{code: status.ExitCode()}
+func everyFlag(cmd *cobra.Command, every *time.Duration) {
+	cmd.Flags().DurationVar(every, "every", time.Second, "how often to look")
+}
+
+func yesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVar(yes, "yes", false, "do not ask")
 }

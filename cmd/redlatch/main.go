@@ -2,15 +2,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -70,6 +74,7 @@ func (e *exit) Unwrap() error { return e.err }
 
 // run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, e *environment) int {
+	redis.SetLogger(silent{}) // what it would say of connections, the errors say
 	a := &app{environment: e}
 	root := a.root()
 	root.SetArgs(args)
@@ -83,11 +88,15 @@ func run(ctx context.Context, args []string, e *environment) int {
 	if err == nil {
 		return 0
 	}
-	if text := err.Error(); text != "" {
+	if text := strings.TrimPrefix(err.Error(), "redlatch: "); text != "" {
 		_, _ = fmt.Fprintln(e.err, "redlatch:", safe(text)) // nobody reads what cannot be written
 	}
 	return codeOf(err)
 }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 func codeOf(err error) int {
 	var e *exit
@@ -116,7 +125,7 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          checked(cobra.NoArgs),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := root.PersistentFlags()
@@ -124,36 +133,48 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 	flags.StringVar(&a.prefix, "prefix", "", "the clients' name prefix")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit{exitUsage, err} })
-	root.AddCommand(a.ls(), a.lock(), a.clients(), a.aClient())
+	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.queue(), a.clients(), a.aClient(), a.doctor())
 	return root
 }
 
-// open connects. The commands that only look do not show up among the clients.
+// group is a command that only has others.
+func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: checked(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// server is the URL of the server.
+func (a *app) server() string { return cmp.Or(a.url, a.getenv("REDIS_URL"), "redis://localhost:6379") }
+
+// look connects without showing up among the clients.
+func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
+	return a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
 func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Client, error) {
-	url := a.url
-	if url == "" {
-		url = a.getenv("REDIS_URL")
-	}
-	if url == "" {
-		url = "redis://localhost:6379"
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	all := append([]redlatch.Option{redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix), redlatch.WithoutPresence()}, opts...)
-	c, err := redlatch.Open(ctx, url, all...)
+	all := append([]redlatch.Option{redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix)}, opts...)
+	c, err := redlatch.Open(ctx, a.server(), all...)
 	a.client = c
 	return c, err
 }
 
-// exactly is cobra.ExactArgs with the exit code of wrong arguments.
-func exactly(n int) cobra.PositionalArgs {
+// checked gives wrong arguments their exit code.
+func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
+		if err := check(cmd, args); err != nil {
 			return &exit{exitUsage, err}
 		}
 		return nil
 	}
 }
+
+func exactly(n int) cobra.PositionalArgs { return checked(cobra.ExactArgs(n)) }
 
 // confirm asks before something is taken away. Without a terminal it wants yes.
 func (a *app) confirm(yes bool, question string) error {

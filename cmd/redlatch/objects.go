@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,9 +22,9 @@ import (
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches and queues", Example: "  redlatch ls 'orders:*'",
-		Args: cobra.MaximumNArgs(1),
+		Args: checked(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.open(cmd.Context())
+			c, err := a.look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -30,24 +32,38 @@ func (a *app) ls() *cobra.Command {
 			if len(args) > 0 {
 				pattern = args[0]
 			}
-			if !a.json {
-				if err := row(a.out, "KIND", "NAME", "STATE"); err != nil {
-					return err
+			if a.json {
+				for o, err := range c.Objects(cmd.Context(), pattern) {
+					if err == nil {
+						err = a.print(o, nil)
+					}
+					if err != nil {
+						return err
+					}
 				}
+				return nil
 			}
-			for o, err := range c.Objects(cmd.Context(), pattern) {
-				if err == nil && a.json {
-					err = a.print(o, nil)
-				} else if err == nil {
-					err = row(a.out, o.Kind, o.Name, state(o))
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.table(a.out, func(w io.Writer) error { return objects(w, c.Objects(cmd.Context(), pattern)) })
 		},
 	}
+}
+
+// objects writes a table of objects, a page at a time.
+func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
+	err := row(w, "KIND", "NAME", "STATE")
+	n := 0
+	for o, failed := range all {
+		if failed != nil {
+			return failed
+		}
+		if err = errors.Join(err, row(w, o.Kind, o.Name, state(o))); err != nil {
+			return err
+		}
+		if n++; n%100 == 0 {
+			err = w.(*tabwriter.Writer).Flush()
+		}
+	}
+	return err
 }
 
 // state says in a few words how an object is.
@@ -93,7 +109,7 @@ func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
 		Use: "clients", Short: "List the clients that hold or wait for something", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.open(cmd.Context())
+			c, err := a.look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -116,7 +132,7 @@ func (a *app) aClient() *cobra.Command {
 	return &cobra.Command{
 		Use: "client ID", Short: "What a client holds and waits for", Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.open(cmd.Context())
+			c, err := a.look(cmd.Context())
 			if err != nil {
 				return err
 			}

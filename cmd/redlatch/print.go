@@ -31,11 +31,25 @@ func (a *app) print(v any, text func(w io.Writer) error) error {
 	if a.json {
 		return json.NewEncoder(a.out).Encode(snake(reflect.ValueOf(v)))
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	return a.table(a.out, text)
+}
+
+// table has its columns aligned.
+func (a *app) table(to io.Writer, text func(w io.Writer) error) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	if err := text(w); err != nil {
 		return err
 	}
 	return w.Flush()
+}
+
+// line prints a value as JSON, or a text after the time.
+func (a *app) line(v any, text func() string) error {
+	if a.json {
+		return a.print(v, nil)
+	}
+	_, err := fmt.Fprintln(a.out, time.Now().Format(time.TimeOnly), safe(text()))
+	return err
 }
 
 // row writes the cells of a table's row.
@@ -57,6 +71,11 @@ func snake(v reflect.Value) any {
 	case time.Duration:
 		return x.String()
 	case time.Time:
+		if x.IsZero() { // not known
+			return nil
+		}
+		return x
+	case []byte:
 		return x
 	}
 	switch v.Kind() {
@@ -69,6 +88,8 @@ func snake(v reflect.Value) any {
 		all := map[string]any{}
 		fields(v, all)
 		return all
+	case reflect.Map:
+		return v.Interface() // what a message says
 	case reflect.Slice:
 		all := make([]any, v.Len())
 		for i := range all {

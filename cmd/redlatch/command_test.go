@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// buffer is what a command prints while somebody reads it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// rig is a server, with a client and what commands have printed.
+type rig struct {
+	url string
+	c   *redlatch.Client
+	out buffer
+	err buffer
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	s, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	r := &rig{url: s.URL()}
+	r.c, err = redlatch.Open(t.Context(), r.url, redlatch.WithClientName("worker"), redlatch.WithCallSites())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.c.Close()) })
+	return r
+}
+
+// run runs a command and returns its exit code and what it printed.
+func (r *rig) run(ctx context.Context, args ...string) (code int, out, err string) {
+	from, fromErr := len(r.out.String()), len(r.err.String())
+	code = run(ctx, args, &environment{out: &r.out, err: &r.err, getenv: func(string) string { return r.url }})
+	return code, r.out.String()[from:], r.err.String()[fromErr:]
+}
+
+// must is run for what has to work.
+func (r *rig) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, err := r.run(t.Context(), args...)
+	require.Zero(t, code, "%v: %s", args, err)
+	return out
+}
+
+func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
+	for _, args := range [][]string{
+		{"lock", "info"}, {"lock", "info", "a", "b"}, {"nothing"}, {"lock", "run", "a"}, {"lock", "run", "a", "true"},
+		{"lock", "run", "a", "--wait", "1s", "--no-wait", "--", "true"}, {"lock", "watch", "a", "--every", "1ns"}, {"--flag"},
+		{"queue", "ls", "q", "--state", "new"}, {"queue", "ls", "q", "-n", "0"}, {"queue", "redrive"}, {"clients", "x"}, {"ls", "a", "b"},
+		{"-u", "no://url", "ls"}, {"-u", "no://url", "doctor"}, {"lock", "info", ""},
+	} {
+		r := newRig(t)
+		code, out, err := r.run(t.Context(), args...)
+		assert.Equal(t, exitUsage, code, "%v: %s", args, err)
+		assert.Empty(t, out, "%v", args)
+		assert.NotEmpty(t, err, "%v", args)
+	}
+}
+
+func TestServerThatDoesNotAnswerIsSaid(t *testing.T) {
+	r := newRig(t)
+	for _, args := range [][]string{{"ls"}, {"doctor"}, {"lock", "info", "a"}, {"queue", "stats", "q"}} {
+		code, _, err := r.run(t.Context(), append([]string{"-u", "redis://127.0.0.1:1"}, args...)...)
+		assert.Equal(t, exitUnavailable, code, "%v: %s", args, err)
+	}
+}
+
+func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
+	r := newRig(t)
+	hold, err := r.c.GetFairLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	var s struct {
+		Locked  bool
+		Holders []struct {
+			Owner, Client, Site string
+			Levels              int
+		}
+	}
+	require.Eventually(t, func() bool { // the client listens after some seconds of use
+		require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "lock", "info", "orders")), &s))
+		return len(s.Holders) == 1 && s.Holders[0].Site != ""
+	}, 20*time.Second, 100*time.Millisecond)
+	assert.True(t, s.Locked)
+	assert.Equal(t, hold.Owner(), s.Holders[0].Owner)
+	assert.Equal(t, r.c.ID(), s.Holders[0].Client)
+	text := r.must(t, "lock", "info", "orders")
+	assert.Regexp(t, `held by +worker\.`, text)
+	assert.Regexp(t, `acquired at +.*:\d+\n`, text)
+	assert.Contains(t, r.must(t, "clients"), r.c.ID())
+	assert.Regexp(t, `holds +rfairlock +orders`, r.must(t, "client", r.c.ID()))
+	require.NoError(t, hold.Unlock(t.Context()))
+	assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
+}
+
+func TestReadWriteLockHasItsReaders(t *testing.T) {
+	r := newRig(t)
+	for range 2 {
+		hold, err := r.c.GetReadWriteLock("page").RLock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.Error(t, hold.Unlock(t.Context()), "it was forced") }()
+	}
+	text := r.must(t, "lock", "info", "page")
+	assert.Regexp(t, `held to +read`, text)
+	assert.Equal(t, 2, strings.Count(text, "held by"))
+	r.must(t, "lock", "force", "page", "--yes")
+	assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "page"))
+}
+
+func TestNothingIsTakenAwayWithoutAYes(t *testing.T) {
+	r := newRig(t)
+	hold, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	q := redlatch.GetDelayedQueue[string](r.c, "mails")
+	id, err := q.Offer(t.Context(), "hello", 0)
+	require.NoError(t, err)
+	for _, args := range [][]string{{"lock", "force", "orders"}, {"queue", "purge", "mails", "--state", "ready"}, {"queue", "cancel", "mails", id}} {
+		code, _, text := r.run(t.Context(), args...)
+		assert.Equal(t, exitUsage, code, "%v", args)
+		assert.Contains(t, text, "--yes")
+	}
+	locked, err := r.c.GetLock("orders").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.True(t, locked)
+	s, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, s.Ready)
+
+	r.must(t, "lock", "force", "orders", "--yes")
+	<-hold.Context().Done()
+	code, _, _ := r.run(t.Context(), "lock", "force", "orders", "--yes")
+	assert.Equal(t, exitFailed, code, "nobody holds it")
+	r.must(t, "queue", "cancel", "mails", id, "--yes")
+}
+
+func TestQueueIsLookedAtAndOperated(t *testing.T) {
+	r := newRig(t)
+	q := redlatch.GetDelayedQueue[map[string]int](r.c, "mails", rdelayedqueue.WithMaxAttempts(1))
+	_, err := q.Offer(t.Context(), map[string]int{"to": 7}, time.Hour)
+	require.NoError(t, err)
+	dead, err := q.Offer(t.Context(), map[string]int{"to": 8}, 0)
+	require.NoError(t, err)
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Reject(t.Context(), "no such address"))
+
+	assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"paused":false}`, r.must(t, "--json", "queue", "stats", "mails"))
+	hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
+	assert.Contains(t, hidden, "no such address")
+	assert.NotContains(t, hidden, `"to"`)
+	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed", "--payloads"), `{"to":7}`)
+	var j struct{ Payload map[string]int }
+	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "queue", "get", "mails", dead, "--payloads")), &j))
+	assert.Equal(t, map[string]int{"to": 8}, j.Payload)
+
+	assert.Equal(t, "1 messages\n", r.must(t, "queue", "redrive", "mails", dead))
+	code, _, _ := r.run(t.Context(), "queue", "redrive", "mails", dead)
+	assert.Equal(t, exitFailed, code, "it is no dead letter")
+	r.must(t, "queue", "pause", "mails")
+	assert.Regexp(t, `paused +true`, r.must(t, "queue", "stats", "mails"))
+	r.must(t, "queue", "resume", "mails")
+	assert.Equal(t, "1 messages\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
+	assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
+}
+
+func TestCountersAreLookedAt(t *testing.T) {
+	r := newRig(t)
+	_, err := r.c.GetSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = r.c.GetCountDownLatch("ready").TrySetCount(t.Context(), 2)
+	require.NoError(t, err)
+	_, err = r.c.GetPermitSemaphore("leased").TrySetPermits(t.Context(), 2)
+	require.NoError(t, err)
+	p, err := r.c.GetPermitSemaphore("leased").Acquire(t.Context())
+	require.NoError(t, err)
+	assert.Regexp(t, `available +3`, r.must(t, "sem", "info", "uploads"))
+	assert.Regexp(t, `count +2`, r.must(t, "latch", "info", "ready"))
+	assert.Contains(t, r.must(t, "sem", "info", "leased"), p.ID())
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestNoTextControlsTheTerminal(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, row(&b, "a\x1b[31m\nb", 1))
+	assert.Equal(t, "a\\x1b[31m\\nb\t1\n", b.String())
+	_, _, text := newRig(t).run(t.Context(), "queue", "get", "mails", "a\x1b[31m")
+	assert.NotEmpty(t, text)
+	assert.NotContains(t, text, "\x1b")
+}
+
+func TestWatchTellsEachChange(t *testing.T) {
+	r := newRig(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		code, _, _ := r.run(ctx, "lock", "watch", "orders", "--every", "10ms")
+		ended <- code
+	}()
+	says := func(what string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(r.out.String(), what) }, 10*time.Second, time.Millisecond)
+	}
+	says("free, 0 wait")
+	hold, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	says("held by worker.")
+	require.NoError(t, hold.Unlock(t.Context()))
+	stop()
+	assert.Zero(t, <-ended)
+}
+
+func TestProgramRunsUnderTheLock(t *testing.T) {
+	r := newRig(t)
+	code, out, _ := r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "echo inside; exit 3")
+	assert.Equal(t, 3, code)
+	assert.Equal(t, "inside\n", out)
+	code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "kill -9 $$")
+	assert.Equal(t, 128+9, code)
+	code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "no such program")
+	assert.Equal(t, 127, code)
+	locked, err := r.c.GetLock("nightly").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, locked)
+
+	hold, err := r.c.GetLock("nightly").Lock(t.Context())
+	require.NoError(t, err)
+	for _, flag := range []string{"--no-wait", "--wait=20ms"} {
+		code, out, text := r.run(t.Context(), "lock", "run", "nightly", flag, "--", "echo", "inside")
+		assert.Equal(t, exitTaken, code)
+		assert.Empty(t, out)
+		assert.Contains(t, text, hold.Owner())
+	}
+	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// start runs a program that says so, and returns once it does.
+func (r *rig) start(t *testing.T, script string) <-chan int {
+	t.Helper()
+	ended := make(chan int, 1)
+	go func() {
+		code, _, _ := r.run(t.Context(), "lock", "run", "nightly", "--lease", "1s", "--", "sh", "-c", script)
+		ended <- code
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "started") }, 10*time.Second, time.Millisecond)
+	return ended
+}
+
+func TestProgramIsToldThatTheLockIsLost(t *testing.T) {
+	r := newRig(t)
+	ended := r.start(t, `trap 'echo told; exit 0' TERM; echo started; while :; do sleep 0.05; done`)
+	r.must(t, "lock", "force", "nightly", "--yes")
+	assert.Equal(t, exitLost, <-ended)
+	assert.Contains(t, r.out.String(), "told")
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	r := newRig(t)
+	ended := r.start(t, `trap 'echo told; exit 5' HUP; echo started; while :; do sleep 0.05; done`)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	assert.Equal(t, 5, <-ended)
+	assert.Contains(t, r.out.String(), "told")
+	locked, err := r.c.GetLock("nightly").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, locked)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+func (a *app) sem() *cobra.Command {
+	return group("sem", "Look at a semaphore", &cobra.Command{
+		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
+		Example: "  redlatch sem info uploads", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			info, err := permits(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(info, func(w io.Writer) error {
+				err := errors.Join(row(w, "semaphore", info.Name), row(w, "available", info.Available), row(w, "waiting", info.Waiting))
+				for _, h := range info.Holders {
+					err = errors.Join(err, row(w, "permit", h.ID, "client "+h.Client, "left "+h.Left.Round(time.Millisecond).String()))
+				}
+				return err
+			})
+		},
+	})
+}
+
+// permits asks for the state of a semaphore, of leased permits or counting.
+func permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.PermitSemaphoreInfo, error) {
+	info, err := c.GetPermitSemaphore(name).Info(ctx)
+	if err != nil {
+		return info, err
+	}
+	counting, err := c.GetSemaphore(name).Info(ctx)
+	info.Waiting = max(info.Waiting, counting.Waiting) // on one of their channels nobody waits
+	return info, err
+}
+
+func (a *app) latch() *cobra.Command {
+	return group("latch", "Look at a latch", &cobra.Command{
+		Use: "info NAME", Short: "The count, and how many clients wait", Example: "  redlatch latch info ready", Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			info, err := c.GetCountDownLatch(args[0]).Info(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(info, func(w io.Writer) error {
+				return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", info.Waiting))
+			})
+		},
+	})
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+)
+
+func (a *app) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check whether the server is fit for locks and queues", Args: exactly(0),
+		Long: `Check a server, all nodes of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
+persistence, replicas, clocks, messages and latency. Each finding says what it means and how to mend it. The exit code is 1 if
+something was found that loses locks or jobs.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rdb, err := connect(a.server())
+			if err != nil {
+				return &exit{exitUsage, err}
+			}
+			d := &doctor{rdb: rdb, prefix: a.prefix}
+			err = d.examine(cmd.Context())
+			if err := errors.Join(err, rdb.Close()); err != nil {
+				return err
+			}
+			err = a.print(d.findings, func(w io.Writer) error {
+				var err error
+				for _, f := range d.findings {
+					err = errors.Join(err, f.write(w))
+				}
+				return err
+			})
+			if err == nil && slices.ContainsFunc(d.findings, func(f finding) bool { return f.Level == bad }) {
+				err = &exit{code: exitFailed}
+			}
+			return err
+		},
+	}
+}
+
+// connect returns a go-redis client for a URL as redlatch.Open takes it.
+func connect(rawURL string) (redis.UniversalClient, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("the URL cannot be parsed") // it may have a password
+	}
+	switch q := u.Query(); {
+	case q.Has("master_name"):
+		o, err := redis.ParseFailoverURL(rawURL)
+		if err != nil {
+			return nil, errors.New("go-redis cannot parse the URL")
+		}
+		return redis.NewFailoverClient(o), nil
+	case q.Has("addr"):
+		o, err := redis.ParseClusterURL(rawURL)
+		if err != nil {
+			return nil, errors.New("go-redis cannot parse the URL")
+		}
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(rawURL)
+	if err != nil {
+		return nil, errors.New("go-redis cannot parse the URL")
+	}
+	return redis.NewClient(o), nil
+}
+
+// The levels of findings.
+const (
+	good = "ok"
+	note = "note"
+	bad  = "bad"
+)
+
+// finding is something that doctor has found out.
+type finding struct {
+	Level string
+	Check string
+	Node  string
+	Found string
+	Means string // for locks and queues
+	Mend  string
+}
+
+func (f finding) write(w io.Writer) error {
+	err := row(w, f.Level, f.Check, f.Node, f.Found)
+	for _, text := range []string{f.Means, f.Mend} {
+		if text != "" {
+			err = errors.Join(err, row(w, "", "", "", "  "+text))
+		}
+	}
+	return err
+}
+
+// doctor examines servers.
+type doctor struct {
+	rdb    redis.UniversalClient
+	prefix string
+
+	mu       sync.Mutex // guards what follows
+	findings []finding
+	ahead    map[string]time.Duration // of each node's clock
+}
+
+func (d *doctor) find(f finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.findings = append(d.findings, f)
+}
+
+func (d *doctor) examine(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	d.ahead = map[string]time.Duration{}
+	if err := redlatch.Check(ctx, d.rdb, redlatch.WithNamePrefix(d.prefix)); err != nil {
+		if errors.Is(err, redlatch.ErrUnavailable) {
+			return err
+		}
+		d.find(finding{bad, "rights", "", err.Error(), "Calls that need it fail.", "Allow what is missing; docs/operations.md has the whole list."})
+	} else {
+		d.find(finding{Level: good, Check: "rights", Found: "the server knows all commands, and the user may run them"})
+	}
+	each := d.node
+	switch rdb := d.rdb.(type) {
+	case *redis.ClusterClient:
+		if err := rdb.ForEachMaster(ctx, each); err != nil {
+			return err
+		}
+	case *redis.Client:
+		if err := each(ctx, rdb); err != nil {
+			return err
+		}
+	}
+	d.clocks()
+	d.messages(ctx)
+	slices.SortStableFunc(d.findings, func(a, b finding) int { return strings.Compare(a.Node, b.Node) })
+	return nil
+}
+
+// node examines one server.
+func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
+	addr := rdb.Options().Addr
+	text, err := rdb.Info(ctx).Result()
+	if err != nil {
+		d.find(finding{note, "info", addr, err.Error(), "Version, eviction, persistence and replicas cannot be checked.", "Allow +info."})
+		text = ""
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[key] = value
+	}
+	if text != "" {
+		d.version(addr, info)
+		d.eviction(addr, info)
+		d.persistence(addr, info)
+		d.replicas(addr, info)
+	}
+	return d.latency(ctx, rdb)
+}
+
+func (d *doctor) version(addr string, info map[string]string) {
+	f := finding{Level: good, Check: "version", Node: addr, Found: "Redis " + info["redis_version"]}
+	if v := info["valkey_version"]; v != "" {
+		f.Found = "Valkey " + v
+	}
+	major, rest, _ := strings.Cut(info["redis_version"], ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	number, err := strconv.Atoi(major)
+	second, err2 := strconv.Atoi(minor)
+	if err == nil && err2 == nil && (number < 6 || number == 6 && second < 2) {
+		f.Level, f.Means, f.Mend = bad, "Scripts of the library fail.", "Take Redis 6.2 or newer, or Valkey."
+	}
+	d.find(f)
+}
+
+func (d *doctor) eviction(addr string, info map[string]string) {
+	f := finding{Level: good, Check: "eviction", Node: addr, Found: info["maxmemory_policy"]}
+	if f.Found != "noeviction" {
+		f.Level, f.Means, f.Mend = bad, "When memory is full Redis deletes locks that are held, and jobs.", "CONFIG SET maxmemory-policy noeviction"
+		if info["maxmemory"] == "0" {
+			f.Level, f.Found = note, f.Found+", without a limit of memory"
+		}
+	}
+	d.find(f)
+}
+
+func (d *doctor) persistence(addr string, info map[string]string) {
+	f := finding{Level: good, Check: "persistence", Node: addr, Found: "append-only file"}
+	if info["aof_enabled"] != "1" {
+		f.Level, f.Found = note, "no append-only file"
+		f.Means = "After a crash of the server, locks are free that somebody holds, and jobs since the last snapshot are gone."
+		f.Mend = "CONFIG SET appendonly yes, and redlatch.WithDurability for what must not be lost"
+	} else if info["aof_last_write_status"] != "ok" {
+		f.Level, f.Found, f.Means, f.Mend = bad, "the append-only file cannot be written", "The server may refuse writes.", "Look at its disk."
+	}
+	d.find(f)
+}
+
+func (d *doctor) replicas(addr string, info map[string]string) {
+	f := finding{Level: good, Check: "replicas", Node: addr, Found: info["connected_slaves"]}
+	switch {
+	case info["role"] != "master":
+		f.Level, f.Found, f.Means, f.Mend = bad, "it is a replica", "It takes no writes: every call fails.", "Give the URL of the master, or of Sentinel."
+	case f.Found == "0":
+		f.Level, f.Means, f.Mend = note, "If the machine is lost, so are locks and jobs.", "Add a replica, and redlatch.WithReplicas for what must not be lost."
+	}
+	d.find(f)
+}
+
+// latency also notes how far the server's clock is ahead of this machine's.
+func (d *doctor) latency(ctx context.Context, rdb *redis.Client) error {
+	const times = 20
+	var worst, sum time.Duration
+	least := time.Hour
+	for range times {
+		begun := time.Now()
+		now, err := rdb.Time(ctx).Result()
+		took := time.Since(begun)
+		if err != nil {
+			return fmt.Errorf("%s: %w", rdb.Options().Addr, err)
+		}
+		sum, worst = sum+took, max(worst, took)
+		if took < least { // the best look at its clock
+			least = took
+			d.mu.Lock()
+			d.ahead[rdb.Options().Addr] = now.Sub(begun.Add(took / 2))
+			d.mu.Unlock()
+		}
+	}
+	f := finding{Level: good, Check: "latency", Node: rdb.Options().Addr, Found: fmt.Sprintf("%v, at most %v", (sum / times).Round(time.Microsecond), worst.Round(time.Microsecond))}
+	if worst > 100*time.Millisecond {
+		f.Level, f.Means, f.Mend = note, "Each acquisition and release takes that long.", "Look at SLOWLOG and LATENCY DOCTOR, and at the network."
+	}
+	d.find(f)
+	return nil
+}
+
+// clocks compares the clocks of the nodes.
+func (d *doctor) clocks() {
+	if len(d.ahead) < 2 {
+		return
+	}
+	var least, most time.Duration
+	first := true
+	for _, ahead := range d.ahead {
+		if first {
+			least, most, first = ahead, ahead, false
+		}
+		least, most = min(least, ahead), max(most, ahead)
+	}
+	f := finding{Level: good, Check: "clocks", Found: fmt.Sprintf("%v apart", (most - least).Round(time.Millisecond))}
+	if most-least > time.Second {
+		f.Level = note
+		f.Means = "Each object goes by the clock of its own node. When a slot moves, leases and jobs of it shift by as much."
+		f.Mend = "Run NTP on all nodes."
+	}
+	d.find(f)
+}
+
+// messages sends a message through Redis, as a release does.
+func (d *doctor) messages(ctx context.Context) {
+	channel := "redlatch_doctor:{" + d.prefix + strconv.FormatInt(time.Now().UnixNano(), 36) + "}"
+	f := finding{Level: good, Check: "messages", Found: "a message on a channel arrives"}
+	fail := func(err error) {
+		f.Level, f.Found = bad, err.Error()
+		f.Means = "Waiters are not woken: they look again about once a second."
+		f.Mend = "Allow the channels; docs/operations.md has the list. A proxy must pass on SUBSCRIBE and PUBLISH."
+	}
+	sub := d.rdb.Subscribe(ctx, channel)
+	defer func() { _ = sub.Close() }() // nothing more is wanted of it
+	if _, err := sub.Receive(ctx); err != nil {
+		fail(err)
+	} else if err := d.rdb.Publish(ctx, channel, "hello").Err(); err != nil {
+		fail(err)
+	} else if _, err := sub.ReceiveTimeout(ctx, 5*time.Second); err != nil {
+		fail(err)
+	}
+	d.find(f)
+}

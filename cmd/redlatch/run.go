@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// errNoProgram is the error of a lock run without a program.
+var errNoProgram = errors.New("say the program after --")
+
+func (a *app) lockRun() *cobra.Command {
+	var lease, wait time.Duration
+	noWait := false
+	cmd := &cobra.Command{
+		Use: "run NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
+		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is lost, the
+program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75.`,
+		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return &exit{exitUsage, errNoProgram}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if noWait && cmd.Flags().Changed("wait") {
+				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
+			}
+			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
+		},
+	}
+	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the lock")
+	return cmd
+}
+
+// runUnder runs a program under a lock.
+func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) error {
+	path, err := exec.LookPath(program[0])
+	if err != nil {
+		return &exit{127, err}
+	}
+	c, err := a.open(ctx, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
+	if err != nil {
+		return err
+	}
+	lock := c.GetLock(name)
+	acquire, opts := lock.Lock, []rlock.Option{rlock.WithHolder()}
+	if wait > 0 {
+		opts = append(opts, rlock.WithWait(wait))
+	}
+	if noWait {
+		acquire = lock.TryLock
+	}
+	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	waits := context.AfterFunc(ctx, giveUp)
+	hold, err := acquire(waiting, opts...)
+	waits() // a signal that comes from here on is the program's
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	child := exec.Command(path, program[1:]...)
+	child.Stdout, child.Stderr = a.out, a.err
+	if a.in != nil {
+		child.Stdin = a.in
+	}
+	if err := child.Start(); err != nil {
+		return errors.Join(&exit{126, err}, hold.Unlock(context.WithoutCancel(ctx)))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }() // ends with the child
+	lost := hold.Context().Done()
+	for {
+		select {
+		case s := <-signals:
+			_ = child.Process.Signal(s) // it may have ended
+		case <-lost:
+			lost = nil
+			if errors.Is(context.Cause(hold.Context()), rlock.ErrLost) {
+				_ = child.Process.Signal(syscall.SIGTERM)
+			}
+		case err := <-ended:
+			why := context.Cause(hold.Context())
+			switch unlocked := hold.Unlock(context.WithoutCancel(ctx)); {
+			case errors.Is(why, rlock.ErrLost):
+				return &exit{exitLost, why}
+			case errors.Is(unlocked, rlock.ErrNotHeld):
+				return &exit{exitLost, unlocked}
+			}
+			return childEnded(err)
+		}
+	}
+}
+
+// childEnded returns the exit code of a child.
+func childEnded(err error) error {
+	var status *exec.ExitError
+	if !errors.As(err, &status) {
+		return err
+	}
+	if w, ok := status.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return &exit{code: 128 + int(w.Signal())}
+	}
+	return &exit{code: status.ExitCode()}
+}
