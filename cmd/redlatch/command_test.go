@@ -74,10 +74,22 @@ func (r *rig) must(t *testing.T, args ...string) string {
 
 func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 	for _, args := range [][]string{
-		{"lock", "info"}, {"lock", "info", "a", "b"}, {"nothing"}, {"lock", "run", "a"}, {"lock", "run", "a", "true"},
-		{"lock", "run", "a", "--wait", "1s", "--no-wait", "--", "true"}, {"lock", "watch", "a", "--every", "1ns"}, {"--flag"},
-		{"queue", "ls", "q", "--state", "new"}, {"queue", "ls", "q", "-n", "0"}, {"queue", "redrive"}, {"clients", "x"}, {"ls", "a", "b"},
-		{"-u", "no://url", "ls"}, {"-u", "no://url", "doctor"}, {"lock", "info", ""},
+		{"lock", "info"},
+		{"lock", "info", "a", "b"},
+		{"nothing"},
+		{"lock", "run", "a"},
+		{"lock", "run", "a", "true"},
+		{"lock", "run", "a", "--wait", "1s", "--no-wait", "--", "true"},
+		{"lock", "watch", "a", "--every", "1ns"},
+		{"--flag"},
+		{"queue", "ls", "q", "--state", "new"},
+		{"queue", "ls", "q", "-n", "0"},
+		{"queue", "redrive"},
+		{"clients", "x"},
+		{"ls", "a", "b"},
+		{"-u", "no://url", "ls"},
+		{"-u", "no://url", "doctor"},
+		{"lock", "info", ""},
 	} {
 		r := newRig(t)
 		code, out, err := r.run(t.Context(), args...)

@@ -21,9 +21,9 @@ import (
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check whether the server is fit for locks and queues", Args: exactly(0),
-		Long: `Check a server, all nodes of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
-persistence, replicas, clocks, messages and latency. Each finding says what it means and how to mend it. The exit code is 1 if
-something was found that loses locks or jobs.`,
+		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
+persistence, replicas, clocks, messages and latency. Each finding says what it means and how to mend it. The exit code
+is 1 if something was found that loses locks or jobs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rdb, err := connect(a.server())
 			if err != nil {

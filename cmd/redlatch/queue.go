@@ -72,26 +72,26 @@ func (a *app) queueTail() *cobra.Command {
 	return cmd
 }
 
-// states are the names of states on the command line.
-var states = map[string]rdelayedqueue.State{
-	"delayed": rdelayedqueue.Delayed, "ready": rdelayedqueue.Ready, "in-flight": rdelayedqueue.InFlight, "dead": rdelayedqueue.Dead,
-}
-
 func stateOf(word string) (rdelayedqueue.State, error) {
-	s, ok := states[word]
-	if !ok {
-		return 0, &exit{exitUsage, fmt.Errorf("%q is no state: delayed, ready, in-flight or dead", word)}
+	for _, s := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight, rdelayedqueue.Dead} {
+		if nameOf(s) == word {
+			return s, nil
+		}
 	}
-	return s, nil
+	return 0, &exit{exitUsage, fmt.Errorf("%q is no state: delayed, ready, in-flight or dead", word)}
 }
 
 func nameOf(s rdelayedqueue.State) string {
-	for word, state := range states {
-		if state == s {
-			return word
-		}
+	switch s {
+	case rdelayedqueue.Delayed:
+		return "delayed"
+	case rdelayedqueue.Ready:
+		return "ready"
+	case rdelayedqueue.InFlight:
+		return "in-flight"
+	default:
+		return "dead"
 	}
-	return fmt.Sprint(s)
 }
 
 // job is a message as it is printed.

@@ -24,8 +24,8 @@ func (a *app) lockRun() *cobra.Command {
 	noWait := false
 	cmd := &cobra.Command{
 		Use: "run NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
-		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is lost, the
-program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75.`,
+		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is
+lost, the program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
