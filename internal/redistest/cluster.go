@@ -32,7 +32,7 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	c := &Cluster{}
 	for range masters {
 		node := launchNode(tb, tb.TempDir())
-		tb.Cleanup(node.Kill)
+		tb.Cleanup(node.end)
 		c.nodes = append(c.nodes, node)
 	}
 	c.form(tb)

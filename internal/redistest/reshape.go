@@ -19,7 +19,7 @@ func (c *Cluster) AddReplica(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	ctx := tb.Context()
 	replica := launchNode(tb, tb.TempDir())
-	tb.Cleanup(replica.Kill)
+	tb.Cleanup(replica.end)
 	from, to := redis.NewClient(master.options()), redis.NewClient(replica.options())
 	defer closeClient(tb, from)
 	defer closeClient(tb, to)
@@ -44,7 +44,7 @@ func (c *Cluster) AddMaster(tb testing.TB, keys ...string) *Server {
 	tb.Helper()
 	ctx := tb.Context()
 	master := launchNode(tb, tb.TempDir())
-	tb.Cleanup(master.Kill)
+	tb.Cleanup(master.end)
 	rdb := redis.NewClient(master.options())
 	defer closeClient(tb, rdb)
 	if err := rdb.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(c.nodes[0].port)).Err(); err != nil {

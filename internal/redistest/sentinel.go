@@ -33,7 +33,7 @@ func StartSentinel(tb testing.TB, master *Server, name string, quorum, n int) *S
 	g := &Sentinel{tb: tb, name: name, password: master.password}
 	for range n {
 		node := launchSentinel(tb, master, name, quorum)
-		tb.Cleanup(node.Kill)
+		tb.Cleanup(node.end)
 		g.nodes = append(g.nodes, node)
 	}
 	client := redis.NewClient(master.options())

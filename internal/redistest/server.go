@@ -67,7 +67,7 @@ func Start(tb testing.TB, args ...string) *Server {
 func startWith(tb testing.TB, env, args []string) *Server {
 	tb.Helper()
 	s := launchWith(tb, env, tb.TempDir(), password(args), func(port int) []string { return serverArgs(port, args) })
-	tb.Cleanup(s.Kill)
+	tb.Cleanup(s.end)
 	return s
 }
 
@@ -237,8 +237,10 @@ func (s *Server) Kill() {
 	if s.proc.pid() != 0 {
 		Injected("server killed")
 	}
-	s.report("kill", s.proc.kill())
+	s.end()
 }
+
+func (s *Server) end() { s.report("kill", s.proc.kill()) }
 
 // Restart kills the server if it runs, starts it on the same port, and returns once it answers. Its data is gone; a
 // cluster node keeps its place in the cluster.
