@@ -176,7 +176,11 @@ func (s step) run(ctx context.Context, dir string) (map[string]result, error) {
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := append([]string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-p=3", "-timeout=100m"}, open...)
+	atOnce := "-p=3"
+	if s.long { // these load the machine, and what they measure must not be each other
+		atOnce = "-p=1"
+	}
+	args := append([]string{s.server, "go", "-C", module, "test", "-json", "-count=1", atOnce, "-timeout=100m"}, open...)
 	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
 	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_REQUIRE_JAVA=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
 	cmd.Stderr = os.Stderr
