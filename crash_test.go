@@ -25,8 +25,8 @@ import (
 
 const (
 	crashClients = 10
-	crashLanes   = 4               // rounds at a time
-	crashMargin  = 5 * time.Second // for a client to notice the new master, on a busy machine
+	crashLanes   = 4                // rounds at a time
+	crashMargin  = 15 * time.Second // for a client to notice the new master, on a busy machine
 	crashLimit   = 2 * redistest.ElectionLimit
 )
 
@@ -546,7 +546,8 @@ func (s *crashTally) add(t *testing.T, plain, confirmed []*contest, took, went t
 		if !k.lost {
 			s.kept++
 		} else {
-			assert.Greater(t, took, failoverLease/2, "%s was confirmed, and lost", k.names[0])
+			assert.Greater(t, took, failoverLease/3, // the rest may have gone before the kill, or until the client knows the new master
+				"%s was confirmed, and lost", k.names[0])
 		}
 	}
 }

@@ -22,7 +22,9 @@ func TestOutageThatAFailoverEndsIsLoggedOnce(t *testing.T) {
 	electable := func(answer string) {
 		require.NoError(t, replica.Client(t).ConfigSet(t.Context(), "cluster-replica-no-failover", answer).Err())
 	}
-	electable("yes") // there is no failover before a renewal has failed
+	// However long the vote takes, and not before a renewal has failed.
+	require.NoError(t, replica.Client(t).ConfigSet(t.Context(), "cluster-replica-validity-factor", "0").Err())
+	electable("yes")
 	rdb := cluster.Client(t)
 	var log logbook
 	c, err := redlatch.New(rdb, log.option(), redlatch.WithWatchdogTimeout(2*failoverLease), redlatch.WithCloseGrace(0))

@@ -33,7 +33,7 @@ type reshaped struct {
 
 func newReshaped(t *testing.T) *reshaped {
 	t.Helper()
-	r := &reshaped{Cluster: redistest.StartCluster(t, 3), lease: 3 * time.Second, log: &logbook{}}
+	r := &reshaped{Cluster: redistest.StartCluster(t, 3), lease: 4 * time.Second, log: &logbook{}}
 	client := func() *redlatch.Client {
 		c, err := redlatch.New(r.Client(t), r.log.option(), redlatch.WithWatchdogTimeout(r.lease), redlatch.WithCloseGrace(0))
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func visit(ctx context.Context, inside *atomic.Int32, c *redlatch.Client, take f
 	if inside.Add(1) != 1 {
 		err = errors.New("two hold it")
 	}
-	<-time.After(time.Millisecond) // the work
+	<-time.After(5 * time.Millisecond) // the work
 	inside.Add(-1)
 	return errors.Join(err, ended(h.ctx), h.release(ctx))
 }

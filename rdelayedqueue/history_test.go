@@ -437,7 +437,7 @@ func (r *jobRecord) byTheServer() []historytest.Op[jobEvent] {
 	for i := range ops {
 		e := &ops[i].Event
 		if e.Op == takes { // of a claim that was made for another call, a step may have made an end before this one
-			ops[i].Call -= int64(jobWait)
+			ops[i].Call -= 4 * int64(jobWait)
 		}
 		e.At, e.By, e.Most = r.ServerTime(ops[i].Call, e.By)
 	}

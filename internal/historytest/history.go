@@ -25,7 +25,7 @@ const (
 	// Forever is the return of what may still happen when the history ends.
 	Forever = math.MaxInt64
 
-	checkLimit = time.Minute
+	checkLimit = 3 * time.Minute
 )
 
 // Event happens to one object at one moment between a call and its return.
