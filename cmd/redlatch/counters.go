@@ -16,12 +16,8 @@ func (a *app) sem() *cobra.Command {
 	return group("sem", "Look at a semaphore", &cobra.Command{
 		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
 		Example: "  redlatch sem info uploads", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			info, err := permits(cmd.Context(), c, args[0])
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			info, err := permits(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -32,7 +28,7 @@ func (a *app) sem() *cobra.Command {
 				}
 				return err
 			})
-		},
+		}),
 	})
 }
 
@@ -50,18 +46,14 @@ func permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.P
 func (a *app) latch() *cobra.Command {
 	return group("latch", "Look at a latch", &cobra.Command{
 		Use: "info NAME", Short: "The count, and how many clients wait", Example: "  redlatch latch info ready", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			info, err := c.GetCountDownLatch(args[0]).Info(cmd.Context())
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			info, err := c.GetCountDownLatch(args[0]).Info(ctx)
 			if err != nil {
 				return err
 			}
 			return a.print(info, func(w io.Writer) error {
 				return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", info.Waiting))
 			})
-		},
+		}),
 	})
 }

@@ -126,18 +126,14 @@ func (a *app) lockInfo() *cobra.Command {
 		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed, and with
 redlatch.WithCallSites where it was acquired. A client that does not listen, and Java, do not say that.`,
 		Example: "  redlatch lock info orders",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			s, err := inspect(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			s, err := inspect(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			s.ask(cmd.Context(), c)
+			s.ask(ctx, c)
 			return a.print(s, s.write)
-		},
+		}),
 	}
 }
 
@@ -148,12 +144,8 @@ func (a *app) lockForce() *cobra.Command {
 		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
 of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.`,
 		Example: "  redlatch lock force orders",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := inspect(cmd.Context(), c, args[0])
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			s, err := inspect(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -172,12 +164,12 @@ of its lease later: until then two may work at the same time. If the holder's pr
 			if s.Mode != "" {
 				force = c.GetReadWriteLock(args[0]).ForceUnlock
 			}
-			freed, err := force(cmd.Context())
+			freed, err := force(ctx)
 			if err == nil && !freed {
 				err = &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
 			}
 			return err
-		},
+		}),
 	}
 	yesFlag(cmd, &yes)
 	return cmd
@@ -190,11 +182,7 @@ func (a *app) lockWatch() *cobra.Command {
 		Long: `Print who holds a lock and how many wait, each time that changes, until it is interrupted. It looks now and then:
 it does not see a hold that is shorter than that.`,
 		Example: "  redlatch lock watch orders --every 200ms",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			look := func(ctx context.Context) (lockState, error) {
 				s, err := inspect(ctx, c, args[0])
 				s.Left = 0 // it changes all the time
@@ -206,7 +194,7 @@ it does not see a hold that is shorter than that.`,
 				}
 				return s, err
 			}
-			return follow(cmd.Context(), every, look, func(s lockState) error {
+			return follow(ctx, every, look, func(s lockState) error {
 				return a.line(s, func() string {
 					if !s.Locked {
 						return fmt.Sprintf("free, %d wait", s.Waiting)
@@ -214,7 +202,7 @@ it does not see a hold that is shorter than that.`,
 					return fmt.Sprintf("held by %s, %d wait", s.Holders[0].Owner, s.Waiting)
 				})
 			})
-		},
+		}),
 	}
 	everyFlag(cmd, &every)
 	return cmd

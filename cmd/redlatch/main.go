@@ -156,6 +156,17 @@ func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
 	return a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
+// looking runs a command that connects by look.
+func (a *app) looking(do func(ctx context.Context, c *redlatch.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.look(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), c, args)
+	}
+}
+
 func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,17 +24,13 @@ func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches and queues", Example: "  redlatch ls 'orders:*'",
 		Args: checked(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			pattern := ""
 			if len(args) > 0 {
 				pattern = args[0]
 			}
 			if a.json {
-				for o, err := range c.Objects(cmd.Context(), pattern) {
+				for o, err := range c.Objects(ctx, pattern) {
 					if err == nil {
 						err = a.print(o, nil)
 					}
@@ -43,8 +40,8 @@ func (a *app) ls() *cobra.Command {
 				}
 				return nil
 			}
-			return a.table(a.out, func(w io.Writer) error { return objects(w, c.Objects(cmd.Context(), pattern)) })
-		},
+			return a.table(a.out, func(w io.Writer) error { return objects(w, c.Objects(ctx, pattern)) })
+		}),
 	}
 }
 
@@ -108,12 +105,8 @@ func counts(s rdelayedqueue.Stats) string {
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
 		Use: "clients", Short: "List the clients that hold or wait for something", Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			all, err := c.Clients(cmd.Context())
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, _ []string) error {
+			all, err := c.Clients(ctx)
 			if err != nil {
 				return err
 			}
@@ -124,19 +117,15 @@ func (a *app) clients() *cobra.Command {
 				}
 				return err
 			})
-		},
+		}),
 	}
 }
 
 func (a *app) aClient() *cobra.Command {
 	return &cobra.Command{
 		Use: "client ID", Short: "What a client holds and waits for", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			r, err := c.Ask(cmd.Context(), args[0])
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			r, err := c.Ask(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -151,6 +140,6 @@ func (a *app) aClient() *cobra.Command {
 				}
 				return err
 			})
-		},
+		}),
 	}
 }

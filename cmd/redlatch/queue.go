@@ -34,15 +34,22 @@ func (a *app) jobs(ctx context.Context, name string) (*jobs, error) {
 	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{})), nil
 }
 
+// onQueue runs a command on the queue that its first argument names.
+func (a *app) onQueue(do func(ctx context.Context, q *jobs, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		q, err := a.jobs(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), q, args)
+	}
+}
+
 func (a *app) queueStats() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats NAME", Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			s, err := q.Stats(cmd.Context())
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
+			s, err := q.Stats(ctx)
 			if err != nil {
 				return err
 			}
@@ -50,7 +57,7 @@ func (a *app) queueStats() *cobra.Command {
 				return errors.Join(row(w, "queue", args[0]), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
 					row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "paused", s.Paused))
 			})
-		},
+		}),
 	}
 }
 
@@ -58,15 +65,11 @@ func (a *app) queueTail() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use: "tail NAME", Short: "Print how many messages are in each state, each time that changes", Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return follow(cmd.Context(), every, q.Stats, func(s rdelayedqueue.Stats) error {
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
+			return follow(ctx, every, q.Stats, func(s rdelayedqueue.Stats) error {
 				return a.line(s, func() string { return counts(s) })
 			})
-		},
+		}),
 	}
 	everyFlag(cmd, &every)
 	return cmd
@@ -111,8 +114,7 @@ func shown(e rdelayedqueue.Entry[[]byte], payload bool) job {
 		return j
 	}
 	var v any
-	switch {
-	case codec.Unmarshal(codec.JSON{}, e.Raw, &v) == nil, codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil:
+	if codec.Unmarshal(codec.JSON{}, e.Raw, &v) == nil || codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil {
 		if _, err := json.Marshal(v); err == nil {
 			j.Payload = v
 			return j
@@ -186,18 +188,14 @@ func (a *app) queueGet() *cobra.Command {
 	payload := false
 	cmd := &cobra.Command{
 		Use: "get NAME ID", Short: "Print a message", Args: exactly(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			e, err := q.Get(cmd.Context(), args[1])
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
+			e, err := q.Get(ctx, args[1])
 			if err != nil {
 				return err
 			}
 			j := shown(*e, payload)
 			return a.print(j, j.row)
-		},
+		}),
 	}
 	payloadFlag(cmd, &payload)
 	return cmd
@@ -219,16 +217,12 @@ func (a *app) queueRedrive() *cobra.Command {
 	return &cobra.Command{
 		Use: "redrive NAME [ID]", Short: "Have a dead letter, or all of them, delivered again, with their attempts counted anew",
 		Args: checked(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if len(args) == 1 {
-				n, err := q.RedriveAll(cmd.Context())
+				n, err := q.RedriveAll(ctx)
 				return errors.Join(a.changed(n), err)
 			}
-			ok, err := q.Redrive(cmd.Context(), args[1])
+			ok, err := q.Redrive(ctx, args[1])
 			switch {
 			case err != nil:
 				return err
@@ -236,7 +230,7 @@ func (a *app) queueRedrive() *cobra.Command {
 				return &exit{exitFailed, fmt.Errorf("%q is no dead letter", args[1])}
 			}
 			return a.changed(1)
-		},
+		}),
 	}
 }
 
@@ -264,20 +258,16 @@ func (a *app) queueChange(use, short string, args int, question func(args []stri
 	yes := false
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: exactly(args),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if err := a.confirm(yes, question(args)); err != nil {
 				return err
 			}
-			n, err := change(cmd.Context(), q, args)
+			n, err := change(ctx, q, args)
 			if err != nil {
 				return err
 			}
 			return a.changed(n)
-		},
+		}),
 	}
 	yesFlag(cmd, &yes)
 	return cmd
@@ -295,12 +285,8 @@ func (a *app) changed(n int) error {
 func (a *app) queueSwitch(verb, short string, do func(*jobs, context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := a.jobs(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return do(q, cmd.Context())
-		},
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
+			return do(q, ctx)
+		}),
 	}
 }
