@@ -24,7 +24,7 @@ func Example_conflict() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	pay := payHandler(client, 10*time.Millisecond)
+	pay := payHandler(client, time.Second)
 	ask := func() int {
 		w := httptest.NewRecorder()
 		pay(w, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
