@@ -97,7 +97,7 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	const lanes = 20
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 1000)
+	n := faulttest.Rounds(t, 60, 200)
 	span := 4 * oneWay // an acquisition takes two
 	var acquired, cancelled int
 	var mu sync.Mutex // guards both
@@ -134,7 +134,7 @@ func TestCancelledWaitLeavesNothing(t *testing.T) {
 	const lanes = 20
 	holder := r.direct(t, redlatch.WithWatchdogTimeout(lease))
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 1000)
+	n := faulttest.Rounds(t, 60, 200)
 	// The first try takes 100 ms, the subscription some round trips more; the holder leaves in the middle of it all.
 	span := 14 * oneWay
 	share(t, lanes, n, func(lane, run int) error {
@@ -170,7 +170,7 @@ func TestUnlockWorksWhateverItsContextDoes(t *testing.T) {
 	r := newRig(t)
 	const lanes = 20
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 1000)
+	n := faulttest.Rounds(t, 60, 200)
 	span := 3 * oneWay // an unlock takes two
 	share(t, lanes, n, func(lane, run int) error {
 		name := fmt.Sprintf("unlock-%d", run)
@@ -190,7 +190,7 @@ func TestUnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
 	r := newRig(t)
 	const lanes = 20
 	clients := far(t, r, lanes)
-	n := faulttest.Rounds(t, 60, 1000)
+	n := faulttest.Rounds(t, 60, 200)
 	span := 5 * oneWay
 	share(t, lanes, n, func(lane, run int) error {
 		name := fmt.Sprintf("deadline-%d", run)
@@ -231,7 +231,7 @@ func TestCloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	// Redis has to know the scripts, or the try would find its own missing.
 	locktest.Unlock(t, locktest.Acquire(t, t.Context(), r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("warm")))
-	for run := range faulttest.Rounds(t, 20, 500) {
+	for run := range faulttest.Rounds(t, 20, 200) {
 		name := fmt.Sprint("left-", run)
 		c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 		arrived, gate := make(chan struct{}), make(chan struct{})
@@ -266,7 +266,7 @@ func TestCloseAfterACancelledAcquisitionLeavesNothing(t *testing.T) {
 func TestCloseDuringAnAcquisitionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	n := faulttest.Rounds(t, 30, 200)
+	n := faulttest.Rounds(t, 30, 100)
 	// However late a holder is, it releases by itself.
 	clients := far(t, r, n, redlatch.WithCloseGrace(patience))
 	span := 4 * oneWay // an acquisition and a release

@@ -119,7 +119,7 @@ func TestFlushedScriptsAreNotNoticed(t *testing.T) {
 func TestRestartedServerServesTheSameClient(t *testing.T) {
 	server := serve(t)
 	client := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(shortLease))
-	for range faulttest.Rounds(t, 3, 50) {
+	for range faulttest.Rounds(t, 3, 30) {
 		require.NoError(t, wholeLife(t.Context(), client.GetLock("f17")))
 		hold, err := client.GetLock("f17:kept").Lock(t.Context())
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestColdClusterNodesAreNotNoticed(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for range faulttest.Rounds(t, 10, 500) {
+			for range faulttest.Rounds(t, 10, 200) {
 				assert.NoError(t, wholeLife(t.Context(), client.GetLock(freshName("f17"))))
 				assert.NoError(t, wholeLife(t.Context(), client.GetFencedLock(freshName("f17"))))
 			}
@@ -168,7 +168,7 @@ func TestFailoverToAColdReplica(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	c := g.client(t, redlatch.WithWatchdogTimeout(lease))
-	for range faulttest.Rounds(t, 2, 20) {
+	for range faulttest.Rounds(t, 2, 10) {
 		require.NoError(t, wholeLife(t.Context(), c.GetLock(g0(0)))) // the client has used its scripts already
 		held := locktest.Acquire(t, t.Context(), c.GetLock(g0(0)))
 		require.NoError(t, g.replica.Client(t).ScriptFlush(t.Context()).Err())

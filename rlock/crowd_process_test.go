@@ -41,7 +41,7 @@ func commandsPerHandOffOfProcesses(t *testing.T, processes, waiters int) float64
 	t.Helper()
 	server := serve(t)
 	rdb, proxy := server.Client(t), faulttest.NewProxy(t, server.Addr())
-	sections := faulttest.Rounds(t, 1000, 10_000)
+	sections := faulttest.Rounds(t, 1000, 2000)
 	children := make([]*faulttest.Child, processes)
 	for i := range children {
 		children[i] = faulttest.StartChild(t, "crowd", proxy.Addr(), server.Addr(), strconv.Itoa(waiters), strconv.Itoa(sections))

@@ -29,7 +29,7 @@ func TestNamesUsedOnceLeaveNoKeys(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for range faulttest.Rounds(t, 100, 10_000) {
+			for range faulttest.Rounds(t, 100, 2000) {
 				assert.NoError(t, client.GetLock(freshName("f19")).Do(t.Context(), nothing))
 				assert.NoError(t, client.GetFencedLock(freshName("f19")).Do(t.Context(), nothing))
 			}
@@ -104,7 +104,7 @@ const evictedLease = time.Second
 func TestEvictedLockIsNoticedAndFenced(t *testing.T) {
 	server := serve(t, "--maxmemory-policy", "allkeys-lru")
 	rdb := server.Client(t)
-	for round := range faulttest.Rounds(t, 3, 100) {
+	for round := range faulttest.Rounds(t, 3, 50) {
 		faulttest.Steady(t, server.Addr(), evictedLease, 4*stillParts, func(lease time.Duration) error {
 			require.NoError(t, rdb.FlushAll(t.Context()).Err()) // among very many keys the lock would hardly be chosen
 			return evicted(t, server, rdb, lease, fmt.Sprint("f19:evicted:", round))

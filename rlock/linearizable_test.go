@@ -22,7 +22,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 2, 50) {
+	for range faulttest.Rounds(t, 2, 30) {
 		h := locktest.NewHistory(false, shortLease/2)
 		play(t, h, (*faulttest.Proxy).Disturb)
 		h.Check(t)

@@ -71,7 +71,7 @@ func TestNamesUsedOnceLeaveNoMemory(t *testing.T) {
 	o := newOnce(t, r)
 	const warm = 2000
 	o.use(t, 0, warm) // connections, pools, and tables as large as they get
-	n := faulttest.Rounds(t, 20_000, 1_000_000)
+	n := faulttest.Rounds(t, 20_000, 200_000)
 	before := heap()
 	o.use(t, warm, n)
 	require.EqualValues(t, (warm+n)/contendedShare, o.waited.Load(), "names that were waited for")

@@ -106,7 +106,7 @@ func TestKilledProcessesExcludeEachOther(t *testing.T) {
 	for i := range running {
 		running[i] = start(i)
 	}
-	for kill := range faulttest.Rounds(t, 6, 100) {
+	for kill := range faulttest.Rounds(t, 6, 50) {
 		awaitEntries(t, witness, 20)
 		victim := rand.N(children)
 		if kill%2 == 0 {

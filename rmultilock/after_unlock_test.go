@@ -30,7 +30,7 @@ func TestNothingIsRenewedAfterUnlock(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				s := newServers(t, b, 3)
 				p := s.peers(t)
-				for range faulttest.Rounds(t, 30, 1000) {
+				for range faulttest.Rounds(t, 30, 500) {
 					h := locktest.Acquire(t, t.Context(), both(p[0].Client, p.locks("a")...)[kind])
 					time.Sleep(lease/3 - lease/20 + rand.N(lease/10)) // about when it is renewed
 					locktest.Unlock(t, h)

@@ -85,7 +85,7 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 		require.NoError(t, err, kind)
 		require.NoError(t, h.Unlock(t.Context())) // connections are open and the scripts are known
 	}
-	n, lanes := faulttest.Rounds(t, 60, 1000), 6
+	n, lanes := faulttest.Rounds(t, 60, 300), 6
 	var wg sync.WaitGroup
 	for lane := range lanes {
 		wg.Go(func() {

@@ -137,12 +137,12 @@ func (f *five) exclude(t *testing.T) {
 	var holds atomic.Int64
 	var names []*contested
 	witnesses := redistest.Start(t).Addr()
-	rounds := int64(faulttest.Rounds(t, 60, 100_000))
-	for n := range max(2, rounds/2000) {
+	rounds := int64(faulttest.Rounds(t, 60, 30_000))
+	for n := range max(2, rounds/600) {
 		w := faulttest.NewWitness(t, witnesses, fmt.Sprint("five-", n))
 		names = append(names, &contested{witness: w, claimants: claimants{live: map[context.Context]string{}}, over: map[string]bool{}})
 	}
-	limit := time.Now().Add(30 * time.Minute)
+	limit := time.Now().Add(10 * time.Minute)
 	enough := func() bool { return holds.Load() >= rounds || time.Now().After(limit) }
 	for i := range 2 {
 		redLock, proxies := f.process(t)
@@ -253,7 +253,7 @@ func TestFailedTryLeavesNothingOnFiveServers(t *testing.T) {
 	redLock, proxies := f.process(t)
 	l := redLock("a")
 	taken, failed := 0, 0
-	for range faulttest.Rounds(t, 25, 800) {
+	for range faulttest.Rounds(t, 25, 300) {
 		var whole, lossy, dead []int
 		spared := 1 + rand.N(3)
 		for i, n := range rand.Perm(5) {

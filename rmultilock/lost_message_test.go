@@ -48,7 +48,7 @@ func TestWaiterGoesOnWithoutMessages(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					s := newServers(t, b, 3)
 					p := s.peers(t)
-					for run := range faulttest.Rounds(t, 10, 200) {
+					for run := range faulttest.Rounds(t, 10, 100) {
 						name := fmt.Sprint("a", run)
 						for _, server := range s[:2] {
 							server.Foreign(t, name, time.Hour)

@@ -35,7 +35,7 @@ func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
 						seen[i] = peer.Scripts() - 3
 					}
 					const tick = 10 * time.Millisecond
-					leases := faulttest.Rounds(t, 20, 500)
+					leases := faulttest.Rounds(t, 20, 200)
 					for end := time.Now().Add(time.Duration(leases) * lease); time.Now().Before(end); time.Sleep(tick) {
 						for i, peer := range mine {
 							if peer.Scripts()-seen[i] >= 3 { // two have failed, and one has not

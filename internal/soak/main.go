@@ -1,8 +1,10 @@
-// Command soak runs all tests on each supported server, and the long counts of the failure tests on one, those beside
-// Java included, and writes what it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
+// Command soak runs all tests on each supported server, then the long counts of the failure tests, those beside Java
+// included, and writes what it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
 //
-//	go run ./internal/soak            # the servers of the matrix, then the long counts
-//	go run ./internal/soak -long=off  # the servers alone
+//	go run ./internal/soak         # the servers of the matrix, then the long counts
+//	go run ./internal/soak -long=  # the servers alone
+//
+// A test with a long count runs it on the first server of -long that does not skip it.
 //
 // What has passed is kept for each commit, server and package: a run that was interrupted, or that failed, goes on where
 // it was.
@@ -60,7 +62,7 @@ func (s step) String() string {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	servers := flags.String("servers", "redis-6.2.14 installed redis-8.2.3 valkey-9.1.2", "the servers, as .ci/with-server knows them")
-	long := flags.String("long", "installed", "the server for the long counts, or off")
+	long := flags.String("long", "installed valkey-9.1.2", "the servers for the long counts, some of -servers")
 	out := flags.String("out", "docs/proof.md", "the report")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -80,13 +82,23 @@ func run(ctx context.Context, args []string) error {
 	for server := range strings.FieldsSeq(*servers) {
 		steps = append(steps, step{server: server})
 	}
-	if *long != "off" {
-		steps = append(steps, step{server: *long, long: true}, step{server: *long, long: true, java: true})
+	for i, server := range strings.Fields(*long) {
+		if !slices.Contains(steps, step{server: server}) {
+			return fmt.Errorf("the long counts of %s: it is not among -servers", server)
+		}
+		steps = append(steps, step{server: server, long: true})
+		if i == 0 {
+			steps = append(steps, step{server: server, long: true, java: true})
+		}
 	}
 	results, failed := map[step]map[string]result{}, error(nil)
 	for _, s := range steps {
 		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
-		if results[s], err = s.run(ctx, dir); err != nil {
+		var names []string
+		if s.long && !s.java {
+			names = counting(s, results)
+		}
+		if results[s], err = s.run(ctx, dir, names); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%v: %w", s, err))
 		}
 		if ctx.Err() != nil {
@@ -101,6 +113,30 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return os.WriteFile(*out, []byte(text), 0o644) //nolint:gosec // a document
+}
+
+// counting returns the tests that have counts on the server of a step, and did not run with the long ones yet.
+func counting(s step, results map[step]map[string]result) (names []string) {
+	ran := map[string]bool{}
+	for other, packages := range results {
+		if !other.long || other == s {
+			continue
+		}
+		for pkg, r := range packages {
+			for test, o := range r.Tests {
+				ran[pkg+"."+test] = !o.Skipped
+			}
+		}
+	}
+	for pkg, r := range results[step{server: s.server}] {
+		for test, o := range r.Tests {
+			if o.Rounds > 0 && !ran[pkg+"."+test] {
+				names = append(names, test)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // clean returns the commit that is checked out. Nothing but the report may differ from it.
@@ -140,6 +176,7 @@ type outcome struct {
 	Skipped bool
 	Failed  bool
 	Rounds  int // the sum of its attribute of this name, see faulttest.Rounds
+	Seconds float64
 }
 
 // event is a line of go test -json.
@@ -148,8 +185,8 @@ type event struct {
 	Elapsed                                   float64
 }
 
-// run runs the packages that have not passed yet, and returns the results of all.
-func (s step) run(ctx context.Context, dir string) (map[string]result, error) {
+// run runs the packages that have not passed yet, all their tests or those of these names, and returns the results of all.
+func (s step) run(ctx context.Context, dir string, names []string) (map[string]result, error) {
 	module := "."
 	if s.java {
 		module = "interop"
@@ -176,11 +213,14 @@ func (s step) run(ctx context.Context, dir string) (map[string]result, error) {
 	if len(open) == 0 {
 		return all, nil
 	}
-	atOnce := "-p=3"
+	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3"}
 	if s.long { // these load the machine, and what they measure must not be each other
-		atOnce = "-p=1"
+		args = append(args, "-p=1", "-parallel=1")
 	}
-	args := append([]string{s.server, "go", "-C", module, "test", "-json", "-count=1", atOnce, "-timeout=100m"}, open...)
+	if names != nil {
+		args = append(args, "-run=^("+strings.Join(names, "|")+")$")
+	}
+	args = append(args, open...)
 	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
 	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_REQUIRE_JAVA=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
 	cmd.Stderr = os.Stderr
@@ -246,6 +286,9 @@ func collect(lines io.Reader, done func(pkg string, r result) error) (failed []s
 		case e.Action == "fail" && e.Test != "":
 			o.Failed = true
 		}
+		if e.Test == top && e.Elapsed > 0 {
+			o.Seconds = e.Elapsed
+		}
 		if strings.HasPrefix(top, "Test") || known {
 			r.Tests[top] = o
 		}
@@ -259,6 +302,11 @@ func collect(lines io.Reader, done func(pkg string, r result) error) (failed []s
 			fmt.Print(said[e.Package])
 		}
 		fmt.Printf("%-4s %s %.0fs\n", e.Action, e.Package, e.Elapsed)
+		for test, o := range r.Tests {
+			if o.Seconds > 60 {
+				fmt.Printf("     %s %.0fs\n", test, o.Seconds)
+			}
+		}
 		delete(said, e.Package)
 		if err := done(e.Package, r); err != nil {
 			return failed, err

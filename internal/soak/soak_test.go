@@ -38,6 +38,25 @@ func TestResultsAreThoseOfTheEvents(t *testing.T) {
 	}, got)
 }
 
+func TestLongCountsRunOnce(t *testing.T) {
+	old, young := step{server: "old"}, step{server: "young"}
+	long := step{server: "old", long: true}
+	tests := func(packages map[string]map[string]outcome) map[string]result {
+		results := map[string]result{}
+		for pkg, tests := range packages {
+			results[pkg] = result{Tests: tests}
+		}
+		return results
+	}
+	results := map[step]map[string]result{
+		old:   tests(map[string]map[string]outcome{"a": {"TestOnce": {}, "TestMany": {Rounds: 3}, "TestClock": {Skipped: true}}, "b": {"TestMany": {Rounds: 2}}}),
+		young: tests(map[string]map[string]outcome{"a": {"TestOnce": {}, "TestMany": {Rounds: 3}, "TestClock": {Rounds: 4}}, "b": {"TestMany": {Rounds: 2}}}),
+	}
+	assert.Equal(t, []string{"TestMany"}, counting(long, results))
+	results[long] = tests(map[string]map[string]outcome{"a": {"TestMany": {Rounds: 30}}, "b": {"TestMany": {Rounds: 20}}})
+	assert.Equal(t, []string{"TestClock"}, counting(step{server: "young", long: true}, results))
+}
+
 func TestReportCountsWhatFailed(t *testing.T) {
 	t.Chdir("../..")
 	server := step{server: "valkey-9.1.2", long: true}
