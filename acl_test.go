@@ -70,6 +70,7 @@ func awaitUsed(t *testing.T, rules []any, servers ...*redistest.Server) {
 func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 	server := redistest.Start(t)
 	require.NoError(t, server.Client(t).Do(t.Context(), documentedUser(t)...).Err())
+	require.NoError(t, server.Client(t).ConfigResetStat(t.Context()).Err())
 	var log bytes.Buffer
 	logger := redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	user := func() *redlatch.Client {
@@ -198,50 +199,83 @@ func delivered(t *testing.T, one, two *redlatch.Client, name string) {
 	require.NoError(t, err)
 }
 
+// deployment is Redis with the documented user.
+type deployment struct {
+	admin   redis.UniversalClient
+	user    func() redis.UniversalClient
+	servers []*redistest.Server // on which each of rules is used
+	rules   []any
+}
+
+// documentedRules returns the rules that operations.md names after some words.
+func documentedRules(t *testing.T, after string) (rules []any) {
+	t.Helper()
+	text, err := os.ReadFile("docs/operations.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile(after + "[^`]*`([^`]*)`").FindSubmatch(text)
+	require.NotNil(t, named)
+	for word := range strings.FieldsSeq(strings.ReplaceAll(string(named[1]), "'", "")) {
+		rules = append(rules, word)
+	}
+	return rules
+}
+
+func clusterOfTheUser(t *testing.T) deployment {
+	t.Helper()
+	c := redistest.StartCluster(t, 3)
+	var more []any
+	for _, rule := range documentedRules(t, "On a cluster add") {
+		if c.Nodes()[0].Major(t) >= 7 || !strings.HasPrefix(rule.(string), "+s") { // Redis 6.2 has no sharded channels
+			more = append(more, rule)
+		}
+	}
+	for _, node := range c.Nodes() {
+		require.NoError(t, node.Client(t).Do(t.Context(), append(documentedUser(t), more...)...).Err())
+	}
+	return deployment{
+		admin: c.Client(t), servers: c.Nodes(), rules: more,
+		user: func() redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "app", Password: "secret"})
+		},
+	}
+}
+
+func sentinelOfTheUser(t *testing.T) deployment {
+	t.Helper()
+	g := locktest.StartGroup(t)
+	for _, node := range []*redistest.Server{g.Master, g.Replica} {
+		require.NoError(t, node.Client(t).Do(t.Context(), documentedUser(t)...).Err())
+	}
+	rules := documentedRules(t, "A user of Sentinel itself needs")
+	for _, node := range g.Sentinel.Nodes() {
+		user := append([]any{"ACL", "SETUSER", "watcher", "on", ">secret", "-@all", "resetchannels"}, rules...)
+		require.NoError(t, node.Client(t).Do(t.Context(), user...).Err())
+	}
+	return deployment{ // Sentinel does not count its commands
+		admin: g.Master.Client(t),
+		user: func() redis.UniversalClient {
+			return redis.NewFailoverClient(&redis.FailoverOptions{
+				MasterName: "redlatch", SentinelAddrs: g.Sentinel.Addrs(), SentinelUsername: "watcher", SentinelPassword: "secret",
+				Username: "app", Password: "secret",
+			})
+		},
+	}
+}
+
 // F20
 func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testing.T) {
-	operations, err := os.ReadFile("docs/operations.md")
-	require.NoError(t, err)
-	more := regexp.MustCompile("On a cluster add `([^`]*)`").FindSubmatch(operations)
-	require.NotNil(t, more)
-	for name, start := range map[string]func(t *testing.T) (admin, user func() redis.UniversalClient, used func()){
-		"cluster": func(t *testing.T) (admin, user func() redis.UniversalClient, used func()) {
-			t.Helper()
-			c := redistest.StartCluster(t, 3)
-			rules := documentedUser(t)
-			least := len(rules)
-			for word := range strings.FieldsSeq(string(more[1])) {
-				if c.Nodes()[0].Major(t) >= 7 || !strings.HasPrefix(word, "+s") { // Redis 6.2 has no sharded channels
-					rules = append(rules, word)
-				}
-			}
-			for _, node := range c.Nodes() {
-				require.NoError(t, node.Client(t).Do(t.Context(), rules...).Err())
-			}
-			user = func() redis.UniversalClient {
-				return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "app", Password: "secret"})
-			}
-			return func() redis.UniversalClient { return c.Client(t) }, user, func() { awaitUsed(t, rules[least:], c.Nodes()...) }
-		},
-		"Sentinel": func(t *testing.T) (admin, user func() redis.UniversalClient, used func()) {
-			t.Helper()
-			g := locktest.StartGroup(t)
-			for _, node := range []*redistest.Server{g.Master, g.Replica} {
-				require.NoError(t, node.Client(t).Do(t.Context(), documentedUser(t)...).Err())
-			}
-			user = func() redis.UniversalClient {
-				return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "redlatch", SentinelAddrs: g.Sentinel.Addrs(), Username: "app", Password: "secret"})
-			}
-			return func() redis.UniversalClient { return g.Sentinel.Client(t) }, user, func() {} // they are those of one server
-		},
-	} {
+	for name, start := range map[string]func(t *testing.T) deployment{"cluster": clusterOfTheUser, "Sentinel": sentinelOfTheUser} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			admin, user, used := start(t)
+			d := start(t)
+			redistest.AwaitChannels(t, d.admin, 0) // its client knows the layout now
+			for _, s := range d.servers {
+				require.NoError(t, s.Client(t).ConfigResetStat(t.Context()).Err())
+			}
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			client := func() *redlatch.Client {
-				rdb := user()
+				rdb := d.user()
 				t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 				require.NoError(t, redlatch.Check(t.Context(), rdb, redlatch.WithNamePrefix("app:")))
 				c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithLogger(logger))
@@ -251,11 +285,11 @@ func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testin
 			}
 			one, two := client(), client()
 			all := enterAll(t, one, two, guests(failoverLease), func(g guest) string { return g.name })
-			redistest.AwaitChannels(t, admin(), len(all))
+			redistest.AwaitChannels(t, d.admin, channels(all))
 			for _, h := range all {
 				h.handOver(t)
 			}
-			used()
+			awaitUsed(t, d.rules, d.servers...)
 			require.NoError(t, one.Close())
 			require.NoError(t, two.Close())
 			assert.Empty(t, log.String())

@@ -22,10 +22,6 @@ import (
 
 const clockLease = 1500 * time.Millisecond
 
-func red(c *redlatch.Client, name string) rlock.Locker {
-	return c.GetRedLock(c.GetLock(name), c.GetLock(name+"-2"), c.GetLock(name+"-3"))
-}
-
 // clocked is a server with a clock of its own.
 type clocked struct {
 	*redistest.Server
@@ -53,11 +49,8 @@ func (s *clocked) client(t *testing.T, addr string) *redlatch.Client {
 // enterAll has each object held by one client and waited for by another one.
 func (s *clocked) enterAll(t *testing.T, addr string) []heldGuest {
 	t.Helper()
-	all := guests(clockLease)
-	channels := len(all)
-	all = append(all, lockGuest("red", red, red)) // who waits for it tries again and again
-	held := enterAll(t, s.client(t, addr), s.client(t, addr), all, func(g guest) string { return g.name })
-	redistest.AwaitChannels(t, s.Client(t), channels)
+	held := enterAll(t, s.client(t, addr), s.client(t, addr), guests(clockLease), func(g guest) string { return g.name })
+	redistest.AwaitChannels(t, s.Client(t), channels(held))
 	return held
 }
 

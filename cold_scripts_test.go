@@ -47,7 +47,7 @@ func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
 	})
 	for round := range faulttest.Rounds(t, 2, 60) {
 		all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return fmt.Sprint(g.name, "-", round) })
-		redistest.AwaitChannels(t, server.Client(t), len(all))
+		redistest.AwaitChannels(t, server.Client(t), channels(all))
 		stayHeld(t, all, 2*lease)
 		for _, h := range all {
 			h.handOver(t)

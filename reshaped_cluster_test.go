@@ -166,12 +166,9 @@ func TestMastersJoinAndLeaveAClusterInUse(t *testing.T) {
 func (r *reshaped) reshape(t *testing.T, step string, master *redistest.Server, changes ...func()) {
 	t.Helper()
 	r.rdb, r.master, r.names = r.Client(t), master, nil
-	all := guests(r.lease)
-	channels := len(all)
-	all = append(all, lockGuest("red", red, red)) // who waits for it tries again and again
-	held := enterAll(t, r.holder, r.waiter, all, func(g guest) string { return r.onMaster(t, step+g.name) })
+	held := enterAll(t, r.holder, r.waiter, guests(r.lease), func(g guest) string { return r.onMaster(t, step+g.name) })
 	stop := r.traffic(t, step+"traffic")
-	redistest.AwaitChannels(t, r.rdb, channels)
+	redistest.AwaitChannels(t, r.rdb, channels(held))
 	for _, change := range changes {
 		start := time.Now()
 		change()

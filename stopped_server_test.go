@@ -33,7 +33,7 @@ func TestHoldersOfAStoppedServerLearnBeforeOthersHaveIt(t *testing.T) {
 		}
 	}
 	all := enterAll(t, client(), client(), leased, func(g guest) string { return g.name })
-	redistest.AwaitChannels(t, server.Client(t), len(all))
+	redistest.AwaitChannels(t, server.Client(t), channels(all))
 	entered := make(chan heldGuest, len(all)) // with what its holder says at that moment
 	for _, h := range all {
 		go func() {
