@@ -47,7 +47,7 @@ func TestEvictedHoldsAreLostAndTakeNothingFromOthers(t *testing.T) {
 		return all
 	}
 	first, second := client(), client()
-	for range faulttest.Rounds(t, 1, 50) {
+	for range faulttest.Rounds(t, 1, 20) {
 		old := enter(first)
 		evictEverything(t, rdb)
 		evicted := time.Now()

@@ -178,7 +178,7 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 
 // F9: the double grant after a failover, and what holds it off.
 func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
-	rounds := faulttest.Rounds(t, 5, 40)
+	rounds := faulttest.Rounds(t, 5, 20)
 	for _, tc := range []struct {
 		name   string
 		opts   []redlatch.Option

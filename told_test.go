@@ -105,7 +105,7 @@ func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 	proxy := faulttest.NewProxy(t, server.Addr())
 	cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
 	kinds := take()
-	for round := range faulttest.Rounds(t, 3, 100) {
+	for round := range faulttest.Rounds(t, 3, 30) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
 		held := map[string]holding{}
@@ -177,7 +177,7 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 	server := redistest.Start(t)
 	other := startToldClient(t, server.Addr())
 	kinds := take()
-	for round := range faulttest.Rounds(t, 2, 50) {
+	for round := range faulttest.Rounds(t, 2, 15) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
 		child := faulttest.StartChild(t, "sleeper", server.Addr(), fmt.Sprint(round))

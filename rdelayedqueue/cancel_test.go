@@ -21,7 +21,7 @@ func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 	r := newRig(t)
 	q, sound := queue(r.client(t)), queue(r.direct(t))
 	r.proxy.Delay(2 * time.Millisecond)
-	for range faulttest.Rounds(t, 100, 1000) {
+	for range faulttest.Rounds(t, 100, 400) {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(10*time.Millisecond))
 		id, err := q.Offer(ctx, job{}, 0, rdelayedqueue.WithID("same"))
 		if err != nil {

@@ -409,7 +409,7 @@ func newJobRecord() *jobRecord { return &jobRecord{History: historytest.New[jobE
 
 // F2, F8
 func TestQueueHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 15) {
+	for range faulttest.Rounds(t, 1, 8) {
 		r := newJobRecord()
 		r.play(t, (*faulttest.Proxy).Disturb, nil)
 		r.check(t)
@@ -422,7 +422,7 @@ func TestQueueHistoryUnderFaultsIsLinearizable(t *testing.T) {
 //
 // F2, F8, F18
 func TestQueueHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 6) {
+	for range faulttest.Rounds(t, 1, 4) {
 		r := newJobRecord()
 		r.Steps = historytest.WideSteps
 		r.play(t, (*faulttest.Proxy).Disturb, nil)

@@ -302,7 +302,7 @@ func TestCancelledTakeLosesNothing(t *testing.T) {
 	r := newRig(t)
 	q := queue(r.client(t))
 	r.proxy.Delay(2 * time.Millisecond)
-	n := faulttest.Rounds(t, 60, 2000)
+	n := faulttest.Rounds(t, 60, 500)
 	for i := range n {
 		id, err := q.Offer(t.Context(), job{N: i}, 0)
 		require.NoError(t, err)

@@ -106,7 +106,7 @@ func TestOfferUnderOneIDIsOneMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	q := queue(r.client(t))
-	n := faulttest.Rounds(t, 50, 1000)
+	n := faulttest.Rounds(t, 50, 400)
 	for i := range n {
 		if i%3 == 0 {
 			r.proxy.DropReplies(faulttest.Script, 1+i%2)

@@ -200,11 +200,11 @@ func (r *record) check(t *testing.T) {
 }
 
 func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
-	play(t, faulttest.Rounds(t, 40, 150), nil).check(t)
+	play(t, faulttest.Rounds(t, 40, 80), nil).check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 20) { // of some 350 steps each
+	for range faulttest.Rounds(t, 1, 10) { // of some 350 steps each
 		play(t, 30, (*faulttest.Proxy).Disturb).check(t)
 	}
 }

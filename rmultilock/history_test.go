@@ -154,12 +154,12 @@ func pause(d time.Duration) { <-time.After(d) }
 
 // F1, F14
 func TestMultiLockHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	playHistories(t, "multi-lock", 0, faulttest.Rounds(t, 1, 15))
+	playHistories(t, "multi-lock", 0, faulttest.Rounds(t, 1, 8))
 }
 
 // F1, F14
 func TestRedLockHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	playHistories(t, "RedLock", 0, faulttest.Rounds(t, 1, 15))
+	playHistories(t, "RedLock", 0, faulttest.Rounds(t, 1, 8))
 }
 
 // A step ahead of a server's clock may end each lease that it meets, as docs/guarantees.md says: from then on such a hold may be
@@ -167,7 +167,7 @@ func TestRedLockHistoryUnderFaultsIsLinearizable(t *testing.T) {
 //
 // F18
 func TestMultiLockHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
-	playHistories(t, "multi-lock", historytest.WideSteps, faulttest.Rounds(t, 1, 6))
+	playHistories(t, "multi-lock", historytest.WideSteps, faulttest.Rounds(t, 1, 4))
 }
 
 // The clock of each server steps by itself. What holds of one server holds of a step of any of them: two may end a lease that
@@ -175,7 +175,7 @@ func TestMultiLockHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 //
 // F14, F18
 func TestRedLockHistoryWhileTheClocksStepIsLinearizable(t *testing.T) {
-	playHistories(t, "RedLock", historytest.WideSteps, faulttest.Rounds(t, 1, 6))
+	playHistories(t, "RedLock", historytest.WideSteps, faulttest.Rounds(t, 1, 4))
 }
 
 func playHistories(t *testing.T, name string, steps time.Duration, rounds int) {

@@ -397,7 +397,7 @@ func TestNoOverlapUnderRandomFaults(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		c := &claimants{live: map[context.Context]string{}}
-		end := time.Now().Add(time.Duration(faulttest.Rounds(t, 40, 200)) * time.Second)
+		end := time.Now().Add(time.Duration(faulttest.Rounds(t, 40, 80)) * time.Second)
 		var all []peers
 		var wg sync.WaitGroup
 		var holds atomic.Int32

@@ -58,7 +58,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	t.Cleanup(func() { proxy.Delay(0) })
 	lag := faulttest.MeasureLag(t, server.Addr())
 	const lanes = 10
-	n := faulttest.Rounds(t, 40, 1000)
+	n := faulttest.Rounds(t, 40, 300)
 	var wg sync.WaitGroup
 	for lane := range lanes {
 		wg.Go(func() {

@@ -192,7 +192,7 @@ const modelLease = 300 * time.Millisecond
 
 func TestHistoryIsLinearizable(t *testing.T) {
 	r := newRecord(true)
-	r.play(t, faulttest.Rounds(t, 40, 400), nil)
+	r.play(t, faulttest.Rounds(t, 40, 200), nil)
 	r.check(t)
 }
 
@@ -211,7 +211,7 @@ func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 //
 // F18
 func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 10) {
+	for range faulttest.Rounds(t, 1, 5) {
 		r := newRecord(false)
 		r.Steps = historytest.WideSteps
 		r.play(t, 15, (*faulttest.Proxy).Disturb)

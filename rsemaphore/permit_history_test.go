@@ -294,7 +294,7 @@ func (r *leaseRecord) check(t *testing.T) {
 
 // F2, F13
 func TestPermitHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 15) {
+	for range faulttest.Rounds(t, 1, 8) {
 		r := &leaseRecord{History: historytest.New[leaseEvent]()}
 		r.play(t, (*faulttest.Proxy).Disturb, nil)
 		r.check(t)

@@ -104,7 +104,7 @@ func TestAbandonedResizeDoesNotArriveLate(t *testing.T) {
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
 	givePermits(t, s, 5)
-	for i := range faulttest.Rounds(t, 20, 500) {
+	for i := range faulttest.Rounds(t, 20, 200) {
 		r.proxy.Delay(20 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(60*time.Millisecond))
 		err := s.AddPermits(ctx, 1)
@@ -133,7 +133,7 @@ func TestCancelledAcquireKeepsNoPermit(t *testing.T) {
 	r.proxy.Delay(oneWay)
 	var acquired, cancelled int
 	var mu sync.Mutex // guards both
-	n := faulttest.Rounds(t, 60, 2000)
+	n := faulttest.Rounds(t, 60, 600)
 	for done := 0; done < n; done += 20 {
 		var wg sync.WaitGroup
 		for range 20 {
@@ -201,7 +201,7 @@ func TestPermitsOfKilledHoldersComeBack(t *testing.T) {
 	s := r.connect(t, r.server.Addr()).GetPermitSemaphore("slots")
 	givePermits(t, s, processes*each)
 	var slowest time.Duration
-	for range faulttest.Rounds(t, 3, 100) {
+	for range faulttest.Rounds(t, 3, 30) {
 		var children []*faulttest.Child
 		for range processes {
 			children = append(children, faulttest.StartChild(t, "permit holder", r.server.Addr(), strconv.Itoa(each)))

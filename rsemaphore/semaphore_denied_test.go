@@ -133,7 +133,7 @@ func TestSemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
 		denyScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 })
 		var there atomic.Int64
 		there.Store(10)
-		for range faulttest.Rounds(t, 30, 300) {
+		for range faulttest.Rounds(t, 30, 100) {
 			sick.Store(true)
 			p.LoseReplies(rand.N(6))
 			var workers sync.WaitGroup

@@ -56,7 +56,7 @@ func TestSemaphoreCancelledCallsKeepNothing(t *testing.T) {
 	c := clientThrough(t, proxy.Addr())
 	const oneWay = 20 * time.Millisecond
 	proxy.Delay(oneWay)
-	n := faulttest.Rounds(t, 60, 600)
+	n := faulttest.Rounds(t, 60, 300)
 	var calls sync.WaitGroup
 	for run := range n {
 		s := c.GetSemaphore(fmt.Sprintf("s-%d", run%10))
@@ -117,7 +117,7 @@ func TestSemaphoreReleaseBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 			released.Store(name, time.Now())
 		}
 	})
-	for run := range faulttest.Rounds(t, 100, 3000) {
+	for run := range faulttest.Rounds(t, 100, 1000) {
 		s := waiter.GetSemaphore(fmt.Sprintf("gap-%d", run))
 		take(t, s, 1)
 		at, ok := released.Load(s.Name())
@@ -221,7 +221,7 @@ func TestClosingSemaphoreGivesBackWhatNobodyHas(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	rdb := server.Client(t)
-	for run := range faulttest.Rounds(t, 5, 100) {
+	for run := range faulttest.Rounds(t, 5, 30) {
 		c := clientThrough(t, proxy.Addr(), redlatch.WithCloseGrace(0))
 		name := fmt.Sprintf("s-%d", run)
 		give(t, c.GetSemaphore(name), 20)

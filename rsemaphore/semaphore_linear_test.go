@@ -222,13 +222,13 @@ func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy)) []history
 }
 
 func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 50) {
+	for range faulttest.Rounds(t, 1, 15) {
 		checkPermits(t, newPermitRecord(true).play(t, nil))
 	}
 }
 
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 2, 100) {
+	for range faulttest.Rounds(t, 2, 30) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb))
 	}
 }
@@ -238,7 +238,7 @@ func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
 //
 // F2, F18
 func TestSemaphoreHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 10) {
+	for range faulttest.Rounds(t, 1, 5) {
 		r := newPermitRecord(false)
 		r.Steps = historytest.WideSteps
 		checkPermits(t, r.play(t, (*faulttest.Proxy).Disturb))

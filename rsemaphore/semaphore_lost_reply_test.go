@@ -130,7 +130,7 @@ func TestSemaphoreRandomLostRepliesAgreeWithAModel(t *testing.T) {
 		m := &semaphoreModel{there: 10}
 		give(t, p.GetSemaphore("s"), 10)
 		const workers = 5
-		for range faulttest.Rounds(t, 30, 300) {
+		for range faulttest.Rounds(t, 30, 100) {
 			p.LoseReplies(rand.N(4))
 			other.LoseReplies(rand.N(3))
 			var wg sync.WaitGroup

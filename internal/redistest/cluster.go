@@ -39,13 +39,15 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
+const nodeTimeout = 2000 // milliseconds
+
 func launchNode(tb testing.TB, dir string) *Server {
 	tb.Helper()
 	return launch(tb, dir, "", func(port int) []string {
 		return serverArgs(port, []string{
 			"--cluster-enabled", "yes",
 			"--cluster-config-file", "nodes.conf",
-			"--cluster-node-timeout", "2000",
+			"--cluster-node-timeout", fmt.Sprint(nodeTimeout),
 		})
 	})
 }

@@ -30,6 +30,7 @@ const startTries = 10
 type Server struct {
 	tb       testing.TB
 	proc     *process
+	elected  time.Time // by Failover
 	port     int
 	password string
 }

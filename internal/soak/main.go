@@ -215,7 +215,7 @@ func (s step) run(ctx context.Context, dir string, names []string) (map[string]r
 	}
 	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3"}
 	if s.long { // these load the machine, and what they measure must not be each other
-		args = append(args, "-p=1", "-parallel=1")
+		args = append(args, "-p=1")
 	}
 	if names != nil {
 		args = append(args, "-run=^("+strings.Join(names, "|")+")$")
