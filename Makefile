@@ -16,7 +16,7 @@ NEWEST_GO_REDIS := v9.23.0
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod))
 # Those of go.work, which have no replace directive in go.mod, so that go install works; it cannot find the library before its release.
-WORKSPACE := cmd/redlatch redlatchotel redlatchprom
+WORKSPACE := cmd/redlatch console redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested interop race
@@ -41,7 +41,7 @@ lint: ## gofumpt, go mod tidy, go vet, staticcheck, golangci-lint
 	@unformatted="$$($(GOFUMPT) -l .)"; \
 	if [ -n "$$unformatted" ]; then printf 'not formatted, run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
 	go mod tidy -diff
-	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" && go mod tidy -diff; status=$$?; go mod edit -dropreplace $(MODULE); exit $$status ); done
+	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && go mod tidy -diff; status=$$?; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
 	@# Not in the nested modules: the tests of a peer there need modules that the module proxy does not serve.
 	@for dir in . $(NESTED); do \
 		echo "lint $$dir"; \

@@ -47,6 +47,9 @@ type ClientReport struct {
 	Waits []WaitInfo
 	// HoldCount and WaitCount are how many there are.
 	HoldCount, WaitCount int
+	// Losses are the last 100 things that it held and has lost, the newest first, and LossCount is how many there were since it was made.
+	Losses    []LossInfo
+	LossCount int
 	// Cursor is the argument of [WithCursor] that asks for the next holds; 0 if there are no more.
 	Cursor int
 	// Channels are those that the client listens to, Messages what it has received on them, Reconnects how often it has replaced a
@@ -54,6 +57,18 @@ type ClientReport struct {
 	Channels             int
 	Messages, Reconnects uint64
 	RoundTrips           int64
+}
+
+// LossInfo is something that a client held, and that ended although nobody released it.
+type LossInfo struct {
+	// Kind is the name of the object's package, and Name that of the object.
+	Kind, Name string
+	// Owner is as in [HoldInfo].
+	Owner string
+	// At is when the client learned of it.
+	At time.Time
+	// Held is for how long it was held.
+	Held time.Duration
 }
 
 // AskOption is a setting of [Client.Ask].
@@ -96,6 +111,13 @@ func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientR
 	for _, w := range r.Waits {
 		report.Waits = append(report.Waits, WaitInfo{
 			Kind: w.Kind, Name: w.Name, Since: now.Add(-time.Duration(w.Age) * time.Millisecond), Site: w.Site,
+		})
+	}
+	report.LossCount = r.LossCount
+	for _, l := range r.Losses {
+		report.Losses = append(report.Losses, LossInfo{
+			Kind: l.Kind, Name: l.Name, Owner: l.Owner, At: now.Add(-time.Duration(l.Age) * time.Millisecond),
+			Held: time.Duration(l.Held) * time.Millisecond,
 		})
 	}
 	return report, nil

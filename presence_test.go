@@ -118,6 +118,32 @@ func TestClientListensWhileItIsInUse(t *testing.T) {
 	})
 }
 
+func TestClientsTellWhatTheyHaveLost(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, viewer := b.Peer(t), b.Peer(t)
+		locktest.Acquire(t, t.Context(), c.GetLock("kept"))
+		for i := range 103 {
+			name := fmt.Sprint("lost", i)
+			hold := locktest.Acquire(t, t.Context(), c.GetFairLock(name))
+			_, err := viewer.GetFairLock(name).ForceUnlock(t.Context())
+			require.NoError(t, err)
+			<-hold.Context().Done()
+		}
+		at := time.Now()
+		time.Sleep(time.Minute)
+		r, err := viewer.Ask(t.Context(), c.ID())
+		require.NoError(t, err)
+		assert.Equal(t, 103, r.LossCount)
+		require.Len(t, r.Losses, 100)
+		newest := r.Losses[0]
+		assert.Equal(t, []string{"rfairlock", "lost102"}, []string{newest.Kind, newest.Name})
+		assert.True(t, strings.HasPrefix(newest.Owner, c.ID()+":"))
+		assert.WithinDuration(t, at, newest.At, time.Millisecond)
+		assert.Positive(t, newest.Held)
+		assert.Equal(t, "lost3", r.Losses[99].Name)
+	})
+}
+
 func TestHoldsAreToldInPages(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer := b.Peer(t), b.Peer(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 func (a *app) sem() *cobra.Command {
@@ -17,7 +17,7 @@ func (a *app) sem() *cobra.Command {
 		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
 		Example: "  redlatch sem info uploads", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			info, err := permits(ctx, c, args[0])
+			info, err := inspect.Permits(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -30,17 +30,6 @@ func (a *app) sem() *cobra.Command {
 			})
 		}),
 	})
-}
-
-// permits asks for the state of a semaphore, of leased permits or counting.
-func permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.PermitSemaphoreInfo, error) {
-	info, err := c.GetPermitSemaphore(name).Info(ctx)
-	if err != nil {
-		return info, err
-	}
-	counting, err := c.GetSemaphore(name).Info(ctx)
-	info.Waiting = max(info.Waiting, counting.Waiting) // on one of their channels nobody waits
-	return info, err
 }
 
 func (a *app) latch() *cobra.Command {

@@ -11,87 +11,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 func (a *app) lock() *cobra.Command {
 	return group("lock", "Look at a lock, free it, or run a program under it", a.lockInfo(), a.lockForce(), a.lockWatch(), a.lockRun())
 }
 
-// lockState is the state of a lock of any kind.
-type lockState struct {
-	Name    string
-	Locked  bool
-	Mode    string // read or write, of a read-write lock
-	Left    time.Duration
-	Waiting int
-	Token   int64
-	Holders []lockHolder
-	Queue   []rfairlock.Waiter // of a fair lock
+// lockState is a lock as it is printed.
+type lockState inspect.Lock
+
+// inspected asks for the state of a lock. A name that is no lock's is an error.
+func inspected(ctx context.Context, c *redlatch.Client, name string) (lockState, error) {
+	l, err := inspect.LockOf(ctx, c, name)
+	return lockState(l), err
 }
 
-// lockHolder is who holds a lock. What only its client knows is there if that answers.
-type lockHolder struct {
-	Owner, Client string
-	Levels        int
-	Left          time.Duration
-	Since         time.Time
-	Renewed       int
-	Site          string
-}
-
-// inspect asks for the state of a lock. A name that is no lock's is an error.
-func inspect(ctx context.Context, c *redlatch.Client, name string) (lockState, error) {
-	info, err := c.GetFairLock(name).Info(ctx)
-	if errors.Is(err, redlatch.ErrWrongType) {
-		rw, err := c.GetReadWriteLock(name).Info(ctx)
-		return ofReadWrite(rw), err
-	}
-	if err != nil {
-		return lockState{}, err
-	}
-	plain, err := c.GetLock(name).Info(ctx) // its waiters have a channel of their own
-	s := lockState{
-		Name: name, Locked: info.Locked, Left: info.Left, Token: info.Token, Queue: info.Queue,
-		Waiting: max(info.Waiting, plain.Waiting, len(info.Queue)),
-	}
-	if info.Locked {
-		s.Holders = []lockHolder{{Owner: info.Owner, Client: info.Client, Levels: info.Levels, Left: info.Left}}
-	}
-	return s, err
-}
-
-func ofReadWrite(info rrwlock.Info) lockState {
-	s := lockState{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
-	if info.Locked {
-		s.Mode = "read"
-	}
-	all := info.Readers
-	if info.Writer != nil {
-		s.Mode, all = "write", append([]rrwlock.Holder{*info.Writer}, all...)
-	}
-	for _, h := range all {
-		s.Holders = append(s.Holders, lockHolder{Owner: h.Owner, Client: h.Client, Levels: h.Levels, Left: h.Left})
-	}
-	return s
-}
-
-// ask asks the holders' clients what only they know. Java does not answer, nor does a client that listens to nobody.
-func (s *lockState) ask(ctx context.Context, c *redlatch.Client) {
-	for i := range s.Holders {
-		h := &s.Holders[i]
-		report, err := c.Ask(ctx, h.Client)
-		if err != nil {
-			continue
-		}
-		for _, hold := range report.Holds {
-			if hold.Owner == h.Owner && hold.Name == s.Name {
-				h.Since, h.Renewed, h.Site = hold.Since, hold.Renewed, hold.Site
-			}
-		}
-	}
-}
+// ask asks the holders' clients what only they know.
+func (s *lockState) ask(ctx context.Context, c *redlatch.Client) { (*inspect.Lock)(s).Ask(ctx, c) }
 
 func (s *lockState) write(w io.Writer) error {
 	err := row(w, "lock", s.Name)
@@ -127,7 +64,7 @@ func (a *app) lockInfo() *cobra.Command {
 redlatch.WithCallSites where it was acquired. A client that does not listen, and Java, do not say that.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			s, err := inspect(ctx, c, args[0])
+			s, err := inspected(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -145,7 +82,7 @@ func (a *app) lockForce() *cobra.Command {
 of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.`,
 		Example: "  redlatch lock force orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			s, err := inspect(ctx, c, args[0])
+			s, err := inspected(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -160,11 +97,7 @@ of its lease later: until then two may work at the same time. If the holder's pr
 			if err := a.confirm(yes, fmt.Sprintf("free %q?", args[0])); err != nil {
 				return err
 			}
-			force := c.GetFairLock(args[0]).ForceUnlock // it wakes waiters of plain locks too
-			if s.Mode != "" {
-				force = c.GetReadWriteLock(args[0]).ForceUnlock
-			}
-			freed, err := force(ctx)
+			freed, err := (*inspect.Lock)(&s).Force(ctx, c)
 			if err == nil && !freed {
 				err = &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
 			}
@@ -184,7 +117,7 @@ it does not see a hold that is shorter than that.`,
 		Example: "  redlatch lock watch orders --every 200ms",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			look := func(ctx context.Context) (lockState, error) {
-				s, err := inspect(ctx, c, args[0])
+				s, err := inspected(ctx, c, args[0])
 				s.Left = 0 // it changes all the time
 				for i := range s.Holders {
 					s.Holders[i].Left = 0

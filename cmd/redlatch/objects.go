@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"text/tabwriter"
@@ -12,12 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rlatch"
-	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rrwlock"
-	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 func (a *app) ls() *cobra.Command {
@@ -53,7 +47,7 @@ func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
 		if failed != nil {
 			return failed
 		}
-		if err = errors.Join(err, row(w, o.Kind, o.Name, state(o))); err != nil {
+		if err = errors.Join(err, row(w, o.Kind, o.Name, inspect.SummaryOf(o).State)); err != nil {
 			return err
 		}
 		if n++; n%100 == 0 {
@@ -61,45 +55,6 @@ func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
 		}
 	}
 	return err
-}
-
-// state says in a few words how an object is.
-func state(o redlatch.Object) string {
-	switch i := o.Info.(type) {
-	case rlock.Info:
-		return holder(i)
-	case rfairlock.Info:
-		return holder(i.Info)
-	case rrwlock.Info:
-		if i.Writer != nil {
-			return fmt.Sprintf("written by %s, %d writers wait", i.Writer.Owner, i.WritersWaiting)
-		}
-		return fmt.Sprintf("%d readers, %d writers wait", len(i.Readers), i.WritersWaiting)
-	case rsemaphore.SemaphoreInfo:
-		return fmt.Sprintf("%d available, %d wait", i.Available, i.Waiting)
-	case rsemaphore.PermitSemaphoreInfo:
-		return fmt.Sprintf("%d of %d available, %d wait", i.Available, i.Permits, i.Waiting)
-	case rlatch.Info:
-		return fmt.Sprintf("count %d, %d wait", i.Count, i.Waiting)
-	case rdelayedqueue.Stats:
-		return counts(i)
-	}
-	return ""
-}
-
-func holder(i rlock.Info) string {
-	if !i.Locked {
-		return "free"
-	}
-	return fmt.Sprintf("held by %s, %d wait", i.Owner, i.Waiting)
-}
-
-func counts(s rdelayedqueue.Stats) string {
-	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", s.Delayed, s.Ready, s.InFlight, s.Dead)
-	if s.Paused {
-		text += ", paused"
-	}
-	return text
 }
 
 func (a *app) clients() *cobra.Command {
@@ -123,7 +78,7 @@ func (a *app) clients() *cobra.Command {
 
 func (a *app) aClient() *cobra.Command {
 	return &cobra.Command{
-		Use: "client ID", Short: "What a client holds and waits for", Args: exactly(1),
+		Use: "client ID", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			r, err := c.Ask(ctx, args[0])
 			if err != nil {
@@ -131,12 +86,15 @@ func (a *app) aClient() *cobra.Command {
 			}
 			return a.print(r, func(w io.Writer) error {
 				err := errors.Join(row(w, "client", r.ID), row(w, "host", r.Host), row(w, "pid", r.PID), row(w, "up", r.Up),
-					row(w, "version", r.Version, r.Go), row(w, "holds", r.HoldCount), row(w, "waits", r.WaitCount))
+					row(w, "version", r.Version, r.Go), row(w, "holds", r.HoldCount), row(w, "waits", r.WaitCount), row(w, "lost", r.LossCount))
 				for _, h := range r.Holds {
 					err = errors.Join(err, row(w, "holds", h.Kind, h.Name, h.Mode, time.Since(h.Since), h.Site))
 				}
 				for _, one := range r.Waits {
 					err = errors.Join(err, row(w, "waits for", one.Kind, one.Name, "", time.Since(one.Since), one.Site))
+				}
+				for _, l := range r.Losses {
+					err = errors.Join(err, row(w, "lost", l.Kind, l.Name, "", time.Since(l.At), "held for", l.Held))
 				}
 				return err
 			})

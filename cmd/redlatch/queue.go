@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -23,15 +21,14 @@ func (a *app) queue() *cobra.Command {
 		a.queueSwitch("resume", "Deliver again", (*jobs).Resume))
 }
 
-// jobs is a queue whose payloads are not decoded.
-type jobs = rdelayedqueue.Queue[[]byte]
+type jobs = inspect.Queue
 
 func (a *app) jobs(ctx context.Context, name string) (*jobs, error) {
 	c, err := a.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{})), nil
+	return inspect.QueueOf(c, name), nil
 }
 
 // onQueue runs a command on the queue that its first argument names.
@@ -67,7 +64,7 @@ func (a *app) queueTail() *cobra.Command {
 		Use: "tail NAME", Short: "Print how many messages are in each state, each time that changes", Args: exactly(1),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
 			return follow(ctx, every, q.Stats, func(s rdelayedqueue.Stats) error {
-				return a.line(s, func() string { return counts(s) })
+				return a.line(s, func() string { return inspect.Counts(s) })
 			})
 		}),
 	}
@@ -76,56 +73,18 @@ func (a *app) queueTail() *cobra.Command {
 }
 
 func stateOf(word string) (rdelayedqueue.State, error) {
-	for _, s := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight, rdelayedqueue.Dead} {
-		if nameOf(s) == word {
-			return s, nil
-		}
+	s, err := inspect.StateOf(word)
+	if err != nil {
+		err = &exit{exitUsage, err}
 	}
-	return 0, &exit{exitUsage, fmt.Errorf("%q is no state: delayed, ready, in-flight or dead", word)}
-}
-
-func nameOf(s rdelayedqueue.State) string {
-	switch s {
-	case rdelayedqueue.Delayed:
-		return "delayed"
-	case rdelayedqueue.Ready:
-		return "ready"
-	case rdelayedqueue.InFlight:
-		return "in-flight"
-	default:
-		return "dead"
-	}
+	return s, err
 }
 
 // job is a message as it is printed.
-type job struct {
-	ID      string
-	State   string
-	Attempt int
-	DueAt   time.Time
-	Error   string
-	Payload any
-}
+type job inspect.Message
 
-// shown returns what is printed of a message. The payload is that of the default codec, or JSON, or text.
 func shown(e rdelayedqueue.Entry[[]byte], payload bool) job {
-	j := job{ID: e.ID, State: nameOf(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
-	if !payload {
-		return j
-	}
-	var v any
-	if codec.Unmarshal(codec.JSON{}, e.Raw, &v) == nil || codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil {
-		if _, err := json.Marshal(v); err == nil {
-			j.Payload = v
-			return j
-		}
-	}
-	if utf8.Valid(e.Raw) {
-		j.Payload = string(e.Raw)
-	} else {
-		j.Payload = e.Raw // in JSON that is base64
-	}
-	return j
+	return job(inspect.MessageOf(e, payload))
 }
 
 func (j job) row(w io.Writer) error {

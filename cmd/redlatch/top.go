@@ -15,12 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rlatch"
-	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rrwlock"
-	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 // mostListed bounds the objects that the screen looks at.
@@ -61,34 +56,6 @@ pattern; the arrows move, Enter shows one lock with its holders and waiters, Esc
 	return cmd
 }
 
-// entry is an object on the screen.
-type entry struct {
-	kind, name, state string
-	waiting, length   int
-	left              time.Duration // of the lease; 0 where there is none
-}
-
-func entryOf(o redlatch.Object) entry {
-	e := entry{kind: o.Kind, name: o.Name, state: state(o)}
-	switch i := o.Info.(type) {
-	case rlock.Info:
-		e.waiting, e.left = i.Waiting, i.Left
-	case rfairlock.Info:
-		e.waiting, e.left = max(i.Waiting, len(i.Queue)), i.Left
-	case rrwlock.Info:
-		e.waiting, e.left = i.Waiting, i.Left
-	case rsemaphore.SemaphoreInfo:
-		e.waiting = i.Waiting
-	case rsemaphore.PermitSemaphoreInfo:
-		e.waiting = i.Waiting
-	case rlatch.Info:
-		e.waiting = i.Waiting
-	case rdelayedqueue.Stats:
-		e.length = i.Ready + i.Delayed + i.InFlight + i.Dead
-	}
-	return e
-}
-
 // order is how the screen is sorted.
 type order string
 
@@ -99,15 +66,15 @@ const (
 	byLength  order = "queue"
 )
 
-func (by order) compare(a, b entry) int {
-	named := cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
+func (by order) compare(a, b inspect.Summary) int {
+	named := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	switch by {
 	case byWaiting:
-		return cmp.Or(cmp.Compare(b.waiting, a.waiting), named)
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), named)
 	case byLeft:
-		return cmp.Or(cmp.Compare(b.left, a.left), named)
+		return cmp.Or(cmp.Compare(b.Left, a.Left), named)
 	case byLength:
-		return cmp.Or(cmp.Compare(b.length, a.length), named)
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), named)
 	default:
 		return named
 	}
@@ -125,7 +92,7 @@ type screen struct {
 	typing  bool   // the filter
 	cursor  int
 	height  int
-	all     []entry
+	all     []inspect.Summary
 	cut     bool // there are more than all
 	one     *lockState
 	err     error
@@ -134,7 +101,7 @@ type screen struct {
 
 // looked is what a look at the server has found.
 type looked struct {
-	all []entry
+	all []inspect.Summary
 	cut bool
 	one *lockState
 	err error
@@ -152,7 +119,7 @@ func (s *screen) look() tea.Cmd {
 	}
 	return func() tea.Msg {
 		if name != "" {
-			one, err := inspect(s.ctx, s.c, name)
+			one, err := inspected(s.ctx, s.c, name)
 			if err == nil {
 				one.ask(s.ctx, s.c)
 			}
@@ -166,7 +133,7 @@ func (s *screen) look() tea.Cmd {
 			if l.cut = len(l.all) == mostListed; l.cut {
 				break
 			}
-			l.all = append(l.all, entryOf(o))
+			l.all = append(l.all, inspect.SummaryOf(o))
 		}
 		return l
 	}
@@ -238,18 +205,18 @@ func (s *screen) pressed(key string) {
 		s.one = nil
 	case "enter":
 		shown := s.shown()
-		if s.cursor < len(shown) && strings.HasSuffix(shown[s.cursor].kind, "lock") {
-			s.one = &lockState{Name: shown[s.cursor].name}
+		if s.cursor < len(shown) && strings.HasSuffix(shown[s.cursor].Kind, "lock") {
+			s.one = &lockState{Name: shown[s.cursor].Name}
 		}
 	}
 }
 
 // shown returns the entries that the filter lets through, in order.
-func (s *screen) shown() []entry {
-	var some []entry
+func (s *screen) shown() []inspect.Summary {
+	var some []inspect.Summary
 	for _, e := range s.all {
-		matches, err := path.Match(s.filter, e.name)
-		if s.filter == "" || err == nil && matches || strings.Contains(e.name, s.filter) {
+		matches, err := path.Match(s.filter, e.Name)
+		if s.filter == "" || err == nil && matches || strings.Contains(e.Name, s.filter) {
 			some = append(some, e)
 		}
 	}
@@ -292,7 +259,7 @@ func (s *screen) body(w *tabwriter.Writer) error {
 		if from+i == s.cursor {
 			mark = ">"
 		}
-		err = errors.Join(err, row(w, mark, e.kind, e.name, e.waiting, e.state))
+		err = errors.Join(err, row(w, mark, e.Kind, e.Name, e.Waiting, e.State))
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 // keys presses keys.
@@ -59,8 +61,8 @@ func TestScreenShowsSortsFiltersAndDrillsDown(t *testing.T) {
 }
 
 func TestOrderIsByWhatWasAskedFor(t *testing.T) {
-	few := entry{name: "a", waiting: 1, left: 3 * time.Second, length: 2}
-	many := entry{name: "b", waiting: 2, left: time.Second, length: 1}
+	few := inspect.Summary{Name: "a", Waiting: 1, Left: 3 * time.Second, Messages: 2}
+	many := inspect.Summary{Name: "b", Waiting: 2, Left: time.Second, Messages: 1}
 	assert.Negative(t, byWaiting.compare(many, few))
 	assert.Negative(t, byLeft.compare(few, many))
 	assert.Negative(t, byLength.compare(few, many))

@@ -67,6 +67,8 @@ type Report struct {
 	WaitCount  int          `json:"wait_count"`
 	Holds      []ReportHold `json:"holds"`
 	Waits      []ReportWait `json:"waits"`
+	LossCount  int          `json:"loss_count"`
+	Losses     []ReportLoss `json:"losses"`
 	Cursor     int          `json:"cursor"` // for the next question; 0 if there are no more holds
 }
 
@@ -89,6 +91,15 @@ type ReportWait struct {
 	Name string `json:"name"`
 	Age  int64  `json:"age_ms"`
 	Site string `json:"site,omitempty"`
+}
+
+// ReportLoss is a loss in a report.
+type ReportLoss struct {
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	Age   int64  `json:"age_ms"`
+	Held  int64  `json:"held_ms"`
 }
 
 // answer publishes what the client says of itself. It goes to the channel that the question's parts name, and nowhere else.
@@ -130,6 +141,13 @@ func (c *Core) report(cursor int) Report {
 	}
 	for _, w := range waits[:min(answerList, len(waits))] {
 		r.Waits = append(r.Waits, ReportWait{Kind: w.Kind, Name: w.Name, Age: now.Sub(w.Since).Milliseconds(), Site: w.Site})
+	}
+	last, count := c.losses.newest()
+	r.LossCount = count
+	for _, l := range last {
+		r.Losses = append(r.Losses, ReportLoss{
+			Kind: l.Kind, Name: l.Name, Owner: l.Owner, Age: now.Sub(l.At).Milliseconds(), Held: l.Held.Milliseconds(),
+		})
 	}
 	if next := cursor + len(r.Holds); next < len(holds) {
 		r.Cursor = next
@@ -210,7 +228,7 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 // parseReport returns the report of a client that a message is. Who has sent it is not known.
 func parseReport(text, id string) (r Report, ok bool) {
 	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == questionVersion && r.ID == id &&
-		len(r.Holds) <= answerList && len(r.Waits) <= answerList && r.Cursor >= 0
+		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= lossesKept && r.Cursor >= 0
 	return r, ok
 }
 

@@ -119,6 +119,8 @@ type Core struct {
 	mu        sync.Mutex // guards the rest
 	holders   []Holder
 	reporters []Reporter
+
+	losses losses
 }
 
 // Holder is a kind of object whose holds Close has to end.

@@ -84,6 +84,7 @@ func (c *Core) writeLines(written chan<- struct{}) {
 // Lost says that something ended although nobody released it: what it is, in a noun, of which kind, under which name and owner id, how
 // long it was held, and why.
 func (c *Core) Lost(noun, kind, name, owner string, held time.Duration, cause error) {
+	c.losses.add(LossInfo{Kind: kind, Name: name, Owner: owner, At: c.Clock.Time(c.Clock.Now()), Held: held})
 	c.warn("redlatch: a "+noun+" was lost", "kind", kind, "name", name, "owner", owner, "cause", cause)
 	c.HoldEnded(kind, name, owner, held, cause)
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,6 +22,41 @@ type WaitInfo struct {
 	Kind, Name string
 	Since      time.Time
 	Site       string
+}
+
+// LossInfo is something that the client held and has lost.
+type LossInfo struct {
+	Kind, Name, Owner string
+	At                time.Time
+	Held              time.Duration
+}
+
+const lossesKept = 100
+
+// losses are the last things that the client has lost.
+type losses struct {
+	mu    sync.Mutex // guards the rest
+	last  []LossInfo // the oldest first
+	count int        // of all
+}
+
+func (l *losses) add(one LossInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.last) == lossesKept {
+		l.last = slices.Delete(l.last, 0, 1)
+	}
+	l.last = append(l.last, one)
+	l.count++
+}
+
+// newest returns the last losses, the newest first, and how many there were in all.
+func (l *losses) newest() (last []LossInfo, count int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last = slices.Clone(l.last)
+	slices.Reverse(last)
+	return last, l.count
 }
 
 // Reporter is a kind of object that tells what the client holds and waits for.

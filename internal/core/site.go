@@ -29,7 +29,7 @@ func CallSite() Site {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		if frame.File != "" && !ofLibrary(frame.Function) {
+		if frame.File != "" && !ofLibrary(frame) {
 			dir, file := path.Split(frame.File)
 			return siteOf(path.Join(path.Base(dir), file) + ":" + strconv.Itoa(frame.Line))
 		}
@@ -66,11 +66,6 @@ func (site Site) String() string {
 }
 
 // ofLibrary reports whether a function is one of this module, but no test.
-func ofLibrary(function string) bool {
-	rest, ok := strings.CutPrefix(function, modulePath)
-	if !ok {
-		return false
-	}
-	pkg, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '/')+1:], ".")
-	return !strings.HasSuffix(pkg, "_test")
+func ofLibrary(frame runtime.Frame) bool {
+	return strings.HasPrefix(frame.Function, modulePath) && !strings.HasSuffix(frame.File, "_test.go")
 }

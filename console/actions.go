@@ -1,0 +1,140 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+
+	"github.com/redlatch/redlatch/internal/inspect"
+)
+
+// Action is something that a person wants to do.
+type Action struct {
+	// Verb is force, redrive, cancel, purge, pause or resume.
+	Verb string
+	// Kind is lock for force, and queue for all others. Name is that of the object.
+	Kind, Name string
+	// ID is a message's, for cancel and redrive; redrive without one is of all dead letters.
+	ID string
+	// State is which messages purge deletes: delayed, ready, in-flight or dead.
+	State string
+}
+
+const (
+	cookie   = "redlatch_console"
+	bodySize = 64 << 10
+)
+
+// token returns what a form has to send back, which is also in a cookie.
+func token(w http.ResponseWriter, r *http.Request) string {
+	if c, err := r.Cookie(cookie); err == nil && len(c.Value) >= 26 {
+		return c.Value
+	}
+	value := rand.Text()
+	http.SetCookie(w, &http.Cookie{Name: cookie, Value: value, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+	return value
+}
+
+// act does what a form asks for, and shows the object's page.
+func (h *handler) act(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "an action is a POST", http.StatusMethodNotAllowed)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, bodySize)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	sent := r.PostForm.Get("csrf")
+	c, err := r.Cookie(cookie)
+	if h.allow == nil || h.origin.Check(r) != nil || err != nil || sent == "" ||
+		subtle.ConstantTimeCompare([]byte(sent), []byte(c.Value)) != 1 {
+		http.Error(w, "this action is not allowed from here", http.StatusForbidden)
+		return
+	}
+	a := Action{
+		Verb: r.PostForm.Get("verb"), Kind: "queue", Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
+	}
+	do, known := verbs[a.Verb]
+	if !known || a.Name == "" {
+		http.Error(w, "there is no such action", http.StatusBadRequest)
+		return
+	}
+	if a.Verb == "force" {
+		a.Kind = "lock"
+	}
+	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State,
+		"user", h.user(r), "remote", r.RemoteAddr)
+	if err := h.allow(r, a); err != nil {
+		log.WarnContext(r.Context(), "redlatch console: an action was refused", "cause", err)
+		http.Error(w, "you may not do that", http.StatusForbidden)
+		return
+	}
+	done, err := do(r.Context(), h, a)
+	if err != nil {
+		log.WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
+		http.Error(w, "it failed: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	log.InfoContext(r.Context(), "redlatch console: an action was done", "result", done)
+	// Relative, as all links: where the console is mounted is not known here, and http.Redirect would guess.
+	w.Header().Set("Location", a.Kind+"?name="+url.QueryEscape(a.Name)+"&done="+url.QueryEscape(done))
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// outcomes are what a page says after an action, by what the address says. Another text of the address is not shown.
+var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
+	"freed": "It was freed.", "free": "Nobody held it any more.", "paused": "It is paused.", "resumed": "It delivers again.",
+	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
+}
+
+// verbs are the actions. Each says what came of it.
+var verbs = map[string]func(ctx context.Context, h *handler, a Action) (done string, err error){ //nolint:gochecknoglobals // a constant
+	"force": func(ctx context.Context, h *handler, a Action) (string, error) {
+		l, err := inspect.LockOf(ctx, h.client, a.Name)
+		if err != nil {
+			return "", err
+		}
+		freed, err := l.Force(ctx, h.client)
+		if !freed {
+			return "free", err
+		}
+		return "freed", err
+	},
+	"redrive": func(ctx context.Context, h *handler, a Action) (string, error) {
+		q := inspect.QueueOf(h.client, a.Name)
+		if a.ID == "" {
+			return messages(q.RedriveAll(ctx))
+		}
+		return message(q.Redrive(ctx, a.ID))
+	},
+	"cancel": func(ctx context.Context, h *handler, a Action) (string, error) {
+		return message(inspect.QueueOf(h.client, a.Name).Cancel(ctx, a.ID))
+	},
+	"purge": func(ctx context.Context, h *handler, a Action) (string, error) {
+		s, err := inspect.StateOf(a.State)
+		if err != nil {
+			return "", err
+		}
+		return messages(inspect.QueueOf(h.client, a.Name).Purge(ctx, s))
+	},
+	"pause": func(ctx context.Context, h *handler, a Action) (string, error) {
+		return "paused", inspect.QueueOf(h.client, a.Name).Pause(ctx)
+	},
+	"resume": func(ctx context.Context, h *handler, a Action) (string, error) {
+		return "resumed", inspect.QueueOf(h.client, a.Name).Resume(ctx)
+	},
+}
+
+func messages(n int, err error) (string, error) { return message(n > 0, err) }
+
+func message(changed bool, err error) (string, error) {
+	if !changed {
+		return "nothing", err
+	}
+	return "done", err
+}

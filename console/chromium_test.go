@@ -1,0 +1,233 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/redlatchtest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+var pictures = flag.String("pictures", "", "the folder for pictures of the pages")
+
+// chromium is a real browser.
+type chromium struct {
+	t   *testing.T
+	ctx context.Context //nolint:containedctx // of the browser
+	url string
+}
+
+func startChromium(t *testing.T, s *httptest.Server) *chromium {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil && os.Getenv("REDLATCH_REQUIRE_CHROMIUM") != "" {
+		require.NoError(t, err, "REDLATCH_REQUIRE_CHROMIUM is set")
+	}
+	if err != nil {
+		t.Skip("skipped: chromium is not on PATH")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1160, 820))
+	ctx, kill := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, end := chromedp.NewContext(ctx)
+	limited, stop := context.WithTimeout(ctx, 2*time.Minute)
+	b := &chromium{t: t, ctx: limited, url: s.URL + "/"}
+	t.Cleanup(func() {
+		assert.NoError(t, chromedp.Cancel(ctx))
+		stop()
+		end()
+		kill()
+	})
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *cdpruntime.EventExceptionThrown:
+			t.Errorf("a script failed: %v", e.ExceptionDetails)
+		case *cdpruntime.EventConsoleAPICalled:
+			if e.Type == cdpruntime.APITypeError {
+				t.Errorf("the browser complains: %v", e.Args)
+			}
+		}
+	})
+	return b
+}
+
+func (b *chromium) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
+}
+
+func (b *chromium) open(page string) { b.t.Helper(); b.do(chromedp.Navigate(b.url + page)) }
+
+// sees waits until the page says something. A page that is on its way says nothing.
+func (b *chromium) sees(want string) {
+	b.t.Helper()
+	var text string
+	require.Eventually(b.t, func() bool {
+		err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &text))
+		return err == nil && strings.Contains(text, want)
+	}, 20*time.Second, 50*time.Millisecond, "%s is not on the page", want)
+}
+
+// picture keeps what the page looks like, if pictures are wanted.
+func (b *chromium) picture(name string, dark bool) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	var png []byte
+	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.CaptureScreenshot(&png))
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644)) //nolint:gosec // a document
+}
+
+// night is a system in which some things have gone wrong.
+func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
+	t.Helper()
+	s := redlatchtest.Start(t)
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	client := func(name string) *redlatch.Client {
+		return s.Client(redlatch.WithClientName(name), redlatch.WithCallSites(), redlatch.WithCloseGrace(0), quiet)
+	}
+	web, worker := client("web-1"), client("worker-2")
+	held = acquire(t, web.GetFencedLock("order:4711"))
+	acquire(t, web.GetReadWriteLock("prices").RLocker())
+	for i := range 12 {
+		acquire(t, worker.GetLock(fmt.Sprintf("import:%02d", i)))
+	}
+	lost := acquire(t, worker.GetLock("report"))
+	s.Lose(lost)
+	ctx, giveUp := context.WithCancel(context.Background())
+	t.Cleanup(giveUp)
+	go func() { _, _ = worker.GetLock("order:4711").Lock(ctx) }() // it waits until the test ends
+	go func() { _, _ = worker.GetReadWriteLock("prices").Lock(ctx) }()
+	_, err := web.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = web.GetPermitSemaphore("uploads").Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = web.GetCountDownLatch("start").TrySetCount(t.Context(), 7)
+	require.NoError(t, err)
+	q := redlatch.GetDelayedQueue[string](worker, "mails", rdelayedqueue.WithMaxAttempts(1))
+	for i := range 9 {
+		offer(t, worker, "mails", fmt.Sprintf("mail-%d", i), "hello", time.Duration(i/3)*time.Hour)
+	}
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Nack(t.Context(), 0))
+	viewer = s.Client(redlatch.WithoutPresence(), quiet)
+	require.Eventually(t, func() bool {
+		all, err := viewer.Clients(t.Context())
+		return err == nil && len(all) == 2
+	}, 15*time.Second, 50*time.Millisecond)
+	return viewer, held
+}
+
+func TestPagesInChromium(t *testing.T) {
+	viewer, held := night(t)
+	b := startChromium(t, served(t, Handler(viewer)))
+	for _, page := range []struct {
+		at, picture string
+		dark        bool
+		wants       []string
+	}{
+		{"", "console-overview", false, []string{"order:4711", "mails", "worker-2", "report", "chromium_test.go"}},
+		{"locks", "console-locks", true, []string{"import:11", "order:4711"}},
+		{"semaphores", "", false, []string{"uploads"}},
+		{"semaphore?name=uploads", "", false, []string{"2 of 3 permits"}},
+		{"latches", "", false, []string{"start"}},
+		{"latch?name=start", "", false, []string{"The count is 7"}},
+		{"queues", "", false, []string{"mails"}},
+		{"queue?name=mails&state=dead", "console-queue", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
+		{"message?name=mails&id=mail-0", "", false, []string{"dead", "not shown here"}},
+		{"clients", "", false, []string{"web-1", "worker-2", "2 of 2 clients answered"}},
+		{"lock?name=order:4711", "console-lock", false, []string{"Held, token 1", "web-1", "chromium_test.go", "Calls that wait", "worker-2"}},
+	} {
+		b.open(page.at)
+		for _, want := range page.wants {
+			b.sees(want)
+		}
+		if page.picture != "" {
+			b.picture(page.picture, page.dark)
+		}
+	}
+	b.open("client?id=" + held.Owner()[:strings.LastIndexByte(held.Owner(), ':')])
+	b.sees("Holds: 3") // with the permit
+
+	b.open("lock?name=order:4711")
+	b.sees("web-1")
+	require.NoError(t, held.Unlock(t.Context()))
+	b.sees("worker-2") // whom the page has not shown as holder, without being loaded again
+	var history string
+	b.do(chromedp.Poll(`document.querySelectorAll("#history li").length > 0`, nil, chromedp.WithPollingTimeout(20*time.Second)),
+		chromedp.Text("#history", &history, chromedp.ByQuery))
+	assert.Contains(t, history, "worker-2")
+}
+
+func TestChromiumRunsNoScriptOfAName(t *testing.T) {
+	s := newSite(t)
+	acquire(t, s.client.GetLock(hostile))
+	b := startChromium(t, s.Server)
+	for _, page := range []string{"locks", "lock?name=" + url.QueryEscape(hostile)} {
+		b.open("ops/locks/" + page)
+		b.sees(hostile)
+		var title string
+		b.do(chromedp.Title(&title))
+		assert.NotContains(t, title, "stolen")
+	}
+}
+
+func TestActionsInChromium(t *testing.T) {
+	allowed := false
+	s := newSite(t, WithActions(func(*http.Request, Action) error {
+		if !allowed {
+			return errors.New("nobody is logged in")
+		}
+		return nil
+	}))
+	acquire(t, s.client.GetLock("orders"))
+	b := startChromium(t, s.Server)
+	free := chromedp.Click(`button[value="force"]`, chromedp.ByQuery)
+	b.open("ops/locks/lock?name=orders")
+	b.do(free)
+	b.sees("you may not do that")
+
+	allowed = true
+	b.open("ops/locks/lock?name=orders")
+	b.do(chromedp.SetValue(`input[name="csrf"]`, "forged", chromedp.ByQuery), free)
+	b.sees("not allowed from here")
+
+	b.open("ops/locks/lock?name=orders")
+	b.do(free)
+	b.sees("It was freed.")
+	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, locked)
+}
+
+func served(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}

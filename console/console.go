@@ -1,0 +1,242 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
+)
+
+//go:embed assets/style.css assets/live.js
+var assets embed.FS
+
+//go:embed pages.html
+var pagesSource string
+
+// Option is a setting of [Handler].
+type Option func(*handler)
+
+// WithActions lets the console free locks and change queues. allow is asked before each action, with the request, and refuses it by
+// an error: it has to know who asks, by your service's own login. The person sees that it was refused, and the log says why.
+// Defaults to none: the console only reads.
+func WithActions(allow func(*http.Request, Action) error) Option {
+	return func(h *handler) { h.allow = allow }
+}
+
+// WithPayloads shows what messages say. Defaults to not: payloads may be private. The text of a message's last error is shown
+// all the same.
+func WithPayloads() Option { return func(h *handler) { h.payloads = true } }
+
+// WithUser tells whom the log names for an action. Defaults to the user of HTTP's basic authentication.
+func WithUser(user func(*http.Request) string) Option { return func(h *handler) { h.user = user } }
+
+// WithLogger sets where actions are logged. Defaults to [slog.Default].
+func WithLogger(l *slog.Logger) Option { return func(h *handler) { h.logger = l } }
+
+// handler serves the console.
+type handler struct {
+	client   *redlatch.Client
+	allow    func(*http.Request, Action) error
+	user     func(*http.Request) string
+	payloads bool
+	logger   *slog.Logger
+	origin   *http.CrossOriginProtection
+	crowd    crowd
+	streams  atomic.Int32
+}
+
+// Handler serves the console of what client sees: the objects with its name prefix. It can be mounted anywhere, with
+// [http.StripPrefix]; the path it is mounted at has to end with a slash. It starts no goroutine but those of requests, and
+// asks Redis only for them; a page that lists objects looks at them by SCAN. Pages that are open in a browser ask again every
+// two seconds, and less often where that takes long. A nil client panics.
+func Handler(client *redlatch.Client, opts ...Option) http.Handler {
+	if client == nil {
+		panic("console: the client is nil")
+	}
+	h := &handler{
+		client: client, logger: slog.Default(), origin: http.NewCrossOriginProtection(),
+		user: func(r *http.Request) string { name, _, _ := r.BasicAuth(); return name },
+	}
+	for _, opt := range opts {
+		opt(h)
+	}
+	h.crowd.client = client
+	return h
+}
+
+// view is a page: what it shows, or an error.
+type view struct {
+	title string
+	of    func(h *handler, r *request) (any, error)
+}
+
+// request is what a page is asked for.
+type request struct {
+	ctx   context.Context //nolint:containedctx // of the HTTP request
+	path  string
+	query url.Values
+}
+
+// views are the pages by their paths, which are also the names of their templates.
+var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but name
+	"":           {"Overview", (*handler).overview},
+	"locks":      {"Locks", (*handler).objects},
+	"semaphores": {"Semaphores", (*handler).objects},
+	"latches":    {"Latches", (*handler).objects},
+	"queues":     {"Queues", (*handler).objects},
+	"lock":       {"Lock", (*handler).lock},
+	"semaphore":  {"Semaphore", (*handler).semaphore},
+	"latch":      {"Latch", (*handler).latch},
+	"queue":      {"Queue", (*handler).queue},
+	"message":    {"Message", (*handler).message},
+	"clients":    {"Clients", (*handler).clients},
+	"client":     {"Client", (*handler).one},
+}
+
+// errAbsent is the error of a page about something that is not there.
+var errAbsent = errors.New("it is not there")
+
+// policy lets a page load nothing from elsewhere, run no script but ours, and be framed by nobody.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	set := w.Header().Set
+	set("Content-Security-Policy", policy)
+	set("X-Content-Type-Options", "nosniff")
+	set("Referrer-Policy", "same-origin")
+	set("Cache-Control", "no-store")
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if path == "act" {
+		h.act(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		set("Allow", "GET, HEAD")
+		http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
+		return
+	}
+	switch v, found := views[path]; {
+	case found:
+		h.page(w, r, path, v)
+	case path == "events":
+		h.events(w, r)
+	case strings.HasPrefix(path, "assets/"):
+		http.ServeFileFS(w, r, assets, path)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// page is what the layout shows.
+type page struct {
+	Title, Path string // of the view
+	Self        string // the page's own address, relative to the console
+	Main        template.HTML
+	Actions     bool
+	CSRF        string
+	Done        string // what came of an action
+}
+
+// page writes a whole page. The head goes out before Redis is asked, which may take a while.
+func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v view) {
+	p := page{Title: v.title, Path: path, Self: path, Actions: h.allow != nil}
+	if r.URL.RawQuery != "" {
+		p.Self += "?" + r.URL.RawQuery
+	}
+	if p.Actions {
+		p.CSRF, p.Done = token(w, r), outcomes[r.URL.Query().Get("done")]
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	var head bytes.Buffer
+	if err := templates.ExecuteTemplate(&head, "head", p); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if v.listing() {
+		_, _ = head.WriteTo(w) // the browser may be gone, which the next writes see too
+		_ = http.NewResponseController(w).Flush()
+	}
+	main, status := h.render(r.Context(), p, v, r.URL.Query())
+	if !v.listing() {
+		w.WriteHeader(status)
+		_, _ = head.WriteTo(w)
+	}
+	p.Main = main
+	if err := templates.ExecuteTemplate(w, "body", p); err != nil {
+		h.logger.DebugContext(r.Context(), "redlatch console: a page was not written", "error", err)
+	}
+}
+
+// listing reports whether the page may have to look at many keys.
+func (v view) listing() bool { return strings.HasSuffix(v.title, "s") || v.title == "Overview" }
+
+// content is what a page's template shows.
+type content struct {
+	page
+	Data any
+}
+
+// render returns the part of a page that changes, and the status of the answer.
+func (h *handler) render(ctx context.Context, p page, v view, query url.Values) (main template.HTML, status int) {
+	var b bytes.Buffer
+	data, err := v.of(h, &request{ctx, p.Path, query})
+	name := p.Path
+	switch {
+	case err == nil:
+		status = http.StatusOK
+	case errors.Is(err, errAbsent):
+		status = http.StatusNotFound
+	case errors.Is(err, redlatch.ErrInvalid), errors.Is(err, redlatch.ErrWrongType):
+		status = http.StatusBadRequest
+	default:
+		status = http.StatusServiceUnavailable
+	}
+	if err != nil {
+		name, data = "error", err
+	}
+	if name == "" {
+		name = "overview"
+	}
+	if err := templates.ExecuteTemplate(&b, name, content{p, data}); err != nil {
+		return template.HTML(template.HTMLEscapeString(err.Error())), http.StatusInternalServerError //nolint:gosec // escaped
+	}
+	return template.HTML(b.String()), status //nolint:gosec // a template wrote it
+}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // a constant in all but name
+	"query": url.QueryEscape,
+	"ago":   func(t time.Time) string { return round(time.Since(t)).String() },
+	"known": func(t time.Time) bool { return !t.IsZero() },
+	"short": func(d time.Duration) string { return round(d).String() },
+	"ms":    func(d time.Duration) int64 { return d.Milliseconds() },
+	"most":  func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
+	"page":  kindPage,
+	"state": func(i int) string { return inspect.StateName(inspect.States()[i]) },
+	"form": func(csrf, verb, label, name, id, state string) map[string]string {
+		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
+	},
+	"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+}).Parse(pagesSource))
+
+// round leaves out what nobody reads.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	default:
+		return d.Round(time.Millisecond)
+	}
+}

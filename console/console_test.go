@@ -1,0 +1,367 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// hostile is a name that would be a script if it were not escaped.
+const hostile = `<script>document.title="stolen"</script>"&lock`
+
+// site is a console under a path of a server, and a browser without scripts.
+type site struct {
+	*httptest.Server
+	client  *redlatch.Client
+	browser *http.Client
+}
+
+func newSite(t *testing.T, opts ...Option) *site {
+	t.Helper()
+	client, err := embedded.Open(redlatch.WithCallSites(), redlatch.WithClientName("web"), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	mux := http.NewServeMux()
+	quiet := WithLogger(slog.New(slog.DiscardHandler))
+	mux.Handle("/ops/locks/", http.StripPrefix("/ops/locks", Handler(client, append([]Option{quiet}, opts...)...)))
+	s := &site{Server: httptest.NewServer(mux), client: client}
+	t.Cleanup(s.Close)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	s.browser = s.Client()
+	s.browser.Jar = jar
+	return s
+}
+
+func (s *site) at(page string) string { return s.URL + "/ops/locks/" + page }
+
+// get returns the status and the text of a page.
+func (s *site) get(t *testing.T, page string) (int, string) {
+	t.Helper()
+	r, err := s.browser.Get(s.at(page))
+	require.NoError(t, err)
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, errors.Join(err, r.Body.Close()))
+	return r.StatusCode, string(text)
+}
+
+// post sends a form, and returns the status and the text of the page that follows.
+func (s *site) post(t *testing.T, form url.Values) (int, string) {
+	t.Helper()
+	r, err := s.browser.PostForm(s.at("act"), form)
+	require.NoError(t, err)
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, errors.Join(err, r.Body.Close()))
+	return r.StatusCode, string(text)
+}
+
+var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
+
+// csrf returns the token of a page's forms.
+func (s *site) csrf(t *testing.T, page string) string {
+	t.Helper()
+	_, text := s.get(t, page)
+	field := csrfField.FindStringSubmatch(text)
+	require.NotNil(t, field, text)
+	return field[1]
+}
+
+func acquire(t *testing.T, l rlock.Locker) *rlock.Hold {
+	t.Helper()
+	h, err := l.Lock(t.Context())
+	require.NoError(t, err)
+	return h
+}
+
+func offer(t *testing.T, c *redlatch.Client, queue, id, payload string, delay time.Duration) {
+	t.Helper()
+	_, err := redlatch.GetDelayedQueue[string](c, queue).Offer(t.Context(), payload, delay, rdelayedqueue.WithID(id))
+	require.NoError(t, err)
+}
+
+func TestPagesShowWhatThereIs(t *testing.T) {
+	s := newSite(t)
+	acquire(t, s.client.GetFencedLock("orders"))
+	acquire(t, s.client.GetReadWriteLock("prices"))
+	_, err := s.client.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = s.client.GetPermitSemaphore("uploads").Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = s.client.GetCountDownLatch("start").TrySetCount(t.Context(), 7)
+	require.NoError(t, err)
+	offer(t, s.client, "mails", "m-1", "hello", 0)
+	offer(t, s.client, "mails", "m-2", "later", time.Hour)
+	for page, wants := range map[string][]string{
+		"":                               {"Overview", "mails", "Losses of the last hour"},
+		"locks":                          {"orders", "prices", s.client.ID()},
+		"locks?q=ord":                    {"orders"},
+		"locks?q=p*&sort=name":           {"prices"},
+		"lock?name=orders":               {", token 1", s.client.ID(), "its client does not say"},
+		"lock?name=prices":               {"Held to write"},
+		"lock?name=nobody":               {"Nobody holds it"},
+		"semaphores":                     {"uploads", "2 of 3 available"},
+		"semaphore?name=uploads":         {"2 of 3 permits", "Leased permits"},
+		"latches":                        {"start"},
+		"latch?name=start":               {"The count is 7"},
+		"queues":                         {"mails", "1 delayed, 1 ready"},
+		"queue?name=mails":               {"m-1", "1 delayed, 1 ready"},
+		"queue?name=mails&state=delayed": {"m-2"},
+		"message?name=mails&id=m-1":      {"ready", "not shown here"},
+		"clients":                        {"clients answered"},
+		"assets/style.css":               {"color-scheme: light dark"},
+		"assets/live.js":                 {"EventSource"},
+	} {
+		status, text := s.get(t, page)
+		assert.Equal(t, http.StatusOK, status, page)
+		for _, want := range wants {
+			assert.Contains(t, text, want, page)
+		}
+		assert.NotContains(t, text, "hello", page)
+	}
+	_, found := s.get(t, "locks?q=ord")
+	assert.NotContains(t, found, "prices")
+}
+
+func TestWhatIsNotThereIsSaid(t *testing.T) {
+	s := newSite(t)
+	offer(t, s.client, "mails", "m-1", "hello", 0)
+	for page, want := range map[string]int{
+		"nonsense":                             http.StatusNotFound,
+		"assets/other.js":                      http.StatusNotFound,
+		"lock":                                 http.StatusBadRequest,
+		"lock?name=redlatch_queue:%7Bmails%7D": http.StatusOK, // a name like any other
+		"lock?name=" + strings.Repeat("x", 70000): http.StatusBadRequest,
+		"queue?name=mails&state=lost":             http.StatusBadRequest,
+		"message?name=mails&id=other":             http.StatusNotFound,
+		"client?id=nonsense":                      http.StatusBadRequest,
+		"client?id=web.0123456789abcdef":          http.StatusNotFound,
+		"events?page=nonsense":                    http.StatusNotFound,
+	} {
+		status, text := s.get(t, page)
+		assert.Equal(t, want, status, "%.40s: %.300s", page, text)
+	}
+	r, err := s.browser.Post(s.at("locks"), "text/plain", nil)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	assert.Equal(t, http.StatusMethodNotAllowed, r.StatusCode)
+}
+
+func TestPayloadsAreShownIfWanted(t *testing.T) {
+	s := newSite(t, WithPayloads())
+	offer(t, s.client, "mails", "m-1", "hello", 0)
+	_, text := s.get(t, "message?name=mails&id=m-1")
+	assert.Contains(t, text, "hello")
+}
+
+func TestNamesAreText(t *testing.T) {
+	s := newSite(t)
+	acquire(t, s.client.GetLock(hostile))
+	for _, page := range []string{"locks", "lock?name=" + url.QueryEscape(hostile), "locks?q=" + url.QueryEscape(hostile)} {
+		_, text := s.get(t, page)
+		assert.Contains(t, text, "&lt;script&gt;document.title", page)
+		assert.NotContains(t, text, "<script>", page)
+	}
+}
+
+func TestHeadersKeepOthersOut(t *testing.T) {
+	s := newSite(t)
+	for _, page := range []string{"", "locks", "events?page=nonsense", "nonsense"} {
+		r, err := s.browser.Get(s.at(page))
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		assert.Contains(t, r.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", page)
+		assert.NotContains(t, r.Header.Get("Content-Security-Policy"), "unsafe", page)
+		assert.Equal(t, "nosniff", r.Header.Get("X-Content-Type-Options"), page)
+	}
+}
+
+func TestActionsNeedTheCallersPermission(t *testing.T) {
+	s := newSite(t)
+	acquire(t, s.client.GetLock("orders"))
+	_, text := s.get(t, "lock?name=orders")
+	assert.NotContains(t, text, "<form")
+	status, _ := s.post(t, url.Values{"verb": {"force"}, "name": {"orders"}})
+	assert.Equal(t, http.StatusForbidden, status)
+	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.True(t, locked)
+}
+
+func TestActionsAreAskedForAndLogged(t *testing.T) {
+	var log bytes.Buffer
+	var asked []Action
+	s := newSite(t, WithLogger(slog.New(slog.NewTextHandler(&log, nil))), WithUser(func(*http.Request) string { return "ann" }),
+		WithActions(func(_ *http.Request, a Action) error {
+			asked = append(asked, a)
+			if a.Name == "private" {
+				return errors.New("not hers")
+			}
+			return nil
+		}))
+	hold := acquire(t, s.client.GetLock("orders"))
+	acquire(t, s.client.GetLock("private"))
+	csrf := s.csrf(t, "lock?name=orders")
+
+	status, text := s.post(t, url.Values{"verb": {"force"}, "name": {"orders"}, "csrf": {csrf}})
+	assert.Equal(t, http.StatusOK, status, text)
+	assert.Contains(t, text, "It was freed.")
+	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.False(t, locked)
+	require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld)
+	assert.Contains(t, log.String(), `"redlatch console: an action was done" verb=force kind=lock name=orders id="" state="" user=ann`)
+
+	status, _ = s.post(t, url.Values{"verb": {"force"}, "name": {"private"}, "csrf": {csrf}})
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, log.String(), `an action was refused" verb=force kind=lock name=private`)
+	assert.Contains(t, log.String(), "not hers")
+	locked, err = s.client.GetLock("private").IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.True(t, locked)
+	assert.Equal(t, []Action{{Verb: "force", Kind: "lock", Name: "orders"}, {Verb: "force", Kind: "lock", Name: "private"}}, asked)
+}
+
+func TestActionsFromElsewhereAreRefused(t *testing.T) {
+	asked := false
+	s := newSite(t, WithActions(func(*http.Request, Action) error { asked = true; return nil }))
+	hold := acquire(t, s.client.GetLock("orders"))
+	csrf := s.csrf(t, "lock?name=orders")
+	good := url.Values{"verb": {"force"}, "name": {"orders"}, "csrf": {csrf}}
+	send := func(change func(r *http.Request, form url.Values)) int {
+		form := url.Values{}
+		for k, v := range good {
+			form[k] = v
+		}
+		r := httptest.NewRequest(http.MethodPost, s.at("act"), nil)
+		r.RequestURI = ""
+		r.AddCookie(&http.Cookie{Name: cookie, Value: csrf})
+		change(r, form)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Body = io.NopCloser(strings.NewReader(form.Encode()))
+		answer, err := (&http.Client{Transport: s.browser.Transport}).Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		return answer.StatusCode
+	}
+	for name, change := range map[string]func(r *http.Request, form url.Values){
+		"no token":       func(_ *http.Request, f url.Values) { f.Del("csrf") },
+		"another token":  func(_ *http.Request, f url.Values) { f.Set("csrf", "x"+csrf) },
+		"no cookie":      func(r *http.Request, _ url.Values) { r.Header.Del("Cookie") },
+		"another origin": func(r *http.Request, _ url.Values) { r.Header.Set("Origin", "https://elsewhere.example") },
+		"cross-site":     func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+	} {
+		assert.Equal(t, http.StatusForbidden, send(change), name)
+	}
+	assert.Equal(t, http.StatusBadRequest, send(func(_ *http.Request, f url.Values) { f.Set("verb", "format") }))
+	assert.Equal(t, http.StatusBadRequest, send(func(_ *http.Request, f url.Values) { f.Del("name") }))
+	status, _ := s.get(t, "act")
+	assert.Equal(t, http.StatusMethodNotAllowed, status)
+	assert.False(t, asked)
+	require.NoError(t, hold.Context().Err())
+}
+
+func TestQueuesAreOperated(t *testing.T) {
+	s := newSite(t, WithActions(func(*http.Request, Action) error { return nil }))
+	q := redlatch.GetDelayedQueue[string](s.client, "mails", rdelayedqueue.WithMaxAttempts(1))
+	for _, id := range []string{"m-1", "m-2", "m-3"} {
+		offer(t, s.client, "mails", id, id, 0)
+	}
+	for range 2 {
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Nack(t.Context(), 0))
+	}
+	csrf := s.csrf(t, "queue?name=mails")
+	do := func(verb, id, state string) string {
+		status, text := s.post(t, url.Values{"verb": {verb}, "name": {"mails"}, "id": {id}, "state": {state}, "csrf": {csrf}})
+		assert.Equal(t, http.StatusOK, status, text)
+		return text
+	}
+	assert.Contains(t, do("pause", "", ""), "It is paused.")
+	assert.Contains(t, do("redrive", "m-1", ""), "0 delayed, 2 ready, 0 in flight, 1 dead")
+	assert.Contains(t, do("redrive", "m-1", ""), "Nothing was done")
+	assert.Contains(t, do("redrive", "", ""), "0 delayed, 3 ready, 0 in flight, 0 dead")
+	assert.Contains(t, do("cancel", "m-2", ""), "0 delayed, 2 ready")
+	assert.Contains(t, do("purge", "", "ready"), "0 delayed, 0 ready")
+	assert.Contains(t, do("resume", "", ""), "It delivers again.")
+	status, text := s.post(t, url.Values{"verb": {"purge"}, "name": {"mails"}, "state": {"lost"}, "csrf": {csrf}})
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "no state")
+}
+
+func TestListsHavePages(t *testing.T) {
+	s := newSite(t)
+	for i := range 250 {
+		acquire(t, s.client.GetLock("n"+string(rune('a'+i%26))+strings.Repeat("x", i/26)))
+	}
+	for _, order := range []string{"", "name"} {
+		seen := map[string]bool{}
+		pages := 0
+		for next := "locks?sort=" + order; next != ""; pages++ {
+			_, text := s.get(t, next)
+			for _, row := range regexp.MustCompile(`<tr id="row-rlock-([^"]+)"`).FindAllStringSubmatch(text, -1) {
+				seen[row[1]] = true
+			}
+			next = ""
+			if link := regexp.MustCompile(`<a href="([^"]+)" rel="next"`).FindStringSubmatch(text); link != nil {
+				next = strings.ReplaceAll(link[1], "&amp;", "&")
+			}
+		}
+		assert.Len(t, seen, 250, "order %q", order)
+		assert.Equal(t, 3, pages)
+	}
+}
+
+func TestPagesFollowWhatHappens(t *testing.T) {
+	s := newSite(t)
+	hold := acquire(t, s.client.GetLock("orders"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at("events?page="+url.QueryEscape("lock?name=orders")), nil)
+	require.NoError(t, err)
+	answer, err := s.browser.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	assert.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(answer.Body)
+	await := func(text string) {
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		require.Fail(t, "no message has "+text, "%v", lines.Err())
+	}
+	await("Held.")
+	require.NoError(t, hold.Unlock(t.Context()))
+	await("Nobody holds it")
+}
+
+func TestDeadRedisIsSaid(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.client.Close())
+	status, text := s.get(t, "lock?name=orders")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, `role="alert"`)
+	_, text = s.get(t, "locks")
+	assert.Contains(t, text, `role="alert"`)
+}

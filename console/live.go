@@ -1,0 +1,77 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	liveEvery   = 2 * time.Second
+	liveShare   = 10          // of its time a stream spends asking at most one part in so many
+	liveRate    = 15 << 10    // bytes a second, for one viewer
+	liveFor     = time.Minute // then the browser connects again, so that a server can shut down
+	liveStreams = 100         // at a time; a browser that gets none shows the page as it was
+	liveWrite   = 10 * time.Second
+)
+
+// events sends the changing part of a page each time that it has changed.
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	path, rawQuery, _ := strings.Cut(r.URL.Query().Get("page"), "?")
+	v, found := views[path]
+	query, err := url.ParseQuery(rawQuery)
+	if !found || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if h.streams.Add(1) > liveStreams {
+		h.streams.Add(-1)
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.streams.Add(-1)
+	p := page{Title: v.title, Path: path, Self: path, Actions: h.allow != nil}
+	if p.Actions {
+		p.CSRF = token(w, r)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	var last string
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for end := time.Now().Add(liveFor); time.Now().Before(end); {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-pause.C:
+		}
+		began := time.Now()
+		main, _ := h.render(r.Context(), p, v, query)
+		wait := max(liveEvery, liveShare*time.Since(began))
+		if text := string(main); text != last {
+			last = text
+			_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // a server without deadlines has none
+			n, err := w.Write(event(text))
+			if err != nil || out.Flush() != nil {
+				return
+			}
+			wait = max(wait, time.Duration(n)*time.Second/liveRate)
+		}
+		pause.Reset(wait)
+	}
+}
+
+// event is a server-sent event.
+func event(text string) []byte {
+	var b bytes.Buffer
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			fmt.Fprintf(&b, "data: %s\n", strings.ReplaceAll(line, "\r", " "))
+		}
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}

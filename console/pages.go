@@ -1,0 +1,411 @@
+package console
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+const (
+	pageSize    = 100         // objects on a page
+	sortedMost  = 10_000      // objects that are put in order
+	overviewFor = time.Second // for how long the overview looks at objects
+	overviewTop = 10          // lines of its tables
+)
+
+// kinds are what is on the pages that list objects.
+var kinds = map[string][]string{ //nolint:gochecknoglobals // a constant in all but name
+	"locks":      {"rlock", "rfairlock", "rrwlock"},
+	"semaphores": {"rsemaphore", "counter"},
+	"latches":    {"rlatch", "counter"},
+	"queues":     {"rdelayedqueue"},
+}
+
+// list is a page of objects.
+type list struct {
+	Query, Sort string
+	Sorts       []string
+	Rows        []inspect.Summary
+	Detail      string // the page of one object
+	Page        int
+	Before      string // the address of the page before; "" without one
+	After       string
+	Cut         bool // only the first sortedMost were put in order
+}
+
+// objects lists the objects of some kinds. They are found by SCAN, so a page far behind takes as long as all before it.
+func (h *handler) objects(r *request) (any, error) {
+	page, _ := strconv.Atoi(r.query.Get("page")) // 0 is the first
+	page = max(page, 0)
+	l := &list{
+		Query: r.query.Get("q"), Sort: r.query.Get("sort"), Page: page + 1, Sorts: []string{"name", "waiting", "lease"},
+		Detail: map[string]string{"locks": "lock", "semaphores": "semaphore", "latches": "latch", "queues": "queue"}[r.path],
+	}
+	if r.path == "queues" {
+		l.Sorts = []string{"name", "messages"}
+	}
+	sorted := slices.Contains(l.Sorts, l.Sort)
+	from, more := page*pageSize, false
+	n := 0
+	for o, err := range h.client.Objects(r.ctx, pattern(l.Query)) {
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(kinds[r.path], o.Kind) {
+			continue
+		}
+		if !sorted && n == from+pageSize {
+			more = true
+			break
+		}
+		if sorted && n == sortedMost {
+			l.Cut = true
+			break
+		}
+		if n++; sorted || n > from {
+			l.Rows = append(l.Rows, inspect.SummaryOf(o))
+		}
+	}
+	if sorted {
+		slices.SortFunc(l.Rows, by(l.Sort))
+		l.Rows = l.Rows[min(from, len(l.Rows)):]
+		if more = len(l.Rows) > pageSize; more {
+			l.Rows = l.Rows[:pageSize]
+		}
+	}
+	address := func(page int) string {
+		return r.path + "?" + url.Values{"q": {l.Query}, "sort": {l.Sort}, "page": {strconv.Itoa(page)}}.Encode()
+	}
+	if page > 0 {
+		l.Before = address(page - 1)
+	}
+	if more {
+		l.After = address(page + 1)
+	}
+	return l, nil
+}
+
+// pattern returns the pattern of names that a search is for: the names that contain it, unless it is a pattern itself.
+func pattern(search string) string {
+	if search == "" || strings.ContainsAny(search, "*?[") {
+		return search
+	}
+	return "*" + strings.ReplaceAll(search, `\`, `\\`) + "*"
+}
+
+func by(sort string) func(a, b inspect.Summary) int {
+	return func(a, b inspect.Summary) int {
+		named := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+		switch sort {
+		case "waiting":
+			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), named)
+		case "lease":
+			return cmp.Or(cmp.Compare(b.Left, a.Left), named)
+		case "messages":
+			return cmp.Or(cmp.Compare(b.Messages, a.Messages), named)
+		}
+		return named
+	}
+}
+
+// overview is the first page.
+type overview struct {
+	Counts []count
+	Cut    bool // there was no time for all objects
+	Queues []queueLine
+	census
+	Losses []loss // of the last hour, the newest first
+	Hour   []bar  // how many of them, for each five minutes, the oldest first
+}
+
+// count is how many objects of a kind there are, drawn as a bar.
+type count struct {
+	Kind string
+	N    int
+	Bar  bar
+}
+
+// queueLine is a queue on the overview.
+type queueLine struct {
+	Name  string
+	Stats rdelayedqueue.Stats
+	Lag   time.Duration // for how long its first message has been due; 0 without one
+	Bars  []bar         // how many messages are in each state
+}
+
+// bar is a part of a chart, in its units.
+type bar struct{ X, Y, Width, Height int }
+
+const chart = 100 // the width, or the height, of a chart
+
+func (h *handler) overview(r *request) (any, error) {
+	o := &overview{}
+	counts := map[string]int{}
+	began := time.Now()
+	for one, err := range h.client.Objects(r.ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		counts[one.Kind]++
+		if s, ok := one.Info.(rdelayedqueue.Stats); ok {
+			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: s})
+		}
+		if o.Cut = time.Since(began) > overviewFor; o.Cut {
+			break
+		}
+	}
+	most := 1
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		o.Counts = append(o.Counts, count{kind, counts[kind], bar{Width: max(1, chart*counts[kind]/most)}})
+	}
+	if err := h.queueLines(r, o); err != nil {
+		return nil, err
+	}
+	o.census = h.crowd.look(r.ctx)
+	now := time.Now()
+	buckets := make([]int, 12)
+	for _, l := range o.losses {
+		if age := now.Sub(l.At); age < time.Hour {
+			o.Losses = append(o.Losses, l)
+			buckets[11-max(0, int(age/(5*time.Minute)))]++
+		}
+	}
+	tallest := max(1, slices.Max(buckets))
+	for i, n := range buckets {
+		height := chart / 4 * n / tallest
+		o.Hour = append(o.Hour, bar{X: i * 8, Y: chart/4 - height, Width: 7, Height: height})
+	}
+	o.Holds, o.Waits = first(o.Holds, overviewTop), first(o.Waits, overviewTop)
+	return o, nil
+}
+
+// queueLines completes the lines of the queues that have most to deliver.
+func (h *handler) queueLines(r *request, o *overview) error {
+	slices.SortFunc(o.Queues, func(a, b queueLine) int {
+		return cmp.Or(cmp.Compare(b.Stats.Ready+b.Stats.Dead, a.Stats.Ready+a.Stats.Dead), cmp.Compare(a.Name, b.Name))
+	})
+	o.Queues = first(o.Queues, overviewTop)
+	for i := range o.Queues {
+		q := &o.Queues[i]
+		due, _, err := inspect.QueueOf(h.client, q.Name).List(r.ctx, rdelayedqueue.Ready, "", 1)
+		if err != nil {
+			return err
+		}
+		if len(due) > 0 {
+			q.Lag = max(0, time.Since(due[0].DueAt))
+		}
+		states := []int{q.Stats.Delayed, q.Stats.Ready, q.Stats.InFlight, q.Stats.Dead}
+		all := max(1, states[0]+states[1]+states[2]+states[3])
+		x := 0
+		for _, n := range states {
+			q.Bars = append(q.Bars, bar{X: x, Width: chart * n / all})
+			x += chart * n / all
+		}
+	}
+	return nil
+}
+
+func first[T any](all []T, n int) []T { return all[:min(n, len(all))] }
+
+// lockPage is the page of a lock.
+type lockPage struct {
+	inspect.Lock
+	Waits []wait // of clients that answered
+	Who   string // what is different if somebody else holds it
+}
+
+func (h *handler) lock(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	l, err := inspect.LockOf(r.ctx, h.client, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &lockPage{Lock: l, Waits: h.waitsFor(r, name)}
+	known := h.crowd.look(r.ctx)
+	for i := range p.Holders {
+		holder := &p.Holders[i]
+		p.Who += holder.Owner + " "
+		for _, one := range known.Holds {
+			if one.Owner == holder.Owner && one.Name == name {
+				holder.Since, holder.Renewed, holder.Site = one.Since, one.Renewed, one.Site
+			}
+		}
+	}
+	return p, nil
+}
+
+func nameOf(r *request) (string, error) {
+	name := r.query.Get("name")
+	if name == "" {
+		return "", fmt.Errorf("%w: the address has no name", redlatch.ErrInvalid)
+	}
+	return name, nil
+}
+
+// waitsFor returns who waits for an object, as far as clients answered.
+func (h *handler) waitsFor(r *request, name string) (some []wait) {
+	for _, w := range h.crowd.look(r.ctx).Waits {
+		if w.Name == name {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// semaphorePage is the page of a semaphore.
+type semaphorePage struct {
+	rsemaphore.PermitSemaphoreInfo
+	Waits []wait
+}
+
+func (h *handler) semaphore(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	info, err := inspect.Permits(r.ctx, h.client, name)
+	return &semaphorePage{info, h.waitsFor(r, name)}, err
+}
+
+// latchPage is the page of a latch.
+type latchPage struct {
+	rlatch.Info
+	Waits []wait
+}
+
+func (h *handler) latch(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	info, err := h.client.GetCountDownLatch(name).Info(r.ctx)
+	return &latchPage{info, h.waitsFor(r, name)}, err
+}
+
+// queuePage is the page of a queue, with the messages of one state.
+type queuePage struct {
+	Name     string
+	Stats    rdelayedqueue.Stats
+	State    string
+	States   []string
+	Messages []inspect.Message
+	After    string // the address of the next messages
+}
+
+func (h *handler) queue(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	p := &queuePage{Name: name, State: cmp.Or(r.query.Get("state"), "ready")}
+	for _, s := range inspect.States() {
+		p.States = append(p.States, inspect.StateName(s))
+	}
+	state, err := inspect.StateOf(p.State)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
+	}
+	q := inspect.QueueOf(h.client, name)
+	if p.Stats, err = q.Stats(r.ctx); err != nil {
+		return nil, err
+	}
+	entries, next, err := q.List(r.ctx, state, r.query.Get("after"), pageSize)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		p.Messages = append(p.Messages, inspect.MessageOf(e, false))
+	}
+	if next != "" {
+		p.After = "queue?" + url.Values{"name": {name}, "state": {p.State}, "after": {next}}.Encode()
+	}
+	return p, nil
+}
+
+// messagePage is the page of a message.
+type messagePage struct {
+	Queue string
+	inspect.Message
+	Shown string // the payload
+}
+
+func (h *handler) message(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	e, err := inspect.QueueOf(h.client, name).Get(r.ctx, r.query.Get("id"))
+	if errors.Is(err, rdelayedqueue.ErrNotFound) {
+		return nil, fmt.Errorf("%w: the message %q of %q", errAbsent, r.query.Get("id"), name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &messagePage{Queue: name, Message: inspect.MessageOf(*e, h.payloads)}
+	if p.Payload != nil {
+		text, err := json.MarshalIndent(p.Payload, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		p.Shown = string(text)
+	}
+	return p, nil
+}
+
+func (h *handler) clients(r *request) (any, error) {
+	c := h.crowd.look(r.ctx)
+	return &c, c.Err
+}
+
+// clientPage is the page of a client.
+type clientPage struct {
+	redlatch.ClientReport
+	After string // the address of the next holds
+}
+
+func (h *handler) one(r *request) (any, error) {
+	id := r.query.Get("id")
+	cursor, _ := strconv.Atoi(r.query.Get("after")) // 0 is the first
+	report, err := h.client.Ask(r.ctx, id, redlatch.WithCursor(max(0, cursor)))
+	if errors.Is(err, redlatch.ErrNotListening) {
+		return nil, fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	p := &clientPage{ClientReport: report}
+	if report.Cursor > 0 {
+		p.After = "client?" + url.Values{"id": {id}, "after": {strconv.Itoa(report.Cursor)}}.Encode()
+	}
+	return p, err
+}
+
+// kindPage returns the page of an object of a kind.
+func kindPage(kind string) string {
+	switch {
+	case strings.HasSuffix(kind, "lock"):
+		return "lock"
+	case kind == "rsemaphore", kind == "counter":
+		return "semaphore"
+	case kind == "rlatch":
+		return "latch"
+	default:
+		return "queue"
+	}
+}

@@ -1,0 +1,166 @@
+// Package inspect looks at objects for people: the command and the console show what it returns.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rsemaphore"
+)
+
+// Lock is the state of a lock of any kind.
+type Lock struct {
+	Name    string
+	Locked  bool
+	Mode    string // read or write, of a read-write lock
+	Left    time.Duration
+	Waiting int
+	Token   int64
+	Holders []Holder
+	Queue   []rfairlock.Waiter // of a fair lock
+}
+
+// Holder is who holds a lock. What only its client knows is there if that answers.
+type Holder struct {
+	Owner, Client string
+	Levels        int
+	Left          time.Duration
+	Since         time.Time
+	Renewed       int
+	Site          string
+}
+
+// LockOf asks for the state of a lock. A name that is no lock's is an error.
+func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) {
+	info, err := c.GetFairLock(name).Info(ctx)
+	if errors.Is(err, redlatch.ErrWrongType) {
+		rw, err := c.GetReadWriteLock(name).Info(ctx)
+		return ofReadWrite(rw), err
+	}
+	if err != nil {
+		return Lock{}, err
+	}
+	plain, err := c.GetFencedLock(name).Info(ctx) // its waiters have a channel of their own
+	l := Lock{
+		Name: name, Locked: info.Locked, Left: info.Left, Token: plain.Token, Queue: info.Queue,
+		Waiting: max(info.Waiting, plain.Waiting, len(info.Queue)),
+	}
+	if info.Locked {
+		l.Holders = []Holder{{Owner: info.Owner, Client: info.Client, Levels: info.Levels, Left: info.Left}}
+	}
+	return l, err
+}
+
+func ofReadWrite(info rrwlock.Info) Lock {
+	l := Lock{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
+	if info.Locked {
+		l.Mode = "read"
+	}
+	all := info.Readers
+	if info.Writer != nil {
+		l.Mode, all = "write", append([]rrwlock.Holder{*info.Writer}, all...)
+	}
+	for _, h := range all {
+		l.Holders = append(l.Holders, Holder{Owner: h.Owner, Client: h.Client, Levels: h.Levels, Left: h.Left})
+	}
+	return l
+}
+
+// Ask asks the holders' clients what only they know. Java does not answer, nor does a client that does not listen.
+func (l *Lock) Ask(ctx context.Context, c *redlatch.Client) {
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		report, err := c.Ask(ctx, h.Client)
+		if err != nil {
+			continue
+		}
+		for _, hold := range report.Holds {
+			if hold.Owner == h.Owner && hold.Name == l.Name {
+				h.Since, h.Renewed, h.Site = hold.Since, hold.Renewed, hold.Site
+			}
+		}
+	}
+}
+
+// Force frees the lock, whoever holds it.
+func (l *Lock) Force(ctx context.Context, c *redlatch.Client) (freed bool, err error) {
+	if l.Mode != "" {
+		return c.GetReadWriteLock(l.Name).ForceUnlock(ctx)
+	}
+	return c.GetFairLock(l.Name).ForceUnlock(ctx) // it wakes waiters of plain locks too
+}
+
+// Permits asks for the state of a semaphore, of leased permits or counting.
+func Permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.PermitSemaphoreInfo, error) {
+	info, err := c.GetPermitSemaphore(name).Info(ctx)
+	if err != nil {
+		return info, err
+	}
+	counting, err := c.GetSemaphore(name).Info(ctx)
+	info.Waiting = max(info.Waiting, counting.Waiting) // on one of their channels nobody waits
+	return info, err
+}
+
+// Summary is what a list shows of an object.
+type Summary struct {
+	Kind, Name, State string
+	Owner             string // of a lock that one has
+	Waiting           int
+	Messages          int           // of a queue
+	Left              time.Duration // of the lease; 0 where there is none
+}
+
+// SummaryOf returns the summary of an object.
+func SummaryOf(o redlatch.Object) Summary {
+	s := Summary{Kind: o.Kind, Name: o.Name}
+	switch i := o.Info.(type) {
+	case rlock.Info:
+		s.held(i, i.Waiting)
+	case rfairlock.Info:
+		s.held(i.Info, max(i.Waiting, len(i.Queue)))
+	case rrwlock.Info:
+		s.Waiting, s.Left = i.Waiting, i.Left
+		s.State = fmt.Sprintf("%d readers, %d writers wait", len(i.Readers), i.WritersWaiting)
+		if i.Writer != nil {
+			s.Owner = i.Writer.Owner
+			s.State = fmt.Sprintf("written by %s, %d writers wait", i.Writer.Owner, i.WritersWaiting)
+		}
+	case rsemaphore.SemaphoreInfo:
+		s.Waiting = i.Waiting
+		s.State = fmt.Sprintf("%d available, %d wait", i.Available, i.Waiting)
+	case rsemaphore.PermitSemaphoreInfo:
+		s.Waiting = i.Waiting
+		s.State = fmt.Sprintf("%d of %d available, %d wait", i.Available, i.Permits, i.Waiting)
+	case rlatch.Info:
+		s.Waiting = i.Waiting
+		s.State = fmt.Sprintf("count %d, %d wait", i.Count, i.Waiting)
+	case rdelayedqueue.Stats:
+		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
+		s.State = Counts(i)
+	}
+	return s
+}
+
+func (s *Summary) held(i rlock.Info, waiting int) {
+	s.Owner, s.Waiting, s.Left, s.State = i.Owner, waiting, i.Left, "free"
+	if i.Locked {
+		s.State = fmt.Sprintf("held by %s, %d wait", i.Owner, waiting)
+	}
+}
+
+// Counts says in a few words how a queue is.
+func Counts(s rdelayedqueue.Stats) string {
+	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", s.Delayed, s.Ready, s.InFlight, s.Dead)
+	if s.Paused {
+		text += ", paused"
+	}
+	return text
+}

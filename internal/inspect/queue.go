@@ -1,0 +1,80 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// Queue is a queue whose payloads are not decoded.
+type Queue = rdelayedqueue.Queue[[]byte]
+
+// QueueOf returns the queue of a name.
+func QueueOf(c *redlatch.Client, name string) *Queue {
+	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{}))
+}
+
+// States are the states of messages, in the order of their lives.
+func States() []rdelayedqueue.State {
+	return []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight, rdelayedqueue.Dead}
+}
+
+// StateOf returns the state that a word names.
+func StateOf(word string) (rdelayedqueue.State, error) {
+	for _, s := range States() {
+		if StateName(s) == word {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no state: delayed, ready, in-flight or dead", word)
+}
+
+// StateName returns the word for a state.
+func StateName(s rdelayedqueue.State) string {
+	switch s {
+	case rdelayedqueue.Delayed:
+		return "delayed"
+	case rdelayedqueue.Ready:
+		return "ready"
+	case rdelayedqueue.InFlight:
+		return "in-flight"
+	default:
+		return "dead"
+	}
+}
+
+// Message is a message as it is shown.
+type Message struct {
+	ID      string
+	State   string
+	Attempt int
+	DueAt   time.Time
+	Error   string
+	Payload any // nil if it is not to be shown
+}
+
+// MessageOf returns what is shown of a message. The payload is that of the default codec, or JSON, or text, or bytes.
+func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
+	m := Message{ID: e.ID, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	if !payload {
+		return m
+	}
+	var v any
+	if codec.Unmarshal(codec.JSON{}, e.Raw, &v) == nil || codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil {
+		if _, err := json.Marshal(v); err == nil {
+			m.Payload = v
+			return m
+		}
+	}
+	if utf8.Valid(e.Raw) {
+		m.Payload = string(e.Raw)
+	} else {
+		m.Payload = e.Raw
+	}
+	return m
+}
