@@ -33,7 +33,7 @@ var pictures = flag.String("pictures", "", "the folder for pictures of the pages
 // chromium is a real browser.
 type chromium struct {
 	t   *testing.T
-	ctx context.Context //nolint:containedctx // of the browser
+	ctx context.Context // of the browser
 	url string
 }
 

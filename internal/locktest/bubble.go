@@ -46,7 +46,10 @@ func (b *Bubble) connect(t *testing.T, w *wires.Wires) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.Dial() },
 		// A handshake without options, so that what is counted is what was asked for.
-		DisableIdentity:          true,
+		DisableIdentity: true,
+		// When go-redis replaces a subscription connection it waits between retries with a mutex held. If another goroutine waits for
+		// that one, no time passes in a bubble.
+		MaxRetries:               -1,
 		DialerRetries:            1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
