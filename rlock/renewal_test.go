@@ -84,7 +84,7 @@ func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
 func patchy(t *testing.T, r *rig, lease time.Duration, mishap func(*testing.T, *faulttest.Proxy, func([]string) bool)) error {
 	t.Helper()
 	renewal := calls(t, "renew")
-	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 3, 20))*patchyLease, 3*lease))
+	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 3, 40))*patchyLease, 3*lease))
 	p := faulttest.NewProxy(t, r.server.Addr())
 	c := connect(t, &redis.Options{Addr: p.Addr()}, redlatch.WithWatchdogTimeout(lease))
 	var n, failed atomic.Int64
@@ -152,7 +152,7 @@ func upsetting(t *testing.T, r *rig, lease time.Duration, upset upset) error {
 	t.Helper()
 	c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 	hold := locktest.Acquire(t, t.Context(), c.GetLock("kept"))
-	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 2, 20))*patchyLease, 2*lease))
+	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 2, 40))*patchyLease, 2*lease))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for time.Now().Before(end) {
