@@ -21,8 +21,8 @@ func report(commit string, steps []step, results map[step]map[string]result) (st
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Proof
 
-Written by `+"`make soak`"+`, which ran all tests on each supported server, and the long counts of the failure tests on one.
-It is written only if every test passes.
+Written by `+"`make soak`"+`, which ran all tests on each supported server, and each long count of the failure tests on one
+of them. It is written only if every test passes.
 
 Commit %s, %s, %s on %d cores.
 
