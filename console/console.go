@@ -77,6 +77,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 // view is a page: what it shows, or an error.
 type view struct {
 	title string
+	slow  bool // it may have to look at many keys, or ask many clients
 	of    func(h *handler, r *request) (any, error)
 }
 
@@ -89,18 +90,18 @@ type request struct {
 
 // views are the pages by their paths, which are also the names of their templates.
 var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but name
-	"":           {"Overview", (*handler).overview},
-	"locks":      {"Locks", (*handler).objects},
-	"semaphores": {"Semaphores", (*handler).objects},
-	"latches":    {"Latches", (*handler).objects},
-	"queues":     {"Queues", (*handler).objects},
-	"lock":       {"Lock", (*handler).lock},
-	"semaphore":  {"Semaphore", (*handler).semaphore},
-	"latch":      {"Latch", (*handler).latch},
-	"queue":      {"Queue", (*handler).queue},
-	"message":    {"Message", (*handler).message},
-	"clients":    {"Clients", (*handler).clients},
-	"client":     {"Client", (*handler).one},
+	"":           {"Overview", true, (*handler).overview},
+	"locks":      {"Locks", true, (*handler).objects},
+	"semaphores": {"Semaphores", true, (*handler).objects},
+	"latches":    {"Latches", true, (*handler).objects},
+	"queues":     {"Queues", true, (*handler).objects},
+	"lock":       {"Lock", false, (*handler).lock},
+	"semaphore":  {"Semaphore", false, (*handler).semaphore},
+	"latch":      {"Latch", false, (*handler).latch},
+	"queue":      {"Queue", false, (*handler).queue},
+	"message":    {"Message", false, (*handler).message},
+	"clients":    {"Clients", true, (*handler).clients},
+	"client":     {"Client", false, (*handler).one},
 }
 
 // errAbsent is the error of a page about something that is not there.
@@ -163,12 +164,12 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v vi
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if v.listing() {
+	if v.slow {
 		_, _ = head.WriteTo(w) // the browser may be gone, which the next writes see too
 		_ = http.NewResponseController(w).Flush()
 	}
 	main, status := h.render(r.Context(), p, v, r.URL.Query())
-	if !v.listing() {
+	if !v.slow {
 		w.WriteHeader(status)
 		_, _ = head.WriteTo(w)
 	}
@@ -177,9 +178,6 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v vi
 		h.logger.DebugContext(r.Context(), "redlatch console: a page was not written", "error", err)
 	}
 }
-
-// listing reports whether the page may have to look at many keys.
-func (v view) listing() bool { return strings.HasSuffix(v.title, "s") || v.title == "Overview" }
 
 // content is what a page's template shows.
 type content struct {

@@ -97,3 +97,13 @@ func (c *crowd) ask(ctx context.Context) (all census) {
 	slices.SortFunc(all.losses, func(a, b loss) int { return b.At.Compare(a.At) })
 	return all
 }
+
+// waitsFor returns who waits for an object.
+func (c census) waitsFor(name string) (some []wait) {
+	for _, w := range c.Waits {
+		if w.Name == name {
+			some = append(some, w)
+		}
+	}
+	return some
+}

@@ -26,12 +26,16 @@ const (
 	overviewTop = 10          // lines of its tables
 )
 
-// kinds are what is on the pages that list objects.
-var kinds = map[string][]string{ //nolint:gochecknoglobals // a constant in all but name
-	"locks":      {"rlock", "rfairlock", "rrwlock"},
-	"semaphores": {"rsemaphore", "counter"},
-	"latches":    {"rlatch", "counter"},
-	"queues":     {"rdelayedqueue"},
+// lists are the pages that list objects: of which kinds, the page of one of them, and the orders there are.
+var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all but name
+	kinds  []string
+	detail string
+	sorts  []string
+}{
+	"locks":      {[]string{"rlock", "rfairlock", "rrwlock"}, "lock", []string{"name", "waiting", "lease"}},
+	"semaphores": {[]string{"rsemaphore", "counter"}, "semaphore", []string{"name", "waiting", "lease"}},
+	"latches":    {[]string{"rlatch", "counter"}, "latch", []string{"name", "waiting", "lease"}},
+	"queues":     {[]string{"rdelayedqueue"}, "queue", []string{"name", "messages"}},
 }
 
 // list is a page of objects.
@@ -50,13 +54,8 @@ type list struct {
 func (h *handler) objects(r *request) (any, error) {
 	page, _ := strconv.Atoi(r.query.Get("page")) // 0 is the first
 	page = max(page, 0)
-	l := &list{
-		Query: r.query.Get("q"), Sort: r.query.Get("sort"), Page: page + 1, Sorts: []string{"name", "waiting", "lease"},
-		Detail: map[string]string{"locks": "lock", "semaphores": "semaphore", "latches": "latch", "queues": "queue"}[r.path],
-	}
-	if r.path == "queues" {
-		l.Sorts = []string{"name", "messages"}
-	}
+	of := lists[r.path]
+	l := &list{Query: r.query.Get("q"), Sort: r.query.Get("sort"), Page: page + 1, Sorts: of.sorts, Detail: of.detail}
 	sorted := slices.Contains(l.Sorts, l.Sort)
 	from, more := page*pageSize, false
 	n := 0
@@ -64,7 +63,7 @@ func (h *handler) objects(r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(kinds[r.path], o.Kind) {
+		if !slices.Contains(of.kinds, o.Kind) {
 			continue
 		}
 		if !sorted && n == from+pageSize {
@@ -239,16 +238,11 @@ func (h *handler) lock(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &lockPage{Lock: l, Waits: h.waitsFor(r, name)}
-	known := h.crowd.look(r.ctx)
-	for i := range p.Holders {
-		holder := &p.Holders[i]
+	said := h.crowd.look(r.ctx)
+	p := &lockPage{Lock: l, Waits: said.waitsFor(name)}
+	for _, holder := range p.Holders {
 		p.Who += holder.Owner + " "
-		for _, one := range known.Holds {
-			if one.Owner == holder.Owner && one.Name == name {
-				holder.Since, holder.Renewed, holder.Site = one.Since, one.Renewed, one.Site
-			}
-		}
+		p.Learn(said.Reports[holder.Client])
 	}
 	return p, nil
 }
@@ -259,16 +253,6 @@ func nameOf(r *request) (string, error) {
 		return "", fmt.Errorf("%w: the address has no name", redlatch.ErrInvalid)
 	}
 	return name, nil
-}
-
-// waitsFor returns who waits for an object, as far as clients answered.
-func (h *handler) waitsFor(r *request, name string) (some []wait) {
-	for _, w := range h.crowd.look(r.ctx).Waits {
-		if w.Name == name {
-			some = append(some, w)
-		}
-	}
-	return some
 }
 
 // semaphorePage is the page of a semaphore.
@@ -283,7 +267,7 @@ func (h *handler) semaphore(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := inspect.Permits(r.ctx, h.client, name)
-	return &semaphorePage{info, h.waitsFor(r, name)}, err
+	return &semaphorePage{info, h.crowd.look(r.ctx).waitsFor(name)}, err
 }
 
 // latchPage is the page of a latch.
@@ -298,7 +282,7 @@ func (h *handler) latch(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := h.client.GetCountDownLatch(name).Info(r.ctx)
-	return &latchPage{info, h.waitsFor(r, name)}, err
+	return &latchPage{info, h.crowd.look(r.ctx).waitsFor(name)}, err
 }
 
 // queuePage is the page of a queue, with the messages of one state.

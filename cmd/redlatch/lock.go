@@ -19,16 +19,13 @@ func (a *app) lock() *cobra.Command {
 }
 
 // lockState is a lock as it is printed.
-type lockState inspect.Lock
+type lockState struct{ inspect.Lock }
 
 // inspected asks for the state of a lock. A name that is no lock's is an error.
 func inspected(ctx context.Context, c *redlatch.Client, name string) (lockState, error) {
 	l, err := inspect.LockOf(ctx, c, name)
-	return lockState(l), err
+	return lockState{l}, err
 }
-
-// ask asks the holders' clients what only they know.
-func (s *lockState) ask(ctx context.Context, c *redlatch.Client) { (*inspect.Lock)(s).Ask(ctx, c) }
 
 func (s *lockState) write(w io.Writer) error {
 	err := row(w, "lock", s.Name)
@@ -68,7 +65,7 @@ redlatch.WithCallSites where it was acquired. A client that does not listen, and
 			if err != nil {
 				return err
 			}
-			s.ask(ctx, c)
+			s.Ask(ctx, c)
 			return a.print(s, s.write)
 		}),
 	}
@@ -97,7 +94,7 @@ of its lease later: until then two may work at the same time. If the holder's pr
 			if err := a.confirm(yes, fmt.Sprintf("free %q?", args[0])); err != nil {
 				return err
 			}
-			freed, err := (*inspect.Lock)(&s).Force(ctx, c)
+			freed, err := s.Force(ctx, c)
 			if err == nil && !freed {
 				err = &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
 			}

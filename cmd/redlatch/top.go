@@ -121,7 +121,7 @@ func (s *screen) look() tea.Cmd {
 		if name != "" {
 			one, err := inspected(s.ctx, s.c, name)
 			if err == nil {
-				one.ask(s.ctx, s.c)
+				one.Ask(s.ctx, s.c)
 			}
 			return looked{one: &one, err: err}
 		}
@@ -206,7 +206,7 @@ func (s *screen) pressed(key string) {
 	case "enter":
 		shown := s.shown()
 		if s.cursor < len(shown) && strings.HasSuffix(shown[s.cursor].Kind, "lock") {
-			s.one = &lockState{Name: shown[s.cursor].Name}
+			s.one = &lockState{inspect.Lock{Name: shown[s.cursor].Name}}
 		}
 	}
 }

@@ -1,8 +1,6 @@
 // Keeps a page as its server sees it. Without it the page is as it was when it was loaded.
 "use strict";
 
-const main = document.querySelector("main");
-
 // Rows with an id are replaced one by one, so that a link that has the focus keeps it.
 function show(html) {
   const next = document.createElement("main");

@@ -76,12 +76,17 @@ func ofReadWrite(info rrwlock.Info) Lock {
 
 // Ask asks the holders' clients what only they know. Java does not answer, nor does a client that does not listen.
 func (l *Lock) Ask(ctx context.Context, c *redlatch.Client) {
+	for _, h := range l.Holders {
+		if report, err := c.Ask(ctx, h.Client); err == nil {
+			l.Learn(report)
+		}
+	}
+}
+
+// Learn takes what a client says of the holders.
+func (l *Lock) Learn(report redlatch.ClientReport) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
-		report, err := c.Ask(ctx, h.Client)
-		if err != nil {
-			continue
-		}
 		for _, hold := range report.Holds {
 			if hold.Owner == h.Owner && hold.Name == l.Name {
 				h.Since, h.Renewed, h.Site = hold.Since, hold.Renewed, hold.Site
@@ -112,7 +117,6 @@ func Permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.P
 // Summary is what a list shows of an object.
 type Summary struct {
 	Kind, Name, State string
-	Owner             string // of a lock that one has
 	Waiting           int
 	Messages          int           // of a queue
 	Left              time.Duration // of the lease; 0 where there is none
@@ -130,7 +134,6 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting, s.Left = i.Waiting, i.Left
 		s.State = fmt.Sprintf("%d readers, %d writers wait", len(i.Readers), i.WritersWaiting)
 		if i.Writer != nil {
-			s.Owner = i.Writer.Owner
 			s.State = fmt.Sprintf("written by %s, %d writers wait", i.Writer.Owner, i.WritersWaiting)
 		}
 	case rsemaphore.SemaphoreInfo:
@@ -150,7 +153,7 @@ func SummaryOf(o redlatch.Object) Summary {
 }
 
 func (s *Summary) held(i rlock.Info, waiting int) {
-	s.Owner, s.Waiting, s.Left, s.State = i.Owner, waiting, i.Left, "free"
+	s.Waiting, s.Left, s.State = waiting, i.Left, "free"
 	if i.Locked {
 		s.State = fmt.Sprintf("held by %s, %d wait", i.Owner, waiting)
 	}
