@@ -47,6 +47,7 @@ func TestCallsOfAClientThatWasNotCheckedPointToTheCheck(t *testing.T) {
 }
 
 func TestCheckFindsNothingWrongWithTheSupportedServers(t *testing.T) {
+	t.Parallel()
 	require.NoError(t, redlatch.Check(t.Context(), redistest.Shared(t).Client(t)))
 	require.NoError(t, redlatch.Check(t.Context(), redistest.SharedCluster(t).Client(t)))
 	require.NoError(t, redlatch.Check(t.Context(), redistest.Shared(t).Client(t), redlatch.WithShardedWakeups(redlatch.ShardedAlways)))

@@ -18,6 +18,7 @@ import (
 
 // F28
 func TestLocksOutliveAFullRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})

@@ -33,6 +33,7 @@ func ids(t *testing.T, c *redlatch.Client) []string {
 }
 
 func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
+	t.Parallel()
 	onEachTopology(t, func(t *testing.T, w *watched) {
 		prefix := redlatch.WithNamePrefix(fresh(t) + "?")
 		client := func(name string) *redlatch.Client {
@@ -145,6 +146,7 @@ func TestClientsTellWhatTheyHaveLost(t *testing.T) {
 }
 
 func TestHoldsAreToldInPages(t *testing.T) {
+	t.Parallel()
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer := b.Peer(t), b.Peer(t)
 		var names []string

@@ -183,6 +183,7 @@ func (p *partial) settled(t *testing.T, name string, s step, err error) {
 
 // F25, F28
 func TestRefusedCommandsLeaveNoTraceOfAWait(t *testing.T) {
+	t.Parallel()
 	p := newPartial(t)
 	for kind := range lockKinds {
 		for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {

@@ -120,6 +120,7 @@ func jobs(c *redlatch.Client) *rdelayedqueue.Queue[string] {
 
 // F9
 func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
+	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	plain, err := redlatch.New(master.Client(t))
@@ -178,7 +179,8 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 
 // F9: the double grant after a failover, and what holds it off.
 func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
-	rounds := faulttest.Rounds(t, 5, 20)
+	t.Parallel()
+	rounds := faulttest.Rounds(t, 2, 20)
 	for _, tc := range []struct {
 		name   string
 		opts   []redlatch.Option
@@ -188,6 +190,7 @@ func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
 		{"with a replica", []redlatch.Option{redlatch.WithReplicas(1, 50*time.Millisecond)}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			double, refused := 0, 0
 			for range rounds {
 				master := redistest.Start(t)
@@ -234,6 +237,7 @@ func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
 
 // F9
 func TestConfirmedLockOutlivesItsMaster(t *testing.T) {
+	t.Parallel()
 	for range 3 {
 		master := redistest.Start(t)
 		replica := redistest.StartReplica(t, master)
@@ -248,6 +252,7 @@ func TestConfirmedLockOutlivesItsMaster(t *testing.T) {
 }
 
 func TestReplicasConfirmOnACluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	names := []string{"a", "b", "c", "d"} // of all three masters
 	for _, master := range c.Nodes() {
@@ -286,6 +291,7 @@ func TestReplicasConfirmOnACluster(t *testing.T) {
 }
 
 func TestDurabilityNeedsTheDisk(t *testing.T) {
+	t.Parallel()
 	never := redistest.Start(t, "--appendonly", "no")
 	if known, err := never.Client(t).Do(t.Context(), "command", "info", "waitaof").Slice(); err != nil || known[0] == nil {
 		err := redlatch.Check(t.Context(), never.Client(t), redlatch.WithDurability(time.Second))
@@ -375,6 +381,7 @@ func availableSoon(t *testing.T, c *redlatch.Client, want int) {
 }
 
 func TestUnconfirmedPermitsComeBackAlthoughTheClientCloses(t *testing.T) {
+	t.Parallel()
 	server, plain := whileUnconfirmed(t)
 	for range 20 {
 		c, err := redlatch.New(server.Client(t), redlatch.WithReplicas(1, 10*time.Millisecond), redlatch.WithCloseGrace(0))
@@ -402,6 +409,7 @@ func TestUnconfirmedPermitsComeBackAlthoughTheClientCloses(t *testing.T) {
 }
 
 func TestReleaseAndDrainWithoutConfirmation(t *testing.T) {
+	t.Parallel()
 	server, plain := whileUnconfirmed(t)
 	c, err := redlatch.New(server.Client(t), redlatch.WithReplicas(1, time.Second))
 	require.NoError(t, err)
@@ -418,6 +426,7 @@ func TestReleaseAndDrainWithoutConfirmation(t *testing.T) {
 }
 
 func TestTakeOverWithoutConfirmationFreesTheLock(t *testing.T) {
+	t.Parallel()
 	server, plain := whileUnconfirmed(t)
 	c, err := redlatch.New(server.Client(t), redlatch.WithReplicas(1, 20*time.Millisecond))
 	require.NoError(t, err)

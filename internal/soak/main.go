@@ -213,9 +213,9 @@ func (s step) run(ctx context.Context, dir string, names []string) (map[string]r
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3"}
+	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3", "-parallel=4"}
 	if s.long { // these load the machine, and what they measure must not be each other
-		args = append(args, "-p=1")
+		args = append(args, "-p=1", "-parallel=2")
 	}
 	if names != nil {
 		args = append(args, "-run=^("+strings.Join(names, "|")+")$")
