@@ -2,10 +2,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The tools are pinned here and not in go.mod, so that users of the library never see them.
-GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
-STATICCHECK   := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# Pinned here and not in go.mod, so that users of the library never see it. It runs gofumpt, go vet and staticcheck too.
+GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The ends of the supported versions that are not those of go.mod and of the installed Go. CI runs the lowest go-redis, which
 # go.mod has, on both releases of Go, and the newest go-redis on the newer one.
@@ -34,18 +32,15 @@ examples: ## run the other examples; needs no server
 	@for dir in $(EXAMPLES); do printf '\n=== %s\n' "$$dir"; go run "./$$dir" || exit 1; done
 
 fmt: ## format all Go code
-	$(GOFUMPT) -w .
 	$(GOLANGCI_LINT) fmt
 
-lint: ## gofumpt, go mod tidy, go vet, staticcheck, golangci-lint
-	@unformatted="$$($(GOFUMPT) -l .)"; \
-	if [ -n "$$unformatted" ]; then printf 'not formatted, run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
+lint: ## golangci-lint, which checks the format too, and go mod tidy
 	go mod tidy -diff
 	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && go mod tidy -diff; status=$$?; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
 	@# Not in the nested modules: the tests of a peer there need modules that the module proxy does not serve.
 	@for dir in . $(NESTED); do \
 		echo "lint $$dir"; \
-		( cd "$$dir" && go vet ./... && $(STATICCHECK) ./... && $(GOLANGCI_LINT) run ./... ); \
+		( cd "$$dir" && $(GOLANGCI_LINT) run ./... ); \
 	done
 
 test: ## run all tests; those that need a missing redis-server are skipped
