@@ -78,7 +78,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // connection is one subscription connection, from the dial to its end. The goroutine in serve sends, another one reads.
 // It never outlives an error: the Redis client would reconnect by itself, but the confirmations that follow would then
-// belong to no known command. A sharded one ends too when a slot leaves its node.
+// belong to no known command, and whoever needs its mutex would wait for the dial (see [noDial]). A sharded one ends too when
+// a slot leaves its node.
 type connection struct {
 	router   *Router
 	sharded  bool // it subscribes by SSUBSCRIBE
@@ -111,6 +112,9 @@ func (c *connection) serve(ctx context.Context, failures int) error {
 	_ = c.pubsub.Close() // nothing can be done about an error
 	if c.open() {
 		<-c.ended
+		if errors.Is(err, context.Canceled) { // the reader had an error first
+			err = c.cause
+		}
 	}
 	c.router.mu.Lock()
 	defer c.router.mu.Unlock()
@@ -152,9 +156,9 @@ func (r *Router) next(open bool) (*command, time.Duration, error) {
 
 // send writes one command. The first one dials.
 func (c *connection) send(ctx context.Context, cmd *command) error {
-	limit := writeTimeout
-	if !c.open() {
-		limit = dialTimeout
+	limit := dialTimeout
+	if c.open() {
+		ctx, limit = noDial(ctx), writeTimeout
 	}
 	sendCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -177,6 +181,15 @@ func (c *connection) send(ctx context.Context, cmd *command) error {
 	return err
 }
 
+// noDial returns a context that has ended. With it the Redis client writes and reads, for which only a deadline counts, but
+// does not dial, unless its Dialer ignores contexts. Otherwise it would replace a broken connection, with its mutex held,
+// before it reports the error.
+func noDial(ctx context.Context) context.Context {
+	ended, end := context.WithCancel(ctx)
+	end()
+	return ended
+}
+
 // start notes that the connection is open and starts its reader, for which serve waits. A reader started earlier would
 // dial by itself.
 func (c *connection) start(ctx context.Context) {
@@ -194,7 +207,7 @@ func (c *connection) start(ctx context.Context) {
 		if c.replaces {
 			r.opts.OnReconnect()
 		}
-		c.cause = c.read(ctx)
+		c.cause = c.read(noDial(ctx))
 	}()
 }
 

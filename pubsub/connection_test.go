@@ -48,6 +48,47 @@ func TestReconnectionNotifiesEveryListener(t *testing.T) {
 	})
 }
 
+// F16
+func TestConnectionNeverOutlivesAnError(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, r *rig, late *ear){
+		"read": func(t *testing.T, r *rig, _ *ear) {
+			t.Helper()
+			require.NoError(t, r.wire(t).Conn.Close())
+		},
+		"write": func(t *testing.T, r *rig, late *ear) {
+			t.Helper()
+			w := r.wire(t)
+			w.set(func() { w.broken = true })
+			_, _ = r.Join("late", late)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var failures atomic.Int32
+			var log bytes.Buffer
+			o := pubsub.Options{OnFailure: func() { failures.Add(1) }, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			inBubble(t, o, func(t *testing.T, r *rig) {
+				var e, late ear
+				_, _ = r.Join("a", &e)
+				synctest.Wait()
+				r.set(func() { r.hang = true })
+				start := time.Now()
+				fault(t, r, &late)
+				synctest.Wait()
+				assert.EqualValues(t, 1, failures.Load(), "the Redis client dials before it reports the error")
+				assert.Zero(t, time.Since(start))
+				assert.NotContains(t, log.String(), "canceled", "the cause is the first error")
+
+				r.set(func() { r.hang = false })
+				_, _ = r.Join("late", &late)
+				time.Sleep(11 * time.Second) // a dial that hangs ends after 10 s
+				synctest.Wait()
+				assert.Equal(t, 2, e.confirmations())
+				assert.Positive(t, late.confirmations())
+			})
+		})
+	}
+}
+
 // F21
 func TestRetriesBackOff(t *testing.T) {
 	var log bytes.Buffer

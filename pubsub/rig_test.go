@@ -26,6 +26,7 @@ type rig struct {
 	mu      sync.Mutex // guards what follows
 	wires   []*wire
 	refuse  bool // dials fail
+	hang    bool // dials wait for the end of their context
 	dead    bool // dials give connections that swallow everything
 	refused int
 }
@@ -53,7 +54,16 @@ func options(dial func(context.Context, string, string) (net.Conn, error)) *redi
 	}
 }
 
-func (r *rig) dial(context.Context, string, string) (net.Conn, error) {
+func (r *rig) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	r.mu.Lock()
+	hang := r.hang
+	r.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refuse {
@@ -101,6 +111,7 @@ type wire struct {
 	released *sync.Cond // held or closed has changed
 	held     bool       // replies wait
 	dead     bool       // nothing passes
+	broken   bool       // writes fail, and reads wait
 	closed   bool
 	sent     []string // names of the commands sent
 }
@@ -110,9 +121,12 @@ func (w *wire) Write(b []byte) (int, error) {
 	if parts := bytes.SplitN(b, []byte("\r\n"), 4); len(parts) > 2 && b[0] == '*' {
 		w.sent = append(w.sent, string(parts[2]))
 	}
-	dead := w.dead
+	dead, broken := w.dead, w.broken
 	w.mu.Unlock()
-	if dead {
+	switch {
+	case broken:
+		return 0, errors.New("broken")
+	case dead:
 		return len(b), nil
 	}
 	return w.Conn.Write(b)

@@ -1,8 +1,10 @@
 package pubsub_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -122,6 +125,133 @@ func TestConnectionToAFrozenServerIsReplaced(t *testing.T) {
 	})
 	s.Resume()
 	requireConfirmations(t, ears, 2)
+}
+
+// network is the way to some servers: a proxy for each.
+type network struct {
+	proxies   map[string]*faulttest.Proxy // by the server's address
+	sentinels []string                    // among them
+	dials     atomic.Int64                // of the others, begun with a context that had not ended
+}
+
+func newNetwork(t *testing.T, addrs ...string) *network {
+	t.Helper()
+	n := &network{proxies: map[string]*faulttest.Proxy{}}
+	for _, addr := range addrs {
+		n.proxies[addr] = faulttest.NewProxy(t, addr)
+	}
+	return n
+}
+
+func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if ctx.Err() == nil && !slices.Contains(n.sentinels, addr) {
+		n.dials.Add(1)
+	}
+	return new(net.Dialer).DialContext(ctx, network, n.proxies[addr].Addr())
+}
+
+// black loses everything while it is on. New connections are accepted; those from before are cut.
+func (n *network) black(on bool) {
+	for _, p := range n.proxies {
+		p.Blackhole(on)
+		if on {
+			p.Cut()
+		}
+	}
+}
+
+// anyRouter is a [pubsub.Router] or a [pubsub.Shards].
+type anyRouter interface {
+	Join(channel string, l pubsub.Listener) (*pubsub.Membership, bool)
+	Stats() pubsub.Stats
+	Close()
+}
+
+// behindNetwork are routers of each kind of client, on servers of their own.
+var behindNetwork = map[string]func(t *testing.T, o pubsub.Options) (anyRouter, *network){
+	"standalone": func(t *testing.T, o pubsub.Options) (anyRouter, *network) {
+		t.Helper()
+		s := redistest.Start(t)
+		n := newNetwork(t, s.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: n.dial})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		return pubsub.New(rdb, o), n
+	},
+	"Sentinel": func(t *testing.T, o pubsub.Options) (anyRouter, *network) {
+		t.Helper()
+		master := redistest.Start(t)
+		sentinels := redistest.StartSentinel(t, master, "main", 1, 1)
+		n := newNetwork(t, append(sentinels.Addrs(), master.Addr())...)
+		n.sentinels = sentinels.Addrs()
+		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: sentinels.Addrs(), Dialer: n.dial})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		return pubsub.New(rdb, o), n
+	},
+	"cluster": func(t *testing.T, o pubsub.Options) (anyRouter, *network) {
+		t.Helper()
+		n, rdb := clusterBehindNetwork(t)
+		return pubsub.New(rdb, o), n
+	},
+	"shards": func(t *testing.T, o pubsub.Options) (anyRouter, *network) {
+		t.Helper()
+		n, rdb := clusterBehindNetwork(t)
+		return pubsub.NewSharded(rdb, o), n
+	},
+}
+
+func clusterBehindNetwork(t *testing.T) (*network, *redis.ClusterClient) {
+	t.Helper()
+	cluster := redistest.StartCluster(t, 3)
+	n := newNetwork(t, cluster.Addrs()...)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Dialer: n.dial})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return n, rdb
+}
+
+// The Redis client would dial again before it reports the error, and nothing answers then.
+//
+// F4, F16
+func TestLostConnectionIsNoticedWhileDialsHang(t *testing.T) {
+	for name, start := range behindNetwork {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lag := faulttest.MeasureLag(t, "")
+			var r anyRouter
+			var n *network
+			failures := make(chan int64, 100) // dials by then
+			r, n = start(t, pubsub.Options{OnFailure: func() { failures <- n.dials.Load() }})
+			t.Cleanup(func() {
+				r.Close()
+				n.black(false) // a failover client waits with a mutex held, too
+			})
+			ears := make([]ear, 1)
+			_, _ = r.Join("channel:0", &ears[0])
+			requireConfirmations(t, ears, 1)
+
+			cut := func() {
+				dials, begin := n.dials.Load(), time.Now()
+				n.black(true)
+				assert.Equal(t, dials, <-failures, "dials until the error is known")
+				assert.Less(t, time.Since(begin), time.Second+lag.Late())
+			}
+			cut()
+			begin := time.Now()
+			m, _ := r.Join("channel:1", new(ear))
+			m.Leave()
+			assert.Less(t, time.Since(begin), 100*time.Millisecond+lag.Late())
+			n.black(false)
+			requireConfirmations(t, ears, 2)
+			assert.EqualValues(t, 1, r.Stats().Reconnects)
+
+			for len(failures) > 0 {
+				<-failures
+			}
+			cut()
+			begin = time.Now()
+			r.Close()
+			assert.Less(t, time.Since(begin), 2*time.Second+lag.Late())
+		})
+	}
 }
 
 func TestClusterDeliversFromEveryNode(t *testing.T) {
