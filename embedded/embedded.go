@@ -8,7 +8,6 @@
 package embedded
 
 import (
-	"context"
 	"fmt"
 	"net"
 
@@ -47,7 +46,7 @@ func (s *Server) Close() { s.mini.Close() }
 // the network. Bad options return redlatch.ErrInvalid.
 func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	m := newServer()
-	rdb := pipe.Client(func(context.Context, string, string) (net.Conn, error) { return dial(m) })
+	rdb := pipe.Client(func() (net.Conn, error) { return dial(m) })
 	stop := func() error {
 		err := rdb.Close()
 		m.Close()

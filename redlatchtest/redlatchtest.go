@@ -17,7 +17,6 @@ package redlatchtest
 import (
 	"context"
 	"encoding/hex"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +53,7 @@ func Start(tb testing.TB) *Server {
 func (s *Server) Client(opts ...redlatch.Option) *redlatch.Client {
 	s.tb.Helper()
 	w := wires.New(s.mini.Dial)
-	rdb := pipe.Client(func(context.Context, string, string) (net.Conn, error) { return w.Dial() })
+	rdb := pipe.Client(w.Dial)
 	c, err := redlatch.New(rdb, append([]redlatch.Option{redlatch.WithCloseGrace(0)}, opts...)...)
 	if err != nil {
 		_ = rdb.Close() // err says more
@@ -129,7 +128,7 @@ func (s *Server) Restart(data Data) {
 	if data == Empty {
 		s.mini.FlushAll()
 	}
-	admin := pipe.Client(func(context.Context, string, string) (net.Conn, error) { return s.mini.Dial() })
+	admin := pipe.Client(s.mini.Dial)
 	defer admin.Close()
 	if err := admin.ScriptFlush(context.WithoutCancel(s.tb.Context())).Err(); err != nil {
 		s.tb.Errorf("redlatchtest: restart: %v", err)

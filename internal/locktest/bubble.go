@@ -1,9 +1,7 @@
 package locktest
 
 import (
-	"context"
 	"log/slog"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/pipe"
 	"github.com/redlatch/redlatch/internal/wires"
 )
 
@@ -44,12 +43,9 @@ func (b *Bubble) wires() *wires.Wires { return wires.New(b.Mini.Dial) }
 // connect returns a client over the given wires. It looks up no address by itself: that would not work in a bubble.
 func (b *Bubble) connect(t *testing.T, w *wires.Wires) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.Dial() },
+		Dialer: pipe.Dialer(w.Dial),
 		// A handshake without options, so that what is counted is what was asked for.
-		DisableIdentity: true,
-		// When go-redis replaces a subscription connection it waits between retries with a mutex held. If another goroutine waits for
-		// that one, no time passes in a bubble.
-		MaxRetries:               -1,
+		DisableIdentity:          true,
 		DialerRetries:            1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
