@@ -3,11 +3,14 @@ package redlatch
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,6 +18,9 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
+
+// dialTimeout bounds the dial of a TLS connection whose URL has no dial_timeout, as go-redis bounds others.
+const dialTimeout = 5 * time.Second
 
 // Open connects to the Redis at a URL and returns a client whose Close also closes the connection. URLs are those of
 // go-redis: redis://, rediss:// and unix://, with addr=host:port parameters for a cluster, and with master_name=name
@@ -81,6 +87,7 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 			return nil, badURL(u, err)
 		}
 		o.OnConnect = naming(o.ClientName, name)
+		o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
 		o, err := redis.ParseClusterURL(rawURL)
@@ -89,6 +96,7 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 		}
 		o.ContextTimeoutEnabled = true
 		o.OnConnect = naming(o.ClientName, name)
+		o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 		return redis.NewClusterClient(o), nil
 	}
 	o, err := redis.ParseURL(rawURL)
@@ -96,7 +104,17 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 		return nil, badURL(u, err)
 	}
 	o.OnConnect = naming(o.ClientName, name)
+	o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClient(o), nil
+}
+
+// secureDialer returns a dialer of TLS connections that ends with its context, which go-redis's own does not; nil without TLS.
+func secureDialer(config *tls.Config, timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if config == nil {
+		return nil
+	}
+	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: cmp.Or(max(timeout, 0), dialTimeout)}, Config: config}
+	return d.DialContext
 }
 
 // naming returns what gives a new connection its name, or nil if it has one already. A connection whose user may not name it

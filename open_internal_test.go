@@ -1,7 +1,11 @@
 package redlatch
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -47,4 +51,29 @@ func FuzzEvictionPolicy(f *testing.F) {
 			assert.Contains(t, info, policy)
 		}
 	})
+}
+
+// F16: go-redis's own dialer of TLS connections ignores contexts, and a subscription that is lost would wait for it.
+func TestSecureDialEndsWithItsContext(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, silent.Close()) })
+	for what, url := range map[string]string{"single": "rediss://%s", "cluster": "rediss://%s?addr=localhost:1", "Sentinel": "rediss://%s?master_name=m"} {
+		rdb, err := dial(fmt.Sprintf(url, silent.Addr()), "name")
+		require.NoError(t, err, what)
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		var dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+		switch rdb := rdb.(type) {
+		case *redis.Client:
+			dialer = rdb.Options().Dialer
+		case *redis.ClusterClient:
+			dialer = rdb.Options().Dialer
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err = dialer(ctx, "tcp", silent.Addr().String()) // the listener never answers the handshake
+		require.ErrorIs(t, err, context.DeadlineExceeded, what)
+		assert.Less(t, time.Since(start), dialTimeout/2, what)
+	}
 }
