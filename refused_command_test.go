@@ -76,9 +76,9 @@ func (p *partial) rules(t *testing.T, rules ...any) {
 }
 
 // levels returns how many levels the hash of a lock counts, of all owners together.
-func (p *partial) levels(t *testing.T, name string) (n int) {
+func levels(t *testing.T, rdb *redis.Client, name string) (n int) {
 	t.Helper()
-	fields, err := p.admin.HGetAll(t.Context(), name).Result()
+	fields, err := rdb.HGetAll(t.Context(), name).Result()
 	require.NoError(t, err)
 	for field, value := range fields {
 		if field != "mode" {
@@ -155,7 +155,7 @@ func (p *partial) refused(t *testing.T, refusal string, get func(*redlatch.Clien
 	name := t.Name()
 	l := get(p.client, name)
 	h := s.prepare(t, l)
-	require.Equal(t, s.before, p.levels(t, name))
+	require.Equal(t, s.before, levels(t, p.admin, name))
 	p.rules(t, refusal)
 	err := s.run(t, l, h)
 	p.rules(t, "&*", "+@all")
@@ -171,7 +171,7 @@ func (p *partial) settled(t *testing.T, name string, s step, err error) {
 		require.NotErrorIs(t, err, rlock.ErrNotHeld)
 	}
 	if !errors.Is(err, redlatch.ErrUnknown) {
-		assert.Equal(t, want, p.levels(t, name), "after %v", err)
+		assert.Equal(t, want, levels(t, p.admin, name), "after %v", err)
 	}
 	for _, key := range p.admin.Keys(t.Context(), "*"+name+"*").Val() {
 		if strings.HasPrefix(key, "redisson_lock_token:") {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -58,6 +59,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 	set := l.settingLocked(l.now(), levels, length)
 	l.mu.Unlock()
 	deadline := l.now() + c.Lease
+	var lost error // of the first attempt that may have run: it says more than those after it
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		if l.state != holding { // its owner id may be free before this call has arrived
@@ -65,7 +67,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			if err == nil {
 				return false, sent, errGivenUp
 			}
-			return false, sent, core.Judged(err)
+			return false, sent, core.Judged(cmp.Or(lost, err))
 		}
 		sent = l.now()
 		call := l.sendableLocked(sent, set)
@@ -74,6 +76,9 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 		err = c.Batch.Do(ctx, call, urgent(keepalive.Limit(c.Lease)))
 		if err == nil {
 			reply, err = call.Int()
+		}
+		if script.Judge(err) == script.Unknown && lost == nil {
+			lost = err
 		}
 		switch outcome := l.answered(set, sent, reply, err); {
 		case outcome == keptAsSet:
@@ -92,7 +97,7 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 		case ctx.Err() != nil:
 			return false, sent, ctx.Err()
 		case l.now() > deadline && !script.Parted(err) || script.Final(err):
-			return false, sent, core.Judged(err)
+			return false, sent, core.Judged(cmp.Or(lost, err))
 		}
 		if err := core.Pause(ctx, try); err != nil {
 			return false, sent, err
