@@ -165,6 +165,7 @@ func boundedClient(single *redis.Client, more time.Duration) *redis.Client {
 	}
 	view := single.WithTimeout(timeout + more)
 	view.Options().ContextTimeoutEnabled = true // the view's own copy
+	view.AddHook(handshake{})
 	return view
 }
 

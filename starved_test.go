@@ -1,0 +1,209 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// crowded is a server that has no connection left for others while it is full.
+type crowded struct {
+	*redistest.Server
+	admin *redis.Client
+	lease time.Duration
+}
+
+func startCrowded(t *testing.T, lease time.Duration) *crowded {
+	t.Helper()
+	server := redistest.Start(t)
+	return &crowded{Server: server, admin: server.Client(t), lease: lease}
+}
+
+func (c *crowded) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	opts = append(opts, redlatch.WithWatchdogTimeout(c.lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	one, err := redlatch.New(c.Server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, one.Close()) })
+	return one
+}
+
+// fill has the server refuse new connections, and ends all but the test's own.
+func (c *crowded) fill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.admin.ConfigSet(t.Context(), "maxclients", "1").Err())
+	for _, kind := range []string{"normal", "pubsub"} {
+		require.NoError(t, c.admin.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err())
+	}
+}
+
+func (c *crowded) clear(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.admin.ConfigSet(t.Context(), "maxclients", "1000").Err())
+}
+
+// awaitRefused waits until the server has refused some connections more.
+func (c *crowded) awaitRefused(t *testing.T, n int) {
+	t.Helper()
+	refused := func() (n int) {
+		info, err := c.admin.InfoMap(t.Context(), "stats").Result()
+		require.NoError(t, err)
+		_, err = fmt.Sscan(info["Stats"]["rejected_connections"], &n)
+		require.NoError(t, err)
+		return n
+	}
+	before := refused()
+	redistest.Eventually(t, c.lease, "connections are refused", func() error {
+		if got := refused(); got < before+n {
+			return fmt.Errorf("%d of %d", got-before, n)
+		}
+		return nil
+	})
+}
+
+// attempts are calls that need one answer of Redis, on objects of their own.
+func attempts(c *redlatch.Client) map[string]func(context.Context) error {
+	all := map[string]func(context.Context) error{
+		"permit": func(ctx context.Context) error {
+			_, err := c.GetPermitSemaphore("new permit").TryAcquire(ctx)
+			return err
+		},
+		"semaphore": func(ctx context.Context) error {
+			_, err := c.GetSemaphore("new semaphore").TryAcquire(ctx, 1)
+			return err
+		},
+		"latch": func(ctx context.Context) error { return c.GetCountDownLatch("new latch").CountDown(ctx) },
+		"queue": func(ctx context.Context) error {
+			_, err := redlatch.GetDelayedQueue[string](c, "new queue").Offer(ctx, "work", 0)
+			return err
+		},
+		"multi": func(ctx context.Context) error {
+			_, err := c.GetMultiLock(c.GetLock("new multi"), c.GetFairLock("new multi 2")).TryLock(ctx)
+			return err
+		},
+		"RedLock": func(ctx context.Context) error { _, err := red(c, "new red").TryLock(ctx); return err },
+	}
+	for kind, get := range lockKinds {
+		all[kind] = func(ctx context.Context) error { _, err := get(c, "new "+kind).TryLock(ctx); return err }
+	}
+	return all
+}
+
+// F25, F27, F28
+func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
+	t.Parallel()
+	s := startCrowded(t, 3*time.Second)
+	holder, waiter, another := s.client(t), s.client(t), s.client(t, redlatch.WithCallTimeout(s.lease/8))
+	all := enterAll(t, holder, waiter, guests(s.lease), func(g guest) string { return g.name })
+	redistest.AwaitChannels(t, s.admin, channels(all))
+
+	s.fill(t)
+	filled := time.Now()
+	failed := make(chan error, len(attempts(another)))
+	for kind, attempt := range attempts(another) {
+		go func() { failed <- fmt.Errorf("%s: %w", kind, attempt(t.Context())) }()
+	}
+	for range cap(failed) {
+		err := <-failed
+		assert.ErrorIs(t, err, redlatch.ErrUnavailable)
+		assert.NotErrorIs(t, err, redlatch.ErrUnknown)
+	}
+	stayHeld(t, all, time.Until(filled.Add(s.lease/3))) // each client has had to renew
+	s.clear(t)
+	stayHeld(t, all, time.Until(filled.Add(s.lease*5/4)))
+	for _, h := range all {
+		h.handOver(t)
+	}
+}
+
+// F25, F28
+func TestReleasesOnAServerThatHasNoConnectionLeftAreDoneOnceItHas(t *testing.T) {
+	t.Parallel()
+	s := startCrowded(t, 3*time.Second)
+	all := enterAll(t, s.client(t), s.client(t), guests(s.lease), func(g guest) string { return g.name })
+	redistest.AwaitChannels(t, s.admin, channels(all))
+
+	s.fill(t)
+	released := make(chan error, len(all))
+	for _, h := range all {
+		go func() {
+			err := h.release(t.Context())
+			for errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrUnknown) && t.Context().Err() == nil { // not done
+				err = h.release(t.Context())
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", h.name, err)
+			}
+			released <- err
+		}()
+	}
+	s.awaitRefused(t, 20)
+	s.clear(t)
+	for range all {
+		assert.NoError(t, <-released)
+	}
+	for _, h := range all {
+		h.gotten(t)
+	}
+}
+
+// F10, F28: renewals and releases need no more connections than one for calls, whatever else goes on, and one for subscriptions.
+func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
+	const lease, crowd = 1500 * time.Millisecond, 10
+	for name, o := range map[string]redis.Options{
+		"a pool of one":         {PoolSize: 1},
+		"one active connection": {PoolSize: 1, MaxActiveConns: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			client := func() *redlatch.Client {
+				o.Addr = server.Addr()
+				rdb := redis.NewClient(&o)
+				c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0), redlatch.WithObserver(redlatch.Observer{
+					Renewed: func(_, lost int, err error) {
+						assert.NoError(t, err, "a renewal")
+						assert.Zero(t, lost, "holds")
+					},
+				}))
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					assert.NoError(t, c.Close())
+					assert.NoError(t, rdb.Close())
+				})
+				return c
+			}
+			holder, waiter := client(), client()
+			all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return g.name })
+			others := make(chan error, crowd*len(all))
+			for _, h := range all {
+				for range crowd {
+					go func() { others <- h.wait(t.Context(), waiter, h.name) }()
+				}
+			}
+			redistest.AwaitChannels(t, server.Client(t), channels(all))
+			stayHeld(t, all, 3*lease)
+			require.Empty(t, others, "two hold it")
+			for range crowd { // each of those who wait takes one away
+				_, err := redlatch.GetDelayedQueue[string](holder, "queue").Offer(t.Context(), "another", 0)
+				require.NoError(t, err)
+			}
+			for _, h := range all {
+				h.handOver(t)
+			}
+			for range cap(others) {
+				require.NoError(t, <-others)
+			}
+		})
+	}
+}
