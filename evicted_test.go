@@ -1,7 +1,9 @@
 package redlatch_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -101,4 +104,82 @@ func evictEverything(t *testing.T, rdb *redis.Client) {
 		}
 	}
 	require.Fail(t, "some keys stay")
+}
+
+// F19: an evicted latch is open, an evicted semaphore has no permits, and an evicted queue no messages. Who waits for one of those waits
+// on until there is something; the handler of a message is notified.
+func TestEvictedCountsAndMessagesGrantNothing(t *testing.T) {
+	t.Parallel()
+	const visibility = 3 * time.Second
+	server := redistest.Start(t, "--maxmemory-policy", "allkeys-random")
+	rdb := server.Client(t)
+	c, err := redlatch.New(server.Client(t), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	for round := range faulttest.Rounds(t, 1, 10) {
+		ctx, stop := context.WithCancel(t.Context())
+		name := fmt.Sprint("evicted ", round)
+		semaphore, latch := c.GetSemaphore(name+" semaphore"), c.GetCountDownLatch(name+" latch")
+		queue := redlatch.GetDelayedQueue[string](c, name+" queue", rdelayedqueue.WithVisibility(visibility))
+		require.NoError(t, semaphore.AddPermits(t.Context(), 2))
+		require.NoError(t, semaphore.Acquire(t.Context(), 2))
+		_, err := latch.TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		_, err = queue.Offer(t.Context(), "in flight", 0)
+		require.NoError(t, err)
+		handled, consumed := make(chan context.Context, 9), make(chan error, 1) // what Consume returns
+		go func() {
+			consumed <- queue.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
+				handled <- ctx
+				<-ctx.Done()
+				return nil
+			}, rdelayedqueue.WithConcurrency(1), rdelayedqueue.WithPrefetch(0))
+		}()
+		handling := <-handled
+		_, err = queue.Offer(t.Context(), "later", time.Hour)
+		require.NoError(t, err)
+		acquired, opened := make(chan error, 1), make(chan error, 1) // what Acquire and Await return
+		go func() { acquired <- semaphore.Acquire(t.Context(), 1) }()
+		go func() { opened <- latch.Await(t.Context()) }()
+		redistest.AwaitChannels(t, rdb, 2)
+
+		evictEverything(t, rdb)
+		select {
+		case <-handling.Done():
+			assert.ErrorIs(t, context.Cause(handling), rdelayedqueue.ErrLost)
+		case <-time.After(visibility):
+			assert.Fail(t, "the message is still held")
+		}
+		stop()
+		assert.NoError(t, <-consumed)
+		assert.Empty(t, handled, "nothing else is delivered")
+		stats, err := queue.Stats(t.Context())
+		assert.NoError(t, err)
+		assert.Zero(t, stats)
+		select {
+		case err := <-opened:
+			assert.NoError(t, err)
+		case <-time.After(15 * time.Second):
+			assert.Fail(t, "nobody opens the latch")
+		}
+		n, err := latch.Count(t.Context())
+		assert.NoError(t, err)
+		assert.Zero(t, n)
+		assert.NoError(t, latch.CountDown(t.Context()), "a late one does nothing")
+		set, err := latch.TrySetCount(t.Context(), 1)
+		assert.NoError(t, err)
+		assert.True(t, set)
+		n, err = semaphore.Available(t.Context())
+		assert.NoError(t, err)
+		assert.Zero(t, n)
+		assert.Empty(t, acquired, "a semaphore without permits")
+		require.NoError(t, semaphore.Release(t.Context(), 1)) // of a permit that was out
+		assert.NoError(t, <-acquired)
+		_, err = queue.Offer(t.Context(), "new", 0)
+		require.NoError(t, err)
+		m, err := queue.Take(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "new", m.Value)
+		assert.NoError(t, m.Ack(t.Context()))
+	}
 }

@@ -167,7 +167,7 @@ func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			client := func() *redlatch.Client {
+			client := func(lease time.Duration) *redlatch.Client {
 				o.Addr = server.Addr()
 				rdb := redis.NewClient(&o)
 				c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0), redlatch.WithObserver(redlatch.Observer{
@@ -183,7 +183,7 @@ func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
 				})
 				return c
 			}
-			holder, waiter := client(), client()
+			holder, waiter := client(lease), client(failoverLease) // an attempt of a RedLock may take a tenth of the lease
 			all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return g.name })
 			others := make(chan error, crowd*len(all))
 			for _, h := range all {
