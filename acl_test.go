@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // documentedUser returns the words of ACL SETUSER in docs/operations.md, with those for names that have a tag of their own.
@@ -293,6 +295,158 @@ func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testin
 			require.NoError(t, one.Close())
 			require.NoError(t, two.Close())
 			assert.Empty(t, log.String())
+		})
+	}
+}
+
+// F20
+func TestDocumentedUserNeedsEachOfItsPatterns(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) deployment{"one server": serverOfTheUser, "cluster": clusterOfTheUser} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			all := append(documentedUser(t), d.rules...)
+			for i, rule := range all {
+				if pattern := rule.(string)[0]; pattern != '~' && pattern != '&' {
+					continue
+				}
+				few := slices.Concat(all[:3], []any{"reset"}, all[3:i], all[i+1:])
+				for _, s := range d.servers {
+					require.NoError(t, s.Client(t).Do(t.Context(), few...).Err())
+					require.NoError(t, s.Client(t).ACLLogReset(t.Context()).Err())
+					require.NoError(t, s.Client(t).FlushAll(t.Context()).Err())
+				}
+				listening := 10 * time.Millisecond
+				if strings.HasPrefix(rule.(string), "&redlatch") { // of consumers: a refusal delays them, and fails nothing
+					listening = 500 * time.Millisecond
+				}
+				failed := useEverything(t, d.user(), listening)
+				if rule.(string)[0] == '~' {
+					assert.NotEmpty(t, failed, "nothing fails without %s", rule)
+				}
+				var log []string // what was refused to the user, as the servers saw it
+				for _, s := range d.servers {
+					entries, err := s.Client(t).ACLLog(t.Context(), 100).Result()
+					require.NoError(t, err)
+					for _, e := range entries {
+						if e.Reason != "command" { // go-redis tries some of its own
+							log = append(log, e.Object)
+						}
+					}
+				}
+				t.Logf("without %s %q are refused, and %q fail", rule, log, failed)
+				assert.NotEmpty(t, log, "nothing needs %s", rule)
+			}
+		})
+	}
+}
+
+func serverOfTheUser(t *testing.T) deployment {
+	t.Helper()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).Do(t.Context(), documentedUser(t)...).Err())
+	return deployment{
+		admin: s.Client(t), servers: []*redistest.Server{s},
+		user: func() redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "app", Password: "secret"})
+		},
+	}
+}
+
+// useEverything uses each kind of object, and returns those of which a call has failed. A consumer listens for a time.
+func useEverything(t *testing.T, rdb redis.UniversalClient, listening time.Duration) (failed []string) {
+	t.Helper()
+	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+		redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+	require.NoError(t, err)
+	defer func() {
+		assert.NoError(t, c.Close())
+		assert.NoError(t, rdb.Close())
+	}()
+	for _, name := range []string{"", "{with a tag}"} {
+		note := func(kind string, errs ...error) {
+			if err := errors.Join(errs...); err != nil {
+				failed = append(failed, kind+" "+name)
+			}
+		}
+		for kind, get := range lockKinds {
+			h, err := get(c, name+kind).TryLock(t.Context())
+			if err == nil {
+				err = h.Unlock(t.Context())
+			}
+			note(kind, err)
+		}
+		permits, semaphore, latch := c.GetPermitSemaphore(name+"permits"), c.GetSemaphore(name+"semaphore"), c.GetCountDownLatch(name+"latch")
+		err := permits.SetPermits(t.Context(), 1)
+		if err == nil {
+			var p *rsemaphore.Permit
+			if p, err = permits.TryAcquire(t.Context()); err == nil {
+				err = p.Release(t.Context())
+			}
+		}
+		note("permit", err)
+		note("semaphore", semaphore.AddPermits(t.Context(), 1))
+		if name == "" { // the name of a latch has no tag
+			_, set := latch.TrySetCount(t.Context(), 1)
+			_, once := latch.CountDownOnce(t.Context(), "one")
+			note("latch", set, once)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), listening)
+		q := redlatch.GetDelayedQueue[string](c, name+"queue")
+		_, err = q.Take(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			_, err = q.Offer(t.Context(), "work", 0)
+		}
+		note("queue", err)
+	}
+	return failed
+}
+
+// F20
+func TestUserOfAClientThatConfirmsNeedsNoMoreAndNoLess(t *testing.T) {
+	for right, confirm := range map[string]redlatch.Option{
+		"+wait": redlatch.WithReplicas(1, time.Second), "+waitaof": redlatch.WithDurability(2 * time.Second),
+	} {
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+			redistest.StartReplica(t, server)
+			admin := server.Client(t)
+			if known, err := admin.Do(t.Context(), "command", "info", right[1:]).Slice(); err != nil || known[0] == nil {
+				t.Skip("the server does not know it")
+			}
+			client := func() (*redlatch.Client, error) {
+				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
+				t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+				opts := []redlatch.Option{redlatch.WithNamePrefix("app:"), confirm, redlatch.WithCloseGrace(0)}
+				c, err := redlatch.New(rdb, opts...)
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, c.Close()) })
+				return c, redlatch.Check(t.Context(), rdb, opts...)
+			}
+			require.NoError(t, admin.Do(t.Context(), documentedUser(t)...).Err())
+			few, err := client()
+			if server.Major(t) >= 7 { // an older one cannot tell
+				require.ErrorContains(t, err, right[1:])
+			}
+			for kind, get := range lockKinds {
+				_, err := get(few, kind).TryLock(t.Context())
+				assert.ErrorIs(t, err, redlatch.ErrNotConfirmed, kind)
+				assert.ErrorContains(t, err, "NOPERM", kind)
+			}
+			require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+			require.NoError(t, admin.Do(t.Context(), append(documentedUser(t), right)...).Err())
+			one, err := client()
+			require.NoError(t, err)
+			two, err := client()
+			require.NoError(t, err)
+			all := enterAll(t, one, two, guests(failoverLease), func(g guest) string { return g.name })
+			redistest.AwaitChannels(t, admin, channels(all))
+			for _, h := range all {
+				h.handOver(t)
+			}
+			awaitUsed(t, []any{right}, server)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func startCrowded(t *testing.T, lease time.Duration) *crowded {
 func (c *crowded) client(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()
 	opts = append(opts, redlatch.WithWatchdogTimeout(c.lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-	one, err := redlatch.New(c.Server.Client(t), opts...)
+	one, err := redlatch.New(c.Client(t), opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, one.Close()) })
 	return one
