@@ -26,8 +26,9 @@
 //
 // With redlatch.WithRedissonFairQueue the queue has Redisson's layout, so that Java clients wait in it too.
 // All clients of a queue need the same settings. If settings differ, at most one client holds the lock even so, but the
-// order holds only among clients with the same ones; behind waiters of Redisson's layout the others get
-// redlatch.ErrWrongType. In Redisson's own layout each dead waiter costs a timeout of its own.
+// order holds only among clients with the same ones; in a queue that began in Redisson's layout, and behind Java's
+// waiters in any other, the others get redlatch.ErrWrongType. In Redisson's layout nobody renews places, and each dead
+// waiter costs a timeout of its own.
 //
 // # Cost
 //

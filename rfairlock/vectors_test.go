@@ -3,6 +3,7 @@ package rfairlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,24 +217,68 @@ func TestPlainAndFairLocksExclude(t *testing.T) {
 	})
 }
 
+// javaWaiter puts a waiter of Java's at the end of the queue, as Redisson does with its fairLockWaitTimeout.
+func javaWaiter(t *testing.T, rdb *redis.Client, timeout time.Duration) string {
+	t.Helper()
+	const java = "8743c9c0-0795-4907-87fd-6c719a6b4586:57"
+	until := time.Now().Add(30 * time.Second)
+	if queued := waiters(t, rdb); len(queued) > 0 {
+		until = score(t, rdb, queued[len(queued)-1])
+	}
+	require.NoError(t, rdb.RPush(t.Context(), queue, java).Err())
+	require.NoError(t, rdb.ZAdd(t.Context(), timeouts, redis.Z{Score: float64(until.Add(timeout).UnixMilli()), Member: java}).Err())
+	return java
+}
+
 // F11
 func TestDefaultLayoutRefusesAQueueOfRedisson(t *testing.T) {
+	for _, timeout := range []time.Duration{5 * time.Minute, time.Minute, 5 * time.Second} {
+		for _, behind := range []int{0, 1} {
+			t.Run(fmt.Sprintf("Java waits behind %d of Go for %v", behind, timeout), func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					p := b.Peer(t)
+					holder := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
+					var inGo []<-chan locktest.Outcome
+					for range behind {
+						inGo = append(inGo, await(t, t.Context(), b.Redis, p.GetFairLock(key)))
+					}
+					java := javaWaiter(t, b.Redis, timeout)
+					before, until := waiters(t, b.Redis), score(t, b.Redis, java)
+
+					time.Sleep(timeout / 5) // it has waited for some time
+					_, err := p.GetFairLock(key).Lock(t.Context(), rlock.WithWait(time.Second))
+					require.ErrorIs(t, err, redlatch.ErrWrongType)
+					require.ErrorContains(t, err, "waiters of Redisson queue for this fair lock: use redlatch.WithRedissonFairQueue")
+					locktest.Refused(t, p.GetFairLock(key)) // it does not queue
+					assert.Equal(t, before, waiters(t, b.Redis), "nothing is left of the waiter")
+					assert.Equal(t, until, score(t, b.Redis, java))
+					locktest.Unlock(t, holder)
+					for _, waiting := range inGo {
+						locktest.Unlock(t, locktest.Next(t, waiting))
+					}
+					assert.Equal(t, []string{java}, waiters(t, b.Redis))
+				})
+			})
+		}
+	}
+}
+
+// F11
+func TestWaiterBeforeThoseOfRedissonKeepsItsPlaceWhenItAsksAgain(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
-		holder := locktest.Acquire(t, t.Context(), p.GetFairLock(key))
-		const java = "5a3c:1"
-		until := time.Now().Add(330 * time.Second).UnixMilli() // the rest of the lease and five minutes
-		require.NoError(t, b.Redis.RPush(t.Context(), queue, java).Err())
-		require.NoError(t, b.Redis.ZAdd(t.Context(), timeouts, redis.Z{Score: float64(until), Member: java}).Err())
-
-		time.Sleep(time.Minute) // it has waited for long: by now its score could be that of another waiter
-		_, err := p.GetFairLock(key).Lock(t.Context())
-		require.ErrorIs(t, err, redlatch.ErrWrongType)
-		require.ErrorContains(t, err, "waiters of Redisson queue for this fair lock: use redlatch.WithRedissonFairQueue")
-		locktest.Refused(t, p.GetFairLock(key)) // it does not queue
-		assert.Equal(t, []string{java}, waiters(t, b.Redis), "nothing is left of the waiter")
-		assert.Equal(t, until, score(t, b.Redis, java).UnixMilli())
-		locktest.Unlock(t, holder)
+		b.Foreign(t, key, time.Hour)
+		waiting := await(t, t.Context(), b.Redis, p.GetFairLock(key))
+		synctest.Wait()
+		javaWaiter(t, b.Redis, 5*time.Minute)
+		queued := waiters(t, b.Redis)
+		before := p.Scripts()
+		require.NoError(t, b.Redis.Publish(t.Context(), "redisson_lock__channel:{n}:"+queued[0], "0").Err())
+		synctest.Wait()
+		require.Equal(t, before+1, p.Scripts(), "it asks, and the lock is held")
+		assert.Equal(t, queued, waiters(t, b.Redis))
+		b.Delete(t, key)
+		locktest.Unlock(t, locktest.Next(t, waiting))
 	})
 }
 
