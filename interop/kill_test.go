@@ -48,7 +48,10 @@ func freesJava(t *testing.T, p *place, kinds []kind) {
 		hold(t, &javaSide{j: victim}, k, name)
 		named[name] = k
 	}
+	permanent := semaphore.made(t, g)
+	hold(t, &javaSide{j: victim}, semaphore, permanent)
 	frees(t, p, g, named, func() { require.NoError(t, victim.kill()) })
+	keepsOut(t, g, permanent)
 }
 
 func freesGo(t *testing.T, p *place, kinds []kind) {
@@ -60,9 +63,19 @@ func freesGo(t *testing.T, p *place, kinds []kind) {
 		named[name] = k
 		args = append(args, k.java+"="+name)
 	}
-	victim := faulttest.StartChild(t, "holder", args...)
+	permanent := semaphore.made(t, p.goSide(t))
+	victim := faulttest.StartChild(t, "holder", append(args, semaphore.java+"="+permanent)...)
 	victim.WaitFor("held")
 	frees(t, p, p.javaSide(), named, victim.Kill)
+	keepsOut(t, p.javaSide(), permanent)
+}
+
+// keepsOut checks that the permit of a counting semaphore, which has no lease, did not return with all that had one.
+func keepsOut(t *testing.T, s side, name string) {
+	t.Helper()
+	got, err := s.try(semaphore, name, 0)
+	require.NoError(t, err)
+	assert.False(t, got, "%s has a permit of a process that was killed", s)
 }
 
 // frees has a side wait for all that the other one holds, kills that, and waits until all is granted.

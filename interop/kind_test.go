@@ -196,6 +196,13 @@ func kindOf(java string) kind {
 	return all[slices.IndexFunc(all, func(k kind) bool { return k.java == java })]
 }
 
+// fairAt is a fair lock with this timeout in Java. In Go it is an option of the client.
+func fairAt(wait time.Duration) kind {
+	k := fair
+	k.java = "fair@" + millis(wait)
+	return k
+}
+
 // command is a command for Java about an object of this kind.
 func (k kind) command(verb, name string, args ...string) []string {
 	return slices.Concat([]string{verb}, k.words(name), args)

@@ -73,8 +73,10 @@ type goSide struct {
 }
 
 // likeJava are the settings that have to be those of Java.
-func likeJava() []redlatch.Option {
-	return []redlatch.Option{redlatch.WithRedissonFairQueue(), redlatch.WithFairWaitTimeout(fairWait)}
+func likeJava() []redlatch.Option { return likeJavaAt(fairWait) }
+
+func likeJavaAt(wait time.Duration) []redlatch.Option {
+	return []redlatch.Option{redlatch.WithRedissonFairQueue(), redlatch.WithFairWaitTimeout(wait)}
 }
 
 func openGo(cluster bool, addrs []string, opts ...redlatch.Option) (*goSide, error) {

@@ -35,16 +35,19 @@ import org.redisson.config.ShardedSubscriptionMode;
  * its own, the first one with all objects but RedLocks.
  */
 public final class Peer {
+    private final String[] args;
     private final List<RedissonClient> clients;
+    private final Map<String, RedissonClient> fair = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
-    private Peer(List<RedissonClient> clients) {
-        this.clients = clients;
+    private Peer(String[] args) {
+        this.args = args;
+        this.clients = connect(args);
     }
 
     public static void main(String[] args) throws Exception {
-        Peer peer = new Peer(connect(args));
+        Peer peer = new Peer(args);
         peer.say("0 ok ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -94,7 +97,16 @@ public final class Peer {
         return clients.get(0);
     }
 
-    /** A lock by its kind. The names of a multi-lock's parts are joined by commas. */
+    /** A client with this {@code fairLockWaitTimeout}, which differs in nothing else. */
+    private RedissonClient fair(String timeout) {
+        return fair.computeIfAbsent(timeout, unused -> {
+            String[] own = args.clone();
+            own[2] = timeout;
+            return connect(own).get(0);
+        });
+    }
+
+    /** A lock by its kind, fair@MS with another {@code fairLockWaitTimeout}. The names of a multi-lock's parts are joined by commas. */
     private RLock lock(String kind, String name) {
         switch (kind) {
             case "plain":
@@ -122,6 +134,9 @@ public final class Peer {
                 return redisson().getRedLock(parts.toArray(new RLock[0]));
             }
             default:
+                if (kind.startsWith("fair@")) {
+                    return fair(kind.substring("fair@".length())).getFairLock(name);
+                }
                 throw new IllegalArgumentException("no kind " + kind);
         }
     }
