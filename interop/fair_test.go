@@ -68,7 +68,7 @@ func TestTwentyMixedWaitersEnterInOrderAtOtherTimeouts(t *testing.T) {
 // F11
 func TestFairLockStarvesNeitherSideAtOtherTimeouts(t *testing.T) {
 	atTimeouts(t, slices.Concat(equal, unequal[:1]), func(t *testing.T, p *place, g *goSide, k kind) {
-		each := faulttest.Rounds(t, 200, 8000) / 4 // the long run takes more than ten seconds
+		each := faulttest.Rounds(t, 200, 12_000) / 4 // the long run takes about ten seconds
 		name, sides := unused("fair"), []side{g, p.javaSide()}
 		_, err := sides[1].try(k, name, 0) // Java has connected
 		require.NoError(t, err)
