@@ -118,11 +118,17 @@ func (c *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.S
 		sent := call()
 		err := c.Batch.Do(ctx, sent, ask)
 		passing := script.Passing(err) && !script.Refused(err) && !script.Crowded(err)
-		if !passing || try >= runTries && !script.Parted(err) || c.Closed() || c.Clock.Now() >= until {
+		if !passing || try >= runTries && !script.Parted(err) || c.Closed() {
 			return sent, err
 		}
-		if Sleep(ctx, Backoff(try)) != nil {
+		again := c.PauseUntil(ctx, try, until)
+		switch {
+		case ctx.Err() != nil:
 			return sent, Conclude(ctx, script.NotDone, fmt.Errorf("%w: %w", script.ErrNotSent, err))
+		case !again:
+			return sent, err
+		case ask.Limit > 0:
+			ask.Limit = max(until-c.Clock.Now(), time.Millisecond)
 		}
 	}
 }

@@ -32,3 +32,9 @@ func Jitter(d time.Duration) time.Duration { return backoff.Jitter(d) }
 
 // Pause waits before another try, after so many that failed, and returns ctx's error.
 func Pause(ctx context.Context, try int) error { return Sleep(ctx, Backoff(try)) }
+
+// PauseUntil waits as Pause does, but not beyond until, and reports whether there is time left for the try.
+func (c *Core) PauseUntil(ctx context.Context, try int, until time.Duration) bool {
+	pause, left := Backoff(try), until-c.Clock.Now()
+	return Sleep(ctx, min(pause, left)) == nil && pause < left
+}

@@ -127,7 +127,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 			return nil, ctx.Err()
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
-		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || n.manager.core.Clock.Now() >= until || core.Pause(ctx, retry) != nil:
+		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || !n.manager.core.PauseUntil(ctx, retry, until):
 			return nil, core.Judged(t.err)
 		}
 	}
