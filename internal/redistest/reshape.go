@@ -198,6 +198,13 @@ type Migration struct {
 	from, to *Server
 }
 
+// Other returns a master that does not serve the slot of a key.
+func (c *Cluster) Other(tb testing.TB, key string) *Server {
+	tb.Helper()
+	owner := c.Owner(tb, key)
+	return c.nodes[slices.IndexFunc(c.nodes, func(s *Server) bool { return s != owner })]
+}
+
 // Migrate begins to move the slot of a key to another master, as an operator would: what is no longer in the old place
 // is asked for in the new one. No key moves by itself.
 func (c *Cluster) Migrate(tb testing.TB, key string, to *Server) *Migration {
@@ -259,14 +266,7 @@ func (m *Migration) Finish(tb testing.TB) {
 	from, to := redis.NewClient(m.from.options()), redis.NewClient(m.to.options())
 	defer closeClient(tb, from)
 	defer closeClient(tb, to)
-	for {
-		keys, err := from.ClusterGetKeysInSlot(ctx, int(m.slot), 100).Result()
-		if err != nil {
-			tb.Fatalf("redistest: keys of slot %d: %v", m.slot, err)
-		}
-		if len(keys) == 0 {
-			break
-		}
+	for keys := m.Left(tb); len(keys) > 0; keys = m.Left(tb) {
 		m.Move(tb, keys...)
 	}
 	Injected("slot moved")
@@ -281,6 +281,18 @@ func (m *Migration) Finish(tb testing.TB) {
 		tb.Fatalf("redistest: give slot %d away: %v", m.slot, err)
 	}
 	m.cluster.eachNode(tb, "slot", func(rdb *redis.Client) error { return m.served(ctx, rdb) })
+}
+
+// Left returns the keys of the slot that the old master still has. After Finish there must be none.
+func (m *Migration) Left(tb testing.TB) []string {
+	tb.Helper()
+	from := redis.NewClient(m.from.options())
+	defer closeClient(tb, from)
+	keys, err := from.ClusterGetKeysInSlot(tb.Context(), int(m.slot), 100).Result()
+	if err != nil {
+		tb.Fatalf("redistest: keys of slot %d: %v", m.slot, err)
+	}
+	return keys
 }
 
 // served returns nil once this node says that the new master serves the slot.
