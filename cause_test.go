@@ -18,7 +18,7 @@ import (
 //
 // F1
 func TestContextOfALostHoldHasItsCauseAtOnce(t *testing.T) {
-	kinds := take()
+	kinds := take(0)
 	delete(kinds, "message") // no hold
 	for kind, take := range kinds {
 		for _, watched := range []bool{false, true} {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
@@ -21,50 +24,80 @@ import (
 
 // failover is a topology, and a change of its master.
 type failover struct {
-	name string
-	// start returns a maker of clients of Redis, whether the object of a name is on the master that changes, and the change, which returns
-	// when the new master serves.
-	start func(t *testing.T) (client func() redis.UniversalClient, concerned func(name string) bool, change func())
+	name  string
+	start func(t *testing.T) *topology
+}
+
+// topology is a master with a replica.
+type topology struct {
+	client    func() redis.UniversalClient
+	concerned func(name string) bool // whether the object of a name is on the master that changes
+	// change changes the master. The replica has whatever was acknowledged before the call.
+	change func()
+	// serves waits until the new master serves.
+	serves func()
+	// live says that the new master also has what was acknowledged during the change.
+	live bool
+	// retire makes an old master that still runs a replica, as Sentinel does some seconds later. nil if there is none.
+	retire func()
 }
 
 func failovers() []failover {
-	cluster := func(change func(t *testing.T, c *redistest.Cluster, master, replica *redistest.Server)) func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
-		return func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
-			t.Helper()
-			c := redistest.StartCluster(t, 3)
-			master := c.Nodes()[0]
-			replica := c.AddReplica(t, master)
-			return func() redis.UniversalClient { return c.Client(t) }, servedBy(t, c, master), func() {
-				redistest.AwaitSync(t, master, replica)
-				change(t, c, master, replica)
-			}
-		}
+	cluster := func(t *testing.T) (*topology, *redistest.Cluster, *redistest.Server, *redistest.Server) {
+		t.Helper()
+		c := redistest.StartCluster(t, 3)
+		master := c.Nodes()[0]
+		replica := c.AddReplica(t, master)
+		return &topology{client: func() redis.UniversalClient { return c.Client(t) }, concerned: servedBy(t, c, master)}, c, master, replica
 	}
-	sentinel := func(change func(g *locktest.Group)) func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
-		return func(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
-			t.Helper()
-			g := locktest.StartGroup(t)
-			return func() redis.UniversalClient { return g.Sentinel.Client(t) }, func(string) bool { return true }, func() {
-				redistest.AwaitSync(t, g.Master, g.Replica)
-				change(g)
-			}
-		}
+	sentinel := func(t *testing.T) (*topology, *locktest.Group) {
+		t.Helper()
+		g := locktest.StartGroup(t)
+		return &topology{client: func() redis.UniversalClient { return g.Sentinel.Client(t) }, concerned: func(string) bool { return true }}, g
 	}
 	return []failover{
-		{"a master of a cluster is killed", cluster(func(t *testing.T, _ *redistest.Cluster, master, replica *redistest.Server) {
+		{"a master of a cluster is killed", func(t *testing.T) *topology {
 			t.Helper()
-			master.Kill()
-			awaitPromotion(t, replica)
-		})},
-		{"a master of a cluster hands over", cluster(func(t *testing.T, c *redistest.Cluster, _, replica *redistest.Server) {
+			p, _, master, replica := cluster(t)
+			p.change = func() {
+				redistest.AwaitSync(t, master, replica)
+				master.Kill()
+			}
+			p.serves = func() { awaitPromotion(t, replica) }
+			return p
+		}},
+		{"a master of a cluster hands over", func(t *testing.T) *topology {
 			t.Helper()
-			c.Failover(t, replica)
-		})},
-		{"a master behind Sentinel is killed", sentinel(func(g *locktest.Group) {
-			g.Master.Kill()
-			g.Sentinel.AwaitMaster(g.Master.Addr())
-		})},
-		{"a master behind Sentinel is replaced", sentinel(func(g *locktest.Group) { g.Sentinel.Failover() })},
+			p, c, _, replica := cluster(t)
+			p.change = func() { c.Failover(t, replica) }
+			p.serves, p.live = func() {}, true
+			return p
+		}},
+		{"a master behind Sentinel is killed", func(t *testing.T) *topology {
+			t.Helper()
+			p, g := sentinel(t)
+			p.change = func() {
+				redistest.AwaitSync(t, g.Master, g.Replica)
+				g.Master.Kill()
+			}
+			p.serves = func() { g.Sentinel.AwaitMaster(g.Master.Addr()) }
+			return p
+		}},
+		{"a master behind Sentinel is replaced", func(t *testing.T) *topology {
+			t.Helper()
+			p, g := sentinel(t)
+			p.change = func() {
+				redistest.AwaitSync(t, g.Master, g.Replica)
+				g.Sentinel.Failover()
+			}
+			p.serves = func() {}
+			p.retire = func() {
+				host, port, err := net.SplitHostPort(g.Replica.Addr())
+				require.NoError(t, err)
+				require.NoError(t, g.Master.Client(t).ReplicaOf(t.Context(), host, port).Err())
+			}
+			return p
+		}},
 	}
 }
 
@@ -193,8 +226,8 @@ func guests(lease time.Duration) []guest {
 	}})
 }
 
-// enterQueue has a handler hold a message, with a visibility that is renewed, until the release. That offers a second one first, for
-// whoever waits.
+// enterQueue has a handler hold a message, with a visibility that is renewed, until the release. That offers a second one, for whoever
+// waits.
 func enterQueue(t *testing.T, c *redlatch.Client, name string, visibility time.Duration) (alive func() error, release func(ctx context.Context) error) {
 	t.Helper()
 	q := redlatch.GetDelayedQueue[string](c, name, rdelayedqueue.WithVisibility(visibility))
@@ -202,10 +235,10 @@ func enterQueue(t *testing.T, c *redlatch.Client, name string, visibility time.D
 	require.NoError(t, err)
 	handled, finish, stopped := make(chan context.Context, 9), make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
-	var deliveries atomic.Int32
+	deliveries := make(chan string, 9)
 	go func() {
-		stopped <- q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
-			deliveries.Add(1)
+		stopped <- q.Consume(ctx, func(ctx context.Context, m *rdelayedqueue.Message[string]) error {
+			deliveries <- fmt.Sprint(m.Value, " ", m.Attempt)
 			handled <- ctx
 			select {
 			case <-finish:
@@ -216,17 +249,15 @@ func enterQueue(t *testing.T, c *redlatch.Client, name string, visibility time.D
 	}()
 	handling := <-handled
 	return func() error { return ended(handling) }, func(ctx context.Context) error {
-		defer stop()
-		if _, err := q.Offer(ctx, "second", 0); err != nil {
-			return err
-		}
-		stop() // first: the second message is not for this consumer
+		stop()
 		close(finish)
-		err := <-stopped
-		if n := deliveries.Load(); n != 1 {
-			err = errors.Join(err, fmt.Errorf("%d deliveries to the holder", n))
+		err := <-stopped // first: the second message is not for this consumer
+		<-deliveries
+		if len(deliveries) > 0 {
+			err = errors.Join(err, fmt.Errorf("the holder also got %s", <-deliveries))
 		}
-		return err
+		_, offered := q.Offer(ctx, "second", 0)
+		return errors.Join(err, offered)
 	}
 }
 
@@ -271,14 +302,26 @@ func channels(all []heldGuest) (n int) {
 	return n
 }
 
-// handOver releases the guest, and requires that the one who waits gets it soon.
-func (h heldGuest) handOver(t *testing.T) {
+// handOver releases the guest, requires that the one who waits gets it soon, and returns how soon.
+func (h heldGuest) handOver(t *testing.T) time.Duration {
 	t.Helper()
 	released := time.Now()
 	require.NoError(t, h.release(t.Context()), h.name)
 	h.gotten(t)
-	t.Logf("%s: the waiter went on %v after the release", h.name, time.Since(released))
-	assert.Less(t, time.Since(released), 3*time.Second, h.name)
+	took := time.Since(released)
+	t.Logf("%s: the waiter went on %v after the release", h.name, took)
+	assert.Less(t, took, 3*time.Second, h.name)
+	return took
+}
+
+// wokenWithin is how long a message takes to wake a waiter, at most: less than half of the time after which the waiter asks by itself.
+const wokenWithin = 300 * time.Millisecond
+
+// requireWoken requires that most hand-overs were as fast as a message makes them.
+func requireWoken(t *testing.T, lag *faulttest.Lag, took []time.Duration) {
+	t.Helper()
+	slices.Sort(took)
+	require.Less(t, took[len(took)/2], wokenWithin+lag.Late(), "hand-overs: %v", took)
 }
 
 // gotten requires that the one who waits gets it.
@@ -298,26 +341,30 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			rdb, concerned, change := tc.start(t)
+			p := tc.start(t)
 			client := func(o redlatch.Observer) *redlatch.Client {
-				c, err := redlatch.New(rdb(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0), redlatch.WithObserver(o))
+				c, err := redlatch.New(p.client(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0), redlatch.WithObserver(o))
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, c.Close()) })
 				return c
 			}
 			renewed, failedOver := make(chan struct{}, 1000), make(chan string, 10)
+			var woken sync.Map // the names of what the messages were of
 			holder, waiter := client(redlatch.Observer{
 				Renewed:    func(int, int, error) { renewed <- struct{}{} },
 				FailedOver: func(node string) { failedOver <- node },
-			}), client(redlatch.Observer{})
+			}), client(redlatch.Observer{Woken: func(_, name string) { woken.Store(name, true) }})
+			names := map[string]string{}
 			all := enterAll(t, holder, waiter, guests(failoverLease), func(g guest) string {
-				return nameFor(g.name, concerned)
+				names[g.name] = nameFor(g.name, p.concerned)
+				return names[g.name]
 			})
-			redistest.AwaitChannels(t, rdb(), channels(all))
+			redistest.AwaitChannels(t, p.client(), channels(all))
 			next(t, renewed)
 			next(t, renewed) // so the server has answered what was asked beside the first one
 
-			change()
+			p.change()
+			p.serves()
 			changed := time.Now()
 			for time.Since(changed) < failoverLease { // longer than anything could be held without a renewal
 				for _, h := range all {
@@ -330,9 +377,23 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 				}
 				time.Sleep(50 * time.Millisecond)
 			}
+			redistest.AwaitChannels(t, p.client(), channels(all))
+			lag := faulttest.MeasureLag(t, "")
+			woken.Clear()
+			var took []time.Duration
+			var asked []string // by themselves
 			for _, h := range all {
-				h.handOver(t)
+				one := h.handOver(t)
+				if h.polls {
+					continue
+				}
+				took = append(took, one)
+				if _, ok := woken.Load(names[h.name]); !ok {
+					asked = append(asked, h.name)
+				}
 			}
+			requireWoken(t, lag, took)
+			assert.LessOrEqual(t, len(asked), 2, "no message woke those who waited for %v", asked) // two may have asked just before it came
 			assert.Len(t, failedOver, 1)
 		})
 	}

@@ -60,7 +60,7 @@ func (r *reshaped) onMaster(t *testing.T, prefix string) string {
 func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 	t.Helper()
 	l := &loops{ended: make(chan struct{})}
-	kinds := take()
+	kinds := take(0)
 	delete(kinds, "message")
 	kinds["semaphore"] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
 		s := c.GetSemaphore(name)

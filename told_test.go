@@ -22,6 +22,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // toldLease is a lease, or the visibility of a message.
@@ -33,11 +34,16 @@ type holding struct {
 	release func(ctx context.Context) error
 }
 
-// take are the ways to have something alone: all kinds of lock, a permit, a message.
-func take() map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+// take are the ways to have something alone: all kinds of lock, a permit, a message. The lease of locks and permits is fixed if it is
+// not 0.
+func take(lease time.Duration) map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
 	all := map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error){
 		"permit": func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
-			p, err := c.GetPermitSemaphore(name).Acquire(ctx)
+			var opts []rsemaphore.PermitOption
+			if lease != 0 {
+				opts = append(opts, rsemaphore.WithLease(lease))
+			}
+			p, err := c.GetPermitSemaphore(name).Acquire(ctx, opts...)
 			return holding{p.Context(), p.Release}, err
 		},
 		"message": func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
@@ -48,6 +54,10 @@ func take() map[string]func(ctx context.Context, c *redlatch.Client, name string
 			return holding{m.Context(), m.Ack}, nil
 		},
 	}
+	var opts []rlock.Option
+	if lease != 0 {
+		opts = append(opts, rlock.WithLease(lease))
+	}
 	locks := maps.Clone(lockKinds)
 	locks["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
 		return c.GetMultiLock(c.GetLock(name+"1"), c.GetFairLock(name+"2"))
@@ -57,7 +67,7 @@ func take() map[string]func(ctx context.Context, c *redlatch.Client, name string
 	}
 	for kind, get := range locks {
 		all[kind] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
-			h, err := get(c, name).Lock(ctx)
+			h, err := get(c, name).Lock(ctx, opts...)
 			return holding{h.Context(), h.Unlock}, err
 		}
 	}
@@ -104,7 +114,7 @@ func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
 	cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
-	kinds := take()
+	kinds := take(0)
 	for round := range faulttest.Rounds(t, 3, 30) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
@@ -151,7 +161,7 @@ func sleeper(args []string) {
 	c, _, err := toldClient(args[0])
 	exitOn(err)
 	held := map[string]holding{}
-	for kind, take := range take() {
+	for kind, take := range take(0) {
 		held[kind], err = take(ctx, c, kind+args[1])
 		exitOn(err)
 	}
@@ -176,7 +186,7 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	other := startToldClient(t, server.Addr())
-	kinds := take()
+	kinds := take(0)
 	for round := range faulttest.Rounds(t, 2, 15) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)

@@ -1,6 +1,10 @@
 package redlatch_test
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +18,17 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-func restarted(t *testing.T) (func() redis.UniversalClient, func(string) bool, func()) {
+func restarted(t *testing.T) *topology {
 	t.Helper()
 	server := redistest.Start(t)
-	return func() redis.UniversalClient { return server.Client(t) }, func(string) bool { return true }, func() {
-		server.Kill()
-		server.Restart()
+	return &topology{
+		client:    func() redis.UniversalClient { return server.Client(t) },
+		concerned: func(string) bool { return true },
+		change: func() {
+			server.Kill()
+			server.Restart()
+		},
+		serves: func() {},
 	}
 }
 
@@ -35,9 +44,50 @@ func next[T any](t *testing.T, told <-chan T) T {
 	}
 }
 
-// Of a lock that is not renewed the loss would be noticed at the end of its lease, a minute later.
-//
-// F1, F9
+// verifiedLease is the lease of what is verified. Its loss would be noticed by a renewal after a third of it, or at its end.
+const verifiedLease = time.Minute
+
+// takeVerified has a client hold one of each kind that has a lease, and handle a message. It returns why each of them has ended, by
+// the name that nameOf gives it.
+func takeVerified(t *testing.T, c *redlatch.Client, nameOf func(kind string) string) map[string]func() error {
+	t.Helper()
+	held := map[string]func() error{}
+	for kind, take := range take(verifiedLease) {
+		name := nameOf(kind)
+		switch kind {
+		case "message":
+			var release func(context.Context) error
+			held[name], release = enterQueue(t, c, name, verifiedLease)
+			t.Cleanup(func() { _ = release(context.Background()) }) // what is lost cannot be released
+			continue
+		case "permit":
+			require.NoError(t, c.GetPermitSemaphore(name).SetPermits(t.Context(), 1))
+		}
+		h, err := take(t.Context(), c, name)
+		require.NoError(t, err, kind)
+		held[name] = func() error { return ended(h.ctx) }
+	}
+	return held
+}
+
+// deleteKeys deletes all keys whose names have a part like this.
+func deleteKeys(t *testing.T, rdb redis.UniversalClient, part string) {
+	t.Helper()
+	del := func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, "*"+part+"*").Result()
+		for _, key := range keys {
+			err = errors.Join(err, node.Del(ctx, key).Err())
+		}
+		return err
+	}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		require.NoError(t, cluster.ForEachMaster(t.Context(), del))
+		return
+	}
+	require.NoError(t, del(t.Context(), rdb.(*redis.Client)))
+}
+
+// F1, F9: after a failover or a restart everything that has a lease is verified at once, also what is not renewed until long after.
 func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 	handsOver := failovers()[1]
 	for _, tc := range []struct {
@@ -50,31 +100,51 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 		{handsOver, 6 * time.Second, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := tc.failover
 			t.Parallel()
-			rdb, concerned, change := f.start(t)
-			renewed, failedOver, lost := make(chan int, 100), make(chan string, 10), make(chan string, 10)
-			c, err := redlatch.New(rdb(), redlatch.WithWatchdogTimeout(tc.watchdog), redlatch.WithObserver(redlatch.Observer{
-				Renewed:    func(renewals, _ int, _ error) { renewed <- renewals },
+			p := tc.start(t)
+			renewed, failedOver, lost := make(chan int, 100), make(chan string, 10), make(chan string, 100)
+			c, err := redlatch.New(p.client(), redlatch.WithWatchdogTimeout(tc.watchdog), redlatch.WithCloseGrace(0), redlatch.WithObserver(redlatch.Observer{
 				FailedOver: func(node string) { failedOver <- node },
 				Lost:       func(_, name string, _ error) { lost <- name },
+				Renewed:    func(renewals, _ int, _ error) { renewed <- renewals },
 			}))
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, c.Close()) })
-			kept := locktest.Acquire(t, t.Context(), c.GetLock(nameFor("kept", concerned)))
-			deleted := nameFor("deleted", concerned)
-			locktest.Acquire(t, t.Context(), c.GetLock(deleted), rlock.WithLease(time.Minute))
+			named := func(use string) func(kind string) string {
+				return func(kind string) string { return nameFor(use+kind, p.concerned) }
+			}
+			deleted, kept := takeVerified(t, c, named("deleted-")), takeVerified(t, c, named("kept-"))
+			locktest.Acquire(t, t.Context(), c.GetLock(nameFor("renewed", p.concerned)))
 			for range tc.renewals {
 				next(t, renewed)
 			}
-			require.NoError(t, rdb().Del(t.Context(), deleted).Err())
-			change()
+			deleteKeys(t, p.client(), "deleted-")
+			p.change()
+			changed := time.Now()
 			assert.Contains(t, next(t, failedOver), "127.0.0.1:")
-			for name := next(t, lost); name != deleted; name = next(t, lost) {
-				require.NotEqual(t, handsOver.name, f.name, "%s is lost", name)
+			if tc.name != handsOver.name { // it has forgotten everything
+				maps.Copy(deleted, kept)
 			}
-			if f.name == handsOver.name {
-				locktest.Unlock(t, kept)
+			redistest.Eventually(t, verifiedLease/3-time.Since(changed), "all losses are noticed", func() error {
+				for name, alive := range deleted {
+					if alive() == nil {
+						return errors.New(name)
+					}
+				}
+				return nil
+			})
+			t.Logf("%d losses were noticed %v after the change", len(deleted), time.Since(changed))
+			for name, alive := range deleted {
+				require.ErrorIs(t, alive(), rlock.ErrLost, name)
+			}
+			for range len(lost) {
+				name := <-lost
+				assert.True(t, tc.name != handsOver.name || strings.HasPrefix(name, "deleted-"), "%s is lost", name)
+			}
+			for name, alive := range kept {
+				if tc.name == handsOver.name {
+					assert.NoError(t, alive(), name)
+				}
 			}
 			assert.Empty(t, failedOver, "it is told once")
 		})
