@@ -44,7 +44,7 @@ func next[T any](t *testing.T, told <-chan T) T {
 	}
 }
 
-// verifiedLease is the lease of what is verified. Its loss would be noticed by a renewal after a third of it, or at its end.
+// verifiedLease is the lease of what is verified. Its loss would be noticed by a renewal, about a third of it later, or at its end.
 const verifiedLease = time.Minute
 
 // takeVerified has a client hold one of each kind that has a lease, and handle a message. It returns why each of them has ended, by
@@ -125,7 +125,7 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 			if tc.name != handsOver.name { // it has forgotten everything
 				maps.Copy(deleted, kept)
 			}
-			redistest.Eventually(t, verifiedLease/3-time.Since(changed), "all losses are noticed", func() error {
+			redistest.Eventually(t, verifiedLease/6-time.Since(changed), "all losses are noticed", func() error {
 				for name, alive := range deleted {
 					if alive() == nil {
 						return errors.New(name)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AwaitSubscribers waits until so many connections listen to a channel, sharded or not; on a cluster, to all masters together.
+// AwaitSubscribers waits until so many connections listen to a channel, sharded or not; on a cluster, to all nodes together.
 func AwaitSubscribers(tb testing.TB, rdb redis.UniversalClient, channel string, n int) {
 	tb.Helper()
 	awaitSum(tb, rdb, fmt.Sprintf("%d subscribers of %s", n, channel), n, func(ctx context.Context, node *redis.Client) (int64, error) {
@@ -19,7 +19,7 @@ func AwaitSubscribers(tb testing.TB, rdb redis.UniversalClient, channel string, 
 	})
 }
 
-// AwaitChannels waits until somebody listens to so many channels of the library, sharded or not; on a cluster, on all masters together.
+// AwaitChannels waits until somebody listens to so many channels of the library, sharded or not; on a cluster, on all nodes together.
 func AwaitChannels(tb testing.TB, rdb redis.UniversalClient, n int) {
 	tb.Helper()
 	awaitSum(tb, rdb, fmt.Sprintf("%d channels", n), n, func(ctx context.Context, node *redis.Client) (int64, error) {
@@ -29,11 +29,12 @@ func AwaitChannels(tb testing.TB, rdb redis.UniversalClient, n int) {
 	})
 }
 
-// awaitSum waits until what is counted on all masters together is n at least.
+// awaitSum waits until what is counted on all nodes together is n at least. A message without a shard reaches replicas too: those who
+// listened to a master before it became one still do.
 func awaitSum(tb testing.TB, rdb redis.UniversalClient, what string, n int, count func(ctx context.Context, node *redis.Client) (int64, error)) {
 	tb.Helper()
 	Eventually(tb, readyLimit, what, func() error {
-		var total atomic.Int64 // the masters are asked at the same time
+		var total atomic.Int64 // the nodes are asked at the same time
 		add := func(ctx context.Context, node *redis.Client) error {
 			here, err := count(ctx, node)
 			total.Add(here)
@@ -42,7 +43,7 @@ func awaitSum(tb testing.TB, rdb redis.UniversalClient, what string, n int, coun
 		var err error
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			err = rdb.ForEachMaster(tb.Context(), add)
+			err = rdb.ForEachShard(tb.Context(), add)
 		case *redis.Client:
 			err = add(tb.Context(), rdb)
 		}
