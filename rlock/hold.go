@@ -75,7 +75,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline, and retries transport errors for one lease. It returns [ErrLost] if the lock is
 // lost, [ErrNotHeld] after Unlock and once Close has released it, redlatch.ErrWrongType if data of another type has
 // replaced it, redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, and redlatch.ErrUnknown if the outcome
-// is unknown; renewal has ended in any case.
+// is unknown, joined with the error of ctx if that has ended; renewal has ended in any case.
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {

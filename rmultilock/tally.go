@@ -74,7 +74,7 @@ func (t *tally) waitAll(ctx context.Context, grace time.Duration) error {
 	case <-t.enough:
 	case <-ctx.Done():
 		if t.result() != nil {
-			return ctx.Err()
+			return fmt.Errorf("%w: %w", ctx.Err(), errs.ErrUnknown)
 		}
 		return nil
 	}

@@ -53,8 +53,8 @@ func (p *Permit) Release(ctx context.Context) error { return p.wrap("release", p
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal. From 10 ms to 24 h.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline, and retries transport errors for one lease. It returns [ErrLost] if the permit
-// is lost, [ErrNotHeld] after Release, and redlatch.ErrUnknown if the outcome is unknown; renewal has ended in any
-// case. It costs one round trip. A repeated call sets the lease once more.
+// is lost, [ErrNotHeld] after Release, and redlatch.ErrUnknown if the outcome is unknown, joined with the error of ctx
+// if that has ended; renewal has ended in any case. It costs one round trip. A repeated call sets the lease once more.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return p.wrap("extend", p.level().Extend(ctx, d))
 }

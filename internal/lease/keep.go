@@ -95,12 +95,12 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			l.mu.Unlock()
 			continue
 		case ctx.Err() != nil:
-			return false, sent, ctx.Err()
+			return false, sent, core.Conclude(ctx, script.Unknown, err)
 		case l.now() > deadline && !script.Parted(err) || script.Final(err):
 			return false, sent, core.Judged(cmp.Or(lost, err))
 		}
-		if err := core.Pause(ctx, try); err != nil {
-			return false, sent, err
+		if core.Pause(ctx, try) != nil {
+			return false, sent, core.Conclude(ctx, script.Unknown, err)
 		}
 	}
 }

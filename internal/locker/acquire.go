@@ -124,7 +124,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case t.err == nil:
 			return nil, errs.ErrNotAcquired
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, core.Conclude(ctx, script.NotDone, t.err) // what it may have acquired is taken back
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
 		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || !n.manager.core.PauseUntil(ctx, retry, until):
