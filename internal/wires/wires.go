@@ -27,8 +27,9 @@ type Wires struct {
 	lose    int  // so many scripts will run whose replies are lost
 	hold    int  // so many scripts are held back
 	held    [][]byte
-	hang    int // so many scripts will run whose connections fall silent
-	pass    int // so many scripts pass before those
+	hang    int  // so many scripts will run whose connections fall silent
+	pass    int  // so many scripts pass before those
+	any     bool // commands of any name count as scripts for those two
 	sent    []string
 	trips   int // writes that carried scripts
 }
@@ -102,10 +103,13 @@ func (w *Wires) deliver(request []byte) error {
 }
 
 // HangReplies has the next n scripts run, and nothing more come over their connections, which stay open.
-func (w *Wires) HangReplies(n int) { w.set(func() { w.pass, w.hang = 0, n }) }
+func (w *Wires) HangReplies(n int) { w.set(func() { w.pass, w.hang, w.any = 0, n, false }) }
 
 // HangReply has the n-th script from now on run, counted from 1, and nothing more come over its connection, which stays open.
-func (w *Wires) HangReply(n int) { w.set(func() { w.pass, w.hang = n-1, 1 }) }
+func (w *Wires) HangReply(n int) { w.set(func() { w.pass, w.hang, w.any = n-1, 1, false }) }
+
+// HangAnyReply is HangReply for commands of any name, those of handshakes excepted.
+func (w *Wires) HangAnyReply(n int) { w.set(func() { w.pass, w.hang, w.any = n-1, 1, true }) }
 
 // Cut closes all connections.
 func (w *Wires) Cut() {
@@ -200,13 +204,14 @@ func (c *wire) Write(b []byte) (int, error) {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		switch script := strings.HasPrefix(name, "eval"); {
+		script := strings.HasPrefix(name, "eval")
+		switch hangs := script || w.any; {
 		case script && w.lose > 0:
 			w.lose--
 			c.lost = true
-		case script && w.hang > 0 && w.pass > 0:
+		case hangs && w.hang > 0 && w.pass > 0:
 			w.pass--
-		case script && w.hang > 0:
+		case hangs && w.hang > 0:
 			w.hang--
 			c.silent = true
 		}
