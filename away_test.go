@@ -3,6 +3,8 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +15,11 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // awayCall is a call that is made while Redis is away, on an object of its own that was used before.
@@ -43,6 +48,20 @@ var awayCalls = []awayCall{
 		require.NoError(t, err)
 		return func(ctx context.Context) error { _, err := lock(c).Lock(ctx); return err }
 	}},
+	{"TryLock with a wait of a taken lock", func(t *testing.T, c, holder *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
+		t.Helper()
+		_, err := lock(holder).Lock(t.Context())
+		require.NoError(t, err)
+		return func(ctx context.Context) error {
+			_, err := lock(c).TryLock(ctx, rlock.WithWait(time.Minute))
+			return err
+		}
+	}},
+	{"TryLock of a lock that was used", func(t *testing.T, c, _ *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
+		t.Helper()
+		locktest.Free(t, lock(c))
+		return func(ctx context.Context) error { _, err := lock(c).TryLock(ctx); return err }
+	}},
 	{"Lock under a hold", func(t *testing.T, c, _ *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
 		t.Helper()
 		hold, err := lock(c).Lock(t.Context())
@@ -61,6 +80,71 @@ var awayCalls = []awayCall{
 		require.NoError(t, err)
 		return hold.Unlock
 	}},
+}
+
+// awayOthers are calls on objects that are no locks: with permits to acquire, a permit held, or a count.
+func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx context.Context) error {
+	t.Helper()
+	semaphore := func(name string, n int) *rsemaphore.Semaphore {
+		require.NoError(t, holder.GetSemaphore(name).AddPermits(t.Context(), 5))
+		require.NoError(t, holder.GetSemaphore(name).Acquire(t.Context(), 5-n))
+		return c.GetSemaphore(name)
+	}
+	permits := func(name string, n int) *rsemaphore.PermitSemaphore {
+		require.NoError(t, holder.GetPermitSemaphore(name).SetPermits(t.Context(), 5))
+		_, err := holder.GetPermitSemaphore(name).AcquireN(t.Context(), 5-n)
+		require.NoError(t, err)
+		return c.GetPermitSemaphore(name)
+	}
+	permit := func(name string) *rsemaphore.Permit {
+		p, err := permits(name, 4).Acquire(t.Context())
+		require.NoError(t, err)
+		return p
+	}
+	latch := func(name string) *rlatch.Latch {
+		_, err := holder.GetCountDownLatch(name).TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		return c.GetCountDownLatch(name)
+	}
+	semaphores := map[string]*rsemaphore.Semaphore{"semaphore": semaphore("semaphore", 1), "taken semaphore": semaphore("taken semaphore", 0)}
+	leased := map[string]*rsemaphore.PermitSemaphore{"permits": permits("permits", 1), "taken permits": permits("taken permits", 0)}
+	extended, released := permit("extended"), permit("released")
+	counted, uncounted := latch("counted"), c.GetCountDownLatch("uncounted")
+	queue := redlatch.GetDelayedQueue[string](c, "queue")
+	calls := map[string]func(ctx context.Context) error{
+		"permit Extend":       func(ctx context.Context) error { return extended.Extend(ctx, time.Hour) },
+		"permit Release":      released.Release,
+		"latch Await":         counted.Await,
+		"latch AwaitSet":      uncounted.AwaitSet,
+		"latch CountDown":     latch("down").CountDown,
+		"latch CountDownOnce": func(ctx context.Context) error { _, err := counted.CountDownOnce(ctx, "one"); return err },
+		"queue Take":          func(ctx context.Context) error { _, err := queue.Take(ctx); return err },
+		"queue Offer":         func(ctx context.Context) error { _, err := queue.Offer(ctx, "x", 0); return err },
+	}
+	for name, s := range semaphores {
+		maps.Copy(calls, map[string]func(ctx context.Context) error{
+			name + " Acquire":    func(ctx context.Context) error { return s.Acquire(ctx, 1) },
+			name + " TryAcquire": func(ctx context.Context) error { _, err := s.TryAcquire(ctx, 1); return err },
+			name + " TryAcquire with a wait": func(ctx context.Context) error {
+				_, err := s.TryAcquire(ctx, 1, rsemaphore.WithWait(time.Minute))
+				return err
+			},
+			name + " Release": func(ctx context.Context) error { return s.Release(ctx, 1) },
+		})
+	}
+	for name, s := range leased {
+		maps.Copy(calls, map[string]func(ctx context.Context) error{
+			name + " Acquire":    func(ctx context.Context) error { _, err := s.Acquire(ctx); return err },
+			name + " AcquireN":   func(ctx context.Context) error { _, err := s.AcquireN(ctx, 2); return err },
+			name + " TryAcquire": func(ctx context.Context) error { _, err := s.TryAcquire(ctx); return err },
+			name + " TryAcquire with a wait": func(ctx context.Context) error {
+				_, err := s.TryAcquire(ctx, rsemaphore.WithWait(time.Minute))
+				return err
+			},
+			name + " SetPermits": func(ctx context.Context) error { return s.SetPermits(ctx, 9) },
+		})
+	}
+	return calls
 }
 
 // under is a context that ends with one and descends from the hold of another.
@@ -99,10 +183,14 @@ var away = map[string]func(t *testing.T, p *faulttest.Proxy, s *redistest.Server
 		p.Cut()
 		return func() { p.Refuse(false) }
 	},
+	"killed": func(_ *testing.T, _ *faulttest.Proxy, s *redistest.Server) func() {
+		s.Kill()
+		return s.Restart // empty
+	},
 }
 
-// F16
-func TestEveryKindOfLockEndsWithItsContextWhileRedisIsAway(t *testing.T) {
+// F16, F27: a call ends with its context, and says that Redis did not answer, not that somebody has it. Once Redis is back it says who does.
+func TestEveryCallEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 	const patience, slack = 300 * time.Millisecond, 50 * time.Millisecond
 	kinds := map[string]func(c *redlatch.Client, name string) rlock.Locker{
 		"multi": func(c *redlatch.Client, name string) rlock.Locker {
@@ -127,8 +215,11 @@ func TestEveryKindOfLockEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 				t.Cleanup(func() { _ = c.Close(); assert.NoError(t, rdb.Close()) })
 				return c
 			}
-			c, holder := connect(proxy.Addr()), connect(server.Addr())
-			calls := map[string]func(context.Context) error{}
+			c, stays, holder := connect(proxy.Addr()), connect(proxy.Addr()), connect(server.Addr())
+			for kind, get := range kinds {
+				locktest.Free(t, get(stays, kind))
+			}
+			calls := awayOthers(t, c, holder)
 			for kind, get := range kinds {
 				for _, call := range awayCalls {
 					name := kind + " " + call.name
@@ -144,7 +235,12 @@ func TestEveryKindOfLockEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 			}
 			lag := faulttest.MeasureLag(t, "")
 			back := leave(t, proxy, server)
-			defer back()
+			isAway := true
+			defer func() {
+				if isAway {
+					back()
+				}
+			}()
 			var running sync.WaitGroup
 			for name, call := range calls {
 				running.Go(func() {
@@ -153,16 +249,35 @@ func TestEveryKindOfLockEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 					started := time.Now()
 					err := call(ctx)
 					assert.Less(t, time.Since(started), patience+slack+lag.Late(), name)
-					if fault == "refused" && (errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown)) {
-						return // there is no Redis: a call may say so at once
+					unanswered := errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown)
+					assert.True(t, unanswered, "%s: %v", name, err)
+					if fault != "refused" && fault != "killed" { // there is no Redis: a call may say so at once
+						assert.ErrorIs(t, err, context.DeadlineExceeded, name)
 					}
-					assert.ErrorIs(t, err, context.DeadlineExceeded, name)
 				})
 			}
 			running.Wait()
 			started := time.Now()
 			require.NoError(t, c.Close())
 			assert.Less(t, time.Since(started), 3*time.Second+slack+lag.Late(), "Close without a grace")
+
+			back()
+			isAway = false
+			for kind, get := range kinds {
+				busy := kind + " busy"
+				locktest.Acquire(t, t.Context(), get(holder, busy), rlock.WithLease(time.Hour))
+				lock := get(stays, busy)
+				if kind == "reader" {
+					lock = rival(kind, stays, busy)
+				}
+				redistest.Eventually(t, 10*time.Second, kind+" is busy", func() error {
+					_, err := lock.TryLock(t.Context(), rlock.WithWait(20*time.Millisecond))
+					if errors.Is(err, rlock.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable) {
+						return nil
+					}
+					return fmt.Errorf("it is not: %w", err)
+				})
+			}
 		})
 	}
 }

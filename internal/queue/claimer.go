@@ -526,11 +526,11 @@ func (l *claimer) waits() bool {
 	return len(l.demands) > 0
 }
 
-// unanswered reports whether Redis has not answered the last call.
-func (l *claimer) unanswered() bool {
+// unanswered reports whether Redis has not answered the last call, or has answered none since the demand came.
+func (l *claimer) unanswered(d *demand) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failing > 0
+	return l.failing > 0 || d.asked == 0 && l.phase == claiming
 }
 
 // failed counts a try that failed, reports it to those whom it concerns, and sets the time of the next one.

@@ -141,7 +141,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 	case got = <-result:
 	case <-ctx.Done():
 		if c.claimer.remove(d) {
-			if c.claimer.unanswered() {
+			if c.claimer.unanswered(d) {
 				return nil, fmt.Errorf("%w: %w", ctx.Err(), errs.ErrUnavailable)
 			}
 			return nil, ctx.Err()
