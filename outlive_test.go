@@ -27,7 +27,7 @@ import (
 // swept is an object in a state in which its methods are called.
 type swept struct {
 	object any
-	under  context.Context //nolint:containedctx // the calls' contexts descend from this hold; nil for none
+	under  context.Context // the calls' contexts descend from this hold; nil for none
 	text   string          // an argument that is a string
 	free   func() error    // ends what calls wait for; nil if nothing does
 }
@@ -178,7 +178,7 @@ func sweptCalls(t *testing.T, object any) (all []sweptCall) {
 }
 
 // do calls the method on s.
-func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error { //nolint:revive // t first, as everywhere in tests
+func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 	t.Helper()
 	if s.under != nil {
 		ctx = under{ctx, s.under}

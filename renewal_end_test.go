@@ -1,0 +1,173 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const (
+	endLease = 600 * time.Millisecond // renewed every 200 ms
+	endJolt  = 5 * time.Millisecond   // the longest delay of a direction
+)
+
+// interleaving is one acquisition of a name of its own, which may be cancelled, nests at times, and is released.
+type interleaving struct {
+	kind, name string
+	monitor    *faulttest.Monitor
+	held       time.Time // since when, by the server's clock; zero if the call was cancelled
+	ended      time.Time // when the release began, or the cancelled call returned, by the server's clock
+}
+
+// monitoredKey is the key whose TTL, or score, the renewal of a kind sets.
+func monitoredKey(kind, name string) string {
+	switch kind {
+	case "multi", "red":
+		return name + "1"
+	case "permit":
+		return "{" + name + "}:timeout"
+	}
+	return name
+}
+
+// run interleaves the steps at random. On a machine that stands still for a part of the lease it fails.
+func (i *interleaving) run(ctx context.Context, c *redlatch.Client, now func() time.Time) error {
+	take := take()[i.kind]
+	given, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if rand.N(3) == 0 {
+		timer := time.AfterFunc(rand.N(4*endJolt), cancel)
+		defer timer.Stop()
+	}
+	held, err := take(given, c, i.name)
+	if err != nil {
+		i.ended = now()
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return err
+	}
+	i.held = now()
+	if rand.N(4) == 0 { // a second level, or permit
+		inner, err := take(held.ctx, c, i.name)
+		if err == nil {
+			err = inner.release(ctx)
+		}
+		if err != nil && given.Err() == nil {
+			i.ended = now()
+			return errors.Join(err, held.release(ctx))
+		}
+	}
+	<-time.After(rand.N(endLease * 4 / 5))
+	i.ended = now()
+	return held.release(given)
+}
+
+// F5
+func TestNothingIsRenewedAfterItsEndOnAServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	lag := faulttest.MeasureLag(t, server.Addr())
+	clock := faulttest.NewWitness(t, server.Addr(), "clock")
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 50})
+	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(endLease), redlatch.WithCloseGrace(0))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()); assert.NoError(t, rdb.Close()) })
+	direct := server.Client(t)
+	const each = 5
+	renewals, disturbed, runs := 0, 0, 0
+	for round := range faulttest.Rounds(t, 1, 18) {
+		var all []*interleaving
+		for kind := range take() {
+			for n := range each {
+				if kind == "message" { // Take renews nothing
+					continue
+				}
+				i := &interleaving{kind: kind, name: fmt.Sprint("end-", kind, "-", round, "-", n)}
+				if kind == "permit" {
+					require.NoError(t, c.GetPermitSemaphore(i.name).SetPermits(t.Context(), 5))
+				}
+				i.monitor = faulttest.MonitorWrites(t, server.Addr(), monitoredKey(kind, i.name))
+				all = append(all, i)
+			}
+		}
+		proxy.Delay(rand.N(endJolt))
+		errs := make([]error, len(all))
+		var running sync.WaitGroup
+		for n, i := range all {
+			running.Go(func() { errs[n] = i.run(t.Context(), c, clock.Now) })
+		}
+		running.Wait()
+		proxy.Delay(0)
+		<-time.After(3 * endLease) // what is renewed by mistake is seen
+		for n, i := range all {
+			runs++
+			if errs[n] != nil {
+				late := []error{redlatch.ErrUnknown, redlatch.ErrUnavailable, rlock.ErrNotHeld, rlock.ErrLost, redis.ErrPoolTimeout}
+				require.True(t, isAny(errs[n], late), "%s: %v", i.kind, errs[n])
+				disturbed++
+				continue // what it left unknown is settled for some time; that no key is left holds all the same
+			}
+			over := i.ended.Add(2*endJolt + 50*time.Millisecond + lag.Late()) // what was in flight has arrived
+			for _, cmd := range i.monitor.Since(over, "PEXPIRE", "ZADD", "HINCRBY", "HSET") {
+				assert.Fail(t, "renewed after its end", "%s, %v later: %v", i.kind, cmd.At.Sub(i.ended), cmd.Args)
+			}
+			if !i.held.IsZero() {
+				renewals += len(i.monitor.Since(i.held, "PEXPIRE", "ZADD")) - len(i.monitor.Since(i.ended, "PEXPIRE", "ZADD"))
+			}
+		}
+		redistest.Eventually(t, endLease+lag.Late(), "no key is left", func() error { return noneHeld(t, direct, c, all) })
+	}
+	assert.Positive(t, renewals)
+	if lag.Worst() < endLease/10 {
+		assert.LessOrEqual(t, disturbed, runs/2)
+	}
+	t.Logf("%d interleavings, %d disturbed, %d renewals seen, worst lag %v", runs, disturbed, renewals, lag.Worst())
+}
+
+func isAny(err error, of []error) bool {
+	for _, one := range of {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// noneHeld returns an error for what is still held. Tokens and the numbers of permits stay.
+func noneHeld(t *testing.T, rdb *redis.Client, c *redlatch.Client, all []*interleaving) error {
+	t.Helper()
+	for _, i := range all {
+		if i.kind == "permit" {
+			if n, err := c.GetPermitSemaphore(i.name).Available(t.Context()); err != nil || n != 5 {
+				return fmt.Errorf("%d permits of %s are available, %w", n, i.name, err)
+			}
+		}
+	}
+	keys, err := rdb.Keys(t.Context(), "*end-*").Result()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if strings.Contains(key, "token") || strings.Contains(key, "end-permit-") {
+			continue
+		}
+		return fmt.Errorf("%s is left", key)
+	}
+	return nil
+}
