@@ -6,8 +6,8 @@
 //
 // A test with a long count runs it on the first server of -long that does not skip it.
 //
-// What has passed is kept for each commit, server and package: a run that was interrupted, or that failed, goes on where
-// it was.
+// What has passed is kept for each commit, server and package: a run that was interrupted, or in which a package failed,
+// goes on with what has not passed.
 package main
 
 import (
@@ -92,13 +92,17 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	results, failed := map[step]map[string]result{}, error(nil)
+	started := time.Now()
+	defer func() {
+		fmt.Printf("=== %.0f minutes, of %.0f minutes of tests in all\n", time.Since(started).Minutes(), minutes(results))
+	}()
 	for _, s := range steps {
 		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
-		var names []string
+		var tests map[string][]string
 		if s.long && !s.java {
-			names = counting(s, results)
+			tests = counting(s, results)
 		}
-		if results[s], err = s.run(ctx, dir, names); err != nil {
+		if results[s], err = s.run(ctx, dir, tests); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%v: %w", s, err))
 		}
 		if ctx.Err() != nil {
@@ -115,8 +119,8 @@ func run(ctx context.Context, args []string) error {
 	return os.WriteFile(*out, []byte(text), 0o644) //nolint:gosec // a document
 }
 
-// counting returns the tests that have counts on the server of a step, and did not run with the long ones yet.
-func counting(s step, results map[step]map[string]result) (names []string) {
+// counting returns the tests, by package, that have counts on the server of a step, and did not run with the long ones yet.
+func counting(s step, results map[step]map[string]result) map[string][]string {
 	ran := map[string]bool{}
 	for other, packages := range results {
 		if !other.long || other == s {
@@ -124,19 +128,30 @@ func counting(s step, results map[step]map[string]result) (names []string) {
 		}
 		for pkg, r := range packages {
 			for test, o := range r.Tests {
-				ran[pkg+"."+test] = !o.Skipped
+				ran[pkg+"."+test] = ran[pkg+"."+test] || !o.Skipped
 			}
 		}
 	}
+	tests := map[string][]string{}
 	for pkg, r := range results[step{server: s.server}] {
 		for test, o := range r.Tests {
 			if o.Rounds > 0 && !ran[pkg+"."+test] {
-				names = append(names, test)
+				tests[pkg] = append(tests[pkg], test)
 			}
 		}
+		slices.Sort(tests[pkg])
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return tests
+}
+
+// minutes returns how long all tests took.
+func minutes(results map[step]map[string]result) (sum float64) {
+	for _, packages := range results {
+		for _, r := range packages {
+			sum += r.Seconds / 60
+		}
+	}
+	return sum
 }
 
 // clean returns the commit that is checked out. Nothing but the report may differ from it.
@@ -185,8 +200,18 @@ type event struct {
 	Elapsed                                   float64
 }
 
-// run runs the packages that have not passed yet, all their tests or those of these names, and returns the results of all.
-func (s step) run(ctx context.Context, dir string, names []string) (map[string]result, error) {
+// passed reports whether a package passed with all of these tests.
+func (r result) passed(tests []string) bool {
+	for _, test := range tests {
+		if _, ran := r.Tests[test]; !ran {
+			return false
+		}
+	}
+	return r.Passed
+}
+
+// run runs the packages that have not passed yet, and returns the results of all: of all their tests, or only of some, by package.
+func (s step) run(ctx context.Context, dir string, tests map[string][]string) (map[string]result, error) {
 	module := "."
 	if s.java {
 		module = "interop"
@@ -201,9 +226,12 @@ func (s step) run(ctx context.Context, dir string, names []string) (map[string]r
 	all := map[string]result{}
 	var open []string
 	for pkg := range strings.FieldsSeq(packages) {
+		if tests != nil && tests[pkg] == nil {
+			continue
+		}
 		var r result
 		text, err := os.ReadFile(file(dir, pkg))
-		if err == nil && json.Unmarshal(text, &r) == nil && r.Passed {
+		if err == nil && json.Unmarshal(text, &r) == nil && r.passed(tests[pkg]) {
 			all[pkg] = r
 			continue
 		}
@@ -217,7 +245,11 @@ func (s step) run(ctx context.Context, dir string, names []string) (map[string]r
 	if s.long { // these load the machine, and what they measure must not be each other
 		args = append(args, "-p=1", "-parallel=2")
 	}
-	if names != nil {
+	if tests != nil {
+		var names []string
+		for _, pkg := range open {
+			names = append(names, tests[pkg]...)
+		}
 		args = append(args, "-run=^("+strings.Join(names, "|")+")$")
 	}
 	args = append(args, open...)

@@ -26,9 +26,10 @@ of them. It is written only if every test passes.
 
 Commit %s, %s, %s on %d cores.
 
-| server | tests passed | failed | skipped | minutes of tests |
-|---|--:|--:|--:|--:|
+| | server | tests passed | failed | skipped | minutes of tests |
+|---|---|--:|--:|--:|--:|
 `, commit, time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
+	letters := letters(steps)
 	for _, s := range steps {
 		var passed, failed, skipped int
 		var seconds float64
@@ -45,9 +46,9 @@ Commit %s, %s, %s on %d cores.
 				}
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %.0f |\n", title(s), passed, failed, skipped, seconds/60)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %.0f |\n", letters[s.server], title(s), passed, failed, skipped, seconds/60)
 	}
-	b.WriteString("\nA test is skipped where the server cannot do what it is about.\n")
+	fmt.Fprintf(&b, "\n%.0f minutes of tests in all. A test is skipped where the server cannot do what it is about.\n", minutes(results))
 	faults(&b, steps, results)
 	err := classes(&b, steps, results)
 	return b.String(), err
@@ -97,11 +98,13 @@ func classes(b *strings.Builder, steps []step, results map[step]map[string]resul
 
 [failure-classes.md](failure-classes.md) says what each class is. Rounds are what a test counts itself: repetitions
 of what it is about, such as an acquisition, a fault, a kill, or a history that is checked. A test without a number
-does it once.
+does it once. The letters are those of the servers in the first table on which the test ran, as usual and with its long
+count.
 
-| class | test | runs | rounds, usual | rounds, long | failed |
-|---|---|--:|--:|--:|--:|
+| class | test | usual | rounds | long | rounds | failed |
+|---|---|---|--:|---|--:|--:|
 `)
+	letters := letters(steps)
 	for _, class := range heading.FindAllStringSubmatch(string(document), -1) {
 		number, err := strconv.Atoi(class[1])
 		if err != nil {
@@ -109,26 +112,57 @@ does it once.
 		}
 		for _, pkg := range sorted(all[number]) {
 			for _, test := range all[number][pkg] {
-				var runs, usual, long, failed int
+				var usual, long ran
+				failed := 0
 				for _, s := range steps {
-					o, ran := results[s][importPath(pkg)].Tests[test]
+					o, known := results[s][importPath(pkg)].Tests[test]
 					switch {
-					case !ran || o.Skipped:
+					case !known || o.Skipped:
 						continue
 					case o.Failed:
 						failed++
 					}
-					if runs++; s.long {
-						long += o.Rounds
+					if s.long {
+						long.add(letters[s.server], o)
 					} else {
-						usual += o.Rounds
+						usual.add(letters[s.server], o)
 					}
 				}
-				fmt.Fprintf(b, "| F%d | %s, %s | %d | %d | %d | %d |\n", number, test, pkg, runs, usual, long, failed)
+				fmt.Fprintf(b, "| F%d | %s, %s | %v | %v | %d |\n", number, test, pkg, usual, long, failed)
 			}
 		}
 	}
 	return nil
+}
+
+// ran is where a test ran, and its rounds there together.
+type ran struct {
+	servers string // their letters
+	rounds  int
+}
+
+func (r *ran) add(letter string, o outcome) {
+	r.servers += letter
+	r.rounds += o.Rounds
+}
+
+// String returns two columns of the table. One without rounds in it is empty.
+func (r ran) String() string {
+	if r.rounds == 0 {
+		return r.servers + " |"
+	}
+	return fmt.Sprintf("%s | %d", r.servers, r.rounds)
+}
+
+// letters returns a letter for each server.
+func letters(steps []step) map[string]string {
+	all := map[string]string{}
+	for _, s := range steps {
+		if all[s.server] == "" {
+			all[s.server] = string(rune('a' + len(all)))
+		}
+	}
+	return all
 }
 
 // importPath returns the package of a directory as classes name it.

@@ -52,28 +52,44 @@ func TestLongCountsRunOnce(t *testing.T) {
 		old:   tests(map[string]map[string]outcome{"a": {"TestOnce": {}, "TestMany": {Rounds: 3}, "TestClock": {Skipped: true}}, "b": {"TestMany": {Rounds: 2}}}),
 		young: tests(map[string]map[string]outcome{"a": {"TestOnce": {}, "TestMany": {Rounds: 3}, "TestClock": {Rounds: 4}}, "b": {"TestMany": {Rounds: 2}}}),
 	}
-	assert.Equal(t, []string{"TestMany"}, counting(long, results))
+	assert.Equal(t, map[string][]string{"a": {"TestMany"}, "b": {"TestMany"}}, counting(long, results))
 	results[long] = tests(map[string]map[string]outcome{"a": {"TestMany": {Rounds: 30}}, "b": {"TestMany": {Rounds: 20}}})
-	assert.Equal(t, []string{"TestClock"}, counting(step{server: "young", long: true}, results))
+	assert.Equal(t, map[string][]string{"a": {"TestClock"}}, counting(step{server: "young", long: true}, results))
+}
+
+// A package that stopped at a failure ran only some of its tests with the long counts, or none: those that it missed count as open.
+func TestPackageHasPassedOnlyWithAllItsTests(t *testing.T) {
+	r := result{Passed: true, Tests: map[string]outcome{"TestMany": {Rounds: 30}}}
+	assert.True(t, r.passed(nil))
+	assert.True(t, r.passed([]string{"TestMany"}))
+	assert.False(t, r.passed([]string{"TestMany", "TestMissed"}))
+	r.Passed = false
+	assert.False(t, r.passed(nil))
 }
 
 func TestReportCountsWhatFailed(t *testing.T) {
 	t.Chdir("../..")
-	server := step{server: "valkey-9.1.2", long: true}
-	text, err := report("abc", []step{server}, map[step]map[string]result{server: {
-		"github.com/redlatch/redlatch": {
-			Tests:  map[string]outcome{"TestFailoverGrantsNoConfirmedLockTwice": {Failed: true, Rounds: 7}},
+	const pkg, test = "github.com/redlatch/redlatch", "TestFailoverGrantsNoConfirmedLockTwice"
+	old, young, server := step{server: "redis-6.2.14"}, step{server: "valkey-9.1.2"}, step{server: "valkey-9.1.2", long: true}
+	text, err := report("abc", []step{old, young, server}, map[step]map[string]result{
+		old:   {pkg: {Seconds: 60, Tests: map[string]outcome{test: {Rounds: 3}, "TestOther": {}}}},
+		young: {pkg: {Seconds: 120, Tests: map[string]outcome{test: {Skipped: true}, "TestOther": {}}}},
+		server: {pkg: {
+			Tests:  map[string]outcome{test: {Failed: true, Rounds: 7}},
 			Faults: map[string]int{"server killed": 9},
-		},
-	}})
+		}},
+	})
 	require.NoError(t, err)
-	assert.Contains(t, text, "| Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 |\n")
-	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, redlatch | 1 | 0 | 7 | 1 |\n")
+	assert.Contains(t, text, "| a | Redis 6.2.14 | 2 | 0 | 0 | 1 |\n")
+	assert.Contains(t, text, "| b | Valkey 9.1.2 | 1 | 0 | 1 | 2 |\n")
+	assert.Contains(t, text, "| b | Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 |\n")
+	assert.Contains(t, text, "\n3 minutes of tests in all.")
+	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, redlatch | a | 3 | b | 7 | 1 |\n")
 	assert.Contains(t, text, "| server killed | 0 | 9 |\n")
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "|") {
 			assert.LessOrEqual(t, len(strings.TrimSpace(line)), 120, "as in all documents")
 		}
 	}
-	assert.Regexp(t, `\| F1 \| .* \| 0 \| 0 \| 0 \| 0 \|\n`, text, "it did not run")
+	assert.Regexp(t, `\| F1 \| .* \|  \| \|  \| \| 0 \|\n`, text, "it did not run")
 }
