@@ -24,7 +24,8 @@ type step struct {
 }
 
 // Serve starts a server for the history. With Steps its clock steps at random, forth and back within that range, until
-// [History.Calm]; the test is skipped where a server cannot have a clock of its own.
+// [History.Calm]; the test is skipped where a server cannot have a clock of its own. Every other step, on average, goes beyond all
+// before, so that no lease of some time keeps what it was for until the end.
 func (h *History[E]) Serve(t *testing.T) *redistest.Server {
 	t.Helper()
 	if h.Steps == 0 {
@@ -36,13 +37,18 @@ func (h *History[E]) Serve(t *testing.T) *redistest.Server {
 	stepping.Go(func() {
 		tick := time.NewTicker(stepEvery)
 		defer tick.Stop()
+		top := h.Steps / 2
 		for ahead := time.Duration(0); ; {
 			select {
 			case <-stop:
 				h.step(clock, ahead, h.Steps)
 				return
 			case <-tick.C:
-				next := rand.N(h.Steps)
+				next := rand.N(top)
+				if rand.N(2) == 0 {
+					top = min(top+h.Steps/1000, h.Steps)
+					next = top
+				}
 				h.step(clock, ahead, next)
 				ahead = next
 			}
@@ -97,15 +103,15 @@ func (h *History[E]) Excused(ends func(E) (gone []E, begins bool)) []Op[E] {
 			until = op.Call
 		}
 		call, known := begun[gone[0]]
-		if at, met := h.steppedAhead(call, until); known && met {
+		if at, met := h.SteppedAhead(call, until); known && met {
 			ops[i] = Op[E]{gone[0], min(max(at, call), op.Call), op.Back}
 		}
 	}
 	return ops
 }
 
-// steppedAhead returns the first time between two from which on the clock of a server may have stepped ahead.
-func (h *History[E]) steppedAhead(from, to int64) (at int64, stepped bool) {
+// SteppedAhead returns the first time between two from which on the clock of a server may have stepped ahead.
+func (h *History[E]) SteppedAhead(from, to int64) (at int64, stepped bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.steps {
