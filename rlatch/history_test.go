@@ -287,8 +287,9 @@ func TestLatchHistoryIsLinearizable(t *testing.T) {
 
 func TestHistoryOfABrokenLatchIsRefuted(t *testing.T) {
 	for what, behind := range map[string]func(rdb *redis.Client) error{
-		"a count changed": func(rdb *redis.Client) error { return rdb.SetXX(t.Context(), "a", 4, 0).Err() },
-		"a count deleted": func(rdb *redis.Client) error { return rdb.Del(t.Context(), "a").Err() },
+		"a count changed":       func(rdb *redis.Client) error { return rdb.SetXX(t.Context(), "a", 4, 0).Err() },
+		"a count counted twice": func(rdb *redis.Client) error { return countTwice.Run(t.Context(), rdb, []string{"a"}).Err() },
+		"a count deleted":       func(rdb *redis.Client) error { return rdb.Del(t.Context(), "a").Err() },
 		"the participants erased": func(rdb *redis.Client) error {
 			return rdb.Del(t.Context(), "redlatch_latch_once:{a}").Err()
 		},
@@ -314,6 +315,9 @@ func TestHistoryOfABrokenLatchIsRefuted(t *testing.T) {
 		})
 	})
 }
+
+// countTwice counts a latch down that has more than one to go.
+var countTwice = redis.NewScript(`return tonumber(redis.call('get', KEYS[1]) or 0) > 1 and redis.call('decr', KEYS[1]) or 0`)
 
 func TestLatchModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 	type ops = []historytest.Op[latchEvent]

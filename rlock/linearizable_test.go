@@ -1,11 +1,14 @@
 package rlock_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
@@ -17,14 +20,14 @@ import (
 
 func TestHistoryIsLinearizable(t *testing.T) {
 	h := locktest.NewHistory(true, time.Minute)
-	play(t, h, nil)
+	play(t, h, nil, nil)
 	h.Check(t)
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 2, 30) {
 		h := locktest.NewHistory(false, shortLease/2)
-		play(t, h, (*faulttest.Proxy).Disturb)
+		play(t, h, (*faulttest.Proxy).Disturb, nil)
 		h.Check(t)
 	}
 }
@@ -38,16 +41,40 @@ func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 1, 10) {
 		h := locktest.NewHistory(false, shortLease/2)
 		h.Steps = historytest.WideSteps
-		play(t, h, (*faulttest.Proxy).Disturb)
+		play(t, h, (*faulttest.Proxy).Disturb, nil)
 		h.Check(t)
 	}
 }
 
-// play has goroutines of several clients use a few locks at random.
-func play(t *testing.T, h *locktest.History, harm func(*faulttest.Proxy)) {
+func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
+	const token = "redisson_lock_token:{fenced 1}"
+	for what, behind := range map[string]func(ctx context.Context, rdb *redis.Client) error{
+		"a lock taken from its holder": func(ctx context.Context, rdb *redis.Client) error {
+			return rdb.Del(ctx, "plain 1", "fenced 1").Err()
+		},
+		"tokens that fall": func(ctx context.Context, rdb *redis.Client) error {
+			if rand.N(2) == 0 {
+				return rdb.Del(ctx, token).Err()
+			}
+			return rdb.IncrBy(ctx, token, int64(1+rand.N(1<<30))).Err()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			historytest.RefutedSoon(t, func() bool {
+				h := locktest.NewHistory(true, time.Minute)
+				play(t, h, nil, func(rdb *redis.Client) { assert.NoError(t, behind(t.Context(), rdb)) })
+				return h.Refuted(t)
+			})
+		})
+	}
+}
+
+// play has goroutines of several clients use a few locks at random, and does something behind their backs.
+func play(t *testing.T, h *locktest.History, harm func(*faulttest.Proxy), behind func(rdb *redis.Client)) {
 	t.Helper()
 	server := h.Serve(t)
 	faulttest.LeakCheck(t, server.Addr(), "redisson_lock_token:*")
+	rdb := server.Client(t)
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
@@ -66,6 +93,9 @@ func play(t *testing.T, h *locktest.History, harm func(*faulttest.Proxy)) {
 				}
 			})
 		}
+	}
+	if behind != nil {
+		historytest.Meanwhile(&users, func() { behind(rdb) })
 	}
 	users.Wait()
 	h.Calm()

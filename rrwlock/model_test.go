@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -177,9 +178,7 @@ func (r *record) crash(t *taken) {
 // check fails the test unless one order of the events explains them all.
 func (r *record) check(t *testing.T) {
 	t.Helper()
-	ops, count := r.Excused(func(e event) (gone []event, begins bool) {
-		return []event{{vanishes, e.key, e.hold, e.party}}, e.kind == reads || e.kind == writes
-	}), map[string]int{}
+	ops, count := r.ops(), map[string]int{}
 	for e := range r.Events() {
 		count[e.kind]++
 	}
@@ -188,11 +187,18 @@ func (r *record) check(t *testing.T) {
 	historytest.Check(t, leasedReadWriteLock, ops)
 }
 
+// ops returns the history, with what a step of the server's clock excuses.
+func (r *record) ops() []historytest.Op[event] {
+	return r.Excused(func(e event) (gone []event, begins bool) {
+		return []event{{vanishes, e.key, e.hold, e.party}}, e.kind == reads || e.kind == writes
+	})
+}
+
 const modelLease = 300 * time.Millisecond
 
 func TestHistoryIsLinearizable(t *testing.T) {
 	r := newRecord(true)
-	r.play(t, faulttest.Rounds(t, 40, 200), nil)
+	r.play(t, faulttest.Rounds(t, 40, 200), nil, nil)
 	r.check(t)
 }
 
@@ -200,7 +206,7 @@ func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for round := range faulttest.Rounds(t, 1, 75) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newRecord(false)
-			r.play(t, 40, (*faulttest.Proxy).Disturb)
+			r.play(t, 40, (*faulttest.Proxy).Disturb, nil)
 			r.check(t)
 		})
 	}
@@ -214,15 +220,35 @@ func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 1, 5) {
 		r := newRecord(false)
 		r.Steps = historytest.WideSteps
-		r.play(t, 15, (*faulttest.Proxy).Disturb)
+		r.play(t, 15, (*faulttest.Proxy).Disturb, nil)
 		r.check(t)
 	}
 }
 
-// play has goroutines of three clients use a few locks at random.
-func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy)) {
+func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
+	for _, mode := range []string{"read", "write"} {
+		t.Run("a lock taken from who can "+mode, func(t *testing.T) {
+			historytest.RefutedSoon(t, func() bool {
+				r := newRecord(true)
+				r.play(t, 20, nil, func(rdb *redis.Client) {
+					assert.NoError(t, takeAway.Run(t.Context(), rdb, []string{"n0"}, mode).Err())
+				})
+				return leasedReadWriteLock.RefutesUnsaid(r.ops(), func(e event) (event, bool) {
+					return event{vanishes, e.key, e.hold, e.party}, e.kind == refused
+				})
+			})
+		})
+	}
+}
+
+// takeAway deletes a lock that is held in a mode.
+var takeAway = redis.NewScript(`return redis.call('hget', KEYS[1], 'mode') == ARGV[1] and redis.call('del', KEYS[1]) or 0`)
+
+// play has goroutines of three clients use a few locks at random, and does something behind their backs.
+func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy), behind func(rdb *redis.Client)) {
 	t.Helper()
 	server := r.Serve(t)
+	rdb := server.Client(t)
 	length := modelLease
 	if r.strict {
 		length = time.Minute
@@ -247,6 +273,9 @@ func (r *record) play(t *testing.T, steps int, harm func(*faulttest.Proxy)) {
 				}
 			})
 		}
+	}
+	if behind != nil {
+		historytest.Meanwhile(&users, func() { behind(rdb) })
 	}
 	users.Wait()
 	r.Calm()

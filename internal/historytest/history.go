@@ -50,6 +50,18 @@ func (m Model[S, E]) Explains(ops []Op[E]) bool { return m.check(ops) == porcupi
 // Refutes reports whether no order of the events is possible. It is more than not to explain them within the time.
 func (m Model[S, E]) Refutes(ops []Op[E]) bool { return m.check(ops) == porcupine.Illegal }
 
+// RefutesUnsaid reports whether no order of the events is possible, even if holders that learned of their loss had not learned
+// of it. Gone returns of an event that says that a hold was lost one that says that it may be gone from then on.
+func (m Model[S, E]) RefutesUnsaid(ops []Op[E], gone func(E) (event E, lost bool)) bool {
+	unsaid := slices.Clone(ops)
+	for i, op := range ops {
+		if event, lost := gone(op.Event); lost {
+			unsaid[i] = Op[E]{event, op.Call, Forever}
+		}
+	}
+	return m.Refutes(ops) && m.Refutes(unsaid)
+}
+
 // RefutedSoon fails the test unless one of ten histories of an object that was broken on purpose is refuted: in a single one
 // nobody may have met what is broken.
 func RefutedSoon(t *testing.T, refuted func() bool) {

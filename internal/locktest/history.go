@@ -237,14 +237,9 @@ func (h *History) ops() []historytest.Op[Event] {
 func (h *History) Refuted(t *testing.T) bool {
 	t.Helper()
 	h.count(t)
-	told := leasedMutex().Refutes(h.ops())
-	unsaid := h.ops()
-	for i, op := range unsaid {
-		if op.Event.Kind == WasRefused {
-			unsaid[i].Event.Kind, unsaid[i].Back = MayVanish, historytest.Forever
-		}
-	}
-	return told && leasedMutex().Refutes(unsaid)
+	return leasedMutex().RefutesUnsaid(h.ops(), func(e Event) (Event, bool) {
+		return Event{Kind: MayVanish, Key: e.Key, Hold: e.Hold}, e.Kind == WasRefused
+	})
 }
 
 // count requires that enough has happened.
