@@ -31,6 +31,7 @@ const (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("sleeper", sleeper)
+	faulttest.RegisterChild("crowd", crowdProcess)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }

@@ -31,7 +31,6 @@ const (
 func registerChildren() {
 	faulttest.RegisterChild("fenced writer", fencedWriter)
 	faulttest.RegisterChild("starved holder", starvedHolder)
-	faulttest.RegisterChild("crowd", crowdProcess)
 }
 
 // rig is a server of a test's own with a proxy before it.
