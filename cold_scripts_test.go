@@ -45,7 +45,7 @@ func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
 			assert.NoError(t, rdb.ScriptFlush(t.Context()).Err())
 		}
 	})
-	for round := range faulttest.Rounds(t, 2, 20) {
+	for round := range faulttest.Rounds(t, 2, 10) {
 		all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return fmt.Sprint(g.name, "-", round) })
 		redistest.AwaitChannels(t, server.Client(t), channels(all))
 		stayHeld(t, all, 2*lease)

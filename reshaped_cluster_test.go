@@ -154,7 +154,7 @@ func passOn(ctx context.Context, q *rdelayedqueue.Queue[string]) error {
 func TestMastersJoinAndLeaveAClusterInUse(t *testing.T) {
 	t.Parallel()
 	r := newReshaped(t)
-	for round := range faulttest.Rounds(t, 1, 4) {
+	for round := range faulttest.Rounds(t, 1, 2) {
 		old := r.Nodes()[0]
 		var added *redistest.Server
 		r.reshape(t, fmt.Sprint("joins", round), old, func() { added = r.AddMaster(t, r.names...) })

@@ -115,7 +115,7 @@ func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 	proxy := faulttest.NewProxy(t, server.Addr())
 	cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
 	kinds := take(0)
-	for round := range faulttest.Rounds(t, 3, 30) {
+	for round := range faulttest.Rounds(t, 3, 12) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
 		held := map[string]holding{}
@@ -187,7 +187,7 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 	server := redistest.Start(t)
 	other := startToldClient(t, server.Addr())
 	kinds := take(0)
-	for round := range faulttest.Rounds(t, 2, 15) {
+	for round := range faulttest.Rounds(t, 2, 8) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
 		child := faulttest.StartChild(t, "sleeper", server.Addr(), fmt.Sprint(round))

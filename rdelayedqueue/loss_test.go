@@ -60,7 +60,7 @@ func TestHandlerIsToldBeforeAnotherConsumerHasTheMessage(t *testing.T) {
 func told(t *testing.T, r *rig, visibility time.Duration) error {
 	t.Helper()
 	const lanes = 20
-	rounds := faulttest.Rounds(t, 20, 300)
+	rounds := faulttest.Rounds(t, 20, 200)
 	rival := r.direct(t)
 	var wg sync.WaitGroup
 	failed := make([]error, lanes)
@@ -203,7 +203,7 @@ func TestStoppedConsumerLearnsOfItsLossWhenItAsks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rival := r.direct(t)
-	for round := range faulttest.Rounds(t, 2, 30) {
+	for round := range faulttest.Rounds(t, 2, 15) {
 		stopConsumers(t, r, rival, round, 3)
 	}
 }

@@ -105,7 +105,7 @@ func TestReshapedClusterLosesNoRelease(t *testing.T) {
 }
 
 func releasedInFailover(t *testing.T, g *group) {
-	for range faulttest.Rounds(t, 1, 8) {
+	for range faulttest.Rounds(t, 1, 4) {
 		holds, waiters := g.waiting(t, 20)
 		var releases sync.WaitGroup
 		for i, hold := range holds {
@@ -131,7 +131,7 @@ func releasedInFailover(t *testing.T, g *group) {
 
 func releasedOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
-	for range faulttest.Rounds(t, 2, 8) {
+	for range faulttest.Rounds(t, 2, 4) {
 		holds, waiters := g.waiting(t, 20)
 		m := g.Migrate(t, g0(0), to)
 		for i := range 10 {
@@ -226,7 +226,7 @@ func TestReshapedClusterLosesNoHold(t *testing.T) {
 }
 
 func heldInFailover(t *testing.T, g *group) {
-	for range faulttest.Rounds(t, 1, 8) {
+	for range faulttest.Rounds(t, 1, 4) {
 		lease := kept
 		for g.heldFor(t, lease) > lease/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
 			lease *= 4
@@ -257,7 +257,7 @@ func (g *group) heldFor(t *testing.T, lease time.Duration) (outage time.Duration
 
 func heldOnTheWay(t *testing.T, g *group) {
 	from, to := g.master, g.other
-	for range faulttest.Rounds(t, 1, 8) {
+	for range faulttest.Rounds(t, 1, 4) {
 		faulttest.Steady(t, to.Addr(), kept, stillParts, func(lease time.Duration) error {
 			least, loss := g.keeps(t, g.client(t, redlatch.WithWatchdogTimeout(lease)), func(names []string) {
 				m := g.Migrate(t, names[0], to)

@@ -153,7 +153,7 @@ func TestColdClusterNodesAreNotNoticed(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for range faulttest.Rounds(t, 10, 200) {
+			for range faulttest.Rounds(t, 10, 100) {
 				assert.NoError(t, wholeLife(t.Context(), client.GetLock(freshName("f17"))))
 				assert.NoError(t, wholeLife(t.Context(), client.GetFencedLock(freshName("f17"))))
 			}

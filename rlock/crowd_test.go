@@ -57,7 +57,7 @@ func commandsPerHandOff(t *testing.T, clients, waiters int) float64 {
 	t.Helper()
 	server := serve(t)
 	proxy := faulttest.NewProxy(t, server.Addr())
-	sections := int64(faulttest.Rounds(t, 1000, 3000))
+	sections := int64(faulttest.Rounds(t, 1000, 2000))
 	var left, done, inside atomic.Int64
 	left.Store(sections)
 	var workers sync.WaitGroup

@@ -25,7 +25,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 2, 30) {
+	for range faulttest.Rounds(t, 2, 15) {
 		h := locktest.NewHistory(false, shortLease/2)
 		play(t, h, (*faulttest.Proxy).Disturb, nil)
 		h.Check(t)
@@ -38,7 +38,7 @@ func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 //
 // F18
 func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 10) {
+	for range faulttest.Rounds(t, 1, 8) {
 		h := locktest.NewHistory(false, shortLease/2)
 		h.Steps = historytest.WideSteps
 		play(t, h, (*faulttest.Proxy).Disturb, nil)

@@ -118,7 +118,7 @@ func TestStoppedHolderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rival := r.direct(t, redlatch.WithWatchdogTimeout(lease))
-	for range faulttest.Rounds(t, 1, 50) {
+	for range faulttest.Rounds(t, 1, 20) {
 		stopHolders(t, r, rival, 3)
 	}
 }

@@ -112,7 +112,7 @@ func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	a := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
 	b := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
 	var took spans
-	rounds := faulttest.Rounds(t, 2, 50)
+	rounds := faulttest.Rounds(t, 2, 25)
 	share(t, 20, 20, func(lane, _ int) error {
 		name := fmt.Sprintf("deaf-%d", lane)
 		hold, err := a.GetLock(name).Lock(t.Context())
@@ -180,7 +180,7 @@ func acquireAll(t *testing.T, waiters []<-chan locktest.Outcome) *spans {
 func TestDeletedKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for range faulttest.Rounds(t, 1, 20) {
+	for range faulttest.Rounds(t, 1, 10) {
 		names, waiters := crowd(t, r, 50)
 		require.NoError(t, r.redis.Del(t.Context(), names...).Err())
 		require.Less(t, acquireAll(t, waiters).quantile(1), recheck+slack+r.lag.Late())
@@ -191,7 +191,7 @@ func TestDeletedKeyIsNoticed(t *testing.T) {
 func TestExpiredKeyIsNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for range faulttest.Rounds(t, 1, 20) {
+	for range faulttest.Rounds(t, 1, 10) {
 		names, waiters := crowd(t, r, 50)
 		const left = 200 * time.Millisecond
 		for _, name := range names {
@@ -213,7 +213,7 @@ func TestLostSubscriptionLosesNoRelease(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			for range faulttest.Rounds(t, 1, 20) {
+			for range faulttest.Rounds(t, 1, 10) {
 				var back atomic.Int64
 				observer := redlatch.Observer{Reconnected: func() { back.Add(1) }}
 				names, waiters := crowd(t, r, 50, redlatch.WithObserver(observer))

@@ -148,7 +148,7 @@ func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
-	for round := range faulttest.Rounds(t, 2, 50) {
+	for round := range faulttest.Rounds(t, 2, 25) {
 		name, resource := fmt.Sprint("stopped:", round), fmt.Sprint("resource:", round)
 		child := faulttest.StartChild(t, "rlock-sleeper", server.Addr(), name, resource)
 		said := strings.Fields(child.WaitFor("holds"))

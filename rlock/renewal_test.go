@@ -152,7 +152,7 @@ func upsetting(t *testing.T, r *rig, lease time.Duration, upset upset) error {
 	t.Helper()
 	c := r.client(t, redlatch.WithWatchdogTimeout(lease))
 	hold := locktest.Acquire(t, t.Context(), c.GetLock("kept"))
-	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 2, 40))*patchyLease, 2*lease))
+	end := time.Now().Add(max(time.Duration(faulttest.Rounds(t, 2, 20))*patchyLease, 2*lease))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for time.Now().Before(end) {
@@ -177,7 +177,7 @@ func TestFreshHoldIsRenewedAfterALoss(t *testing.T) {
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), briskLease, stillParts, func(lease time.Duration) error {
 		l := r.client(t, redlatch.WithWatchdogTimeout(lease)).GetLock("fresh")
-		for range faulttest.Rounds(t, 3, 50) {
+		for range faulttest.Rounds(t, 3, 25) {
 			lost := locktest.Acquire(t, t.Context(), l)
 			require.NoError(t, r.redis.Del(t.Context(), "fresh").Err())
 			locktest.Ended(t, lost.Context(), rlock.ErrLost)

@@ -137,8 +137,8 @@ func (f *five) exclude(t *testing.T) {
 	var holds atomic.Int64
 	var names []*contested
 	witnesses := redistest.Start(t).Addr()
-	rounds := int64(faulttest.Rounds(t, 60, 30_000))
-	for n := range max(2, rounds/600) {
+	rounds := int64(faulttest.Rounds(t, 60, 12_000))
+	for n := range max(2, rounds/240) {
 		w := faulttest.NewWitness(t, witnesses, fmt.Sprint("five-", n))
 		names = append(names, &contested{witness: w, claimants: claimants{live: map[context.Context]string{}}, over: map[string]bool{}})
 	}

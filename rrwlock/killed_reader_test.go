@@ -40,7 +40,7 @@ func TestKilledReaderHoldsNobodyUp(t *testing.T) {
 	faulttest.LeakCheck(t, server.Addr())
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())
 	short := redlatch.WithWatchdogTimeout(killedLease)
-	for round := range faulttest.Rounds(t, 1, 15) {
+	for round := range faulttest.Rounds(t, 1, 8) {
 		name := fmt.Sprint("n", round)
 		l := clientAt(t, server.Addr(), short).GetReadWriteLock(name)
 		alive := locktest.Acquire(t, t.Context(), l.RLocker())

@@ -203,7 +203,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for round := range faulttest.Rounds(t, 1, 75) { // of some 350 steps each
+	for round := range faulttest.Rounds(t, 1, 35) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newRecord(false)
 			r.play(t, 40, (*faulttest.Proxy).Disturb, nil)

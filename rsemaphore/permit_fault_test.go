@@ -99,7 +99,7 @@ func TestUnreachablePermitIsLostBeforeOthersHaveIt(t *testing.T) {
 	s := r.semaphore(t, "slots")
 	other := r.connect(t, r.server.Addr(), redlatch.WithWatchdogTimeout(30*time.Second)).GetPermitSemaphore("slots")
 	givePermits(t, other, 1)
-	for range faulttest.Rounds(t, 3, 50) {
+	for range faulttest.Rounds(t, 3, 25) {
 		permit := takePermit(t, s)
 		r.proxy.Blackhole(true)
 		next := takePermit(t, other)

@@ -201,7 +201,7 @@ func TestPermitsOfKilledHoldersComeBack(t *testing.T) {
 	s := r.connect(t, r.server.Addr()).GetPermitSemaphore("slots")
 	givePermits(t, s, processes*each)
 	var slowest time.Duration
-	for range faulttest.Rounds(t, 3, 30) {
+	for range faulttest.Rounds(t, 3, 15) {
 		var children []*faulttest.Child
 		for range processes {
 			children = append(children, faulttest.StartChild(t, "permit holder", r.server.Addr(), strconv.Itoa(each)))

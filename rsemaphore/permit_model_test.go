@@ -35,7 +35,7 @@ type heldPermit struct {
 func TestPermitModelAfterRandomOperationsAndCrashes(t *testing.T) {
 	const round = 500 // operations in one bubble
 	total := map[string]int{}
-	all := faulttest.Rounds(t, 4*round, 100_000)
+	all := faulttest.Rounds(t, 4*round, 50_000)
 	for done := 0; done < all; done += round {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			m := &permitModel{bubble: b, capacity: 8, crashed: map[string]bool{}, count: total}

@@ -242,7 +242,7 @@ func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
-	for range faulttest.Rounds(t, 2, 30) {
+	for range faulttest.Rounds(t, 2, 15) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb, nil))
 	}
 }
