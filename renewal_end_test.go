@@ -46,7 +46,7 @@ func monitoredKey(kind, name string) string {
 
 // run interleaves the steps at random. On a machine that stands still for a part of the lease it fails.
 func (i *interleaving) run(ctx context.Context, c *redlatch.Client, now func() time.Time) error {
-	take := take()[i.kind]
+	take := take(0)[i.kind]
 	given, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if rand.N(3) == 0 {
@@ -93,7 +93,7 @@ func TestNothingIsRenewedAfterItsEndOnAServer(t *testing.T) {
 	renewals, disturbed, runs := 0, 0, 0
 	for round := range faulttest.Rounds(t, 1, 18) {
 		var all []*interleaving
-		for kind := range take() {
+		for kind := range take(0) {
 			for n := range each {
 				if kind == "message" { // Take renews nothing
 					continue

@@ -95,12 +95,12 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			l.mu.Unlock()
 			continue
 		case ctx.Err() != nil:
-			return false, sent, core.Conclude(ctx, script.Unknown, err)
+			return false, sent, core.Conclude(ctx, script.Judge(cmp.Or(lost, err)), cmp.Or(lost, err))
 		case l.now() > deadline && !script.Parted(err) || script.Final(err):
 			return false, sent, core.Judged(cmp.Or(lost, err))
 		}
 		if core.Pause(ctx, try) != nil {
-			return false, sent, core.Conclude(ctx, script.Unknown, err)
+			return false, sent, core.Conclude(ctx, script.Judge(cmp.Or(lost, err)), cmp.Or(lost, err))
 		}
 	}
 }
