@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -184,6 +185,24 @@ type result struct {
 	Seconds float64
 	Tests   map[string]outcome // by name; subtests count for their test
 	Faults  map[string]int     // that were injected, see redistest.Injected
+	Earlier []string           // what failed in earlier runs of the package on this commit
+}
+
+// failures returns what failed, in earlier runs too: tests, or the package as a whole.
+func (r result) failures(pkg string) []string {
+	all := slices.Clone(r.Earlier)
+	if r.Passed {
+		return all
+	}
+	for _, test := range sorted(r.Tests) {
+		if r.Tests[test].Failed {
+			all = append(all, test)
+		}
+	}
+	if len(all) == len(r.Earlier) {
+		all = append(all, path.Base(pkg))
+	}
+	return all
 }
 
 // outcome is what became of a test.
@@ -223,7 +242,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a cache
 		return nil, err
 	}
-	all := map[string]result{}
+	all, earlier := map[string]result{}, map[string][]string{}
 	var open []string
 	for pkg := range strings.FieldsSeq(packages) {
 		if tests != nil && tests[pkg] == nil {
@@ -231,9 +250,12 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		}
 		var r result
 		text, err := os.ReadFile(file(dir, pkg))
-		if err == nil && json.Unmarshal(text, &r) == nil && r.passed(tests[pkg]) {
-			all[pkg] = r
-			continue
+		if err == nil && json.Unmarshal(text, &r) == nil {
+			if r.passed(tests[pkg]) {
+				all[pkg] = r
+				continue
+			}
+			earlier[pkg] = r.failures(pkg)
 		}
 		open = append(open, pkg)
 	}
@@ -266,6 +288,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		return nil, err
 	}
 	failed, err := collect(lines, func(pkg string, r result) error {
+		r.Earlier = earlier[pkg]
 		all[pkg] = r
 		text, err := json.Marshal(r)
 		if err != nil {

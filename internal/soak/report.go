@@ -14,6 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/doctest"
 )
 
+const module = "github.com/redlatch/redlatch"
+
 var heading = regexp.MustCompile(`(?m)^## F(\d+)\. (.*)$`)
 
 // report returns the document that says what was run and what came of it.
@@ -22,7 +24,7 @@ func report(commit string, steps []step, results map[step]map[string]result) (st
 	fmt.Fprintf(&b, `# Proof
 
 Written by `+"`make soak`"+`, which ran all tests on each supported server, and each long count of the failure tests on one
-of them. It is written only if every test passes.
+of them. It is written once every test has passed.
 
 Commit %s, %s, %s on %d cores.
 
@@ -49,9 +51,25 @@ Commit %s, %s, %s on %d cores.
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %.0f |\n", letters[s.server], title(s), passed, failed, skipped, seconds/60)
 	}
 	fmt.Fprintf(&b, "\n%.0f minutes of tests in all. A test is skipped where the server cannot do what it is about.\n", minutes(results))
+	earlier(&b, steps, results)
 	faults(&b, steps, results)
 	err := classes(&b, steps, results)
 	return b.String(), err
+}
+
+// earlier writes what failed before, on the same commit.
+func earlier(b *strings.Builder, steps []step, results map[step]map[string]result) {
+	var all []string
+	for _, s := range steps {
+		for _, pkg := range sorted(results[s]) {
+			for _, name := range results[s][pkg].Earlier {
+				all = append(all, fmt.Sprintf("- %s, %s, on %s\n", name, strings.TrimPrefix(pkg, module+"/"), title(s)))
+			}
+		}
+	}
+	if len(all) > 0 {
+		fmt.Fprintf(b, "\nThese failed in an earlier run of this commit, and passed when their package ran again:\n\n%s", strings.Join(all, ""))
+	}
 }
 
 // faults writes which faults were injected, and how often.
@@ -167,7 +185,6 @@ func letters(steps []step) map[string]string {
 
 // importPath returns the package of a directory as classes name it.
 func importPath(dir string) string {
-	const module = "github.com/redlatch/redlatch"
 	if dir == "redlatch" {
 		return module
 	}

@@ -93,3 +93,16 @@ func TestReportCountsWhatFailed(t *testing.T) {
 	}
 	assert.Regexp(t, `\| F1 \| .* \|  \| \|  \| \| 0 \|\n`, text, "it did not run")
 }
+
+func TestReportTellsWhatFailedBefore(t *testing.T) {
+	t.Chdir("../..")
+	server := step{server: "valkey-9.1.2"}
+	r := result{Tests: map[string]outcome{"TestBad": {Failed: true}, "TestGood": {}}, Earlier: []string{"TestWorse"}}
+	assert.Equal(t, []string{"TestWorse", "TestBad"}, r.failures(module+"/rlock"))
+	r.Passed = true
+	assert.Equal(t, []string{"TestWorse"}, r.failures(module+"/rlock"))
+	assert.Equal(t, []string{"rlock"}, result{}.failures(module+"/rlock"), "a leak, for example")
+	text, err := report("abc", []step{server}, map[step]map[string]result{server: {module + "/rlock": r}})
+	require.NoError(t, err)
+	assert.Contains(t, text, "\n- TestWorse, rlock, on Valkey 9.1.2\n")
+}
