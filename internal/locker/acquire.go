@@ -38,12 +38,15 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if !n.manager.core.ObservesAcquire() {
 		return n.acquire(ctx, o, p)
 	}
-	observed := *o
+	observed := &struct {
+		Options
+		asked atomic.Int32
+	}{Options: *o}
 	if observed.Asked == nil { // else those of the multi-lock that asks
-		observed.Asked = new(atomic.Int32)
+		observed.Asked = &observed.asked
 	}
 	ctx, call := n.manager.core.BeginAcquire(ctx, n.manager.kind.Title, n.User())
-	hold, err := n.acquire(ctx, &observed, p)
+	hold, err := n.acquire(ctx, &observed.Options, p)
 	owner := ""
 	if hold != nil {
 		owner = hold.Owner()

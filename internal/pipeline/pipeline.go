@@ -440,10 +440,10 @@ func (v valuesOf) Value(key any) any {
 
 // send runs one call, a second time with its full text if Redis does not know the script.
 func (b *Batcher) send(ctx context.Context, call *script.Call) {
-	if b.Observer != nil {
-		var observed func()
-		ctx, observed = b.observe(ctx, call)
-		defer observed()
+	if o := b.Observer; o != nil {
+		name, node, began := call.ScriptName(), b.Node(call.Key()), time.Now()
+		ctx = o.Start(ctx, name, node)
+		defer func() { o.End(ctx, name, node, time.Since(began), call.Err()) }()
 	}
 	b.flushes.Add(1)
 	_ = b.rdb.Process(ctx, call) // the error stays in the call
@@ -456,25 +456,25 @@ func (b *Batcher) send(ctx context.Context, call *script.Call) {
 	b.layout.doubt(call.Err())
 }
 
-// observe tells the observer that a call is sent. The result tells it of the answer.
-func (b *Batcher) observe(ctx context.Context, call *script.Call) (context.Context, func()) {
-	name, node, began := call.ScriptName(), b.Node(call.Key()), time.Now()
-	ctx = b.Observer.Start(ctx, name, node)
-	return ctx, func() { b.Observer.End(ctx, name, node, time.Since(began), call.Err()) }
-}
-
-// observeAll does so for the calls of a pipeline, each with a context of its own.
+// observeAll tells the observer that the calls of a pipeline are sent, each with a context of its own. The result tells it of the
+// answers.
 func (b *Batcher) observeAll(ctx context.Context, calls []*script.Call) func() {
 	if b.Observer == nil {
 		return func() {}
 	}
-	all := make([]func(), len(calls))
+	type sent struct {
+		ctx        context.Context //nolint:containedctx // that of the call's end
+		name, node string
+	}
+	all, began := make([]sent, len(calls)), time.Now()
 	for i, call := range calls {
-		_, all[i] = b.observe(ctx, call)
+		name, node := call.ScriptName(), b.Node(call.Key())
+		all[i] = sent{b.Observer.Start(ctx, name, node), name, node}
 	}
 	return func() {
-		for _, observed := range all {
-			observed()
+		took := time.Since(began)
+		for i, s := range all {
+			b.Observer.End(s.ctx, s.name, s.node, took, calls[i].Err())
 		}
 	}
 }
