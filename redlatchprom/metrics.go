@@ -3,7 +3,10 @@ package redlatchprom
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +23,8 @@ type Metrics struct {
 	lost, renewals, offers, dead, woken *prometheus.CounterVec
 	reconnects, failovers               prometheus.Counter
 
-	children sync.Map // key -> prometheus.Observer: a lookup by labels costs more than the observation
+	children atomic.Pointer[children] // a lookup by labels, or in a sync.Map, costs more than the observation
+	adding   sync.Mutex               // held while children are replaced
 
 	gauges gauges
 }
@@ -30,6 +34,9 @@ type key struct {
 	of     *prometheus.HistogramVec
 	labels [3]string
 }
+
+// children are never changed: there are few, so a new one has them copied.
+type children map[key]prometheus.Observer
 
 // Option is a setting of [New].
 type Option func(*settings)
@@ -68,6 +75,7 @@ func New(opts ...Option) *Metrics {
 		opt(&s)
 	}
 	m := &Metrics{names: map[string]bool{}}
+	m.children.Store(&children{})
 	for _, name := range s.names {
 		m.names[name] = true
 	}
@@ -164,11 +172,20 @@ func (m *Metrics) Observer() redlatch.Observer {
 func (m *Metrics) observe(of *prometheus.HistogramVec, d time.Duration, labels ...string) {
 	k := key{of: of}
 	copy(k.labels[:], labels)
-	child, ok := m.children.Load(k)
+	child, ok := (*m.children.Load())[k]
 	if !ok {
-		child, _ = m.children.LoadOrStore(k, of.WithLabelValues(labels...))
+		child = m.add(k, slices.Clone(labels)) // a clone, so that labels stay on the stack
 	}
-	child.(prometheus.Observer).Observe(d.Seconds())
+	child.Observe(d.Seconds())
+}
+
+func (m *Metrics) add(k key, labels []string) prometheus.Observer {
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	more := maps.Clone(*m.children.Load())
+	more[k] = k.of.WithLabelValues(labels...)
+	m.children.Store(&more)
+	return more[k]
 }
 
 // name returns the label of a name.
