@@ -3,6 +3,9 @@ package redlatchotel
 import (
 	"context"
 	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -37,6 +40,24 @@ type Telemetry struct {
 
 	acquire, hold, send, process, late, script metric.Float64Histogram
 	lost, renewals, dead                       metric.Int64Counter
+
+	series atomic.Pointer[seriesByKey] // a set of attributes costs more to make than a measurement
+	adding sync.Mutex                  // held while the series are replaced
+}
+
+// asClient is the kind of spans of calls; a variable, so that a span does not make it anew.
+var asClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)} //nolint:gochecknoglobals // a constant in all but name
+
+// seriesByKey are never changed: there are few, so a new one has them copied.
+type seriesByKey map[seriesKey]*series
+
+// seriesKey is what a series is found by. Its name is a label, of which there are few.
+type seriesKey struct{ of, kind, name, result string }
+
+// series has the attributes of a time series.
+type series struct {
+	record []metric.RecordOption
+	add    []metric.AddOption
 }
 
 // Option is a setting of [New].
@@ -50,7 +71,8 @@ type settings struct {
 	scripts    bool
 }
 
-// WithTracerProvider sets where spans go. Defaults to the global provider.
+// WithTracerProvider sets where spans go. A sampler sees the name of the span of a call that acquires, which has the kind of the
+// object, and not its attributes. Defaults to the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
 // WithMeterProvider sets where metrics go. Defaults to the global provider.
@@ -79,6 +101,7 @@ func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{
 		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, scripts: s.scripts,
 	}
+	t.series.Store(&seriesByKey{})
 	for _, name := range s.names {
 		t.names[name] = true
 	}
@@ -126,8 +149,10 @@ func (t *Telemetry) Observer() redlatch.Observer {
 }
 
 func (t *Telemetry) acquireStart(ctx context.Context, e redlatch.AcquireStartEvent) context.Context {
-	ctx, _ = t.tracer.Start(ctx, "acquire "+e.Kind, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(kindKey.String(e.Kind), nameKey.String(e.Name)))
+	ctx, span := t.tracer.Start(ctx, "acquire "+e.Kind, asClient...)
+	if span.IsRecording() { // most are not sampled
+		span.SetAttributes(kindKey.String(e.Kind), nameKey.String(e.Name))
+	}
 	return ctx
 }
 
@@ -137,14 +162,14 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e redlatch.AcquireEndEvent) 
 		span.SetAttributes(askedKey.Int(e.Asked), ownerKey.String(e.Owner))
 	}
 	end(span, e.Err)
-	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, resultKey.String(result(e.Err))))
+	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, result(e.Err)).record...)
 }
 
 func (t *Telemetry) holdEnd(ctx context.Context, e redlatch.HoldEndEvent) {
-	of := t.object(e.Kind, e.Name)
-	t.hold.Record(ctx, e.Held.Seconds(), of)
+	of := t.object(e.Kind, e.Name, "")
+	t.hold.Record(ctx, e.Held.Seconds(), of.record...)
 	if e.Err != nil {
-		t.lost.Add(ctx, 1, of)
+		t.lost.Add(ctx, 1, of.add...)
 	}
 }
 
@@ -203,8 +228,12 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 	if t.scripts {
 		end(trace.SpanFromContext(ctx), e.Err)
 	}
-	t.script.Record(ctx, e.Took.Seconds(), metric.WithAttributes(
-		semconv.DBSystemNameRedis, semconv.DBStoredProcedureName(e.Name), resultKey.String(result(e.Err))))
+	k := seriesKey{"script", "", e.Name, result(e.Err)}
+	of := t.known(k)
+	if of == nil {
+		of = t.learn(k, semconv.DBSystemNameRedis, semconv.DBStoredProcedureName(e.Name), resultKey.String(k.result))
+	}
+	t.script.Record(ctx, e.Took.Seconds(), of.record...)
 }
 
 // system is what the messages are sent by.
@@ -222,9 +251,31 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// object returns the attributes of a metric of an object.
-func (t *Telemetry) object(kind, name string, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributes(append(more, kindKey.String(kind), nameKey.String(t.name(name)))...)
+// known returns a series that was measured before; nil for none.
+func (t *Telemetry) known(k seriesKey) *series { return (*t.series.Load())[k] }
+
+// learn makes a series.
+func (t *Telemetry) learn(k seriesKey, attributes ...attribute.KeyValue) *series {
+	t.adding.Lock()
+	defer t.adding.Unlock()
+	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	more := maps.Clone(*t.series.Load())
+	more[k] = &series{[]metric.RecordOption{option}, []metric.AddOption{option}}
+	t.series.Store(&more)
+	return more[k]
+}
+
+// object returns the series of an object; without a result if that is "".
+func (t *Telemetry) object(kind, name, result string) *series {
+	k := seriesKey{"object", kind, t.name(name), result}
+	if s := t.known(k); s != nil {
+		return s
+	}
+	attributes := []attribute.KeyValue{kindKey.String(kind), nameKey.String(k.name)}
+	if result != "" {
+		attributes = append(attributes, resultKey.String(result))
+	}
+	return t.learn(k, attributes...)
 }
 
 // queue returns the attributes of a metric of a queue.
