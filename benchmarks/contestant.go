@@ -50,6 +50,11 @@ const (
 	redsyncName  = "redsync"
 	rueidisName  = "rueidislock"
 
+	silentName = "without presence"
+	emptyName  = "empty observer"
+	promName   = "redlatchprom"
+	otelName   = "redlatchotel, 1 %"
+
 	fairName    = "fair"
 	readName    = "read"
 	writeName   = "write"
@@ -68,6 +73,10 @@ func allContestants() []contestant {
 	return []contestant{
 		{name: redlatchName, open: openRedlatch},
 		{name: noBudgetName, open: openRedlatchNoBudget},
+		{name: silentName, open: openSilent},
+		{name: emptyName, open: openObserved(emptyObserver)},
+		{name: promName, open: openObserved(prometheusObserver)},
+		{name: otelName, open: openObserved(otelObserver)},
 		{name: rawName, open: openRaw, tuning: polling()},
 		{name: plainName, open: openPlain, tuning: polling()},
 		{name: autoName, open: openAutoPipeline, tuning: polling()},

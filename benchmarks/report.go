@@ -67,14 +67,16 @@ func (s samples) cells() map[string][]float64 {
 }
 
 // ratio is the median over rounds of a's figure divided by b's of the same round.
-func (s samples) ratio(a, b string) float64 {
-	var ratios []float64
+func (s samples) ratio(a, b string) float64 { return median(s.quotients(a, b)) }
+
+// quotients returns each round's figure of a divided by b's.
+func (s samples) quotients(a, b string) (ratios []float64) {
 	for i := range min(len(s[a]), len(s[b])) {
 		if s[b][i] > 0 {
 			ratios = append(ratios, s[a][i]/s[b][i])
 		}
 	}
-	return median(ratios)
+	return ratios
 }
 
 // best returns the peer with the highest median.
