@@ -31,6 +31,16 @@ type Object struct {
 	Info any
 }
 
+// ObjectsOption is a setting of [Client.Objects].
+type ObjectsOption func(*objectsOptions)
+
+type objectsOptions struct{ kinds []string }
+
+// WithKinds leaves out objects whose [Object.Kind] is none of these, which costs less than to look at them. Defaults to all.
+func WithKinds(kinds ...string) ObjectsOption {
+	return func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) }
+}
+
 // Objects returns the locks, semaphores, latches and queues in Redis whose names match a pattern, one after another. The pattern is
 // that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's prefix are not
 // found.
@@ -43,9 +53,16 @@ type Object struct {
 // on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last
 // thing that it yields. The user needs +scan and the commands of Info; without the right to PUBSUB, what is known by its waiters alone
 // is missing.
-func (c *Client) Objects(ctx context.Context, pattern string) iter.Seq2[Object, error] {
+func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOption) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		f := finder{client: c, pattern: pattern, yield: yield}
+		for _, opt := range opts {
+			if opt == nil {
+				yield(Object{}, fmt.Errorf("redlatch: objects: %w: an option is nil", errs.ErrInvalid))
+				return
+			}
+			opt(&f.options)
+		}
 		if err := f.run(ctx); err != nil && !errors.Is(err, errStopped) {
 			yield(Object{}, fmt.Errorf("redlatch: objects: %w", err))
 		}
@@ -65,6 +82,7 @@ const (
 type finder struct {
 	client  *Client
 	pattern string
+	options objectsOptions
 	match   *regexp.Regexp
 	yield   func(Object, error) bool
 	listed  map[string]bool // names of semaphores and latches that were listed
@@ -95,17 +113,29 @@ func (f *finder) run(ctx context.Context) error {
 		return err
 	}
 	for _, node := range nodes {
-		if err := f.scan(ctx, node, "hash", f.pattern, f.hashes); err != nil {
-			return err
-		}
-		if err := f.scan(ctx, node, "", "red*", f.parts); err != nil {
-			return err
-		}
-		if err := f.scan(ctx, node, "zset", "*:timeout", f.leased); err != nil {
-			return err
+		for _, look := range []struct {
+			kind, match string // of keys
+			find        func(ctx context.Context, node *redis.Client, keys []string) ([]found, error)
+			kinds       []string // of objects
+		}{
+			{"hash", f.pattern, f.hashes, []string{"rlock", "rrwlock"}},
+			{"", "red*", f.parts, []string{"rfairlock", "rdelayedqueue", "rlatch", "counter"}},
+			{"zset", "*:timeout", f.leased, []string{"rsemaphore"}},
+		} {
+			if !slices.ContainsFunc(look.kinds, f.wants) {
+				continue
+			}
+			if err := f.scan(ctx, node, look.kind, look.match, look.find); err != nil {
+				return err
+			}
 		}
 	}
 	return f.waitedFor(ctx)
+}
+
+// wants reports whether objects of a kind are to be listed.
+func (f *finder) wants(kind string) bool {
+	return len(f.options.kinds) == 0 || slices.Contains(f.options.kinds, kind)
 }
 
 // scan passes the keys of a node, some hundred at a time, to a function that says what objects they are.
@@ -281,6 +311,9 @@ func (f *finder) ask(ctx context.Context, node *redis.Client, commands func(redi
 func (f *finder) waitedFor(ctx context.Context) error {
 	c := f.client.core
 	for topic, kind := range map[string]string{semaphoreTopic: "counter", latchTopic: "rlatch"} {
+		if !f.wants(kind) {
+			continue
+		}
 		var channels []string
 		err := c.Step(ctx, func(ctx context.Context) (err error) {
 			channels, err = c.Channels(ctx, topic+"*")
@@ -313,6 +346,7 @@ func (f *finder) add(to []found, kind, body string) []found {
 
 // list asks for the state of objects, and yields those that are there.
 func (f *finder) list(ctx context.Context, objects []found) error {
+	objects = slices.DeleteFunc(objects, func(o found) bool { return !f.wants(o.kind) })
 	for some := range slices.Chunk(objects, atOnce) {
 		states, failures := make([]any, len(some)), make([]error, len(some))
 		var calls sync.WaitGroup

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -24,10 +28,10 @@ import (
 )
 
 // objects returns what Objects yields, by name. Nothing comes twice here.
-func objects(t *testing.T, c *redlatch.Client, pattern string) map[string]redlatch.Object {
+func objects(t *testing.T, c *redlatch.Client, pattern string, opts ...redlatch.ObjectsOption) map[string]redlatch.Object {
 	t.Helper()
 	all := map[string]redlatch.Object{}
-	for o, err := range c.Objects(t.Context(), pattern) {
+	for o, err := range c.Objects(t.Context(), pattern, opts...) {
 		require.NoError(t, err)
 		require.NotContains(t, all, o.Name)
 		all[o.Name] = o
@@ -134,6 +138,13 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 
 		assert.Equal(t, []string{name("latch")}, slices.Collect(maps.Keys(objects(t, w.viewer, all+"l?tch"))))
 		assert.Len(t, objects(t, w.viewer, all+"f[ae]*"), 2, "fair and fenced")
+		for _, kind := range slices.Compact(slices.Sorted(maps.Values(kinds))) {
+			want := maps.Clone(kinds)
+			maps.DeleteFunc(want, func(_, k string) bool { return k != kind })
+			of := objects(t, w.viewer, all+"*", redlatch.WithKinds(kind))
+			assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(of)), kind)
+		}
+		assert.Len(t, objects(t, w.viewer, all+"*", redlatch.WithKinds("rlatch"), redlatch.WithKinds("rdelayedqueue")), 2)
 		for o, err := range w.viewer.Objects(t.Context(), all+"*") {
 			require.NoError(t, err)
 			assert.Contains(t, found, o.Name)
@@ -176,6 +187,66 @@ func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {
 	assert.Empty(t, objects(t, prefixed, `orders\*`))
 }
 
+// Whatever there is in Redis, Objects has it look at some hundred keys at a time, and keeps nothing.
+func TestObjectsStaysSmallAmongManyKeys(t *testing.T) {
+	t.Parallel()
+	keys := faulttest.Rounds(t, 20_000, 1_000_000)
+	locks := keys / 10
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	const chunk = 5_000
+	for at := 0; at < keys; at += chunk {
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i := at; i < min(at+chunk, keys); i++ {
+				if i < locks {
+					p.HSet(t.Context(), fmt.Sprint("lock", i), fmt.Sprint("web.9f2c1a0b77d01e42:", i), 1)
+					p.PExpire(t.Context(), fmt.Sprint("lock", i), time.Hour)
+				} else {
+					p.Set(t.Context(), fmt.Sprint("session", i), "text", 0)
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	c, err := redlatch.New(server.Client(t), redlatch.WithCloseGrace(0))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+	n, before, most := 0, 0, 0
+	for _, err := range c.Objects(t.Context(), "") {
+		require.NoError(t, err)
+		switch n++; {
+		case n == locks/10:
+			before = heap()
+		case n > locks/10 && n%(locks/10) == 0:
+			most = max(most, heap()-before)
+		}
+	}
+	assert.GreaterOrEqual(t, n, locks)
+	assert.Less(t, most, 4<<20, "the heap grew by so much from the first tenth of the locks on")
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+),usec=\d+,usec_per_call=([\d.]+)`).FindAllStringSubmatch(stats, -1) {
+		calls, err := strconv.Atoi(m[2])
+		require.NoError(t, err)
+		took, err := strconv.ParseFloat(m[3], 64)
+		require.NoError(t, err)
+		t.Logf("%s: %d calls, %.1f us each", m[1], calls, took)
+		assert.Less(t, took, 2000.0, "us of %s on average", m[1]) // what is more now and then, the machine took away
+		if m[1] == "scan" {
+			assert.GreaterOrEqual(t, calls, 3*keys/1000, "no SCAN looks at more than some hundred keys")
+		}
+		assert.NotEqual(t, "keys", m[1])
+	}
+}
+
 func TestObjectsEndsWithItsContextAndItsClient(t *testing.T) {
 	c, err := embedded.Open()
 	require.NoError(t, err)
@@ -192,6 +263,9 @@ func TestObjectsEndsWithItsContextAndItsClient(t *testing.T) {
 	require.ErrorIs(t, first(nil, ""), redlatch.ErrInvalid)
 	require.ErrorIs(t, first(t.Context(), fmt.Sprintf("%513d", 0)), redlatch.ErrInvalid)
 	require.ErrorIs(t, first(t.Context(), "[z-a]"), redlatch.ErrInvalid)
+	for _, err := range c.Objects(t.Context(), "", nil) {
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+	}
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, first(t.Context(), ""), redlatch.ErrClosed)
 }

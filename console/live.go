@@ -12,7 +12,7 @@ import (
 const (
 	liveEvery   = 2 * time.Second
 	liveShare   = 10          // of its time a stream spends asking at most one part in so many
-	liveRate    = 15 << 10    // bytes a second, for one viewer
+	liveMinute  = 1_000_000   // bytes a minute, for one viewer
 	liveFor     = time.Minute // then the browser connects again, so that a server can shut down
 	liveStreams = 100         // at a time; a browser that gets none shows the page as it was
 	liveWrite   = 10 * time.Second
@@ -42,11 +42,14 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	var last string
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	for end := time.Now().Add(liveFor); time.Now().Before(end); {
+	for end := time.Now().Add(liveFor); ; {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-pause.C:
+		case <-pause.C: // also before the end: the next stream sends at once
+		}
+		if time.Now().After(end) {
+			return
 		}
 		began := time.Now()
 		main, _ := h.render(r.Context(), p, v, query)
@@ -58,10 +61,15 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 			if err != nil || out.Flush() != nil {
 				return
 			}
-			wait = max(wait, time.Duration(n)*time.Second/liveRate)
+			wait = max(wait, rest(n))
 		}
 		pause.Reset(wait)
 	}
+}
+
+// rest returns how long to wait after n bytes, so that a minute that begins and ends with as many has no more than liveMinute.
+func rest(n int) time.Duration {
+	return time.Minute * time.Duration(n) / time.Duration(max(liveMinute-n, n))
 }
 
 // event is a server-sent event.

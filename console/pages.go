@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,10 +21,10 @@ import (
 )
 
 const (
-	pageSize    = 100         // objects on a page
-	sortedMost  = 10_000      // objects that are put in order
-	overviewFor = time.Second // for how long the overview looks at objects
-	overviewTop = 10          // lines of its tables
+	pageSize    = 100             // objects on a page
+	sortedMost  = 10_000          // objects that are put in order
+	overviewFor = time.Second / 4 // for how long the overview looks at objects of some kinds
+	overviewTop = 10              // lines of its tables
 )
 
 // lists are the pages that list objects: of which kinds, the page of one of them, and the orders there are.
@@ -59,12 +60,9 @@ func (h *handler) objects(r *request) (any, error) {
 	sorted := slices.Contains(l.Sorts, l.Sort)
 	from, more := page*pageSize, false
 	n := 0
-	for o, err := range h.client.Objects(r.ctx, pattern(l.Query)) {
+	for o, err := range h.client.Objects(r.ctx, pattern(l.Query), redlatch.WithKinds(of.kinds...)) {
 		if err != nil {
 			return nil, err
-		}
-		if !slices.Contains(of.kinds, o.Kind) {
-			continue
 		}
 		if !sorted && n == from+pageSize {
 			more = true
@@ -153,17 +151,15 @@ const chart = 100 // the width, or the height, of a chart
 func (h *handler) overview(r *request) (any, error) {
 	o := &overview{}
 	counts := map[string]int{}
-	began := time.Now()
-	for one, err := range h.client.Objects(r.ctx, "") {
-		if err != nil {
+	// What there are most of comes last, so that there is time for the rest.
+	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
+		if err := h.tally(r.ctx, o, counts, kinds); err != nil {
 			return nil, err
 		}
-		counts[one.Kind]++
-		if s, ok := one.Info.(rdelayedqueue.Stats); ok {
-			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: s})
-		}
-		if o.Cut = time.Since(began) > overviewFor; o.Cut {
-			break
+	}
+	if o.Cut && len(counts) == 0 { // perhaps Redis does not answer
+		if _, err := h.client.GetLock("redlatch").IsLocked(r.ctx); err != nil {
+			return nil, err
 		}
 	}
 	most := 1
@@ -192,6 +188,26 @@ func (h *handler) overview(r *request) (any, error) {
 	}
 	o.Holds, o.Waits = first(o.Holds, overviewTop), first(o.Waits, overviewTop)
 	return o, nil
+}
+
+// tally counts the objects of some kinds, as long as there is time.
+func (h *handler) tally(ctx context.Context, o *overview, counts map[string]int, kinds []string) error {
+	some, cancel := context.WithTimeout(ctx, overviewFor)
+	defer cancel()
+	for one, err := range h.client.Objects(some, "", redlatch.WithKinds(kinds...)) {
+		if some.Err() != nil && ctx.Err() == nil {
+			o.Cut = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		counts[one.Kind]++
+		if s, ok := one.Info.(rdelayedqueue.Stats); ok {
+			o.Queues = append(o.Queues, queueLine{Name: one.Name, Stats: s})
+		}
+	}
+	return nil
 }
 
 // queueLines completes the lines of the queues that have most to deliver.

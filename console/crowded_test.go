@@ -1,0 +1,101 @@
+package console
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// A page begins before Redis is asked, a list ends with its first rows, and what there are few of is not hidden by many locks.
+func TestPagesComeSoonAmongManyKeys(t *testing.T) {
+	keys := faulttest.Rounds(t, 20_000, 1_000_000)
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	const chunk = 5_000
+	for at := 0; at < keys; at += chunk {
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i := at; i < min(at+chunk, keys); i++ {
+				if i < keys/10 {
+					p.HSet(t.Context(), fmt.Sprint("lock", i), fmt.Sprint("web.9f2c1a0b77d01e42:", i), 1)
+					p.PExpire(t.Context(), fmt.Sprint("lock", i), time.Hour)
+				} else {
+					p.Set(t.Context(), fmt.Sprint("session", i), "text", 0)
+				}
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	client, err := redlatch.New(server.Client(t), redlatch.WithCloseGrace(0), redlatch.WithLogger(quiet))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	offer(t, client, "mails", "m-1", "hello", 0)
+	s := httptest.NewServer(Handler(client, WithLogger(quiet)))
+	t.Cleanup(s.Close)
+	lag := faulttest.MeasureLag(t, server.Addr())
+	for page, rows := range map[string]int{"": 0, "locks": pageSize, "locks?q=lock1": pageSize, "locks?sort=lease": pageSize, "queues": 1, "latches": 0} {
+		scripts := rdb.Info(t.Context(), "commandstats").Val()
+		began := time.Now()
+		answer, err := s.Client().Get(s.URL + "/" + page)
+		require.NoError(t, err)
+		body := bufio.NewReader(answer.Body)
+		_, err = body.ReadByte()
+		require.NoError(t, err)
+		first := time.Since(began)
+		rest, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		whole := time.Since(began)
+		assert.Less(t, first, 300*time.Millisecond+lag.Worst(), page)
+		text := string(rest)
+		assert.NotContains(t, text, `role="alert"`, page)
+		if page != "" {
+			assert.Equal(t, rows, strings.Count(text, `<tr id="row-r`), page)
+		}
+		if page == "" || page == "queues" {
+			assert.Contains(t, text, "mails", page)
+		}
+		asked := calls(t, rdb.Info(t.Context(), "commandstats").Val()) - calls(t, scripts)
+		if page == "queues" || page == "latches" {
+			assert.Less(t, asked, 10, "locks are not looked at for %s", page)
+		}
+		t.Logf("%q: first byte %v, whole page %v, %d bytes, %d scripts", page, first, whole, len(rest)+1, asked)
+	}
+}
+
+// calls returns how many scripts a server has run.
+func calls(t *testing.T, stats string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(stats) {
+		if count, found := strings.CutPrefix(line, "cmdstat_evalsha:calls="); found {
+			_, err := fmt.Sscanf(count, "%d", &n)
+			require.NoError(t, err)
+		}
+	}
+	return n
+}
+
+func TestOneViewerHasAtMostAMegabyteAMinute(t *testing.T) {
+	for _, n := range []int{0, 1, 3_000, 32_000, 100_000, 300_000, 499_999, 500_000} {
+		sent := n // at the beginning of the minute
+		for at := max(liveEvery, rest(n)); at < time.Minute; at += max(liveEvery, rest(n)) {
+			sent += n
+		}
+		assert.LessOrEqual(t, sent, liveMinute, "events of %d bytes", n)
+	}
+	assert.Equal(t, time.Minute, rest(10*liveMinute))
+}
