@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // ids returns the ids of the clients that one of them sees.
@@ -117,6 +119,65 @@ func TestClientListensWhileItIsInUse(t *testing.T) {
 		require.ErrorIs(t, <-waits, context.DeadlineExceeded)
 		locktest.Unlock(t, unseen)
 	})
+}
+
+// Once a client listens, it sends nothing for that but the PING of an idle subscription. It has one channel, whatever it holds.
+func TestPresenceSendsNothingWhileIdle(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		seen, silent := b.Peer(t), b.Peer(t, redlatch.WithoutPresence())
+		for _, p := range []*locktest.Peer{seen, silent} {
+			for i := range 3 {
+				locktest.Acquire(t, t.Context(), p.GetLock(fmt.Sprint(p.ID(), i)), rlock.WithLease(24*time.Hour))
+			}
+		}
+		time.Sleep(time.Minute)
+		channels, err := b.Redis.PubSubChannels(t.Context(), "*").Result()
+		require.NoError(t, err)
+		assert.Equal(t, []string{"redlatch_client:" + seen.ID()}, channels)
+		assert.Equal(t, 1, seen.Count("subscribe"))
+		before := len(silent.Sent())
+		sent, pings := len(seen.Sent()), seen.Count("ping")
+		time.Sleep(time.Hour)
+		pings = seen.Count("ping") - pings
+		assert.Equal(t, before, len(silent.Sent()), "commands of a client without presence")
+		assert.Equal(t, pings, len(seen.Sent())-sent, "commands beside PING")
+		assert.LessOrEqual(t, pings, int(time.Hour/(15*time.Second)), "one for each 15 s of silence")
+	})
+}
+
+// Names, presence and observers are no reason for a third command.
+func TestPairIsTwoCommandsHoweverItIsWatched(t *testing.T) {
+	for name, opts := range map[string][]redlatch.Option{
+		"as it comes":      nil,
+		"without presence": {redlatch.WithoutPresence()},
+		"watched": {
+			redlatch.WithClientName("web"), redlatch.WithCallSites(), redlatch.WithSlowLog(time.Minute, time.Minute),
+			redlatch.WithObserver(redlatch.Observer{
+				AcquireStart: func(ctx context.Context, _ redlatch.AcquireStartEvent) context.Context { return ctx },
+				AcquireEnd:   func(context.Context, redlatch.AcquireEndEvent) {},
+				HoldEnd:      func(context.Context, redlatch.HoldEndEvent) {},
+				ScriptStart:  func(ctx context.Context, _ redlatch.ScriptStartEvent) context.Context { return ctx },
+				ScriptEnd:    func(context.Context, redlatch.ScriptEndEvent) {},
+			}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, opts...)
+				kept := locktest.Acquire(t, t.Context(), p.GetLock("kept"), rlock.WithLease(24*time.Hour))
+				locktest.Free(t, p.GetLock("n")) // Redis knows the scripts
+				time.Sleep(4 * time.Second)      // the client listens
+				before := len(p.Sent())
+				for range 100 {
+					locktest.Unlock(t, locktest.Acquire(t, t.Context(), p.GetLock("n")))
+				}
+				sent := p.Sent()[before:]
+				assert.Len(t, sent, 200)
+				assert.Equal(t, []string{"evalsha"}, slices.Compact(sent))
+				locktest.Unlock(t, kept)
+			})
+		})
+	}
 }
 
 func TestClientsTellWhatTheyHaveLost(t *testing.T) {

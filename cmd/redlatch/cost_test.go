@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+// Beside opening the client, a program under a lock costs the acquisition before it and the release after it.
+func TestProgramUnderALockCostsTwoRoundTrips(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	r := &rig{url: "redis://" + proxy.Addr()}
+	r.must(t, "lock", "run", "nightly", "--", "true") // Redis knows the scripts
+	var mu sync.Mutex
+	var sent []string
+	proxy.OnCommand(func(cmd []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, strings.ToLower(cmd[0]))
+	})
+	r.must(t, "lock", "run", "nightly", "--", "true")
+	mu.Lock()
+	defer mu.Unlock()
+	opening := len(sent) - 2
+	require.Positive(t, opening)
+	assert.LessOrEqual(t, opening, 9, "%v", sent)
+	assert.Subset(t, []string{"hello", "client", "ping", "info", "command", "evalsha"}, sent[:opening])
+	assert.Equal(t, 3, strings.Count(strings.Join(sent, " "), "evalsha"), "the check of Open, the acquisition and the release")
+	assert.Equal(t, []string{"evalsha", "evalsha", "evalsha"}, sent[opening-1:])
+}
