@@ -146,6 +146,7 @@ var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[rsemaphore.AcquireOption](): {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[rsemaphore.PermitOption]():  {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[redlatch.AskOption]():       {{}},
+	reflect.TypeFor[redlatch.ObjectsOption]():   {{}, {redlatch.WithKinds("rlatch")}},
 }
 
 // sweptCall is a method, and the options with which it is called.
@@ -235,7 +236,9 @@ type sweep struct {
 const (
 	sweepLimit = 300 * time.Millisecond
 	sweepSlack = 50 * time.Millisecond
-	sweepFreed = 100 * time.Millisecond // when what is waited for comes
+	// What an Unlock has at least, however near the deadline of its context is.
+	releaseTime = 100 * time.Millisecond
+	sweepFreed  = 100 * time.Millisecond // when what is waited for comes
 )
 
 // call calls the method on a new object of a new client, and keeps back the nth reply; none for 0.
@@ -299,7 +302,11 @@ func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 						for nth := 1; nth <= last; nth++ {
 							took, err := s.call(t, c, nth)
 							what := fmt.Sprintf("%s with %d options, reply %d kept back: %v", c.method.Name, len(c.opts), nth, err)
-							assert.LessOrEqual(t, took, sweepLimit+sweepSlack, what)
+							most := sweepLimit + sweepSlack
+							if err == nil && strings.HasSuffix(c.method.Name, "Do") {
+								most += releaseTime // it was acquired late
+							}
+							assert.LessOrEqual(t, took, most, what)
 							if usual == 0 && refused == nil && nth == 1 && errors.Is(err, context.DeadlineExceeded) {
 								assert.True(t, errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown), what)
 							}

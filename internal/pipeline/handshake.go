@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/internal/script"
 )
 
-// handshake reports a connection that the server closes before its first call as one that was refused. Go-redis sends the call on a
-// connection whose greeting was answered with an error, and what is known of it then is only that its connection broke.
+// handshake marks the error of a connection that the server closes before the first call, as one without a place for it: go-redis sends
+// the call on a connection whose greeting was answered with an error, and what is known of it then is only that its connection broke.
 type handshake struct{}
 
 func (handshake) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -22,8 +24,10 @@ func (handshake) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if err == nil || cmd.Name() != "hello" || ctx.Err() != nil || !turnedAway(err) {
 			return err
 		}
-		// Go-redis goes on after an error reply, so it is but a text here, and takes off one layer of other errors.
-		err = fmt.Errorf("greeting: %w", &net.OpError{Op: "dial", Net: "tcp", Err: errors.New(err.Error())})
+		if reply := redis.Error(nil); errors.As(err, &reply) {
+			err = errors.New(err.Error()) // go-redis goes on after an error reply
+		}
+		err = fmt.Errorf("greeting: %w", fmt.Errorf("%w: %w", script.ErrTurnedAway, err)) // go-redis takes off one layer
 		cmd.SetErr(err)
 		return err
 	}

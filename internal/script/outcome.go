@@ -109,9 +109,12 @@ const (
 // Refused reports whether no connection could be made.
 func Refused(err error) bool { return isDial(err) }
 
-// Crowded reports whether no connection of the pool came free in time.
+// ErrTurnedAway is wrapped by the error of a call for whose connection the server had no place.
+var ErrTurnedAway = errors.New("the server closed a new connection")
+
+// Crowded reports whether there was no connection to be had: none of the pool came free in time, or the server has no place for one.
 func Crowded(err error) bool {
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, ErrTurnedAway)
 }
 
 // Silent reports whether Redis has not answered, be it the call or its connection: it may do so later.
