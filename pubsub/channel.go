@@ -19,9 +19,15 @@ const (
 	refused                    // Redis answered SUBSCRIBE with an error
 )
 
+// key is what a channel is found by. The channels of a pattern count as one, whose name is the pattern.
+type key struct {
+	name    string
+	pattern bool
+}
+
 // channel is one name with its listeners. It is in at most one of the table's lists.
 type channel struct {
-	name    string
+	key
 	members []*Membership
 	state   state
 	list    *list.List
@@ -86,9 +92,9 @@ const (
 // verbOf returns the verb that a confirmation confirms.
 func verbOf(kind string) verb {
 	switch kind {
-	case "ssubscribe":
+	case "ssubscribe", "psubscribe":
 		return subscribe
-	case "sunsubscribe":
+	case "sunsubscribe", "punsubscribe":
 		return unsubscribe
 	}
 	return verb(kind)
@@ -104,6 +110,7 @@ const (
 // what arrives in the meantime forms the next batch.
 type command struct {
 	verb     verb
+	pattern  bool // its channels are patterns
 	oneSlot  bool // see Options
 	channels []*channel
 	bytes    int
@@ -115,7 +122,7 @@ func (c *command) fits(ch *channel, limit int) bool {
 	if len(c.channels) == 0 {
 		return true
 	}
-	if c.oneSlot && script.Tag(ch.name) != script.Tag(c.channels[0].name) {
+	if c.pattern != ch.pattern || c.oneSlot && script.Tag(ch.name) != script.Tag(c.channels[0].name) {
 		return false
 	}
 	return len(c.channels) < limit && c.bytes+len(ch.name) <= maxBatchBytes
@@ -124,6 +131,7 @@ func (c *command) fits(ch *channel, limit int) bool {
 func (c *command) add(ch *channel, s state) {
 	ch.unlist()
 	ch.state = s
+	c.pattern = ch.pattern
 	c.channels = append(c.channels, ch)
 	c.bytes += len(ch.name)
 }

@@ -164,6 +164,10 @@ func (c *connection) send(ctx context.Context, cmd *command) error {
 	defer cancel()
 	var err error
 	switch {
+	case cmd.verb == subscribe && cmd.pattern:
+		err = c.pubsub.PSubscribe(sendCtx, cmd.names()...)
+	case cmd.verb == unsubscribe && cmd.pattern:
+		err = c.pubsub.PUnsubscribe(sendCtx, cmd.names()...)
 	case cmd.verb == subscribe && c.sharded:
 		err = c.pubsub.SSubscribe(sendCtx, cmd.names()...)
 	case cmd.verb == subscribe:
@@ -234,15 +238,23 @@ func (c *connection) deliver(m *redis.Message) {
 	r.mu.Lock()
 	r.messages++
 	r.table.received = time.Now()
-	c.targets = r.table.listeners(c.targets, m.Channel)
+	k := key{name: m.Channel}
+	if m.Pattern != "" {
+		k = key{m.Pattern, true}
+	}
+	c.targets = r.table.listeners(c.targets, k)
 	r.mu.Unlock()
 	for _, l := range c.targets {
-		l.Message(m.Payload)
+		if p, ok := l.(patterned); ok {
+			p.PatternListener.Message(m.Channel, m.Payload)
+		} else {
+			l.Message(m.Payload)
+		}
 	}
 	c.clearTargets()
 }
 
-// settle records the reply to a command, and notifies the listeners whose subscription it confirms.
+// settle records the reply to a command, and notifies the listeners whose subscription it confirms or refuses.
 func (c *connection) settle(reply any, refusal error) error {
 	if refusal != nil {
 		if c.sharded {
@@ -257,7 +269,11 @@ func (c *connection) settle(reply any, refusal error) error {
 	c.router.back()
 	err := c.record(reply)
 	for _, l := range c.targets {
-		l.Subscribed()
+		if refusal == nil {
+			l.Subscribed()
+		} else if refused, ok := l.(Refused); ok {
+			refused.Refused(refusal)
+		}
 	}
 	c.clearTargets()
 	return err
@@ -284,14 +300,14 @@ func (c *connection) record(reply any) (err error) {
 	r.table.received = now
 	switch reply := reply.(type) {
 	case *redis.Subscription:
-		c.targets, err = r.table.confirm(c.targets, verbOf(reply.Kind), reply.Channel)
+		c.targets, err = r.table.confirm(c.targets, verbOf(reply.Kind), key{reply.Channel, reply.Kind[0] == 'p'})
 		if err != nil && reply.Kind == "sunsubscribe" {
 			err = errMoved // nobody asked for it: the slot has left the node
 		}
 	case *redis.Pong:
 		r.table.pong()
 	default:
-		err = r.table.refuse(now)
+		c.targets, err = r.table.refuse(c.targets, now)
 	}
 	r.pokeLocked()
 	return err

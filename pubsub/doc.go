@@ -6,6 +6,8 @@
 // of channels and listeners, and none after it has closed an unused connection. [Shards] does the same on a cluster with a
 // Router for each master, for channels whose messages reach that master alone.
 //
+// A router also carries patterns (PSUBSCRIBE), each like a channel.
+//
 // # What is promised
 //
 // [Listener.Subscribed] is called when the channel's subscription is confirmed, and again after every reconnection.

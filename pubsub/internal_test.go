@@ -25,10 +25,16 @@ func confirmAll(t *testing.T, tab *table, now time.Time) {
 			return
 		}
 		for _, ch := range cmd.channels {
-			_, err := tab.confirm(nil, cmd.verb, ch.name)
+			_, err := tab.confirm(nil, cmd.verb, ch.key)
 			require.NoError(t, err)
 		}
 	}
+}
+
+// refuse answers a command with an error.
+func refuse(tab *table, now time.Time) error {
+	_, err := tab.refuse(nil, now)
+	return err
 }
 
 // F19
@@ -39,7 +45,7 @@ func TestMapIsReplacedWhenMuchSmaller(t *testing.T) {
 	var members []*Membership
 	for i := range 50_000 {
 		m := &Membership{listener: deaf{}}
-		tab.join(fmt.Sprint(i), m, now)
+		tab.join(key{name: fmt.Sprint(i)}, m, now)
 		members = append(members, m)
 	}
 	confirmAll(t, &tab, now)
@@ -56,11 +62,11 @@ func TestForeignConfirmationEndsTheConnection(t *testing.T) {
 	now := time.Now()
 	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Minute})
 	tab.received = now
-	tab.join("a", &Membership{listener: deaf{}}, now)
+	tab.join(key{name: "a"}, &Membership{listener: deaf{}}, now)
 	confirmAll(t, &tab, now)
-	_, err := tab.confirm(nil, subscribe, "a")
+	_, err := tab.confirm(nil, subscribe, key{name: "a"})
 	require.ErrorIs(t, err, errUnexpected, "the Redis client has reconnected by itself")
-	require.ErrorIs(t, tab.refuse(now), errUnexpected)
+	require.ErrorIs(t, refuse(&tab, now), errUnexpected)
 
 	tab.reset()
 	cmd, _, err := tab.next(now, true)
@@ -74,7 +80,7 @@ func TestRefusalsBackOffAndFindTheRefusedChannel(t *testing.T) {
 	tab := newTable(Options{Linger: time.Second, HealthCheck: time.Hour})
 	tab.received = now
 	for i := range 1000 {
-		tab.join(fmt.Sprint(i), &Membership{listener: deaf{}}, now)
+		tab.join(key{name: fmt.Sprint(i)}, &Membership{listener: deaf{}}, now)
 	}
 	bad := map[string]bool{"3": true, "400": true, "999": true}
 	commands := 0
@@ -87,16 +93,16 @@ func TestRefusalsBackOffAndFindTheRefusedChannel(t *testing.T) {
 		}
 		commands++
 		if anyOf(cmd, bad) {
-			require.NoError(t, tab.refuse(now))
+			require.NoError(t, refuse(&tab, now))
 			continue
 		}
 		for _, ch := range cmd.channels {
-			_, err := tab.confirm(nil, cmd.verb, ch.name)
+			_, err := tab.confirm(nil, cmd.verb, ch.key)
 			require.NoError(t, err)
 		}
 	}
 	for name, ch := range tab.channels {
-		if !bad[name] {
+		if !bad[name.name] {
 			assert.Equal(t, subscribed, ch.state, name)
 		}
 	}
@@ -117,24 +123,24 @@ func TestChannelsOfARefusedUnsubscribeLinger(t *testing.T) {
 		require.Equal(t, v, cmd.verb)
 	}
 	for _, m := range members {
-		tab.join("channel", m, now)
+		tab.join(key{name: "channel"}, m, now)
 		next(subscribe)
-		_, err := tab.confirm(nil, subscribe, "channel")
+		_, err := tab.confirm(nil, subscribe, key{name: "channel"})
 		require.NoError(t, err)
 		tab.leave(m, now)
 		now = now.Add(time.Second)
 		next(unsubscribe)
-		require.NoError(t, tab.refuse(now))
-		assert.Equal(t, subscribed, tab.channels["channel"].state)
+		require.NoError(t, refuse(&tab, now))
+		assert.Equal(t, subscribed, tab.channels[key{name: "channel"}].state)
 		now = now.Add(time.Second)
 		next(unsubscribe)
-		assert.False(t, tab.join("channel", m, now), "to be confirmed")
-		require.NoError(t, tab.refuse(now))
+		assert.False(t, tab.join(key{name: "channel"}, m, now), "to be confirmed")
+		require.NoError(t, refuse(&tab, now))
 		next(subscribe)
-		_, err = tab.confirm(nil, subscribe, "channel")
+		_, err = tab.confirm(nil, subscribe, key{name: "channel"})
 		require.NoError(t, err)
 		tab.leave(m, now)
-		tab.drop(tab.channels["channel"])
+		tab.drop(tab.channels[key{name: "channel"}])
 	}
 }
 
@@ -150,7 +156,7 @@ func anyOf(cmd *command, bad map[string]bool) bool {
 func BenchmarkDeliver(b *testing.B) {
 	r := New(nil, Options{})
 	for i := range 1000 {
-		r.table.join(fmt.Sprint("channel:", i), &Membership{router: r, listener: deaf{}}, time.Now())
+		r.table.join(key{name: fmt.Sprint("channel:", i)}, &Membership{router: r, listener: deaf{}}, time.Now())
 	}
 	c := &connection{router: r}
 	m := &redis.Message{Channel: "channel:7", Payload: "0"}
@@ -163,7 +169,7 @@ func BenchmarkDeliver(b *testing.B) {
 func BenchmarkJoinLeave(b *testing.B) {
 	r := New(nil, Options{})
 	r.running = true
-	r.table.join("hot", &Membership{router: r, listener: deaf{}}, time.Now())
+	r.table.join(key{name: "hot"}, &Membership{router: r, listener: deaf{}}, time.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		m, _ := r.Join("hot", deaf{})

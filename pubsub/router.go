@@ -34,6 +34,32 @@ type Listener interface {
 	Message(payload string)
 }
 
+// PatternListener receives the messages of the channels that match a pattern. The rules for a [Listener] apply to it.
+type PatternListener interface {
+	// Subscribed reports that the subscription is confirmed, as for a Listener.
+	Subscribed()
+
+	// Message receives the payload of one message and its channel.
+	Message(channel, payload string)
+}
+
+// Refused is what a listener of a [Router] may implement too, to learn that Redis has refused the subscription. The router
+// tries again after half a minute.
+type Refused interface{ Refused(err error) }
+
+// patterned is a PatternListener among the Listeners.
+type patterned struct{ PatternListener }
+
+// Message is not called: the messages of a pattern have a channel.
+func (patterned) Message(string) {}
+
+// Refused passes on that Redis has refused the subscription.
+func (p patterned) Refused(err error) {
+	if l, ok := p.PatternListener.(Refused); ok {
+		l.Refused(err)
+	}
+}
+
 // Options are the settings of a [Router]. The zero value sets every default.
 type Options struct {
 	// Linger is how long a channel stays subscribed after its last listener has left. Defaults to 1 s.
@@ -123,13 +149,23 @@ func New(s Subscriber, o Options) *Router {
 // and Subscribed is called only after a reconnection. After Close nothing is ever confirmed. A listener that joins
 // twice receives each message twice.
 func (r *Router) Join(channel string, l Listener) (m *Membership, confirmed bool) {
+	return r.join(key{name: channel}, l)
+}
+
+// JoinPattern adds l to the listeners of a pattern, as Join does: it receives the messages of all channels that match it
+// by the rules of Redis's PSUBSCRIBE. On a sharded Router these are the plain channels.
+func (r *Router) JoinPattern(pattern string, l PatternListener) (m *Membership, confirmed bool) {
+	return r.join(key{pattern, true}, patterned{l})
+}
+
+func (r *Router) join(k key, l Listener) (m *Membership, confirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m = &Membership{router: r, listener: l}
 	if r.closed {
 		return m, false
 	}
-	confirmed = r.table.join(channel, m, time.Now())
+	confirmed = r.table.join(k, m, time.Now())
 	if !confirmed {
 		r.pokeLocked()
 	}

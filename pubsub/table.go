@@ -35,7 +35,7 @@ type table struct {
 	replyWait time.Duration
 	oneSlot   bool // see Options
 
-	channels map[string]*channel
+	channels map[key]*channel
 	peak     int // most channels since the map was made
 	widest   int // most channels since the connection was opened
 
@@ -59,17 +59,17 @@ func newTable(o Options) table {
 		health:    o.HealthCheck,
 		replyWait: min(o.HealthCheck, maxReplyWait),
 		oneSlot:   o.oneSlot,
-		channels:  make(map[string]*channel),
+		channels:  make(map[key]*channel),
 		batch:     maxBatch,
 	}
 }
 
-// join adds m to the named channel, and reports whether that is subscribed.
-func (t *table) join(name string, m *Membership, now time.Time) bool {
-	ch := t.channels[name]
+// join adds m to the channel, and reports whether that is subscribed.
+func (t *table) join(k key, m *Membership, now time.Time) bool {
+	ch := t.channels[k]
 	if ch == nil {
-		ch = &channel{name: name}
-		t.channels[name] = ch
+		ch = &channel{key: k}
+		t.channels[k] = ch
 		t.peak = max(t.peak, len(t.channels))
 		t.widest = max(t.widest, len(t.channels))
 		ch.enlist(&t.queue)
@@ -101,7 +101,7 @@ func (t *table) leave(m *Membership, now time.Time) bool {
 		return false
 	}
 	ch.remove(m)
-	if len(ch.members) > 0 || t.channels[ch.name] != ch {
+	if len(ch.members) > 0 || t.channels[ch.key] != ch {
 		return false
 	}
 	switch ch.state {
@@ -120,17 +120,17 @@ func (t *table) leave(m *Membership, now time.Time) bool {
 // drop deletes a channel without listeners. Go's maps do not shrink, so a map that has become much smaller is replaced.
 func (t *table) drop(ch *channel) {
 	ch.unlist()
-	delete(t.channels, ch.name)
+	delete(t.channels, ch.key)
 	if t.peak > smallMap && len(t.channels) < t.peak/8 {
-		m := make(map[string]*channel, len(t.channels))
+		m := make(map[key]*channel, len(t.channels))
 		maps.Copy(m, t.channels)
 		t.channels, t.peak = m, len(m)
 	}
 }
 
-// listeners appends the listeners of the named channel to to.
-func (t *table) listeners(to []Listener, name string) []Listener {
-	if ch := t.channels[name]; ch != nil {
+// listeners appends the listeners of the channel to to.
+func (t *table) listeners(to []Listener, k key) []Listener {
+	if ch := t.channels[k]; ch != nil {
 		for _, m := range ch.members {
 			to = append(to, m.listener)
 		}
@@ -252,9 +252,9 @@ func (t *table) nextLook(now time.Time, open bool) time.Time {
 }
 
 // confirm counts one confirmation and changes the channel's state. It appends the listeners to notify to to.
-func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) {
+func (t *table) confirm(to []Listener, v verb, k key) ([]Listener, error) {
 	cmd := t.inFlight
-	if cmd == nil || cmd.verb != v || cmd.channels[cmd.answered].name != name {
+	if cmd == nil || cmd.verb != v || cmd.channels[cmd.answered].key != k {
 		// The Redis client has reconnected and subscribed by itself: messages may have been missed.
 		return to, errUnexpected
 	}
@@ -266,7 +266,7 @@ func (t *table) confirm(to []Listener, v verb, name string) ([]Listener, error) 
 	if v == subscribe {
 		ch.state = subscribed
 		t.strikes, t.batch = 0, max(t.batch, min(2*len(cmd.channels), maxBatch))
-		return t.listeners(to, name), nil
+		return t.listeners(to, k), nil
 	}
 	if len(ch.members) == 0 {
 		t.drop(ch)
@@ -284,19 +284,20 @@ func (t *table) pong() {
 	}
 }
 
-// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause.
-func (t *table) refuse(now time.Time) error {
+// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause. It
+// appends the listeners of that one to to.
+func (t *table) refuse(to []Listener, now time.Time) ([]Listener, error) {
 	cmd := t.inFlight
 	if cmd == nil || cmd.answered > 0 {
-		return errUnexpected
+		return to, errUnexpected
 	}
 	t.inFlight = nil
 	switch cmd.verb {
 	case ping:
-		return nil // an answer all the same
+		return to, nil // an answer all the same
 	case unsubscribe:
 		t.keep(cmd, now)
-		return nil
+		return to, nil
 	}
 	t.strikes++
 	t.hold = now.Add(backoff.Doubled(t.strikes, time.Millisecond, maxRefusalGap))
@@ -308,6 +309,7 @@ func (t *table) refuse(now time.Time) error {
 			if len(ch.members) > 0 {
 				ch.enlist(&t.refusals)
 			}
+			to = t.listeners(to, ch.key)
 		case len(ch.members) == 0:
 			t.drop(ch)
 		default:
@@ -315,7 +317,7 @@ func (t *table) refuse(now time.Time) error {
 			ch.enlistFirst(&t.queue)
 		}
 	}
-	return nil
+	return to, nil
 }
 
 // keep takes a refused UNSUBSCRIBE: its channels are subscribed as before, and those without listeners linger once more.
