@@ -125,7 +125,7 @@ func (c *Core) replyChannel(q question) string {
 // report returns what the client says of itself.
 func (c *Core) report(cursor int) Report {
 	host, _ := os.Hostname() // empty if it is not known
-	stats, now := c.Router.Stats(), c.Clock.Time(c.Clock.Now())
+	stats, now := c.Subscriptions(), c.Clock.Time(c.Clock.Now())
 	holds, waits := c.Holds(), c.Waits()
 	r := Report{
 		Version: questionVersion, ID: c.ID, Library: libraryVersion(), Go: runtime.Version(), Host: host, PID: os.Getpid(),

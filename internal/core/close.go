@@ -26,6 +26,7 @@ func (c *Core) Close() {
 	c.Batch.EndBy(began.Add(confirmed + ioTail))
 	var router sync.WaitGroup
 	router.Go(c.Router.Close) // nobody waits for a message any more
+	router.Go(c.Topics.Close)
 	for _, h := range c.registered() {
 		h.Closing()
 	}

@@ -95,7 +95,8 @@ type Core struct {
 	Config
 	Clock   *clock.Clock
 	Batch   *pipeline.Batcher
-	Router  Router
+	Router  Router         // of wake-ups
+	Topics  *pubsub.Router // of plain channels: Router, unless that subscribes to sharded ones
 	Timers  *timer.Wheel   // of leases, messages and waiters
 	Workers *timer.Workers // for what their tasks start and may wait
 	Settler *settle.Settler
@@ -158,14 +159,32 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	c.Batch.Observer = config.Hooks.scripts()
 	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
 	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
-	if c.Batch.Sharded && isCluster {
+	plain := o
+	plain.Sharded = false
+	c.Topics = pubsub.New(rdb, plain)
+	switch {
+	case c.Batch.Sharded && isCluster:
 		c.Router = pubsub.NewSharded(cluster, o)
-	} else {
+	case c.Batch.Sharded:
 		c.Router = pubsub.New(rdb, o)
+	default:
+		c.Router = c.Topics
 	}
 	c.Timers, c.Workers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers)
 	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, c.Logger)
 	return c
+}
+
+// Subscriptions returns the counts of both routers.
+func (c *Core) Subscriptions() pubsub.Stats {
+	s := c.Router.Stats()
+	if c.Router != Router(c.Topics) {
+		topics := c.Topics.Stats()
+		s.Channels += topics.Channels
+		s.Messages += topics.Messages
+		s.Reconnects += topics.Reconnects
+	}
+	return s
 }
 
 // Register adds a kind of object to those that Close asks.

@@ -111,6 +111,19 @@ func (c *Core) heard(ctx context.Context, node *redis.Client, channel string) (i
 	return heard[channel], err
 }
 
+// Subscribers returns how many connections subscribe to a plain channel, at all nodes together.
+func (c *Core) Subscribers(ctx context.Context, channel string) (int, error) {
+	var total atomic.Int64
+	err := c.Step(ctx, func(ctx context.Context) error {
+		return c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
+			n, err := node.PubSubNumSub(ctx, channel).Result()
+			total.Add(n[channel])
+			return err
+		})
+	})
+	return int(total.Load()), c.Interrupted(ctx, err)
+}
+
 // Channels returns the channels that match a pattern and that a client of any node listens to.
 func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 	var mu sync.Mutex

@@ -19,15 +19,8 @@ import (
 // Redis takes the text between the first { and the first } after it as the hash tag, if it is not empty. A name with
 // a tag of its own must keep it in every derived key; a name without one is put into braces, and must not end them.
 func CheckName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: the name is empty", errs.ErrInvalid)
-	case len(name) > errs.MaxName:
-		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.ErrInvalid, len(name), errs.MaxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: the name is not valid UTF-8", errs.ErrInvalid)
-	case strings.ContainsFunc(name, isControl):
-		return fmt.Errorf("%w: the name %q has a control character", errs.ErrInvalid, name)
+	if err := CheckText(name); err != nil {
+		return err
 	}
 	before, tagged, opened := strings.Cut(name, "{")
 	if strings.Contains(before, "}") {
@@ -44,6 +37,21 @@ func CheckName(name string) error {
 		return fmt.Errorf("%w: the name %q has an empty hash tag", errs.ErrInvalid, name)
 	case strings.ContainsAny(rest, "}"):
 		return fmt.Errorf("%w: the name %q has a } outside a hash tag", errs.ErrInvalid, name)
+	}
+	return nil
+}
+
+// CheckText returns an error that wraps [errs.ErrInvalid] unless the name is text of a length that a name may have.
+func CheckText(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the name is empty", errs.ErrInvalid)
+	case len(name) > errs.MaxName:
+		return fmt.Errorf("%w: the name has %d bytes, more than %d", errs.ErrInvalid, len(name), errs.MaxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: the name is not valid UTF-8", errs.ErrInvalid)
+	case strings.ContainsFunc(name, isControl):
+		return fmt.Errorf("%w: the name %q has a control character", errs.ErrInvalid, name)
 	}
 	return nil
 }

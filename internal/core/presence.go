@@ -53,7 +53,7 @@ func (p *presence) Due(now time.Duration) {
 	c.Timers.Set(&p.timer, now+presenceLook)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others := c.Router.Stats().Channels
+	others := c.Subscriptions().Channels
 	if p.member != nil {
 		others--
 	}

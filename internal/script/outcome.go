@@ -128,7 +128,7 @@ func WrongType(err error) bool {
 
 // Lacking reports whether Redis does not know a command or subcommand, or does not allow it to the user.
 func Lacking(err error) bool {
-	return NoCommand(err) || says(err, "noperm", "acl failure", "can't run this command")
+	return NoCommand(err) || says(err, "noperm", "acl failure", "can't run this command", "can't publish to the channel")
 }
 
 // NoCommand reports whether Redis does not know a command or subcommand.
