@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/rmultilock"
 	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rtopic"
 )
 
 // Client returns named objects that all clients of one Redis share. [New] and [Open] return one. It is safe for
@@ -131,6 +132,18 @@ func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
 // keeps nothing alive. The queue's methods return [ErrInvalid] for a bad name or option.
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
 	return rdelayedqueue.New[T](c.core, name, opts...)
+}
+
+// GetTopic returns the topic with this name, whose values are of type T. Its only option is rtopic.WithCodec. It does no I/O
+// and keeps nothing alive. The topic's methods return [ErrInvalid] for a bad name or option.
+func GetTopic[T any](c *Client, name string, opts ...rtopic.Option) *rtopic.Topic[T] {
+	return rtopic.New[T](c.core, name, opts...)
+}
+
+// GetPatternTopic returns all topics whose names match a pattern of Redis's PSUBSCRIBE, with *, ? and [a-z] (escape others
+// with a backslash), after the client's prefix. Otherwise it is like GetTopic.
+func GetPatternTopic[T any](c *Client, pattern string, opts ...rtopic.Option) *rtopic.PatternTopic[T] {
+	return rtopic.NewPattern[T](c.core, pattern, opts...)
 }
 
 // HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its

@@ -73,7 +73,7 @@ const (
 	ShardedNever
 )
 
-// WithShardedWakeups sets through which channels waiters are woken. All clients of an object must use the same
+// WithShardedWakeups sets through which channels waiters are woken; topics use plain ones in any case. All clients of an object must use the same
 // channels; those that do not go on when they check again, locks after about a second, consumers of a queue after up to
 // 15 s. Redisson's setting shardedSubscriptionMode has the same three values. Defaults to [ShardedAuto], as in Redisson.
 func WithShardedWakeups(mode ShardedWakeups) Option {
