@@ -9,9 +9,11 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
@@ -20,7 +22,9 @@ import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.codec.TypedJsonJacksonCodec;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ShardedSubscriptionMode;
@@ -39,6 +43,7 @@ public final class Peer {
     private final List<RedissonClient> clients;
     private final Map<String, RedissonClient> fair = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
+    private final Map<String, BlockingQueue<String>> received = new ConcurrentHashMap<>(); // by kind and name
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
     private Peer(String[] args) {
@@ -141,6 +146,24 @@ public final class Peer {
         }
     }
 
+    /** A value with fields. Its text has them separated by a comma. */
+    public static final class Price {
+        public String name;
+        public long cents;
+
+        static Price of(String text) {
+            Price price = new Price();
+            price.name = text.substring(0, text.indexOf(','));
+            price.cents = Long.parseLong(text.substring(text.indexOf(',') + 1));
+            return price;
+        }
+
+        @Override
+        public String toString() {
+            return name + "," + cents;
+        }
+    }
+
     /** A named thread, and the permits that it has. */
     private final class Worker {
         private final ExecutorService thread;
@@ -234,9 +257,33 @@ public final class Peer {
                     return "";
                 case "delete":
                     return redisson().getCountDownLatch(name).delete();
+                case "subscribe": // text, json or pattern, and NAME: returns when that is confirmed
+                    return subscribe(kind, name);
+                case "publish": // text or json, NAME VALUE
+                    return redisson().getTopic(name, codec(kind)).publish(kind.equals("json") ? Price.of(words[5]) : words[5]);
+                case "received": // KIND NAME: the next value, after its topic for a pattern
+                    return received.get(kind + " " + name).poll(10, TimeUnit.SECONDS);
                 default:
                     throw new IllegalArgumentException("no command " + command);
             }
+        }
+
+        private Object subscribe(String kind, String name) {
+            BlockingQueue<String> values = new LinkedBlockingQueue<>();
+            received.put(kind + " " + name, values);
+            switch (kind) {
+                case "json":
+                    return redisson().getTopic(name, codec(kind)).addListener(Price.class, (topic, price) -> values.add(price.toString()));
+                case "pattern":
+                    return redisson().getPatternTopic(name, codec(kind))
+                            .addListener(String.class, (pattern, topic, value) -> values.add(topic + "=" + value));
+                default:
+                    return redisson().getTopic(name, codec(kind)).addListener(String.class, (topic, value) -> values.add(value));
+            }
+        }
+
+        private Codec codec(String kind) {
+            return kind.equals("json") ? new TypedJsonJacksonCodec(Price.class) : StringCodec.INSTANCE;
         }
 
         private Object acquire(String kind, String name, long lease) throws InterruptedException {
