@@ -33,6 +33,9 @@ var awayCalls = []awayCall{
 	{"Lock", func(_ *testing.T, c, _ *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
 		return func(ctx context.Context) error { _, err := lock(c).Lock(ctx); return err }
 	}},
+	{"Do", func(_ *testing.T, c, _ *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
+		return func(ctx context.Context) error { return lock(c).Do(ctx, func(context.Context) error { return nil }) }
+	}},
 	{"TryLock with a wait", func(_ *testing.T, c, _ *redlatch.Client, lock func(c *redlatch.Client) rlock.Locker) func(ctx context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := lock(c).TryLock(ctx, rlock.WithWait(time.Minute))
@@ -119,6 +122,7 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 		"latch CountDown":     latch("down").CountDown,
 		"latch CountDownOnce": func(ctx context.Context) error { _, err := counted.CountDownOnce(ctx, "one"); return err },
 		"queue Take":          func(ctx context.Context) error { _, err := queue.Take(ctx); return err },
+		"queue TakeBatch":     func(ctx context.Context) error { _, err := queue.TakeBatch(ctx, 3); return err },
 		"queue Offer":         func(ctx context.Context) error { _, err := queue.Offer(ctx, "x", 0); return err },
 	}
 	for name, s := range semaphores {

@@ -85,6 +85,7 @@ type Options struct {
 
 	// OnReconnect is called, under the rules for a [Listener], when a lost connection has been replaced. Defaults
 	// to none.
+	// A [Shards] calls it from several goroutines.
 	OnReconnect func()
 }
 

@@ -62,14 +62,6 @@ const (
 func NewSharded(cluster *redis.ClusterClient, o Options) *Shards {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
 	o.Sharded, o.oneSlot = true, true
-	if notify := o.OnReconnect; notify != nil {
-		var mu sync.Mutex // one call at a time, though each router has a goroutine
-		o.OnReconnect = func() {
-			mu.Lock()
-			defer mu.Unlock()
-			notify()
-		}
-	}
 	return &Shards{
 		masterOf: cluster.MasterForKey, opts: o.withDefaults(), life: life, end: end,
 		entries: map[string]*entry{}, routers: map[*redis.Client]*Router{}, looking: map[*Router]bool{},

@@ -83,12 +83,12 @@ func (t *Topic[T]) Name() string { return t.name }
 // counts once, however many subscriptions it has, and once more for each pattern that matches. On a cluster only those of
 // the topic's node are counted. It returns 0 if nobody subscribes; the value is then lost.
 //
-// It ends with the reply, when ctx is done, or after the call timeout if ctx has no deadline (10 s by default, see
-// redlatch.WithCallTimeout). After redlatch.ErrUnknown the value may have been published; it is never sent twice. After
-// redlatch.ErrUnavailable it was not. A value that the codec refuses is redlatch.ErrInvalid. Any size is allowed that the
-// server allows, 512 MB by default.
+// It ends with the reply, when ctx is done, or after 3 s, which no value should take to be sent. After redlatch.ErrUnknown the value may have been published; it is never sent twice. After
+// redlatch.ErrUnavailable it was not. A value that the codec refuses is redlatch.ErrInvalid. Keep values
+// small: what is sent for 3 s is given up.
 //
-// It costs one round trip, which concurrent calls share. Values of one goroutine are published in its order.
+// It costs one round trip, which concurrent calls share. Values of one goroutine are published in its order, but for one whose
+// outcome is unknown.
 func (t *Topic[T]) Publish(ctx context.Context, value T) (receivers int, err error) {
 	receivers, err = t.publish(ctx, value)
 	return receivers, t.wrap("publish", err)
@@ -114,8 +114,8 @@ func (t *Topic[T]) publish(ctx context.Context, value T) (int, error) {
 // confirmed the subscription: no value that is published later is missed. Until then it blocks, at most until ctx is done,
 // the client closes (redlatch.ErrClosed), or the call timeout is over (10 s by default, see redlatch.WithCallTimeout), also
 // if ctx has a deadline, since that is the deadline of the subscription. The last one is redlatch.ErrUnavailable. If Redis
-// refuses the subscription, for example without permission, it returns that error at once, or redlatch.ErrUnavailable if
-// it did so less than half a minute ago and the client still asks for the topic.
+// refuses the subscription, for example without permission, it returns that error at once. The client asks again after half
+// a minute; until then, and within a second after that error, Subscribe returns redlatch.ErrUnavailable.
 //
 // The first subscription of a client to a topic costs one round trip. Others cost none while it lasts.
 func (t *Topic[T]) Subscribe(ctx context.Context, opts ...SubscribeOption) (*Subscription[T], error) {

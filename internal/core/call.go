@@ -51,7 +51,7 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 		kind = errs.ErrUnknown
 	case errors.Is(err, errs.ErrClosed):
 		return err
-	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent):
+	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent) && (ctx.Err() == nil || !script.Passing(err)):
 		return Explain(err)
 	}
 	ended := ctx.Err()

@@ -158,7 +158,7 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	c.Batch.Confirmations = config.Confirmations()
 	c.Batch.Observer = config.Hooks.scripts()
 	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
-	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: config.Hooks.Reconnected}
+	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: oneByOne(config.Hooks.Reconnected)}
 	plain := o
 	plain.Sharded = false
 	c.Topics = pubsub.New(rdb, plain)
@@ -173,6 +173,19 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	c.Timers, c.Workers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers)
 	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, c.Logger)
 	return c
+}
+
+// oneByOne returns a function that calls fn, one call at a time, though each router has a goroutine; nil for nil.
+func oneByOne(fn func()) func() {
+	if fn == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		fn()
+	}
 }
 
 // Subscriptions returns the counts of both routers.

@@ -26,14 +26,14 @@ var (
 // Classes are the tests against each class of failures, by package: those whose comment names the class, as in "// F2, F25".
 type Classes map[int]map[string][]string
 
-// FindClasses reads the comments of all tests of the module, nested modules excepted.
+// FindClasses reads the comments of all tests of the module and of interop, other nested modules excepted.
 func FindClasses(source fs.FS) (Classes, error) {
 	found := Classes{}
 	err := fs.WalkDir(source, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != "." && nestedModule(source, name):
+		case entry.IsDir() && name != "." && name != "interop" && nestedModule(source, name):
 			return fs.SkipDir
 		case !strings.HasSuffix(name, "_test.go"):
 			return nil

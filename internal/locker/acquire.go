@@ -130,8 +130,10 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 			return nil, core.Conclude(ctx, script.NotDone, t.err) // what it may have acquired is taken back
 		case errors.Is(t.err, errs.ErrClosed):
 			return nil, errs.ErrClosed
-		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err) || !n.manager.core.PauseUntil(ctx, retry, until):
+		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err):
 			return nil, core.Judged(t.err)
+		case !n.manager.core.PauseUntil(ctx, retry, until):
+			return nil, core.Conclude(ctx, script.Judge(t.err), t.err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,7 +36,8 @@ const (
 
 // doubt asks for a new layout if the error of a call says that its node is gone or silent.
 func (l *layout) doubt(err error) {
-	if l.cluster != nil && err != nil && (script.Refused(err) || script.Judge(err) == script.Unknown) {
+	away := script.Refused(err) || errors.Is(err, script.ErrTurnedAway) || script.Judge(err) == script.Unknown
+	if l.cluster != nil && err != nil && away {
 		l.reload()
 	}
 }

@@ -18,7 +18,7 @@ const slots = 16384
 type Cluster struct {
 	nodes    []*Server
 	replicas []*Server
-	moving   sync.Mutex // held while a node moves keys: two that move some to each other would wait for each other
+	moving   sync.Mutex // held while a node moves keys, since two that move some to each other would wait for each other, or takes a slot
 }
 
 // StartCluster starts a cluster of so many masters without replicas, three at least, and returns once every node knows

@@ -296,6 +296,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		}
 		return os.WriteFile(file(dir, pkg), text, 0o644) //nolint:gosec // a cache
 	})
+	_, _ = io.Copy(io.Discard, lines) // what was not read would hold up the tests
 	err = errors.Join(err, cmd.Wait())
 	if len(failed) > 0 {
 		return all, fmt.Errorf("failed: %s", strings.Join(failed, ", "))
