@@ -6,17 +6,20 @@
 //
 // A test with a long count runs it on the first server of -long that does not skip it.
 //
-// What has passed is kept for each commit, server and package: a run that was interrupted, or in which a package failed,
-// goes on with what has not passed.
+// What has passed is kept for each server and package until something changes that the package is built of: a run that
+// was interrupted, or in which a package failed, goes on with what has not passed.
 package main
 
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"hash"
 	"io"
 	"maps"
 	"os"
@@ -98,7 +101,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Printf("=== %.0f minutes, of %.0f minutes of tests in all\n", time.Since(started).Minutes(), minutes(results))
 	}()
 	for _, s := range steps {
-		dir := filepath.Join(cache, "redlatch", "soak", commit, strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
+		dir := filepath.Join(cache, "redlatch", "soak", strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
 		var tests map[string][]string
 		if s.long && !s.java {
 			tests = counting(s, results)
@@ -181,11 +184,12 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 // result is what became of the tests of a package.
 type result struct {
+	Built   string // see builds
 	Passed  bool
 	Seconds float64
 	Tests   map[string]outcome // by name; subtests count for their test
 	Faults  map[string]int     // that were injected, see redistest.Injected
-	Earlier []string           // what failed in earlier runs of the package on this commit
+	Earlier []string           // what failed in earlier runs of the same package
 }
 
 // failures returns what failed, in earlier runs too: tests, or the package as a whole.
@@ -239,6 +243,10 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	if err != nil {
 		return nil, err
 	}
+	built, err := builds(ctx, module)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a cache
 		return nil, err
 	}
@@ -250,7 +258,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		}
 		var r result
 		text, err := os.ReadFile(file(dir, pkg))
-		if err == nil && json.Unmarshal(text, &r) == nil {
+		if err == nil && json.Unmarshal(text, &r) == nil && r.Built == built[pkg] {
 			if r.passed(tests[pkg]) {
 				all[pkg] = r
 				continue
@@ -288,7 +296,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		return nil, err
 	}
 	failed, err := collect(lines, func(pkg string, r result) error {
-		r.Earlier = earlier[pkg]
+		r.Built, r.Earlier = built[pkg], earlier[pkg]
 		all[pkg] = r
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -302,6 +310,36 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 		return all, fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return all, err
+}
+
+// builds returns what each package of a module and its tests are built of, in short: another text after any change of their sources or of
+// what they import. Tests that read other files belong to the commit that has these.
+func builds(ctx context.Context, module string) (map[string]string, error) {
+	ids, err := output(ctx, "go", "-C", module, "list", "-export", "-test", "-f", `{{.ImportPath}} {{.BuildID}}`, "./...")
+	if err != nil {
+		return nil, err
+	}
+	others, err := output(ctx, "git", "rev-parse", "HEAD:docs", "HEAD:interop", "HEAD:internal/doctest", "HEAD:Makefile", "HEAD:README.md")
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]hash.Hash{}
+	for line := range strings.Lines(ids) {
+		name, _, _ := strings.Cut(line, " ")
+		pkg := strings.TrimSuffix(strings.TrimSuffix(name, ".test"), "_test")
+		if sums[pkg] == nil {
+			sums[pkg] = sha256.New()
+			if strings.Contains(pkg, "/interop") || strings.Contains(pkg, "/internal/doctest") {
+				sums[pkg].Write([]byte(others))
+			}
+		}
+		sums[pkg].Write([]byte(line))
+	}
+	built := map[string]string{}
+	for pkg, sum := range sums {
+		built[pkg] = hex.EncodeToString(sum.Sum(nil)[:8])
+	}
+	return built, nil
 }
 
 func file(dir, pkg string) string {

@@ -24,7 +24,8 @@ func report(commit string, steps []step, results map[step]map[string]result) (st
 	fmt.Fprintf(&b, `# Proof
 
 Written by `+"`make soak`"+`, which ran all tests on each supported server, and each long count of the failure tests on one
-of them. It is written once every test has passed.
+of them. It is written once every test has passed. A package that has passed runs again only if something has changed
+that it is built of.
 
 Commit %s, %s, %s on %d cores.
 
@@ -68,7 +69,7 @@ func earlier(b *strings.Builder, steps []step, results map[step]map[string]resul
 		}
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(b, "\nThese failed in an earlier run of this commit, and passed when their package ran again:\n\n%s", strings.Join(all, ""))
+		fmt.Fprintf(b, "\nThese failed in an earlier run, and passed when their package ran again:\n\n%s", strings.Join(all, ""))
 	}
 }
 
