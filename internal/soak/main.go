@@ -273,7 +273,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	}
 	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3", "-parallel=4"}
 	if s.long { // these load the machine, and what they measure must not be each other
-		args = append(args, "-p=1", "-parallel=2")
+		args = append(args, "-p=1", "-parallel=3")
 	}
 	if tests != nil {
 		var names []string
