@@ -52,7 +52,7 @@ func payHandler(client *redlatch.Client, wait time.Duration) http.HandlerFunc {
 		switch {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
-		case errors.Is(err, redlatch.ErrUnavailable): // Redis did not answer
+		case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown): // Redis did not answer
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case errors.Is(err, rlock.ErrNotAcquired): // another request holds the lock
 			w.WriteHeader(http.StatusConflict)

@@ -61,7 +61,7 @@ func TestRefusedCallSaysWhoHoldsTheLock(t *testing.T) {
 					assert.Equal(t, holder.ID(), taken.Info.Client, verb)
 					assert.Equal(t, 1, taken.Info.Levels, verb)
 					assert.InDelta(t, lease.Seconds()-5, taken.Info.Left.Seconds(), 6, verb)
-					assert.ErrorContains(t, err, `"orders" is held by "`+taken.Info.Owner+`" for `, verb)
+					assert.ErrorContains(t, err, `"orders" is held by "`+taken.Info.Owner+`", with `, verb)
 				}
 				locktest.Unlock(t, hold)
 			})

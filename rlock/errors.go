@@ -40,7 +40,7 @@ func (e *TakenError) Error() string {
 	if !e.Info.Locked {
 		return e.err.Error() + ": nobody holds it now"
 	}
-	return fmt.Sprintf("%v: %q is held by %q for %v", e.err, e.Info.Name, e.Info.Owner, e.Info.Left.Round(time.Millisecond))
+	return fmt.Sprintf("%v: %q is held by %q, with %v of its lease left", e.err, e.Info.Name, e.Info.Owner, e.Info.Left.Round(time.Millisecond))
 }
 
 // Unwrap returns the error without the holder.
