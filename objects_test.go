@@ -188,8 +188,7 @@ func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {
 }
 
 // Whatever there is in Redis, Objects has it look at some hundred keys at a time, and keeps nothing.
-func TestObjectsStaysSmallAmongManyKeys(t *testing.T) {
-	t.Parallel()
+func TestObjectsStaysSmallAmongManyKeys(t *testing.T) { // alone, since it measures the heap
 	keys := faulttest.Rounds(t, 20_000, 1_000_000)
 	locks := keys / 10
 	server := redistest.Start(t)

@@ -259,3 +259,25 @@ func TestExtendAndUnlockEndWithTheCallTimeout(t *testing.T) {
 		})
 	}
 }
+
+// F27, F29
+func TestLockGoesOnAfterConnectionsWereRefused(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetMultiLock(p.GetLock("a"), p.GetFairLock("b"))
+		p.Refuse(true)
+		p.Cut()
+		waiter := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context()) })
+		time.Sleep(3 * time.Second)
+		p.Refuse(false)
+		locktest.Unlock(t, locktest.Next(t, waiter))
+
+		p.Refuse(true)
+		p.Cut()
+		start := time.Now()
+		_, err := l.Lock(t.Context())
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		assert.InDelta(t, 30, time.Since(start).Seconds(), 5, "for one lease in a row")
+		p.Refuse(false)
+	})
+}

@@ -53,7 +53,8 @@ type call struct {
 	// Of a RedLock.
 	masterLimit time.Duration // of the wait for a master
 	granted     int           // locks that the last round was granted
-	failed      time.Time     // when rounds began to lack answers; zero if enough masters answered the last one
+
+	failed time.Time // when rounds began to lack answers; zero if the last one had those that it needs
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
@@ -116,11 +117,16 @@ func (c *call) all(h *hold) error {
 			return errs.ErrNotAcquired
 		}
 	} else if err := c.waitFor(h, waited, c.left()); err != nil {
-		if !errors.Is(err, errs.ErrNotAcquired) {
+		switch {
+		case errors.Is(err, errs.ErrNotAcquired):
+		case !script.Refused(err): // which ends the member's own Lock at its first attempt
 			c.fatal = err
+		case c.failed.IsZero():
+			c.failed = time.Now()
 		}
 		return err
 	}
+	c.failed = time.Time{}
 	asked := time.Now()
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(answerLimit))
