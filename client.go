@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rtopic"
@@ -120,6 +121,12 @@ func (c *Client) GetSemaphore(name string, opts ...rsemaphore.SemaphoreOption) *
 // in one call. It does no I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaphoreOption) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermitSemaphore(c.core, name, opts...)
+}
+
+// GetRateLimiter returns the rate limiter with this name, which lets rratelimiter.Per(n, d) pass for each key, and of that
+// rratelimiter.WithBurst at once. It does no I/O, and reports a bad name, rate or option as GetLock does.
+func (c *Client) GetRateLimiter(name string, rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
+	return rratelimiter.New(c.core, name, rate, opts...)
 }
 
 // GetCountDownLatch returns the countdown latch with this name. It does no I/O, and reports a bad name as GetLock does;

@@ -1,0 +1,194 @@
+package rratelimiter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// MaxKey is the longest key that a limiter takes, in bytes.
+const MaxKey = 512
+
+// Limiter lets events pass at a rate, each key on its own. It has no state: any number of goroutines may use one, and
+// those of the same name in all processes share their tokens. It is safe for concurrent use.
+type Limiter struct {
+	core *core.Core
+	name string // with the client's prefix
+	rate Rate
+	all  span // how long all tokens need to come back
+	opts options
+	err  error
+}
+
+// New returns a client's rate limiter by name. It is for the client: users call GetRateLimiter there.
+func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
+	l := &Limiter{core: c, name: c.Prefix + name, rate: rate, opts: options{burst: rate.count}}
+	for _, o := range opts {
+		o(&l.opts)
+	}
+	l.err = core.CheckName(l.name)
+	if name == "" {
+		l.err = core.CheckName("")
+	}
+	if l.err == nil {
+		l.err = rate.validate(l.opts)
+	}
+	if l.err == nil {
+		l.all = rate.span(l.opts.burst)
+	}
+	return l
+}
+
+// Name returns the limiter's name as it was given to the client.
+func (l *Limiter) Name() string { return l.core.UserName(l.name) }
+
+// Rate returns how many tokens come back in which time.
+func (l *Limiter) Rate() (n int, period time.Duration) { return l.rate.count, l.rate.period }
+
+// Burst returns the capacity.
+func (l *Limiter) Burst() int { return l.opts.burst }
+
+// Result is the answer of [Limiter.Allow].
+type Result struct {
+	// Allowed reports whether the tokens were taken.
+	Allowed bool
+	// Remaining is how many tokens may be taken now.
+	Remaining int
+	// RetryAfter is after which time the refused tokens are there, if nobody takes any meanwhile; 0 if they were taken.
+	RetryAfter time.Duration
+	// ResetAfter is after which time all tokens are there again, if nobody takes any.
+	ResetAfter time.Duration
+}
+
+// Allow takes n tokens of a key, if so many are there, and reports what is left. It does not wait for tokens. The key is
+// 1 to 512 bytes long.
+//
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (10 s by default, see
+// redlatch.WithCallTimeout). n below 1 is redlatch.ErrInvalid, and above the capacity [ErrExceeds]. A call without an
+// answer is not repeated: its error is redlatch.ErrUnknown if the tokens may have been taken, and redlatch.ErrUnavailable
+// if they were not. It costs one round trip, which concurrent calls share.
+func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) {
+	err := l.check(key, n)
+	var t taken
+	if err == nil {
+		t, err = l.send(ctx, key, n, 0)
+	}
+	if err != nil {
+		return Result{}, l.wrap("allow", err)
+	}
+	r := Result{Allowed: t.ok, Remaining: l.remaining(t.used), ResetAfter: t.used.duration()}
+	if !t.ok {
+		r.RetryAfter = t.wait
+	}
+	return r, nil
+}
+
+// Wait takes n tokens of a key, and blocks until they are there. It reserves them at once: waiters get theirs in the order
+// in which Redis has seen them, and no Allow takes them away.
+//
+// It also ends when ctx is done, with ctx's error, and when the client closes (redlatch.ErrClosed). The tokens are given
+// back then if nobody has taken any since; otherwise they are lost, and the rate is not reached. It returns [ErrExceeds] at
+// once, and takes nothing, if n is above the capacity, or if the deadline of ctx is before the tokens are there. Other errors
+// and costs are those of Allow.
+func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
+	return l.wrap("wait", l.wait(ctx, key, n))
+}
+
+func (l *Limiter) wait(ctx context.Context, key string, n int) error {
+	if err := l.check(key, n); err != nil {
+		return err
+	}
+	longest := -time.Microsecond // any
+	if ctx != nil {
+		if deadline, ok := ctx.Deadline(); ok {
+			longest = max(time.Until(deadline), 0)
+		}
+	}
+	if !l.core.Admit() { // until the reservation is used or given back
+		return errs.ErrClosed
+	}
+	t, err := l.send(ctx, key, n, longest)
+	if err == nil && !t.ok {
+		err = fmt.Errorf("%w before the deadline of the context: it takes %v", ErrExceeds, t.wait)
+	}
+	if err == nil {
+		err = l.sleep(ctx, t.wait)
+	}
+	if err == nil || !t.ok {
+		l.core.End()
+		return err
+	}
+	// In the background. If it fails the tokens are lost, and nobody needs to know.
+	l.core.Batch.Start(giveBackOf(l.key(key), t.state, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
+	return err
+}
+
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.core.Closing():
+		return errs.ErrClosed
+	}
+}
+
+func (l *Limiter) check(key string, n int) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case key == "" || len(key) > MaxKey:
+		return fmt.Errorf("%w: the key has %d bytes, not 1 to %d", errs.ErrInvalid, len(key), MaxKey)
+	case n < 1:
+		return fmt.Errorf("%w: %d tokens are fewer than 1", errs.ErrInvalid, n)
+	case n > l.opts.burst:
+		return fmt.Errorf("%w: %d tokens, and the capacity is %d", ErrExceeds, n, l.opts.burst)
+	}
+	return nil
+}
+
+func (l *Limiter) send(ctx context.Context, key string, n int, longest time.Duration) (taken, error) {
+	call, err := l.core.Once(ctx, func() *script.Call {
+		return takeOf(l.key(key), int64(l.rate.count), l.rate.span(n), l.all, longest)
+	})
+	if err != nil {
+		return taken{}, err
+	}
+	return readTaken(call)
+}
+
+// remaining returns how many tokens there are, if all need so long to come back.
+func (l *Limiter) remaining(used span) int {
+	micros := l.all.micros - used.micros
+	if micros < 0 {
+		return 0
+	}
+	free := micros*int64(l.rate.count) + l.all.parts - used.parts
+	return int(max(free, 0) / l.rate.period.Microseconds())
+}
+
+// key returns the Redis key of a limit. The length of the name keeps "a" with the key "b:c" apart from "a:b" with "c".
+func (l *Limiter) key(key string) string {
+	prefix := "redlatch_rate:" + strconv.Itoa(len(l.name)) + ":"
+	if strings.Contains(l.name, "{") {
+		return prefix + l.name + ":" + key
+	}
+	return prefix + "{" + l.name + ":" + key + "}"
+}
+
+func (l *Limiter) wrap(verb string, err error) error {
+	return errs.Wrap("rratelimiter", verb, l.Name(), err)
+}

@@ -1,0 +1,289 @@
+package rratelimiter_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rratelimiter"
+)
+
+func allow(t *testing.T, l *rratelimiter.Limiter, key string, n int) rratelimiter.Result {
+	t.Helper()
+	r, err := l.Allow(t.Context(), key, n)
+	require.NoError(t, err)
+	return r
+}
+
+func TestTokensComeBackEvenlyUpToTheBurst(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(10, time.Second), rratelimiter.WithBurst(3))
+		for left := range 3 {
+			assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 2 - left, ResetAfter: time.Duration(left+1) * 100 * time.Millisecond}, allow(t, l, "a", 1))
+		}
+		assert.Equal(t, rratelimiter.Result{RetryAfter: 100 * time.Millisecond, ResetAfter: 300 * time.Millisecond}, allow(t, l, "a", 1))
+		assert.True(t, allow(t, l, "b", 3).Allowed, "each key has its own")
+		time.Sleep(100*time.Millisecond - time.Microsecond)
+		assert.Equal(t, rratelimiter.Result{RetryAfter: time.Microsecond, ResetAfter: 200*time.Millisecond + time.Microsecond}, allow(t, l, "a", 1))
+		time.Sleep(time.Microsecond)
+		assert.True(t, allow(t, l, "a", 1).Allowed)
+		assert.Equal(t, 200*time.Millisecond, allow(t, l, "a", 2).RetryAfter)
+		time.Sleep(time.Hour)
+		assert.Empty(t, b.Keys(t), "what is full again is no key")
+		assert.Equal(t, 0, allow(t, l, "a", 3).Remaining, "no more than the burst has come back")
+	})
+}
+
+// The limiter against exact arithmetic, also for rates that are no whole number of microseconds for each token.
+func TestLimiterEqualsItsModel(t *testing.T) {
+	for _, rate := range []struct {
+		n, burst int
+		period   time.Duration
+	}{{3, 3, time.Second}, {7, 20, time.Second}, {1, 1, time.Minute}, {999_999, 50, time.Second}, {1000, 10, time.Millisecond}} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(rate.n, rate.period), rratelimiter.WithBurst(rate.burst))
+				random := rand.New(rand.NewPCG(1, uint64(rate.n)))
+				each := big.NewRat(rate.period.Microseconds(), int64(rate.n)) // µs for a token
+				full := new(big.Rat).Mul(each, big.NewRat(int64(rate.burst), 1))
+				back := new(big.Rat) // when all tokens are back
+				allowed := 0
+				for range faulttest.Rounds(t, 500, 5000) {
+					n := 1 + random.IntN(rate.burst)
+					now := big.NewRat(time.Now().UnixMicro(), 1)
+					if back.Cmp(now) < 0 {
+						back.Set(now)
+					}
+					after := new(big.Rat).Add(back, new(big.Rat).Mul(each, big.NewRat(int64(n), 1)))
+					want := new(big.Rat).Sub(after, now).Cmp(full) <= 0
+					if want {
+						back.Set(after)
+					}
+					r := allow(t, l, "a", n)
+					require.Equal(t, want, r.Allowed)
+					free := new(big.Rat).Sub(full, new(big.Rat).Sub(back, now))
+					left, _ := free.Quo(free, each).Float64()
+					require.Equal(t, int(left), r.Remaining)
+					if want {
+						allowed++
+					}
+					time.Sleep(time.Duration(random.Int64N(int64(rate.burst)*int64(rate.period)/int64(rate.n))) / time.Microsecond * time.Microsecond)
+				}
+				require.Positive(t, allowed)
+			})
+		})
+	}
+}
+
+func TestWaitersPassInOrderAtTheRate(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(10, time.Second), rratelimiter.WithBurst(2))
+		start := time.Now()
+		var passed [5]time.Duration
+		var all sync.WaitGroup
+		for i := range passed {
+			all.Go(func() {
+				assert.NoError(t, l.Wait(t.Context(), "a", 1))
+				passed[i] = time.Since(start)
+			})
+			synctest.Wait()
+		}
+		assert.False(t, allow(t, l, "a", 1).Allowed, "what is reserved is taken")
+		all.Wait()
+		assert.Equal(t, [5]time.Duration{0, 0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}, passed)
+	})
+}
+
+func TestWaitThatCannotEndInTimeTakesNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Second))
+		require.NoError(t, l.Wait(t.Context(), "a", 1))
+		ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, l.Wait(ctx, "a", 1), rratelimiter.ErrExceeds)
+		assert.Zero(t, time.Since(start))
+		require.ErrorIs(t, l.Wait(t.Context(), "a", 2), rratelimiter.ErrExceeds, "never")
+		_, err := l.Allow(t.Context(), "a", 2)
+		require.ErrorIs(t, err, rratelimiter.ErrExceeds)
+		ctx, cancel = context.WithTimeout(t.Context(), 1001*time.Millisecond)
+		defer cancel()
+		require.NoError(t, l.Wait(ctx, "a", 1))
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestLastReservationIsGivenBack(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Second))
+		require.NoError(t, l.Wait(t.Context(), "a", 1))
+		begin := func() (give func(), ended chan error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended = make(chan error, 1)
+			go func() { ended <- l.Wait(ctx, "a", 1) }()
+			synctest.Wait()
+			return cancel, ended
+		}
+		giveUpFirst, first := begin()
+		giveUpSecond, second := begin()
+		assert.Equal(t, 3*time.Second, allow(t, l, "a", 1).RetryAfter)
+		giveUpFirst()
+		require.ErrorIs(t, <-first, context.Canceled)
+		synctest.Wait()
+		assert.Equal(t, 3*time.Second, allow(t, l, "a", 1).RetryAfter, "one that others came after is lost")
+		giveUpSecond()
+		require.ErrorIs(t, <-second, context.Canceled)
+		synctest.Wait()
+		assert.Equal(t, 2*time.Second, allow(t, l, "a", 1).RetryAfter, "the last one is not")
+	})
+}
+
+// F16
+func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
+		require.NoError(t, l.Wait(t.Context(), "a", 1))
+		ended := make(chan error, 1)
+		go func() { ended <- l.Wait(t.Context(), "a", 1) }()
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		require.ErrorIs(t, <-ended, redlatch.ErrClosed)
+		_, err := l.Allow(t.Context(), "a", 1)
+		require.ErrorIs(t, err, redlatch.ErrClosed)
+		r := allow(t, b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Minute)), "a", 1)
+		assert.InDelta(t, time.Minute, r.RetryAfter, float64(time.Second))
+	})
+}
+
+// F2
+func TestLostReplyIsNotRepeated(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetRateLimiter("api", rratelimiter.Per(10, time.Second))
+		allow(t, l, "a", 1)
+		p.LoseReplies(1)
+		_, err := l.Allow(t.Context(), "a", 1)
+		require.ErrorIs(t, err, redlatch.ErrUnknown)
+		assert.Equal(t, 7, allow(t, l, "a", 1).Remaining, "it was taken once")
+	})
+}
+
+func TestRateMayChange(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t)
+		require.True(t, allow(t, c.GetRateLimiter("api", rratelimiter.Per(3, time.Second)), "a", 2).Allowed)
+		r := allow(t, c.GetRateLimiter("api", rratelimiter.Per(7, time.Second)), "a", 1)
+		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 1, ResetAfter: 809_525 * time.Microsecond}, r, "two of three are 666,667 µs")
+	})
+}
+
+func TestKeysOfDifferentNamesAreApart(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t, redlatch.WithNamePrefix("app:"))
+		rate := rratelimiter.Per(1, time.Minute)
+		assert.True(t, allow(t, c.GetRateLimiter("a", rate), "b:c", 1).Allowed)
+		assert.True(t, allow(t, c.GetRateLimiter("a:b", rate), "c", 1).Allowed)
+		assert.True(t, allow(t, c.GetRateLimiter("{shop}", rate), "}{\n", 1).Allowed)
+		assert.ElementsMatch(t, []string{"redlatch_rate:5:{app:a:b:c}", "redlatch_rate:7:{app:a:b:c}", "redlatch_rate:10:app:{shop}:}{\n"}, b.Keys(t))
+	})
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t)
+		second := rratelimiter.Per(1, time.Second)
+		for what, l := range map[string]*rratelimiter.Limiter{
+			"no name":      c.GetRateLimiter("", second),
+			"bad name":     c.GetRateLimiter("{", second),
+			"no rate":      c.GetRateLimiter("api", rratelimiter.Rate{}),
+			"no tokens":    c.GetRateLimiter("api", rratelimiter.Per(0, time.Second)),
+			"many tokens":  c.GetRateLimiter("api", rratelimiter.Per(1_000_000_001, time.Second)),
+			"short period": c.GetRateLimiter("api", rratelimiter.Per(1, time.Millisecond-1)),
+			"odd period":   c.GetRateLimiter("api", rratelimiter.Per(1, time.Second+1)),
+			"long period":  c.GetRateLimiter("api", rratelimiter.Per(1, 367*24*time.Hour)),
+			"no burst":     c.GetRateLimiter("api", second, rratelimiter.WithBurst(0)),
+			"long burst":   c.GetRateLimiter("api", rratelimiter.Per(1, 24*time.Hour), rratelimiter.WithBurst(1_000_000_000)),
+		} {
+			_, err := l.Allow(t.Context(), "a", 1)
+			assert.ErrorIs(t, err, redlatch.ErrInvalid, what)
+			assert.ErrorIs(t, l.Wait(t.Context(), "a", 1), redlatch.ErrInvalid, what)
+		}
+		l := c.GetRateLimiter("api", second)
+		for _, key := range []string{"", strings.Repeat("k", 513)} {
+			_, err := l.Allow(t.Context(), key, 1)
+			assert.ErrorIs(t, err, redlatch.ErrInvalid)
+		}
+		_, err := l.Allow(t.Context(), "a", 0)
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+		require.EqualError(t, err, `rratelimiter: allow "api": invalid argument: 0 tokens are fewer than 1`)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, l.Wait(ctx, "a", 1), context.Canceled)
+		assert.Empty(t, b.Keys(t))
+		require.NoError(t, b.Redis.Set(t.Context(), "redlatch_rate:3:{api:a}", "word", 0).Err())
+		_, err = l.Allow(t.Context(), "a", 1)
+		require.ErrorIs(t, err, redlatch.ErrWrongType)
+	})
+}
+
+// Many clients on real servers: no token is given twice, and none is kept back.
+func TestNoTokenIsGivenTwice(t *testing.T) {
+	const clients, each = 4, 25
+	for where, connect := range map[string]func() *redlatch.Client{
+		"server": func() *redlatch.Client {
+			c, err := redlatch.New(redistest.Shared(t).Client(t))
+			require.NoError(t, err)
+			return c
+		},
+		"cluster": func() *redlatch.Client {
+			c, err := redlatch.New(redistest.SharedCluster(t).Client(t))
+			require.NoError(t, err)
+			return c
+		},
+	} {
+		t.Run(where, func(t *testing.T) {
+			name := fmt.Sprint(t.Name(), time.Now().UnixNano())
+			rounds := faulttest.Rounds(t, 20, 500)
+			var allowed atomic.Int64
+			var all sync.WaitGroup
+			start := time.Now()
+			for range clients {
+				c := connect()
+				l := c.GetRateLimiter(name, rratelimiter.Per(1000, time.Hour), rratelimiter.WithBurst(500))
+				for range each {
+					all.Go(func() {
+						for range rounds {
+							r, err := l.Allow(t.Context(), "a", 1)
+							if !assert.NoError(t, err) {
+								return
+							}
+							if r.Allowed {
+								allowed.Add(1)
+							}
+						}
+					})
+				}
+				defer func() { assert.NoError(t, c.Close()) }()
+			}
+			all.Wait()
+			back := int64(time.Since(start)/(time.Hour/1000)) + 1
+			assert.GreaterOrEqual(t, allowed.Load(), int64(500))
+			assert.LessOrEqual(t, allowed.Load(), 500+back)
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package rratelimiter
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed take.lua
+var takeSource string
+
+//go:embed giveback.lua
+var giveBackSource string
+
+var (
+	takeScript     = script.New("rratelimiter.take", takeSource)
+	giveBackScript = script.New("rratelimiter.giveback", giveBackSource)
+)
+
+// span is an exact time: whole microseconds and a rest in parts of one, of which one has as many as a period has tokens.
+type span struct{ micros, parts int64 }
+
+// duration returns the time, rounded up to a microsecond.
+func (s span) duration() time.Duration {
+	return time.Duration(s.micros+min(s.parts, 1)) * time.Microsecond
+}
+
+// takeOf takes what needs so long to come back, of all that needs so long.
+func takeOf(key string, count int64, cost, all span, longest time.Duration) *script.Call {
+	return takeScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, longest.Microseconds())
+}
+
+// taken is the reply of take.lua.
+type taken struct {
+	ok    bool
+	wait  time.Duration // until the tokens are there
+	used  span          // until all tokens are back
+	state string        // what a reservation has left
+}
+
+func readTaken(c *script.Call) (taken, error) {
+	row := c.Row()
+	t := taken{
+		ok:    row.Int() == 1,
+		wait:  time.Duration(row.Int()) * time.Microsecond,
+		used:  span{row.Int(), row.Int()},
+		state: row.Text(),
+	}
+	return t, row.Err()
+}
+
+func giveBackOf(key, state string, cost span) *script.Call {
+	return giveBackScript.Call(1, key, state, cost.micros, cost.parts)
+}
