@@ -65,6 +65,10 @@ const (
 	permitName    = "PermitSemaphore"
 	counterName   = "Lua token counter"
 	inProcessName = "x/sync/semaphore"
+
+	limiterName   = "Limiter"
+	redisRateName = "redis_rate"
+	throttledName = "throttled"
 )
 
 const lease = 30 * time.Second
@@ -92,6 +96,9 @@ func allContestants() []contestant {
 		{name: permitName, open: openPermits},
 		{name: counterName, open: openCounter, tuning: polling()},
 		{name: inProcessName, open: openInProcess},
+		{name: limiterName, open: openLimiter, shared: true},
+		{name: redisRateName, open: openRedisRate, shared: true},
+		{name: throttledName, open: openThrottled, shared: true},
 	}
 }
 
