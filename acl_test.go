@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/ronce"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -104,6 +105,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 		}
 		t.Run("permits "+name, func(t *testing.T) { borrowed(t, one, two, name) })
 		t.Run("queue "+name, func(t *testing.T) { delivered(t, one, two, name) })
+		t.Run("once "+name, func(t *testing.T) { madeOnce(t, one, two, name) })
 	}
 	t.Run("latch", func(t *testing.T) {
 		latch := one.GetCountDownLatch("latch")
@@ -150,6 +152,33 @@ func passedOn(t *testing.T, server *redistest.Server, mine, theirs rlock.Locker)
 	next := <-waiting
 	require.NoError(t, next.Err)
 	locktest.Unlock(t, next.Hold)
+}
+
+// madeOnce has one client wait for another's value.
+func madeOnce(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	get := func(c *redlatch.Client) *ronce.Once[string] {
+		return redlatch.GetOnce[string](c, name+"once", ronce.WithTTL(time.Minute))
+	}
+	runs := make(chan struct{})
+	made := make(chan error, 1)
+	go func() {
+		_, _, err := get(one).Do(t.Context(), "k", func(context.Context) (string, error) {
+			close(runs)
+			return "made", nil
+		})
+		made <- err
+	}()
+	<-runs
+	value, shared, err := get(two).Do(t.Context(), "k", func(context.Context) (string, error) { return "", errors.New("it ran") })
+	require.NoError(t, err)
+	assert.True(t, shared)
+	assert.Equal(t, "made", value)
+	require.NoError(t, <-made)
+	_, ok, err := get(one).Peek(t.Context(), "k")
+	require.NoError(t, err)
+	assert.True(t, ok)
+	require.NoError(t, get(one).Forget(t.Context(), "k"))
 }
 
 // borrowed moves permits of both kinds from one client to another.

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
+	"github.com/redlatch/redlatch/ronce"
 	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -151,6 +152,12 @@ func GetTopic[T any](c *Client, name string, opts ...rtopic.Option) *rtopic.Topi
 // with a backslash), after the client's prefix. Otherwise it is like GetTopic.
 func GetPatternTopic[T any](c *Client, pattern string, opts ...rtopic.Option) *rtopic.PatternTopic[T] {
 	return rtopic.NewPattern[T](c.core, pattern, opts...)
+}
+
+// GetOnce returns the object with this name that runs a function once for each key, and keeps its value of type T for all
+// processes. It does no I/O and keeps nothing alive. The object's methods return [ErrInvalid] for a bad name or option.
+func GetOnce[T any](c *Client, name string, opts ...ronce.Option) *ronce.Once[T] {
+	return ronce.New[T](c.core, name, opts...)
 }
 
 // HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its

@@ -72,7 +72,7 @@ func (l *Lease) publicOwner() string {
 }
 
 // user returns the name that the user gave.
-func (l *Lease) user() string { return l.manager.core.UserName(l.Name()) }
+func (l *Lease) user() string { return l.manager.kind.User(l.manager.core, l.Name()) }
 
 func (l *Lease) now() time.Duration { return l.manager.core.Clock.Now() }
 
@@ -178,6 +178,7 @@ func (l *Lease) expire(now time.Duration) {
 	ended := l.levels == nil
 	if ended {
 		l.state = over
+		l.releasePlainlyLocked() // an Unlock that comes too late changes nothing
 		l.manager.core.Timers.Stop(&l.member.Timer)
 	}
 	l.mu.Unlock()
@@ -363,7 +364,7 @@ func (l *Lease) Drain(limit time.Duration) {
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	cancels.run()
-	_, err := l.manager.sendRelease(context.Background(), l.key, l.owner, limit) //nolint:forbidigo // bounded by limit
+	_, err := l.sendRelease(context.Background(), limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease",
 			"kind", l.manager.kind.Title, "name", l.user(), "owner", l.publicOwner(), "cause", err)

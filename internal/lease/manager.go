@@ -28,6 +28,8 @@ type Kind struct {
 	Noun  string // what is held, for messages; optional, for "lock"
 	// ID returns an owner id as users know it; optional, for one that they know as it is.
 	ID func(owner string) string
+	// Named returns the name, prefix included, of the object that has a key; optional, for one whose key is its name.
+	Named func(key string) string
 
 	// Channel is where a release of the named lock is announced.
 	Channel func(key string) string
@@ -55,6 +57,16 @@ type Reply struct {
 	TTL time.Duration
 	// Token is the fencing token of what was granted; 0 if the kind has none.
 	Token int64
+	// Instead, if it was not granted, is the error with which all calls are to end that wait for it; nil to go on waiting.
+	Instead error
+}
+
+// User returns the name, as the user gave it, of the object that has a key.
+func (k *Kind) User(c *core.Core, key string) string {
+	if k.Named != nil {
+		key = k.Named(key)
+	}
+	return c.UserName(key)
 }
 
 // Listener is notified of what becomes of leases.

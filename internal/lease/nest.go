@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Nest adds a level to the lease of a live hold, whose context descends from given. It waits for Redis until ctx is done. A level of
@@ -133,6 +134,8 @@ type operations struct {
 	until   time.Duration // the latest end of the lease that a call has set, or may set
 
 	over func() // what to call when the lease is over; nil for nothing. Never changes once the lease is granted
+
+	release func() *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu
 }
 
 // busy reports whether an operation is in flight.

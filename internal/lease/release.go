@@ -194,7 +194,7 @@ func (l *Lease) endRelease(notified int) {
 
 // release releases the lock in Redis after its last level has ended.
 func (l *Lease) release(ctx context.Context, limit time.Duration) error {
-	notified, err := l.manager.sendRelease(ctx, l.key, l.owner, limit)
+	notified, err := l.sendRelease(ctx, limit)
 	open, result := l.concludeRelease(notified, err, nil)
 	if open {
 		return core.Explain(fmt.Errorf("%w: %w", errs.ErrUnknown, err))
@@ -221,17 +221,18 @@ func (l *Lease) concludeRelease(notified int64, err error, settled func()) (open
 // sendRelease sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
 // the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that were notified of
 // it.
-func (m *Manager) sendRelease(ctx context.Context, key, owner any, limit time.Duration) (notified int64, err error) {
+func (l *Lease) sendRelease(ctx context.Context, limit time.Duration) (notified int64, err error) {
+	m := l.manager
 	deadline := m.core.Clock.Now() + limit
 	var lost error // of the first attempt that may have run: it says more than those after it
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Deaf = true
-		call := m.kind.Release(key, owner)
+		call, certain := l.releaseCall()
 		err := m.core.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := m.Receivers(call)
-			if lost != nil {
+			if lost != nil && !certain {
 				n = max(n, 1)
 			}
 			return n, err
@@ -390,7 +391,51 @@ func (l *Lease) Took(c *script.Call) bool {
 }
 
 // GiveBack returns the call that releases the lease.
-func (l *Lease) GiveBack() *script.Call { return l.manager.kind.Release(l.key, l.owner) }
+func (l *Lease) GiveBack() *script.Call {
+	call, _ := l.releaseCall()
+	return call
+}
+
+// releaseCall returns the call that releases the lease, and whether the reply of a repeated one also tells what those before it did.
+func (l *Lease) releaseCall() (call *script.Call, certain bool) {
+	var release func() *script.Call
+	l.mu.Lock()
+	if l.ops != nil {
+		release = l.ops.release
+	}
+	l.mu.Unlock()
+	if release != nil {
+		return release(), true
+	}
+	return l.manager.kind.Release(l.key, l.owner), false
+}
+
+// UnlockBy is Unlock by a call of the caller's in place of the kind's Release, which does more in the same step. It may run twice: its
+// reply is that of Release, but 0 only if no earlier run has released the lock either. If Redis refuses it, for example since it has no
+// memory left, the lock is released without it in the background.
+func (h *Hold) UnlockBy(ctx context.Context, release func() *script.Call) error {
+	l := h.lease
+	l.mu.Lock()
+	if l.state == holding {
+		l.opsLocked().release = release
+	}
+	l.mu.Unlock()
+	err := h.Unlock(ctx)
+	if script.Final(err) {
+		l.mu.Lock()
+		l.releasePlainlyLocked()
+		l.mu.Unlock()
+		l.SettleRelease(nil)
+	}
+	return err
+}
+
+// releasePlainlyLocked has the lease be released by the kind's Release from here on.
+func (l *Lease) releasePlainlyLocked() {
+	if l.ops != nil {
+		l.ops.release = nil
+	}
+}
 
 // GaveBack reports whether it released anything.
 func (l *Lease) GaveBack(c *script.Call) bool {

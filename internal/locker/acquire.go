@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case t.hold != nil:
 			return t.hold, nil
 		case t.err == nil:
-			return nil, errs.ErrNotAcquired
+			return nil, cmp.Or(t.instead, errs.ErrNotAcquired)
 		case ctx.Err() != nil:
 			return nil, core.Conclude(ctx, script.NotDone, t.err) // what it may have acquired is taken back
 		case errors.Is(t.err, errs.ErrClosed):
@@ -274,6 +275,10 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 	if t.err != nil {
 		return nil, c.failure(t)
 	}
+	if t.instead != nil {
+		w.othersAsk()
+		return nil, t.instead
+	}
 	c.failed = 0
 	w.busy(wakeups, t)
 	return nil, nil
@@ -286,6 +291,13 @@ func (w *Waiter) answered(t attemptResult) {
 	w.AskEnded() // what the upkeep learns from here on may be newer
 	q.Answered(q.now(), t.err)
 	q.shard.mu.Unlock()
+}
+
+// othersAsk has those ask who wait behind a call that goes without the lock.
+func (w *Waiter) othersAsk() {
+	w.queue.shard.mu.Lock()
+	defer w.queue.shard.mu.Unlock()
+	w.queue.admitLocked(w.queue.now())
 }
 
 // busy sets when to ask again, and joins the channel that announces releases.

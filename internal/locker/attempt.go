@@ -15,10 +15,11 @@ import (
 	"github.com/redlatch/redlatch/pubsub"
 )
 
-// attemptResult is what an attempt came to: a hold, an error, or the time that the lock stays taken.
+// attemptResult is what an attempt came to: a hold, an error, or the time that the lock stays taken, and perhaps why nobody is to wait for it.
 type attemptResult struct {
 	hold    *lease.Hold
 	ttl     time.Duration
+	instead error
 	err     error
 	passing bool // the error may pass by itself
 }
@@ -88,7 +89,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	}
 	if !reply.Granted {
 		l.Unregister()
-		return attemptResult{ttl: reply.TTL}
+		return attemptResult{ttl: reply.TTL, instead: reply.Instead}
 	}
 	if e := a.entry; e != nil && e.unsettled() {
 		l.WhenOver(func() { // an attempt that comes late may enter it again

@@ -27,10 +27,13 @@ func (m *Manager) Name(name string) Name {
 	return n
 }
 
+// Key returns the lock with this key, of a kind whose keys are not names. Calls on it fail with err if that is not nil.
+func (m *Manager) Key(key string, err error) Name { return Name{manager: m, key: key, err: err} }
+
 func (n *Name) text() string { s, _ := n.key.(string); return s }
 
 // User returns the name as the user gave it.
-func (n *Name) User() string { return n.manager.core.UserName(n.text()) }
+func (n *Name) User() string { return n.manager.kind.User(n.manager.core, n.text()) }
 
 // Verify asks Redis whether this client's own leases of the name, if it has any, are still there.
 func (n *Name) Verify() {

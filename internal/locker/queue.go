@@ -173,7 +173,7 @@ func (q *queue) Message(payload string) {
 		return
 	}
 	if f := q.manager.core.Hooks.Woken; f != nil {
-		f(q.manager.kind.Title, q.manager.core.UserName(q.key))
+		f(q.manager.kind.Title, q.manager.kind.User(q.manager.core, q.key))
 	}
 	now := q.now()
 	q.shard.mu.Lock()

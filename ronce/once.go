@@ -1,0 +1,233 @@
+package ronce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	// MaxKey is the longest key, in bytes.
+	MaxKey = 512
+	// MaxValue is the longest encoded value, in bytes.
+	MaxValue = 1 << 20
+
+	maxText = 4 << 10 // of an error that is kept
+)
+
+// manager is a client's state for its objects.
+type manager struct{ claims *locker.Manager }
+
+func newManager(c *core.Core) *manager {
+	return &manager{locker.NewManager(locker.NewNamespace(c), kind())}
+}
+
+// Once runs a function once for each key, and keeps its value of type T for all. It has no state: any number of goroutines may use
+// one, and those of the same name in all clients share their keys. It is safe for concurrent use.
+type Once[T any] struct {
+	core   *core.Core
+	claims *locker.Manager
+	name   string // with the client's prefix
+	opts   options
+	err    error // of the name or the options
+}
+
+// New returns a client's object by name. It is for package redlatch: users call GetOnce there.
+func New[T any](c *core.Core, name string, opts ...Option) *Once[T] {
+	o := &Once[T]{core: c, claims: core.Manager(c, newManager).claims, name: c.Prefix + name}
+	o.opts, o.err = collect(opts)
+	bad := core.CheckName(o.name)
+	if name == "" {
+		bad = core.CheckName("")
+	}
+	if bad != nil {
+		o.err = bad
+	}
+	return o
+}
+
+// Name returns the object's name as it was given to the client.
+func (o *Once[T]) Name() string { return o.core.UserName(o.name) }
+
+// Do returns the value of a key: the one that is kept, or that of fn, which is kept then. While another caller runs its fn for the key,
+// in any process, Do waits for its value. Of shared, false says that this call's own fn made the value. The key is 1 to 512 bytes long.
+//
+// It blocks until there is a value, ctx is done, the client closes (redlatch.ErrClosed), or an error occurs that will not pass, such
+// as a missing permission; on the first attempt also a refused connection. It retries other connection errors, and what Redis cannot
+// do at the moment, for one lease in a row.
+//
+// If fn fails, Do returns its error as it is; the key is free again, and one of those who wait runs its own fn, unless the failure is
+// kept ([WithErrors]). If fn panics, or ends its goroutine, the key is free again, and the panic goes on. The context of fn descends from
+// ctx. It also ends when the claim is lost, with the cause [ErrLost], and when the client closes, with the cause redlatch.ErrClosed.
+// Under it, Do of the same key is redlatch.ErrInvalid. The claim is renewed while fn runs; if the process dies it ends with the lease of
+// the client, 30 s by default.
+//
+// After an error the value is the zero value. Of a caller whose fn returned no error:
+//
+//   - [ErrLost]: the claim was lost, and the value is not kept. If fn failed as well, both errors are joined.
+//   - redlatch.ErrUnknown: Redis did not answer for 3 s, the call timeout, the rest of the lease, or until a deadline of ctx that is
+//     still ahead; cancelling ctx does not end that wait. The value may be kept, or may be later.
+//   - redlatch.ErrInvalid: it cannot be encoded, or has more than 1 MiB then. The key is free again.
+//   - an error of Redis, for example that it has no memory left: the value is not kept, and the key is free again.
+//
+// A kept value that cannot be decoded is [codec.ErrDecode], until Forget or the end of its time. redlatch.ErrWrongType says that
+// another program uses the Redis key.
+//
+// A kept value costs one round trip, a run two, and a renewal each third of the lease. One that waits costs one or two more when the
+// other run ends, and about one a second.
+func (o *Once[T]) Do(ctx context.Context, key string, fn func(context.Context) (T, error)) (value T, shared bool, err error) {
+	name := o.key(key)
+	if fn == nil {
+		return value, false, o.wrap("do", fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
+	}
+	if ctx != nil && name.HoldOf(ctx) != nil {
+		return value, false, o.wrap("do", fmt.Errorf("%w: fn calls Do with its own key, and would wait for itself", errs.ErrInvalid))
+	}
+	claim, err := name.Acquire(ctx, &locker.Options{}, locker.Forever)
+	var kept *result
+	switch {
+	case errors.As(err, &kept):
+		value, err = o.decode(*kept)
+		return value, true, o.wrap("do", err)
+	case err != nil:
+		return value, false, o.wrap("do", err)
+	}
+	value, err = o.run(ctx, name.Key(), claim, fn)
+	return value, false, err
+}
+
+// run calls fn, and ends the claim.
+func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn func(context.Context) (T, error)) (value T, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			o.logUnreleased(o.ended(claim, claim.Unlock(ctx)))
+		}
+	}()
+	made, failure := fn(claim.Context())
+	returned = true
+
+	r, err := o.result(made, failure, claim)
+	if r == nil {
+		released := o.ended(claim, claim.Unlock(ctx))
+		if errors.Is(released, ErrLost) {
+			return value, errors.Join(err, o.wrap("do", released))
+		}
+		o.logUnreleased(released)
+		return value, err
+	}
+	owner := claim.Owner()
+	kept := o.ended(claim, claim.UnlockBy(ctx, func() *script.Call { return keep(key, owner, *r) }))
+	switch {
+	case failure == nil && kept == nil:
+		return made, nil
+	case failure == nil || errors.Is(kept, ErrLost):
+		return value, errors.Join(failure, o.wrap("do", kept))
+	}
+	o.logUnreleased(kept)
+	return value, failure
+}
+
+// result returns what is to be kept of a run, nil for nothing, and its error.
+func (o *Once[T]) result(value T, failure error, claim *lease.Hold) (*result, error) {
+	switch {
+	case failure != nil && o.opts.errors != nil && claim.Context().Err() == nil:
+		text := failure.Error()
+		text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+		return &result{failed: true, data: text, ttl: *o.opts.errors}, failure
+	case failure != nil:
+		return nil, failure
+	}
+	data, err := codec.Marshal(o.opts.codec, value)
+	if err == nil && len(data) > MaxValue {
+		err = fmt.Errorf("the encoded value has %d bytes, more than %d", len(data), MaxValue)
+	}
+	if err != nil {
+		return nil, o.wrap("do", fmt.Errorf("%w: %w", errs.ErrInvalid, err))
+	}
+	return &result{data: string(data), ttl: o.opts.ttl}, nil
+}
+
+// ended returns what the end of a claim means for its run.
+func (o *Once[T]) ended(claim *lease.Hold, err error) error {
+	switch {
+	case !errors.Is(err, errs.ErrNotHeld):
+		return err
+	case o.core.Closed() && !errors.Is(context.Cause(claim.Context()), ErrLost):
+		return errs.ErrClosed
+	}
+	return errLost
+}
+
+// logUnreleased logs that a claim was left to its lease: the caller gets the error of its fn.
+func (o *Once[T]) logUnreleased(err error) {
+	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, errs.ErrClosed) {
+		o.core.Logger.Warn("redlatch: a claim was not released", "kind", "ronce", "name", o.Name(), "cause", err)
+	}
+}
+
+func (o *Once[T]) decode(r result) (value T, err error) {
+	if r.failed {
+		return value, &Error{Text: r.data}
+	}
+	if err := codec.Unmarshal(o.opts.codec, []byte(r.data), &value); err != nil {
+		var none T
+		return none, err
+	}
+	return value, nil
+}
+
+// Peek returns the value that is kept for a key, and reports whether a result is kept. It does not wait for a run. A failure that is
+// kept is returned as its [*Error], and ok is true; so it is for a value that cannot be decoded, with [codec.ErrDecode].
+//
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout), and then
+// returns redlatch.ErrUnavailable. It costs one round trip, which concurrent calls share.
+func (o *Once[T]) Peek(ctx context.Context, key string) (value T, ok bool, err error) {
+	name := o.key(key)
+	if err := name.Check(); err != nil {
+		return value, false, o.wrap("peek", err)
+	}
+	call, err := o.core.Read(ctx, func() *script.Call { return peek(name.Key()) })
+	if err != nil {
+		return value, false, o.wrap("peek", err)
+	}
+	r, ok, err := peeked(call)
+	if err == nil && ok {
+		value, err = o.decode(r)
+	}
+	return value, ok, o.wrap("peek", err)
+}
+
+// Forget deletes what is kept for a key: the next caller of Do runs. It does not stop a run that has begun, whose caller gets its
+// value; but that is not kept, and those who wait for it run in turn. It returns nil if there was nothing to forget.
+//
+// It waits for Redis as Peek does. After redlatch.ErrUnknown the key may be forgotten: the call is not repeated, since that could delete
+// the value of a later run. It costs one round trip.
+func (o *Once[T]) Forget(ctx context.Context, key string) error {
+	name := o.key(key)
+	err := name.Check()
+	if err == nil {
+		_, err = o.core.Once(ctx, func() *script.Call { return forget(name.Key()) })
+	}
+	return o.wrap("forget", err)
+}
+
+// key returns the claim of a key. Its methods return what is wrong with the object or the key.
+func (o *Once[T]) key(key string) *locker.Name {
+	err := o.err
+	if err == nil && (key == "" || len(key) > MaxKey) {
+		err = fmt.Errorf("%w: the key has %d bytes, not 1 to %d", errs.ErrInvalid, len(key), MaxKey)
+	}
+	name := o.claims.Key(keyOf(o.name, key), err)
+	return &name
+}
+
+func (o *Once[T]) wrap(verb string, err error) error { return errs.Wrap("ronce", verb, o.Name(), err) }
