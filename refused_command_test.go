@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -280,6 +281,51 @@ func TestRefusedCommandsLeaveForceUnlockDoneOrNotDone(t *testing.T) {
 					assert.Equal(t, err == nil, forced)
 					return err
 				}})
+			})
+		}
+	}
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveARunKeptOrNotKept(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	refusals := []string{"resetchannels"}
+	for _, command := range luaCommands(t, "ronce") {
+		refusals = append(refusals, "-"+command)
+	}
+	for _, refusal := range refusals {
+		for _, when := range []string{"claim", "keep"} {
+			t.Run(when+" "+refusal, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				if when == "claim" {
+					p.rules(t, refusal)
+				}
+				ran := false
+				_, shared, err := redlatch.GetOnce[string](p.client, "o").Do(t.Context(), "k", func(context.Context) (string, error) {
+					ran = true
+					if when == "keep" {
+						p.rules(t, refusal)
+					}
+					return "made", nil
+				})
+				p.rules(t, "&*", "+@all")
+				assert.False(t, shared)
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				value, ok, peekErr := redlatch.GetOnce[string](p.other, "o").Peek(t.Context(), "k")
+				require.NoError(t, peekErr)
+				assert.Equal(t, err == nil, ok, "after %v", err)
+				if err == nil {
+					assert.True(t, ran)
+					assert.Equal(t, "made", value)
+					return
+				}
+				redistest.Eventually(t, 10*time.Second, "the key is free", func() error {
+					if keys := p.admin.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+						return fmt.Errorf("%v", keys)
+					}
+					return nil
+				})
 			})
 		}
 	}

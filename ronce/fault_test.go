@@ -61,6 +61,20 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 	}
 }
 
+// F2
+func TestForgetIsNotRepeated(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		require.NoError(t, get(p).Forget(t.Context(), "k")) // Redis knows the script from here on
+		<-do(t.Context(), get(p), returns("made", nil))
+		before := p.Scripts()
+		p.LoseReplies(1)
+		require.ErrorIs(t, get(p).Forget(t.Context(), "k"), redlatch.ErrUnknown)
+		assert.Equal(t, 1, p.Scripts()-before)
+		free(t, b)
+	})
+}
+
 // A value whose write was lost on the way is not reported as kept by the repetition that finds another one's claim, nor does it
 // write over it when it arrives.
 //
