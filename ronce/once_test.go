@@ -319,6 +319,34 @@ func TestRunnerThatLostItsClaimWritesOverNothing(t *testing.T) {
 	}
 }
 
+// The claim ends on this side before it ends in Redis, which would still take the value.
+//
+// F1, F25
+func TestValueThatComesTooLateIsNotKept(t *testing.T) {
+	const ends = lease - lease/100
+	for what, wait := range map[string]func(ctx context.Context){
+		"after the context has ended": func(ctx context.Context) { <-ctx.Done() },
+		"at that moment":              func(context.Context) { time.Sleep(ends) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				start := time.Now()
+				m := <-do(t.Context(), get(p), func(ctx context.Context) (string, error) {
+					p.Blackhole(true)
+					wait(ctx)
+					p.Blackhole(false)
+					return "late", nil
+				})
+				require.ErrorIs(t, m.err, ronce.ErrLost)
+				assert.Equal(t, made{err: m.err}, m)
+				assert.Equal(t, made{value: "made"}, <-do(t.Context(), get(b.Peer(t)), returns("made", nil)))
+				assert.Less(t, time.Since(start), lease, "the key was free before the lease ended in Redis")
+			})
+		})
+	}
+}
+
 func TestLossEndsTheContextAtTheNextRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		first := do(t.Context(), get(b.Peer(t)), func(ctx context.Context) (string, error) {
