@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/ronce"
 )
 
 // failover is a topology, and a change of its master.
@@ -214,7 +216,13 @@ func guests(lease time.Duration) []guest {
 		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
 			return c.GetCountDownLatch(name).Await(ctx)
 		},
-	}, guest{name: "queue", enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+	}, guest{name: "once", enter: enterOnce, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+		_, _, err := onceOf(c, name).Do(ctx, "k", func(context.Context) (string, error) { return "", nil })
+		if err == nil {
+			err = onceOf(c, name).Forget(ctx, "k")
+		}
+		return err
+	}}, guest{name: "queue", enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
 		t.Helper()
 		return enterQueue(t, c, name, lease)
 	}, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
@@ -224,6 +232,36 @@ func guests(lease time.Duration) []guest {
 		}
 		return err
 	}})
+}
+
+// onceOf returns the object of a name in whose slot its keys are.
+func onceOf(c *redlatch.Client, name string) *ronce.Once[string] {
+	return redlatch.GetOnce[string](c, "{"+name+"}", ronce.WithTTL(time.Minute))
+}
+
+// enterOnce has a function run until the release.
+func enterOnce(t *testing.T, c *redlatch.Client, name string) (alive func() error, release func(ctx context.Context) error) {
+	t.Helper()
+	running, finish, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, shared, err := onceOf(c, name).Do(t.Context(), "k", func(ctx context.Context) (string, error) {
+			running <- ctx
+			select {
+			case <-finish:
+			case <-ctx.Done():
+			}
+			return "made", nil
+		})
+		if shared {
+			err = errors.Join(err, errors.New("it did not run"))
+		}
+		done <- err
+	}()
+	ctx := <-running
+	return func() error { return ended(ctx) }, func(context.Context) error {
+		close(finish)
+		return <-done
+	}
 }
 
 // enterQueue has a handler hold a message, with a visibility that is renewed, until the release. That offers a second one, for whoever
@@ -353,7 +391,7 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 			holder, waiter := client(redlatch.Observer{
 				Renewed:    func(int, int, error) { renewed <- struct{}{} },
 				FailedOver: func(node string) { failedOver <- node },
-			}), client(redlatch.Observer{Woken: func(_, name string) { woken.Store(name, true) }})
+			}), client(redlatch.Observer{Woken: func(_, name string) { woken.Store(strings.Trim(name, "{}"), true) }})
 			names := map[string]string{}
 			all := enterAll(t, holder, waiter, guests(failoverLease), func(g guest) string {
 				names[g.name] = nameFor(g.name, p.concerned)

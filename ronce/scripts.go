@@ -138,7 +138,7 @@ const (
 func (*result) Error() string { return "a result is kept" }
 
 // Is says that the claim was not acquired, for those who observe it.
-func (*result) Is(target error) bool { return target == errs.ErrNotAcquired } //nolint:errorlint // it is asked by errors.Is
+func (*result) Is(target error) bool { return target == errs.ErrNotAcquired }
 
 func keep(key, owner string, r result) *script.Call {
 	kept := aValue
