@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -103,6 +105,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 		} {
 			t.Run(kind+" "+name, func(t *testing.T) { passedOn(t, server, get(one), get(two)) })
 		}
+		t.Run("election "+name, func(t *testing.T) { elected(t, one, two, name+"election") })
 		t.Run("permits "+name, func(t *testing.T) { borrowed(t, one, two, name) })
 		t.Run("queue "+name, func(t *testing.T) { delivered(t, one, two, name) })
 		t.Run("once "+name, func(t *testing.T) { madeOnce(t, one, two, name) })
@@ -179,6 +182,40 @@ func madeOnce(t *testing.T, one, two *redlatch.Client, name string) {
 	require.NoError(t, err)
 	assert.True(t, ok)
 	require.NoError(t, get(one).Forget(t.Context(), "k"))
+}
+
+// elected has one client lead after another, and a third party watch.
+func elected(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	lead, err := one.GetElection(name).Campaign(t.Context(), relection.WithValue("one"))
+	require.NoError(t, err)
+	next := make(chan error, 1) // the result
+	go func() {
+		lead, err := two.GetElection(name).Campaign(t.Context(), relection.WithValue("two"))
+		if err == nil {
+			err = lead.Resign(t.Context())
+		}
+		next <- err
+	}()
+	redistest.Eventually(t, lease, "the candidate waits", func() error {
+		if waiting, err := one.GetElection(name).Candidates(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Value != "two" {
+			return fmt.Errorf("%v wait: %w", waiting, err)
+		}
+		return nil
+	})
+	for leader, err := range two.GetElection(name).Observe(t.Context()) {
+		if errors.Is(err, relection.ErrNoLeader) {
+			break
+		}
+		require.NoError(t, err)
+		switch leader.Value {
+		case "one":
+			require.NoError(t, lead.Proclaim(t.Context(), "still one"))
+		case "still one":
+			require.NoError(t, lead.Resign(t.Context()))
+		}
+	}
+	require.NoError(t, <-next)
 }
 
 // borrowed moves permits of both kinds from one client to another.

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
@@ -140,6 +141,13 @@ func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
 // keeps nothing alive. The queue's methods return [ErrInvalid] for a bad name or option.
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
 	return rdelayedqueue.New[T](c.core, name, opts...)
+}
+
+// GetElection returns the election with this name, in which one candidate leads at a time. Its only option is
+// relection.WithRecheck. It does no I/O, and reports a bad name or option as GetLock does. The leader holds the fair lock of
+// the same name.
+func (c *Client) GetElection(name string, opts ...relection.Option) *relection.Election {
+	return relection.New(c.core, name, opts...)
 }
 
 // GetTopic returns the topic with this name, whose values are of type T. Its only option is rtopic.WithCodec. It does no I/O

@@ -16,6 +16,12 @@ type keyCache struct {
 
 func newKeyCache() *keyCache { return &keyCache{seed: maphash.MakeSeed()} }
 
+// QueueKeys returns the keys of a lock's queue and of the times for which its waiters are good, by the key of the lock. It is
+// for this module's objects that are made of a fair lock.
+func QueueKeys(lock string) (queue, timeouts string) {
+	return core.Prefixed("redisson_lock_queue", lock), core.Prefixed("redisson_lock_timeout", lock)
+}
+
 // queueKeys are the keys of one lock's queue, boxed once.
 type queueKeys struct{ lock, queue, timeouts, channel any }
 
@@ -26,12 +32,8 @@ func (q *keyCache) of(lock any) *queueKeys {
 	if known := place.Load(); known != nil && known.lock == lock {
 		return known
 	}
-	made := &queueKeys{
-		lock:     lock,
-		queue:    core.Prefixed("redisson_lock_queue", name),
-		timeouts: core.Prefixed("redisson_lock_timeout", name),
-		channel:  channel(name),
-	}
+	waiters, timeouts := QueueKeys(name)
+	made := &queueKeys{lock: lock, queue: waiters, timeouts: timeouts, channel: channel(name)}
 	place.Store(made)
 	return made
 }

@@ -26,7 +26,11 @@ type entry struct {
 func (n *Name) newEntry(o *Options) *entry {
 	n.manager.core.Begin()
 	n.manager.entries.Add(1)
-	return &entry{name: *n, id: n.manager.core.NextOwner(), limit: o.waitLimit()}
+	id := o.Owner
+	if id == "" {
+		id = n.manager.core.NextOwner()
+	}
+	return &entry{name: *n, id: id, limit: o.waitLimit()}
 }
 
 // ended is called when the call has ended.

@@ -20,6 +20,7 @@ type Options struct {
 	Wait     *time.Duration // limit of the wait; nil for the call's own default
 	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
 	NoNest   bool           // ErrHeld where the call would nest
+	Owner    string         // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
 	Holder   bool           // its ErrNotAcquired says who holds the lock
 	Asked    *atomic.Int32  // how often Redis was asked; nil if nobody observes it
 	Several  *Several       // more than one lease at a time, of a Pool; nil for one
