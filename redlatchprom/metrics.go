@@ -68,6 +68,13 @@ const (
 	resultFailed      = "failed"      // anything else
 )
 
+// The results of renewals, as the label result.
+const (
+	renewalsRenewed = "renewed"
+	renewalsLost    = "lost"
+	renewalsFailed  = "failed"
+)
+
 // New returns metrics, which are to be registered.
 func New(opts ...Option) *Metrics {
 	s := settings{buckets: prometheus.ExponentialBuckets(250e-6, 4, 12), timeout: 2 * time.Second}
@@ -102,7 +109,21 @@ func New(opts ...Option) *Metrics {
 		Namespace: "redlatch", Name: "failovers_total", Help: "Failovers and restarts of Redis that a client has noticed.",
 	})
 	m.gauges.init(m, s.timeout)
+	m.zero(s.names)
 	return m
+}
+
+// zero has the counters that alerts look at begin at 0: the first event of one that began at 1 would be no increase.
+func (m *Metrics) zero(names []string) {
+	for _, name := range append([]string{""}, names...) {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore"} {
+			m.lost.WithLabelValues(kind, name)
+		}
+		m.dead.WithLabelValues(name)
+	}
+	for _, result := range []string{renewalsRenewed, renewalsLost, renewalsFailed} {
+		m.renewals.WithLabelValues(result)
+	}
 }
 
 // all are the metrics that are counted as things happen.
@@ -142,11 +163,11 @@ func (m *Metrics) Observer() redlatch.Observer {
 		},
 		Renewed: func(renewed, lost int, err error) {
 			if err != nil {
-				m.renewals.WithLabelValues("failed").Inc()
+				m.renewals.WithLabelValues(renewalsFailed).Inc()
 				return
 			}
-			m.renewals.WithLabelValues("renewed").Add(float64(renewed))
-			m.renewals.WithLabelValues("lost").Add(float64(lost))
+			m.renewals.WithLabelValues(renewalsRenewed).Add(float64(renewed))
+			m.renewals.WithLabelValues(renewalsLost).Add(float64(lost))
 		},
 		Woken:       func(kind, _ string) { m.woken.WithLabelValues(kind).Inc() },
 		Reconnected: m.reconnects.Inc,

@@ -103,6 +103,23 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// Prometheus sees the first event as an increase only if the counter was there before.
+func TestCountersOfAlertsBeginAtZero(t *testing.T) {
+	metrics := redlatchprom.New(redlatchprom.WithNames("orders"))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	for _, name := range []string{"", "orders"} {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore"} {
+			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
+		}
+		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("name=%q", name)))
+	}
+	for _, result := range []string{"renewed", "lost", "failed"} {
+		assert.Zero(t, value(t, registry, "redlatch_renewals_total", fmt.Sprintf("result=%q", result)))
+	}
+	assert.Equal(t, 8+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
+}
+
 func TestMetricsOfQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := redlatchprom.New(redlatchprom.WithNames("mail"))
