@@ -89,6 +89,7 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 		{"ls", "a", "b"},
 		{"-u", "no://url", "ls"},
 		{"-u", "no://url", "doctor"},
+		{"-u", "localhost:6379", "ls"},
 		{"lock", "info", ""},
 	} {
 		r := newRig(t)
@@ -96,6 +97,23 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 		assert.Equal(t, exitUsage, code, "%v: %s", args, err)
 		assert.Empty(t, out, "%v", args)
 		assert.NotEmpty(t, err, "%v", args)
+	}
+}
+
+func TestURLWithoutASchemeIsExplained(t *testing.T) {
+	for given, want := range map[string]string{
+		"localhost:6379":          "write redis://localhost:6379",
+		"10.0.0.1:6379":           "write redis://10.0.0.1:6379",
+		"localhost":               "write redis://localhost",
+		"ann:hunter2@server:6379": "write redis://user:password@host:6379",
+		"http://localhost:6379":   "must begin with redis://, rediss:// or unix://",
+	} {
+		for _, command := range []string{"ls", "doctor"} {
+			code, _, text := (&rig{}).run(t.Context(), "-u", given, command)
+			assert.Equal(t, exitUsage, code, given)
+			assert.Contains(t, text, want, given)
+			assert.NotContains(t, text, "hunter2")
+		}
 	}
 }
 
@@ -111,6 +129,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	r := newRig(t)
 	hold, err := r.c.GetFairLock("orders").Lock(t.Context())
 	require.NoError(t, err)
+	assert.Contains(t, r.must(t, "lock", "info", "orders"), "from the third second of its use on")
 	var s struct {
 		Locked  bool
 		Holders []struct {
@@ -272,6 +291,19 @@ func TestProgramRunsUnderTheLock(t *testing.T) {
 		assert.Contains(t, text, hold.Owner())
 	}
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+func TestLongWaitSaysWhoHoldsTheLock(t *testing.T) {
+	r := newRig(t)
+	hold, err := r.c.GetLock("nightly").Lock(t.Context())
+	require.NoError(t, err)
+	ended := make(chan int, 1)
+	go func() { code, _, _ := r.run(t.Context(), "lock", "run", "nightly", "--", "true"); ended <- code }()
+	want := `redlatch: waiting for "nightly", held by ` + hold.Owner() + "\n"
+	require.Eventually(t, func() bool { return r.err.String() == want }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, hold.Unlock(t.Context()))
+	assert.Zero(t, <-ended)
+	assert.Equal(t, want, r.err.String(), "once")
 }
 
 // start runs a program that says so, and returns once it does.

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) sem() *cobra.Command {
-	return group("sem", "Look at a semaphore", &cobra.Command{
+	return a.group("sem", "Look at a semaphore", []string{"rsemaphore", "counter"}, &cobra.Command{
 		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
 		Example: "  redlatch sem info uploads", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
@@ -33,7 +33,7 @@ func (a *app) sem() *cobra.Command {
 }
 
 func (a *app) latch() *cobra.Command {
-	return group("latch", "Look at a latch", &cobra.Command{
+	return a.group("latch", "Look at a latch", []string{"rlatch", "counter"}, &cobra.Command{
 		Use: "info NAME", Short: "The count, and how many clients wait", Example: "  redlatch latch info ready", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			info, err := c.GetCountDownLatch(args[0]).Info(ctx)

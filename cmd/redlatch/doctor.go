@@ -25,7 +25,11 @@ func (a *app) doctor() *cobra.Command {
 persistence, replicas, clocks, messages and latency. Each finding says what it means and how to mend it. The exit code
 is 1 if something was found that loses locks or jobs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rdb, err := connect(a.server())
+			server, err := a.server()
+			if err != nil {
+				return err
+			}
+			rdb, err := connect(server)
 			if err != nil {
 				return &exit{exitUsage, err}
 			}
@@ -127,10 +131,16 @@ func (d *doctor) examine(ctx context.Context) error {
 		if errors.Is(err, redlatch.ErrUnavailable) {
 			return err
 		}
-		d.find(finding{bad, "rights", "", err.Error(), "Calls that need it fail.", "Allow what is missing; docs/operations.md has the whole list."})
+		d.find(finding{bad, "rights", "", err.Error(), "Calls that need it fail.", "Allow what is missing; docs/operations.md has the whole list" + d.orPrefix()})
+	} else if err := d.rdb.Exists(ctx, d.prefix+"redlatch_doctor").Err(); redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "to access") {
+		d.find(finding{
+			bad, "rights", "", fmt.Sprintf("the user may not use names that begin with %q", d.prefix), "Calls with such names fail.",
+			"Allow the keys; docs/operations.md has the list" + d.orPrefix(),
+		})
 	} else {
 		d.find(finding{Level: good, Check: "rights", Found: "the server knows all commands, and the user may run them"})
 	}
+	d.looking(ctx)
 	each := d.node
 	switch rdb := d.rdb.(type) {
 	case *redis.ClusterClient:
@@ -146,6 +156,32 @@ func (d *doctor) examine(ctx context.Context) error {
 	d.messages(ctx)
 	slices.SortStableFunc(d.findings, func(a, b finding) int { return strings.Compare(a.Node, b.Node) })
 	return nil
+}
+
+// orPrefix ends the advice to allow names.
+func (d *doctor) orPrefix() string {
+	if d.prefix != "" {
+		return "."
+	}
+	return ", or give --prefix if the user may use names with a prefix only."
+}
+
+// looking checks the rights that only those need who look at what there is.
+func (d *doctor) looking(ctx context.Context) {
+	var missing []string
+	if err := d.rdb.Scan(ctx, 0, "redlatch_doctor", 1).Err(); redis.HasErrorPrefix(err, "NOPERM") {
+		missing = append(missing, "+scan")
+	}
+	if err := d.rdb.PubSubChannels(ctx, "redlatch_doctor").Err(); redis.HasErrorPrefix(err, "NOPERM") {
+		missing = append(missing, "+pubsub")
+	}
+	if missing != nil {
+		d.find(finding{
+			note, "rights", "", "the user lacks " + strings.Join(missing, " and "),
+			"Locks and queues work; ls, clients, top and web fail, and Info does not tell how many wait.",
+			"ACL SETUSER with " + strings.Join(missing, " ") + " for the user that looks.",
+		})
+	}
 }
 
 // node examines one server.
@@ -164,7 +200,7 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 	if text != "" {
 		d.version(addr, info)
 		d.eviction(addr, info)
-		d.persistence(addr, info)
+		d.persistence(addr, info, snapshots(ctx, rdb))
 		d.replicas(addr, info)
 	}
 	return d.latency(ctx, rdb)
@@ -196,11 +232,22 @@ func (d *doctor) eviction(addr string, info map[string]string) {
 	d.find(f)
 }
 
-func (d *doctor) persistence(addr string, info map[string]string) {
+// snapshots says what a crash of a server without an append-only file takes.
+func snapshots(ctx context.Context, rdb *redis.Client) string {
+	switch config, err := rdb.ConfigGet(ctx, "save").Result(); {
+	case err != nil || len(config) == 0: // the user may not ask
+		return "jobs since the last snapshot are gone, and all of them if it makes none."
+	case config["save"] == "":
+		return "all jobs are gone: it makes no snapshots."
+	}
+	return "jobs since the last snapshot are gone."
+}
+
+func (d *doctor) persistence(addr string, info map[string]string, gone string) {
 	f := finding{Level: good, Check: "persistence", Node: addr, Found: "append-only file"}
 	if info["aof_enabled"] != "1" {
 		f.Level, f.Found = note, "no append-only file"
-		f.Means = "After a crash of the server, locks are free that somebody holds, and jobs since the last snapshot are gone."
+		f.Means = "After a crash of the server, locks are free that somebody holds, and " + gone
 		f.Mend = "CONFIG SET appendonly yes, and redlatch.WithDurability for what must not be lost"
 	} else if info["aof_last_write_status"] != "ok" {
 		f.Level, f.Found, f.Means, f.Mend = bad, "the append-only file cannot be written", "The server may refuse writes.", "Look at its disk."
@@ -276,7 +323,7 @@ func (d *doctor) messages(ctx context.Context) {
 	fail := func(err error) {
 		f.Level, f.Found = bad, err.Error()
 		f.Means = "Waiters are not woken: they look again about once a second."
-		f.Mend = "Allow the channels; docs/operations.md has the list. A proxy must pass on SUBSCRIBE and PUBLISH."
+		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() + " A proxy must pass on SUBSCRIBE and PUBLISH."
 	}
 	sub := d.rdb.Subscribe(ctx, channel)
 	defer func() { _ = sub.Close() }() // nothing more is wanted of it

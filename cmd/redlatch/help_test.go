@@ -14,13 +14,47 @@ import (
 
 var update = flag.Bool("update", false, "write docs/cli.md anew")
 
+const head = `# The command redlatch
+
+<!-- Written by: go test ./cmd/redlatch -run Help -update -->
+
+Install it from a checkout of the repository, which needs Go:
+
+` + "```sh" + `
+go install ./cmd/redlatch
+` + "```" + `
+
+Name the server in ` + "`REDIS_URL`" + `, or with ` + "`-u`" + `. If your clients have ` + "`redlatch.WithNamePrefix(\"app:\")`" + `, give
+` + "`--prefix app:`" + ` too: names are then those of the program.
+
+` + "```sh" + `
+export REDIS_URL=redis://user:password@localhost:6379
+redlatch doctor
+redlatch ls
+redlatch lock info orders
+` + "```" + `
+
+## Completion
+
+The shell completes commands, flags, and the names of what is in Redis. Names with characters that mean something to a
+shell are left out.
+
+` + "```sh" + `
+source <(redlatch completion bash)                                     # needs bash-completion; put it into ~/.bashrc
+source <(redlatch completion zsh)                                      # after compinit; put it into ~/.zshrc
+redlatch completion fish > ~/.config/fish/completions/redlatch.fish
+` + "```" + `
+
+` + "`redlatch completion powershell --help`" + ` says how to load it there.
+`
+
 // document returns docs/cli.md, which is the help of all commands.
 func document() string {
 	var b strings.Builder
-	b.WriteString("# The command redlatch\n\nThis is its help, written by `go test ./cmd/redlatch -run Help -update`. Install it with\n" +
-		"`go install github.com/redlatch/redlatch/cmd/redlatch@latest`.\n")
+	b.WriteString(head)
 	var write func(cmd *cobra.Command)
 	write = func(cmd *cobra.Command) {
+		cmd.InitDefaultVersionFlag()
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n", cmd.CommandPath())
 		text := cmd.Long
 		if text == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) lock() *cobra.Command {
-	return group("lock", "Look at a lock, free it, or run a program under it", a.lockInfo(), a.lockForce(), a.lockWatch(), a.lockRun())
+	return a.group("lock", "Look at a lock, free it, or run a program under it", lockKinds(), a.lockInfo(), a.lockForce(), a.lockWatch(), a.lockRun())
 }
 
 // lockState is a lock as it is printed.
@@ -37,7 +37,9 @@ func (s *lockState) write(w io.Writer) error {
 	}
 	for _, h := range s.Holders {
 		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", h.Left))
-		if !h.Since.IsZero() {
+		if h.Since.IsZero() {
+			err = errors.Join(err, row(w, "  held for", "its client does not say; one answers from the third second of its use on"))
+		} else {
 			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed))
 		}
 		if h.Site != "" {
@@ -58,7 +60,8 @@ func (a *app) lockInfo() *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Who holds a lock, since when, and who waits", Args: exactly(1),
 		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed, and with
-redlatch.WithCallSites where it was acquired. A client that does not listen, and Java, do not say that.`,
+redlatch.WithCallSites where it was acquired. A client says that from the third second of its use on. One that does not
+listen, and Java, do not say that.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -126,9 +127,11 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          checked(cobra.NoArgs),
+		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       version(),
 	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "", "the server's URL, as redis://user:password@host:6379/0 (default $REDIS_URL)")
 	flags.StringVar(&a.prefix, "prefix", "", "the clients' name prefix")
@@ -138,18 +141,58 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 	return root
 }
 
-// group is a command that only has others.
-func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+// group is a command that only has others, whose first arguments are names of objects of some kinds.
+func (a *app) group(use, short string, kinds []string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: checked(cobra.NoArgs),
+		Use: use, Short: short, Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, verb := range verbs {
+		if verb.ValidArgsFunction == nil {
+			verb.ValidArgsFunction = a.names(kinds)
+		}
 	}
 	cmd.AddCommand(verbs...)
 	return cmd
 }
 
+// version is that of the module that was built.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// noSuchCommand refuses arguments of a command that only has others, and says which of those may have been meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		text += "; did you mean " + strings.Join(meant, " or ") + "?"
+	}
+	return &exit{exitUsage, errors.New(text)}
+}
+
 // server is the URL of the server.
-func (a *app) server() string { return cmp.Or(a.url, a.getenv("REDIS_URL"), "redis://localhost:6379") }
+func (a *app) server() (string, error) {
+	server := cmp.Or(a.url, a.getenv("REDIS_URL"), "redis://localhost:6379")
+	for _, scheme := range []string{"redis:", "rediss:", "unix:"} {
+		if strings.HasPrefix(strings.ToLower(server), scheme) {
+			return server, nil
+		}
+	}
+	if strings.Contains(server, "://") {
+		return "", &exit{exitUsage, errors.New("the URL must begin with redis://, rediss:// or unix://")}
+	}
+	if strings.ContainsAny(server, "@?/") { // it may have a password
+		server = "user:password@host:6379"
+	}
+	return "", &exit{exitUsage, fmt.Errorf("the URL has no scheme: write redis://%s", server)}
+}
 
 // look connects without showing up among the clients.
 func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
@@ -171,7 +214,11 @@ func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Clie
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	all := append([]redlatch.Option{redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix)}, opts...)
-	c, err := redlatch.Open(ctx, a.server(), all...)
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	c, err := redlatch.Open(ctx, server, all...)
 	a.client = c
 	return c, err
 }

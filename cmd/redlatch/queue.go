@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) queue() *cobra.Command {
-	return group("queue", "Look at a delayed queue, and operate it", a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
+	return a.group("queue", "Look at a delayed queue, and operate it", []string{"rdelayedqueue"}, a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
 		a.queueCancel(), a.queueRedrive(), a.queuePurge(),
 		a.queueSwitch("pause", "Deliver nothing until resume; what is in flight goes on", (*jobs).Pause),
 		a.queueSwitch("resume", "Deliver again", (*jobs).Resume))
@@ -133,10 +133,15 @@ func (a *app) queueList() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "ready", "delayed, ready, in-flight or dead")
+	stateFlag(cmd, &state, "ready")
 	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
 	payloadFlag(cmd, &payload)
 	return cmd
+}
+
+func stateFlag(cmd *cobra.Command, state *string, usual string) {
+	cmd.Flags().StringVar(state, "state", usual, "delayed, ready, in-flight or dead")
+	complete(cmd, "state", "delayed", "ready", "in-flight", "dead")
 }
 
 func payloadFlag(cmd *cobra.Command, payload *bool) {
@@ -206,7 +211,7 @@ func (a *app) queuePurge() *cobra.Command {
 			}
 			return q.Purge(ctx, s)
 		})
-	cmd.Flags().StringVar(&state, "state", "dead", "delayed, ready, in-flight or dead")
+	stateFlag(cmd, &state, "dead")
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -23,9 +24,10 @@ func (a *app) lockRun() *cobra.Command {
 	var lease, wait time.Duration
 	noWait := false
 	cmd := &cobra.Command{
-		Use: "run NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
+		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
 		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is
-lost, the program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75.`,
+lost, the program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of
+more than a second says on stderr who holds the lock.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -38,6 +40,12 @@ lost, the program gets SIGTERM and the exit code is 76. If the lock is not acqui
 				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
 			}
 			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 { // the program, and what it is given
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return a.names(lockKinds())(cmd, args, begun)
 		},
 	}
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
@@ -67,7 +75,9 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	waits := context.AfterFunc(ctx, giveUp)
+	stopSaying := a.sayHolder(waiting, lock)
 	hold, err := acquire(waiting, opts...)
+	stopSaying()
 	waits() // a signal that comes from here on is the program's
 	if err != nil {
 		return err
@@ -105,6 +115,31 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 			}
 			return childEnded(err)
 		}
+	}
+}
+
+// sayHolder says who holds a lock, unless the result is called within a second.
+func (a *app) sayHolder(ctx context.Context, lock *rlock.Lock) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(ended)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+		switch s, err := lock.Holder(ctx); {
+		case err != nil: // the wait goes on
+		case s.Locked:
+			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q, held by %s\n", lock.Name(), safe(s.Owner)) // nobody reads what cannot be written
+		default:
+			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q\n", lock.Name())
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
 }
 

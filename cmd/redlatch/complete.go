@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+)
+
+// completeFor is how long a shell waits for names.
+const completeFor = 500 * time.Millisecond
+
+func lockKinds() []string { return []string{"rlock", "rfairlock", "rrwlock"} }
+
+// names completes a first argument with the names of the objects in Redis of some kinds, as many as are found in time.
+func (a *app) names(kinds []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) (all []string, _ cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeFor)
+		defer cancel()
+		c, err := a.look(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(begun) + "*"
+		for o, err := range c.Objects(ctx, pattern, redlatch.WithKinds(kinds...)) {
+			if err != nil {
+				break
+			}
+			if !strings.ContainsFunc(o.Name, unsafe) {
+				all = append(all, o.Name)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// unsafe reports whether a shell may take a character of a name for something else than itself.
+func unsafe(r rune) bool {
+	return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(" !\"#$&'()*;<>?[\\]^`|~", r)
+}
+
+// complete completes the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // there is no such flag
+	}
+}
