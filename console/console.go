@@ -149,7 +149,7 @@ type page struct {
 	Done        string // what came of an action
 }
 
-// page writes a whole page. The head goes out before Redis is asked, which may take a while.
+// page writes a whole page. Once Redis answers, the head goes out before the rest is looked for, which may take a while.
 func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v view) {
 	p := page{Title: v.title, Path: path, Self: path, Actions: h.allow != nil}
 	if r.URL.RawQuery != "" {
@@ -163,6 +163,11 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v vi
 	if err := templates.ExecuteTemplate(&head, "head", p); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
+	}
+	if v.slow {
+		if err := h.reach(r.Context()); err != nil {
+			v = view{v.title, false, func(*handler, *request) (any, error) { return nil, err }}
+		}
 	}
 	if v.slow {
 		_, _ = head.WriteTo(w) // the browser may be gone, which the next writes see too
@@ -201,7 +206,10 @@ func (h *handler) render(ctx context.Context, p page, v view, query url.Values) 
 		status = http.StatusServiceUnavailable
 	}
 	if err != nil {
-		name, data = "error", err
+		name, data = "error", err.Error()
+		if errors.Is(err, redlatch.ErrUnavailable) {
+			data = "Redis does not answer: " + strings.TrimPrefix(err.Error(), redlatch.ErrUnavailable.Error()+": ")
+		}
 	}
 	if name == "" {
 		name = "overview"

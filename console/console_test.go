@@ -365,3 +365,67 @@ func TestDeadRedisIsSaid(t *testing.T) {
 	_, text = s.get(t, "locks")
 	assert.Contains(t, text, `role="alert"`)
 }
+
+// serve returns a server, with a client of it and the address of its console.
+func serve(t *testing.T) (*embedded.Server, *redlatch.Client, string) {
+	t.Helper()
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	client := open(t, server)
+	s := httptest.NewServer(Handler(client, WithLogger(slog.New(slog.DiscardHandler))))
+	t.Cleanup(s.Close)
+	return server, client, s.URL + "/"
+}
+
+func open(t *testing.T, server *embedded.Server) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.Get(url) //nolint:gosec // of this test
+	require.NoError(t, err)
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, errors.Join(err, r.Body.Close()))
+	http.DefaultClient.CloseIdleConnections()
+	return r.StatusCode, string(text)
+}
+
+func TestPagesWithoutRedisAreUnavailable(t *testing.T) {
+	server, _, url := serve(t)
+	server.Close()
+	for _, page := range []string{"", "locks", "clients"} {
+		status, text := get(t, url+page)
+		assert.Equal(t, http.StatusServiceUnavailable, status, page)
+		assert.Contains(t, text, "Redis does not answer: dial tcp", page)
+	}
+}
+
+func TestOneClientWaits(t *testing.T) {
+	server, client, url := serve(t)
+	hold := acquire(t, client.GetLock("orders"))
+	defer func() { assert.NoError(t, hold.Unlock(t.Context())) }()
+	_, text := get(t, url+"lock?name=orders")
+	assert.Contains(t, text, "Held. 0 clients wait.")
+	waiter := open(t, server)
+	ctx, giveUp := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { _, err := waiter.GetLock("orders").Lock(ctx); ended <- err }()
+	require.Eventually(t, func() bool {
+		_, text := get(t, url+"lock?name=orders")
+		return strings.Contains(text, "Held. 1 client waits.")
+	}, 10*time.Second, 10*time.Millisecond)
+	giveUp()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+func TestHistoryIsHiddenWhileThereIsNone(t *testing.T) {
+	_, _, url := serve(t)
+	_, text := get(t, url+"lock?name=orders")
+	assert.Contains(t, text, "<section hidden><h2>While this page is open</h2>")
+}

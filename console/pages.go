@@ -25,6 +25,7 @@ const (
 	sortedMost  = 10_000          // objects that are put in order
 	overviewFor = time.Second / 4 // for how long the overview looks at objects of some kinds
 	overviewTop = 10              // lines of its tables
+	reachFor    = time.Second     // for how long a page waits for the first answer of Redis
 )
 
 // lists are the pages that list objects: of which kinds, the page of one of them, and the orders there are.
@@ -158,7 +159,7 @@ func (h *handler) overview(r *request) (any, error) {
 		}
 	}
 	if o.Cut && len(counts) == 0 { // perhaps Redis does not answer
-		if _, err := h.client.GetLock("redlatch").IsLocked(r.ctx); err != nil {
+		if err := h.reach(r.ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -188,6 +189,22 @@ func (h *handler) overview(r *request) (any, error) {
 	}
 	o.Holds, o.Waits = first(o.Holds, overviewTop), first(o.Waits, overviewTop)
 	return o, nil
+}
+
+// reach returns an error if Redis does not answer soon. It looks at a lock, whether there is one or not.
+func (h *handler) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachFor)
+	defer cancel()
+	_, err := h.client.GetLock("redlatch").IsLocked(ctx)
+	if !silent(err) {
+		return nil // it answers
+	}
+	return errors.Unwrap(err) // not that of a lock that nobody has asked for
+}
+
+// silent reports whether an error says that Redis has not answered.
+func silent(err error) bool {
+	return errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, redlatch.ErrClosed)
 }
 
 // tally counts the objects of some kinds, as long as there is time.

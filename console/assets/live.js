@@ -45,6 +45,7 @@ function note() {
     const line = document.createElement("li");
     line.textContent = new Date().toLocaleTimeString() + "  " + (now.dataset.who.trim() || "free");
     history.prepend(line);
+    history.parentElement.hidden = false;
     while (history.children.length > 100) {
       history.lastChild.remove();
     }
