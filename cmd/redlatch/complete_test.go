@@ -21,8 +21,9 @@ func (r *rig) completed(t *testing.T, args ...string) (words []string, files boo
 func TestShellsOfferNamesAndNoFiles(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"orders", "or*ers", "prices", "o`reboot`", "o$x", "größe"} {
-		_, err := r.c.GetLock(name).Lock(t.Context())
+		hold, err := r.c.GetLock(name).Lock(t.Context())
 		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(t.Context())) }()
 	}
 	_, err := r.c.GetSemaphore("uploads").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)

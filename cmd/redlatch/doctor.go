@@ -133,8 +133,12 @@ func (d *doctor) examine(ctx context.Context) error {
 		}
 		d.find(finding{bad, "rights", "", err.Error(), "Calls that need it fail.", "Allow what is missing; docs/operations.md has the whole list" + d.orPrefix()})
 	} else if err := d.rdb.Exists(ctx, d.prefix+"redlatch_doctor").Err(); redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "to access") {
+		found := "there are names that the user may not use"
+		if d.prefix != "" {
+			found = fmt.Sprintf("the user may not use names that begin with %q", d.prefix)
+		}
 		d.find(finding{
-			bad, "rights", "", fmt.Sprintf("the user may not use names that begin with %q", d.prefix), "Calls with such names fail.",
+			bad, "rights", "", found, "Calls that use them fail.",
 			"Allow the keys; docs/operations.md has the list" + d.orPrefix(),
 		})
 	} else {
@@ -178,7 +182,7 @@ func (d *doctor) looking(ctx context.Context) {
 	if missing != nil {
 		d.find(finding{
 			note, "rights", "", "the user lacks " + strings.Join(missing, " and "),
-			"Locks and queues work; ls, clients, top and web fail, and Info does not tell how many wait.",
+			"Locks and queues work; ls, clients, top and web fail or show less.",
 			"ACL SETUSER with " + strings.Join(missing, " ") + " for the user that looks.",
 		})
 	}

@@ -19,7 +19,7 @@ func TestDoctorFindsRightsThatAreMissing(t *testing.T) {
 	worker := as("worker").must(t, "doctor")
 	assert.Regexp(t, `ok +rights`, worker)
 	assert.Regexp(t, `note +rights +the user lacks \+scan and \+pubsub`, worker)
-	assert.Contains(t, worker, "ls, clients, top and web fail")
+	assert.Contains(t, worker, "ls, clients, top and web fail or show less")
 
 	code, limited, _ := as("limited").run(t.Context(), "doctor")
 	assert.Equal(t, exitFailed, code)
