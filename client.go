@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
+	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rmultilock"
@@ -166,6 +167,11 @@ func GetPatternTopic[T any](c *Client, pattern string, opts ...rtopic.Option) *r
 // processes. It does no I/O and keeps nothing alive. The object's methods return [ErrInvalid] for a bad name or option.
 func GetOnce[T any](c *Client, name string, opts ...ronce.Option) *ronce.Once[T] {
 	return ronce.New[T](c.core, name, opts...)
+}
+
+// GetIDGenerator returns the generator of ids with this name. It does no I/O, and reports a bad name or option as GetLock does.
+func (c *Client) GetIDGenerator(name string, opts ...rid.Option) *rid.Generator {
+	return rid.New(c.core, name, opts...)
 }
 
 // HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its

@@ -1,0 +1,36 @@
+// Package rid provides generators of ids that are unique over all processes and rise in each client.
+//
+//	orders := client.GetIDGenerator("order", rid.WithBlock(1000))
+//	id, err := orders.Next(ctx)
+//
+// A client takes ids from Redis in blocks and hands them out without it. What it has not used when it ends is lost: ids
+// have gaps.
+//
+// # Plain ids
+//
+// A block begins after the last one, and not before the clock of Redis in microseconds since 1970. So ids have 16
+// digits until the year 2286, and fit into the 53 bits of a JavaScript number until 2255.
+//
+// # Ids with a time
+//
+// With [WithTimePrefix] an id is the number of seconds since an epoch, and below it a counter of so many bits that
+// begins anew each day at midnight UTC. Both are of the block: an id of a block that lasts for a minute may be a minute
+// old. With WithBlock(1) each has its own.
+//
+// # What is promised
+//
+// No id is returned twice, and in each client an id that was returned later is greater, whatever the clock of Redis
+// does while Redis has its data: what it shows is used only where it is ahead of the last block. A block whose reply
+// was lost is never used.
+//
+// After Redis has lost its data, or a failover the last blocks, ids go on above its clock, and so above all earlier
+// ones: plain ids unless more than 1,000,000 a second were taken, counted in whole blocks and on average since the
+// first; ids with a time unless that was within the same second. In either case unless the clock was set back as well.
+// In each client they rise even then.
+//
+// All processes must use the same options for one name, except WithBlock.
+//
+// # In Redis
+//
+// A generator is one string, which never expires. The client keeps the rest of a block for each name.
+package rid

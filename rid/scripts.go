@@ -1,0 +1,18 @@
+package rid
+
+import (
+	_ "embed"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed block.lua
+var blockSource string
+
+//go:embed day.lua
+var daySource string
+
+var (
+	blockScript = script.New("rid.block", blockSource)
+	dayScript   = script.New("rid.day", daySource)
+)
