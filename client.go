@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -167,6 +168,18 @@ func GetPatternTopic[T any](c *Client, pattern string, opts ...rtopic.Option) *r
 // processes. It does no I/O and keeps nothing alive. The object's methods return [ErrInvalid] for a bad name or option.
 func GetOnce[T any](c *Client, name string, opts ...ronce.Option) *ronce.Once[T] {
 	return ronce.New[T](c.core, name, opts...)
+}
+
+// GetBarrier returns the barrier with this name, at which n participants wait for each other. It does no I/O, and reports a bad
+// name or number as GetLock does.
+func (c *Client) GetBarrier(name string, n int) *rbarrier.Barrier {
+	return rbarrier.New(c.core, name, n)
+}
+
+// GetDoubleBarrier returns a new participant of the double barrier with this name, which n of them enter and leave together. It
+// does no I/O and keeps nothing alive, and reports a bad name or number as GetLock does.
+func (c *Client) GetDoubleBarrier(name string, n int) *rbarrier.DoubleBarrier {
+	return rbarrier.NewDouble(c.core, name, n)
 }
 
 // GetIDGenerator returns the generator of ids with this name. It does no I/O, and reports a bad name or option as GetLock does.

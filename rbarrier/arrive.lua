@@ -1,0 +1,64 @@
+-- arrive.lua: take a place in the round of a barrier, keep it, or learn how the round has ended.
+--
+-- KEYS[1]  the barrier: string, how many participants a round has
+-- KEYS[2]  who has arrived: sorted set, participant -> until when its place is good, ms
+-- KEYS[3]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- KEYS[4]  who has entered a double barrier: sorted set as KEYS[2]; missing for others
+-- KEYS[5]  who leaves a double barrier: sorted set as KEYS[2]; missing for others
+-- ARGV[1]  the participant
+-- ARGV[2]  how many participants it expects
+-- ARGV[3]  how long a place is good, ms
+-- ARGV[4]  how long an ended round is remembered, ms
+-- ARGV[5]  channel of those who wait
+-- ARGV[6]  1 if it has had a place
+--
+-- Returns  an array of a code, and how many participants the barrier has, 0 where that does not matter:
+--          -2 it has another number of them; -1 the round is broken; 0 the participant has a place; 1 the round is complete;
+--          2 it has no place yet, as enough others wait for those inside
+local barrier, arrived, ended, inside, leaving = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local who, parties, good, keep, channel, had = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+
+local known = redis.call('get', barrier)
+if known and not tonumber(known) then
+  return redis.error_reply('WRONGTYPE the key holds no number of participants')
+end
+if lapsed(arrived) then
+  finish({ arrived }, ended, { broken = 1, keep = keep, channel = channel })
+end
+if inside and (lapsed(inside) or lapsed(leaving)) then
+  finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
+end
+local over = outcome(ended, who)
+if over ~= 0 then
+  return { over, 0 }
+end
+if inside and redis.call('zscore', inside, who) then
+  redis.call('zadd', inside, clock() + good, who)
+  return { 1, 0 }
+end
+if not redis.call('zscore', arrived, who) then
+  if had == '1' then
+    return { -1, 0 } -- Redis has lost its data
+  elseif known and known ~= parties then
+    return { -2, tonumber(known) }
+  elseif redis.call('zcard', arrived) >= tonumber(parties) then
+    return { 2, 0 }
+  end
+end
+redis.call('zadd', arrived, clock() + good, who)
+redis.call('pexpire', arrived, keep)
+redis.call('set', barrier, parties, 'px', keep)
+if redis.call('zcard', arrived) < tonumber(parties) or inside and redis.call('exists', inside) == 1 then
+  return { 0, 0 }
+end
+if not inside then
+  finish({ arrived }, ended, { broken = 0, keep = keep, channel = channel })
+  return { 1, 0 }
+end
+for _, participant in ipairs(redis.call('zrange', arrived, 0, -1)) do
+  redis.call('zadd', inside, clock() + good, participant)
+end
+redis.call('pexpire', inside, keep)
+redis.call('del', arrived)
+redis.pcall('publish', channel, '0')
+return { 1, 0 }

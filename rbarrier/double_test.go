@@ -1,0 +1,243 @@
+package rbarrier_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rbarrier"
+)
+
+// together has goroutines of some clients enter and leave a double barrier, again and again.
+func together(t *testing.T, clients []*redlatch.Client, name string, each, rounds int) {
+	t.Helper()
+	n := len(clients) * each
+	began, ended := make([]atomic.Int64, rounds), make([]atomic.Int64, rounds)
+	var all sync.WaitGroup
+	for _, c := range clients {
+		for range each {
+			all.Go(func() {
+				d := c.GetDoubleBarrier(name, n)
+				for round := range rounds {
+					began[round].Add(1)
+					if !assert.NoError(t, d.Enter(t.Context())) {
+						return
+					}
+					assert.EqualValues(t, n, began[round].Load(), "nobody works before all are there")
+					ended[round].Add(1)
+					if !assert.NoError(t, d.Leave(t.Context())) {
+						return
+					}
+					assert.EqualValues(t, n, ended[round].Load(), "nobody leaves before all have ended")
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// participants returns one of each client.
+func participants(all []*locktest.Peer) []*rbarrier.DoubleBarrier {
+	var ds []*rbarrier.DoubleBarrier
+	for _, p := range all {
+		ds = append(ds, p.GetDoubleBarrier("work", len(all)))
+	}
+	return ds
+}
+
+func TestParticipantsWorkTogether(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var clients []*redlatch.Client
+		for _, p := range peers(t, b, 2) {
+			clients = append(clients, p.Client)
+		}
+		start := time.Now()
+		together(t, clients, "work", 3, 10)
+		assert.Zero(t, time.Since(start), "no message is missed")
+		time.Sleep(time.Minute)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestPlacesAreKeptDuringTheWork(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ds := participants(peers(t, b, 2))
+		enter(t, ds...)
+		time.Sleep(time.Minute)
+		first := begin(func() error { return ds[0].Leave(t.Context()) })
+		time.Sleep(time.Minute)
+		waits(t, first)
+		require.NoError(t, ds[1].Leave(t.Context()))
+		require.NoError(t, <-first)
+	})
+}
+
+func TestNextRoundEntersWhenTheLastOneHasLeft(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds, next, third := participants(all), participants(all), participants(all)
+		enter(t, ds...)
+		var ended, later []<-chan error
+		for _, d := range next {
+			ended = append(ended, begin(func() error { return d.Enter(t.Context()) }))
+		}
+		for _, d := range third {
+			later = append(later, begin(func() error { return d.Enter(t.Context()) }))
+		}
+		time.Sleep(time.Minute)
+		waits(t, ended[0])
+		leave(t, ds...)
+		for i := range ended {
+			require.NoError(t, <-ended[i])
+			waits(t, later[i])
+		}
+		leave(t, next...)
+		for i := range later {
+			require.NoError(t, <-later[i])
+		}
+		leave(t, third...)
+	})
+}
+
+// F3
+func TestOneThatGivesUpBreaksTheRoundOfADoubleBarrier(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds := participants(all)
+		ctx, giveUp := context.WithCancel(t.Context())
+		first := begin(func() error { return ds[0].Enter(ctx) })
+		giveUp()
+		require.ErrorIs(t, <-first, context.Canceled)
+		synctest.Wait() // the round is broken in the background
+		enter(t, ds...)
+
+		ctx, giveUp = context.WithCancel(t.Context())
+		first = begin(func() error { return ds[0].Leave(ctx) })
+		giveUp()
+		require.ErrorIs(t, <-first, context.Canceled)
+		time.Sleep(10 * time.Second)
+		require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken)
+		enter(t, ds...)
+		leave(t, ds...)
+	})
+}
+
+// F1, F11
+func TestDeathDuringTheWorkBreaksTheRound(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 3)
+		ds := participants(all)
+		enter(t, ds...)
+		time.Sleep(time.Minute)
+		start := time.Now()
+		all[2].Blackhole(true)
+		first := begin(func() error { return ds[0].Leave(t.Context()) })
+		require.ErrorIs(t, <-first, rbarrier.ErrBroken)
+		assert.GreaterOrEqual(t, time.Since(start), place-recheck)
+		assert.LessOrEqual(t, time.Since(start), place+recheck)
+		require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken, "one that has not waited learns of it too")
+		next := []<-chan error{begin(func() error { return ds[0].Enter(t.Context()) }), begin(func() error { return ds[1].Enter(t.Context()) })}
+		all[2].Blackhole(false)
+		require.ErrorIs(t, ds[2].Leave(t.Context()), rbarrier.ErrBroken)
+		require.NoError(t, ds[2].Enter(t.Context()))
+		for _, ended := range next {
+			require.NoError(t, <-ended)
+		}
+		for _, p := range all {
+			p.Blackhole(true) // all die
+		}
+		time.Sleep(10 * time.Second)
+		others := participants(peers(t, b, 3))
+		start = time.Now()
+		enter(t, others...)
+		assert.Zero(t, time.Since(start), "the places of the dead are free")
+		leave(t, others...)
+		for i, p := range all {
+			p.Blackhole(false)
+			require.ErrorIs(t, ds[i].Leave(t.Context()), rbarrier.ErrBroken)
+		}
+	})
+}
+
+// F1, F24
+func TestRoundIsNotCompleteForOneWhoseOthersAreForgotten(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds := participants(all)
+		enter(t, ds...)
+		first := begin(func() error { return ds[0].Leave(t.Context()) })
+		all[0].Blackhole(true) // it dies as it leaves
+		time.Sleep(place + recheck)
+		require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken)
+		all[0].Blackhole(false)
+		require.ErrorIs(t, <-first, rbarrier.ErrBroken)
+		enter(t, ds...)
+		b.Mini.FlushAll()
+		require.ErrorIs(t, ds[0].Leave(t.Context()), rbarrier.ErrBroken)
+		require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken)
+		enter(t, ds...)
+		leave(t, ds...)
+	})
+}
+
+// F2
+func TestLostRepliesOfADoubleBarrierChangeNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds := participants(all)
+		enter(t, ds...)
+		leave(t, ds...) // Redis knows the scripts
+		for n := 1; n <= 4; n++ {
+			for sick := range all {
+				all[sick].LoseReplies(n)
+				enter(t, ds...)
+				all[sick].LoseReplies(n)
+				leave(t, ds...)
+				all[sick].LoseReplies(0)
+			}
+		}
+	})
+}
+
+// F16
+func TestCloseBreaksTheWork(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 3)
+		ds := participants(all)
+		enter(t, ds...)
+		first := begin(func() error { return ds[1].Leave(t.Context()) })
+		start := time.Now()
+		require.NoError(t, all[0].Close())
+		require.ErrorIs(t, <-first, rbarrier.ErrBroken)
+		assert.Zero(t, time.Since(start))
+		require.ErrorIs(t, ds[0].Leave(t.Context()), redlatch.ErrClosed)
+		require.ErrorIs(t, ds[0].Enter(t.Context()), redlatch.ErrClosed)
+		require.ErrorIs(t, ds[2].Leave(t.Context()), rbarrier.ErrBroken)
+	})
+}
+
+func TestParticipantEntersAndLeavesInTurn(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		d := p.GetDoubleBarrier("work", 2)
+		require.EqualError(t, d.Leave(t.Context()), `rbarrier: leave "work": invalid argument: the participant is outside, not inside`)
+		first := begin(func() error { return d.Enter(t.Context()) })
+		require.ErrorIs(t, d.Enter(t.Context()), redlatch.ErrInvalid)
+		require.ErrorIs(t, d.Leave(t.Context()), redlatch.ErrInvalid)
+		other := p.GetDoubleBarrier("work", 2)
+		require.NoError(t, other.Enter(t.Context()))
+		require.NoError(t, <-first)
+		require.ErrorIs(t, d.Enter(t.Context()), redlatch.ErrInvalid)
+		require.ErrorIs(t, p.GetDoubleBarrier("work", 3).Enter(t.Context()), redlatch.ErrInvalid)
+		leave(t, d, other)
+		require.ErrorIs(t, d.Leave(t.Context()), redlatch.ErrInvalid)
+	})
+}

@@ -1,0 +1,40 @@
+-- leave.lua: leave a double barrier, or keep one's place in it.
+--
+-- KEYS[1]  who has entered: sorted set, participant -> until when its place is good, ms
+-- KEYS[2]  who leaves: sorted set as KEYS[1]
+-- KEYS[3]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- ARGV[1]  the participant
+-- ARGV[2]  1 to leave, 0 to keep the place
+-- ARGV[3]  how long a place is good, ms
+-- ARGV[4]  how long an ended round is remembered, ms
+-- ARGV[5]  channel of those who wait
+--
+-- Returns  an array of a code and 0, as arrive.lua does:
+--          -1 the round is broken; 0 the participant has its place; 1 all have left
+local inside, leaving, ended = KEYS[1], KEYS[2], KEYS[3]
+local who, leaves, good, keep, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+
+if lapsed(inside) or lapsed(leaving) then
+  finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
+end
+local over = outcome(ended, who)
+if over ~= 0 then
+  return { over, 0 }
+end
+local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
+if not places then
+  return { -1, 0 } -- Redis has lost its data
+end
+if leaves == '1' then
+  redis.call('zadd', leaving, clock() + good, who)
+  redis.call('zrem', inside, who)
+else
+  redis.call('zadd', places, clock() + good, who)
+end
+redis.call('pexpire', inside, keep)
+redis.call('pexpire', leaving, keep)
+if redis.call('exists', inside) == 1 then
+  return { 0, 0 }
+end
+finish({ leaving }, ended, { broken = 0, keep = keep, channel = channel })
+return { 1, 0 }

@@ -1,0 +1,35 @@
+-- rounds.lua: how the rounds of a barrier end. It stands before the other scripts of this package.
+--
+-- Returns  nothing. It defines clock, Redis's time in ms; outcome, which returns 1 for a participant whose round was complete,
+--          -1 for one whose round is broken and 0 for others; lapsed, which reports whether somebody's place is good no
+--          longer; finish, which ends the round of all who have places in some sets, and wakes them.
+local function clock()
+  local time = redis.call('time')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function outcome(ended, who)
+  local score = redis.call('zscore', ended, who)
+  if not score then
+    return 0
+  end
+  return tonumber(score) % 2 == 0 and 1 or -1
+end
+
+local function lapsed(places)
+  return #redis.call('zrangebyscore', places, '-inf', clock(), 'limit', 0, 1) > 0
+end
+
+local function finish(sets, ended, how)
+  local now = clock()
+  for _, places in ipairs(sets) do
+    for _, who in ipairs(redis.call('zrange', places, 0, -1)) do
+      redis.call('zadd', ended, now * 2 + how.broken, who)
+    end
+    redis.call('del', places)
+  end
+  redis.call('zremrangebyscore', ended, '-inf', (now - how.keep) * 2)
+  redis.call('zremrangebyrank', ended, 0, -20001)
+  redis.call('pexpire', ended, how.keep)
+  redis.pcall('publish', how.channel, '0') -- it is done: those who wait look again
+end
