@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -109,6 +110,13 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 		t.Run("permits "+name, func(t *testing.T) { borrowed(t, one, two, name) })
 		t.Run("queue "+name, func(t *testing.T) { delivered(t, one, two, name) })
 		t.Run("once "+name, func(t *testing.T) { madeOnce(t, one, two, name) })
+		t.Run("barriers "+name, func(t *testing.T) { together(t, one, two, name) })
+		t.Run("ids "+name, func(t *testing.T) {
+			for _, opts := range [][]rid.Option{nil, {rid.WithTimePrefix(32)}} {
+				_, err := one.GetIDGenerator(name+"id", opts...).Next(t.Context())
+				require.NoError(t, err)
+			}
+		})
 	}
 	t.Run("latch", func(t *testing.T) {
 		latch := one.GetCountDownLatch("latch")
@@ -216,6 +224,20 @@ func elected(t *testing.T, one, two *redlatch.Client, name string) {
 		}
 	}
 	require.NoError(t, <-next)
+}
+
+// together has two clients pass barriers of both kinds.
+func together(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	passed := make(chan error, 2) // both results
+	for _, c := range []*redlatch.Client{one, two} {
+		go func() {
+			double := c.GetDoubleBarrier(name+"double", 2)
+			passed <- errors.Join(c.GetBarrier(name+"barrier", 2).Await(t.Context()), double.Enter(t.Context()), double.Leave(t.Context()))
+		}()
+	}
+	require.NoError(t, <-passed)
+	require.NoError(t, <-passed)
 }
 
 // borrowed moves permits of both kinds from one client to another.
