@@ -20,7 +20,9 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -124,6 +126,27 @@ var sweptCounters = map[string]sweptState{
 			return theirs.GetCountDownLatch(name).CountDownBy(context.Background(), 2)
 		}}
 	},
+	"rate limiter": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: mine.GetRateLimiter(name, rratelimiter.Per(1000, time.Second)), text: "key"}
+	},
+	"ids": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: mine.GetIDGenerator(name)}
+	},
+	"barrier": func(_ *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		return swept{object: mine.GetBarrier(name, 2), free: func() error { return theirs.GetBarrier(name, 2).Await(context.Background()) }}
+	},
+	"double barrier": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: mine.GetDoubleBarrier(name, 1)}
+	},
+	"election": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: mine.GetElection(name)}
+	},
+	"leadership": func(t *testing.T, mine, _ *redlatch.Client, name string) swept {
+		t.Helper()
+		lead, err := mine.GetElection(name).Campaign(t.Context())
+		require.NoError(t, err)
+		return swept{object: lead, text: "value"}
+	},
 	"client, asking": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
 		t.Helper()
 		locktest.Acquire(t, t.Context(), theirs.GetLock(name), long)
@@ -146,6 +169,7 @@ var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[rsemaphore.AcquireOption](): {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[rsemaphore.PermitOption]():  {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[redlatch.AskOption]():       {{}},
+	reflect.TypeFor[relection.CampaignOption](): {{}, {relection.WithValue("value")}},
 	reflect.TypeFor[redlatch.ObjectsOption]():   {{}, {redlatch.WithKinds("rlatch")}},
 }
 
@@ -201,6 +225,8 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 			args = append(args, reflect.ValueOf(time.Minute))
 		case reflect.TypeFor[func(context.Context) error]():
 			args = append(args, reflect.ValueOf(func(context.Context) error { return nil }))
+		case reflect.TypeFor[func(context.Context, int64) error]():
+			args = append(args, reflect.ValueOf(func(context.Context, int64) error { return nil }))
 		default:
 			require.Fail(t, "with what is it called?", "%s: %v", c.method.Name, c.method.Type)
 		}
@@ -218,12 +244,20 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 		}
 		return nil
 	}
+	if all, ok := last.(iter.Seq2[relection.Leader, error]); ok {
+		for _, err := range all {
+			if err != nil && !errors.Is(err, relection.ErrNoLeader) {
+				return err
+			}
+		}
+		return nil
+	}
 	err, _ := last.(error)
 	return err
 }
 
 // sweptReplies is how many replies a method waits for that waits for more than one. A lock of several locks needs them of each.
-var sweptReplies = map[string]int{"Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000}
+var sweptReplies = map[string]int{"Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2}
 
 // sweep is a bubble in which the methods of one object are called.
 type sweep struct {
