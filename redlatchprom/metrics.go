@@ -116,7 +116,7 @@ func New(opts ...Option) *Metrics {
 // zero has the counters that alerts look at begin at 0: the first event of one that began at 1 would be no increase.
 func (m *Metrics) zero(names []string) {
 	for _, name := range append([]string{""}, names...) {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore"} {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce"} {
 			m.lost.WithLabelValues(kind, name)
 		}
 		m.dead.WithLabelValues(name)

@@ -109,7 +109,7 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	for _, name := range []string{"", "orders"} {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore"} {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce"} {
 			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
 		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("name=%q", name)))
@@ -117,7 +117,7 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 	for _, result := range []string{"renewed", "lost", "failed"} {
 		assert.Zero(t, value(t, registry, "redlatch_renewals_total", fmt.Sprintf("result=%q", result)))
 	}
-	assert.Equal(t, 8+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
+	assert.Equal(t, 10+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
 }
 
 func TestMetricsOfQueues(t *testing.T) {
