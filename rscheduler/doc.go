@@ -1,0 +1,2 @@
+// Package rscheduler runs scheduled jobs: each tick once, on one of many processes.
+package rscheduler

@@ -1,0 +1,169 @@
+package rscheduler
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+)
+
+// Schedule says when a job runs. [Cron], [Every], [EveryAfter] and [At] return one; programs may have their own.
+//
+// String is how the schedule is kept in Redis, and shown: two schedules are the same if their texts are. Processes that have
+// registered another schedule for a job follow that of the text, as far as this package can read it. Schedules of a program's own are
+// followed by those processes alone that have registered the same text.
+type Schedule interface {
+	// Next returns the first instant after the given time; false if there is none. It must depend on nothing else, so that all
+	// processes come to the same instants, and must not block.
+	Next(after time.Time) (time.Time, bool)
+	String() string
+}
+
+const (
+	minPeriod = 10 * time.Millisecond
+	maxPeriod = 100 * 365 * 24 * time.Hour
+
+	everyText = "every "
+	afterText = " after the last run"
+	atText    = "at "
+)
+
+// every is a fixed rate, and fixedDelay a fixed delay.
+type (
+	every      struct{ period time.Duration }
+	fixedDelay struct{ delay time.Duration }
+	oneShot    struct{ at time.Time }
+)
+
+// Every returns the schedule of a fixed rate: its instants are the multiples of the period since the Unix epoch, so that all processes
+// have the same, and a deployment does not move them. The period is 10 ms to 100 years; Register refuses others.
+func Every(period time.Duration) Schedule { return every{period} }
+
+// EveryAfter returns the schedule of a fixed delay: each run starts that long after the end of the one before, and the first one that
+// long after the job was first registered. The delay is 10 ms to 100 years; Register refuses others.
+//
+// Its runs never overlap, and none is ever missed: one that was due while nobody ran starts as soon as somebody does.
+func EveryAfter(delay time.Duration) Schedule { return fixedDelay{delay} }
+
+// At returns the schedule of a single run. If t had passed when the job was first registered, it is a missed tick, see [WithCatchUp].
+func At(t time.Time) Schedule { return oneShot{t.Truncate(time.Microsecond)} }
+
+func (s every) Next(after time.Time) (time.Time, bool) {
+	if s.check() != nil {
+		return time.Time{}, false
+	}
+	since := after.UnixNano()
+	periods := since / int64(s.period)
+	if since < 0 && since%int64(s.period) != 0 {
+		periods--
+	}
+	return time.Unix(0, (periods+1)*int64(s.period)).UTC(), true
+}
+
+func (s every) String() string { return everyText + s.period.String() }
+
+func (s every) check() error { return checkPeriod("period", s.period) }
+
+func (s fixedDelay) Next(after time.Time) (time.Time, bool) {
+	return after.Add(s.delay).UTC(), s.check() == nil
+}
+
+func (s fixedDelay) String() string { return everyText + s.delay.String() + afterText }
+
+func (s fixedDelay) check() error { return checkPeriod("delay", s.delay) }
+
+func (s oneShot) Next(after time.Time) (time.Time, bool) { return s.at.UTC(), s.at.After(after) }
+
+func (s oneShot) String() string { return atText + s.at.UTC().Format(time.RFC3339Nano) }
+
+func (s oneShot) check() error {
+	if s.at.Year() < 1970 || s.at.Year() > maxYear {
+		return fmt.Errorf("%w: the time %v is not of a year from 1970 to %d", errs.ErrInvalid, s.at, maxYear)
+	}
+	return nil
+}
+
+func checkPeriod(what string, d time.Duration) error {
+	if d < minPeriod || d > maxPeriod || d%time.Microsecond != 0 {
+		return fmt.Errorf("%w: the %s %v is not whole microseconds from %v to %v", errs.ErrInvalid, what, d, minPeriod, maxPeriod)
+	}
+	return nil
+}
+
+// checkSchedule says what is wrong with a schedule.
+func checkSchedule(s Schedule) error {
+	if isNil(s) {
+		return fmt.Errorf("%w: the schedule is nil", errs.ErrInvalid)
+	}
+	if own, ok := s.(interface{ check() error }); ok {
+		if err := own.check(); err != nil {
+			return err
+		}
+	}
+	if text := s.String(); text == "" || len(text) > errs.MaxName {
+		return fmt.Errorf("%w: the text of the schedule has %d bytes, not 1 to %d", errs.ErrInvalid, len(text), errs.MaxName)
+	}
+	return nil
+}
+
+// parseSchedule returns the schedule of a text that one of this package has given; nil for one of somebody else.
+func parseSchedule(text string) Schedule {
+	if rest, ok := strings.CutPrefix(text, everyText); ok {
+		delay, fixed := strings.CutSuffix(rest, afterText)
+		d, err := time.ParseDuration(delay)
+		switch {
+		case err != nil || checkPeriod("period", d) != nil:
+			return nil
+		case fixed:
+			return fixedDelay{d}
+		}
+		return every{d}
+	}
+	if rest, ok := strings.CutPrefix(text, atText); ok {
+		if t, err := time.Parse(time.RFC3339Nano, rest); err == nil {
+			return oneShot{t}
+		}
+		return nil
+	}
+	expr, rest, _ := strings.Cut(text, " (")
+	var opts []CronOption
+	for _, word := range strings.Split(strings.TrimSuffix(rest, ")"), ", ") {
+		switch word {
+		case "":
+		case unixCron.String():
+			opts = append(opts, Unix())
+		case springCron.String():
+			opts = append(opts, Spring())
+		case quartzCron.String():
+			opts = append(opts, Quartz())
+		default:
+			location, err := time.LoadLocation(word)
+			if err != nil {
+				return nil
+			}
+			opts = append(opts, In(location))
+		}
+	}
+	s, err := Cron(expr, opts...)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// latest returns the last instant of a schedule up to now, and after another time; false if there is none.
+func latest(s Schedule, after, now time.Time) (t time.Time, ok bool) {
+	for back := time.Second; ; back *= 4 {
+		from := now.Add(-back)
+		if !from.After(after) {
+			from = after
+		}
+		for next, more := s.Next(from); more && !next.After(now) && next.After(from); next, more = s.Next(from) {
+			t, ok, from = next, true, next
+		}
+		if ok || !now.Add(-back).After(after) {
+			return t, ok
+		}
+	}
+}
