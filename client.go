@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/ronce"
 	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rtopic"
 )
@@ -150,6 +151,12 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueO
 // the same name.
 func (c *Client) GetElection(name string, opts ...relection.Option) *relection.Election {
 	return relection.New(c.core, name, opts...)
+}
+
+// GetScheduler returns the scheduler with this name, whose jobs all processes share that use the name. It does no I/O and keeps
+// nothing alive. The scheduler's methods return [ErrInvalid] for a bad name or option.
+func (c *Client) GetScheduler(name string, opts ...rscheduler.Option) *rscheduler.Scheduler {
+	return rscheduler.New(c.core, name, opts...)
 }
 
 // GetTopic returns the topic with this name, whose values are of type T. Its only option is rtopic.WithCodec. It does no I/O

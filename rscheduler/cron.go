@@ -130,10 +130,6 @@ var macros = map[string]string{
 	"@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{errs.ErrInvalid}, args...)...)
-}
-
 func parseCron(expr string, o cronOptions) (*cron, error) {
 	fields := strings.Fields(expr)
 	c := &cron{text: strings.Join(fields, " "), location: o.location}

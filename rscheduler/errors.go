@@ -1,8 +1,24 @@
 package rscheduler
 
-import "reflect"
+import (
+	"errors"
 
-func isNil(s Schedule) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
+)
+
+// The errors of schedulers, in addition to those of package redlatch. They come wrapped with what was being done; test them with
+// errors.Is.
+var (
+	// ErrNotFound is returned for a job that no process has registered and run, or that was removed.
+	ErrNotFound = errors.New("no such job")
+	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout], and the error of its run.
+	ErrTimeout = errors.New("the timeout of the job is over")
+	// ErrDied is the error of a run whose process died, and which is not repeated.
+	ErrDied = errors.New("the process died")
+	// ErrLost is the cause of a handler's context if its claim is over, so that another process may repeat the run. It is
+	// rlock.ErrLost.
+	ErrLost = errs.ErrLost
+	// ErrStopped is the cause of a handler's context if Run stops and the handler takes more than 5 s to return.
+	ErrStopped = queue.ErrStopped
+)

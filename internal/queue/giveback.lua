@@ -9,11 +9,13 @@
 --          is to be returned
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2]  number of the call whose claims are to be returned, and which must not claim any more; 0 for those that follow
--- ARGV[3..n]  for each claim: member, number of the claim, due time
+-- ARGV[3]  a client that is not to look in, as it cannot work on them: the one that has waited longest does; nothing if any may;
+--          only if KEYS[6] is not there
+-- ARGV[4..n]  for each claim: member, number of the claim, due time
 --
 -- Returns  the number of claims returned now
 local meta, due, flight, claims, waiters, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local channel, number, items, first = ARGV[1], ARGV[2], ARGV, 3
+local channel, number, passer, items, first = ARGV[1], ARGV[2], ARGV[3], ARGV, 4
 
 redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
 if record then
@@ -44,7 +46,15 @@ if #members == 0 then
   return 0
 end
 local time = redis.call('time')
-wake({meta = meta, waiters = waiters, channel = channel}, earliest, time[1] * 1000000 + time[2])
+local listens = passer and redis.call('zscore', waiters, passer)
+if listens then
+  redis.call('zrem', waiters, passer)
+end
+wake({meta = meta, waiters = waiters, channel = channel, oldest = passer and passer ~= ''}, earliest, time[1] * 1000000 + time[2])
+if listens then
+  redis.call('zadd', waiters, listens, passer)
+  redis.call('pexpire', waiters, 60000)
+end
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 redis.call('hset', claims, unpack(states))
 redis.call('zadd', due, unpack(scores))

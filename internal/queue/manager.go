@@ -87,7 +87,7 @@ func newClient(m *Manager, q *Queue) *client {
 		call: func(_ callNumber, b []*entry[nack]) *script.Call { return k.nacks(b) },
 	}
 	c.returns = batcher[Claimed]{
-		manager: m, after: untilSettled, call: func(_ callNumber, b []*entry[Claimed]) *script.Call { return k.giveback(b) },
+		manager: m, after: untilSettled, call: func(_ callNumber, b []*entry[Claimed]) *script.Call { return k.giveback(id, b) },
 	}
 	c.due = timer.NewBatch(m.core.Timers, c.renew)
 	c.claimer.client = c

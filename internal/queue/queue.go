@@ -28,6 +28,19 @@ func (m *Manager) Queue(name string) *Queue {
 	return &Queue{manager: m, user: name, full: full, err: err}
 }
 
+// Derived returns the queue that belongs to an object of another kind, in the slot of the object's keys, by the object's name with the
+// prefix and a suffix.
+func (m *Manager) Derived(full, suffix string) *Queue {
+	full = core.Suffixed(full, suffix)
+	return &Queue{manager: m, user: full, full: full, err: core.CheckName(full)}
+}
+
+// Keys returns the names of the hashes in which each id has its body and its latest claim: h while it is held, and the number.
+func (q *Queue) Keys() (bodies, claims string) {
+	k := q.names()
+	return k.bodies, k.claims
+}
+
 // names returns the names of the queue's keys, made when they are first needed: a queue that is not used costs nothing.
 func (q *Queue) names() *keys {
 	k := q.keys.Load()

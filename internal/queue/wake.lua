@@ -16,6 +16,9 @@ local function wake(queue, at, now)
   -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
   -- that a few clients may be notified in vain.
   for _ = 1, 3 do
+    if not who and queue.oldest then
+      who = redis.call('zrangebyscore', waiters, string.format('%.0f', now), '+inf', 'limit', 0, 1)[1]
+    end
     who = who or redis.call('zrevrangebyscore', waiters, '+inf', string.format('%.0f', now), 'limit', 0, 1)[1]
     if not who then
       return

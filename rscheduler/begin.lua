@@ -1,0 +1,84 @@
+-- begin.lua: begin a run of a tick that was claimed, if that is to be.
+--
+-- KEYS[1]  jobs: hash, job -> text of its schedule
+-- KEYS[2]  paused: hash, job -> why
+-- KEYS[3]  marks: hash, see beat.lua
+-- KEYS[4]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs or w while it waits for another
+--          attempt, claim, when it began, µs, until when ticks were missed as its process was dead, µs, id; on a line of its own what
+--          is shown of it
+-- KEYS[5]  spans: hash, job -> when the last run began, and when it ended, µs
+-- KEYS[6]  left: hash, job -> a tick that came while another ran, and is to run later: instant, kind, text of the
+--          schedule
+-- KEYS[7]  alive: sorted set, processes by the time until which they count as running, µs
+-- KEYS[8]  meta: hash, see beat.lua
+-- KEYS[9]  bodies: hash, the ids of the ticks in the queue
+-- ARGV[1]  the process
+-- ARGV[2]  for how long it counts as running, µs
+-- ARGV[3]  the job
+-- ARGV[4]  its field in running
+-- ARGV[5]  id of the tick
+-- ARGV[6]  its claim
+-- ARGV[7]  its kind: r regular, c catches up, m manual
+-- ARGV[8]  text of its schedule
+-- ARGV[9]  its instant, µs
+-- ARGV[10]  when it was due first, µs
+-- ARGV[11]  the attempt
+-- ARGV[12]  the attempt after which a run whose process died is not repeated
+-- ARGV[13]  overlap: skip, queue or allow
+-- ARGV[14]  1 if a newer tick of the job is due as well
+-- ARGV[15]  1 if it may run although it was missed
+-- ARGV[16]  1 if it has to be the one of the mark
+-- ARGV[17]  what is shown of it
+--
+-- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, as another runs; died, if it ran and is
+--          not to be repeated: it has to be ended; then the time in µs; after gone the text of another schedule, if there is one
+local jobs, paused, marks, running, spans, left, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[9]
+local job, slot, id, claim, kind, instant, due = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[9]), tonumber(ARGV[10])
+local attempt, limit, overlap, newer, shown = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13], ARGV[14] == '1', ARGV[17]
+
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local stamp, first = string.format('%.0f', now), attempt == 1
+local up = touch(KEYS[7], KEYS[8], ARGV[1], tonumber(ARGV[2]), now)
+local text = redis.call('hget', jobs, job)
+if not text or kind ~= 'm' and redis.call('hexists', paused, job) == 1 then
+  return {'gone', stamp}
+end
+if kind ~= 'm' and text ~= ARGV[8] then
+  return {'gone', stamp, text}
+end
+if ARGV[16] == '1' and string.match(redis.call('hget', marks, job) or '', '^%d+') ~= ARGV[9] then
+  return {'gone', stamp}
+end
+if kind == 'r' and first and ARGV[15] ~= '1' and due < up then
+  return {'missed', stamp}
+end
+local record = redis.call('hget', running, slot) or ''
+local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+if holder and holder ~= id and redis.call('hexists', bodies, holder) == 1 then
+  local kept = string.match(redis.call('hget', left, job) or '', '^%d+')
+  if overlap == 'queue' and kind ~= 'c' and tonumber(kept or 0) < instant then
+    redis.call('hset', left, job, ARGV[9] .. ' ' .. kind .. ' ' .. ARGV[8])
+  end
+  return {'left', stamp}
+end
+if holder ~= id then
+  state, held, began, missed = nil, nil, stamp, '0'
+end
+local from, to = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
+if overlap ~= 'allow' and first and kind ~= 'c' and from and tonumber(from) <= due and due <= tonumber(to) then
+  if overlap == 'skip' or newer then
+    return {'left', stamp}
+  end
+end
+if state == 'r' and held ~= claim then
+  missed = stamp
+end
+redis.call('hset', running, slot, 'r ' .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
+if kind == 'c' and redis.call('hexists', left, job) == 1 then
+  local kept = string.match(redis.call('hget', left, job), '^%d+')
+  if tonumber(kept) <= instant then
+    redis.call('hdel', left, job)
+  end
+end
+return {attempt > limit and state ~= 'w' and 'died' or 'run', stamp}

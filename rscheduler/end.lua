@@ -1,0 +1,56 @@
+-- end.lua: end an attempt of a run, or a tick of a fixed delay that did not run.
+--
+-- KEYS[1]  running: hash, see begin.lua
+-- KEYS[2]  spans: hash, job -> when the last run began, and when it ended, µs
+-- KEYS[3]  left: hash, see begin.lua
+-- KEYS[4]  marks: hash, see beat.lua
+-- KEYS[5]  last: hash, job -> the last result
+-- KEYS[6]  runs: list of the results of the job, newest first
+-- ARGV[1]  the job
+-- ARGV[2]  its field in running
+-- ARGV[3]  id of the tick
+-- ARGV[4]  its claim
+-- ARGV[5]  end; wait for another attempt; drop if it did not run
+-- ARGV[6]  the result
+-- ARGV[7]  how many results are kept
+-- ARGV[8]  delay until the next tick, µs; nothing but for a fixed delay
+-- ARGV[9]  the instant of the tick, µs
+-- ARGV[10]  text of the schedule
+--
+-- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the tick that was kept for later
+--          or nothing; the instant of the next tick after a delay, µs, or 0
+local running, spans, left, marks, last, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local job, slot, how, result, keep, delay = ARGV[1], ARGV[2], ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local stamp = string.format('%.0f', now)
+local record = redis.call('hget', running, slot) or ''
+local _, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+local mine = holder == ARGV[3] and held == ARGV[4]
+if mine and how ~= 'drop' then
+  if keep > 0 then
+    redis.call('lpush', runs, result)
+    redis.call('ltrim', runs, 0, keep - 1)
+  else
+    redis.call('del', runs)
+  end
+  redis.call('hset', last, job, result)
+  redis.call('hset', spans, job, began .. ' ' .. stamp)
+end
+if mine and how == 'wait' then
+  redis.call('hset', running, slot, 'w' .. string.sub(record, 2))
+  return {stamp, '0', '', '0'}
+end
+if mine then
+  redis.call('hdel', running, slot)
+end
+local next = '0'
+if delay then
+  next = string.match(redis.call('hget', marks, job) or '', '^%d+') or '0'
+  if next == ARGV[9] then
+    next = string.format('%.0f', now + delay)
+    redis.call('hset', marks, job, next .. ' ' .. next .. ' ' .. ARGV[10])
+  end
+end
+return {stamp, mine and missed or '0', redis.call('hget', left, job) or '', next}

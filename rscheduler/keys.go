@@ -1,0 +1,20 @@
+package rscheduler
+
+import "github.com/redlatch/redlatch/internal/core"
+
+// keys are the names of a scheduler's keys, all in one slot, with those of its queue that scripts look at.
+type keys struct {
+	jobs, paused, marks, seen, running, spans, left, last, alive, meta string
+
+	runs           string // prefix of the lists of results
+	bodies, claims string
+}
+
+func keysOf(name, bodies, claims string) keys {
+	base := core.Prefixed("redlatch_sched", name) + ":"
+	return keys{
+		jobs: base + "jobs", paused: base + "paused", marks: base + "marks", seen: base + "seen", running: base + "running",
+		spans: base + "spans", left: base + "left", last: base + "last", alive: base + "alive", meta: base + "meta",
+		runs: base + "runs:", bodies: bodies, claims: claims,
+	}
+}

@@ -1,0 +1,227 @@
+package rscheduler
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+// Job is a job as it stands in Redis.
+type Job struct {
+	// Name is the name of the job, and Schedule the text of its schedule.
+	Name, Schedule string
+	// Next is when it comes next, by its schedule, also while it is paused; zero if it does not come any more.
+	Next time.Time
+	// Paused reports whether it is paused, and Why what [Scheduler.Pause] was given.
+	Paused bool
+	Why    string
+	// Orphaned reports whether no process that has registered it has run for 25 s.
+	Orphaned bool
+	// Running has its runs that go on, the one that was scheduled first first.
+	Running []Run
+	// Last is how its last attempt has ended; zero if none has.
+	Last Result
+}
+
+// Jobs returns the jobs of all processes that share the name, by their names. It waits for Redis until ctx is done, or for the call
+// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs one round trip. So do the other methods but
+// Run; those that change something may have done so after redlatch.ErrUnknown, and may be repeated.
+func (s *Scheduler) Jobs(ctx context.Context) ([]Job, error) {
+	jobs, err := s.list(ctx)
+	return jobs, s.wrap("list the jobs of", err)
+}
+
+func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	call, err := s.core.Read(ctx, s.keys.list)
+	if err != nil {
+		return nil, err
+	}
+	row := call.Row()
+	now := time.UnixMicro(row.Int())
+	jobs := make([]Job, max(0, row.Int()))
+	for i := range jobs {
+		j := &jobs[i]
+		j.Name, j.Schedule = row.Text(), row.Text()
+		seen := time.UnixMicro(row.Int())
+		j.Orphaned = now.Sub(seen) > lifetime
+		j.Paused, j.Why = row.Int() == 1, row.Text()
+		j.Next = s.next(j, row.Text(), now)
+		if !j.Next.IsZero() {
+			j.Next = j.Next.UTC()
+		}
+		if last := row.Text(); last != "" {
+			if err := json.Unmarshal([]byte(last), &j.Last); err != nil {
+				return nil, fmt.Errorf("the last result of %q: %w", j.Name, err)
+			}
+		}
+	}
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
+	for row.More() {
+		_, shown := row.Text(), row.Text()
+		var run Run
+		if err := json.Unmarshal([]byte(shown), &run); err != nil {
+			return nil, fmt.Errorf("a run: %w", err)
+		}
+		i, ok := slices.BinarySearchFunc(jobs, run.Job, func(j Job, name string) int { return cmp.Compare(j.Name, name) })
+		if ok {
+			jobs[i].Running = append(jobs[i].Running, run)
+		}
+	}
+	for _, j := range jobs {
+		slices.SortFunc(j.Running, func(a, b Run) int { return a.Scheduled.Compare(b.Scheduled) })
+	}
+	return jobs, row.Err()
+}
+
+// next returns when a job comes next.
+func (s *Scheduler) next(j *Job, mark string, now time.Time) time.Time {
+	last, ahead, known := readMark(mark, j.Schedule)
+	schedule := parseSchedule(j.Schedule)
+	if own := s.registered(j.Name); own != nil && own.text == j.Schedule {
+		schedule = own.schedule
+	}
+	_, fixed := schedule.(fixedDelay)
+	switch {
+	case fixed && known:
+		return last
+	case schedule != nil && !fixed:
+		if t, ok := schedule.Next(now); ok {
+			return t
+		}
+	case ahead.After(now):
+		return ahead
+	case last.After(now):
+		return last
+	}
+	return time.Time{}
+}
+
+// Runs returns how the last attempts of a job have ended, n at most and the newest first, as far as [WithHistory] keeps them. A job that
+// does not exist is [ErrNotFound], and n below 1 redlatch.ErrInvalid.
+func (s *Scheduler) Runs(ctx context.Context, job string, n int) ([]Result, error) {
+	results, err := s.results(ctx, job, n)
+	return results, s.wrap("list the runs of a job of", err)
+}
+
+func (s *Scheduler) results(ctx context.Context, job string, n int) ([]Result, error) {
+	if err := s.check(job); err != nil {
+		return nil, err
+	}
+	if n < 1 {
+		return nil, invalid("%d runs are fewer than 1", n)
+	}
+	call, err := s.core.Read(ctx, func() *script.Call { return s.keys.results(job, n) })
+	if err != nil {
+		return nil, err
+	}
+	row := call.Row()
+	if row.Int() == 0 && row.Err() == nil {
+		return nil, fmt.Errorf("job %q: %w", job, ErrNotFound)
+	}
+	results := []Result{}
+	for row.More() {
+		var r Result
+		if err := json.Unmarshal([]byte(row.Text()), &r); err != nil {
+			return nil, fmt.Errorf("a result of %q: %w", job, err)
+		}
+		results = append(results, r)
+	}
+	return results, row.Err()
+}
+
+// Trigger has a job run now, beside its schedule, also if it is paused: [Run.Manual] says so. If it runs just then, its [Overlap]
+// says what becomes of it. A job that does not exist is [ErrNotFound]. It costs two round trips; one that is repeated after
+// redlatch.ErrUnknown may have the job run twice.
+func (s *Scheduler) Trigger(ctx context.Context, job string) error {
+	return s.wrap("trigger a job of", s.trigger(ctx, job))
+}
+
+func (s *Scheduler) trigger(ctx context.Context, job string) error {
+	now, err := s.change(ctx, job, func() *script.Call { return s.keys.look(job) })
+	if err != nil {
+		return err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	t := tick{Job: job, Instant: now.UnixMicro(), Kind: manually}
+	_, _, err = s.queue.Offer(ctx, []queue.Item{t.item(job + "@" + id.String())})
+	return err
+}
+
+// Pause has a job not run any more by its schedule, in any process, until [Scheduler.Resume]. A run that goes on is not ended; one that
+// waits for another attempt gets none. Ticks that come meanwhile are left out, and not caught up with. The reason is kept for
+// [Job.Why]. A repeated Pause sets the reason anew. A job that does not exist is [ErrNotFound].
+func (s *Scheduler) Pause(ctx context.Context, job, why string) error {
+	if len(why) > maxText {
+		return s.wrap("pause a job of", invalid("the reason has %d bytes, more than %d", len(why), maxText))
+	}
+	_, err := s.change(ctx, job, func() *script.Call { return s.keys.pause(job, why) })
+	return s.wrap("pause a job of", err)
+}
+
+// Resume ends a pause. One of a job that is not paused changes nothing, and of one that does not exist is [ErrNotFound].
+func (s *Scheduler) Resume(ctx context.Context, job string) error {
+	_, err := s.change(ctx, job, func() *script.Call { return s.keys.resume(job) })
+	return s.wrap("resume a job of", err)
+}
+
+// change runs job.lua, and returns Redis's time.
+func (s *Scheduler) change(ctx context.Context, job string, call func() *script.Call) (now time.Time, err error) {
+	if err := s.check(job); err != nil {
+		return now, err
+	}
+	done, _, err := s.core.Query(ctx, call)
+	if err != nil {
+		return now, err
+	}
+	row := done.Row()
+	found, at, _ := row.Int(), row.Int(), row.Int()
+	if err := row.Err(); err != nil {
+		return now, err
+	}
+	if found == 0 {
+		return now, fmt.Errorf("job %q: %w", job, ErrNotFound)
+	}
+	return time.UnixMicro(at), nil
+}
+
+// Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
+// has registered it, and runs, writes it again within 10 s.
+func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
+	err := s.check(job)
+	var done *script.Call
+	repeated := false
+	if err == nil {
+		done, repeated, err = s.core.Query(ctx, func() *script.Call { return s.keys.remove(job) })
+	}
+	n := int64(0)
+	if err == nil {
+		n, err = done.Int()
+	}
+	return n == 1 || err == nil && repeated, s.wrap("remove a job of", err)
+}
+
+// check says what is wrong with a name.
+func (s *Scheduler) check(job string) error {
+	if s.err != nil {
+		return s.err
+	}
+	if err := core.CheckText(job); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package rscheduler
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
+)
+
+// Option is a setting of a scheduler, for redlatch's GetScheduler.
+type Option func(*options)
+
+type options struct {
+	concurrency int
+	lease       time.Duration
+}
+
+// WithConcurrency sets how many handlers a Run has at a time, 1 to 100,000. Defaults to 10.
+func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
+
+// WithLease sets after which time the run of a process that died is given to another one, 1 s to 7 days. It is renewed while a
+// handler runs, which may take longer. Defaults to 30 s.
+func WithLease(d time.Duration) Option { return func(o *options) { o.lease = d } }
+
+// JobOption is a setting of one job, for [Scheduler.Register]. Each process goes by its own.
+type JobOption func(*jobOptions)
+
+type jobOptions struct {
+	overlap    Overlap
+	catchUp    time.Duration
+	backfill   bool
+	jitter     time.Duration
+	timeout    time.Duration // 0 for none
+	attempts   int
+	backoff    func(attempt int) time.Duration
+	atMostOnce bool
+	history    int
+}
+
+// Overlap says what becomes of a tick that comes while the last run of its job has not ended: while its handler runs, or while it waits
+// for another attempt.
+type Overlap int
+
+const (
+	// Skip leaves the tick out.
+	Skip Overlap = iota
+	// Queue runs the newest one of such ticks when the run has ended.
+	Queue
+	// Allow runs the tick beside it.
+	Allow
+)
+
+func (o Overlap) String() string {
+	if o < Skip || o > Allow {
+		return fmt.Sprintf("Overlap(%d)", int(o))
+	}
+	return [...]string{"skip", "queue", "allow"}[o]
+}
+
+// WithOverlap sets what becomes of a tick that comes while the last run of the job has not ended. Defaults to [Skip]. The runs of an
+// [EveryAfter] never overlap.
+func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap = o } }
+
+// WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
+// year: only the newest one of them, unless [WithBackfill]. Defaults to 0: what was missed is left out.
+//
+// A tick is missed if nobody ran the scheduler when it was due. A process counts as running until Run returns, and one that died or
+// lost Redis for 25 s more: what is due in a gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between
+// the death of a process and the repetition of its run.
+func WithCatchUp(window time.Duration) JobOption {
+	return func(s *jobOptions) { s.catchUp = window }
+}
+
+// WithBackfill has all ticks run that [WithCatchUp] lets run late, in their order as far as they are not run at the same time, and not
+// only the newest one. They are 10,000 at most.
+func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
+
+// WithJitter has each tick begin up to d later, by chance, up to a day. Defaults to 0.
+func WithJitter(d time.Duration) JobOption { return func(s *jobOptions) { s.jitter = d } }
+
+// WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then failed,
+// whatever the handler returns. Defaults to none.
+func WithTimeout(d time.Duration) JobOption { return func(s *jobOptions) { s.timeout = d } }
+
+// WithRetry has a run that failed repeated, up to so many attempts in all, after the pause that backoff returns for the attempt,
+// counted from 1. A nil backoff is a second, doubled with each attempt up to 15 minutes. Defaults to 1: a run that failed is not
+// repeated.
+func WithRetry(attempts int, backoff func(attempt int) time.Duration) JobOption {
+	return func(s *jobOptions) { s.attempts, s.backoff = attempts, backoff }
+}
+
+// WithAtMostOnce has a run not repeated whose process died. Without it, it is repeated after the lease, up to 10 attempts in all.
+func WithAtMostOnce() JobOption { return func(s *jobOptions) { s.atMostOnce = true } }
+
+// WithHistory sets how many results are kept for [Scheduler.Runs], 0 to 1000. Defaults to 20.
+func WithHistory(n int) JobOption { return func(s *jobOptions) { s.history = n } }
+
+// deaths is after which attempt a run whose process died is not repeated.
+const deaths = 10
+
+func (o *jobOptions) deaths() int {
+	if o.atMostOnce {
+		return 1
+	}
+	return max(deaths, o.attempts)
+}
+
+// pause returns the pause after a failed attempt. What a user's function does wrong costs a second.
+func (o *jobOptions) pause(attempt int) (d time.Duration) {
+	defer func() {
+		if recover() != nil || d < 0 {
+			d = time.Second
+		}
+	}()
+	return min(o.backoff(attempt), queue.MaxDelay)
+}
+
+func optionsOf(opts []Option) (options, error) {
+	o := options{concurrency: 10, lease: 30 * time.Second}
+	for _, opt := range opts {
+		if opt == nil {
+			return o, errNilOption
+		}
+		opt(&o)
+	}
+	if o.concurrency < 1 || o.concurrency > 100_000 {
+		return o, invalid("a concurrency of %d is not between 1 and 100,000", o.concurrency)
+	}
+	return o, between("lease", o.lease, time.Second, 7*24*time.Hour)
+}
+
+func jobOptionsOf(opts []JobOption) (jobOptions, error) {
+	o := jobOptions{attempts: 1, history: 20}
+	for _, opt := range opts {
+		if opt == nil {
+			return o, errNilOption
+		}
+		opt(&o)
+	}
+	if o.backoff == nil {
+		o.backoff = queue.DefaultBackoff
+	}
+	switch {
+	case o.overlap < Skip || o.overlap > Allow:
+		return o, invalid("%v is not Skip, Queue or Allow", o.overlap)
+	case o.attempts < 1 || o.attempts > 1<<30:
+		return o, invalid("%d attempts are not at least 1", o.attempts)
+	case o.history < 0 || o.history > 1000:
+		return o, invalid("a history of %d runs is not between 0 and 1000", o.history)
+	}
+	if o.timeout != 0 {
+		if err := between("timeout", o.timeout, time.Millisecond, 7*24*time.Hour); err != nil {
+			return o, err
+		}
+	}
+	if err := between("jitter", o.jitter, 0, 24*time.Hour); err != nil {
+		return o, err
+	}
+	return o, between("window", o.catchUp, 0, 366*24*time.Hour)
+}
+
+var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+
+func between(what string, d, least, most time.Duration) error {
+	if d < least || d > most {
+		return invalid("a %s of %v is not between %v and %v", what, d, least, most)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errs.ErrInvalid}, args...)...)
+}
+
+// isNil reports whether there is no schedule, or one that is a nil pointer.
+func isNil(s Schedule) bool {
+	v := reflect.ValueOf(s)
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// Handler runs a job.
+type Handler = func(ctx context.Context, run Run) error

@@ -1,0 +1,305 @@
+package rscheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	beatEvery  = 10 * time.Second
+	beatAgain  = time.Second      // after one that failed
+	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
+	endLimit   = 10 * time.Second // of what ends an attempt
+	beginAgain = time.Second      // after a begin that failed
+	stopGrace  = 5 * time.Second
+	lateLimit  = 5 * time.Second // after which a tick is left out if a newer one is due as well
+	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
+	maxText    = 4 << 10         // bytes of an error's text that are kept
+
+	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
+	passLeast = 2 * time.Millisecond
+	passMost  = 5 * time.Second
+)
+
+// runner is one call of Run.
+type runner struct {
+	*Scheduler
+	process string
+	written map[string]bool // jobs that were written by this runner
+}
+
+// Run runs what is due, of the jobs that are registered here, until ctx is done. Then it begins nothing more, waits for running
+// handlers, ends their contexts after 5 s with [ErrStopped], and returns nil. It waits for a handler that ignores its context.
+//
+// It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for a bad name or option, and redlatch.ErrWrongType for data
+// of another type. It logs any other error, such as an outage of Redis, and goes on: while this process does not reach Redis it runs
+// nothing, and when it is back it goes on by the policies of the jobs.
+//
+// It costs a command each 10 s and another each 10 to 15 s while nothing is due, however many jobs there are.
+func (s *Scheduler) Run(ctx context.Context) error {
+	return s.wrap("run", s.serve(ctx))
+}
+
+func (s *Scheduler) serve(ctx context.Context) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case ctx == nil:
+		return core.ErrNilContext
+	case ctx.Err() != nil:
+		return nil // its end is no error, however early
+	}
+	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]bool{}}
+	beating, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() { // ends with beating, or when the client closes
+		defer close(stopped)
+		r.beats(beating)
+	}()
+	err := s.queue.Consume(ctx, queue.Work{
+		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
+		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle,
+	})
+	cancel()
+	<-stopped
+	//nolint:errcheck // it counts as running for a while longer then
+	r.core.Run(context.WithoutCancel(ctx), func() *script.Call { return r.keys.leave(r.process) }, pipeline.SendOptions{Class: pipeline.Urgent, Limit: beatAgain})
+	return err
+}
+
+// handle runs the handler of a tick that was claimed. The message is removed if it returns nil.
+func (r *runner) handle(ctx context.Context, m *queue.Message) error {
+	var t tick
+	if err := json.Unmarshal(m.Payload, &t); err != nil {
+		r.core.Logger.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		return nil
+	}
+	j := r.registered(t.Job)
+	if j == nil {
+		return r.pass(ctx, m, &t)
+	}
+	claimed, _ := strconv.ParseInt(m.Claim(), 10, 64)
+	b := &beginning{process: r.process, slot: t.Job, id: m.ID, claim: m.Claim(), tick: t, attempt: m.Attempt, options: &j.options}
+	if j.options.overlap == Allow {
+		b.slot = m.ID
+	}
+	schedule := j.scheduleOf(t.Text)
+	delay, fixed := schedule.(fixedDelay)
+	switch {
+	case t.Kind != regular:
+	case fixed:
+		b.fixedDelay, b.late = true, true
+	case schedule != nil && m.Attempt == 1:
+		_, b.newer = latest(schedule, time.UnixMicro(t.Instant), time.UnixMicro(claimed))
+		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
+		b.newer = b.newer && !j.options.backfill
+		if b.newer && j.options.overlap != Allow && micros(claimed-t.due()) > lateLimit {
+			return nil
+		}
+	}
+	run := Run{
+		Job: t.Job, Scheduled: time.UnixMicro(t.Instant), Started: time.UnixMicro(claimed), Where: r.core.ID, Attempt: m.Attempt, Token: claimed,
+		Manual: t.Kind == manually,
+	}
+	b.shown, _ = json.Marshal(run) // it has nothing that could fail
+	answer, started, other, err := r.begin(ctx, b)
+	if other != "" { // which may have the same tick
+		schedule = j.scheduleOf(other)
+		if at := time.UnixMicro(t.Instant); schedule != nil {
+			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
+				b.tick.Text = other
+				answer, started, _, err = r.begin(ctx, b)
+			}
+		}
+	}
+	if err != nil {
+		r.core.Logger.Warn("redlatch: a run cannot begin, and is tried again", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		m.Return(beginAgain)
+		return nil
+	}
+	run.Started = started
+	switch {
+	case answer == "run":
+		return r.run(ctx, m, j, b, run, schedule)
+	case answer == "died":
+		r.end(ctx, b, ends, resultOf(run, 0, ErrDied), schedule)
+	case answer == "left" && t.Kind == catchUp:
+		m.Return(passMost)
+	case fixed:
+		r.end(ctx, b, dropped, Result{}, delay)
+	}
+	return nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// begin returns what begin.lua does.
+func (r *runner) begin(ctx context.Context, b *beginning) (answer string, now time.Time, other string, err error) {
+	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.begin(b) })
+	if err != nil {
+		return "", now, "", err
+	}
+	row := call.Row()
+	answer, now = row.Text(), time.UnixMicro(row.Int())
+	if row.More() {
+		other = row.Text()
+	}
+	return answer, now, other, row.Err()
+}
+
+// pass has another process run a tick whose job is not registered here, or drops it if there is none that has.
+func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) error {
+	call, err := r.core.Read(ctx, func() *script.Call { return r.keys.look(t.Job) })
+	if err != nil {
+		m.Return(beginAgain)
+		return nil //nolint:nilerr // somebody else will find out
+	}
+	row := call.Row()
+	found, now, seen := row.Int(), row.Int(), row.Int()
+	if err := row.Err(); err != nil {
+		return err
+	}
+	if found == 0 || micros(now-seen) > lifetime {
+		return nil // nobody has registered it any more
+	}
+	m.PassOn(min(passLeast+micros(now-t.due())/8, passMost))
+	return nil
+}
+
+// run calls the handler, and ends the attempt.
+func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning, run Run, schedule Schedule) error {
+	began := r.core.Clock.Now()
+	finish := func(err error) error {
+		result := resultOf(run, r.core.Clock.Now()-began, err)
+		cause := context.Cause(ctx)
+		interrupted := err != nil && (errors.Is(cause, ErrStopped) || errors.Is(cause, errs.ErrClosed))
+		switch {
+		case interrupted && !j.options.atMostOnce:
+			return m.Nack(context.WithoutCancel(ctx), 0, result.Err) // as if the process had died
+		case err != nil && m.Attempt < j.options.attempts && !interrupted:
+			r.end(ctx, b, waits, result, schedule)
+			return m.Nack(context.WithoutCancel(ctx), j.options.pause(m.Attempt), result.Err)
+		}
+		r.end(ctx, b, ends, result, schedule)
+		return nil
+	}
+	return finish(j.call(ctx, run, func(failure error) {
+		if finish(failure) == nil {
+			_ = m.Ack(context.WithoutCancel(ctx)) // what fails is left to the lease
+		}
+	}))
+}
+
+// call calls the handler. A panic is an error. If the handler ends its goroutine, call does not return: ended is called instead.
+func (j *job) call(ctx context.Context, run Run, ended func(error)) (err error) {
+	if j.options.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, j.options.timeout, ErrTimeout)
+		defer cancel()
+	}
+	returned := false
+	defer func() {
+		p := recover()
+		switch {
+		case p != nil:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		case !returned:
+			ended(errors.New("the handler ended its goroutine"))
+		}
+	}()
+	err = j.run(ctx, run)
+	returned = true
+	if errors.Is(context.Cause(ctx), ErrTimeout) {
+		err = ErrTimeout
+	}
+	return err
+}
+
+func resultOf(run Run, took time.Duration, err error) Result {
+	text := ""
+	if err != nil {
+		text = fmt.Sprint(err) // which bears an Error that panics
+		text = text[:min(len(text), maxText)]
+	}
+	return Result{
+		Scheduled: run.Scheduled, Started: run.Started, Took: took, Attempt: run.Attempt, Where: run.Where, Err: text, Manual: run.Manual,
+	}
+}
+
+// end ends an attempt, and offers what is to run after it. If that fails, the history lacks the result, and the next beat offers it.
+func (r *runner) end(ctx context.Context, b *beginning, how ending, result Result, schedule Schedule) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	text, _ := json.Marshal(result) // it has nothing that could fail
+	delay, _ := schedule.(fixedDelay)
+	call, err := r.core.Run(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) }, pipeline.SendOptions{Class: pipeline.Urgent})
+	var now, missed, next int64
+	var left string
+	if err == nil {
+		row := call.Row()
+		now, missed, left, next = row.Int(), row.Int(), row.Text(), row.Int()
+		err = row.Err()
+	}
+	if err != nil {
+		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.id, "cause", err)
+		return
+	}
+	var items []queue.Item
+	if next != 0 {
+		items = append(items, tick{Job: b.tick.Job, Instant: next, Text: b.tick.Text, Kind: regular}.item(tickID(b.tick.Job, next, "")))
+	}
+	if left != "" {
+		items = append(items, leftItem(b.tick.Job, left))
+	}
+	sign := again
+	var late []tick
+	t := tick{Job: b.tick.Job, Text: b.tick.Text}
+	switch {
+	case how == waits || b.fixedDelay || schedule == nil:
+	case b.tick.Until != 0:
+		late = b.options.missed(schedule, t, time.UnixMicro(b.tick.Instant), time.UnixMicro(b.tick.Until))
+		if !strings.HasSuffix(b.id, again) {
+			sign = ""
+		}
+	case missed != 0 && b.options.overlap == Skip:
+		late = b.options.missed(schedule, t, time.UnixMicro(max(b.tick.Instant, now-b.options.catchUp.Microseconds())), time.UnixMicro(missed))
+	}
+	for _, t := range late {
+		items = append(items, t.item(tickID(t.Job, t.Instant, sign)))
+	}
+	if err := r.offer(ctx, items); err != nil {
+		r.core.Logger.Warn("redlatch: a tick cannot be offered", "kind", "rscheduler", "name", r.name, "job", b.tick.Job, "cause", err)
+	}
+}
+
+// leftItem returns the message of a tick that was kept for later, as begin.lua wrote it.
+func leftItem(job, left string) queue.Item {
+	parts := append(strings.SplitN(left, " ", 3), "", "")
+	instant, _ := strconv.ParseInt(parts[0], 10, 64) // what cannot be read is long past, and dropped
+	t := tick{Job: job, Instant: instant, Text: parts[2], Kind: kind(parts[1])}
+	if t.Kind == regular {
+		t.Kind = catchUp
+	}
+	return t.item(tickID(job, instant, again))
+}
+
+func (r *runner) offer(ctx context.Context, items []queue.Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	_, _, err := r.queue.Offer(ctx, items)
+	return err
+}

@@ -1,0 +1,545 @@
+package rscheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rscheduler"
+)
+
+// record has the runs of handlers.
+type record struct {
+	mu    sync.Mutex
+	runs  []rscheduler.Run
+	began []time.Time
+	start time.Time
+}
+
+func (r *record) handle(_ context.Context, run rscheduler.Run) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs, r.began = append(r.runs, run), append(r.began, time.Now())
+	return nil
+}
+
+// take returns what has run since the last call, as "second of the tick:attempt", and m for a manual run.
+func (r *record) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := []string{}
+	for _, run := range r.runs {
+		at := run.Scheduled.Sub(r.start).Truncate(time.Second).Seconds()
+		text := fmt.Sprintf("%v:%d", at, run.Attempt)
+		if run.Manual {
+			text += "m"
+		}
+		all = append(all, text)
+	}
+	r.runs, r.began = nil, nil
+	return all
+}
+
+// rig has schedulers in a bubble, which begins half a second after a whole minute.
+type rig struct {
+	*locktest.Bubble
+	record
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		now := time.Now().UTC()
+		start := now.Truncate(time.Minute).Add(time.Minute)
+		time.Sleep(start.Sub(now) + time.Second/2)
+		test(t, &rig{Bubble: b, record: record{start: start}})
+	})
+}
+
+// run runs a scheduler until the result is called, or the test ends.
+func run(t *testing.T, s *rscheduler.Scheduler) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { assert.NoError(t, stop()) })
+	return stop
+}
+
+func (r *rig) scheduler(t *testing.T, opts ...rscheduler.Option) (*rscheduler.Scheduler, *locktest.Peer) {
+	t.Helper()
+	p := r.Peer(t)
+	return p.GetScheduler("billing", opts...), p
+}
+
+// worker returns a scheduler that has registered a job, and its client.
+func (r *rig) worker(t *testing.T, schedule rscheduler.Schedule, handle rscheduler.Handler, opts ...rscheduler.JobOption) (*rscheduler.Scheduler, *locktest.Peer) {
+	t.Helper()
+	s, p := r.scheduler(t)
+	require.NoError(t, s.Register("job", schedule, handle, opts...))
+	return s, p
+}
+
+func job(t *testing.T, s *rscheduler.Scheduler) rscheduler.Job {
+	t.Helper()
+	jobs, err := s.Jobs(t.Context())
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	return jobs[0]
+}
+
+// F7
+func TestEachTickRunsOnceAndInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for range 10 {
+			s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+			run(t, s)
+		}
+		time.Sleep(10*time.Minute - time.Second)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(t, r.runs, 59)
+		tokens := int64(0)
+		for i, run := range r.runs {
+			assert.Equal(t, r.start.Add(time.Duration(i+1)*10*time.Second), run.Scheduled.UTC())
+			late := r.began[i].Sub(run.Scheduled)
+			assert.True(t, late >= 0 && late < 10*time.Millisecond, "late by %v", late)
+			assert.Equal(t, 1, run.Attempt)
+			assert.Greater(t, run.Token, tokens)
+			tokens = run.Token
+		}
+	})
+}
+
+func TestFixedDelayCountsFromTheEndOfTheRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for range 3 {
+			s, _ := r.worker(t, rscheduler.EveryAfter(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
+				defer time.Sleep(30 * time.Second)
+				return r.handle(ctx, run)
+			})
+			run(t, s)
+		}
+		time.Sleep(5 * time.Minute)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(t, r.began, 3)
+		assert.InDelta(t, 60, r.began[0].Sub(r.start).Seconds(), 1)
+		assert.InDelta(t, 150, r.began[1].Sub(r.start).Seconds(), 1)
+		assert.InDelta(t, 240, r.began[2].Sub(r.start).Seconds(), 1)
+	})
+}
+
+func TestOneShotRunsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for range 3 {
+			s, _ := r.worker(t, rscheduler.At(r.start.Add(100*time.Second)), r.handle)
+			stop := run(t, s)
+			time.Sleep(2 * time.Minute)
+			require.NoError(t, stop())
+		}
+		assert.Equal(t, []string{"100:1"}, r.take())
+	})
+}
+
+func TestTickThatComesWhileTheLastOneRuns(t *testing.T) {
+	for _, concurrency := range []int{1, 10} {
+		for overlap, want := range map[rscheduler.Overlap][]string{
+			rscheduler.Skip:  {"10:1", "50:1", "90:1"},
+			rscheduler.Queue: {"10:1", "40:1", "70:1"},
+			rscheduler.Allow: {"10:1", "20:1", "30:1", "40:1", "50:1", "60:1", "70:1", "80:1", "90:1", "100:1"},
+		} {
+			if concurrency == 1 && overlap == rscheduler.Allow {
+				continue // there is no room for another one
+			}
+			t.Run(fmt.Sprint(overlap, concurrency), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					s, _ := r.scheduler(t, rscheduler.WithConcurrency(concurrency))
+					require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+						defer time.Sleep(33 * time.Second)
+						return r.handle(ctx, run)
+					}, rscheduler.WithOverlap(overlap)))
+					stop := run(t, s)
+					time.Sleep(104 * time.Second)
+					assert.Equal(t, want, r.take())
+					go stop()
+					time.Sleep(time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// F7
+func TestRunOfADeadProcessIsRepeated(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []rscheduler.JobOption
+		want []string
+	}{
+		"by default":   {nil, []string{"10:1", "10:2", "50:1", "60:1"}},
+		"caught up":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour)}, []string{"10:1", "10:2", "40:1", "50:1", "60:1"}},
+		"backfilled":   {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}, []string{"10:1", "10:2", "20:1", "30:1", "40:1", "50:1", "60:1"}},
+		"at most once": {[]rscheduler.JobOption{rscheduler.WithAtMostOnce()}, []string{"10:1", "50:1", "60:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				var dies *locktest.Peer
+				handle := func(ctx context.Context, run rscheduler.Run) error {
+					err := r.handle(ctx, run)
+					if run.Attempt == 1 && run.Scheduled.Equal(r.start.Add(10*time.Second)) {
+						dies.Down(true)
+						<-ctx.Done()
+						assert.ErrorIs(t, context.Cause(ctx), rscheduler.ErrLost)
+						assert.Less(t, time.Since(run.Started), 30*time.Second, "another may run it")
+						return ctx.Err()
+					}
+					return err
+				}
+				var s *rscheduler.Scheduler
+				s, dies = r.worker(t, rscheduler.Every(10*time.Second), handle, c.opts...)
+				run(t, s)
+				time.Sleep(10 * time.Second)
+				s, _ = r.worker(t, rscheduler.Every(10*time.Second), handle, c.opts...)
+				run(t, s)
+				time.Sleep(55 * time.Second)
+				got := r.take()
+				assert.Equal(t, c.want, got)
+				results, err := s.Runs(t.Context(), "job", 100)
+				require.NoError(t, err)
+				first := results[len(results)-1]
+				if name == "at most once" {
+					assert.Equal(t, rscheduler.ErrDied.Error(), first.Err)
+				} else {
+					assert.Empty(t, first.Err)
+				}
+				assert.Equal(t, 2, first.Attempt)
+			})
+		})
+	}
+}
+
+func TestMissedTicksFollowThePolicy(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts []rscheduler.JobOption
+		want []string
+	}{
+		"left out":    {nil, []string{"720:1"}},
+		"the newest":  {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second)}, []string{"660:1", "720:1"}},
+		"too old":     {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{"720:1"}},
+		"all younger": {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}, []string{"540:1", "600:1", "660:1", "720:1"}},
+	} {
+		for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue, rscheduler.Allow} {
+			t.Run(name+" "+overlap.String(), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle, c.opts...)
+					stop := run(t, s)
+					time.Sleep(100 * time.Second)
+					require.NoError(t, stop())
+					assert.Equal(t, []string{"60:1"}, r.take())
+					time.Sleep(585 * time.Second)
+					s, _ = r.worker(t, rscheduler.MustCron("* * * * *"), func(ctx context.Context, run rscheduler.Run) error {
+						defer time.Sleep(time.Second)
+						return r.handle(ctx, run)
+					}, append(c.opts, rscheduler.WithOverlap(overlap))...)
+					run(t, s)
+					time.Sleep(50 * time.Second)
+					got := r.take()
+					if overlap == rscheduler.Allow {
+						slices.Sort(got) // they run at the same time
+					}
+					assert.Equal(t, c.want, got)
+				})
+			})
+		}
+	}
+}
+
+func TestPastOneShotFollowsTheCatchUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.scheduler(t)
+		past := rscheduler.At(r.start.Add(-time.Minute))
+		require.NoError(t, s.Register("late", past, r.handle, rscheduler.WithCatchUp(time.Hour)))
+		require.NoError(t, s.Register("never", past, r.handle))
+		run(t, s)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"-60:1"}, r.take())
+	})
+}
+
+func TestOutageEndsByThePolicies(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		run(t, s)
+		time.Sleep(15 * time.Second)
+		p.Down(true)
+		time.Sleep(100 * time.Second)
+		assert.Equal(t, []string{"10:1"}, r.take(), "without Redis nothing runs")
+		p.Down(false)
+		time.Sleep(29 * time.Second)
+		assert.Equal(t, []string{"120:1", "130:1", "140:1"}, r.take())
+	})
+}
+
+func TestPauseHoldsForAllUntilResume(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithCatchUp(time.Hour))
+		b, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithCatchUp(time.Hour))
+		operator, _ := r.scheduler(t)
+		require.ErrorIs(t, operator.Pause(t.Context(), "job", "why"), rscheduler.ErrNotFound)
+		stop := run(t, a)
+		run(t, b)
+		time.Sleep(15 * time.Second)
+		require.NoError(t, operator.Pause(t.Context(), "job", "why"))
+		require.NoError(t, stop())
+		a, _ = r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithCatchUp(time.Hour))
+		run(t, a)
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, []string{"10:1"}, r.take())
+		j := job(t, operator)
+		assert.True(t, j.Paused)
+		assert.Equal(t, "why", j.Why)
+		assert.Equal(t, r.start.Add(time.Minute), j.Next.UTC())
+		require.NoError(t, operator.Trigger(t.Context(), "job"))
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"55:1m"}, r.take(), "a manual run, also of a paused job")
+		require.NoError(t, operator.Resume(t.Context(), "job"))
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"60:1"}, r.take(), "what came in the pause is not caught up with")
+		require.ErrorIs(t, operator.Resume(t.Context(), "none"), rscheduler.ErrNotFound)
+	})
+}
+
+func TestTriggerFollowsTheOverlap(t *testing.T) {
+	for overlap, want := range map[rscheduler.Overlap][]string{
+		rscheduler.Skip: {"1:1m"}, rscheduler.Queue: {"1:1m", "3:1m"}, rscheduler.Allow: {"1:1m", "2:1m", "3:1m"},
+	} {
+		t.Run(overlap.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.worker(t, rscheduler.MustCron("@yearly"), func(ctx context.Context, run rscheduler.Run) error {
+					defer time.Sleep(10 * time.Second)
+					return r.handle(ctx, run)
+				}, rscheduler.WithOverlap(overlap))
+				require.ErrorIs(t, s.Trigger(t.Context(), "job"), rscheduler.ErrNotFound)
+				run(t, s)
+				for range 3 {
+					time.Sleep(time.Second)
+					require.NoError(t, s.Trigger(t.Context(), "job"))
+				}
+				time.Sleep(time.Second)
+				assert.NotEmpty(t, job(t, s).Running)
+				time.Sleep(30 * time.Second)
+				assert.Empty(t, job(t, s).Running)
+				assert.Equal(t, want, r.take())
+			})
+		})
+	}
+}
+
+func TestFailedRunIsRetriedAndKeptInTheHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			switch run.Attempt {
+			case 1:
+				<-ctx.Done()
+				return nil
+			case 2:
+				panic("oh")
+			case 3:
+				runtime.Goexit()
+			}
+			return errors.New("the last one")
+		}, rscheduler.WithRetry(3, func(attempt int) time.Duration { return time.Duration(attempt) * 10 * time.Second }), rscheduler.WithTimeout(5*time.Second), rscheduler.WithHistory(3))
+		run(t, s)
+		time.Sleep(115 * time.Second)
+		assert.Equal(t, []string{"60:1", "60:2", "60:3"}, r.take())
+		results, err := s.Runs(t.Context(), "job", 2)
+		require.NoError(t, err)
+		require.Len(t, results, 2)
+		assert.Contains(t, results[0].Err, "ended its goroutine")
+		assert.Contains(t, results[1].Err, "panic: oh")
+		results, err = s.Runs(t.Context(), "job", 10)
+		require.NoError(t, err)
+		require.Len(t, results, 3)
+		assert.Equal(t, rscheduler.ErrTimeout.Error(), results[2].Err)
+		assert.Equal(t, 5*time.Second, results[2].Took)
+		assert.Equal(t, r.start.Add(time.Minute), results[2].Scheduled.UTC())
+		assert.Equal(t, p.ID(), results[2].Where)
+		assert.Equal(t, job(t, s).Last, results[0])
+		time.Sleep(time.Minute)
+		results, err = s.Runs(t.Context(), "job", 10)
+		require.NoError(t, err)
+		assert.Len(t, results, 3)
+		_, err = s.Runs(t.Context(), "none", 10)
+		require.ErrorIs(t, err, rscheduler.ErrNotFound)
+	})
+}
+
+// F9
+func TestRestartEmptyIsMendedWithinSeconds(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for range 2 {
+			s, _ := r.worker(t, rscheduler.Every(20*time.Second), r.handle)
+			run(t, s)
+		}
+		time.Sleep(22 * time.Second)
+		r.Mini.FlushAll()
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, []string{"20:1", "40:1", "60:1"}, r.take())
+	})
+}
+
+func TestOrphanIsShownNotRunAndRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, _ := r.scheduler(t)
+		require.NoError(t, a.Register("a", rscheduler.Every(time.Minute), r.handle))
+		b, _ := r.scheduler(t)
+		require.NoError(t, b.Register("b", rscheduler.Every(10*time.Second), r.handle))
+		stop := run(t, a)
+		run(t, b)
+		time.Sleep(time.Second)
+		jobs, err := b.Jobs(t.Context())
+		require.NoError(t, err)
+		require.Len(t, jobs, 2)
+		assert.False(t, jobs[0].Orphaned)
+		require.NoError(t, stop())
+		time.Sleep(30 * time.Second)
+		jobs, err = b.Jobs(t.Context())
+		require.NoError(t, err)
+		require.Len(t, jobs, 2)
+		assert.Equal(t, "a", jobs[0].Name)
+		assert.True(t, jobs[0].Orphaned)
+		assert.Equal(t, r.start.Add(time.Minute), jobs[0].Next.UTC())
+		assert.False(t, jobs[1].Orphaned)
+		time.Sleep(90 * time.Second)
+		r.mu.Lock()
+		for _, run := range r.runs {
+			assert.Equal(t, "b", run.Job)
+		}
+		r.mu.Unlock()
+		ok, err := b.Remove(t.Context(), "a")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = b.Remove(t.Context(), "a")
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, "b", job(t, b).Name)
+	})
+}
+
+// Each tick finds a process that has registered its job, although another one is notified as often.
+func TestTicksFindTheProcessesThatHaveTheirJobs(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for i := range 4 {
+			s, _ := r.scheduler(t)
+			name := []string{"a", "b"}[i%2]
+			require.NoError(t, s.Register(name, rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+				assert.Equal(t, name, run.Job)
+				assert.Less(t, time.Since(run.Scheduled), 200*time.Millisecond)
+				assert.Equal(t, 1, run.Attempt)
+				return r.handle(ctx, run)
+			}))
+			run(t, s)
+		}
+		time.Sleep(205 * time.Second)
+		assert.Len(t, r.take(), 40)
+	})
+}
+
+func TestScheduleThatWasRegisteredLastWinsForAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		old, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		run(t, old)
+		time.Sleep(15 * time.Second)
+		next, _ := r.worker(t, rscheduler.MustCron("30 * * * * *"), r.handle)
+		stop := run(t, next)
+		time.Sleep(time.Second)
+		require.NoError(t, stop())
+		time.Sleep(140 * time.Second)
+		assert.Equal(t, []string{"10:1", "30:1", "90:1", "150:1"}, r.take(), "the old one follows it")
+		assert.Equal(t, "30 * * * * *", job(t, old).Schedule)
+	})
+}
+
+func TestJitterDelaysEachTick(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(time.Minute), r.handle, rscheduler.WithJitter(20*time.Second))
+		run(t, s)
+		time.Sleep(20*time.Minute + 25*time.Second)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Len(t, r.runs, 20)
+		least, most := time.Hour, time.Duration(0)
+		for i, run := range r.runs {
+			late := r.began[i].Sub(run.Scheduled)
+			least, most = min(least, late), max(most, late)
+		}
+		assert.Less(t, most, 20*time.Second+10*time.Millisecond)
+		assert.Greater(t, most-least, 5*time.Second)
+	})
+}
+
+func TestStopDrainsAndInterruptsWhatTakesTooLong(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			if run.Attempt > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), rscheduler.ErrStopped)
+			return ctx.Err()
+		})
+		stop := run(t, s)
+		time.Sleep(61 * time.Second)
+		begin := time.Now()
+		require.NoError(t, stop())
+		assert.InDelta(t, 5, time.Since(begin).Seconds(), 0.1)
+		s, _ = r.worker(t, rscheduler.Every(time.Minute), r.handle)
+		run(t, s)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"60:1", "60:2"}, r.take(), "another process repeats it")
+	})
+}
+
+func TestCloseEndsRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.Every(time.Minute), r.handle)
+		done := make(chan error, 1)
+		go func() { done <- s.Run(t.Context()) }()
+		time.Sleep(time.Second)
+		require.NoError(t, p.Close())
+		synctest.Wait()
+		require.ErrorIs(t, <-done, redlatch.ErrClosed)
+	})
+}
+
+func TestIdleSchedulerIsCheap(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.scheduler(t)
+		for i := range 100 {
+			require.NoError(t, s.Register(fmt.Sprint("job", i), rscheduler.MustCron("@daily"), r.handle))
+		}
+		run(t, s)
+		time.Sleep(time.Minute)
+		before := len(p.Sent())
+		time.Sleep(10 * time.Minute)
+		t.Logf("%.1f commands a minute", float64(len(p.Sent())-before)/10)
+		assert.LessOrEqual(t, len(p.Sent())-before, 200)
+	})
+}

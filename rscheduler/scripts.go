@@ -1,0 +1,128 @@
+package rscheduler
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed touch.lua
+var touchSource string
+
+//go:embed beat.lua
+var beatSource string
+
+//go:embed mark.lua
+var markSource string
+
+//go:embed begin.lua
+var beginSource string
+
+//go:embed end.lua
+var endSource string
+
+//go:embed leave.lua
+var leaveSource string
+
+//go:embed job.lua
+var jobSource string
+
+//go:embed jobs.lua
+var jobsSource string
+
+//go:embed runs.lua
+var runsSource string
+
+//go:embed remove.lua
+var removeSource string
+
+var (
+	beatScript   = script.New("rscheduler.beat", touchSource+beatSource)
+	markScript   = script.New("rscheduler.mark", markSource)
+	beginScript  = script.New("rscheduler.begin", touchSource+beginSource)
+	endScript    = script.New("rscheduler.end", endSource)
+	leaveScript  = script.New("rscheduler.leave", leaveSource)
+	jobScript    = script.New("rscheduler.job", jobSource)
+	jobsScript   = script.New("rscheduler.jobs", jobsSource)
+	runsScript   = script.New("rscheduler.runs", runsSource)
+	removeScript = script.New("rscheduler.remove", removeSource)
+)
+
+func (k *keys) beat(process string, items []any) *script.Call {
+	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.running, k.left, k.bodies, process, lifetime.Microseconds()}
+	return beatScript.Call(8, append(args, items...)...)
+}
+
+func (k *keys) mark(items []any) *script.Call {
+	return markScript.Call(2, append([]any{k.jobs, k.marks}, items...)...)
+}
+
+// beginning is what begin.lua has to know.
+type beginning struct {
+	process, slot, id string
+	claim             string
+	tick              tick
+	attempt           int
+	options           *jobOptions
+	newer, late       bool
+	fixedDelay        bool
+	shown             []byte
+}
+
+func (k *keys) begin(b *beginning) *script.Call {
+	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
+		b.process, lifetime.Microseconds(), b.tick.Job, b.slot, b.id, b.claim, string(b.tick.Kind), b.tick.Text, b.tick.Instant,
+		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay), b.shown)
+}
+
+// ending says how an attempt ends.
+type ending string
+
+const (
+	ends    ending = "end"
+	waits   ending = "wait"
+	dropped ending = "drop"
+)
+
+func (k *keys) end(b *beginning, how ending, result []byte, delay time.Duration) *script.Call {
+	after := any("")
+	if b.fixedDelay {
+		after = delay.Microseconds()
+	}
+	return endScript.Call(6, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job,
+		b.tick.Job, b.slot, b.id, b.claim, string(how), result, b.options.history, after, b.tick.Instant, b.tick.Text)
+}
+
+func (k *keys) leave(process string) *script.Call { return leaveScript.Call(1, k.alive, process) }
+
+func (k *keys) look(job string) *script.Call {
+	return jobScript.Call(2, k.jobs, k.seen, job, "look", "")
+}
+
+func (k *keys) pause(job, why string) *script.Call {
+	return jobScript.Call(3, k.jobs, k.seen, k.paused, job, "pause", why)
+}
+
+func (k *keys) resume(job string) *script.Call {
+	return jobScript.Call(3, k.jobs, k.seen, k.paused, job, "resume", "")
+}
+
+func (k *keys) list() *script.Call {
+	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims)
+}
+
+func (k *keys) results(job string, n int) *script.Call {
+	return runsScript.Call(2, k.jobs, k.runs+job, job, n)
+}
+
+func (k *keys) remove(job string) *script.Call {
+	return removeScript.Call(9, k.jobs, k.runs+job, k.paused, k.marks, k.seen, k.running, k.spans, k.left, k.last, job)
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
