@@ -32,33 +32,35 @@
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, as another runs; died, if it ran and is
 --          not to be repeated: it has to be ended; then the time in µs; after gone the text of another schedule, if there is one
-local jobs, paused, marks, running, spans, left, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[9]
-local job, slot, id, claim, kind, instant, due = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[9]), tonumber(ARGV[10])
-local attempt, limit, overlap, newer, shown = tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13], ARGV[14] == '1', ARGV[17]
+local jobs, paused, marks, running, spans, left, alive, meta, bodies =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
+local newer, late, chained, shown = ARGV[14] == '1', ARGV[15] == '1', ARGV[16] == '1', ARGV[17]
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp, first = string.format('%.0f', now), attempt == 1
-local up = touch(KEYS[7], KEYS[8], ARGV[1], tonumber(ARGV[2]), now)
+local up = touch(alive, meta, process, length, now)
 local text = redis.call('hget', jobs, job)
 if not text or kind ~= 'm' and redis.call('hexists', paused, job) == 1 then
   return {'gone', stamp}
 end
-if kind ~= 'm' and text ~= ARGV[8] then
+if kind ~= 'm' and text ~= expected then
   return {'gone', stamp, text}
 end
-if ARGV[16] == '1' and string.match(redis.call('hget', marks, job) or '', '^%d+') ~= ARGV[9] then
+if chained and string.match(redis.call('hget', marks, job) or '', '^%d+') ~= instant then
   return {'gone', stamp}
 end
-if kind == 'r' and first and ARGV[15] ~= '1' and due < up then
+if kind == 'r' and first and not late and due < up then
   return {'missed', stamp}
 end
 local record = redis.call('hget', running, slot) or ''
 local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
 if holder and holder ~= id and redis.call('hexists', bodies, holder) == 1 then
   local kept = string.match(redis.call('hget', left, job) or '', '^%d+')
-  if overlap == 'queue' and kind ~= 'c' and tonumber(kept or 0) < instant then
-    redis.call('hset', left, job, ARGV[9] .. ' ' .. kind .. ' ' .. ARGV[8])
+  if overlap == 'queue' and kind ~= 'c' and tonumber(kept or 0) < tonumber(instant) then
+    redis.call('hset', left, job, instant .. ' ' .. kind .. ' ' .. expected)
   end
   return {'left', stamp}
 end
@@ -77,7 +79,7 @@ end
 redis.call('hset', running, slot, 'r ' .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
 if kind == 'c' and redis.call('hexists', left, job) == 1 then
   local kept = string.match(redis.call('hget', left, job), '^%d+')
-  if tonumber(kept) <= instant then
+  if tonumber(kept) <= tonumber(instant) then
     redis.call('hdel', left, job)
   end
 end

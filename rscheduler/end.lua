@@ -20,14 +20,15 @@
 -- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the tick that was kept for later
 --          or nothing; the instant of the next tick after a delay, µs, or 0
 local running, spans, left, marks, last, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local job, slot, how, result, keep, delay = ARGV[1], ARGV[2], ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local keep, delay, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
 local _, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
-local mine = holder == ARGV[3] and held == ARGV[4]
+local mine = holder == id and held == claim
 if mine and how ~= 'drop' then
   if keep > 0 then
     redis.call('lpush', runs, result)
@@ -48,9 +49,9 @@ end
 local next = '0'
 if delay then
   next = string.match(redis.call('hget', marks, job) or '', '^%d+') or '0'
-  if next == ARGV[9] then
+  if next == instant then
     next = string.format('%.0f', now + delay)
-    redis.call('hset', marks, job, next .. ' ' .. next .. ' ' .. ARGV[10])
+    redis.call('hset', marks, job, next .. ' ' .. next .. ' ' .. text)
   end
 end
 return {stamp, mine and missed or '0', redis.call('hget', left, job) or '', next}

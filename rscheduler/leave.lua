@@ -4,4 +4,6 @@
 -- ARGV[1]  the process
 --
 -- Returns  1 if it had run it, 0 if not
-return redis.call('zrem', KEYS[1], ARGV[1])
+local alive, process = KEYS[1], ARGV[1]
+
+return redis.call('zrem', alive, process)

@@ -53,6 +53,7 @@ const (
 	Allow
 )
 
+// String returns the name of the policy, in lower case.
 func (o Overlap) String() string {
 	if o < Skip || o > Allow {
 		return fmt.Sprintf("Overlap(%d)", int(o))
@@ -181,5 +182,5 @@ func isNil(s Schedule) bool {
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Handler runs a job.
-type Handler = func(ctx context.Context, run Run) error
+// handler runs a job.
+type handler = func(ctx context.Context, run Run) error

@@ -6,8 +6,8 @@
 -- ARGV[2]  how many
 --
 -- Returns  an array: 1 if there is such a job, 0 if not; the results
-local jobs, runs = KEYS[1], KEYS[2]
+local jobs, runs, job, most = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 
-local reply = redis.call('lrange', runs, 0, tonumber(ARGV[2]) - 1)
-table.insert(reply, 1, redis.call('hexists', jobs, ARGV[1]))
+local reply = redis.call('lrange', runs, 0, most - 1)
+table.insert(reply, 1, redis.call('hexists', jobs, job))
 return reply

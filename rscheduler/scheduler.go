@@ -32,7 +32,7 @@ type job struct {
 	name     string
 	schedule Schedule
 	text     string
-	run      Handler
+	run      handler
 	options  jobOptions
 }
 
@@ -102,7 +102,7 @@ func (s *Scheduler) Register(name string, schedule Schedule, run func(ctx contex
 	return s.wrap("register a job of", s.register(name, schedule, run, opts))
 }
 
-func (s *Scheduler) register(name string, schedule Schedule, run Handler, opts []JobOption) error {
+func (s *Scheduler) register(name string, schedule Schedule, run handler, opts []JobOption) error {
 	if s.err != nil {
 		return s.err
 	}

@@ -88,7 +88,7 @@ func (r *rig) scheduler(t *testing.T, opts ...rscheduler.Option) (*rscheduler.Sc
 }
 
 // worker returns a scheduler that has registered a job, and its client.
-func (r *rig) worker(t *testing.T, schedule rscheduler.Schedule, handle rscheduler.Handler, opts ...rscheduler.JobOption) (*rscheduler.Scheduler, *locktest.Peer) {
+func (r *rig) worker(t *testing.T, schedule rscheduler.Schedule, handle func(context.Context, rscheduler.Run) error, opts ...rscheduler.JobOption) (*rscheduler.Scheduler, *locktest.Peer) {
 	t.Helper()
 	s, p := r.scheduler(t)
 	require.NoError(t, s.Register("job", schedule, handle, opts...))

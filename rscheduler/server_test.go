@@ -1,0 +1,188 @@
+package rscheduler_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rscheduler"
+)
+
+var places = map[string]locktest.Place{"InMemory": locktest.InMemory, "Server": locktest.OnServer, "Cluster": locktest.OnCluster}
+
+// patience bounds what takes milliseconds on a machine that is not starved.
+const patience = 30 * time.Second
+
+func TestServersBehaveAlike(t *testing.T) {
+	for name, place := range places {
+		t.Run(name, func(t *testing.T) {
+			place(t, func(t *testing.T, s *locktest.Server) {
+				quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+				var mu sync.Mutex
+				seen := map[time.Time]int{}
+				manual := make(chan rscheduler.Run, 10)
+				open := func() *rscheduler.Scheduler { return s.Client(t, quiet).GetScheduler("jobs-" + t.Name()) }
+				for range 3 {
+					w := open()
+					require.NoError(t, w.Register("often", rscheduler.Every(100*time.Millisecond), func(_ context.Context, run rscheduler.Run) error {
+						mu.Lock()
+						defer mu.Unlock()
+						seen[run.Scheduled]++
+						return nil
+					}, rscheduler.WithOverlap(rscheduler.Allow)))
+					require.NoError(t, w.Register("by hand", rscheduler.MustCron("@yearly"), func(_ context.Context, run rscheduler.Run) error {
+						manual <- run
+						return fmt.Errorf("attempt %d", run.Attempt)
+					}, rscheduler.WithRetry(2, func(int) time.Duration { return time.Millisecond })))
+					require.NoError(t, w.Register("after", rscheduler.EveryAfter(10*time.Millisecond), func(context.Context, rscheduler.Run) error { return nil }))
+					run(t, w)
+				}
+				operator := open()
+				redistest.Eventually(t, patience, "the jobs are written", func() error { return operator.Trigger(t.Context(), "by hand") })
+				for attempt := 1; attempt <= 2; attempt++ {
+					got := <-manual
+					assert.True(t, got.Manual)
+					assert.Equal(t, attempt, got.Attempt)
+				}
+				redistest.Eventually(t, patience, "results", func() error {
+					results, err := operator.Runs(t.Context(), "after", 5)
+					if err == nil && len(results) < 5 {
+						err = fmt.Errorf("%d results", len(results))
+					}
+					return err
+				})
+				count := func() int {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(seen)
+				}
+				redistest.Eventually(t, patience, "ticks", func() error {
+					if n := count(); n < 10 {
+						return fmt.Errorf("%d ticks", n)
+					}
+					return nil
+				})
+				mu.Lock()
+				var first, last time.Time
+				for at, n := range seen {
+					assert.Equal(t, 1, n, "%v", at)
+					if first.IsZero() || at.Before(first) {
+						first = at
+					}
+					if at.After(last) {
+						last = at
+					}
+				}
+				assert.InDelta(t, len(seen), last.Sub(first)/(100*time.Millisecond)+1, 2, "the last ones may be on their way")
+				mu.Unlock()
+				require.NoError(t, operator.Pause(t.Context(), "often", "why"))
+				jobs, err := operator.Jobs(t.Context())
+				require.NoError(t, err)
+				require.Len(t, jobs, 3)
+				assert.True(t, jobs[2].Paused)
+				assert.Equal(t, "attempt 2", jobs[1].Last.Err)
+				require.NoError(t, operator.Resume(t.Context(), "often"))
+				ok, err := operator.Remove(t.Context(), "after")
+				require.NoError(t, err)
+				assert.True(t, ok)
+			})
+		})
+	}
+}
+
+const ticksOfChildren = "ticks" // list of "µs of the tick, attempt"
+
+// worker runs a scheduler until it is killed, and notes what it runs. Args: the address.
+func worker(args []string) {
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	must(err)
+	s := c.GetScheduler("jobs", rscheduler.WithLease(time.Second))
+	must(s.Register("job", rscheduler.Every(20*time.Millisecond), func(ctx context.Context, run rscheduler.Run) error {
+		<-time.After(rand.N(100 * time.Millisecond)) // so that a kill meets runs that have begun
+		return rdb.RPush(context.WithoutCancel(ctx), ticksOfChildren, fmt.Sprint(run.Scheduled.UnixMicro(), " ", run.Attempt)).Err()
+	}, rscheduler.WithOverlap(rscheduler.Allow)))
+	must(s.Run(context.Background()))
+}
+
+// F8
+func TestKilledProcessesTakeNoTickWithThem(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	children := make([]*faulttest.Child, 3)
+	for i := range children {
+		children[i] = faulttest.StartChild(t, "worker", server.Addr())
+	}
+	ran := func() int64 { return rdb.LLen(t.Context(), ticksOfChildren).Val() }
+	await := func(more int64) {
+		goal := ran() + more
+		redistest.Eventually(t, patience, "ticks run", func() error {
+			if n := ran(); n < goal {
+				return fmt.Errorf("%d of %d", n, goal)
+			}
+			return nil
+		})
+	}
+	for range faulttest.Rounds(t, 6, 100) {
+		await(20)
+		victim := rand.N(len(children))
+		children[victim].Kill()
+		children[victim] = faulttest.StartChild(t, "worker", server.Addr())
+	}
+	await(80) // more than a lease
+	for _, child := range children {
+		child.Kill()
+	}
+	lines, err := rdb.LRange(t.Context(), ticksOfChildren, 0, -1).Result()
+	require.NoError(t, err)
+	ticks, again := map[int64]int{}, 0
+	var instants []int64
+	for _, line := range lines {
+		var at int64
+		attempt := 0
+		_, err := fmt.Sscan(line, &at, &attempt)
+		require.NoError(t, err)
+		if _, known := ticks[at]; known {
+			assert.NotEqual(t, 1, attempt, "a tick ran twice: %s", strings.Join(lines, ", "))
+		} else {
+			instants = append(instants, at)
+		}
+		if attempt > 1 {
+			again++
+		}
+		ticks[at] = attempt
+	}
+	slices.Sort(instants)
+	last := instants[len(instants)-1]
+	missed := 0
+	for at := instants[0]; at < last-1_200_000; at += 20_000 { // later ones may be in flight
+		if _, ok := ticks[at]; !ok {
+			missed++
+			t.Logf("missed %v", time.UnixMicro(at))
+		}
+	}
+	assert.Zero(t, missed)
+	t.Logf("%d ticks, %d repeated", len(ticks), again)
+}
