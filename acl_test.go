@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -117,6 +118,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 				require.NoError(t, err)
 			}
 		})
+		t.Run("scheduler "+name, func(t *testing.T) { scheduled(t, one, two, name) })
 	}
 	t.Run("latch", func(t *testing.T) {
 		latch := one.GetCountDownLatch("latch")
@@ -287,6 +289,32 @@ func delivered(t *testing.T, one, two *redlatch.Client, name string) {
 	require.NoError(t, q.Pause(t.Context()))
 	_, err = q.Stats(t.Context())
 	require.NoError(t, err)
+}
+
+// scheduled has one client run a job of another's.
+func scheduled(t *testing.T, one, two *redlatch.Client, name string) {
+	t.Helper()
+	ran := make(chan error, 1)
+	worker, operator := one.GetScheduler(name+"jobs"), two.GetScheduler(name+"jobs")
+	require.NoError(t, worker.Register("job", rscheduler.MustCron("@yearly"), func(context.Context, rscheduler.Run) error {
+		ran <- nil
+		return nil
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	redistest.Eventually(t, 10*time.Second, "the job is written", func() error { return operator.Trigger(t.Context(), "job") })
+	require.NoError(t, <-ran)
+	require.NoError(t, operator.Pause(t.Context(), "job", "why"))
+	require.NoError(t, operator.Resume(t.Context(), "job"))
+	_, err := operator.Jobs(t.Context())
+	require.NoError(t, err)
+	_, err = operator.Runs(t.Context(), "job", 1)
+	require.NoError(t, err)
+	_, err = operator.Remove(t.Context(), "job")
+	require.NoError(t, err)
+	stop()
+	require.NoError(t, <-done)
 }
 
 // deployment is Redis with the documented user.

@@ -125,6 +125,7 @@ func MustCron(expr string, opts ...CronOption) Schedule {
 	return s
 }
 
+//nolint:gochecknoglobals // a constant in all but name
 var macros = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *",
 	"@midnight": "0 0 * * *", "@hourly": "0 * * * *",
@@ -186,6 +187,7 @@ type field struct {
 	wraps     bool
 }
 
+//nolint:gochecknoglobals // constants in all but name
 var (
 	monthNames   = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
 	weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
@@ -369,12 +371,11 @@ func (f *field) values(part string) ([]int, error) {
 	from, to, ranged := strings.Cut(span, "-")
 	low, high, step := f.low, f.high, 1
 	var err error
-	switch {
-	case span == "*":
+	if span == "*" {
 		if f.low == 0 && f.high == 7 {
 			high = 6 // 7 is Sunday again
 		}
-	default:
+	} else {
 		if low, err = f.value(from); err != nil {
 			return nil, err
 		}

@@ -177,7 +177,7 @@ func TestTickThatComesWhileTheLastOneRuns(t *testing.T) {
 					stop := run(t, s)
 					time.Sleep(104 * time.Second)
 					assert.Equal(t, want, r.take())
-					go stop()
+					go func() { assert.NoError(t, stop()) }()
 					time.Sleep(time.Minute)
 				})
 			})
