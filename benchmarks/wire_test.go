@@ -74,6 +74,9 @@ func TestContestantsSendTwoCommandsForAPair(t *testing.T) {
 	others := map[string]float64{
 		multiName:     6, // an acquisition and a release for each lock
 		inProcessName: 0, // it knows no Redis
+		limiterName:   1, // a decision; there is nothing to unlock
+		redisRateName: 1,
+		throttledName: 3,
 	}
 	s := testServer(t)
 	b := &bench{server: s}
