@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -147,6 +148,18 @@ var sweptCounters = map[string]sweptState{
 		require.NoError(t, err)
 		return swept{object: lead, text: "value"}
 	},
+	"scheduler": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		t.Helper()
+		s := theirs.GetScheduler(name)
+		require.NoError(t, s.Register("job", rscheduler.EveryAfter(time.Hour), func(context.Context, rscheduler.Run) error { return nil }))
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- s.Run(ctx) }()
+		synctest.Wait()
+		stop()
+		require.NoError(t, <-ran)
+		return swept{object: mine.GetScheduler(name), text: "job"}
+	},
 	"client, asking": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
 		t.Helper()
 		locktest.Acquire(t, t.Context(), theirs.GetLock(name), long)
@@ -189,6 +202,7 @@ func sweptCalls(t *testing.T, object any) (all []sweptCall) {
 		m := of.Method(i)
 		switch last := m.Type.NumIn() - 1; {
 		case last < 1 || m.Type.In(1) != contextType:
+		case of == reflect.TypeFor[*rscheduler.Scheduler]() && m.Name == "Run": // it drains, like Consume
 		case m.Type.IsVariadic():
 			variants := sweptOptions[m.Type.In(last).Elem()]
 			require.NotEmpty(t, variants, "with what is %s called?", m.Name)
@@ -257,7 +271,7 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 }
 
 // sweptReplies is how many replies a method waits for that waits for more than one. A lock of several locks needs them of each.
-var sweptReplies = map[string]int{"Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2}
+var sweptReplies = map[string]int{"Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2, "Trigger": 2}
 
 // sweep is a bubble in which the methods of one object are called.
 type sweep struct {
