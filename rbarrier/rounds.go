@@ -82,10 +82,7 @@ type rounds struct {
 func newRounds(c *core.Core, name string, n int, keysOf func(name string) keys) rounds {
 	r := rounds{manager: core.Manager(c, newManager), name: c.Prefix + name, n: n}
 	r.keys = keysOf(r.name)
-	r.err = core.CheckName(r.name)
-	if name == "" {
-		r.err = core.CheckName("")
-	}
+	r.err = core.CheckUserName(name, r.name)
 	if r.err == nil && (n < 1 || n > maxParticipants) {
 		r.err = fmt.Errorf("%w: %d participants are not between 1 and %d", errs.ErrInvalid, n, maxParticipants)
 	}

@@ -1,6 +1,7 @@
 package relection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,7 @@ func New(c *core.Core, name string, opts ...Option) *Election {
 	e := &Election{core: c, name: c.Prefix + name, lock: rfairlock.New(c, name)}
 	e.keys = keysOf(e.name)
 	e.opts, e.err = collect(opts)
-	if name == "" {
-		e.err = core.CheckName("")
-	} else if err := core.CheckName(e.name); err != nil {
-		e.err = err
-	}
+	e.err = cmp.Or(core.CheckUserName(name, e.name), e.err)
 	return e
 }
 

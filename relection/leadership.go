@@ -49,16 +49,9 @@ func (l *Leadership) ID() string {
 func (l *Leadership) begin() error {
 	m := l.member
 	m.stop()
-	answer, _, err := m.election.core.Query(l.hold.Context(), func() *script.Call { return m.leadCall(m.said) })
+	r, err := l.write(l.hold.Context(), m.said)
 	if err != nil {
 		return err
-	}
-	r, err := readReign(answer)
-	switch {
-	case err != nil:
-		return err
-	case r.term == 0:
-		return errs.ErrNotHeld
 	}
 	m.lead(r)
 	if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
@@ -91,19 +84,24 @@ func (l *Leadership) proclaim(ctx context.Context, value string) error {
 		return errs.ErrNotHeld
 	}
 	s := said{value, m.election.core.NextNumber()}
-	answer, _, err := m.election.core.Query(ctx, func() *script.Call { return m.leadCall(s) })
-	if err != nil {
+	if _, err := l.write(ctx, s); err != nil {
 		return err
-	}
-	r, err := readReign(answer)
-	switch {
-	case err != nil:
-		return err
-	case r.term == 0:
-		return errs.ErrNotHeld
 	}
 	m.say(s)
 	return nil
+}
+
+// write writes the term and the value, if this one holds the lock.
+func (l *Leadership) write(ctx context.Context, s said) (reign, error) {
+	answer, _, err := l.member.election.core.Query(ctx, func() *script.Call { return l.member.leadCall(s) })
+	if err != nil {
+		return reign{}, err
+	}
+	r, err := readReign(answer)
+	if err == nil && r.term == 0 {
+		err = errs.ErrNotHeld
+	}
+	return r, err
 }
 
 // Resign ends the leadership and its context, and the next candidate is elected. It works although ctx is done.

@@ -44,10 +44,7 @@ func New(c *core.Core, name string, opts ...Option) *Generator {
 	for _, o := range opts {
 		o(&g.opts)
 	}
-	g.err = core.CheckName(g.name)
-	if name == "" {
-		g.err = core.CheckName("")
-	}
+	g.err = core.CheckUserName(name, g.name)
 	if g.err == nil {
 		g.err = g.opts.validate()
 	}

@@ -68,12 +68,7 @@ func (m *manager) Waits() []core.WaitInfo {
 func New(c *core.Core, name string) *Latch {
 	m := core.Manager(c, newManager)
 	l := &Latch{manager: m, key: m.core.Prefix + name}
-	switch {
-	case name == "":
-		l.err = core.CheckName("")
-	case core.CheckName(l.key) != nil:
-		l.err = core.CheckName(l.key)
-	case strings.Contains(l.key, "{"):
+	if l.err = core.CheckUserName(name, l.key); l.err == nil && strings.Contains(l.key, "{") {
 		l.err = fmt.Errorf("%w: the latch name %q has a hash tag", errs.ErrInvalid, l.key)
 	}
 	return l

@@ -1,6 +1,7 @@
 package ronce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 const (
 	// MaxKey is the longest key, in bytes.
-	MaxKey = 512
+	MaxKey = core.MaxKey
 	// MaxValue is the longest encoded value, in bytes.
 	MaxValue = 1 << 20
 
@@ -44,13 +45,7 @@ type Once[T any] struct {
 func New[T any](c *core.Core, name string, opts ...Option) *Once[T] {
 	o := &Once[T]{core: c, claims: core.Manager(c, newManager).claims, name: c.Prefix + name}
 	o.opts, o.err = collect(opts)
-	bad := core.CheckName(o.name)
-	if name == "" {
-		bad = core.CheckName("")
-	}
-	if bad != nil {
-		o.err = bad
-	}
+	o.err = cmp.Or(core.CheckUserName(name, o.name), o.err)
 	return o
 }
 
@@ -223,8 +218,8 @@ func (o *Once[T]) Forget(ctx context.Context, key string) error {
 // key returns the claim of a key. Its methods return what is wrong with the object or the key.
 func (o *Once[T]) key(key string) *locker.Name {
 	err := o.err
-	if err == nil && (key == "" || len(key) > MaxKey) {
-		err = fmt.Errorf("%w: the key has %d bytes, not 1 to %d", errs.ErrInvalid, len(key), MaxKey)
+	if err == nil {
+		err = core.CheckKey(key)
 	}
 	name := o.claims.Key(keyOf(o.name, key), err)
 	return &name

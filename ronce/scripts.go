@@ -57,15 +57,8 @@ func kind() *locker.Kind {
 	}
 }
 
-// keyOf returns the Redis key of a key of the object with a name. The length of the name keeps "a" with the key "b:c" apart from "a:b"
-// with "c".
-func keyOf(name, key string) string {
-	prefix := keyPrefix + strconv.Itoa(len(name)) + ":"
-	if strings.Contains(name, "{") {
-		return prefix + name + ":" + key
-	}
-	return prefix + "{" + name + ":" + key + "}"
-}
+// keyOf returns the Redis key of a key of the object with a name.
+func keyOf(name, key string) string { return core.Keyed(keyPrefix, name, key) }
 
 // nameIn returns the name in such a Redis key.
 func nameIn(redisKey string) string {

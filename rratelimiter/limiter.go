@@ -3,8 +3,6 @@ package rratelimiter
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -14,7 +12,7 @@ import (
 )
 
 // MaxKey is the longest key that a limiter takes, in bytes.
-const MaxKey = 512
+const MaxKey = core.MaxKey
 
 // Limiter lets events pass at a rate, each key on its own. It has no state: any number of goroutines may use one, and
 // those of the same name in all processes share their tokens. It is safe for concurrent use.
@@ -33,10 +31,7 @@ func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
 	for _, o := range opts {
 		o(&l.opts)
 	}
-	l.err = core.CheckName(l.name)
-	if name == "" {
-		l.err = core.CheckName("")
-	}
+	l.err = core.CheckUserName(name, l.name)
 	if l.err == nil {
 		l.err = rate.validate(l.opts)
 	}
@@ -147,11 +142,13 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (l *Limiter) check(key string, n int) error {
-	switch {
-	case l.err != nil:
+	if l.err != nil {
 		return l.err
-	case key == "" || len(key) > MaxKey:
-		return fmt.Errorf("%w: the key has %d bytes, not 1 to %d", errs.ErrInvalid, len(key), MaxKey)
+	}
+	if err := core.CheckKey(key); err != nil {
+		return err
+	}
+	switch {
 	case n < 1:
 		return fmt.Errorf("%w: %d tokens are fewer than 1", errs.ErrInvalid, n)
 	case n > l.opts.burst:
@@ -180,14 +177,8 @@ func (l *Limiter) remaining(used span) int {
 	return int(max(free, 0) / l.rate.period.Microseconds())
 }
 
-// key returns the Redis key of a limit. The length of the name keeps "a" with the key "b:c" apart from "a:b" with "c".
-func (l *Limiter) key(key string) string {
-	prefix := "redlatch_rate:" + strconv.Itoa(len(l.name)) + ":"
-	if strings.Contains(l.name, "{") {
-		return prefix + l.name + ":" + key
-	}
-	return prefix + "{" + l.name + ":" + key + "}"
-}
+// key returns the Redis key of a limit.
+func (l *Limiter) key(key string) string { return core.Keyed("redlatch_rate:", l.name, key) }
 
 func (l *Limiter) wrap(verb string, err error) error {
 	return errs.Wrap("rratelimiter", verb, l.Name(), err)

@@ -40,10 +40,7 @@ type job struct {
 func New(c *core.Core, name string, opts ...Option) *Scheduler {
 	s := &Scheduler{core: c, name: name, jobs: map[string]*job{}, kick: make(chan struct{})}
 	full := c.Prefix + name
-	s.err = core.CheckName(full)
-	if name == "" {
-		s.err = core.CheckName("")
-	}
+	s.err = core.CheckUserName(name, full)
 	o, err := optionsOf(opts)
 	if s.err == nil {
 		s.err = err

@@ -1,6 +1,7 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,14 +51,7 @@ func NewSemaphore(c *core.Core, name string, opts ...SemaphoreOption) *Semaphore
 	if o.max != nil {
 		s.most = *o.max
 	}
-	switch {
-	case name == "":
-		s.err = core.CheckName("")
-	case core.CheckName(s.key) != nil:
-		s.err = core.CheckName(s.key)
-	default:
-		s.err = err
-	}
+	s.err = cmp.Or(core.CheckUserName(name, s.key), err)
 	return s
 }
 

@@ -69,11 +69,7 @@ type Topic[T any] struct {
 // New returns a client's topic by name. It is for package redlatch: users call GetTopic there.
 func New[T any](c *core.Core, name string, opts ...Option) *Topic[T] {
 	channel := c.Prefix + name
-	bad := core.CheckName(channel)
-	if name == "" {
-		bad = core.CheckName("")
-	}
-	return &Topic[T]{newSubject(c, name, bad, opts), channel}
+	return &Topic[T]{newSubject(c, name, core.CheckUserName(name, channel), opts), channel}
 }
 
 // Name returns the topic's name as it was given to the client.

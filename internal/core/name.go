@@ -41,6 +41,35 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckUserName returns the error of [CheckName] for an object's name, which its user gave without the client's prefix.
+func CheckUserName(given, name string) error {
+	if given == "" { // the prefix alone is no name
+		name = ""
+	}
+	return CheckName(name)
+}
+
+// MaxKey is the longest key below an object's name, in bytes.
+const MaxKey = 512
+
+// CheckKey returns an error that wraps [errs.ErrInvalid] unless the key may stand below an object's name.
+func CheckKey(key string) error {
+	if key == "" || len(key) > MaxKey {
+		return fmt.Errorf("%w: the key has %d bytes, not 1 to %d", errs.ErrInvalid, len(key), MaxKey)
+	}
+	return nil
+}
+
+// Keyed returns the Redis key for a key below an object's name; the prefix ends with a colon. The length of the name keeps "a" with the
+// key "b:c" apart from "a:b" with "c".
+func Keyed(prefix, name, key string) string {
+	prefix += strconv.Itoa(len(name)) + ":"
+	if strings.Contains(name, "{") {
+		return prefix + name + ":" + key
+	}
+	return prefix + "{" + name + ":" + key + "}"
+}
+
 // CheckText returns an error that wraps [errs.ErrInvalid] unless the name is text of a length that a name may have.
 func CheckText(name string) error {
 	switch {

@@ -94,13 +94,11 @@ func (l *Lease) keep(ctx context.Context, levels Levels, length time.Duration) (
 			set.most = l.settingLocked(l.now(), levels, length).most
 			l.mu.Unlock()
 			continue
-		case ctx.Err() != nil:
-			return false, sent, core.Conclude(ctx, script.Judge(cmp.Or(lost, err)), cmp.Or(lost, err))
-		case l.now() > deadline && !script.Parted(err) || script.Final(err):
+		case ctx.Err() == nil && (l.now() > deadline && !script.Parted(err) || script.Final(err)):
 			return false, sent, core.Judged(cmp.Or(lost, err))
-		}
-		if core.Pause(ctx, try) != nil {
-			return false, sent, core.Conclude(ctx, script.Judge(cmp.Or(lost, err)), cmp.Or(lost, err))
+		case core.Pause(ctx, try) != nil:
+			why := cmp.Or(lost, err)
+			return false, sent, core.Conclude(ctx, script.Judge(why), why)
 		}
 	}
 }

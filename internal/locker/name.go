@@ -19,11 +19,7 @@ type Name struct {
 // Name returns the named lock of the manager; calls on it fail if the name is not a good one.
 func (m *Manager) Name(name string) Name {
 	n := Name{manager: m, key: m.core.Prefix + name}
-	if name == "" {
-		n.err = core.CheckName("")
-	} else {
-		n.err = core.CheckName(n.text())
-	}
+	n.err = core.CheckUserName(name, n.text())
 	return n
 }
 
