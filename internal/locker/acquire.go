@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -37,27 +36,21 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 		return n.nest(ctx, outer, o, p)
 	}
 	if !n.manager.core.ObservesAcquire() {
-		return n.acquire(ctx, o, p)
-	}
-	observed := &struct {
-		Options
-		asked atomic.Int32
-	}{Options: *o}
-	if observed.Asked == nil { // else those of the multi-lock that asks
-		observed.Asked = &observed.asked
+		hold, _, err := n.acquire(ctx, o, p)
+		return hold, err
 	}
 	ctx, call := n.manager.core.BeginAcquire(ctx, n.manager.kind.Title, n.User())
-	hold, err := n.acquire(ctx, &observed.Options, p)
+	hold, asked, err := n.acquire(ctx, o, p)
 	owner := ""
 	if hold != nil {
 		owner = hold.Owner()
 	}
-	call.End(ctx, owner, int(observed.Asked.Load()), err)
+	call.End(ctx, owner, asked, err)
 	return hold, err
 }
 
-// acquire is Acquire for a call that does not nest.
-func (n *Name) acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold, error) {
+// acquire is Acquire for a call that does not nest, and returns how often it asked Redis.
+func (n *Name) acquire(ctx context.Context, o *Options, p Patience) (hold *lease.Hold, asked int, err error) {
 	take := n.wait
 	if o.Wait == nil && p == Once || o.Wait != nil && *o.Wait == 0 {
 		take = n.once
@@ -66,13 +59,13 @@ func (n *Name) acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if n.manager.core.Hooks.Acquired != nil {
 		started = n.manager.core.Clock.Now()
 	}
-	hold, err := take(ctx, o)
+	hold, asked, err = take(ctx, o)
 	if err == nil {
 		for range o.count() {
 			n.notifyAcquired(started)
 		}
 	}
-	return hold, err
+	return hold, asked, err
 }
 
 func (n *Name) notifyAcquired(started time.Duration) {
@@ -108,15 +101,15 @@ func (n *Name) check(ctx context.Context, o *Options) error {
 var errNoTakeOver = fmt.Errorf("%w: only a lock that one holder has alone is taken over", errs.ErrInvalid)
 
 // once asks Redis one time, without waiting in the queue.
-func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
+func (n *Name) once(ctx context.Context, o *Options) (hold *lease.Hold, asked int, err error) {
 	if o.TakeOver == nil && n.TakenHere() {
-		return nil, errs.ErrNotAcquired
+		return nil, 0, errs.ErrNotAcquired
 	}
 	until := waitqueue.Never
 	if limit := n.manager.core.Limit(ctx); limit > 0 {
 		until = n.manager.core.Clock.Now() + limit
 	}
-	for retry := 0; ; retry++ {
+	for asked = 1; ; asked++ {
 		a := attemptOptions{verify: true}
 		if until != waitqueue.Never {
 			a.limit = max(until-n.manager.core.Clock.Now(), time.Millisecond)
@@ -124,17 +117,17 @@ func (n *Name) once(ctx context.Context, o *Options) (*lease.Hold, error) {
 		t := n.attempt(ctx, nil, o, a)
 		switch {
 		case t.hold != nil:
-			return t.hold, nil
+			return t.hold, asked, nil
 		case t.err == nil:
-			return nil, cmp.Or(t.instead, errs.ErrNotAcquired)
+			return nil, asked, cmp.Or(t.instead, errs.ErrNotAcquired)
 		case ctx.Err() != nil:
-			return nil, core.Conclude(ctx, script.NotDone, t.err) // what it may have acquired is taken back
+			return nil, asked, core.Conclude(ctx, script.NotDone, t.err) // what it may have acquired is taken back
 		case errors.Is(t.err, errs.ErrClosed):
-			return nil, errs.ErrClosed
-		case !t.repeatable() || retry >= onceTries && !script.Parted(t.err):
-			return nil, core.Judged(t.err)
-		case !n.manager.core.PauseUntil(ctx, retry, until):
-			return nil, core.Conclude(ctx, script.Judge(t.err), t.err)
+			return nil, asked, errs.ErrClosed
+		case !t.repeatable() || asked > onceTries && !script.Parted(t.err):
+			return nil, asked, core.Judged(t.err)
+		case !n.manager.core.PauseUntil(ctx, asked-1, until):
+			return nil, asked, core.Conclude(ctx, script.Judge(t.err), t.err)
 		}
 	}
 }
@@ -164,7 +157,7 @@ func (n *Name) WaitedFor() bool {
 const onceTries = 5
 
 // wait queues until the lock is acquired, ctx is done, the wait is over or the client closes.
-func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
+func (n *Name) wait(ctx context.Context, o *Options) (hold *lease.Hold, asked int, err error) {
 	sh := n.manager.shard(n.text())
 	sh.mu.Lock()
 	w := n.joinLocked(ctx, sh, o)
@@ -178,7 +171,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
 			c.entry.ended()
 		}
 	}()
-	hold, err := c.run(ctx, o)
+	hold, err = c.run(ctx, o)
 	if hold == nil {
 		if handed := w.leave(); handed != nil { // handed on while this call gave up
 			handed.Pass()
@@ -187,7 +180,7 @@ func (n *Name) wait(ctx context.Context, o *Options) (*lease.Hold, error) {
 			c.entry.leave()
 		}
 	}
-	return hold, err
+	return hold, c.tries, err
 }
 
 // call is an acquiring call that may wait.

@@ -22,7 +22,7 @@ type Options struct {
 	NoNest   bool           // ErrHeld where the call would nest
 	Owner    string         // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
 	Holder   bool           // its ErrNotAcquired says who holds the lock
-	Asked    *atomic.Int32  // how often Redis was asked; nil if nobody observes it
+	Asked    *atomic.Int32  // counts the questions of a multi-lock; nil for other calls, and if nobody observes it
 	Several  *Several       // more than one lease at a time, of a Pool; nil for one
 }
 
