@@ -36,6 +36,8 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, holdJobs)
 	case "drain":
 		return work(ctx, in, drainJobs)
+	case "scheduled":
+		return work(ctx, in, runScheduled)
 	}
 	return fmt.Errorf("no worker of kind %q", kind)
 }
