@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/relection"
 )
 
 // Object is an object that Redis has keys or waiters of.
@@ -26,8 +27,8 @@ type Object struct {
 	Kind string
 	// Name is its name.
 	Name string
-	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo, rsemaphore.PermitSemaphoreInfo, rlatch.Info
-	// or rdelayedqueue.Stats; of a counter nil.
+	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo, rsemaphore.PermitSemaphoreInfo,
+	// rlatch.Info, rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter nil.
 	Info any
 }
 
@@ -41,13 +42,14 @@ func WithKinds(kinds ...string) ObjectsOption {
 	return func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) }
 }
 
-// Objects returns the locks, semaphores, latches and queues in Redis whose names match a pattern, one after another. The pattern is
+// Objects returns the locks, semaphores, latches, queues, elections and schedulers in Redis whose names match a pattern, one after another. The pattern is
 // that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's prefix are not
 // found.
 //
 // It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the
 // keys of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits
-// for it. A fair lock for which nobody waits is listed as a lock. An object that changes meanwhile may be missing, or come twice.
+// for it. A fair lock for which nobody waits is listed as a lock. An election is listed if somebody leads, and as a lock besides; the
+// ticks of a scheduler are listed as a queue besides. An object that changes meanwhile may be missing, or come twice.
 //
 // It is made for servers in use: each command looks at some hundred keys, and nothing is collected. It blocks as long as the loop goes
 // on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last
@@ -119,7 +121,7 @@ func (f *finder) run(ctx context.Context) error {
 			kinds       []string // of objects
 		}{
 			{"hash", f.pattern, f.hashes, []string{"rlock", "rrwlock"}},
-			{"", "red*", f.parts, []string{"rfairlock", "rdelayedqueue", "rlatch", "counter"}},
+			{"", "red*", f.parts, []string{"rfairlock", "rdelayedqueue", "rlatch", "counter", "relection", "rscheduler"}},
 			{"zset", "*:timeout", f.leased, []string{"rsemaphore"}},
 		} {
 			if !slices.ContainsFunc(look.kinds, f.wants) {
@@ -204,6 +206,8 @@ const (
 	onceLatches    = "redlatch_latch_once"
 	setLatches     = "redlatch_latch_set"
 	operations     = "redlatch_ops"
+	elections      = "redlatch_election"
+	schedulers     = "redlatch_sched"
 	semaphoreTopic = "redisson_sc:"
 	latchTopic     = "redisson_countdownlatch__channel__"
 )
@@ -220,6 +224,12 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 		case queues:
 			if body, ok := strings.CutSuffix(body, ":meta"); ok {
 				all = f.add(all, "rdelayedqueue", body)
+			}
+		case elections:
+			all = f.add(all, "relection", body)
+		case schedulers:
+			if body, ok := strings.CutSuffix(body, ":jobs"); ok {
+				all = f.add(all, "rscheduler", body)
 			}
 		case onceLatches, setLatches:
 			numbers = append(numbers, nameIn(body))
@@ -403,6 +413,15 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 	case "rdelayedqueue":
 		stats, err := GetDelayedQueue[any](c, name).Stats(ctx)
 		return stats, err
+	case "relection":
+		leader, err := c.GetElection(name).Leader(ctx)
+		if errors.Is(err, relection.ErrNoLeader) {
+			return nil, nil //nolint:nilnil // it is not there
+		}
+		return leader, err
+	case "rscheduler":
+		jobs, err := c.GetScheduler(name).Jobs(ctx)
+		return unless(len(jobs) == 0, jobs), err
 	}
 	n, err := c.GetSemaphore(name).Available(ctx)
 	return n, err

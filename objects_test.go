@@ -20,10 +20,12 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -154,6 +156,41 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 }
 
 // Names with a tag of their own, and of a client with a prefix.
+func TestObjectsFindsElectionsAndSchedulers(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "app:"} {
+		t.Run("prefix "+prefix, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			c, err := redlatch.New(s.Client(t), redlatch.WithNamePrefix(prefix))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, c.Close()) })
+			leads, err := c.GetElection("workers").Campaign(t.Context(), relection.WithValue("a"))
+			require.NoError(t, err)
+			jobs := c.GetScheduler("billing")
+			ran := make(chan struct{})
+			require.NoError(t, jobs.Register("close", rscheduler.At(time.Now()), func(context.Context, rscheduler.Run) error {
+				close(ran)
+				return nil
+			}, rscheduler.WithCatchUp(time.Hour)))
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- jobs.Run(ctx) }()
+			<-ran
+			stop()
+			require.NoError(t, <-ended)
+			all := objects(t, c, "", redlatch.WithKinds("relection", "rscheduler"))
+			require.Len(t, all, 2)
+			assert.Equal(t, "relection", all["workers"].Kind)
+			assert.Equal(t, "a", all["workers"].Info.(relection.Leader).Value)
+			assert.Equal(t, "rscheduler", all["billing"].Kind)
+			assert.Equal(t, "close", all["billing"].Info.([]rscheduler.Job)[0].Name)
+			require.NoError(t, leads.Resign(t.Context()))
+			assert.NotContains(t, objects(t, c, "", redlatch.WithKinds("relection")), "workers", "nobody leads")
+		})
+	}
+}
+
 func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(opts ...redlatch.Option) *redlatch.Client {
