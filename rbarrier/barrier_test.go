@@ -3,12 +3,11 @@ package rbarrier_test
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,37 +18,11 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 )
 
-// pass has goroutines of some clients pass a barrier together, again and again.
-func pass(t *testing.T, clients []*redlatch.Client, name string, each, rounds int) {
-	t.Helper()
-	n := len(clients) * each
-	arrived := make([]atomic.Int64, rounds)
-	var all sync.WaitGroup
-	for _, c := range clients {
-		for range each {
-			all.Go(func() {
-				barrier := c.GetBarrier(name, n)
-				for round := range rounds {
-					arrived[round].Add(1)
-					if !assert.NoError(t, barrier.Await(t.Context())) {
-						return
-					}
-					assert.EqualValues(t, n, arrived[round].Load(), "nobody passes before all are there")
-				}
-			})
-		}
-	}
-	all.Wait()
-}
-
 func TestRoundsFollowOneAnother(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		var clients []*redlatch.Client
-		for _, p := range peers(t, b, 3) {
-			clients = append(clients, p.Client)
-		}
+		clients := clientsOf(peers(t, b, 3))
 		start := time.Now()
-		pass(t, clients, "start", 2, 20)
+		pass(t, clients, single("start"), 2, 20)
 		assert.Zero(t, time.Since(start), "no message is missed")
 		require.NoError(t, clients[0].GetBarrier("alone", 1).Await(t.Context()))
 		time.Sleep(time.Minute)
@@ -108,9 +81,7 @@ func TestDeadParticipantBreaksTheRoundAfterItsPlace(t *testing.T) {
 			waits(t, ended)
 		}
 		require.NoError(t, all[1].GetBarrier("start", 3).Await(t.Context()))
-		for _, ended := range third {
-			require.NoError(t, <-ended)
-		}
+		finish(t, third...)
 	})
 }
 
@@ -161,9 +132,7 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 						}
 						ended = append(ended, await(t, p, 3))
 					}
-					for _, one := range ended {
-						require.NoError(t, <-one)
-					}
+					finish(t, ended...)
 				}
 				first, second := await(t, all[0], 3), await(t, all[1], 3)
 				time.Sleep(time.Minute)
@@ -320,30 +289,21 @@ func TestBadInputIsRefused(t *testing.T) {
 
 // F4, F10
 func TestBarriersOnRealServers(t *testing.T) {
-	for where, connect := range map[string]func(t *testing.T) *redlatch.Client{
-		"server": func(t *testing.T) *redlatch.Client {
-			t.Helper()
-			c, err := redlatch.New(redistest.Shared(t).Client(t))
-			require.NoError(t, err)
-			return c
-		},
-		"cluster": func(t *testing.T) *redlatch.Client {
-			t.Helper()
-			c, err := redlatch.New(redistest.SharedCluster(t).Client(t))
-			require.NoError(t, err)
-			return c
-		},
+	for where, connect := range map[string]func(t *testing.T) redis.UniversalClient{
+		"server":  func(t *testing.T) redis.UniversalClient { return redistest.Shared(t).Client(t) },
+		"cluster": func(t *testing.T) redis.UniversalClient { return redistest.SharedCluster(t).Client(t) },
 	} {
 		t.Run(where, func(t *testing.T) {
 			var clients []*redlatch.Client
 			for range 3 {
-				c := connect(t)
+				c, err := redlatch.New(connect(t))
+				require.NoError(t, err)
 				defer func() { assert.NoError(t, c.Close()) }()
 				clients = append(clients, c)
 			}
 			name := fmt.Sprint(where, time.Now().UnixNano())
-			pass(t, clients, name, 4, faulttest.Rounds(t, 50, 2000))
-			together(t, clients, name, 4, faulttest.Rounds(t, 10, 500))
+			pass(t, clients, single(name), 4, faulttest.Rounds(t, 50, 2000))
+			pass(t, clients, double(name), 4, faulttest.Rounds(t, 10, 500))
 		})
 	}
 }

@@ -2,8 +2,6 @@ package rbarrier_test
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,51 +14,11 @@ import (
 	"github.com/redlatch/redlatch/rbarrier"
 )
 
-// together has goroutines of some clients enter and leave a double barrier, again and again.
-func together(t *testing.T, clients []*redlatch.Client, name string, each, rounds int) {
-	t.Helper()
-	n := len(clients) * each
-	began, ended := make([]atomic.Int64, rounds), make([]atomic.Int64, rounds)
-	var all sync.WaitGroup
-	for _, c := range clients {
-		for range each {
-			all.Go(func() {
-				d := c.GetDoubleBarrier(name, n)
-				for round := range rounds {
-					began[round].Add(1)
-					if !assert.NoError(t, d.Enter(t.Context())) {
-						return
-					}
-					assert.EqualValues(t, n, began[round].Load(), "nobody works before all are there")
-					ended[round].Add(1)
-					if !assert.NoError(t, d.Leave(t.Context())) {
-						return
-					}
-					assert.EqualValues(t, n, ended[round].Load(), "nobody leaves before all have ended")
-				}
-			})
-		}
-	}
-	all.Wait()
-}
-
-// participants returns one of each client.
-func participants(all []*locktest.Peer) []*rbarrier.DoubleBarrier {
-	var ds []*rbarrier.DoubleBarrier
-	for _, p := range all {
-		ds = append(ds, p.GetDoubleBarrier("work", len(all)))
-	}
-	return ds
-}
-
 func TestParticipantsWorkTogether(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		var clients []*redlatch.Client
-		for _, p := range peers(t, b, 2) {
-			clients = append(clients, p.Client)
-		}
+		clients := clientsOf(peers(t, b, 2))
 		start := time.Now()
-		together(t, clients, "work", 3, 10)
+		pass(t, clients, double("work"), 3, 10)
 		assert.Zero(t, time.Since(start), "no message is missed")
 		time.Sleep(time.Minute)
 		assert.Empty(t, b.Keys(t))
@@ -148,9 +106,7 @@ func TestDeathDuringTheWorkBreaksTheRound(t *testing.T) {
 		all[2].Blackhole(false)
 		require.ErrorIs(t, ds[2].Leave(t.Context()), rbarrier.ErrBroken)
 		require.NoError(t, ds[2].Enter(t.Context()))
-		for _, ended := range next {
-			require.NoError(t, <-ended)
-		}
+		finish(t, next...)
 		for _, p := range all {
 			p.Blackhole(true) // all die
 		}

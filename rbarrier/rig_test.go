@@ -1,12 +1,16 @@
 package rbarrier_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rbarrier"
 )
@@ -50,6 +54,14 @@ func waits(t *testing.T, ended <-chan error) {
 	}
 }
 
+// finish requires that all calls end well.
+func finish(t *testing.T, ended ...<-chan error) {
+	t.Helper()
+	for _, one := range ended {
+		require.NoError(t, <-one)
+	}
+}
+
 // whole has the clients pass a round.
 func whole(t *testing.T, all ...*locktest.Peer) {
 	t.Helper()
@@ -57,31 +69,94 @@ func whole(t *testing.T, all ...*locktest.Peer) {
 	for _, p := range all {
 		ended = append(ended, await(t, p, len(all)))
 	}
-	for _, one := range ended {
-		require.NoError(t, <-one)
+	finish(t, ended...)
+}
+
+// participants returns a participant of each client.
+func participants(all []*locktest.Peer) []*rbarrier.DoubleBarrier {
+	var ds []*rbarrier.DoubleBarrier
+	for _, p := range all {
+		ds = append(ds, p.GetDoubleBarrier("work", len(all)))
 	}
+	return ds
 }
 
 // enter has participants enter a double barrier.
 func enter(t *testing.T, all ...*rbarrier.DoubleBarrier) {
 	t.Helper()
-	var ended []<-chan error
-	for _, d := range all {
-		ended = append(ended, begin(func() error { return d.Enter(t.Context()) }))
-	}
-	for _, one := range ended {
-		require.NoError(t, <-one)
-	}
+	together(t, (*rbarrier.DoubleBarrier).Enter, all)
 }
 
 // leave has participants leave a double barrier.
 func leave(t *testing.T, all ...*rbarrier.DoubleBarrier) {
 	t.Helper()
+	together(t, (*rbarrier.DoubleBarrier).Leave, all)
+}
+
+func together(t *testing.T, call func(*rbarrier.DoubleBarrier, context.Context) error, all []*rbarrier.DoubleBarrier) {
+	t.Helper()
 	var ended []<-chan error
 	for _, d := range all {
-		ended = append(ended, begin(func() error { return d.Leave(t.Context()) }))
+		ended = append(ended, begin(func() error { return call(d, t.Context()) }))
 	}
-	for _, one := range ended {
-		require.NoError(t, <-one)
+	finish(t, ended...)
+}
+
+// clientsOf returns the clients of peers.
+func clientsOf(all []*locktest.Peer) []*redlatch.Client {
+	var clients []*redlatch.Client
+	for _, p := range all {
+		clients = append(clients, p.Client)
 	}
+	return clients
+}
+
+// barrier is what a participant calls in each round, in order. Each call ends when all participants have made it.
+type barrier func(c *redlatch.Client, n int) []func(context.Context) error
+
+// single is a barrier of a name.
+func single(name string) barrier {
+	return func(c *redlatch.Client, n int) []func(context.Context) error {
+		return []func(context.Context) error{c.GetBarrier(name, n).Await}
+	}
+}
+
+// double is a double barrier of a name.
+func double(name string) barrier {
+	return func(c *redlatch.Client, n int) []func(context.Context) error {
+		d := c.GetDoubleBarrier(name, n)
+		return []func(context.Context) error{d.Enter, d.Leave}
+	}
+}
+
+// pass has goroutines of some clients pass a barrier together, again and again.
+func pass(t *testing.T, clients []*redlatch.Client, b barrier, each, rounds int) {
+	t.Helper()
+	n := len(clients) * each
+	var mu sync.Mutex // guards called
+	called := map[[2]int]int{}
+	var all sync.WaitGroup
+	for _, c := range clients {
+		for range each {
+			all.Go(func() {
+				calls := b(c, n)
+				count := func(round, call, more int) int {
+					mu.Lock()
+					defer mu.Unlock()
+					called[[2]int{round, call}] += more
+					return called[[2]int{round, call}]
+				}
+				for round := range rounds {
+					for i, call := range calls {
+						count(round, i, 1)
+						if !assert.NoError(t, call(t.Context())) {
+							return
+						}
+						assert.Equal(t, n, count(round, i, 0), "nobody goes on before all have made call %d", i)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
 }
