@@ -17,7 +17,9 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
 )
 
 const clockLease = 1500 * time.Millisecond
@@ -232,6 +234,14 @@ func TestNoClientSendsItsClock(t *testing.T) {
 	for _, h := range all {
 		h.handOver(t)
 	}
+	one, two := s.client(t, proxy.Addr()), s.client(t, proxy.Addr())
+	elected(t, one, two, "election")
+	together(t, one, two, "barriers")
+	scheduled(t, one, two, "scheduler")
+	_, err := one.GetIDGenerator("ids", rid.WithTimePrefix(32)).Next(t.Context())
+	require.NoError(t, err)
+	_, err = one.GetRateLimiter("limit", rratelimiter.Per(10, time.Minute)).Allow(t.Context(), "key", 1)
+	require.NoError(t, err)
 	proxy.OnCommand(nil)
 	times := 0 // by the server's clock
 	for number, cmd := range sent {
