@@ -42,7 +42,7 @@ func TestCrashOfAMasterLeavesEveryLockToOneOfTenClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rounds := make(chan int, faulttest.Rounds(t, 1, 50))
+			rounds := make(chan int, faulttest.Rounds(t, 1, 100))
 			for i := range cap(rounds) {
 				rounds <- i
 			}
