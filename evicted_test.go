@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -182,4 +183,182 @@ func TestEvictedCountsAndMessagesGrantNothing(t *testing.T) {
 		assert.Equal(t, "new", m.Value)
 		assert.NoError(t, m.Ack(t.Context()))
 	}
+}
+
+// evictEach runs test once for each key of what begin has made. It evicts that key first.
+func evictEach(t *testing.T, begin func(t *testing.T, b *locktest.Bubble) (check func(t *testing.T, key string))) {
+	t.Helper()
+	for n, more := 0, true; more; n++ {
+		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			check := begin(t, b)
+			keys := b.Keys(t)
+			slices.Sort(keys)
+			more = n+1 < len(keys)
+			t.Logf("%s is evicted, %d of %d", keys[n], n+1, len(keys))
+			b.Delete(t, keys[n])
+			check(t, keys[n])
+		})
+	}
+}
+
+// F19, F24: whichever key of an object Redis evicts, its holder has it alone or is notified at the next renewal, and whoever waits gets it
+// in the end, once.
+func TestEvictionOfASingleKeyGrantsNothingTwice(t *testing.T) {
+	const lease = 6 * time.Second
+	for _, g := range guests(lease) {
+		if g.name == "queue" {
+			continue // it delivers again what is lost
+		}
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+				t.Helper()
+				peer := func() *redlatch.Client {
+					return b.Peer(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0)).Client
+				}
+				holder, waiter, third := peer(), peer(), peer()
+				h := enterAll(t, holder, waiter, []guest{g}, func(guest) string { return "n" })[0]
+				time.Sleep(lease / 10) // it waits
+				return func(t *testing.T, key string) {
+					t.Helper()
+					time.Sleep(lease / 2) // the holder has had to renew
+					lost := h.alive()
+					switch open := g.name == "latch" && key == "n"; {
+					case open: // as documented
+					case lost == nil:
+						assert.Empty(t, h.waited, "two have it")
+					default:
+						assert.Regexp(t, " lost", lost)
+					}
+					err := h.release(t.Context())
+					if lost == nil {
+						assert.NoError(t, err)
+					}
+					if lost != nil && g.name == "permit" {
+						time.Sleep(2 * lease)
+						assert.Empty(t, h.waited, "its lease alone said that there is one")
+						require.NoError(t, third.GetPermitSemaphore("n").SetPermits(t.Context(), 1))
+					}
+					h.gotten(t)
+					again := enterAll(t, third, holder, []guest{g}, func(guest) string { return "n" })[0]
+					time.Sleep(lease)
+					assert.NoError(t, again.alive())
+					assert.Empty(t, again.waited, "two have it")
+					assert.NoError(t, again.release(t.Context()))
+					again.gotten(t)
+				}
+			})
+		})
+	}
+}
+
+// F19, F24
+func TestEvictedTokenIsFollowedByAHigherOne(t *testing.T) {
+	evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+		t.Helper()
+		l := b.Peer(t).GetFencedLock("n")
+		earlier := held(t, l)
+		return func(t *testing.T, _ string) {
+			t.Helper()
+			_ = earlier.Unlock(t.Context()) // it may be lost
+			time.Sleep(time.Millisecond)    // Redis's clock goes on
+			for range 3 {
+				next := held(t, l)
+				assert.Greater(t, next.Token(), earlier.Token())
+				locktest.Unlock(t, next)
+				earlier = next
+			}
+		}
+	})
+}
+
+// F8, F19: whichever key of a queue Redis evicts, no message is delivered again while it is held, its holder is notified of a loss, a message
+// without a body is a dead letter, and the queue goes on.
+func TestEvictionOfASingleKeyLeavesAQueueThatWorks(t *testing.T) {
+	const visibility = 6 * time.Second
+	type outcome struct {
+		lost bool
+		got  string // by another consumer than the holder of the first message
+		dead int
+	}
+	usual := outcome{false, "due later new", 1}
+	outcomes := map[string]outcome{
+		"claims": {true, "due first later new", 1},
+		"flight": {true, "due later new", 1}, // the first message is gone
+		"bodies": {false, "new", 3},
+		"due":    {false, "new", 1},
+		"dead":   {false, "due later new", 0},
+	}
+	evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+		t.Helper()
+		holder, other := b.Peer(t, redlatch.WithCloseGrace(0)), b.Peer(t, redlatch.WithCloseGrace(0))
+		queue := func(p *locktest.Peer) *rdelayedqueue.Queue[string] {
+			return redlatch.GetDelayedQueue[string](p.Client, "n", rdelayedqueue.WithVisibility(visibility))
+		}
+		q := queue(holder)
+		offer := func(value string, delay time.Duration) {
+			_, err := q.Offer(t.Context(), value, delay)
+			require.NoError(t, err)
+		}
+		offer("dead", 0)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Reject(t.Context(), "why"))
+		ctx, stop := context.WithCancel(t.Context())
+		consumed := make(chan error, 2) // what Consume returns
+		handled, finish := make(chan context.Context, 1), make(chan struct{})
+		go func() {
+			consumed <- q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
+				handled <- ctx
+				<-finish
+				return nil
+			}, rdelayedqueue.WithConcurrency(1), rdelayedqueue.WithPrefetch(0))
+		}()
+		offer("first", 0)
+		handling := <-handled
+		offer("due", 0)
+		offer("later", time.Minute)
+		return func(t *testing.T, key string) {
+			t.Helper()
+			got := make(chan string, 100)
+			go func() {
+				consumed <- queue(other).Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
+					if m.Value == "first" {
+						assert.ErrorIs(t, ended(handling), rdelayedqueue.ErrLost, "two have it")
+					}
+					got <- m.Value
+					return nil
+				})
+			}()
+			time.Sleep(2 * time.Minute)
+			lost := ended(handling)
+			if lost != nil {
+				assert.ErrorIs(t, lost, rdelayedqueue.ErrLost)
+			}
+			assert.Less(t, holder.Scripts()+other.Scripts(), 200, "scripts")
+			offer("new", 0)
+			time.Sleep(time.Second)
+			stop()
+			close(finish)
+			assert.NoError(t, <-consumed)
+			assert.NoError(t, <-consumed)
+			close(got)
+			values := slices.Sorted(func(yield func(string) bool) {
+				for value := range got {
+					if !yield(value) {
+						return
+					}
+				}
+			})
+			want, special := outcomes[strings.TrimPrefix(key, "redlatch_dq:{n}:")]
+			if !special {
+				want = usual
+			}
+			stats, err := q.Stats(t.Context())
+			assert.NoError(t, err)
+			assert.Equal(t, want, outcome{lost != nil, strings.Join(values, " "), stats.Dead})
+			stats.Dead = 0
+			assert.Zero(t, stats)
+		}
+	})
 }
