@@ -50,6 +50,9 @@ type ClientReport struct {
 	// Losses are the last 100 things that it held and has lost, the newest first, and LossCount is how many there were since it was made.
 	Losses    []LossInfo
 	LossCount int
+	// Failovers are the last 100 times that the client found a server that had failed over or restarted, the newest first. What is lost
+	// within seconds before or after one was most likely lost by it.
+	Failovers []FailoverInfo
 	// Cursor is the argument of [WithCursor] that asks for the next holds; 0 if there are no more.
 	Cursor int
 	// Channels are those that the client listens to, Messages what it has received on them, Reconnects how often it has replaced a
@@ -69,6 +72,18 @@ type LossInfo struct {
 	At time.Time
 	// Held is for how long it was held.
 	Held time.Duration
+	// Site is as in [HoldInfo].
+	Site string
+	// Cause says how it was lost, as the cause of the hold's context does. It is no text to compare.
+	Cause string
+}
+
+// FailoverInfo is a server that a client found to have failed over or restarted, as it renewed what it holds.
+type FailoverInfo struct {
+	// Node is the server's address.
+	Node string
+	// At is when the client learned of it.
+	At time.Time
 }
 
 // AskOption is a setting of [Client.Ask].
@@ -117,8 +132,11 @@ func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientR
 	for _, l := range r.Losses {
 		report.Losses = append(report.Losses, LossInfo{
 			Kind: l.Kind, Name: l.Name, Owner: l.Owner, At: now.Add(-time.Duration(l.Age) * time.Millisecond),
-			Held: time.Duration(l.Held) * time.Millisecond,
+			Held: time.Duration(l.Held) * time.Millisecond, Site: l.Site, Cause: l.Cause,
 		})
+	}
+	for _, f := range r.Failovers {
+		report.Failovers = append(report.Failovers, FailoverInfo{Node: f.Node, At: now.Add(-time.Duration(f.Age) * time.Millisecond)})
 	}
 	return report, nil
 }

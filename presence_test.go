@@ -182,7 +182,7 @@ func TestPairIsTwoCommandsHoweverItIsWatched(t *testing.T) {
 
 func TestClientsTellWhatTheyHaveLost(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c, viewer := b.Peer(t), b.Peer(t)
+		c, viewer := b.Peer(t, redlatch.WithCallSites()), b.Peer(t)
 		locktest.Acquire(t, t.Context(), c.GetLock("kept"))
 		for i := range 103 {
 			name := fmt.Sprint("lost", i)
@@ -202,8 +202,54 @@ func TestClientsTellWhatTheyHaveLost(t *testing.T) {
 		assert.True(t, strings.HasPrefix(newest.Owner, c.ID()+":"))
 		assert.WithinDuration(t, at, newest.At, time.Millisecond)
 		assert.Positive(t, newest.Held)
+		assert.Contains(t, newest.Site, "presence_test.go:")
+		assert.Contains(t, newest.Cause, "taken away")
 		assert.Equal(t, "lost3", r.Losses[99].Name)
 	})
+}
+
+// However a lock is lost, the client can say by what and where it was acquired.
+func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
+	steps := map[string]struct {
+		cause string
+		lose  func(t *testing.T, b *locktest.Bubble)
+	}{
+		"taken": {"Redis has it no longer", func(t *testing.T, b *locktest.Bubble) {
+			_, err := b.Peer(t).GetLock("n").ForceUnlock(t.Context())
+			require.NoError(t, err)
+			time.Sleep(lease)
+		}},
+		"cut off": {"could not be renewed", func(*testing.T, *locktest.Bubble) { time.Sleep(2 * lease) }},
+	}
+	for name, step := range steps {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var log logbook
+				c, viewer := b.Peer(t, redlatch.WithCallSites(), log.option()), b.Peer(t)
+				kept := locktest.Acquire(t, t.Context(), c.GetLock("kept"), rlock.WithLease(time.Hour))
+				time.Sleep(time.Millisecond)
+				locktest.Acquire(t, t.Context(), c.GetLock("n"))
+				site := c.Holds()[1].Site
+				time.Sleep(4 * time.Second)
+				c.Blackhole(name == "cut off")
+				step.lose(t, b)
+				c.Blackhole(false)
+				time.Sleep(time.Minute)
+				r, err := viewer.Ask(t.Context(), c.ID())
+				require.NoError(t, err)
+				require.Len(t, r.Losses, 1)
+				assert.Equal(t, site, r.Losses[0].Site)
+				assert.Contains(t, r.Losses[0].Cause, step.cause)
+				assert.Empty(t, r.Failovers)
+				for _, line := range log.take() {
+					if line["msg"] == "redlatch: a lock was lost" {
+						assert.Equal(t, site, line["site"])
+					}
+				}
+				locktest.Unlock(t, kept)
+			})
+		})
+	}
 }
 
 func TestHoldsAreToldInPages(t *testing.T) {

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -147,6 +148,14 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 				}
 			}
 			assert.Empty(t, failedOver, "it is told once")
+			redistest.Eventually(t, 15*time.Second, "the client says when", func() error {
+				r, err := c.Ask(t.Context(), c.ID())
+				if err == nil && len(r.Failovers) == 1 && strings.HasPrefix(r.Failovers[0].Node, "127.0.0.1:") &&
+					r.Failovers[0].At.Sub(changed).Abs() < verifiedLease/6 {
+					return nil
+				}
+				return fmt.Errorf("%v, %w", r.Failovers, err)
+			})
 		})
 	}
 }

@@ -52,24 +52,25 @@ func parseQuestion(text string) (q question, ok bool) {
 
 // Report is what a client says of itself, as JSON. Times are for how long: the clocks of two machines may differ.
 type Report struct {
-	Version    int          `json:"v"`
-	ID         string       `json:"id"`
-	Library    string       `json:"library"`
-	Go         string       `json:"go"`
-	Host       string       `json:"host"`
-	PID        int          `json:"pid"`
-	Up         int64        `json:"up_ms"`
-	Channels   int          `json:"channels"`
-	Messages   uint64       `json:"messages"`
-	Reconnects uint64       `json:"reconnects"`
-	RoundTrips int64        `json:"round_trips"`
-	HoldCount  int          `json:"hold_count"`
-	WaitCount  int          `json:"wait_count"`
-	Holds      []ReportHold `json:"holds"`
-	Waits      []ReportWait `json:"waits"`
-	LossCount  int          `json:"loss_count"`
-	Losses     []ReportLoss `json:"losses"`
-	Cursor     int          `json:"cursor"` // for the next question; 0 if there are no more holds
+	Version    int              `json:"v"`
+	ID         string           `json:"id"`
+	Library    string           `json:"library"`
+	Go         string           `json:"go"`
+	Host       string           `json:"host"`
+	PID        int              `json:"pid"`
+	Up         int64            `json:"up_ms"`
+	Channels   int              `json:"channels"`
+	Messages   uint64           `json:"messages"`
+	Reconnects uint64           `json:"reconnects"`
+	RoundTrips int64            `json:"round_trips"`
+	HoldCount  int              `json:"hold_count"`
+	WaitCount  int              `json:"wait_count"`
+	Holds      []ReportHold     `json:"holds"`
+	Waits      []ReportWait     `json:"waits"`
+	LossCount  int              `json:"loss_count"`
+	Losses     []ReportLoss     `json:"losses"`
+	Failovers  []ReportFailover `json:"failovers,omitempty"`
+	Cursor     int              `json:"cursor"` // for the next question; 0 if there are no more holds
 }
 
 // ReportHold is a hold in a report.
@@ -100,6 +101,14 @@ type ReportLoss struct {
 	Owner string `json:"owner"`
 	Age   int64  `json:"age_ms"`
 	Held  int64  `json:"held_ms"`
+	Site  string `json:"site,omitempty"`
+	Cause string `json:"cause"`
+}
+
+// ReportFailover is a failover, or a restart, in a report.
+type ReportFailover struct {
+	Node string `json:"node"`
+	Age  int64  `json:"age_ms"`
 }
 
 // answer publishes what the client says of itself. It goes to the channel that the question's parts name, and nowhere else.
@@ -147,7 +156,12 @@ func (c *Core) report(cursor int) Report {
 	for _, l := range last {
 		r.Losses = append(r.Losses, ReportLoss{
 			Kind: l.Kind, Name: l.Name, Owner: l.Owner, Age: now.Sub(l.At).Milliseconds(), Held: l.Held.Milliseconds(),
+			Site: l.Site, Cause: l.Cause,
 		})
+	}
+	failovers, _ := c.failovers.newest()
+	for _, f := range failovers {
+		r.Failovers = append(r.Failovers, ReportFailover{Node: f.Node, Age: now.Sub(f.At).Milliseconds()})
 	}
 	if next := cursor + len(r.Holds); next < len(holds) {
 		r.Cursor = next
@@ -228,7 +242,8 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 // parseReport returns the report of a client that a message is. Who has sent it is not known.
 func parseReport(text, id string) (r Report, ok bool) {
 	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == questionVersion && r.ID == id &&
-		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= lossesKept && r.Cursor >= 0
+		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= eventsKept &&
+		len(r.Failovers) <= eventsKept && r.Cursor >= 0
 	return r, ok
 }
 

@@ -31,7 +31,8 @@ func FuzzQuestion(f *testing.F) {
 
 func FuzzReport(f *testing.F) {
 	const id = "me.0123456789abcdef"
-	good, err := json.Marshal(Report{Version: questionVersion, ID: id, Holds: []ReportHold{{Kind: "rlock", Name: "n", Age: 1}}})
+	good, err := json.Marshal(Report{Version: questionVersion, ID: id, Holds: []ReportHold{{Kind: "rlock", Name: "n", Age: 1}},
+		Losses: []ReportLoss{{Kind: "rlock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []ReportFailover{{Node: "a:1", Age: 1}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -46,6 +47,8 @@ func FuzzReport(f *testing.F) {
 		assert.Equal(t, id, r.ID)
 		assert.LessOrEqual(t, len(r.Holds), answerList)
 		assert.LessOrEqual(t, len(r.Waits), answerList)
+		assert.LessOrEqual(t, len(r.Losses), eventsKept)
+		assert.LessOrEqual(t, len(r.Failovers), eventsKept)
 		assert.GreaterOrEqual(t, r.Cursor, 0)
 	})
 }

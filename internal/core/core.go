@@ -113,7 +113,7 @@ type Core struct {
 	managers managers
 
 	presence  presence
-	failovers failovers
+	histories failovers
 	outages   outages
 	lines     lines
 
@@ -121,7 +121,8 @@ type Core struct {
 	holders   []Holder
 	reporters []Reporter
 
-	losses losses
+	losses    events[LossInfo]
+	failovers events[FailoverInfo]
 }
 
 // Holder is a kind of object whose holds Close has to end.

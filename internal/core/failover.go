@@ -45,7 +45,7 @@ func (c *Core) look(key string, until time.Duration) {
 	if server != nil {
 		node = server.Options().Addr
 	}
-	f := &c.failovers
+	f := &c.histories
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := f.nodes[node]
@@ -77,7 +77,7 @@ type answer struct{ run, role, id, before string }
 
 // learn takes a server's answer.
 func (c *Core) learn(node string, q *questions, err error, a answer, key string, until time.Duration) {
-	f := &c.failovers
+	f := &c.histories
 	f.mu.Lock()
 	changed, pause := false, replicationPause
 	switch {
@@ -103,7 +103,7 @@ func refused(err error) bool {
 
 // Due ends the pause.
 func (q *questions) Due(now time.Duration) {
-	f := &q.core.failovers
+	f := &q.core.histories
 	f.mu.Lock()
 	key, until := q.key, q.until
 	q.busy, q.key, q.until = false, "", 0
@@ -126,6 +126,7 @@ func (c *Core) verify(node string) {
 	if c.Closed() {
 		return
 	}
+	c.failovers.add(FailoverInfo{Node: node, At: c.Clock.Time(c.Clock.Now())})
 	c.warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
 	if hook := c.Hooks.FailedOver; hook != nil {
 		hook(node)

@@ -81,12 +81,16 @@ func (c *Core) writeLines(written chan<- struct{}) {
 	}
 }
 
-// Lost says that something ended although nobody released it: what it is, in a noun, of which kind, under which name and owner id, how
-// long it was held, and why.
-func (c *Core) Lost(noun, kind, name, owner string, held time.Duration, cause error) {
-	c.losses.add(LossInfo{Kind: kind, Name: name, Owner: owner, At: c.Clock.Time(c.Clock.Now()), Held: held})
-	c.warn("redlatch: a "+noun+" was lost", "kind", kind, "name", name, "owner", owner, "cause", cause)
-	c.HoldEnded(kind, name, owner, held, cause)
+// Lost says that something ended just now although nobody released it. The noun is what it is, and the cause the error for who held it.
+func (c *Core) Lost(noun string, l LossInfo, cause error) {
+	l.At = c.Clock.Time(c.Clock.Now())
+	c.losses.add(l)
+	attributes := []any{"kind", l.Kind, "name", l.Name, "owner", l.Owner, "cause", cause}
+	if l.Site != "" {
+		attributes = append(attributes, "site", l.Site)
+	}
+	c.warn("redlatch: a "+noun+" was lost", attributes...)
+	c.HoldEnded(l.Kind, l.Name, l.Owner, l.Held, cause)
 }
 
 // DeadLetter says that a message has become one.

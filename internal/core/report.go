@@ -29,29 +29,37 @@ type LossInfo struct {
 	Kind, Name, Owner string
 	At                time.Time
 	Held              time.Duration
+	Site, Cause       string
 }
 
-const lossesKept = 100
+// FailoverInfo is a server that was found to have failed over or restarted.
+type FailoverInfo struct {
+	Node string
+	At   time.Time
+}
 
-// losses are the last things that the client has lost.
-type losses struct {
+// eventsKept is how many losses, and how many failovers, are told.
+const eventsKept = 100
+
+// events are the last ones of a kind.
+type events[E any] struct {
 	mu    sync.Mutex // guards the rest
-	last  []LossInfo // the oldest first
+	last  []E        // the oldest first
 	count int        // of all
 }
 
-func (l *losses) add(one LossInfo) {
+func (l *events[E]) add(one E) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.last) == lossesKept {
+	if len(l.last) == eventsKept {
 		l.last = slices.Delete(l.last, 0, 1)
 	}
 	l.last = append(l.last, one)
 	l.count++
 }
 
-// newest returns the last losses, the newest first, and how many there were in all.
-func (l *losses) newest() (last []LossInfo, count int) {
+// newest returns the last events, the newest first, and how many there were in all.
+func (l *events[E]) newest() (last []E, count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last = slices.Clone(l.last)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
 )
@@ -25,7 +26,8 @@ type Lease struct {
 	member keepalive.Member // its renewal, its end in Redis and its timer
 	levels *Hold            // the live ones, innermost first
 	state  state
-	warned bool // that a call of this client waits for it; guarded by the listener's guard
+	warned bool      // that a call of this client waits for it; guarded by the listener's guard
+	site   core.Site // where the level that ended last was acquired; never changes once it does not hold
 
 	manager *Manager      // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -174,6 +176,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
+	l.site = l.siteLocked()
 	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
@@ -274,6 +277,7 @@ func (l *Lease) Gone() {
 		l.mu.Unlock()
 		return
 	}
+	l.site = l.siteLocked()
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
 	l.state = over
 	l.manager.core.Timers.Stop(&l.member.Timer)
@@ -307,7 +311,9 @@ func (l *Lease) lostCause(detail string) error {
 // notifyLost tells the log and the observer, once those who have the hold's context were told: others wait on this goroutine.
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
-	m.core.Lost(m.noun(), m.kind.Title, l.user(), l.publicOwner(), l.now()-l.since, l.lostCause(detail))
+	m.core.Lost(m.noun(), core.LossInfo{
+		Kind: m.kind.Title, Name: l.user(), Owner: l.publicOwner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
+	}, l.lostCause(detail))
 }
 
 // endAllLocked ends every level with the cause that why gives.

@@ -102,6 +102,7 @@ func (l *Lease) releaseLater() {
 // unlinkLocked removes a level.
 func (l *Lease) unlinkLocked(h *Hold) {
 	l.member.Leave()
+	l.site = h.site
 	for at := &l.levels; *at != nil; at = &(*at).next {
 		if *at == h {
 			*at = h.next

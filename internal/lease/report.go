@@ -21,7 +21,16 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 			info.Mode = modeNames[h.mode]
 		}
 		info.Left = max(info.Left, h.deadlineLocked()-now)
-		info.Site = h.site.String() // in the end that of the first level
 	}
+	info.Site = l.siteLocked().String()
 	return info, true
+}
+
+// siteLocked returns where the first of the levels was acquired.
+func (l *Lease) siteLocked() core.Site {
+	var first core.Site
+	for h := l.levels; h != nil; h = h.next {
+		first = h.site
+	}
+	return first
 }
