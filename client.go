@@ -213,7 +213,7 @@ type HoldInfo struct {
 	// Renewed is how often it was renewed: three times in a lease, and about once a second while another call of this client
 	// waits for it.
 	Renewed int
-	// Site is the file and the line that acquired it, with [WithCallSites]; of nested levels the first one. Messages have none.
+	// Site is the file and the line that acquired it, with [WithCallSites]; of nested levels the first one; of a message where it was claimed.
 	Site string
 }
 
@@ -234,7 +234,7 @@ type WaitInfo struct {
 	Kind, Name string
 	// Since is when the call began to wait.
 	Since time.Time
-	// Site is the file and the line that called, with [WithCallSites]; for locks and leased permits only.
+	// Site is the file and the line that called, with [WithCallSites]; for locks, leased permits and queues only.
 	Site string
 }
 

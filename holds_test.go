@@ -18,7 +18,7 @@ import (
 
 func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := embedded.Open(redlatch.WithWatchdogTimeout(30 * time.Second))
+		c, err := embedded.Open(redlatch.WithWatchdogTimeout(30*time.Second), redlatch.WithCallSites())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		assert.Empty(t, c.Holds())
@@ -64,6 +64,7 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 		for _, h := range c.Holds() {
 			holds[h.Name] = h
 			assert.False(t, h.Since.Before(last), "in order")
+			assert.Contains(t, h.Site, "holds_test.go:", h.Name)
 			last = h.Since
 		}
 		require.Len(t, holds, 8)

@@ -53,7 +53,7 @@ func WithSlowLog(wait, hold time.Duration) Option {
 func WithoutPresence() Option { return func(c *core.Config) { c.WithoutPresence = true } }
 
 // WithCallSites has holds and waits know the file and the line that called, for [Client.Holds], [Client.Waits] and
-// [Client.Ask]. It costs a look at the stack for each lock or leased permit, about a microsecond.
+// [Client.Ask]. It costs a look at the stack for each lock, leased permit or call that claims messages, about a microsecond.
 func WithCallSites() Option { return func(c *core.Config) { c.CallSites = true } }
 
 // WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By

@@ -23,6 +23,14 @@ const (
 	siteFrames = 32      // of a stack, in which the place is looked for
 )
 
+// Site returns the place outside this library that has called it, if the client keeps track of places.
+func (c *Core) Site() Site {
+	if !c.CallSites {
+		return 0
+	}
+	return CallSite()
+}
+
 // CallSite returns the place outside this library that has called it.
 func CallSite() Site {
 	var pcs [siteFrames]uintptr
@@ -30,13 +38,18 @@ func CallSite() Site {
 	for {
 		frame, more := frames.Next()
 		if frame.File != "" && !ofLibrary(frame) {
-			dir, file := path.Split(frame.File)
-			return siteOf(path.Join(path.Base(dir), file) + ":" + strconv.Itoa(frame.Line))
+			return siteOf(place(frame))
 		}
 		if !more {
 			return 0
 		}
 	}
+}
+
+// place returns the last folder, the file and the line of a frame.
+func place(frame runtime.Frame) string {
+	dir, file := path.Split(frame.File)
+	return path.Join(path.Base(dir), file) + ":" + strconv.Itoa(frame.Line)
 }
 
 func siteOf(text string) Site {

@@ -92,6 +92,7 @@ const (
 type demand struct {
 	terms   Terms
 	stay    stay
+	site    core.Site     // where it was called
 	want    int           // messages; guarded by the claimer's mu
 	transit int           // messages that are about to be delivered; guarded by the claimer's mu
 	asked   int           // answers of Redis since it came; guarded by the claimer's mu
@@ -130,7 +131,7 @@ func (l *claimer) report() []core.WaitInfo {
 	c := l.client.core
 	for _, d := range l.demands {
 		if d.stay == once && d.asked > 0 {
-			all = append(all, core.WaitInfo{Kind: title, Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since)})
+			all = append(all, core.WaitInfo{Kind: title, Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since), Site: d.site.String()})
 		}
 	}
 	return all

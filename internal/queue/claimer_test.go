@@ -46,7 +46,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 
 func TestDemandThatComesAfterCloseFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), byCaller)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, &demand{terms: Terms{Visibility: time.Minute}}, r.core.Clock.Now(), byCaller)
 		closed := make(chan struct{})
 		go func() {
 			r.core.Close() // waits for the message
@@ -98,7 +98,7 @@ func TestClientThatIsLeftLateLeavesItsSuccessorAlone(t *testing.T) {
 
 func TestLostMessageIsNotRenewed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, r.core.Clock.Now(), byTimer)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, &demand{terms: Terms{Visibility: time.Minute}}, r.core.Clock.Now(), byTimer)
 		m.lose("a renewal said so")
 		m.Due(r.core.Clock.Now()) // its timer was set just after it was stopped
 		assert.Zero(t, r.core.Timers.Len(), "its own, or that of a renewal")
@@ -109,7 +109,7 @@ func TestLostMessageIsNotRenewed(t *testing.T) {
 func TestContextOfAnOverdueMessageHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig) {
 		asked := r.core.Clock.Now() - time.Minute // as in a process that was stopped meanwhile
-		m := r.queue.message(t.Context(), Claimed{ID: "a"}, Terms{Visibility: time.Minute}, asked, byTimer)
+		m := r.queue.message(t.Context(), Claimed{ID: "a"}, &demand{terms: Terms{Visibility: time.Minute}}, asked, byTimer)
 		inside, cancel := context.WithTimeout(m.Context(), time.Hour)
 		defer cancel()
 		m.enter(inside)

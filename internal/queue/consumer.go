@@ -70,7 +70,9 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 		took: quick,
 	}
 	defer c.client.leave()
-	c.demand = &demand{terms: w.Terms, want: w.Concurrency, stay: always, deliver: c.deliver, fail: c.fail}
+	c.demand = &demand{
+		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Site(), deliver: c.deliver, fail: c.fail,
+	}
 	c.client.claimer.add(c.demand)
 	var err error
 	select {
@@ -117,7 +119,7 @@ func (c *consumer) deliver(claims []Claimed, asked time.Duration) {
 		return
 	}
 	for _, claim := range claims {
-		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.Terms, asked, byTimer))
+		c.buffer = append(c.buffer, c.queue.message(c.base, claim, c.demand, asked, byTimer))
 	}
 	c.startLocked()
 	c.mu.Unlock()

@@ -24,6 +24,7 @@ type Message struct {
 	client  *client
 	terms   Terms
 	upkeep  upkeep
+	site    core.Site       // where it was claimed
 	since   time.Duration   // by the client's clock: when it was claimed
 	inner   context.Context //nolint:containedctx // a message has one by contract
 	end     context.CancelCauseFunc
@@ -60,12 +61,12 @@ const (
 	ended // by Nack or Reject, or by an operation that found another claim
 )
 
-// message makes a message of a claim that was asked for at the given time. Its context descends from ctx.
-func (q *Queue) message(ctx context.Context, c Claimed, terms Terms, asked time.Duration, by upkeep) *Message {
+// message makes a message of a claim for a demand that was asked for at the given time. Its context descends from ctx.
+func (q *Queue) message(ctx context.Context, c Claimed, d *demand, asked time.Duration, by upkeep) *Message {
 	g := q.manager
 	m := &Message{
-		Claimed: c, queue: q, client: g.use(q), terms: terms, upkeep: by,
-		since: asked, until: asked + terms.Visibility, length: terms.Visibility,
+		Claimed: c, queue: q, client: g.use(q), terms: d.terms, upkeep: by, site: d.site,
+		since: asked, until: asked + d.terms.Visibility, length: d.terms.Visibility,
 	}
 	m.inner, m.end = context.WithCancelCause(ctx)
 	m.timer.Task = m
@@ -92,7 +93,7 @@ func (m *Message) report() core.HoldInfo {
 	defer m.mu.Unlock()
 	return core.HoldInfo{
 		Kind: title, Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
-		Renewed: m.renewed,
+		Renewed: m.renewed, Site: m.site.String(),
 	}
 }
 

@@ -134,7 +134,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 		err    error
 	}
 	result := make(chan outcome, 1) // one of deliver and fail is called once
-	d := &demand{terms: terms, want: min(n, maxBatch)}
+	d := &demand{terms: terms, want: min(n, maxBatch), site: q.manager.core.Site()}
 	d.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
 	d.fail = func(err error) { result <- outcome{err: err} }
 	c.claimer.add(d)
@@ -159,7 +159,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 	}
 	messages := make([]*Message, len(got.claims))
 	for i, claimed := range got.claims {
-		messages[i] = q.message(ctx, claimed, terms, got.asked, byCaller)
+		messages[i] = q.message(ctx, claimed, d, got.asked, byCaller)
 	}
 	return messages, nil
 }
