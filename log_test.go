@@ -198,7 +198,7 @@ func TestDeadLettersAndPanicsAreLogged(t *testing.T) {
 				case "fails":
 					return errors.New("no luck")
 				case "panics":
-					panic("no hope")
+					panic("no hope\nbecause")
 				case "rejected":
 					return m.Reject(ctx, "no use")
 				}
@@ -220,16 +220,19 @@ func TestDeadLettersAndPanicsAreLogged(t *testing.T) {
 			case "redlatch: a handler panicked":
 				panics++
 				assert.Equal(t, "panics", line["id"])
-				assert.Contains(t, line["cause"], "no hope")
+				assert.EqualValues(t, 1, line["attempt"])
+				assert.Regexp(t, `^panic: no hope at redlatch_test\.\S+ \(.*log_test\.go:\d+\)$`, line["cause"])
+				assert.Contains(t, line["stack"], "no hope\nbecause")
+				assert.Contains(t, line["stack"], "TestDeadLettersAndPanicsAreLogged")
 			default:
 				t.Errorf("unexpected: %v", line)
 			}
 		}
-		assert.Equal(t, 2, panics)
+		assert.Equal(t, 1, panics, "once, however often the message is tried")
 		require.Len(t, dead, 3)
 		assert.Equal(t, "no luck", dead["fails"]["cause"])
 		assert.EqualValues(t, 2, dead["fails"]["attempt"])
-		assert.Contains(t, dead["panics"]["cause"], "no hope")
+		assert.Regexp(t, `^panic: no hope at \S+ \(.*log_test\.go:\d+\)$`, dead["panics"]["cause"])
 		assert.Equal(t, "no use", dead["rejected"]["cause"])
 		assert.EqualValues(t, 1, dead["rejected"]["attempt"])
 	})

@@ -65,7 +65,7 @@ func TestFailedAttemptsBackOffAndDie(t *testing.T) {
 		text   string
 	}{
 		"error":   {func(context.Context, *rdelayedqueue.Message[job]) error { return errors.New("no stock") }, "no stock"},
-		"panic":   {func(context.Context, *rdelayedqueue.Message[job]) error { panic("boom") }, "consume_test.go"},
+		"panic":   {func(context.Context, *rdelayedqueue.Message[job]) error { panic("boom") }, "panic: boom at rdelayedqueue_test.TestFailed"},
 		"exit":    {func(context.Context, *rdelayedqueue.Message[job]) error { runtime.Goexit(); return nil }, "ended its goroutine"},
 		"timeout": {func(ctx context.Context, _ *rdelayedqueue.Message[job]) error { <-ctx.Done(); return nil }, "took too long"},
 	}

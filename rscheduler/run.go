@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -196,7 +195,7 @@ func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning
 		r.end(ctx, b, ends, result, schedule)
 		return nil
 	}
-	return finish(j.call(ctx, run, func(failure error) {
+	return finish(r.call(ctx, m, j, run, func(failure error) {
 		if finish(failure) == nil {
 			_ = m.Ack(context.WithoutCancel(ctx)) // what fails is left to the lease
 		}
@@ -204,7 +203,7 @@ func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning
 }
 
 // call calls the handler. A panic is an error. If the handler ends its goroutine, call does not return: ended is called instead.
-func (j *job) call(ctx context.Context, run Run, ended func(error)) (err error) {
+func (r *runner) call(ctx context.Context, m *queue.Message, j *job, run Run, ended func(error)) (err error) {
 	if j.options.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, j.options.timeout, ErrTimeout)
@@ -215,7 +214,7 @@ func (j *job) call(ctx context.Context, run Run, ended func(error)) (err error) 
 		p := recover()
 		switch {
 		case p != nil:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = r.core.Panicked(p, "rscheduler", r.name, m.ID, m.Attempt)
 		case !returned:
 			ended(errors.New("the handler ended its goroutine"))
 		}

@@ -372,7 +372,7 @@ func TestFailedRunIsRetriedAndKeptInTheHistory(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, results, 2)
 		assert.Contains(t, results[0].Err, "ended its goroutine")
-		assert.Contains(t, results[1].Err, "panic: oh")
+		assert.Regexp(t, `^panic: oh at rscheduler_test\.\S+ \(rscheduler/scheduler_test\.go:\d+\)$`, results[1].Err)
 		results, err = s.Runs(t.Context(), "job", 10)
 		require.NoError(t, err)
 		require.Len(t, results, 3)

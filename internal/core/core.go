@@ -115,6 +115,7 @@ type Core struct {
 	presence  presence
 	histories failovers
 	outages   outages
+	panics    panics
 	lines     lines
 
 	mu        sync.Mutex // guards the rest

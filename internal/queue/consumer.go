@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -225,9 +224,7 @@ func (c *consumer) handle(m *Message) (err error) {
 		p := recover()
 		switch {
 		case p != nil:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			c.logger.Warn("redlatch: a handler panicked", "kind", title, "name", c.queue.user, "id", m.ID, "attempt", m.Attempt,
-				"cause", fmt.Sprint(err))
+			err = c.queue.manager.core.Panicked(p, title, c.queue.user, m.ID, m.Attempt)
 		case !returned:
 			c.settle(m, errors.New("the handler ended its goroutine"))
 		}
