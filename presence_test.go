@@ -210,16 +210,30 @@ func TestClientsTellWhatTheyHaveLost(t *testing.T) {
 
 // However a lock is lost, the client can say by what and where it was acquired.
 func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
+	const ended, gone = "the lease ended", "Redis has it no longer"
 	steps := map[string]struct {
 		cause string
-		lose  func(t *testing.T, b *locktest.Bubble)
+		lose  func(t *testing.T, c, operator *locktest.Peer, hold *rlock.Hold)
 	}{
-		"taken": {"Redis has it no longer", func(t *testing.T, b *locktest.Bubble) {
-			_, err := b.Peer(t).GetLock("n").ForceUnlock(t.Context())
+		"taken": {gone, func(t *testing.T, _, operator *locktest.Peer, _ *rlock.Hold) {
+			_, err := operator.GetLock("n").ForceUnlock(t.Context())
 			require.NoError(t, err)
 			time.Sleep(lease)
 		}},
-		"cut off": {"could not be renewed", func(*testing.T, *locktest.Bubble) { time.Sleep(2 * lease) }},
+		"found by Unlock": {gone, func(t *testing.T, _, operator *locktest.Peer, hold *rlock.Hold) {
+			_, err := operator.GetLock("n").ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld)
+		}},
+		"cut off": {"could not be renewed", func(_ *testing.T, c, _ *locktest.Peer, _ *rlock.Hold) {
+			c.Blackhole(true)
+			time.Sleep(2 * lease)
+			c.Blackhole(false)
+		}},
+		"its lease": {ended, func(t *testing.T, _, _ *locktest.Peer, hold *rlock.Hold) {
+			require.NoError(t, hold.Extend(t.Context(), time.Second))
+			time.Sleep(2 * time.Second)
+		}},
 	}
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -228,12 +242,10 @@ func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
 				c, viewer := b.Peer(t, redlatch.WithCallSites(), log.option()), b.Peer(t)
 				kept := locktest.Acquire(t, t.Context(), c.GetLock("kept"), rlock.WithLease(time.Hour))
 				time.Sleep(time.Millisecond)
-				locktest.Acquire(t, t.Context(), c.GetLock("n"))
+				hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
 				site := c.Holds()[1].Site
 				time.Sleep(4 * time.Second)
-				c.Blackhole(name == "cut off")
-				step.lose(t, b)
-				c.Blackhole(false)
+				step.lose(t, c, b.Peer(t), hold)
 				time.Sleep(time.Minute)
 				r, err := viewer.Ask(t.Context(), c.ID())
 				require.NoError(t, err)
