@@ -69,6 +69,16 @@ const (
 	limiterName   = "Limiter"
 	redisRateName = "redis_rate"
 	throttledName = "throttled"
+
+	electionName = "Election"
+	onceName     = "Once"
+	setNXName    = "SET NX, polling"
+	idsName      = "IDGenerator"
+	timedIDsName = "with a time"
+	uuidName     = "uuid v7"
+	incrName     = "INCR"
+	topicName    = "Topic"
+	publishName  = "bare PUBLISH"
 )
 
 const lease = 30 * time.Second
@@ -99,6 +109,9 @@ func allContestants() []contestant {
 		{name: limiterName, open: openLimiter, shared: true},
 		{name: redisRateName, open: openRedisRate, shared: true},
 		{name: throttledName, open: openThrottled, shared: true},
+		{name: electionName, open: openElection},
+		{name: topicName, open: openTopic, shared: true},
+		{name: publishName, open: openPublish, shared: true},
 	}
 }
 

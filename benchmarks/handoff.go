@@ -22,18 +22,31 @@ type duel struct {
 // handoff measures the time from Unlock in one client to the return of Lock in another, both idle before, next to a PING
 // that is sent after the same pause.
 func handoff(ctx context.Context, b *bench) ([]row, error) {
-	names := []string{redlatchName, rawName, bsmName, redsyncName, rueidisName}
-	first, err := openDuelists(ctx, b, names)
+	duels, pings, err := duelsOf(ctx, b, redlatchName, rawName, bsmName, redsyncName, rueidisName)
 	if err != nil {
 		return nil, err
+	}
+	rows := handoffRows("hand-off between two idle clients", duels)
+	ping := percentile(pings, 0.50)
+	rows[0].Targets = []target{atMost("× PING", 2, rows[0].Cells[redlatchName][0]/ping)}
+	return append(rows, row{
+		Measure: "PING of go-redis after the same pause: p50 / p99, µs",
+		Cells:   map[string][]float64{rawName: {ping, percentile(pings, 0.99)}},
+	}), b.server.empty(ctx)
+}
+
+// duelsOf has two clients of each contestant hand over to each other, by turns, and returns the PINGs besides, in µs.
+func duelsOf(ctx context.Context, b *bench, names ...string) (duels []*duel, pings []float64, err error) {
+	first, err := openDuelists(ctx, b, names)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer closeAll(first)
 	second, err := openDuelists(ctx, b, names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer closeAll(second)
-	var duels []*duel
 	for i, o := range first {
 		key := "handoff:" + o.name
 		duels = append(duels, &duel{name: o.name, one: o.session.handle(key), two: second[i].session.handle(key)})
@@ -42,11 +55,8 @@ func handoff(ctx context.Context, b *bench) ([]row, error) {
 	if b.config.quick {
 		samplesEach = 80
 	}
-	pings, err := fight(ctx, b, duels, samplesEach)
-	if err != nil {
-		return nil, err
-	}
-	return handoffRows(duels, pings), b.server.empty(ctx)
+	pings, err = fight(ctx, b, duels, samplesEach)
+	return duels, pings, err
 }
 
 // openDuelists lets those that poll do so ten thousand times a second, which is the best that they can do for the latency, and
@@ -126,25 +136,20 @@ func (d *duel) sample(ctx context.Context) (latency float64, err error) {
 	return micros(got.at.Sub(released)), d.two.Unlock(ctx)
 }
 
-func handoffRows(duels []*duel, pings []float64) []row {
-	latencies := row{Measure: "hand-off between two idle clients: p50 / p99, µs", Cells: make(map[string][]float64)}
-	failures := row{Measure: "hand-off between two idle clients: not within 2 s", Cells: make(map[string][]float64)}
+// handoffRows returns the row of the latencies, and one of those that took too long, if there are any.
+func handoffRows(what string, duels []*duel) []row {
+	latencies := row{Measure: what + ": p50 / p99, µs", Cells: make(map[string][]float64)}
+	failures := row{Measure: what + ": not within 2 s", Cells: make(map[string][]float64)}
 	failed := 0
 	for _, d := range duels {
 		latencies.Cells[d.name] = []float64{percentile(d.latencies, 0.50), percentile(d.latencies, 0.99)}
 		failures.Cells[d.name] = []float64{float64(d.failures)}
 		failed += d.failures
 	}
-	ping := percentile(pings, 0.50)
-	latencies.Targets = []target{atMost("× PING", 2, latencies.Cells[redlatchName][0]/ping)}
-	rows := []row{latencies, {
-		Measure: "PING of go-redis after the same pause: p50 / p99, µs",
-		Cells:   map[string][]float64{rawName: {ping, percentile(pings, 0.99)}},
-	}}
 	if failed > 0 {
-		rows = append(rows, failures)
+		return []row{latencies, failures}
 	}
-	return rows
+	return []row{latencies}
 }
 
 func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }

@@ -114,9 +114,11 @@ func rates(ctx context.Context, b *bench) ([]row, error) {
 			return nil, err
 		}
 		progress("rate limiter, %s: %s decisions/s", l.label, figure(median(found[limiterName])))
-		rows = append(rows,
-			row{Measure: "rate limiter, " + l.label + ": decisions/s", Cells: found.cells(), Rounds: found},
-			row{Measure: fmt.Sprintf("rate limiter, %s: ratio to %s", l.label, redisRateName), Cells: found.ratios(redisRateName)})
+		ratio := row{Measure: fmt.Sprintf("rate limiter, %s: ratio to %s", l.label, redisRateName), Cells: found.ratios(redisRateName)}
+		if goroutines == 64 {
+			ratio.Targets = []target{atLeast("× "+redisRateName, 2, found.ratio(limiterName, redisRateName))}
+		}
+		rows = append(rows, row{Measure: "rate limiter, " + l.label + ": decisions/s", Cells: found.cells(), Rounds: found}, ratio)
 	}
 	return rows, b.server.empty(ctx)
 }

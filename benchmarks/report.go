@@ -104,9 +104,9 @@ func (r *report) tables(w io.Writer, chosen []section) {
 // table prints rows, with a column for each contestant that occurs.
 func table(w io.Writer, rows []row) {
 	var columns []string
-	for _, c := range append(allContestants(), contestant{name: asynqName}) {
-		if slices.ContainsFunc(rows, func(row row) bool { return row.Cells[c.name] != nil }) {
-			columns = append(columns, c.name)
+	for _, name := range columnOrder() {
+		if slices.ContainsFunc(rows, func(row row) bool { return row.Cells[name] != nil }) {
+			columns = append(columns, name)
 		}
 	}
 	fmt.Fprintf(w, "| | %s | target: measured |\n|---|%s---|\n", strings.Join(columns, " | "), strings.Repeat("--:|", len(columns)))
@@ -117,6 +117,14 @@ func table(w io.Writer, rows []row) {
 		}
 		fmt.Fprintf(w, " %s |\n", joined(row.Targets, "; "))
 	}
+}
+
+// columnOrder returns the names of all contestants, those that are no locks last.
+func columnOrder() (names []string) {
+	for _, c := range allContestants() {
+		names = append(names, c.name)
+	}
+	return append(names, asynqName, onceName, setNXName, idsName, timedIDsName, uuidName, incrName)
 }
 
 // summary prints how many targets were reached, and those that were not.

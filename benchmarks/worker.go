@@ -38,6 +38,10 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, drainJobs)
 	case "scheduled":
 		return work(ctx, in, runScheduled)
+	case "leader":
+		return work(ctx, in, leadUntilKilled)
+	case "once":
+		return work(ctx, in, callOnce)
 	}
 	return fmt.Errorf("no worker of kind %q", kind)
 }
