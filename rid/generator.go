@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -17,7 +19,7 @@ type Generator struct {
 	manager *manager
 	name    string // with the client's prefix
 	key     string
-	form    string // generators of the same form share their blocks
+	blocks  *sequence // nil if err is not
 	opts    options
 	err     error
 }
@@ -30,12 +32,43 @@ type manager struct {
 
 func newManager(c *core.Core) *manager { return &manager{c, core.NewTable[*sequence]()} }
 
-// sequence is the block of a client for one generator. It is guarded by its shard of the table.
+// of returns the blocks of a form.
+func (m *manager) of(form string) *sequence {
+	shard := m.sequences.Shard(form)
+	shard.Lock()
+	defer shard.Unlock()
+	s := shard.Of[form]
+	if s == nil {
+		s = &sequence{}
+		shard.Of[form] = s
+	}
+	return s
+}
+
+// sequence is the blocks of a client for the generators of one form, one after the other.
 type sequence struct {
-	left    int64         // how many ids the block has yet
-	next    int64         // the next of them, of a timed generator the counter
-	second  int64         // of the block, in s since 1970
+	block atomic.Pointer[block] // nil before the first; only the call that fetches one sets it
+
+	mu      sync.Mutex    // guards the rest
 	fetched chan struct{} // closed when the call that fetches a block has ended; nil for none
+}
+
+// block is some ids: prefix with each number from next up to end, without end.
+type block struct {
+	next   atomic.Int64 // of a timed generator the counter; not below end when the block is used up
+	end    int64
+	second int64 // of the block, in s since 1970
+	prefix int64
+}
+
+// pop returns the next id, and reports whether there was one.
+func (s *sequence) pop() (id int64, ok bool) {
+	b := s.block.Load()
+	if b == nil {
+		return 0, false
+	}
+	n := b.next.Add(1) - 1
+	return b.prefix | n, n < b.end
 }
 
 // New returns a client's generator by name. It is for the client: users call GetIDGenerator there.
@@ -49,10 +82,13 @@ func New(c *core.Core, name string, opts ...Option) *Generator {
 		g.err = g.opts.validate()
 	}
 	g.key = core.Prefixed("redlatch_id", g.name)
-	g.form = g.key
+	form := g.key
 	if g.opts.timed {
 		g.key = core.Prefixed("redlatch_id_day", g.name)
-		g.form = strconv.Itoa(g.opts.bits) + " " + strconv.FormatInt(g.opts.since(), 10) + " " + g.key
+		form = strconv.Itoa(g.opts.bits) + " " + strconv.FormatInt(g.opts.since(), 10) + " " + g.key
+	}
+	if g.err == nil {
+		g.blocks = g.manager.of(form)
 	}
 	return g
 }
@@ -87,33 +123,25 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 	case c.Closed():
 		return 0, errs.ErrClosed
 	}
-	shard := g.manager.sequences.Shard(g.form)
-	shard.Lock()
-	s := shard.Of[g.form]
-	if s == nil {
-		s = &sequence{}
-		shard.Of[g.form] = s
+	s := g.blocks
+	if id, ok := s.pop(); ok {
+		return id, nil
 	}
-	if s.left > 0 {
-		defer shard.Unlock()
-		return g.popLocked(s), nil
-	}
-	shard.Unlock()
 	ctx, end := c.Bound(ctx)
 	defer end()
 	for {
-		shard.Lock()
-		if s.left > 0 {
-			defer shard.Unlock()
-			return g.popLocked(s), nil
+		s.mu.Lock()
+		if id, ok := s.pop(); ok { // of a block that has come meanwhile
+			s.mu.Unlock()
+			return id, nil
 		}
 		fetched := s.fetched
 		if fetched == nil {
 			s.fetched = make(chan struct{})
 		}
-		shard.Unlock()
+		s.mu.Unlock()
 		if fetched == nil {
-			return g.fetch(ctx, shard, s)
+			return g.fetch(ctx)
 		}
 		select {
 		case <-fetched:
@@ -125,8 +153,11 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 
 // fetch has Redis give out a block, and returns its first id. If a reply is lost so is its block, and the next one is
 // asked for.
-func (g *Generator) fetch(ctx context.Context, shard *core.Shard[*sequence], s *sequence) (int64, error) {
-	lowest, second := s.next, s.second // they stay until the block has come
+func (g *Generator) fetch(ctx context.Context) (int64, error) {
+	var lowest, second int64
+	if b := g.blocks.block.Load(); b != nil {
+		lowest, second = b.end, b.second
+	}
 	call, err := g.manager.core.Read(ctx, func() *script.Call {
 		if g.opts.timed {
 			return dayScript.Call(1, g.key, g.opts.block, int64(1)<<g.opts.bits, second, lowest)
@@ -136,50 +167,45 @@ func (g *Generator) fetch(ctx context.Context, shard *core.Shard[*sequence], s *
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && !errors.Is(err, errs.ErrUnavailable) {
 		err = core.Conclude(ctx, script.NotDone, script.ErrNoAnswer) // it ended while the call waited for another one's block
 	}
-	shard.Lock()
-	defer shard.Unlock()
+	var id int64
+	if err == nil {
+		id, err = g.take(call)
+	}
+	s := g.blocks
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	close(s.fetched)
 	s.fetched = nil
-	if err == nil {
-		err = g.tookLocked(s, call)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return g.popLocked(s), nil
+	return id, err
 }
 
-// tookLocked takes a block.
-func (g *Generator) tookLocked(s *sequence, call *script.Call) error {
-	if !g.opts.timed {
-		first, err := call.Int()
-		if err == nil {
-			s.next, s.left = first, int64(g.opts.block)
-		}
-		return err
-	}
-	row := call.Row()
-	count, second, counter := row.Int(), row.Int(), row.Int()
-	if err := row.Err(); err != nil {
-		return err
-	}
-	seconds := second - g.opts.since()
-	switch {
-	case count == 0:
-		return fmt.Errorf("%w: the day has had %d", ErrExhausted, counter)
-	case seconds < 0 || seconds >= 1<<(63-g.opts.bits):
-		return fmt.Errorf("%w: %d seconds since the epoch do not fit into %d bits", ErrExhausted, seconds, 63-g.opts.bits)
-	}
-	s.left, s.second, s.next = count, second, counter
-	return nil
-}
-
-func (g *Generator) popLocked(s *sequence) int64 {
-	id := s.next
-	s.next++
-	s.left--
+// take takes a block, and returns its first id.
+func (g *Generator) take(call *script.Call) (int64, error) {
+	b := &block{}
+	var first, count int64
 	if g.opts.timed {
-		return (s.second-g.opts.since())<<g.opts.bits | id
+		row := call.Row()
+		count, b.second, first = row.Int(), row.Int(), row.Int()
+		if err := row.Err(); err != nil {
+			return 0, err
+		}
+		seconds := b.second - g.opts.since()
+		switch {
+		case count == 0:
+			return 0, fmt.Errorf("%w: the day has had %d", ErrExhausted, first)
+		case seconds < 0 || seconds >= 1<<(63-g.opts.bits):
+			return 0, fmt.Errorf("%w: %d seconds since the epoch do not fit into %d bits", ErrExhausted, seconds, 63-g.opts.bits)
+		}
+		b.prefix = seconds << g.opts.bits
+	} else {
+		var err error
+		if first, err = call.Int(); err != nil {
+			return 0, err
+		}
+		count = int64(g.opts.block)
 	}
-	return id
+	b.end = first + count
+	b.next.Store(first + 1)
+	g.blocks.block.Store(b)
+	return b.prefix | first, nil
 }
