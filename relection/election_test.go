@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/relection"
 )
@@ -179,6 +181,92 @@ func TestTermsRiseWhateverRedisForgets(t *testing.T) {
 			resign(t, l)
 			time.Sleep(time.Millisecond)
 		}
+	})
+}
+
+// F1, F2, F9, F20, F21, F28
+func TestTermsRiseOverChangesWithFaults(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		peers := []*locktest.Peer{b.Peer(t), b.Peer(t), b.Peer(t)}
+		operator := b.Peer(t)
+		var seen []int64
+		ctx, stop := context.WithCancel(t.Context())
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			for leader, err := range election(operator).Observe(ctx) {
+				if err == nil {
+					seen = append(seen, leader.Term)
+				}
+			}
+		})
+		now := peers[0]
+		l := lead(t, election(now), "")
+		terms := []int64{l.Term()}
+		cutOff := func(on bool) {
+			now.Refuse(on)
+			now.Blackhole(on)
+		}
+		forced := func() {
+			_, err := operator.GetFairLock(name).ForceUnlock(t.Context())
+			require.NoError(t, err)
+		}
+		for change := range faulttest.Rounds(t, 60, 1000) {
+			next := peers[(change+1)%len(peers)]
+			waiting := campaign(t.Context(), election(next), "")
+			time.Sleep(rand.N(lease))
+			least := l.Term()
+			fault := rand.N(10)
+			switch fault {
+			case 0:
+				resign(t, l)
+			case 1:
+				cutOff(true)
+			case 2:
+				forced()
+			case 3:
+				next.LoseReplies(1 + rand.N(3)) // to acquire, and to draw the term
+				resign(t, l)
+			case 4:
+				next.Withhold(1 + rand.N(3))
+				resign(t, l)
+			case 5:
+				now.LoseReplies(1)
+				resign(t, l)
+			case 6:
+				require.NoError(t, b.Redis.FlushAll(t.Context()).Err())
+			case 7:
+				b.Delete(t, record)
+				resign(t, l)
+			case 8:
+				next.Cut()
+				operator.Cut()
+				resign(t, l)
+			case 9: // another master has given out a term by a clock that is ahead
+				least = time.Now().Add(10 * time.Millisecond).UnixMicro()
+				require.NoError(t, b.Redis.HSet(t.Context(), record, "term", least).Err())
+				resign(t, l)
+			}
+			after := elected(t, waiting)
+			require.Greater(t, after.Term(), least, "change %d by fault %d", change, fault)
+			if fault == 1 {
+				require.Error(t, l.Context().Err(), "the next one leads")
+				cutOff(false)
+				time.Sleep(2 * time.Second) // for so long go-redis goes on as if it was refused
+			}
+			next.LoseReplies(0)
+			next.Withhold(0)
+			now.Deliver(t) // what it sent when it was a candidate
+			leads(t, election(operator), after, "")
+			now, l = next, after
+			terms = append(terms, l.Term())
+		}
+		resign(t, l)
+		time.Sleep(recheck)
+		stop()
+		watching.Wait()
+		assert.IsIncreasing(t, seen, "as others saw them")
+		assert.Subset(t, terms, seen)
+		assert.Greater(t, len(seen), len(terms)/2)
 	})
 }
 
