@@ -77,6 +77,9 @@ func TestContestantsSendTwoCommandsForAPair(t *testing.T) {
 		limiterName:   1, // a decision; there is nothing to unlock
 		redisRateName: 1,
 		throttledName: 3,
+		electionName:  4, // the term is drawn with one of its own, and forgotten with another
+		topicName:     1,
+		publishName:   1,
 	}
 	s := testServer(t)
 	b := &bench{server: s}
