@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	sharedRate  = 200 // tokens a second
-	sharedBurst = 200 // a second in which nobody asks does not change the number
+	sharedRate  = 200             // tokens a second
+	sharedBurst = 60 * sharedRate // what comes back to a full limiter is lost, so that it is never full again
 	sharedKey   = "redlatch_rate:3:{api:a}"
 )
 
