@@ -170,12 +170,12 @@ func onceRows(late samples, most map[string]int) []row {
 	prefix := fmt.Sprintf("once, %d callers in %d processes: ", onceProcesses*onceCallers, onceProcesses)
 	runs := row{Measure: prefix + "runs of the function for a key, most", Cells: make(map[string][]float64)}
 	values := row{
-		Measure: prefix + "from the function's return to the last value, median / p99 / worst, ms",
+		Measure: prefix + "from the function's return to the last value, median / p90 / worst, ms",
 		Cells:   make(map[string][]float64), Rounds: late,
 	}
 	for name, took := range late {
 		runs.Cells[name] = []float64{float64(most[name])}
-		values.Cells[name] = []float64{median(took), percentile(took, 0.99), slices.Max(took)}
+		values.Cells[name] = []float64{median(took), percentile(took, 0.90), slices.Max(took)}
 	}
 	progress("once: the last of 64 has the value after %s ms", figure(median(late[onceName])))
 	runs.Targets = []target{{Text: "exactly 1", Got: float64(most[onceName]), Reached: most[onceName] == 1}}

@@ -74,8 +74,7 @@ func topics(ctx context.Context, b *bench) ([]row, error) {
 	}
 	defer closeAll(open)
 	var rows []row
-	for _, goroutines := range []int{1, 16, 64} {
-		l := level{goroutines: goroutines, label: plural(goroutines)}
+	for _, l := range levels()[:4] {
 		found, err := l.measure(ctx, b, open)
 		if err != nil {
 			return nil, err
