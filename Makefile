@@ -14,7 +14,7 @@ NEWEST_GO_REDIS := v9.23.0
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod))
 # Those of go.work, which have no replace directive in go.mod, so that go install works; it cannot find the library before its release.
-WORKSPACE := cmd/redlatch console redlatchotel redlatchprom
+WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested interop race
