@@ -29,7 +29,8 @@ for i = 3, #items, 3 do
   if not current or force == '1' and current ~= text then
     redis.call('hset', jobs, job, text)
     redis.call('hdel', marks, job)
-    current, replaced = text, current or ''
+    replaced = current or '' -- not in one assignment with current: gopher-lua, of the embedded server, would take the new value
+    current = text
   end
   redis.call('hset', seen, job, stamp)
   local mark, r = redis.call('hget', marks, job) or '', #reply

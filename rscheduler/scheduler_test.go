@@ -1,11 +1,14 @@
 package rscheduler_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -466,10 +469,17 @@ func TestScheduleThatWasRegisteredLastWinsForAll(t *testing.T) {
 		old, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
 		run(t, old)
 		time.Sleep(15 * time.Second)
-		next, _ := r.worker(t, rscheduler.MustCron("30 * * * * *"), r.handle)
+		var log bytes.Buffer // of one client, which ends before it is read
+		next := r.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).GetScheduler("billing")
+		require.NoError(t, next.Register("job", rscheduler.MustCron("30 * * * * *"), r.handle))
+		require.NoError(t, next.Register("new", rscheduler.Every(24*time.Hour), r.handle))
 		stop := run(t, next)
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
+		assert.Equal(t, 1, strings.Count(log.String(), "was changed"), "a new job is no change:\n%s", log.String())
+		assert.Contains(t, log.String(), `job=job from="every 10s" to="30 * * * * *"`)
+		_, err := next.Remove(t.Context(), "new")
+		require.NoError(t, err)
 		time.Sleep(140 * time.Second)
 		assert.Equal(t, []string{"10:1", "30:1", "90:1", "150:1"}, r.take(), "the old one follows it")
 		assert.Equal(t, "30 * * * * *", job(t, old).Schedule)
