@@ -27,7 +27,7 @@ func webhooks(client *redlatch.Client, b *bank) http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError) // the provider delivers it again
 			return
 		}
-		fmt.Fprintf(w, "R%d", receipt.Number)
+		_, _ = fmt.Fprintf(w, "R%d", receipt.Number)
 	})
 }
 

@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -72,19 +73,18 @@ func run(ctx context.Context) error {
 	if most := burst + int(time.Since(start)/every); passed < burst || passed > most {
 		return fmt.Errorf("%d requests passed, not %d to %d", passed, burst, most)
 	}
-	if ok, _, err := get(ctx, urls[0], "bob"); err != nil || !ok {
-		return fmt.Errorf("bob was turned away: %w", err)
-	}
 	fmt.Printf("ann waits for %v\n", retry)
+	bob, _, err1 := get(ctx, urls[0], "bob")
 	time.Sleep(retry)
-	if ok, _, err := get(ctx, urls[0], "ann"); err != nil || !ok {
-		return fmt.Errorf("ann was turned away after Retry-After: %w", err)
+	ann, _, err2 := get(ctx, urls[0], "ann")
+	if !bob || !ann {
+		return errors.Join(errors.New("bob, or ann after Retry-After, was turned away"), err1, err2)
 	}
 	return nil
 }
 
 func hello(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintf(w, "hello, %s", r.Header.Get("Account"))
+	_, _ = fmt.Fprintf(w, "hello, %s", r.Header.Get("Account"))
 }
 
 // get sends a request of an account, and reports whether it passed, or else the time to wait.

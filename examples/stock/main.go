@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,41 +55,56 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
+	paid := 0
 	for wave, paying := range []int{8, items} { // of the first wave 8 pay
-		accepted, paid, err := s.sell(ctx, wave, paying)
+		n, err := s.sell(ctx, wave+1, paying)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("wave %d: of 60 buyers %d got an item, and %d of these paid\n", wave+1, accepted, paid)
+		paid += n
 		if err := s.awaitClosed(ctx); err != nil {
 			return err
 		}
 	}
 	stop()
 	all.workers.Wait()
-	return s.check(ctx, all.attempt.Load())
+	return s.check(ctx, paid, int(all.closed.Load()), int(all.again.Load()))
 }
 
-// sell has 60 buyers come at once. So many of those who get an item pay.
-func (s *shop) sell(ctx context.Context, wave, paying int) (accepted, paid int64, err error) {
-	var got, payed atomic.Int64
+// sell has 60 buyers come at once. So many of those who get an item pay; it returns how many were in time.
+func (s *shop) sell(ctx context.Context, wave, paying int) (paid int, err error) {
+	orders := make(chan string)
 	errs := make(chan error, 60)
 	for n := range cap(errs) {
 		go func() { // ends with its answer
-			order := fmt.Sprintf("%d-%02d", wave+1, n)
+			order := fmt.Sprintf("%d-%02d", wave, n)
 			ok, err := s.reserve(ctx, order)
-			if err == nil && ok && got.Add(1) <= int64(paying) {
-				if ok, err = s.settle(ctx, order, paidState); ok {
-					payed.Add(1)
-				}
+			if ok {
+				orders <- order
 			}
 			errs <- err
 		}()
 	}
-	for range cap(errs) {
-		if e := <-errs; e != nil {
-			err = e
+	accepted := 0
+	for left := cap(errs); left > 0; {
+		select {
+		case order := <-orders:
+			if accepted++; accepted > paying {
+				continue
+			}
+			ok, err := s.settle(ctx, order, paidState)
+			if err != nil {
+				return 0, err
+			}
+			if ok {
+				paid++
+			}
+		case err := <-errs:
+			if left--; err != nil {
+				return 0, err
+			}
 		}
 	}
-	return got.Load(), payed.Load(), err
+	fmt.Printf("wave %d: of %d buyers %d got an item, and %d of these paid\n", wave, cap(errs), accepted, paid)
+	return paid, nil
 }

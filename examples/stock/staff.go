@@ -18,11 +18,12 @@ import (
 // lease is after which time the run of a process that died is repeated. It is short, so that the example is. The default is 30 s.
 const lease = time.Second
 
-// staff are the processes that close what is overdue: clients with connections of their own. The first one that has closed 3 orders dies.
+// staff are the processes that close what is overdue: clients with connections of their own. The one that closes
+// the third order dies.
 type staff struct {
 	workers sync.WaitGroup
-	died    atomic.Bool
-	attempt atomic.Int64 // the highest of a run
+	closed  atomic.Int64 // orders
+	again   atomic.Int64 // runs that were not the first attempt
 }
 
 // hire starts a process, which ends with ctx.
@@ -59,6 +60,9 @@ func (all *staff) closeUnpaid(ctx context.Context, s *shop, name string, run rsc
 	if err != nil {
 		return err
 	}
+	if run.Attempt > 1 {
+		all.again.Add(1)
+	}
 	closed := 0
 	for _, order := range orders {
 		ok, err := s.settle(ctx, order, closedState)
@@ -68,13 +72,13 @@ func (all *staff) closeUnpaid(ctx context.Context, s *shop, name string, run rsc
 		if !ok {
 			continue // it was paid, or closed, meanwhile
 		}
-		if closed++; closed == 3 && all.died.CompareAndSwap(false, true) {
+		closed++
+		if all.closed.Add(1) == 3 {
 			fmt.Printf("%s has closed %d of %d orders, and dies\n", name, closed, len(orders))
 			return s.rdb.Close() // for good: nobody renews the run, and nobody says that it has ended
 		}
 	}
 	if closed > 0 {
-		all.attempt.Store(max(all.attempt.Load(), int64(run.Attempt)))
 		fmt.Printf("%s has closed %d orders, attempt %d\n", name, closed, run.Attempt)
 	}
 	return nil
