@@ -84,7 +84,7 @@ func (s *shop) check(ctx context.Context, paid, closed, again int) error {
 	}
 	fmt.Printf("\n%d items: %d orders paid, %d closed; %d run was repeated\n", items, states[paidState], states[closedState], again)
 	if states[paidState] != paid || states[closedState] != closed || again == 0 {
-		return fmt.Errorf("%d were told that they paid, %d orders were closed", paid, closed)
+		return fmt.Errorf("%d buyers paid in time, %d orders were closed, and a run was to be repeated", paid, closed)
 	}
 	return nil
 }
