@@ -6,6 +6,7 @@ replace github.com/redlatch/redlatch => ../
 
 require (
 	github.com/bsm/redislock v0.9.4
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/google/uuid v1.6.0
 	github.com/hibiken/asynq v0.26.0
@@ -13,6 +14,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1
+	github.com/throttled/throttled/v2 v2.15.0
 	go.opentelemetry.io/otel/sdk v1.46.0
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
 	golang.org/x/sync v0.24.0
@@ -22,13 +24,11 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
-	github.com/go-redis/redis_rate/v10 v10.0.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_golang v1.24.1 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
-	github.com/throttled/throttled/v2 v2.15.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.46.0 // indirect
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
@@ -37,6 +37,9 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-co-op/gocron/v2 v2.21.2
+	github.com/jonboulle/clockwork v0.5.0
+	github.com/redlatch/redlatch/redlatchgocron v0.0.0
 	github.com/redlatch/redlatch/redlatchotel v0.0.0
 	github.com/redlatch/redlatch/redlatchprom v0.0.0
 	github.com/robfig/cron/v3 v3.0.1 // indirect
@@ -55,3 +58,5 @@ replace github.com/redlatch/redlatch/redlatchprom => ../redlatchprom
 replace github.com/redlatch/redlatch/redlatchotel => ../redlatchotel
 
 replace github.com/redlatch/redlatch/console => ../console
+
+replace github.com/redlatch/redlatch/redlatchgocron => ../redlatchgocron

@@ -42,6 +42,8 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, leadUntilKilled)
 	case "once":
 		return work(ctx, in, callOnce)
+	case "gocron":
+		return work(ctx, in, scheduleJobs)
 	}
 	return fmt.Errorf("no worker of kind %q", kind)
 }
