@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -104,7 +105,7 @@ func serve(ctx context.Context, client *redlatch.Client, handle handler) error {
 
 // end snippet
 
-// Two processes campaign; one leads at a time.
+// One of the processes that campaign leads.
 func Example_leader() {
 	client, err := embedded.Open()
 	if err != nil {
@@ -112,27 +113,21 @@ func Example_leader() {
 	}
 	defer client.Close()
 	ctx, stop := context.WithCancel(context.Background())
-	err = campaign(ctx, client, func(ctx context.Context) error {
-		fmt.Println("leading:", ctx.Err() == nil)
+	err = campaign(ctx, client, func(ctx context.Context, term int64) error {
+		fmt.Println("leading:", ctx.Err() == nil, term > 0)
 		stop() // this example ends; a leader would go on until ctx ends
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// leading: true
-	// context canceled
+	// leading: true true
+	// <nil>
 }
 
 // snippet: campaign
-func campaign(ctx context.Context, client *redlatch.Client, lead func(context.Context) error) error {
-	lock := client.GetLock("scheduler:leader")
-	for ctx.Err() == nil {
-		err := lock.Do(ctx, lead) // waits until this process leads; lead's context ends with its leadership
-		if err != nil && !errors.Is(err, rlock.ErrLost) {
-			return err
-		}
-	}
-	return ctx.Err()
+func campaign(ctx context.Context, client *redlatch.Client, lead func(ctx context.Context, term int64) error) error {
+	election := client.GetElection("scheduler")
+	return election.Run(ctx, lead, relection.WithValue("web-3:8080")) // calls lead whenever this process leads, until ctx ends
 }
 
 // end snippet

@@ -29,6 +29,7 @@ var errStale = errors.New("the term is over")
 
 // accept takes a write, unless its term is over.
 func (s *store) accept(w write) error {
+	// snippet: accept
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.term < s.term {
@@ -36,8 +37,9 @@ func (s *store) accept(w write) error {
 		s.say("store", "refuses a write by %s of term %d: the term is %d", w.leader, w.term, s.term)
 		return errStale
 	}
-	s.term = w.term
+	s.term = w.term // kept with the data, in one transaction
 	return nil
+	// end snippet
 }
 
 // begin notes that one leads, until ended returns an error.

@@ -31,7 +31,7 @@ func webhooks(client *redlatch.Client, b *bank) http.Handler {
 	})
 }
 
-// bank is whom the servers call. It does not notice that it charges an event twice.
+// bank is the service that the servers call. It would charge an event twice.
 type bank struct {
 	calls, charges atomic.Int64
 	failed         atomic.Bool

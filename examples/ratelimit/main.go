@@ -50,9 +50,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		defer client.Close()
-		limiter := client.GetRateLimiter("api", rratelimiter.Per(burst, burst*every))
-		limit := httplimit.New(limiter, func(r *http.Request) string { return r.Header.Get("Account") })
-		server := httptest.NewServer(limit(http.HandlerFunc(hello)))
+		server := httptest.NewServer(limited(client, http.HandlerFunc(hello)))
 		defer server.Close()
 		urls = append(urls, server.URL)
 	}
@@ -81,6 +79,13 @@ func run(ctx context.Context) error {
 		return errors.Join(errors.New("bob, or ann after Retry-After, was turned away"), err1, err2)
 	}
 	return nil
+}
+
+// limited limits the requests of each account.
+func limited(client *redlatch.Client, api http.Handler) http.Handler {
+	limiter := client.GetRateLimiter("api", rratelimiter.Per(burst, burst*every))
+	limit := httplimit.New(limiter, func(r *http.Request) string { return r.Header.Get("Account") })
+	return limit(api)
 }
 
 func hello(w http.ResponseWriter, r *http.Request) {

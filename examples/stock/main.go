@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 	}
 	stop()
 	all.workers.Wait()
-	return s.check(ctx, paid, int(all.closed.Load()), int(all.again.Load()))
+	return s.check(ctx, paid, int(all.closed.Load()), all.again.Load())
 }
 
 // sell has 60 buyers come at once. So many of those who get an item pay; it returns how many were in time.

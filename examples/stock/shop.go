@@ -77,13 +77,13 @@ func (s *shop) awaitClosed(ctx context.Context) error {
 }
 
 // check compares what is in Redis with what buyers and staff were told.
-func (s *shop) check(ctx context.Context, paid, closed, again int) error {
+func (s *shop) check(ctx context.Context, paid, closed int, again bool) error {
 	states, err := s.count(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%d items: %d orders paid, %d closed; %d run was repeated\n", items, states[paidState], states[closedState], again)
-	if states[paidState] != paid || states[closedState] != closed || again == 0 {
+	fmt.Printf("\n%d items: %d orders paid, %d closed; a run was repeated: %t\n", items, states[paidState], states[closedState], again)
+	if states[paidState] != paid || states[closedState] != closed || !again {
 		return fmt.Errorf("%d buyers paid in time, %d orders were closed, and a run was to be repeated", paid, closed)
 	}
 	return nil

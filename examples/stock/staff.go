@@ -23,7 +23,7 @@ const lease = time.Second
 type staff struct {
 	workers sync.WaitGroup
 	closed  atomic.Int64 // orders
-	again   atomic.Int64 // runs that were not the first attempt
+	again   atomic.Bool  // a run was repeated
 }
 
 // hire starts a process, which ends with ctx.
@@ -54,32 +54,36 @@ func (all *staff) hire(ctx context.Context, name, url string) error {
 	return nil
 }
 
-// closeUnpaid is the job. Each of its steps bears to be repeated.
+// closeUnpaid is the job. What a run that died has closed is closed, and the next attempt does the rest.
 func (all *staff) closeUnpaid(ctx context.Context, s *shop, name string, run rscheduler.Run) error {
+	// snippet: closeUnpaid
 	orders, err := s.overdue(ctx)
 	if err != nil {
 		return err
 	}
-	if run.Attempt > 1 {
-		all.again.Add(1)
-	}
-	closed := 0
 	for _, order := range orders {
-		ok, err := s.settle(ctx, order, closedState)
+		closed, err := s.settle(ctx, order, closedState) // unless it was paid, or closed, meanwhile
+		if closed {
+			err = all.note(s, name, run)
+		}
 		if err != nil {
 			return err
 		}
-		if !ok {
-			continue // it was paid, or closed, meanwhile
-		}
-		closed++
-		if all.closed.Add(1) == 3 {
-			fmt.Printf("%s has closed %d of %d orders, and dies\n", name, closed, len(orders))
-			return s.rdb.Close() // for good: nobody renews the run, and nobody says that it has ended
-		}
-	}
-	if closed > 0 {
-		fmt.Printf("%s has closed %d orders, attempt %d\n", name, closed, run.Attempt)
 	}
 	return nil
+	// end snippet
+}
+
+// note counts an order that was closed. Of the third one the process dies.
+func (all *staff) note(s *shop, name string, run rscheduler.Run) error {
+	n := all.closed.Add(1)
+	fmt.Printf("%s closes order %d, attempt %d\n", name, n, run.Attempt)
+	if run.Attempt > 1 {
+		all.again.Store(true)
+	}
+	if n != 3 {
+		return nil
+	}
+	fmt.Println(name, "dies")
+	return s.rdb.Close() // for good: nobody renews the run, and nobody says that it has ended
 }
