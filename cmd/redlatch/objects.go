@@ -16,7 +16,7 @@ import (
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches and queues", Example: "  redlatch ls 'orders:*'",
+		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches, queues, elections and schedulers", Example: "  redlatch ls 'orders:*'",
 		Args: checked(cobra.MaximumNArgs(1)),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			pattern := ""

@@ -29,29 +29,37 @@ func (a *app) lockRun() *cobra.Command {
 lost, the program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of
 more than a second says on stderr who holds the lock.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return &exit{exitUsage, errNoProgram}
-			}
-			return nil
-		},
+		Args:    programAfterDash,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if noWait && cmd.Flags().Changed("wait") {
 				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
 			}
 			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 { // the program, and what it is given
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return a.names(lockKinds())(cmd, args, begun)
-		},
+		ValidArgsFunction: a.nameThenProgram(lockKinds()),
 	}
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the lock")
 	return cmd
+}
+
+// programAfterDash wants a name, and a program after --.
+func programAfterDash(cmd *cobra.Command, args []string) error {
+	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+		return &exit{exitUsage, errNoProgram}
+	}
+	return nil
+}
+
+// nameThenProgram completes the name of an object of some kinds, and after that a program and what it is given.
+func (a *app) nameThenProgram(kinds []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return a.names(kinds)(cmd, args, begun)
+	}
 }
 
 // runUnder runs a program under a lock.
@@ -82,36 +90,40 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 	if err != nil {
 		return err
 	}
+	return a.runWhile(ctx, exec.Command(path, program[1:]...), hold.Context(), hold.Unlock)
+}
+
+// runWhile runs a program while something is held, whose context is given, and releases it.
+func (a *app) runWhile(ctx context.Context, child *exec.Cmd, held context.Context, release func(context.Context) error) error {
 	signals := make(chan os.Signal, 10)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	child := exec.Command(path, program[1:]...)
 	child.Stdout, child.Stderr = a.out, a.err
 	if a.in != nil {
 		child.Stdin = a.in
 	}
 	if err := child.Start(); err != nil {
-		return errors.Join(&exit{126, err}, hold.Unlock(context.WithoutCancel(ctx)))
+		return errors.Join(&exit{126, err}, release(context.WithoutCancel(ctx)))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }() // ends with the child
-	lost := hold.Context().Done()
+	lost := held.Done()
 	for {
 		select {
 		case s := <-signals:
 			_ = child.Process.Signal(s) // it may have ended
 		case <-lost:
 			lost = nil
-			if errors.Is(context.Cause(hold.Context()), rlock.ErrLost) {
+			if errors.Is(context.Cause(held), rlock.ErrLost) {
 				_ = child.Process.Signal(syscall.SIGTERM)
 			}
 		case err := <-ended:
-			why := context.Cause(hold.Context())
-			switch unlocked := hold.Unlock(context.WithoutCancel(ctx)); {
+			why := context.Cause(held)
+			switch released := release(context.WithoutCancel(ctx)); {
 			case errors.Is(why, rlock.ErrLost):
 				return &exit{exitLost, why}
-			case errors.Is(unlocked, rlock.ErrNotHeld):
-				return &exit{exitLost, unlocked}
+			case errors.Is(released, rlock.ErrNotHeld):
+				return &exit{exitLost, released}
 			}
 			return childEnded(err)
 		}

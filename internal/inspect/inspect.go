@@ -9,10 +9,12 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -148,6 +150,10 @@ func SummaryOf(o redlatch.Object) Summary {
 	case rdelayedqueue.Stats:
 		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
 		s.State = Counts(i)
+	case relection.Leader:
+		s.State = fmt.Sprintf("term %d, led by %s", i.Term, i.ID)
+	case []rscheduler.Job:
+		s.State = jobs(i)
 	}
 	return s
 }
@@ -157,6 +163,21 @@ func (s *Summary) held(i rlock.Info, waiting int) {
 	if i.Locked {
 		s.State = fmt.Sprintf("held by %s, %d wait", i.Owner, waiting)
 	}
+}
+
+// jobs says in a few words how the jobs of a scheduler are.
+func jobs(all []rscheduler.Job) string {
+	running, paused, failed := 0, 0, 0
+	for _, j := range all {
+		running += len(j.Running)
+		if j.Paused {
+			paused++
+		}
+		if j.Last.Err != "" {
+			failed++
+		}
+	}
+	return fmt.Sprintf("%d jobs, %d running, %d paused, %d failed at last", len(all), running, paused, failed)
 }
 
 // Counts says in a few words how a queue is.

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/relection"
+)
+
+func (a *app) elect() *cobra.Command {
+	return a.group("elect", "Look at an election, or run a program as its leader", []string{"relection"}, a.electInfo(), a.electWatch(), a.electRun())
+}
+
+// electionState is an election as it is printed.
+type electionState struct {
+	Name       string
+	Leader     *relection.Leader
+	Candidates []relection.Candidate
+}
+
+func (s *electionState) write(w io.Writer) error {
+	err := row(w, "election", s.Name)
+	if s.Leader == nil {
+		err = errors.Join(err, row(w, "led by", "nobody"))
+	} else {
+		err = errors.Join(err, row(w, "led by", s.Leader.ID), row(w, "  value", s.Leader.Value), row(w, "  term", s.Leader.Term),
+			row(w, "  since", at(s.Leader.Since)))
+	}
+	err = errors.Join(err, row(w, "candidates", len(s.Candidates)))
+	for i, c := range s.Candidates {
+		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), c.ID, c.Value))
+	}
+	return err
+}
+
+func (a *app) electInfo() *cobra.Command {
+	return &cobra.Command{
+		Use: "info NAME", Short: "Who leads, in which term, and who comes next", Example: "  redlatch elect info workers", Args: exactly(1),
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			e := c.GetElection(args[0])
+			s := electionState{Name: args[0]}
+			leader, err := e.Leader(ctx)
+			switch {
+			case err == nil:
+				s.Leader = &leader
+			case !errors.Is(err, relection.ErrNoLeader):
+				return err
+			}
+			if s.Candidates, err = e.Candidates(ctx); err != nil {
+				return err
+			}
+			return a.print(s, s.write)
+		}),
+	}
+}
+
+func (a *app) electWatch() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch NAME", Short: "Print who leads, and each change, until it is interrupted", Args: exactly(1),
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			for leader, err := range c.GetElection(args[0]).Observe(ctx) {
+				s := electionState{Name: args[0], Leader: &leader}
+				switch {
+				case errors.Is(err, relection.ErrNoLeader):
+					s.Leader = nil
+				case err != nil:
+					return err
+				}
+				err = a.line(s, func() string {
+					if s.Leader == nil {
+						return "nobody leads"
+					}
+					return fmt.Sprintf("term %d, led by %s %s", leader.Term, leader.ID, leader.Value)
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func (a *app) electRun() *cobra.Command {
+	var lease time.Duration
+	value := ""
+	cmd := &cobra.Command{
+		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Wait to be elected, and run a program as the leader",
+		Long: `Wait to be elected, and run a program as the leader; its term is in REDLATCH_TERM. When the program ends, the next
+candidate is elected. Signals are passed on. If the leadership is lost, the program gets SIGTERM and the exit code is 76.`,
+		Example:           "  redlatch elect run workers --value \"$HOSTNAME\" -- ./worker",
+		Args:              programAfterDash,
+		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := exec.LookPath(args[1])
+			if err != nil {
+				return &exit{127, err}
+			}
+			ctx := cmd.Context()
+			c, err := a.open(ctx, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
+			if err != nil {
+				return err
+			}
+			waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			defer cancel()
+			waits := context.AfterFunc(ctx, cancel)
+			l, err := c.GetElection(args[0]).Campaign(waiting, relection.WithValue(value))
+			waits() // a signal that comes from here on is the program's
+			if err != nil {
+				return err
+			}
+			child := exec.Command(path, args[2:]...)
+			child.Env = append(child.Environ(), "REDLATCH_TERM="+strconv.FormatInt(l.Term(), 10))
+			return a.runWhile(ctx, child, l.Context(), l.Resign)
+		},
+	}
+	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long nobody else is elected if this command dies")
+	cmd.Flags().StringVar(&value, "value", "", "what others see of the leader")
+	return cmd
+}
