@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -271,6 +272,51 @@ func TestObserverFollowsAMessage(t *testing.T) {
 			}
 		}
 		assert.Len(t, dead.take(), 2)
+	})
+}
+
+func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var acquired sink[redlatch.AcquireEndEvent]
+		var ended sink[redlatch.HoldEndEvent]
+		var begun sink[redlatch.HandleStartEvent]
+		var handled sink[redlatch.HandleEndEvent]
+		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
+			AcquireEnd:  func(_ context.Context, e redlatch.AcquireEndEvent) { acquired.add(e) },
+			HoldEnd:     func(_ context.Context, e redlatch.HoldEndEvent) { ended.add(e) },
+			HandleStart: func(ctx context.Context, e redlatch.HandleStartEvent) context.Context { begun.add(e); return ctx },
+			HandleEnd:   func(_ context.Context, e redlatch.HandleEndEvent) { handled.add(e) },
+		}))
+		l, err := p.GetElection("workers").Campaign(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Resign(t.Context()))
+		led, left := one(t, &acquired), one(t, &ended)
+		assert.Equal(t, []any{"rfairlock", "workers", "rfairlock", "workers"}, []any{led.Kind, led.Name, left.Kind, left.Name})
+
+		_, _, err = redlatch.GetOnce[int](p.Client, "orders").Do(t.Context(), "1", func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		claimed, done := one(t, &acquired), one(t, &ended)
+		assert.Equal(t, []any{"ronce", "orders", "ronce", "orders"}, []any{claimed.Kind, claimed.Name, done.Kind, done.Name})
+
+		s := p.GetScheduler("billing")
+		failure := errors.New("the bank is down")
+		require.NoError(t, s.Register("close", rscheduler.At(time.Now().Add(time.Second)), func(context.Context, rscheduler.Run) error {
+			time.Sleep(time.Second)
+			return failure
+		}, rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })))
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		require.NoError(t, s.Run(ctx))
+		starts, ends := begun.take(), handled.take()
+		require.Len(t, starts, 2)
+		require.Len(t, ends, 2)
+		for i, e := range ends {
+			assert.Equal(t, "billing", starts[i].Name)
+			assert.Regexp(t, `^close@\d+$`, starts[i].ID)
+			assert.Equal(t, []any{"billing", starts[i].ID, i + 1}, []any{e.Name, e.ID, e.Attempt})
+			require.ErrorIs(t, e.Err, failure)
+			assert.Equal(t, time.Second, e.Took.Round(100*time.Millisecond))
+		}
 	})
 }
 

@@ -4,19 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"net/url"
 
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 // Action is something that a person wants to do.
 type Action struct {
-	// Verb is force, redrive, cancel, purge, pause or resume.
+	// Verb is force; redrive, cancel, purge, pause or resume; trigger, pause-job or resume-job.
 	Verb string
-	// Kind is lock for force, and queue for all others. Name is that of the object.
+	// Kind is lock for force, scheduler for what is about a job, and queue for all others. Name is that of the object.
 	Kind, Name string
-	// ID is a message's, for cancel and redrive; redrive without one is of all dead letters.
+	// ID is a message's, for cancel and redrive; redrive without one is of all dead letters. Of a scheduler it is the job.
 	ID string
 	// State is which messages purge deletes: delayed, ready, in-flight or dead.
 	State string
@@ -56,16 +58,13 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this action is not allowed from here", http.StatusForbidden)
 		return
 	}
+	verb, known := verbs[r.PostForm.Get("verb")]
 	a := Action{
-		Verb: r.PostForm.Get("verb"), Kind: "queue", Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
+		Verb: r.PostForm.Get("verb"), Kind: verb.kind, Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
 	}
-	do, known := verbs[a.Verb]
 	if !known || a.Name == "" {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
-	}
-	if a.Verb == "force" {
-		a.Kind = "lock"
 	}
 	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State,
 		"user", h.user(r), "remote", r.RemoteAddr)
@@ -74,7 +73,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "you may not do that", http.StatusForbidden)
 		return
 	}
-	done, err := do(r.Context(), h, a)
+	done, err := verb.do(r.Context(), h, a)
 	if err != nil {
 		log.WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
 		http.Error(w, "it failed: "+err.Error(), http.StatusServiceUnavailable)
@@ -89,12 +88,16 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 // outcomes are what a page says after an action, by what the address says. Another text of the address is not shown.
 var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
 	"freed": "It was freed.", "free": "Nobody held it any more.", "paused": "It is paused.", "resumed": "It delivers again.",
+	"triggered": "It runs as soon as a process has time.", "scheduled": "It runs by its schedule again.",
 	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
 }
 
 // verbs are the actions. Each says what came of it.
-var verbs = map[string]func(ctx context.Context, h *handler, a Action) (done string, err error){ //nolint:gochecknoglobals // a constant
-	"force": func(ctx context.Context, h *handler, a Action) (string, error) {
+var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all but name
+	kind string // of the object
+	do   func(ctx context.Context, h *handler, a Action) (done string, err error)
+}{
+	"force": {"lock", func(ctx context.Context, h *handler, a Action) (string, error) {
 		l, err := inspect.LockOf(ctx, h.client, a.Name)
 		if err != nil {
 			return "", err
@@ -104,30 +107,47 @@ var verbs = map[string]func(ctx context.Context, h *handler, a Action) (done str
 			return "free", err
 		}
 		return "freed", err
-	},
-	"redrive": func(ctx context.Context, h *handler, a Action) (string, error) {
+	}},
+	"redrive": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		q := inspect.QueueOf(h.client, a.Name)
 		if a.ID == "" {
 			return messages(q.RedriveAll(ctx))
 		}
 		return message(q.Redrive(ctx, a.ID))
-	},
-	"cancel": func(ctx context.Context, h *handler, a Action) (string, error) {
+	}},
+	"cancel": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return message(inspect.QueueOf(h.client, a.Name).Cancel(ctx, a.ID))
-	},
-	"purge": func(ctx context.Context, h *handler, a Action) (string, error) {
+	}},
+	"purge": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		s, err := inspect.StateOf(a.State)
 		if err != nil {
 			return "", err
 		}
 		return messages(inspect.QueueOf(h.client, a.Name).Purge(ctx, s))
-	},
-	"pause": func(ctx context.Context, h *handler, a Action) (string, error) {
+	}},
+	"pause": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return "paused", inspect.QueueOf(h.client, a.Name).Pause(ctx)
-	},
-	"resume": func(ctx context.Context, h *handler, a Action) (string, error) {
+	}},
+	"resume": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return "resumed", inspect.QueueOf(h.client, a.Name).Resume(ctx)
-	},
+	}},
+	"trigger": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
+		return job("triggered", h.client.GetScheduler(a.Name).Trigger(ctx, a.ID))
+	}},
+	"pause-job": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
+		return job("paused", h.client.GetScheduler(a.Name).Pause(ctx, a.ID, "by the console"))
+	}},
+	"resume-job": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
+		return job("scheduled", h.client.GetScheduler(a.Name).Resume(ctx, a.ID))
+	}},
+}
+
+// job says that nothing was done if there is no such job.
+func job(done string, err error) (string, error) {
+	if errors.Is(err, rscheduler.ErrNotFound) {
+		return "nothing", nil
+	}
+	return done, err
 }
 
 func messages(n int, err error) (string, error) { return message(n > 0, err) }

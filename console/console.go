@@ -95,11 +95,13 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"semaphores": {"Semaphores", true, (*handler).objects},
 	"latches":    {"Latches", true, (*handler).objects},
 	"queues":     {"Queues", true, (*handler).objects},
+	"schedulers": {"Schedulers", true, (*handler).objects},
 	"lock":       {"Lock", false, (*handler).lock},
 	"semaphore":  {"Semaphore", false, (*handler).semaphore},
 	"latch":      {"Latch", false, (*handler).latch},
 	"queue":      {"Queue", false, (*handler).queue},
 	"message":    {"Message", false, (*handler).message},
+	"scheduler":  {"Scheduler", false, (*handler).scheduler},
 	"clients":    {"Clients", true, (*handler).clients},
 	"client":     {"Client", false, (*handler).one},
 }

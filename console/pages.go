@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -38,6 +39,7 @@ var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	"semaphores": {[]string{"rsemaphore", "counter"}, "semaphore", []string{"name", "waiting", "lease"}},
 	"latches":    {[]string{"rlatch", "counter"}, "latch", []string{"name", "waiting", "lease"}},
 	"queues":     {[]string{"rdelayedqueue"}, "queue", []string{"name", "messages"}},
+	"schedulers": {[]string{"rscheduler"}, "scheduler", []string{"name"}},
 }
 
 // list is a page of objects.
@@ -153,7 +155,7 @@ func (h *handler) overview(r *request) (any, error) {
 	o := &overview{}
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
-	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
+	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
 		if err := h.tally(r.ctx, o, counts, kinds); err != nil {
 			return nil, err
 		}
@@ -389,6 +391,31 @@ func (h *handler) message(r *request) (any, error) {
 	return p, nil
 }
 
+// schedulerPage is the page of a scheduler, with the last runs of a job.
+type schedulerPage struct {
+	Name string
+	Jobs []rscheduler.Job
+	Job  string // whose runs are shown; "" for none
+	Runs []rscheduler.Result
+}
+
+func (h *handler) scheduler(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	s := h.client.GetScheduler(name)
+	p := &schedulerPage{Name: name, Job: r.query.Get("job")}
+	if p.Jobs, err = s.Jobs(r.ctx); err != nil || p.Job == "" {
+		return p, err
+	}
+	p.Runs, err = s.Runs(r.ctx, p.Job, pageSize)
+	if errors.Is(err, rscheduler.ErrNotFound) {
+		return nil, fmt.Errorf("%w: the job %q of %q", errAbsent, p.Job, name)
+	}
+	return p, err
+}
+
 func (h *handler) clients(r *request) (any, error) {
 	c := h.crowd.look(r.ctx)
 	return &c, c.Err
@@ -417,12 +444,14 @@ func (h *handler) one(r *request) (any, error) {
 // kindPage returns the page of an object of a kind.
 func kindPage(kind string) string {
 	switch {
-	case strings.HasSuffix(kind, "lock"):
+	case strings.HasSuffix(kind, "lock"), kind == "relection":
 		return "lock"
 	case kind == "rsemaphore", kind == "counter":
 		return "semaphore"
 	case kind == "rlatch":
 		return "latch"
+	case kind == "rscheduler":
+		return "scheduler"
 	default:
 		return "queue"
 	}

@@ -182,6 +182,7 @@ func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) error {
 func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning, run Run, schedule Schedule) error {
 	began := r.core.Clock.Now()
 	finish := func(err error) error {
+		m.Failure = err
 		result := resultOf(run, r.core.Clock.Now()-began, err)
 		cause := context.Cause(ctx)
 		interrupted := err != nil && (errors.Is(cause, ErrStopped) || errors.Is(cause, errs.ErrClosed))

@@ -177,7 +177,7 @@ func jobs(all []rscheduler.Job) string {
 			failed++
 		}
 	}
-	return fmt.Sprintf("%d jobs, %d running, %d paused, %d failed at last", len(all), running, paused, failed)
+	return fmt.Sprintf("jobs: %d, running %d, paused %d, failed at last %d", len(all), running, paused, failed)
 }
 
 // Counts says in a few words how a queue is.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,7 +217,7 @@ func (c *consumer) handle(m *Message) (err error) {
 	}
 	if f := hooks.HandleEnd; f != nil {
 		defer func() {
-			f(ctx, core.HandleEnd{Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: err})
+			f(ctx, core.HandleEnd{Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure)})
 		}()
 	}
 	returned := false

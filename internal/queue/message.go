@@ -20,6 +20,8 @@ const ownKeep = time.Minute
 // Message is a message under a claim of this client. It is safe for concurrent use.
 type Message struct {
 	Claimed
+	Failure error // set by a handler that returns nil, but failed all the same: for observers
+
 	queue   *Queue
 	client  *client
 	terms   Terms

@@ -28,11 +28,11 @@ func (m *Manager) Queue(name string) *Queue {
 	return &Queue{manager: m, user: name, full: full, err: err}
 }
 
-// Derived returns the queue that belongs to an object of another kind, in the slot of the object's keys, by the object's name with the
-// prefix and a suffix.
-func (m *Manager) Derived(full, suffix string) *Queue {
-	full = core.Suffixed(full, suffix)
-	return &Queue{manager: m, user: full, full: full, err: core.CheckName(full)}
+// Derived returns the queue that belongs to an object of another kind and that name, in the slot of the object's keys. Observers and
+// logs know it by the name of the object.
+func (m *Manager) Derived(name, suffix string) *Queue {
+	full := core.Suffixed(m.core.Prefix+name, suffix)
+	return &Queue{manager: m, user: name, full: full, err: core.CheckName(full)}
 }
 
 // Keys returns the names of the hashes in which each id has its body and its latest claim: h while it is held, and the number.
