@@ -1,0 +1,89 @@
+package redlatch_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// F25: what finds no connection in the pool was not sent, and did nothing.
+func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"permit": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetPermitSemaphore("permit").Acquire(ctx)
+			return err
+		},
+		"semaphore": func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetSemaphore("semaphore").Acquire(ctx, 1)
+		},
+		"latch": func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetCountDownLatch("latch").CountDown(ctx)
+		},
+		"queue": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := redlatch.GetDelayedQueue[int](c, "queue").Offer(ctx, 1, time.Hour)
+			return err
+		},
+	}
+	kinds := maps.Clone(lockKinds)
+	kinds["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetMultiLock(c.GetFairLock(name), c.GetLock(name+"-2"))
+	}
+	kinds["RedLock"] = red
+	for kind, get := range kinds {
+		calls[kind] = func(ctx context.Context, c *redlatch.Client) error {
+			_, err := get(c, kind).TryLock(ctx, rlock.WithLease(time.Minute))
+			return err
+		}
+		calls[kind+", waiting"] = func(ctx context.Context, c *redlatch.Client) error {
+			_, err := get(c, kind+"-waiting").Lock(ctx, rlock.WithLease(time.Minute))
+			return err
+		}
+	}
+	for kind, call := range calls {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, err := embedded.Start()
+			require.NoError(t, err)
+			t.Cleanup(s.Close)
+			options, err := redis.ParseURL(s.URL())
+			require.NoError(t, err)
+			options.PoolSize, options.PoolTimeout, options.MaxRetries = 1, 20*time.Millisecond, -1
+			rdb := redis.NewClient(options)
+			c, err := redlatch.New(rdb, redlatch.WithoutPresence(), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				assert.NoError(t, c.Close())
+				assert.NoError(t, rdb.Close())
+			})
+			if kind == "permit" || kind == "semaphore" {
+				require.NoError(t, c.GetPermitSemaphore("permit").SetPermits(t.Context(), 1))
+				_, err = c.GetSemaphore("semaphore").TrySetPermits(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			if kind == "latch" {
+				_, err = c.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			busy := rdb.Conn()
+			require.NoError(t, busy.Ping(t.Context()).Err())
+			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			err = call(short, c)
+			require.ErrorIs(t, err, redlatch.ErrUnavailable, fmt.Sprint(err))
+			require.NotErrorIs(t, err, redlatch.ErrUnknown)
+			require.NoError(t, busy.Close())
+			require.NoError(t, call(t.Context(), c), "nothing was done, so it can be done again")
+		})
+	}
+}
