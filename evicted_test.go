@@ -357,7 +357,7 @@ func TestEvictionOfASingleKeyLeavesAQueueThatWorks(t *testing.T) {
 			stats, err := q.Stats(t.Context())
 			assert.NoError(t, err)
 			assert.Equal(t, want, outcome{lost != nil, strings.Join(values, " "), stats.Dead})
-			stats.Dead = 0
+			stats.Dead, stats.Failed = 0, 0 // what was said of a message outlives a dead letter that was evicted
 			assert.Zero(t, stats)
 		}
 	})

@@ -86,7 +86,10 @@ func TestFailedAttemptsBackOffAndDie(t *testing.T) {
 				offer(t, q, "b", time.Hour)
 				consume(t, q, handle, rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithHandlerTimeout(time.Second),
 					rdelayedqueue.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }))
+				time.Sleep(30 * time.Second)
+				assert.Equal(t, rdelayedqueue.Stats{Delayed: 2, Failed: 1}, stats(t, q))
 				time.Sleep(10 * time.Minute)
+				assert.Equal(t, rdelayedqueue.Stats{Delayed: 1, Dead: 1}, stats(t, q))
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()

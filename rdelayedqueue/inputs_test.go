@@ -45,6 +45,6 @@ func TestEndlessBackoffIsALongOne(t *testing.T) {
 		offer(t, q, "a", 0)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, rdelayedqueue.Stats{Delayed: 1}, stats(t, q))
+		assert.Equal(t, rdelayedqueue.Stats{Delayed: 1, Failed: 1}, stats(t, q))
 	})
 }

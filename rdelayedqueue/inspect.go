@@ -124,6 +124,8 @@ type Stats struct {
 	InFlight int
 	Dead     int
 	Paused   bool
+	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error.
+	Failed int
 }
 
 // Stats counts the messages of the queue. It blocks and fails as [Queue] describes, and costs one round trip for any

@@ -39,6 +39,7 @@ type Entry struct {
 type Stats struct {
 	Delayed, Ready, InFlight, Dead int
 	Paused                         bool
+	Failed                         int // of the first three
 }
 
 // Get returns a message, or [ErrNotFound].
@@ -150,11 +151,11 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 	if err != nil {
 		return s, err
 	}
-	counts := [5]int64{}
+	counts := [6]int64{}
 	for i := range counts {
 		if counts[i], err = r.int(i); err != nil {
 			return s, err
 		}
 	}
-	return Stats{int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]), counts[4] == 1}, nil
+	return Stats{int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]), counts[4] == 1, int(counts[5])}, nil
 }

@@ -254,7 +254,7 @@ func (k *keys) places(s State) []place {
 }
 
 func (k *keys) stats() *script.Call {
-	return statsScript.Call(4, k.due, k.flight, k.dead, k.meta, layout)
+	return statsScript.Call(5, k.due, k.flight, k.dead, k.meta, k.errors, layout)
 }
 
 func (k *keys) redrive(client string, n callNumber, id string, until int64) *script.Call {

@@ -4,11 +4,12 @@
 -- KEYS[2]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[3]  dead: sorted set of dead letters
 -- KEYS[4]  meta: hash
+-- KEYS[5]  errors: hash, id -> text of the last error
 -- ARGV[1]  the caller's version of the layout
 --
--- Returns  an array: delayed, ready, in flight, dead; 1 if the queue is paused, or 0; or one negative number, the
---          layout's version, if it is higher than the caller's
-local due, flight, dead, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- Returns  an array: delayed, ready, in flight, dead; 1 if the queue is paused, or 0; how many of the first three have an
+--          error; or one negative number, the layout's version, if it is higher than the caller's
+local due, flight, dead, meta, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local layout = ARGV[1]
 
 local version = tonumber(redis.call('hget', meta, 'layout') or 0)
@@ -21,4 +22,6 @@ local ready = redis.call('zcount', due, '-inf', now)
 local expired = redis.call('zcount', flight, '-inf', now)
 local delayed = redis.call('zcard', due) - ready
 local held = redis.call('zcard', flight) - expired
-return {delayed, ready + expired, held, redis.call('zcard', dead), redis.call('hexists', meta, 'paused')}
+local given_up = redis.call('zcard', dead) -- each of which has an error
+local failed = math.max(0, redis.call('hlen', errors) - given_up) -- their texts may have been evicted
+return {delayed, ready + expired, held, given_up, redis.call('hexists', meta, 'paused'), failed}
