@@ -223,14 +223,16 @@ func (h *handler) render(ctx context.Context, p page, v view, query url.Values) 
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // a constant in all but name
-	"query": url.QueryEscape,
-	"ago":   func(t time.Time) string { return round(time.Since(t)).String() },
-	"known": func(t time.Time) bool { return !t.IsZero() },
-	"short": func(d time.Duration) string { return round(d).String() },
-	"ms":    func(d time.Duration) int64 { return d.Milliseconds() },
-	"most":  func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
-	"page":  kindPage,
-	"state": func(i int) string { return inspect.StateName(inspect.States()[i]) },
+	"query":     url.QueryEscape,
+	"ago":       func(t time.Time) string { return round(time.Since(t)).String() },
+	"known":     func(t time.Time) bool { return !t.IsZero() },
+	"short":     func(d time.Duration) string { return round(d).String() },
+	"ms":        func(d time.Duration) int64 { return d.Milliseconds() },
+	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
+	"page":      kindPage,
+	"firstline": inspect.FirstLine,
+	"timename":  inspect.TimeName,
+	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },
 	"form": func(csrf, verb, label, name, id, state string) map[string]string {
 		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
 	},

@@ -22,6 +22,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -139,6 +140,64 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	}
 	_, found := s.get(t, "locks?q=ord")
 	assert.NotContains(t, found, "prices")
+}
+
+func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
+	t.Parallel()
+	server := redlatchtest.Start(t)
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	client := func(name string) *redlatch.Client {
+		return server.Client(redlatch.WithClientName(name), redlatch.WithCallSites(), redlatch.WithCloseGrace(0), quiet)
+	}
+	s := &site{Server: served(t, http.StripPrefix("/ops/locks", Handler(server.Client(redlatch.WithoutPresence(), quiet)))), browser: http.DefaultClient}
+	orders, stock := client("orders"), client("stock")
+	acquire(t, orders.GetLock("order:7"))
+	acquire(t, stock.GetLock("stock:1"))
+	server.Lose(acquire(t, stock.GetLock("report")))
+	ctx, giveUp := context.WithCancel(context.Background())
+	t.Cleanup(giveUp)
+	go func() { _, _ = orders.GetLock("stock:1").Lock(ctx) }() // until the test ends
+	go func() { _, _ = stock.GetLock("order:7").Lock(ctx) }()
+	q := redlatch.GetDelayedQueue[string](stock, "mails")
+	_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
+	require.NoError(t, err)
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	var text string
+	shows := func(page, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { _, text = s.get(t, page); return strings.Contains(text, want) }, 30*time.Second, 50*time.Millisecond, page)
+	}
+	shows("", "Perhaps a circle of waits")
+	assert.Regexp(t, orders.ID()+` holds order:7 and waits for stock:1 at console/console_test.go:\d+; `+stock.ID()+` holds stock:1 and waits for order:7`, text)
+	assert.Regexp(t, `report</a></td>.*<code>console/console_test.go:\d+</code></td><td>Redis has it no longer`, text)
+	shows("lock?name=order:7", "Perhaps a circle of waits")
+	assert.Contains(t, text, "1 other client waits.")
+	shows("client?id="+stock.ID(), "Redis has it no longer")
+	assert.Contains(t, text, `<a href="message?name=mails&amp;id=m-1">m-1</a>`)
+	shows("queue?name=mails&state=in-flight", "<th>claimed until</th>")
+	require.NoError(t, m.Ack(t.Context()))
+}
+
+func TestErrorsOfMessagesAreOneLineInLists(t *testing.T) {
+	s := newSite(t)
+	q := redlatch.GetDelayedQueue[string](s.client, "mails")
+	_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error { return errors.New("no luck\nand why") },
+			rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Hour }))
+	}()
+	require.Eventually(t, func() bool {
+		_, text := s.get(t, "queue?name=mails&state=delayed")
+		return strings.Contains(text, "1 of them failed before") && strings.Contains(text, "no luck …") && !strings.Contains(text, "and why")
+	}, 10*time.Second, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	_, text := s.get(t, "message?name=mails&id=m-1")
+	assert.Contains(t, text, "no luck\nand why")
 }
 
 func TestWhatIsNotThereIsSaid(t *testing.T) {
@@ -411,14 +470,14 @@ func TestOneClientWaits(t *testing.T) {
 	hold := acquire(t, client.GetLock("orders"))
 	defer func() { assert.NoError(t, hold.Unlock(t.Context())) }()
 	_, text := get(t, url+"lock?name=orders")
-	assert.Contains(t, text, "Held. 0 clients wait.")
+	assert.Contains(t, text, "Held. 0 other clients wait.")
 	waiter := open(t, server)
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { _, err := waiter.GetLock("orders").Lock(ctx); ended <- err }()
 	require.Eventually(t, func() bool {
 		_, text := get(t, url+"lock?name=orders")
-		return strings.Contains(text, "Held. 1 client waits.")
+		return strings.Contains(text, "Held. 1 other client waits.")
 	}, 10*time.Second, 10*time.Millisecond)
 	giveUp()
 	require.ErrorIs(t, <-ended, context.Canceled)

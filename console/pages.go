@@ -123,12 +123,12 @@ func by(sort string) func(a, b inspect.Summary) int {
 
 // overview is the first page.
 type overview struct {
-	Counts []count
-	Cut    bool // there was no time for all objects
-	Queues []queueLine
-	census
-	Losses []loss // of the last hour, the newest first
-	Hour   []bar  // how many of them, for each five minutes, the oldest first
+	Counts         []count
+	Cut            bool // there was no time for all objects
+	Queues         []queueLine
+	inspect.Census                  // its losses are those of the last hour
+	Circles        []inspect.Circle // in which clients wait for each other
+	Hour           []bar            // how many of them, for each five minutes, the oldest first
 }
 
 // count is how many objects of a kind there are, drawn as a bar.
@@ -175,10 +175,13 @@ func (h *handler) overview(r *request) (any, error) {
 	if err := h.queueLines(r, o); err != nil {
 		return nil, err
 	}
-	o.census = h.crowd.look(r.ctx)
+	o.Census = h.crowd.look(r.ctx)
+	o.Circles = o.Census.Circles()
 	now := time.Now()
 	buckets := make([]int, 12)
-	for _, l := range o.losses {
+	all := o.Losses
+	o.Losses = nil
+	for _, l := range all {
 		if age := now.Sub(l.At); age < time.Hour {
 			o.Losses = append(o.Losses, l)
 			buckets[11-max(0, int(age/(5*time.Minute)))]++
@@ -261,8 +264,7 @@ func first[T any](all []T, n int) []T { return all[:min(n, len(all))] }
 // lockPage is the page of a lock.
 type lockPage struct {
 	inspect.Lock
-	Waits []wait // of clients that answered
-	Who   string // what is different if somebody else holds it
+	Who string // what is different if somebody else holds it
 }
 
 func (h *handler) lock(r *request) (any, error) {
@@ -275,10 +277,10 @@ func (h *handler) lock(r *request) (any, error) {
 		return nil, err
 	}
 	said := h.crowd.look(r.ctx)
-	p := &lockPage{Lock: l, Waits: said.waitsFor(name)}
+	p := &lockPage{Lock: l}
+	p.Learn(&said)
 	for _, holder := range p.Holders {
 		p.Who += holder.Owner + " "
-		p.Learn(said.Reports[holder.Client])
 	}
 	return p, nil
 }
@@ -294,7 +296,7 @@ func nameOf(r *request) (string, error) {
 // semaphorePage is the page of a semaphore.
 type semaphorePage struct {
 	rsemaphore.PermitSemaphoreInfo
-	Waits []wait
+	Waits []inspect.Wait
 }
 
 func (h *handler) semaphore(r *request) (any, error) {
@@ -303,13 +305,13 @@ func (h *handler) semaphore(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := inspect.Permits(r.ctx, h.client, name)
-	return &semaphorePage{info, h.crowd.look(r.ctx).waitsFor(name)}, err
+	return &semaphorePage{info, h.crowd.waitsFor(r.ctx, name)}, err
 }
 
 // latchPage is the page of a latch.
 type latchPage struct {
 	rlatch.Info
-	Waits []wait
+	Waits []inspect.Wait
 }
 
 func (h *handler) latch(r *request) (any, error) {
@@ -318,7 +320,7 @@ func (h *handler) latch(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := h.client.GetCountDownLatch(name).Info(r.ctx)
-	return &latchPage{info, h.crowd.look(r.ctx).waitsFor(name)}, err
+	return &latchPage{info, h.crowd.waitsFor(r.ctx, name)}, err
 }
 
 // queuePage is the page of a queue, with the messages of one state.
@@ -424,6 +426,7 @@ func (h *handler) clients(r *request) (any, error) {
 // clientPage is the page of a client.
 type clientPage struct {
 	redlatch.ClientReport
+	Lost  []inspect.Loss
 	After string // the address of the next holds
 }
 
@@ -434,7 +437,7 @@ func (h *handler) one(r *request) (any, error) {
 	if errors.Is(err, redlatch.ErrNotListening) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
-	p := &clientPage{ClientReport: report}
+	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report)}
 	if report.Cursor > 0 {
 		p.After = "client?" + url.Values{"id": {id}, "after": {strconv.Itoa(report.Cursor)}}.Encode()
 	}

@@ -28,6 +28,8 @@ type Lock struct {
 	Token   int64
 	Holders []Holder
 	Queue   []rfairlock.Waiter // of a fair lock
+	Waits   []Wait             // calls, of clients that answered
+	Circles []Circle           // that it is in
 }
 
 // Holder is who holds a lock. What only its client knows is there if that answers.
@@ -76,17 +78,42 @@ func ofReadWrite(info rrwlock.Info) Lock {
 	return l
 }
 
-// Ask asks the holders' clients what only they know. Java does not answer, nor does a client that does not listen.
+const (
+	askFor  = time.Second // for how long clients are asked
+	askMost = 50          // of them
+)
+
+// Ask asks clients what only they know: since when the lock is held, and who waits. Java does not answer, nor does a client that does
+// not listen.
 func (l *Lock) Ask(ctx context.Context, c *redlatch.Client) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	said := CensusOf(ctx, c, askMost)
 	for _, h := range l.Holders {
-		if report, err := c.Ask(ctx, h.Client); err == nil {
-			l.Learn(report)
+		if _, answered := said.Reports[h.Client]; answered {
+			continue
+		}
+		if report, err := c.Ask(ctx, h.Client); err == nil { // there are many, or the user may not list them
+			l.learn(report)
+		}
+	}
+	l.Learn(&said)
+}
+
+// Learn takes what clients say of the lock.
+func (l *Lock) Learn(said *Census) {
+	for _, h := range l.Holders {
+		l.learn(said.Reports[h.Client])
+	}
+	l.Waits = said.WaitsFor(l.Name)
+	for _, c := range said.Circles() {
+		if c.Has(l.Name) {
+			l.Circles = append(l.Circles, c)
 		}
 	}
 }
 
-// Learn takes what a client says of the holders.
-func (l *Lock) Learn(report redlatch.ClientReport) {
+func (l *Lock) learn(report redlatch.ClientReport) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		for _, hold := range report.Holds {
@@ -122,6 +149,7 @@ type Summary struct {
 	Waiting           int
 	Messages          int           // of a queue
 	Left              time.Duration // of the lease; 0 where there is none
+	Clients           []string      // that hold a lock
 }
 
 // SummaryOf returns the summary of an object.
@@ -134,19 +162,24 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.held(i.Info, max(i.Waiting, len(i.Queue)))
 	case rrwlock.Info:
 		s.Waiting, s.Left = i.Waiting, i.Left
-		s.State = fmt.Sprintf("%d readers, %d writers wait", len(i.Readers), i.WritersWaiting)
-		if i.Writer != nil {
-			s.State = fmt.Sprintf("written by %s, %d writers wait", i.Writer.Owner, i.WritersWaiting)
+		for _, h := range i.Readers {
+			s.Clients = append(s.Clients, h.Client)
 		}
+		s.State = N(len(i.Readers), "reader", "readers")
+		if i.Writer != nil {
+			s.State = "written by " + i.Writer.Owner
+			s.Clients = append(s.Clients, i.Writer.Client)
+		}
+		s.State += ", " + N(i.WritersWaiting, "writer waits", "writers wait")
 	case rsemaphore.SemaphoreInfo:
 		s.Waiting = i.Waiting
-		s.State = fmt.Sprintf("%d available, %d wait", i.Available, i.Waiting)
+		s.State = fmt.Sprintf("%d available, %s", i.Available, Waiting(i.Waiting))
 	case rsemaphore.PermitSemaphoreInfo:
 		s.Waiting = i.Waiting
-		s.State = fmt.Sprintf("%d of %d available, %d wait", i.Available, i.Permits, i.Waiting)
+		s.State = fmt.Sprintf("%d of %d available, %s", i.Available, i.Permits, Waiting(i.Waiting))
 	case rlatch.Info:
 		s.Waiting = i.Waiting
-		s.State = fmt.Sprintf("count %d, %d wait", i.Count, i.Waiting)
+		s.State = fmt.Sprintf("count %d, %s", i.Count, Waiting(i.Waiting))
 	case rdelayedqueue.Stats:
 		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
 		s.State = Counts(i)
@@ -161,7 +194,8 @@ func SummaryOf(o redlatch.Object) Summary {
 func (s *Summary) held(i rlock.Info, waiting int) {
 	s.Waiting, s.Left, s.State = waiting, i.Left, "free"
 	if i.Locked {
-		s.State = fmt.Sprintf("held by %s, %d wait", i.Owner, waiting)
+		s.Clients = []string{i.Client}
+		s.State = fmt.Sprintf("held by %s, %s", i.Owner, Waiting(waiting))
 	}
 }
 
@@ -180,9 +214,28 @@ func jobs(all []rscheduler.Job) string {
 	return fmt.Sprintf("jobs: %d, running %d, paused %d, failed at last %d", len(all), running, paused, failed)
 }
 
+// N returns a number and what there are so many of.
+func N(n int, one, several string) string {
+	if n == 1 {
+		several = one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}
+
+// Waiting says how many clients wait; a negative number is not known.
+func Waiting(n int) string {
+	if n < 0 {
+		return "who waits is not known"
+	}
+	return N(n, "client waits", "clients wait")
+}
+
 // Counts says in a few words how a queue is.
 func Counts(s rdelayedqueue.Stats) string {
 	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", s.Delayed, s.Ready, s.InFlight, s.Dead)
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %d of them failed before", s.Failed)
+	}
 	if s.Paused {
 		text += ", paused"
 	}

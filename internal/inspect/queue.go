@@ -3,6 +3,7 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -46,6 +47,26 @@ func StateName(s rdelayedqueue.State) string {
 	default:
 		return "dead"
 	}
+}
+
+// TimeName says what DueAt is for messages of a state, which is given by its word.
+func TimeName(state string) string {
+	switch state {
+	case StateName(rdelayedqueue.InFlight):
+		return "claimed until"
+	case StateName(rdelayedqueue.Dead):
+		return "died"
+	}
+	return "due"
+}
+
+// FirstLine returns the first line of a text, with a mark if there are more.
+func FirstLine(text string) string {
+	line, rest, _ := strings.Cut(text, "\n")
+	if rest != "" {
+		line += " …"
+	}
+	return line
 }
 
 // Message is a message as it is shown.

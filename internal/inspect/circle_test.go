@@ -1,0 +1,96 @@
+package inspect_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
+)
+
+// scene is who holds and waits for what, for how many seconds.
+type scene struct{ inspect.Census }
+
+func (s *scene) holds(client, kind, name string, seconds int) *scene {
+	since := time.Now().Add(-time.Duration(seconds) * time.Second)
+	s.Holds = append(s.Holds, inspect.Hold{Client: client, HoldInfo: redlatch.HoldInfo{Kind: kind, Name: name, Since: since}})
+	return s
+}
+
+func (s *scene) waits(client, kind, name string, seconds int) *scene {
+	since := time.Now().Add(-time.Duration(seconds) * time.Second)
+	s.Waits = append(s.Waits, inspect.Wait{Client: client, WaitInfo: redlatch.WaitInfo{Kind: kind, Name: name, Since: since, Site: client + ".go:7"}})
+	return s
+}
+
+func TestCirclesAreClientsThatWaitForEachOther(t *testing.T) {
+	const lock = "rlock"
+	for name, tc := range map[string]struct {
+		scene *scene
+		want  []string
+	}{
+		"two": {
+			new(scene).holds("a", lock, "x", 20).holds("b", "rfairlock", "y", 20).waits("a", "rfairlock", "y", 10).waits("b", lock, "x", 10),
+			[]string{"a holds x and waits for y at a.go:7; b holds y and waits for x at b.go:7"},
+		},
+		"three, and one who only waits": {
+			new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 19).holds("c", lock, "z", 18).
+				waits("a", lock, "y", 10).waits("b", lock, "z", 9).waits("c", lock, "x", 8).waits("d", lock, "x", 30),
+			[]string{"a holds x and waits for y at a.go:7; b holds y and waits for z at b.go:7; c holds z and waits for x at c.go:7"},
+		},
+		"itself":           {new(scene).holds("a", lock, "x", 20).waits("a", lock, "x", 10), []string{"a holds x and waits for it too, perhaps for itself at a.go:7"}},
+		"a chain":          {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).waits("b", lock, "x", 10).waits("c", lock, "y", 10), nil},
+		"a short wait":     {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).waits("a", lock, "y", 10).waits("b", lock, "x", 1), nil},
+		"it waited before": {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 5).waits("a", lock, "y", 10).waits("b", lock, "x", 10), nil},
+		"a turn of others": {new(scene).holds("a", lock, "x", 0).waits("a", lock, "x", 10), nil},
+		"permits": {
+			new(scene).holds("a", "rsemaphore", "x", 20).holds("b", lock, "y", 20).waits("a", lock, "y", 10).waits("b", "rsemaphore", "x", 10), nil,
+		},
+	} {
+		var got []string
+		for _, c := range tc.scene.Circles() {
+			got = append(got, c.String())
+			for _, l := range c {
+				assert.True(t, c.Has(l.Hold.Name), name)
+			}
+			assert.False(t, c.Has("other"), name)
+		}
+		assert.Equal(t, tc.want, got, name)
+	}
+}
+
+// Whoever may publish can forge answers.
+func TestForgedAnswersMakeFewCirclesSoon(t *testing.T) {
+	s := new(scene)
+	for client := range 50 {
+		for lock := range 1000 {
+			s.holds(fmt.Sprint("c", client), "rlock", fmt.Sprint(lock), 30).waits(fmt.Sprint("c", client), "rlock", fmt.Sprint(lock), 10)
+		}
+	}
+	began := time.Now()
+	assert.LessOrEqual(t, len(s.Circles()), 10)
+	assert.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestLossesNameTheFailoverThatWasNear(t *testing.T) {
+	at := time.Now()
+	all := inspect.Losses(redlatch.ClientReport{
+		ID:        "a",
+		Losses:    []redlatch.LossInfo{{Name: "near", At: at}, {Name: "far", At: at.Add(-time.Minute)}},
+		Failovers: []redlatch.FailoverInfo{{Node: "redis:7103", At: at.Add(7 * time.Second)}},
+	})
+	require.Len(t, all, 2)
+	assert.Equal(t, []string{"a", "redis:7103", ""}, []string{all[0].Client, all[0].Failover, all[1].Failover})
+}
+
+func TestTextsAreShort(t *testing.T) {
+	assert.Equal(t, "1 client waits", inspect.Waiting(1))
+	assert.Equal(t, "0 clients wait", inspect.Waiting(0))
+	assert.Equal(t, "who waits is not known", inspect.Waiting(-1))
+	assert.Equal(t, "panic: no hope …", inspect.FirstLine("panic: no hope\ngoroutine 1"))
+	assert.Equal(t, "no luck", inspect.FirstLine("no luck\n"))
+}
