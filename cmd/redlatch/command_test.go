@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -85,6 +86,8 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 		{"queue", "ls", "q", "--state", "new"},
 		{"queue", "ls", "q", "-n", "0"},
 		{"queue", "redrive"},
+		{"queue", "cancel", "q"},
+		{"queue", "cancel", "q", "--error", "x"},
 		{"clients", "x"},
 		{"ls", "a", "b"},
 		{"-u", "no://url", "ls"},
@@ -148,7 +151,10 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	assert.Regexp(t, `held by +worker\.`, text)
 	assert.Regexp(t, `acquired at +.*:\d+\n`, text)
 	assert.Contains(t, r.must(t, "clients"), r.c.ID())
-	assert.Regexp(t, `holds +rfairlock +orders`, r.must(t, "client", r.c.ID()))
+	assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
+	for _, given := range []string{r.c.ID(), hold.Owner(), "worker"} {
+		assert.Regexp(t, `rfairlock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
+	}
 	require.NoError(t, hold.Unlock(t.Context()))
 	assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
 }
@@ -186,7 +192,8 @@ func TestNothingIsTakenAwayWithoutAYes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.Ready)
 
-	r.must(t, "lock", "force", "orders", "--yes")
+	text := r.must(t, "lock", "force", "orders", "--yes")
+	assert.Regexp(t, `freed +orders\ntaken from +`+hold.Owner()+`\nwaiting +0 clients\n`, text)
 	<-hold.Context().Done()
 	code, _, _ := r.run(t.Context(), "lock", "force", "orders", "--yes")
 	assert.Equal(t, exitFailed, code, "nobody holds it")
@@ -204,7 +211,7 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Reject(t.Context(), "no such address"))
 
-	assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"paused":false}`, r.must(t, "--json", "queue", "stats", "mails"))
+	assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false}`, r.must(t, "--json", "queue", "stats", "mails"))
 	hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
 	assert.Contains(t, hidden, "no such address")
 	assert.NotContains(t, hidden, `"to"`)
@@ -213,13 +220,13 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "queue", "get", "mails", dead, "--payloads")), &j))
 	assert.Equal(t, map[string]int{"to": 8}, j.Payload)
 
-	assert.Equal(t, "1 messages\n", r.must(t, "queue", "redrive", "mails", dead))
+	assert.Equal(t, "1 message\n", r.must(t, "queue", "redrive", "mails", dead))
 	code, _, _ := r.run(t.Context(), "queue", "redrive", "mails", dead)
 	assert.Equal(t, exitFailed, code, "it is no dead letter")
 	r.must(t, "queue", "pause", "mails")
 	assert.Regexp(t, `paused +true`, r.must(t, "queue", "stats", "mails"))
 	r.must(t, "queue", "resume", "mails")
-	assert.Equal(t, "1 messages\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
+	assert.Equal(t, "1 message\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
 	assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
 }
 
@@ -260,13 +267,123 @@ func TestWatchTellsEachChange(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return strings.Contains(r.out.String(), what) }, 10*time.Second, time.Millisecond)
 	}
-	says("free, 0 wait")
+	says("free, 0 clients wait")
 	hold, err := r.c.GetLock("orders").Lock(t.Context())
 	require.NoError(t, err)
 	says("held by worker.")
 	require.NoError(t, hold.Unlock(t.Context()))
 	stop()
 	assert.Zero(t, <-ended)
+}
+
+func TestWatchAsJSONHasTheTimeAndNothingThatWasNotAsked(t *testing.T) {
+	r := newRig(t)
+	hold, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		code, _, _ := r.run(ctx, "--json", "lock", "watch", "orders", "--every", "10ms")
+		ended <- code
+	}()
+	require.Eventually(t, func() bool { return strings.HasSuffix(r.out.String(), "\n") }, 10*time.Second, time.Millisecond)
+	stop()
+	assert.Zero(t, <-ended)
+	var seen map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.out.String()), &seen))
+	at, err := time.Parse(time.RFC3339Nano, seen["at"].(string))
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), at, time.Minute)
+	delete(seen, "at")
+	assert.Equal(t, map[string]any{
+		"name": "orders", "locked": true, "mode": "", "token": 0.0, "waiting": 0.0, "queue": []any{},
+		"holders": []any{map[string]any{"owner": hold.Owner(), "client": r.c.ID()}},
+	}, seen)
+	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// other is another client of the rig's server.
+func (r *rig) other(t *testing.T, name string, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.Open(t.Context(), r.url, append([]redlatch.Option{redlatch.WithClientName(name), redlatch.WithCallSites()}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+func TestClientsThatDoNotListenAreNamed(t *testing.T) {
+	r := newRig(t)
+	shy := r.other(t, "shy", redlatch.WithoutPresence())
+	hold, err := shy.GetReadWriteLock("page").RLock(t.Context())
+	require.NoError(t, err)
+	assert.Regexp(t, `shy +`+shy.ID()+` +holds a lock, and does not listen\n`, r.must(t, "clients"))
+	code, _, text := r.run(t.Context(), "client", shy.ID())
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, text, "does not listen")
+	assert.NotContains(t, text, "unavailable")
+	code, _, text = r.run(t.Context(), "client", "billing")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, text, `no client "billing" listens`)
+	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+func TestWhatIsNotThereIsSaid(t *testing.T) {
+	r := newRig(t)
+	code, out, text := r.run(t.Context(), "queue", "stats", "mails")
+	assert.Equal(t, exitFailed, code)
+	assert.Empty(t, out)
+	assert.Contains(t, text, `there is no queue "mails"`)
+	assert.Contains(t, r.must(t, "lock", "info", "invoicess"), "Is the name right?")
+	q := redlatch.GetDelayedQueue[string](r.c, "mails")
+	_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
+	require.NoError(t, err)
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "in-flight"), "CLAIMED UNTIL")
+	for id, want := range map[string]string{"m-1": "is in flight", "m-2": "there is no message"} {
+		code, _, text := r.run(t.Context(), "queue", "cancel", "mails", id, "--yes")
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, text, want)
+	}
+	require.NoError(t, m.Ack(t.Context()))
+	assert.Regexp(t, `ready +0`, r.must(t, "queue", "stats", "mails"), "it is empty, and there")
+	assert.Equal(t, "0 messages\n", r.must(t, "queue", "redrive", "mails"))
+	assert.Contains(t, r.err.String(), "There is no dead letter.")
+}
+
+func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
+	r := newRig(t)
+	q := redlatch.GetDelayedQueue[string](r.c, "mails", rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Hour }))
+	for _, id := range []string{"bad", "worse", "panics"} {
+		_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID(id))
+		require.NoError(t, err)
+	}
+	_, err := q.Offer(t.Context(), "later", time.Hour, rdelayedqueue.WithID("later"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
+			if m.ID == "panics" {
+				panic("no hope")
+			}
+			return errors.New(m.ID + " address\nand more of it")
+		})
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(r.must(t, "queue", "stats", "mails"), "failed before  3") }, 20*time.Second, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	assert.Contains(t, r.must(t, "ls"), "4 delayed, 0 ready, 0 in flight, 0 dead, 3 of them failed before")
+	list := r.must(t, "queue", "ls", "mails", "--state", "delayed")
+	assert.Equal(t, 5, strings.Count(list, "\n"))
+	assert.Contains(t, list, "worse address …")
+	assert.Regexp(t, `panic: no hope at redlatch\.Test\S+ \(redlatch/command_test\.go:\d+\)`, list)
+	assert.Regexp(t, `error +bad address\n +and more of it\n`, r.must(t, "queue", "get", "mails", "bad"))
+
+	assert.Equal(t, "0 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "2", "--yes"))
+	assert.Equal(t, "1 message\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--error", "worse", "--yes"))
+	assert.Equal(t, "2 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--yes"))
+	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed"), "later", "it has not failed")
 }
 
 func TestProgramRunsUnderTheLock(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,14 +17,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check whether the server is fit for locks and queues", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
-persistence, replicas, clocks, messages and latency. Each finding says what it means and how to mend it. The exit code
-is 1 if something was found that loses locks or jobs.`,
+persistence, uptime, replicas, clocks, messages and latency; and the clients, of which the first 100 are asked: whether
+some wait for each other in a circle, and what was lost within an hour. Each finding says what it means and how to mend
+it. The exit code is 1 if something was found that loses locks or jobs, or stands still.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := a.server()
 			if err != nil {
@@ -111,6 +114,7 @@ func (f finding) write(w io.Writer) error {
 type doctor struct {
 	rdb    redis.UniversalClient
 	prefix string
+	queues bool // there are some
 
 	mu       sync.Mutex // guards what follows
 	findings []finding
@@ -145,6 +149,9 @@ func (d *doctor) examine(ctx context.Context) error {
 		d.find(finding{Level: good, Check: "rights", Found: "the server knows all commands, and the user may run them"})
 	}
 	d.looking(ctx)
+	if err := d.clients(ctx); err != nil {
+		return err
+	}
 	each := d.node
 	switch rdb := d.rdb.(type) {
 	case *redis.ClusterClient:
@@ -188,6 +195,68 @@ func (d *doctor) looking(ctx context.Context) {
 	}
 }
 
+// clients asks clients what they hold and wait for, and looks whether there are queues. Without the rights, which looking checks, it
+// finds nothing.
+func (d *doctor) clients(ctx context.Context) error {
+	c, err := redlatch.New(d.rdb, redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(d.prefix), redlatch.WithoutPresence(),
+		redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	some, cancel := context.WithTimeout(ctx, seekFor)
+	for _, err := range c.Objects(some, "", redlatch.WithKinds("rdelayedqueue")) {
+		d.queues = err == nil
+		break
+	}
+	cancel()
+	if said, err := census(ctx, c); err == nil {
+		d.waits(&said)
+		d.losses(&said)
+	}
+	return c.Close()
+}
+
+func (d *doctor) waits(said *inspect.Census) {
+	all := said.Circles()
+	for _, one := range all {
+		f := finding{
+			bad, "circle", "", one.String(), "They wait for each other for ever, unless other goroutines hold than wait.",
+			"Restart one of them, and have all take these locks in the same order.",
+		}
+		if len(one) == 1 {
+			f.Means = "It waits for itself for ever, unless another goroutine holds than waits."
+			f.Mend = "Restart it, and have each way out of the function release the lock."
+		}
+		d.find(f)
+	}
+	if len(all) == 0 {
+		found := fmt.Sprintf("no circle, by what %d of %s said", len(said.Reports), inspect.N(len(said.Clients), "client", "clients"))
+		d.find(finding{Level: good, Check: "waits", Found: found})
+	}
+}
+
+func (d *doctor) losses(said *inspect.Census) {
+	n := 0
+	for _, l := range said.Losses {
+		if time.Since(l.At) < time.Hour {
+			n++
+		}
+	}
+	if n == 0 {
+		d.find(finding{Level: good, Check: "losses", Found: "none within an hour, of the clients that are still there"})
+		return
+	}
+	last := said.Losses[0]
+	f := finding{
+		note, "losses", "", fmt.Sprintf("%d within an hour, the last one by %s at %s", n, last.Client, last.At.Format(time.TimeOnly)),
+		"Work went on for a moment without its lock or permit: it may have been done twice.", "redlatch client " + last.Client + " tells which, and why.",
+	}
+	if last.Failover != "" {
+		f.Means = last.Failover + " failed over or restarted at about that time. " + f.Means
+	}
+	d.find(f)
+}
+
 // node examines one server.
 func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 	addr := rdb.Options().Addr
@@ -204,7 +273,9 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 	if text != "" {
 		d.version(addr, info)
 		d.eviction(addr, info)
-		d.persistence(addr, info, snapshots(ctx, rdb))
+		gone, all := snapshots(ctx, rdb)
+		d.persistence(addr, info, gone, all)
+		d.uptime(addr, info)
 		d.replicas(addr, info)
 	}
 	return d.latency(ctx, rdb)
@@ -228,7 +299,7 @@ func (d *doctor) version(addr string, info map[string]string) {
 func (d *doctor) eviction(addr string, info map[string]string) {
 	f := finding{Level: good, Check: "eviction", Node: addr, Found: info["maxmemory_policy"]}
 	if f.Found != "noeviction" {
-		f.Level, f.Means, f.Mend = bad, "When memory is full Redis deletes locks that are held, and jobs.", "CONFIG SET maxmemory-policy noeviction"
+		f.Level, f.Means, f.Mend = bad, "When memory is full Redis deletes locks that are held, and jobs.", "CONFIG SET maxmemory-policy noeviction."
 		if info["maxmemory"] == "0" {
 			f.Level, f.Found = note, f.Found+", without a limit of memory"
 		}
@@ -237,22 +308,42 @@ func (d *doctor) eviction(addr string, info map[string]string) {
 }
 
 // snapshots says what a crash of a server without an append-only file takes.
-func snapshots(ctx context.Context, rdb *redis.Client) string {
+func snapshots(ctx context.Context, rdb *redis.Client) (gone string, all bool) {
 	switch config, err := rdb.ConfigGet(ctx, "save").Result(); {
 	case err != nil || len(config) == 0: // the user may not ask
-		return "jobs since the last snapshot are gone, and all of them if it makes none."
+		return "jobs since the last snapshot are gone, and all of them if it makes none.", false
 	case config["save"] == "":
-		return "all jobs are gone: it makes no snapshots."
+		return "all jobs are gone: it makes no snapshots.", true
 	}
-	return "jobs since the last snapshot are gone."
+	return "jobs since the last snapshot are gone.", false
 }
 
-func (d *doctor) persistence(addr string, info map[string]string, gone string) {
+// restartedLately is how long a restart counts as news.
+const restartedLately = time.Hour
+
+func (d *doctor) uptime(addr string, info map[string]string) {
+	seconds, err := strconv.Atoi(info["uptime_in_seconds"])
+	up := time.Duration(seconds) * time.Second
+	f := finding{Level: good, Check: "uptime", Node: addr, Found: up.String()}
+	if err == nil && up < restartedLately {
+		f.Found = "it started " + up.String() + " ago"
+		if info["aof_enabled"] != "1" {
+			f.Level, f.Means = note, "Whatever it held before it has lost, or has an older state of: locks that were held then are free."
+			f.Mend = "Look why it restarted, and at what was lost: redlatch client."
+		}
+	}
+	d.find(f)
+}
+
+func (d *doctor) persistence(addr string, info map[string]string, gone string, all bool) {
 	f := finding{Level: good, Check: "persistence", Node: addr, Found: "append-only file"}
 	if info["aof_enabled"] != "1" {
 		f.Level, f.Found = note, "no append-only file"
 		f.Means = "After a crash of the server, locks are free that somebody holds, and " + gone
-		f.Mend = "CONFIG SET appendonly yes, and redlatch.WithDurability for what must not be lost"
+		f.Mend = "CONFIG SET appendonly yes, and redlatch.WithDurability for what must not be lost."
+		if all && d.queues {
+			f.Level, f.Found = bad, f.Found+", no snapshots, and there are queues"
+		}
 	} else if info["aof_last_write_status"] != "ok" {
 		f.Level, f.Found, f.Means, f.Mend = bad, "the append-only file cannot be written", "The server may refuse writes.", "Look at its disk."
 	}

@@ -30,7 +30,11 @@ func inspected(ctx context.Context, c *redlatch.Client, name string) (lockState,
 func (s *lockState) write(w io.Writer) error {
 	err := row(w, "lock", s.Name)
 	if !s.Locked {
-		return errors.Join(err, row(w, "held", "no"), row(w, "waiting", s.Waiting))
+		err = errors.Join(err, row(w, "held", "no"), row(w, "waiting", waiting(s.Waiting, "")))
+		if s.Waiting == 0 && s.Token == 0 && len(s.Queue) == 0 {
+			err = errors.Join(err, row(w, "", "Redis has nothing of that name: a lock that is free has no key. Is the name right?"))
+		}
+		return err
 	}
 	if s.Mode != "" {
 		err = errors.Join(err, row(w, "held to", s.Mode))
@@ -49,19 +53,42 @@ func (s *lockState) write(w io.Writer) error {
 	if s.Token != 0 {
 		err = errors.Join(err, row(w, "token", s.Token))
 	}
-	err = errors.Join(err, row(w, "waiting", s.Waiting))
+	err = errors.Join(err, row(w, "waiting", waiting(s.Waiting, "other ")))
 	for i, waiter := range s.Queue {
 		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), waiter.Owner))
 	}
+	for _, call := range s.Waits {
+		text := fmt.Sprintf("%s, for %v", call.Client, time.Since(call.Since).Round(time.Millisecond))
+		if call.Site != "" {
+			text += ", at " + call.Site
+		}
+		err = errors.Join(err, row(w, "  a call of", text))
+	}
+	for _, c := range s.Circles {
+		name := "circle"
+		for _, line := range c.Lines() {
+			err = errors.Join(err, row(w, name, line))
+			name = ""
+		}
+	}
 	return err
+}
+
+// waiting says how many clients wait, of which the others have a word.
+func waiting(n int, other string) string {
+	if n < 0 {
+		return "not known: the user may not ask"
+	}
+	return inspect.N(n, other+"client", other+"clients")
 }
 
 func (a *app) lockInfo() *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Who holds a lock, since when, and who waits", Args: exactly(1),
-		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed, and with
-redlatch.WithCallSites where it was acquired. A client says that from the third second of its use on. One that does not
-listen, and Java, do not say that.`,
+		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed (three times in a
+lease, and once a second while another call of its process waits), and with redlatch.WithCallSites where it was
+acquired. The clients that wait say likewise, of the first 50 clients. "circle" says which clients seem to wait for each
+other for ever. A client says that from the third second of its use on. One that does not listen, and Java, do not.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])
@@ -79,7 +106,8 @@ func (a *app) lockForce() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "force NAME", Short: "Free a lock, whoever holds it", Args: exactly(1),
 		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
-of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.`,
+of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.
+It prints from whom the lock was taken.`,
 		Example: "  redlatch lock force orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])
@@ -89,6 +117,7 @@ of its lease later: until then two may work at the same time. If the holder's pr
 			if !s.Locked {
 				return &exit{exitFailed, fmt.Errorf("nobody holds %q", args[0])}
 			}
+			s.Ask(ctx, c)
 			if !a.json && !yes {
 				if err := a.table(a.err, s.write); err != nil {
 					return err
@@ -98,14 +127,55 @@ of its lease later: until then two may work at the same time. If the holder's pr
 				return err
 			}
 			freed, err := s.Force(ctx, c)
-			if err == nil && !freed {
-				err = &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
+			switch {
+			case err != nil:
+				return err
+			case !freed:
+				return &exit{exitFailed, fmt.Errorf("nobody holds %q any more", args[0])}
 			}
-			return err
+			return a.print(s, s.writeTaken)
 		}),
 	}
 	yesFlag(cmd, &yes)
 	return cmd
+}
+
+// writeTaken says from whom the lock was taken.
+func (s *lockState) writeTaken(w io.Writer) error {
+	err := row(w, "freed", s.Name)
+	for _, h := range s.Holders {
+		text := h.Owner
+		if !h.Since.IsZero() {
+			text += fmt.Sprintf(", which held it for %v", time.Since(h.Since).Round(time.Millisecond))
+		}
+		err = errors.Join(err, row(w, "taken from", text))
+	}
+	return errors.Join(err, row(w, "waiting", waiting(s.Waiting, "")))
+}
+
+// sight is what watch sees of a lock: nothing that changes while it stays with its holder.
+type sight struct {
+	Name    string
+	Locked  bool
+	Mode    string
+	Token   int64
+	Waiting int
+	Holders []party
+	Queue   []party
+}
+
+// party is an owner id, and the client that it is of.
+type party struct{ Owner, Client string }
+
+func (s *lockState) sight() sight {
+	v := sight{Name: s.Name, Locked: s.Locked, Mode: s.Mode, Token: s.Token, Waiting: s.Waiting}
+	for _, h := range s.Holders {
+		v.Holders = append(v.Holders, party{h.Owner, h.Client})
+	}
+	for _, w := range s.Queue {
+		v.Queue = append(v.Queue, party{w.Owner, w.Client})
+	}
+	return v
 }
 
 func (a *app) lockWatch() *cobra.Command {
@@ -116,23 +186,16 @@ func (a *app) lockWatch() *cobra.Command {
 it does not see a hold that is shorter than that.`,
 		Example: "  redlatch lock watch orders --every 200ms",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			look := func(ctx context.Context) (lockState, error) {
+			look := func(ctx context.Context) (sight, error) {
 				s, err := inspected(ctx, c, args[0])
-				s.Left = 0 // it changes all the time
-				for i := range s.Holders {
-					s.Holders[i].Left = 0
-				}
-				for i := range s.Queue {
-					s.Queue[i].Left = 0
-				}
-				return s, err
+				return s.sight(), err
 			}
-			return follow(ctx, every, look, func(s lockState) error {
+			return follow(ctx, every, look, func(s sight) error {
 				return a.line(s, func() string {
 					if !s.Locked {
-						return fmt.Sprintf("free, %d wait", s.Waiting)
+						return "free, " + inspect.Waiting(s.Waiting)
 					}
-					return fmt.Sprintf("held by %s, %d wait", s.Holders[0].Owner, s.Waiting)
+					return fmt.Sprintf("held by %s, %s", s.Holders[0].Owner, inspect.Waiting(s.Waiting))
 				})
 			})
 		}),

@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 )
 
@@ -57,18 +60,50 @@ func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
 	return err
 }
 
+const (
+	askFor  = 3 * time.Second // for how long clients are asked
+	askMost = 100             // of them
+	seekFor = time.Second     // for how long locks are looked at whose holders do not listen
+)
+
+// member is a client as clients lists it.
+type member struct {
+	ID, Name string
+	Listens  bool // else it is known as the owner of a lock only
+	Answers  bool
+	Host     string
+	PID      int
+	Up       time.Duration
+	Holds    int
+	Waits    int
+	Lost     int
+}
+
+func (m member) write(w io.Writer) error {
+	switch {
+	case m.Answers:
+		return row(w, m.Name, m.ID, m.Holds, m.Waits, m.Lost, m.Host, m.PID, m.Up.Round(time.Second))
+	case m.Listens:
+		return row(w, m.Name, m.ID, "", "", "", "does not answer, or was not asked")
+	}
+	return row(w, m.Name, m.ID, "", "", "", "holds a lock, and does not listen")
+}
+
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
 		Use: "clients", Short: "List the clients that hold or wait for something", Args: exactly(0),
+		Long: `List the clients that hold or wait for something, and how much. The first 100 are asked. A client listens from the third
+second of its use on, unless it has redlatch.WithoutPresence; one that works in short turns may be missing. Of others
+those are listed that hold a lock, if a look of a second at the locks finds it.`,
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, _ []string) error {
-			all, err := c.Clients(ctx)
+			all, err := members(ctx, c)
 			if err != nil {
 				return err
 			}
 			return a.print(all, func(w io.Writer) error {
-				err := row(w, "NAME", "ID")
+				err := row(w, "NAME", "ID", "HOLDS", "WAITS", "LOST", "HOST", "PID", "UP")
 				for _, one := range all {
-					err = errors.Join(err, row(w, one.Name, one.ID))
+					err = errors.Join(err, one.write(w))
 				}
 				return err
 			})
@@ -76,28 +111,135 @@ func (a *app) clients() *cobra.Command {
 	}
 }
 
+// members returns the clients that listen, and those that hold a lock and do not listen.
+func members(ctx context.Context, c *redlatch.Client) ([]member, error) {
+	said, err := census(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var all []member
+	known := map[string]bool{}
+	for _, one := range said.Clients {
+		m := member{ID: one.ID, Name: one.Name, Listens: true}
+		if r, ok := said.Reports[one.ID]; ok {
+			m.Answers, m.Host, m.PID, m.Up, m.Holds, m.Waits, m.Lost = true, r.Host, r.PID, r.Up, r.HoldCount, r.WaitCount, r.LossCount
+		}
+		all, known[one.ID] = append(all, m), true
+	}
+	ctx, cancel := context.WithTimeout(ctx, seekFor)
+	defer cancel()
+	for o, err := range c.Objects(ctx, "", redlatch.WithKinds("rlock", "rfairlock", "rrwlock")) {
+		if err != nil {
+			break // there are too many, or the user may not look: the clients that listen are known
+		}
+		for _, id := range inspect.SummaryOf(o).Clients {
+			if !known[id] {
+				known[id] = true
+				all = append(all, member{ID: id, Name: nameOf(id)})
+			}
+		}
+	}
+	return all, nil
+}
+
+func census(ctx context.Context, c *redlatch.Client) (inspect.Census, error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	said := inspect.CensusOf(ctx, c, askMost)
+	return said, said.Err
+}
+
+// nameOf returns the name in a client's id.
+func nameOf(id string) string {
+	if i := strings.LastIndexByte(id, '.'); i >= 0 {
+		return id[:i]
+	}
+	return ""
+}
+
 func (a *app) aClient() *cobra.Command {
 	return &cobra.Command{
-		Use: "client ID", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
+		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
+		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
+does the owner id of something that it holds.`,
+		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			r, err := c.Ask(ctx, args[0])
+			id, err := clientID(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(r, func(w io.Writer) error {
-				err := errors.Join(row(w, "client", r.ID), row(w, "host", r.Host), row(w, "pid", r.PID), row(w, "up", r.Up),
-					row(w, "version", r.Version, r.Go), row(w, "holds", r.HoldCount), row(w, "waits", r.WaitCount), row(w, "lost", r.LossCount))
-				for _, h := range r.Holds {
-					err = errors.Join(err, row(w, "holds", h.Kind, h.Name, h.Mode, time.Since(h.Since), h.Site))
-				}
-				for _, one := range r.Waits {
-					err = errors.Join(err, row(w, "waits for", one.Kind, one.Name, "", time.Since(one.Since), one.Site))
-				}
-				for _, l := range r.Losses {
-					err = errors.Join(err, row(w, "lost", l.Kind, l.Name, "", time.Since(l.At), "held for", l.Held))
-				}
+			r, err := c.Ask(ctx, id)
+			if errors.Is(err, redlatch.ErrNotListening) {
+				err = &exit{exitFailed, fmt.Errorf("%s does not listen: it is gone, has done nothing for a while, or has redlatch.WithoutPresence", id)}
+			}
+			if err != nil {
 				return err
-			})
+			}
+			return a.print(answer{r, inspect.Losses(r)}, func(w io.Writer) error { return writeClient(w, r) })
 		}),
 	}
+}
+
+// answer is what a client says, as JSON.
+type answer struct {
+	redlatch.ClientReport
+	Losses []inspect.Loss
+}
+
+// clientID returns the id of the client that is meant: by its id, an owner id, or its name.
+func clientID(ctx context.Context, c *redlatch.Client, given string) (string, error) {
+	id, _, _ := strings.Cut(given, ":")
+	if core.IsClientID(id) {
+		return id, nil
+	}
+	all, err := c.Clients(ctx)
+	if err != nil {
+		return "", err
+	}
+	var named, ids []string
+	for _, one := range all {
+		ids = append(ids, one.ID)
+		if one.Name == given {
+			named = append(named, one.ID)
+		}
+	}
+	switch {
+	case len(named) == 1:
+		return named[0], nil
+	case len(named) > 1:
+		return "", &exit{exitUsage, fmt.Errorf("there are several clients %q:\n%s", given, strings.Join(named, "\n"))}
+	case len(ids) == 0:
+		return "", &exit{exitFailed, fmt.Errorf("no client %q listens, and no other", given)}
+	}
+	return "", &exit{exitFailed, fmt.Errorf("no client %q listens; there are:\n%s", given, strings.Join(ids, "\n"))}
+}
+
+// writeClient writes what a client says.
+func writeClient(w io.Writer, r redlatch.ClientReport) error {
+	err := errors.Join(row(w, "client", r.ID), row(w, "host", r.Host), row(w, "pid", r.PID), row(w, "up", r.Up),
+		row(w, "version", r.Version+" "+r.Go), row(w, "holds", r.HoldCount), row(w, "waits", r.WaitCount), row(w, "lost", r.LossCount))
+	if len(r.Holds) > 0 {
+		err = errors.Join(err, row(w), row(w, "HOLDS", "NAME", "FOR", "LEFT", "RENEWED", "OWNER", "AT"))
+	}
+	for _, h := range r.Holds {
+		owner := strings.TrimPrefix(h.Owner, r.ID)
+		err = errors.Join(err, row(w, strings.TrimSpace(h.Kind+" "+h.Mode), h.Name, time.Since(h.Since), h.Left, h.Renewed, owner, h.Site))
+	}
+	if len(r.Waits) > 0 {
+		err = errors.Join(err, row(w), row(w, "WAITS FOR", "NAME", "FOR", "AT"))
+	}
+	for _, one := range r.Waits {
+		err = errors.Join(err, row(w, one.Kind, one.Name, time.Since(one.Since), one.Site))
+	}
+	if len(r.Losses) > 0 {
+		err = errors.Join(err, row(w), row(w, "LOST", "NAME", "NOTICED", "AGO", "HELD FOR", "AT", "CAUSE"))
+	}
+	for _, l := range inspect.Losses(r) {
+		cause := l.Cause
+		if l.Failover != "" {
+			cause += "; " + l.Failover + " failed over or restarted at about that time"
+		}
+		err = errors.Join(err, row(w, l.Kind, l.Name, l.At.Format(time.RFC3339), time.Since(l.At), l.Held, l.Site, cause))
+	}
+	return err
 }

@@ -43,10 +43,12 @@ func (a *app) table(to io.Writer, text func(w io.Writer) error) error {
 	return w.Flush()
 }
 
-// line prints a value as JSON, or a text after the time.
+// line prints what was seen just now: as JSON with the time under "at", or a text after the time.
 func (a *app) line(v any, text func() string) error {
 	if a.json {
-		return a.print(v, nil)
+		all := map[string]any{"at": time.Now()}
+		fields(reflect.ValueOf(v), all)
+		return json.NewEncoder(a.out).Encode(all)
 	}
 	_, err := fmt.Fprintln(a.out, time.Now().Format(time.TimeOnly), safe(text()))
 	return err

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -45,17 +48,34 @@ func (a *app) onQueue(do func(ctx context.Context, q *jobs, args []string) error
 func (a *app) queueStats() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats NAME", Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
+		Long: `How many messages are in each state. "failed before" are those that are delayed, ready or in flight, and have had an
+attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
+setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			s, err := q.Stats(ctx)
+			if err == nil && s == (rdelayedqueue.Stats{}) {
+				err = a.thereIs(ctx, args[0])
+			}
 			if err != nil {
 				return err
 			}
 			return a.print(s, func(w io.Writer) error {
 				return errors.Join(row(w, "queue", args[0]), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
-					row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "paused", s.Paused))
+					row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused))
 			})
 		}),
 	}
+}
+
+// thereIs returns an error if Redis has no queue of a name. Where the user may not look for it, it counts as there.
+func (a *app) thereIs(ctx context.Context, name string) error {
+	for _, err := range a.client.Objects(ctx, core.EscapePattern(name), redlatch.WithKinds("rdelayedqueue")) {
+		if errors.Is(err, redlatch.ErrUnavailable) {
+			return err
+		}
+		return nil //nolint:nilerr // as said above
+	}
+	return &exit{exitFailed, fmt.Errorf("there is no queue %q", name)}
 }
 
 func (a *app) queueTail() *cobra.Command {
@@ -88,7 +108,7 @@ func shown(e rdelayedqueue.Entry[[]byte], payload bool) job {
 }
 
 func (j job) row(w io.Writer) error {
-	cells := []any{j.ID, j.State, j.Attempt, j.DueAt.Format(time.RFC3339), j.Error}
+	cells := []any{j.ID, j.State, j.Attempt, j.DueAt.Format(time.RFC3339), inspect.FirstLine(j.Error)}
 	if j.Payload != nil {
 		text, err := json.Marshal(j.Payload)
 		if err != nil {
@@ -99,10 +119,27 @@ func (j job) row(w io.Writer) error {
 	return row(w, cells...)
 }
 
+// write writes all there is to say of a message.
+func (j job) write(w io.Writer) error {
+	err := errors.Join(row(w, "message", j.ID), row(w, "state", j.State), row(w, "attempt", j.Attempt),
+		row(w, inspect.TimeName(j.State), j.DueAt.Format(time.RFC3339)))
+	name := "error"
+	for line := range strings.Lines(j.Error) {
+		err = errors.Join(err, row(w, name, strings.TrimSuffix(line, "\n")))
+		name = ""
+	}
+	if j.Payload != nil {
+		text, failed := json.Marshal(j.Payload)
+		err = errors.Join(err, failed, row(w, "payload", string(text)))
+	}
+	return err
+}
+
 func (a *app) queueList() *cobra.Command {
 	state, most, payload := "", 0, false
 	cmd := &cobra.Command{
 		Use: "ls NAME", Short: "List messages, those that are due first", Args: exactly(1),
+		Long:    "List messages, those that are due first, with the first line of their last error. get prints all of it.",
 		Example: "  redlatch queue ls mails --state dead --payloads",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := stateOf(state)
@@ -125,7 +162,7 @@ func (a *app) queueList() *cobra.Command {
 				all[i] = shown(e, payload)
 			}
 			return a.print(all, func(w io.Writer) error {
-				err := row(w, "ID", "STATE", "ATTEMPT", "DUE", "ERROR")
+				err := row(w, "ID", "STATE", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR")
 				for _, j := range all {
 					err = errors.Join(err, j.row(w))
 				}
@@ -158,7 +195,7 @@ func (a *app) queueGet() *cobra.Command {
 				return err
 			}
 			j := shown(*e, payload)
-			return a.print(j, j.row)
+			return a.print(j, j.write)
 		}),
 	}
 	payloadFlag(cmd, &payload)
@@ -166,15 +203,75 @@ func (a *app) queueGet() *cobra.Command {
 }
 
 func (a *app) queueCancel() *cobra.Command {
-	return a.queueChange("cancel NAME ID", "Delete a message that waits, or is a dead letter", 2,
-		func(args []string) string { return fmt.Sprintf("delete the message %q of %q?", args[1], args[0]) },
-		func(ctx context.Context, q *jobs, args []string) (int, error) {
-			ok, err := q.Cancel(ctx, args[1])
-			if err == nil && !ok {
-				err = &exit{exitFailed, fmt.Errorf("%q is in flight, or not there", args[1])}
+	yes, attempts, text := false, 0, ""
+	cmd := &cobra.Command{
+		Use: "cancel NAME [ID]", Short: "Delete a message that waits, or is a dead letter; or those that fail", Args: checked(cobra.RangeArgs(1, 2)),
+		Long: `Delete a message that waits, or is a dead letter. Without an id: all that are delayed or ready, and have had an attempt
+that ended with an error, so many attempts and such an error. A message that is in flight stays: ask again. "get --json
+--payloads" prints a message before it is gone.`,
+		Example: "  redlatch queue cancel mails 01a20e3c-4314-7d0b-80c6-22963ef0764d\n  redlatch queue cancel mails --attempts 5 --error 'nil map'",
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
+			if len(args) == 2 {
+				if err := a.confirm(yes, fmt.Sprintf("delete the message %q of %q?", args[1], args[0])); err != nil {
+					return err
+				}
+				return a.cancelOne(ctx, q, args[1])
 			}
-			return 1, err
-		})
+			if attempts < 1 {
+				return &exit{exitUsage, errors.New("give an id, or --attempts of 1 or more")}
+			}
+			question := fmt.Sprintf("delete the messages of %q that have failed, with %s or more and an error that has %q?",
+				args[0], inspect.N(attempts, "attempt", "attempts"), text)
+			if err := a.confirm(yes, question); err != nil {
+				return err
+			}
+			n, err := cancelFailed(ctx, q, attempts, text)
+			return errors.Join(a.changed(n), err)
+		}),
+	}
+	yesFlag(cmd, &yes)
+	cmd.Flags().IntVar(&attempts, "attempts", 0, "all that have failed, and have had so many attempts or more")
+	cmd.Flags().StringVar(&text, "error", "", "with --attempts: whose last error has this text in it")
+	return cmd
+}
+
+func (a *app) cancelOne(ctx context.Context, q *jobs, id string) error {
+	ok, err := q.Cancel(ctx, id)
+	if err != nil {
+		return err
+	}
+	if ok {
+		return a.changed(1)
+	}
+	if _, err = q.Get(ctx, id); errors.Is(err, rdelayedqueue.ErrNotFound) {
+		return &exit{exitFailed, fmt.Errorf("there is no message %q", id)}
+	}
+	return &exit{exitFailed, fmt.Errorf("%q is in flight: ask again when its attempt has ended", id)}
+}
+
+// cancelFailed deletes messages that wait for another attempt.
+func cancelFailed(ctx context.Context, q *jobs, attempts int, text string) (n int, err error) {
+	for _, state := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready} {
+		for cursor, more := "", true; more; more = cursor != "" {
+			var page []rdelayedqueue.Entry[[]byte]
+			if page, cursor, err = q.List(ctx, state, cursor, 100); err != nil {
+				return n, err
+			}
+			for _, e := range page {
+				if e.Error == "" || e.Attempt < attempts || !strings.Contains(e.Error, text) {
+					continue
+				}
+				ok, err := q.Cancel(ctx, e.ID)
+				if err != nil {
+					return n, err
+				}
+				if ok {
+					n++
+				}
+			}
+		}
+	}
+	return n, nil
 }
 
 func (a *app) queueRedrive() *cobra.Command {
@@ -184,6 +281,9 @@ func (a *app) queueRedrive() *cobra.Command {
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if len(args) == 1 {
 				n, err := q.RedriveAll(ctx)
+				if n == 0 && err == nil && !a.json {
+					_, err = fmt.Fprintln(a.err, "There is no dead letter. Messages that failed and have attempts left are delivered again by themselves.")
+				}
 				return errors.Join(a.changed(n), err)
 			}
 			ok, err := q.Redrive(ctx, args[1])
@@ -199,34 +299,18 @@ func (a *app) queueRedrive() *cobra.Command {
 }
 
 func (a *app) queuePurge() *cobra.Command {
-	state := ""
-	cmd := a.queueChange("purge NAME", "Delete all messages of a state", 1,
-		func(args []string) string {
-			return fmt.Sprintf("delete all messages of %q that are %s?", args[0], state)
-		},
-		func(ctx context.Context, q *jobs, _ []string) (int, error) {
+	state, yes := "", false
+	cmd := &cobra.Command{
+		Use: "purge NAME", Short: "Delete all messages of a state", Args: exactly(1),
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			s, err := stateOf(state)
 			if err != nil {
-				return 0, err
-			}
-			return q.Purge(ctx, s)
-		})
-	stateFlag(cmd, &state, "dead")
-	return cmd
-}
-
-// queueChange is a command that takes messages away, and asks before.
-func (a *app) queueChange(use, short string, args int, question func(args []string) string,
-	change func(ctx context.Context, q *jobs, args []string) (int, error),
-) *cobra.Command {
-	yes := false
-	cmd := &cobra.Command{
-		Use: use, Short: short, Args: exactly(args),
-		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			if err := a.confirm(yes, question(args)); err != nil {
 				return err
 			}
-			n, err := change(ctx, q, args)
+			if err := a.confirm(yes, fmt.Sprintf("delete all messages of %q that are %s?", args[0], state)); err != nil {
+				return err
+			}
+			n, err := q.Purge(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -234,6 +318,7 @@ func (a *app) queueChange(use, short string, args int, question func(args []stri
 		}),
 	}
 	yesFlag(cmd, &yes)
+	stateFlag(cmd, &state, "dead")
 	return cmd
 }
 
@@ -242,7 +327,7 @@ func (a *app) changed(n int) error {
 	if a.json {
 		return a.print(struct{ Messages int }{n}, nil)
 	}
-	_, err := fmt.Fprintln(a.out, n, "messages")
+	_, err := fmt.Fprintln(a.out, inspect.N(n, "message", "messages"))
 	return err
 }
 

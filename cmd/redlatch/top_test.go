@@ -1,6 +1,16 @@
 package main
 
 import (
+	"context"
+	"flag"
+	"fmt"
+	"html"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
 	"testing"
 	"time"
 
@@ -8,7 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // keys presses keys.
@@ -58,6 +71,101 @@ func TestScreenShowsSortsFiltersAndDrillsDown(t *testing.T) {
 	_, end := s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("x")})
 	assert.Equal(t, tea.QuitMsg{}, end())
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// terminal is a terminal of tmux with the screen in it.
+type terminal struct {
+	t    *testing.T
+	name string
+}
+
+func startTop(t *testing.T, url string) *terminal {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("skipped: tmux is not on PATH")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid())}
+	term.tmux("-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "16",
+		"env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL="+url, self, "top", "--every", "200ms")
+	t.Cleanup(func() { term.tmux("kill-server") })
+	return term
+}
+
+// tmux talks to the tmux of this test.
+func (term *terminal) tmux(args ...string) string {
+	term.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-L", term.name}, args...)...).CombinedOutput()
+	require.NoError(term.t, err, "%v: %s", args, out)
+	return string(out)
+}
+
+// sees waits until something is on the screen, and returns all of it.
+func (term *terminal) sees(want string) (text string) {
+	term.t.Helper()
+	redistest.Eventually(term.t, 20*time.Second, "it is on the screen", func() error {
+		text = term.tmux("capture-pane", "-p", "-t", "top")
+		if regexp.MustCompile(want).MatchString(text) {
+			return nil
+		}
+		return fmt.Errorf("%s is not in\n%s", want, text)
+	})
+	return text
+}
+
+var pictures = flag.String("pictures", "", "the folder for a picture of the screen, which chromium draws")
+
+// picture keeps what the screen looks like, if pictures are wanted.
+func picture(t *testing.T, name, text string) {
+	t.Helper()
+	if *pictures == "" {
+		return
+	}
+	page := filepath.Join(t.TempDir(), "screen.html")
+	style := `margin:0;padding:14px;height:100vh;box-sizing:border-box;background:#14171a;color:#e8eaed;font:15px/20px monospace`
+	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<meta charset="utf-8"><body style="margin:0"><pre style=%q>%s</pre>`, style, html.EscapeString(text)), 0o600))
+	to, err := filepath.Abs(filepath.Join(*pictures, name+".png"))
+	require.NoError(t, err)
+	out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1040,348", "--screenshot="+to, page).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+func TestTopInATerminal(t *testing.T) {
+	r := newRig(t)
+	client := func(name string) *redlatch.Client {
+		return r.other(t, name, redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	}
+	web, worker := client("web-1"), client("worker-2")
+	for _, l := range []rlock.Locker{web.GetLock("order:4711"), web.GetReadWriteLock("prices").RLocker(), worker.GetFairLock("import:eu"), worker.GetLock("report")} {
+		_, err := l.Lock(t.Context())
+		require.NoError(t, err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer giveUp()
+	calls.Go(func() { _, _ = worker.GetLock("order:4711").Lock(ctx) }) // until the end
+	calls.Go(func() { _, _ = web.GetFairLock("import:eu").Lock(ctx) })
+	_, err := web.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = web.GetPermitSemaphore("uploads").Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = web.GetCountDownLatch("start").TrySetCount(t.Context(), 7)
+	require.NoError(t, err)
+	for i := range 9 {
+		_, err = redlatch.GetDelayedQueue[string](web, "mails").Offer(t.Context(), "hello", time.Duration(i/3)*time.Hour)
+		require.NoError(t, err)
+	}
+
+	top := startTop(t, r.url)
+	text := top.sees(`(?s)> +rfairlock +import:eu +1 .*order:4711 +1 .*mails .*6 delayed, 3 ready`)
+	picture(t, "top", text)
+	top.tmux("send-keys", "-t", "top", "Down", "Enter")
+	text = top.sees(`(?s)held by +web-1\..*a call of +worker-2\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu and waits for order:4711`)
+	picture(t, "top-lock", text)
+	top.tmux("send-keys", "-t", "top", "Escape")
+	top.sees("KIND")
 }
 
 func TestOrderIsByWhatWasAskedFor(t *testing.T) {
