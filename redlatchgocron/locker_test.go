@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,11 +82,17 @@ func (r *runs) refuse(_ uuid.UUID, _ string, err error) {
 	r.refused = append(r.refused, err)
 }
 
-// total returns how many runs there were.
-func (r *runs) total() (n int) {
+// seen returns how often each tick ran, how many runs there were at a time, and what lockers refused.
+func (r *runs) seen() (of map[time.Time]int, most int, refused []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, times := range r.of {
+	return maps.Clone(r.of), r.most, slices.Clone(r.refused)
+}
+
+// total returns how many runs there were.
+func (r *runs) total() (n int) {
+	of, _, _ := r.seen()
+	for _, times := range of {
 		n += times
 	}
 	return n
@@ -140,15 +148,16 @@ func TestJobsOnShiftedClocksRunOncePerTick(t *testing.T) {
 				}
 				period := periodOf(tc.cron)
 				server.Advance(2*tc.apart + ticks*period)
-				for tick, times := range r.of {
+				of, _, refused := r.seen()
+				for tick, times := range of {
 					assert.Equal(t, 1, times, "runs of %v", tick)
 				}
 				// The clock that is the most ahead runs the ticks of all the time, and the others, at first, those before.
-				assert.Len(t, r.of, int((4*tc.apart+ticks*period+130*time.Millisecond)/period)-int(130*time.Millisecond/period))
-				for _, err := range r.refused {
+				assert.Len(t, of, int((4*tc.apart+ticks*period+130*time.Millisecond)/period)-int(130*time.Millisecond/period))
+				for _, err := range refused {
 					require.ErrorIs(t, err, redlatchgocron.ErrTaken)
 				}
-				assert.NotEmpty(t, r.refused)
+				assert.NotEmpty(t, refused)
 			})
 		})
 	}
@@ -204,9 +213,10 @@ func TestTicksAreLeftOutWhileTheJobRuns(t *testing.T) {
 				}
 				server.Advance(10 * time.Second)
 				assert.Equal(t, tc.runs, r.total())
-				assert.Equal(t, tc.most, r.most)
+				_, most, refused := r.seen()
+				assert.Equal(t, tc.most, most)
 				left := 0
-				for _, err := range r.refused {
+				for _, err := range refused {
 					if errors.Is(err, redlatchgocron.ErrRunning) {
 						left++
 					}
@@ -242,16 +252,18 @@ func TestNothingRunsWithoutRedis(t *testing.T) {
 		var r runs
 		locked(t, client, clock(0), everySecond, &r, time.Millisecond)
 		server.Advance(5 * time.Second)
-		assert.Zero(t, r.total())
-		require.NotEmpty(t, r.refused)
-		for _, err := range r.refused {
+		ran, _, refused := r.seen()
+		assert.Empty(t, ran)
+		require.NotEmpty(t, refused)
+		for _, err := range refused {
 			require.NotErrorIs(t, err, redlatchgocron.ErrTaken)
 			require.NotErrorIs(t, err, redlatchgocron.ErrRunning)
 		}
 		server.Heal(client)
 		server.Advance(10 * time.Second)
-		assert.GreaterOrEqual(t, r.total(), 5)
-		for tick, times := range r.of {
+		ran, _, _ = r.seen()
+		assert.GreaterOrEqual(t, len(ran), 5)
+		for tick, times := range ran {
 			assert.Equal(t, 1, times, "runs of %v", tick)
 		}
 	})
