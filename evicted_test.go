@@ -42,20 +42,20 @@ func TestEvictedHoldsAreLostAndTakeNothingFromOthers(t *testing.T) {
 			leased = append(leased, g)
 		}
 	}
-	enter := func(c *redlatch.Client) (all []heldGuest) {
+	enter := func(c *redlatch.Client, round int) (all []heldGuest) {
 		for _, g := range leased {
 			h := heldGuest{guest: g}
-			h.alive, h.release = g.enter(t, c, g.name)
+			h.alive, h.release = g.enter(t, c, fmt.Sprint(g.name, "-", round)) // a value that was made once is there to stay
 			all = append(all, h)
 		}
 		return all
 	}
 	first, second := client(), client()
-	for range faulttest.Rounds(t, 1, 20) {
-		old := enter(first)
+	for round := range faulttest.Rounds(t, 1, 20) {
+		old := enter(first, round)
 		evictEverything(t, rdb)
 		evicted := time.Now()
-		present := enter(second)
+		present := enter(second, round)
 		for _, h := range old {
 			redistest.Eventually(t, lease, h.name+" is lost", func() error {
 				if h.alive() == nil {
