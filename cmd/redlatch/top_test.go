@@ -82,6 +82,7 @@ type terminal struct {
 func startTop(t *testing.T, url string) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
+		require.Empty(t, os.Getenv("REDLATCH_REQUIRE_TMUX"), "tmux is not on PATH")
 		t.Skip("skipped: tmux is not on PATH")
 	}
 	self, err := os.Executable()
