@@ -28,7 +28,7 @@ type Object struct {
 	// Name is its name.
 	Name string
 	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo, rsemaphore.PermitSemaphoreInfo,
-	// rlatch.Info, rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter nil.
+	// rlatch.Info, rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter its value, an int.
 	Info any
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -382,6 +383,28 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 		assert.LessOrEqual(t, time.Since(began), 11*time.Second)
 		viewer.Blackhole(false)
+	})
+}
+
+// F20
+func TestRefusedChannelIsAskedForOnceAnHour(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t)
+		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
+		tries := 0
+		b.Mini.Server().SetPreHook(func(peer *server.Peer, cmd string, args ...string) bool {
+			if cmd != "SUBSCRIBE" || !strings.HasPrefix(args[0], "redlatch_client:") {
+				return false
+			}
+			tries++
+			peer.WriteError("NOPERM this user has no permissions to access one of the channels used as arguments")
+			return true
+		})
+		time.Sleep(50 * time.Minute)
+		assert.Equal(t, 1, tries)
+		time.Sleep(50 * time.Minute)
+		assert.Equal(t, 2, tries)
+		locktest.Unlock(t, hold)
 	})
 }
 

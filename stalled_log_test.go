@@ -27,10 +27,10 @@ func (s stalled) Handle(context.Context, slog.Record) error { <-s.goOn; return n
 func (s stalled) WithAttrs([]slog.Attr) slog.Handler { return s }
 
 // F1
-func TestStalledLogHoldsUpNoLossAndNoRenewal(t *testing.T) {
+func TestStalledLogHoldsUpNoCallNoLossAndNoRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		log := stalled{slog.DiscardHandler, make(chan struct{})}
-		c := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log})))
+		c := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log})), redlatch.WithSlowLog(time.Nanosecond, time.Nanosecond))
 		var holds []*rlock.Hold
 		for i := range 20 {
 			holds = append(holds, locktest.Acquire(t, t.Context(), c.GetLock(fmt.Sprint("orders", i))))

@@ -121,7 +121,7 @@ func (c *Core) slow() {
 	if limit, then := c.SlowWait, c.Hooks.Acquired; limit > 0 {
 		c.Hooks.Acquired = func(kind, name string, waited time.Duration) {
 			if waited >= limit {
-				c.Logger.Warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
+				c.warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
 			}
 			if then != nil {
 				then(kind, name, waited)
@@ -131,7 +131,7 @@ func (c *Core) slow() {
 	if limit, then := c.SlowHold, c.Hooks.Released; limit > 0 {
 		c.Hooks.Released = func(kind, name string, held time.Duration) {
 			if held >= limit {
-				c.Logger.Warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
+				c.warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
 			}
 			if then != nil {
 				then(kind, name, held)

@@ -90,6 +90,13 @@ func (p *presence) Subscribed() {
 	p.heard = true
 }
 
+// Refused notes that Redis refuses the subscription, so that the next look ends it, before it is tried again.
+func (p *presence) Refused(error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waited = presenceWait
+}
+
 // Message takes a question. Who may publish on the channel is not known: what is no question, or too many of them, has no answer.
 func (p *presence) Message(text string) {
 	q, ok := parseQuestion(text)
