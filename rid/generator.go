@@ -74,10 +74,14 @@ func (s *sequence) pop() (id int64, ok bool) {
 // New returns a client's generator by name. It is for the client: users call GetIDGenerator there.
 func New(c *core.Core, name string, opts ...Option) *Generator {
 	g := &Generator{manager: core.Manager(c, newManager), name: c.Prefix + name, opts: options{block: 1000}}
+	g.err = core.CheckUserName(name, g.name)
 	for _, o := range opts {
+		if o == nil {
+			g.err = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			continue
+		}
 		o(&g.opts)
 	}
-	g.err = core.CheckUserName(name, g.name)
 	if g.err == nil {
 		g.err = g.opts.validate()
 	}

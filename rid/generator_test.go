@@ -242,6 +242,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		c := b.Peer(t, redlatch.WithNamePrefix("app:"))
 		for what, g := range map[string]*rid.Generator{
 			"no name":     c.GetIDGenerator(""),
+			"nil option":  c.GetIDGenerator("order", nil),
 			"bad name":    c.GetIDGenerator("{"),
 			"no block":    c.GetIDGenerator("order", rid.WithBlock(0)),
 			"large block": c.GetIDGenerator("order", rid.WithBlock(1_000_001)),

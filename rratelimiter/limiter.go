@@ -28,10 +28,14 @@ type Limiter struct {
 // New returns a client's rate limiter by name. It is for the client: users call GetRateLimiter there.
 func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
 	l := &Limiter{core: c, name: c.Prefix + name, rate: rate, opts: options{burst: rate.count}}
+	l.err = core.CheckUserName(name, l.name)
 	for _, o := range opts {
+		if o == nil {
+			l.err = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			continue
+		}
 		o(&l.opts)
 	}
-	l.err = core.CheckUserName(name, l.name)
 	if l.err == nil {
 		l.err = rate.validate(l.opts)
 	}

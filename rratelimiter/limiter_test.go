@@ -208,6 +208,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		c := b.Peer(t)
 		second := rratelimiter.Per(1, time.Second)
 		for what, l := range map[string]*rratelimiter.Limiter{
+			"nil option":   c.GetRateLimiter("api", rratelimiter.Per(1, time.Second), nil),
 			"no name":      c.GetRateLimiter("", second),
 			"bad name":     c.GetRateLimiter("{", second),
 			"no rate":      c.GetRateLimiter("api", rratelimiter.Rate{}),

@@ -79,9 +79,8 @@ func (t *Topic[T]) Name() string { return t.name }
 // counts once, however many subscriptions it has, and once more for each pattern that matches. On a cluster only those of
 // the topic's node are counted. It returns 0 if nobody subscribes; the value is then lost.
 //
-// It ends with the reply, when ctx is done, or after 3 s, which no value should take to be sent. After redlatch.ErrUnknown the value may have been published; it is never sent twice. After
-// redlatch.ErrUnavailable it was not. A value that the codec refuses is redlatch.ErrInvalid. Keep values
-// small: what is sent for 3 s is given up.
+// It ends with the reply, when ctx is done, or after 3 s: keep values small. After redlatch.ErrUnknown the value may have been
+// published; it is never sent twice. After redlatch.ErrUnavailable it was not. A value that the codec refuses is redlatch.ErrInvalid.
 //
 // It costs one round trip, which concurrent calls share. Values of one goroutine are published in its order, but for one whose
 // outcome is unknown.
