@@ -3,8 +3,8 @@ package rscheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,12 +135,12 @@ func (s *standing) ticks(now time.Time) (all []tick, mark []any) {
 		}
 		all = append(all, next)
 	}
-	marked, ahead, known := readMark(s.mark, s.text)
+	marked, known := readMark(s.mark, s.text)
 	if d, ok := schedule.(fixedDelay); ok {
 		switch {
 		case !known:
 			marked = now.Add(d.delay)
-			mark = s.marks(marked, marked, true)
+			mark = s.marks(marked, true)
 		case s.queued:
 			return nil, nil
 		}
@@ -165,49 +165,30 @@ func (s *standing) ticks(now time.Time) (all []tick, mark []any) {
 			last = now
 		}
 	}
-	switch { // of the ticks that were offered before, as far as that is known
-	case ahead.After(now):
-	case marked.After(now):
-		ahead = marked
-	default:
-		ahead = time.Time{}
-	}
 	for !from.After(now.Add(horizon)) && len(all) < maxTicks {
 		next, ok := schedule.Next(from)
 		if !ok || !next.After(from) {
 			break
 		}
 		add(next)
-		if ahead.IsZero() {
-			ahead = next
-		}
 		last, from = next, next
 	}
 	if known && last.Equal(marked) {
 		return all, nil
 	}
-	if ahead.IsZero() {
-		ahead = last
-	}
-	return all, s.marks(last, ahead, false)
+	return all, s.marks(last, false)
 }
 
 // marks returns a mark as mark.lua takes it.
-func (s *standing) marks(last, ahead time.Time, keep bool) []any {
-	return []any{s.job.name, s.text, last.UnixMicro(), ahead.UnixMicro(), number(keep)}
+func (s *standing) marks(last time.Time, keep bool) []any {
+	return []any{s.job.name, s.text, last.UnixMicro(), number(keep)}
 }
 
-// readMark returns the last instant of a mark that was offered, and the first one that was ahead then; false if it is of another schedule.
-func readMark(mark, text string) (last, ahead time.Time, ok bool) {
-	var l, a int64
-	parts := strings.SplitN(mark, " ", 3)
-	if len(parts) != 3 || parts[2] != text {
-		return last, ahead, false
-	}
-	if _, err := fmt.Sscan(parts[0]+" "+parts[1], &l, &a); err != nil {
-		return last, ahead, false
-	}
-	return time.UnixMicro(l), time.UnixMicro(a), true
+// readMark returns the last instant that was offered; false if the mark is of another schedule.
+func readMark(mark, text string) (last time.Time, ok bool) {
+	instant, of, _ := strings.Cut(mark, " ")
+	n, err := strconv.ParseInt(instant, 10, 64)
+	return time.UnixMicro(n), err == nil && of == text
 }
 
 // missed returns the ticks up to now, and after another time, that are to run although they were missed: those of a job whose runs may

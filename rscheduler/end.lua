@@ -6,6 +6,7 @@
 -- KEYS[4]  marks: hash, see beat.lua
 -- KEYS[5]  last: hash, job -> the last result
 -- KEYS[6]  runs: list of the results of the job, newest first
+-- KEYS[7]  jobs: hash, job -> text of its schedule
 -- ARGV[1]  the job
 -- ARGV[2]  its field in running
 -- ARGV[3]  id of the tick
@@ -19,7 +20,7 @@
 --
 -- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the tick that was kept for later
 --          or nothing; the instant of the next tick after a delay, µs, or 0
-local running, spans, left, marks, last, runs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local running, spans, left, marks, last, runs, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local keep, delay, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 
@@ -29,7 +30,7 @@ local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
 local _, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
 local mine = holder == id and held == claim
-if mine and how ~= 'drop' then
+if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
   if keep > 0 then
     redis.call('lpush', runs, result)
     redis.call('ltrim', runs, 0, keep - 1)
@@ -49,9 +50,9 @@ end
 local next = '0'
 if delay then
   next = string.match(redis.call('hget', marks, job) or '', '^%d+') or '0'
-  if next == instant then
+  if next == instant and (mine or how == 'drop') then -- a run that was taken over moves nothing
     next = string.format('%.0f', now + delay)
-    redis.call('hset', marks, job, next .. ' ' .. next .. ' ' .. text)
+    redis.call('hset', marks, job, next .. ' ' .. text)
   end
 end
 return {stamp, mine and missed or '0', redis.call('hget', left, job) or '', next}

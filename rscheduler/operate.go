@@ -87,7 +87,7 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 
 // next returns when a job comes next.
 func (s *Scheduler) next(j *Job, mark string, now time.Time) time.Time {
-	last, ahead, known := readMark(mark, j.Schedule)
+	last, known := readMark(mark, j.Schedule)
 	schedule := parseSchedule(j.Schedule)
 	if own := s.registered(j.Name); own != nil && own.text == j.Schedule {
 		schedule = own.schedule
@@ -100,9 +100,7 @@ func (s *Scheduler) next(j *Job, mark string, now time.Time) time.Time {
 		if t, ok := schedule.Next(now); ok {
 			return t
 		}
-	case ahead.After(now):
-		return ahead
-	case last.After(now):
+	case last.After(now): // of a schedule that this process cannot follow
 		return last
 	}
 	return time.Time{}
@@ -142,14 +140,17 @@ func (s *Scheduler) results(ctx context.Context, job string, n int) ([]Result, e
 }
 
 // Trigger has a job run now, beside its schedule, also if it is paused: [Run.Manual] says so. If it runs just then, its [Overlap]
-// says what becomes of it. A job that does not exist is [ErrNotFound]. It costs two round trips; one that is repeated after
+// says what becomes of it. A job that does not exist, or that no process which runs has registered, is [ErrNotFound]. It costs two round trips; one that is repeated after
 // redlatch.ErrUnknown may have the job run twice.
 func (s *Scheduler) Trigger(ctx context.Context, job string) error {
 	return s.wrap("trigger a job of", s.trigger(ctx, job))
 }
 
 func (s *Scheduler) trigger(ctx context.Context, job string) error {
-	now, err := s.change(ctx, job, func() *script.Call { return s.keys.look(job) })
+	now, had, err := s.change(ctx, job, "look", "")
+	if err == nil && !had {
+		err = fmt.Errorf("job %q: %w: no process that runs has registered it", job, ErrNotFound)
+	}
 	if err != nil {
 		return err
 	}
@@ -169,34 +170,34 @@ func (s *Scheduler) Pause(ctx context.Context, job, why string) error {
 	if len(why) > maxText {
 		return s.wrap("pause a job of", invalid("the reason has %d bytes, more than %d", len(why), maxText))
 	}
-	_, err := s.change(ctx, job, func() *script.Call { return s.keys.pause(job, why) })
+	_, _, err := s.change(ctx, job, "pause", why)
 	return s.wrap("pause a job of", err)
 }
 
 // Resume ends a pause. One of a job that is not paused changes nothing, and of one that does not exist is [ErrNotFound].
 func (s *Scheduler) Resume(ctx context.Context, job string) error {
-	_, err := s.change(ctx, job, func() *script.Call { return s.keys.resume(job) })
+	_, _, err := s.change(ctx, job, "resume", "")
 	return s.wrap("resume a job of", err)
 }
 
-// change runs job.lua, and returns Redis's time.
-func (s *Scheduler) change(ctx context.Context, job string, call func() *script.Call) (now time.Time, err error) {
+// change runs job.lua, and returns Redis's time, and whether a process has the job.
+func (s *Scheduler) change(ctx context.Context, job, verb, detail string) (now time.Time, had bool, err error) {
 	if err := s.check(job); err != nil {
-		return now, err
+		return now, false, err
 	}
-	done, _, err := s.core.Query(ctx, call)
+	done, _, err := s.core.Query(ctx, func() *script.Call { return s.keys.job(job, verb, detail) })
 	if err != nil {
-		return now, err
+		return now, false, err
 	}
 	row := done.Row()
-	found, at, _ := row.Int(), row.Int(), row.Int()
+	found, at, alive := row.Int(), row.Int(), row.Int()
 	if err := row.Err(); err != nil {
-		return now, err
+		return now, false, err
 	}
 	if found == 0 {
-		return now, fmt.Errorf("job %q: %w", job, ErrNotFound)
+		return now, false, fmt.Errorf("job %q: %w", job, ErrNotFound)
 	}
-	return time.UnixMicro(at), nil
+	return time.UnixMicro(at), alive == 1, nil
 }
 
 // Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that

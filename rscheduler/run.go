@@ -21,7 +21,8 @@ const (
 	beatAgain  = time.Second      // after one that failed
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
-	beginAgain = time.Second      // after a begin that failed
+	endAgain   = 100 * time.Millisecond
+	beginAgain = time.Second // after a begin that failed
 	stopGrace  = 5 * time.Second
 	lateLimit  = 5 * time.Second // after which a tick is left out if a newer one is due as well
 	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
@@ -133,12 +134,11 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	switch {
 	case answer == "run":
 		return r.run(ctx, m, j, b, run, schedule)
-	case answer == "died":
-		r.end(ctx, b, ends, resultOf(run, 0, ErrDied), schedule)
-	case answer == "left" && t.Kind == catchUp:
+	case answer == "left" && b.waits():
 		m.Return(passMost)
-	case fixed:
-		r.end(ctx, b, dropped, Result{}, delay)
+	case answer == "died" && !r.end(ctx, b, ends, resultOf(run, 0, ErrDied), schedule),
+		answer != "died" && fixed && !r.end(ctx, b, dropped, Result{}, delay):
+		m.Return(beginAgain)
 	}
 	return nil
 }
@@ -161,18 +161,19 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer string, now ti
 
 // pass has another process run a tick whose job is not registered here, or drops it if there is none that has.
 func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) error {
-	call, err := r.core.Read(ctx, func() *script.Call { return r.keys.look(t.Job) })
+	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.job(t.Job, "drop", t.Instant) })
 	if err != nil {
 		m.Return(beginAgain)
 		return nil //nolint:nilerr // somebody else will find out
 	}
 	row := call.Row()
-	found, now, seen := row.Int(), row.Int(), row.Int()
+	found, now, had := row.Int(), row.Int(), row.Int()
 	if err := row.Err(); err != nil {
 		return err
 	}
-	if found == 0 || micros(now-seen) > lifetime {
-		return nil // nobody has registered it any more
+	if found == 0 || had == 0 {
+		m.ForgetID() // it is offered again once somebody has the job
+		return nil
 	}
 	m.PassOn(min(passLeast+micros(now-t.due())/8, passMost))
 	return nil
@@ -185,15 +186,16 @@ func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning
 		m.Failure = err
 		result := resultOf(run, r.core.Clock.Now()-began, err)
 		cause := context.Cause(ctx)
-		interrupted := err != nil && (errors.Is(cause, ErrStopped) || errors.Is(cause, errs.ErrClosed))
-		switch {
-		case interrupted && !j.options.atMostOnce:
-			return m.Nack(context.WithoutCancel(ctx), 0, result.Err) // as if the process had died
-		case err != nil && m.Attempt < j.options.attempts && !interrupted:
-			r.end(ctx, b, waits, result, schedule)
-			return m.Nack(context.WithoutCancel(ctx), j.options.pause(m.Attempt), result.Err)
+		interrupted := err != nil && (errors.Is(cause, ErrStopped) || errors.Is(cause, ErrLost) || errors.Is(cause, errs.ErrClosed))
+		retry := err != nil && m.Attempt < j.options.attempts && !interrupted
+		how, pause := ends, time.Duration(0)
+		if retry {
+			how, pause = waits, j.options.pause(m.Attempt)
 		}
-		r.end(ctx, b, ends, result, schedule)
+		asIfDead := interrupted && !j.options.atMostOnce || !r.end(ctx, b, how, result, schedule)
+		if asIfDead || retry {
+			return m.Nack(context.WithoutCancel(ctx), pause, result.Err)
+		}
 		return nil
 	}
 	return finish(r.call(ctx, m, j, run, func(failure error) {
@@ -239,13 +241,22 @@ func resultOf(run Run, took time.Duration, err error) Result {
 	}
 }
 
-// end ends an attempt, and offers what is to run after it. If that fails, the history lacks the result, and the next beat offers it.
-func (r *runner) end(ctx context.Context, b *beginning, how ending, result Result, schedule Schedule) {
+// end ends an attempt, and offers what is to run after it. It returns false if Redis does not answer: nobody knows then that the attempt
+// has ended.
+func (r *runner) end(ctx context.Context, b *beginning, how ending, result Result, schedule Schedule) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	text, _ := json.Marshal(result) // it has nothing that could fail
 	delay, _ := schedule.(fixedDelay)
-	call, err := r.core.Run(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) }, pipeline.SendOptions{Class: pipeline.Urgent})
+	var call *script.Call
+	var err error
+	for {
+		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) })
+		silent := errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
+		if !silent || core.Sleep(ctx, core.Jitter(endAgain)) != nil {
+			break
+		}
+	}
 	var now, missed, next int64
 	var left string
 	if err == nil {
@@ -255,7 +266,7 @@ func (r *runner) end(ctx context.Context, b *beginning, how ending, result Resul
 	}
 	if err != nil {
 		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.id, "cause", err)
-		return
+		return false
 	}
 	var items []queue.Item
 	if next != 0 {
@@ -283,6 +294,7 @@ func (r *runner) end(ctx context.Context, b *beginning, how ending, result Resul
 	if err := r.offer(ctx, items); err != nil {
 		r.core.Logger.Warn("redlatch: a tick cannot be offered", "kind", "rscheduler", "name", r.name, "job", b.tick.Job, "cause", err)
 	}
+	return true
 }
 
 // leftItem returns the message of a tick that was kept for later, as begin.lua wrote it.

@@ -2,6 +2,7 @@ package rscheduler
 
 import (
 	_ "embed"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -70,10 +71,14 @@ type beginning struct {
 	shown             []byte
 }
 
+// waits reports whether the tick stays in the queue while another one of its job runs.
+func (b *beginning) waits() bool { return b.tick.Kind == catchUp || strings.HasSuffix(b.id, again) }
+
 func (k *keys) begin(b *beginning) *script.Call {
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
 		b.process, lifetime.Microseconds(), b.tick.Job, b.slot, b.id, b.claim, string(b.tick.Kind), b.tick.Text, b.tick.Instant,
-		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay), b.shown)
+		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay), number(b.waits()),
+		b.shown)
 }
 
 // ending says how an attempt ends.
@@ -90,22 +95,15 @@ func (k *keys) end(b *beginning, how ending, result []byte, delay time.Duration)
 	if b.fixedDelay {
 		after = delay.Microseconds()
 	}
-	return endScript.Call(6, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job,
+	return endScript.Call(7, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job, k.jobs,
 		b.tick.Job, b.slot, b.id, b.claim, string(how), result, b.options.history, after, b.tick.Instant, b.tick.Text)
 }
 
 func (k *keys) leave(process string) *script.Call { return leaveScript.Call(1, k.alive, process) }
 
-func (k *keys) look(job string) *script.Call {
-	return jobScript.Call(2, k.jobs, k.seen, job, "look", "")
-}
-
-func (k *keys) pause(job, why string) *script.Call {
-	return jobScript.Call(3, k.jobs, k.seen, k.paused, job, "pause", why)
-}
-
-func (k *keys) resume(job string) *script.Call {
-	return jobScript.Call(3, k.jobs, k.seen, k.paused, job, "resume", "")
+// job runs job.lua.
+func (k *keys) job(job, verb string, detail any) *script.Call {
+	return jobScript.Call(4, k.jobs, k.seen, k.paused, k.marks, job, verb, detail, lifetime.Microseconds())
 }
 
 func (k *keys) list() *script.Call {

@@ -351,6 +351,9 @@ type nack struct {
 	text          string
 }
 
+// ForgetID has the message's id free at once when the message is acknowledged.
+func (m *Message) ForgetID() { m.terms.Dedupe = 0 }
+
 // Nack ends the attempt as failed: the message is due again after the delay, or a dead letter.
 func (m *Message) Nack(ctx context.Context, delay time.Duration, text string) error {
 	return m.finish(ctx, nack{delay: delay, text: text})

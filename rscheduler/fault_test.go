@@ -1,0 +1,204 @@
+package rscheduler_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rscheduler"
+)
+
+// slowly has a handler take so long.
+func (r *rig) slowly(d time.Duration) func(context.Context, rscheduler.Run) error {
+	return func(ctx context.Context, run rscheduler.Run) error {
+		_ = r.handle(ctx, run)
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func TestQueuedManualRunRunsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.slowly(10*time.Second), rscheduler.WithOverlap(rscheduler.Queue))
+		run(t, s)
+		for range 2 {
+			time.Sleep(time.Second)
+			require.NoError(t, s.Trigger(t.Context(), "job"))
+		}
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, []string{"1:1m", "2:1m"}, r.take())
+	})
+}
+
+func TestQueuedTickOfAPausedJobDoesNotRunAfterIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(15*time.Second), rscheduler.WithOverlap(rscheduler.Queue))
+		run(t, s)
+		time.Sleep(21 * time.Second) // the tick of 20 s waits for the run of 10 s
+		require.NoError(t, s.Pause(t.Context(), "job", "why"))
+		time.Sleep(3 * time.Minute)
+		require.NoError(t, s.Resume(t.Context(), "job"))
+		time.Sleep(8 * time.Second)
+		assert.Equal(t, []string{"10:1"}, r.take())
+	})
+}
+
+// F2: the end of a run whose reply is lost is repeated; one that Redis does not take at all is the death of its process.
+func TestEndOfARunOutlivesALostReply(t *testing.T) {
+	for name, c := range map[string]struct {
+		away time.Duration
+		opts []rscheduler.JobOption
+		runs int // that have begun after 62 s
+	}{
+		"a lost reply":                {0, nil, 3},
+		"an outage":                   {5 * time.Second, nil, 3},
+		"a long outage":               {25 * time.Second, nil, 2},
+		"a lost reply, at most once":  {0, []rscheduler.JobOption{rscheduler.WithAtMostOnce()}, 3},
+		"an outage, at most once":     {5 * time.Second, []rscheduler.JobOption{rscheduler.WithAtMostOnce()}, 3},
+		"a long outage, at most once": {25 * time.Second, []rscheduler.JobOption{rscheduler.WithAtMostOnce()}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				var p *locktest.Peer
+				first := true
+				s, p := r.worker(t, rscheduler.EveryAfter(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+					_ = r.handle(ctx, run)
+					time.Sleep(10 * time.Second)
+					if first {
+						first = false
+						if c.away == 0 {
+							p.LoseReplies(1)
+						} else {
+							p.Down(true)
+							time.AfterFunc(c.away, func() { p.Down(false) })
+						}
+					}
+					return nil
+				}, c.opts...)
+				run(t, s)
+				time.Sleep(62 * time.Second)
+				seen := r.take()
+				assert.Len(t, seen, c.runs, "%v", seen)
+				time.Sleep(2 * time.Minute)
+				seen = append(seen, r.take()...)
+				once := map[string]bool{}
+				for _, tick := range seen {
+					assert.False(t, once[tick], "%s runs again: %v", tick, seen)
+					once[tick] = true
+					if c.opts != nil || c.away < 10*time.Second {
+						assert.Regexp(t, ":1$", tick)
+					}
+				}
+				assert.Greater(t, len(seen), 6, "it goes on")
+			})
+		})
+	}
+}
+
+func TestTicksOfAJobWhoseProcessesAreAwayAreCaughtUpWith(t *testing.T) {
+	for name, c := range map[string]struct {
+		schedule rscheduler.Schedule
+		opts     []rscheduler.JobOption
+		want     []string
+	}{
+		"a rate":               {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour)}, []string{"180:1"}},
+		"backfill":             {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}, []string{"60:1", "120:1", "180:1"}},
+		"a rate, no catch-up":  {rscheduler.Every(time.Minute), nil, []string{}},
+		"a fixed delay":        {rscheduler.EveryAfter(time.Minute), nil, []string{"60:1"}},
+		"no window that large": {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				other, _ := r.scheduler(t)
+				require.NoError(t, other.Register("other", rscheduler.MustCron("@yearly"), r.handle))
+				run(t, other)
+				a, _ := r.worker(t, c.schedule, r.handle, c.opts...)
+				stop := run(t, a)
+				time.Sleep(time.Second)
+				require.NoError(t, stop())
+				time.Sleep(200 * time.Second)
+				assert.Empty(t, r.take())
+				a, _ = r.worker(t, c.schedule, r.handle, c.opts...)
+				run(t, a)
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, c.want, r.take())
+			})
+		})
+	}
+}
+
+// F1
+func TestRunThatIsCutOffIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, p := r.worker(t, rscheduler.At(r.start.Add(10*time.Second)), r.slowly(2*time.Minute))
+		run(t, s)
+		time.Sleep(15 * time.Second)
+		p.Down(true)
+		time.Sleep(time.Minute)
+		p.Down(false)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, []string{"10:1", "10:2"}, r.take())
+		assert.Empty(t, job(t, s).Last.Err)
+	})
+}
+
+// kept are the hashes that have fields of a job or its runs.
+func (r *rig) kept(t *testing.T, hashes ...string) (all []string) {
+	t.Helper()
+	for _, hash := range hashes {
+		n, err := r.Redis.HLen(t.Context(), "redlatch_sched:{billing}:"+hash).Result()
+		require.NoError(t, err)
+		if n > 0 {
+			all = append(all, hash)
+		}
+	}
+	return all
+}
+
+func TestNothingIsKeptOfARemovedJobWhoseRunsEndLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.slowly(3*time.Second), rscheduler.WithOverlap(rscheduler.Allow))
+		stop := run(t, s)
+		time.Sleep(time.Second)
+		for range 3 {
+			require.NoError(t, s.Trigger(t.Context(), "job"))
+		}
+		time.Sleep(time.Second)
+		stopped := make(chan error, 1)
+		go func() { stopped <- stop() }()
+		time.Sleep(time.Second) // it registers nothing any more
+		assert.Equal(t, []string{"running"}, r.kept(t, "running", "spans", "last", "left"))
+		ok, err := s.Remove(t.Context(), "job")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, <-stopped)
+		assert.Empty(t, r.kept(t, "running", "spans", "last", "left", "jobs", "marks", "seen"))
+		assert.Zero(t, r.Redis.Exists(t.Context(), "redlatch_sched:{billing}:runs:job").Val())
+	})
+}
+
+// F8
+func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, killed := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(time.Hour), rscheduler.WithOverlap(rscheduler.Allow))
+		run(t, s)
+		time.Sleep(15 * time.Second)
+		killed.Blackhole(true)
+		other, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithOverlap(rscheduler.Allow))
+		run(t, other)
+		require.NoError(t, other.Pause(t.Context(), "job", "why"))
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"running"}, r.kept(t, "running"))
+		time.Sleep(time.Minute)
+		assert.Empty(t, r.kept(t, "running"))
+		assert.Equal(t, []string{"10:1"}, r.take())
+	})
+}
