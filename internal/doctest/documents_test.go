@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/doctest"
 )
 
@@ -52,6 +53,14 @@ func TestReadmeNamesTheServersThatCIRuns(t *testing.T) {
 		assert.Contains(t, readme, strings.ToUpper(name[:1])+name[1:]+" "+version)
 		assert.Contains(t, steps[1], "@"+server, "CI runs a step on it")
 	}
+}
+
+func TestOperationsListTheCommandsThatAServerNeeds(t *testing.T) {
+	found := regexp.MustCompile("(?s)`redlatch.Check` asks for.*?\n```text\n(.*?)```").FindStringSubmatch(read(t, "docs/operations.md"))
+	require.NotNil(t, found)
+	commands := strings.Fields(strings.ToUpper(strings.Join(new(core.Core).Commands(), " ")))
+	slices.Sort(commands)
+	assert.Equal(t, commands, strings.Fields(found[1]))
 }
 
 func TestCodeInDocumentsIsCutFromExamples(t *testing.T) {
