@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string) error {
 	if failed != nil {
 		return failed
 	}
-	text, err := report(commit, steps, results)
+	text, err := report(commit, time.Since(started), steps, results)
 	if err != nil {
 		return err
 	}

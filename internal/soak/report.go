@@ -18,8 +18,8 @@ const module = "github.com/redlatch/redlatch"
 
 var heading = regexp.MustCompile(`(?m)^## F(\d+)\. (.*)$`)
 
-// report returns the document that says what was run and what came of it.
-func report(commit string, steps []step, results map[step]map[string]result) (string, error) {
+// report returns the document that says what was run, for how long, and what came of it.
+func report(commit string, took time.Duration, steps []step, results map[step]map[string]result) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Proof
 
@@ -51,7 +51,10 @@ Commit %s, %s, %s on %d cores.
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %.0f |\n", letters[s.server], title(s), passed, failed, skipped, seconds/60)
 	}
-	fmt.Fprintf(&b, "\n%.0f minutes of tests in all. A test is skipped where the server cannot do what it is about.\n", minutes(results))
+	fmt.Fprintf(&b, `
+%.0f minutes of tests in all. The last run took %.0f minutes by the clock: packages run at the same time, and those that
+had passed before do not run again. A test is skipped where the server cannot do what it is about.
+`, minutes(results), took.Minutes())
 	earlier(&b, steps, results)
 	faults(&b, steps, results)
 	err := classes(&b, steps, results)

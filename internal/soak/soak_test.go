@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,7 +72,7 @@ func TestReportCountsWhatFailed(t *testing.T) {
 	t.Chdir("../..")
 	const pkg, test = "github.com/redlatch/redlatch", "TestFailoverGrantsNoConfirmedLockTwice"
 	old, young, server := step{server: "redis-6.2.14"}, step{server: "valkey-9.1.2"}, step{server: "valkey-9.1.2", long: true}
-	text, err := report("abc", []step{old, young, server}, map[step]map[string]result{
+	text, err := report("abc", 100*time.Second, []step{old, young, server}, map[step]map[string]result{
 		old:   {pkg: {Seconds: 60, Tests: map[string]outcome{test: {Rounds: 3}, "TestOther": {}}}},
 		young: {pkg: {Seconds: 120, Tests: map[string]outcome{test: {Skipped: true}, "TestOther": {}}}},
 		server: {pkg: {
@@ -83,7 +84,7 @@ func TestReportCountsWhatFailed(t *testing.T) {
 	assert.Contains(t, text, "| a | Redis 6.2.14 | 2 | 0 | 0 | 1 |\n")
 	assert.Contains(t, text, "| b | Valkey 9.1.2 | 1 | 0 | 1 | 2 |\n")
 	assert.Contains(t, text, "| b | Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 |\n")
-	assert.Contains(t, text, "\n3 minutes of tests in all.")
+	assert.Contains(t, text, "\n3 minutes of tests in all. The last run took 2 minutes by the clock:")
 	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, redlatch | a | 3 | b | 7 | 1 |\n")
 	assert.Contains(t, text, "| server killed | 0 | 9 |\n")
 	for line := range strings.Lines(text) {
@@ -102,7 +103,7 @@ func TestReportTellsWhatFailedBefore(t *testing.T) {
 	r.Passed = true
 	assert.Equal(t, []string{"TestWorse"}, r.failures(module+"/rlock"))
 	assert.Equal(t, []string{"rlock"}, result{}.failures(module+"/rlock"), "a leak, for example")
-	text, err := report("abc", []step{server}, map[step]map[string]result{server: {module + "/rlock": r}})
+	text, err := report("abc", 100*time.Second, []step{server}, map[step]map[string]result{server: {module + "/rlock": r}})
 	require.NoError(t, err)
 	assert.Contains(t, text, "\n- TestWorse, rlock, on Valkey 9.1.2\n")
 }
