@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	faulttest.RegisterChild("rrwlock-reader", readUntilKilled)
+	faulttest.RegisterChild("rrwlock-holder", holdUntilKilled)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
