@@ -51,21 +51,26 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-// Each alert names a part of the runbook that exists.
+// Each alert leads to the page of the runbook that its row in the table there names, and that page says what the alert means.
 func TestAlertsLeadToTheRunbook(t *testing.T) {
 	alerts, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
 	runbook, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
-	anchors := map[string]bool{}
-	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(runbook), -1) {
-		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
-		anchors[strings.ReplaceAll(words, " ", "-")] = true
+	pages := map[string]string{}
+	for _, page := range strings.Split(string(runbook), "\n### ")[1:] {
+		title, text, _ := strings.Cut(page, "\n")
+		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
+		pages[strings.ReplaceAll(words, " ", "-")] = text
 	}
-	links := regexp.MustCompile(`runbook: docs/operations\.md#(\S+)`).FindAllStringSubmatch(string(alerts), -1)
-	require.Len(t, links, strings.Count(string(alerts), "- alert:"))
-	for _, link := range links {
-		assert.True(t, anchors[link[1]], link[1])
+	rules := regexp.MustCompile(`(?s)- alert: (\w+).*?runbook: docs/operations\.md#(\S+)`).FindAllStringSubmatch(string(alerts), -1)
+	require.Len(t, rules, strings.Count(string(alerts), "- alert:"))
+	for _, rule := range rules {
+		alert, page := rule[1], rule[2]
+		row := regexp.MustCompile("(?m)^\\| `" + alert + "` \\|.*$").FindString(pages["alerts"])
+		assert.Contains(t, row, "(#"+page+") | `redlatch ", "%s: its row has the page and a command", alert)
+		opening, _, _ := strings.Cut(pages[page], "\n```") // before the first command
+		assert.Contains(t, opening, "`"+alert+"` means: ", page)
 	}
 }
 
