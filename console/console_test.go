@@ -415,6 +415,16 @@ func TestPagesFollowWhatHappens(t *testing.T) {
 	await("Nobody holds it")
 }
 
+func TestEventsKeepTheLinesOfATextAsTheyAre(t *testing.T) {
+	for text, want := range map[string]string{
+		"<pre>{\n  \"to\": 7\n}</pre>\n":   "data: <pre>{\ndata:   \"to\": 7\ndata: }</pre>\n\n",
+		"<pre>panic\n\n\tmain.go:7 </pre>": "data: <pre>panic\ndata: \ndata: \tmain.go:7 </pre>\n\n",
+		"a\rb\r\nc":                        "data: a\ndata: b\ndata: c\n\n", // a carriage return ends a line of an event too
+	} {
+		assert.Equal(t, want, string(event(text)))
+	}
+}
+
 func TestDeadRedisIsSaid(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.client.Close())

@@ -72,13 +72,12 @@ func rest(n int) time.Duration {
 	return time.Minute * time.Duration(n) / time.Duration(max(liveMinute-n, n))
 }
 
-// event is a server-sent event.
+// event is a server-sent event. A browser puts its lines together as they were, which matters within a pre.
 func event(text string) []byte {
 	var b bytes.Buffer
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text) // as HTML reads them
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(&b, "data: %s\n", strings.ReplaceAll(line, "\r", " "))
-		}
+		fmt.Fprintf(&b, "data: %s\n", strings.TrimSuffix(line, "\n"))
 	}
 	b.WriteByte('\n')
 	return b.Bytes()
