@@ -180,6 +180,8 @@ func SummaryOf(o redlatch.Object) Summary {
 	case rlatch.Info:
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("count %d, %s", i.Count, Waiting(i.Waiting))
+	case int: // a counter
+		s.State = fmt.Sprintf("is %d", i)
 	case rdelayedqueue.Stats:
 		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
 		s.State = Counts(i)
