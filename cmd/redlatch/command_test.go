@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -441,15 +439,4 @@ func TestProgramIsToldThatTheLockIsLost(t *testing.T) {
 	r.must(t, "lock", "force", "nightly", "--yes")
 	assert.Equal(t, exitLost, <-ended)
 	assert.Contains(t, r.out.String(), "told")
-}
-
-func TestSignalsArePassedOn(t *testing.T) {
-	r := newRig(t)
-	ended := r.start(t, `trap 'echo told; exit 5' HUP; echo started; while :; do sleep 0.05; done`)
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
-	assert.Equal(t, 5, <-ended)
-	assert.Contains(t, r.out.String(), "told")
-	locked, err := r.c.GetLock("nightly").IsLocked(t.Context())
-	require.NoError(t, err)
-	assert.False(t, locked)
 }

@@ -96,7 +96,7 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 // runWhile runs a program while something is held, whose context is given, and releases it.
 func (a *app) runWhile(ctx context.Context, child *exec.Cmd, held context.Context, release func(context.Context) error) error {
 	signals := make(chan os.Signal, 10)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, passedOn()...)
 	defer signal.Stop(signals)
 	child.Stdout, child.Stderr = a.out, a.err
 	if a.in != nil {
@@ -115,7 +115,7 @@ func (a *app) runWhile(ctx context.Context, child *exec.Cmd, held context.Contex
 		case <-lost:
 			lost = nil
 			if errors.Is(context.Cause(held), rlock.ErrLost) {
-				_ = child.Process.Signal(syscall.SIGTERM)
+				_ = terminate(child.Process)
 			}
 		case err := <-ended:
 			why := context.Cause(held)
