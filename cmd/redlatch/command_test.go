@@ -79,6 +79,7 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 		{"lock", "run", "a"},
 		{"lock", "run", "a", "true"},
 		{"lock", "run", "a", "--wait", "1s", "--no-wait", "--", "true"},
+		{"lock", "run", "a", "--wait", "-1s", "--", "true"},
 		{"lock", "watch", "a", "--every", "1ns"},
 		{"--flag"},
 		{"queue", "ls", "q", "--state", "new"},
@@ -399,8 +400,10 @@ func TestProgramRunsUnderTheLock(t *testing.T) {
 
 	hold, err := r.c.GetLock("nightly").Lock(t.Context())
 	require.NoError(t, err)
-	for _, flag := range []string{"--no-wait", "--wait=20ms"} {
-		code, out, text := r.run(t.Context(), "lock", "run", "nightly", flag, "--", "echo", "inside")
+	for _, flag := range []string{"--no-wait", "--wait=20ms", "--wait=0s"} {
+		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
+		defer giveUp()
+		code, out, text := r.run(ctx, "lock", "run", "nightly", flag, "--", "echo", "inside")
 		assert.Equal(t, exitTaken, code)
 		assert.Empty(t, out)
 		assert.Contains(t, text, hold.Owner())

@@ -31,9 +31,14 @@ more than a second says on stderr who holds the lock.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args:    programAfterDash,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if noWait && cmd.Flags().Changed("wait") {
+			limited := cmd.Flags().Changed("wait")
+			switch {
+			case noWait && limited:
 				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
+			case wait < 0:
+				return &exit{exitUsage, errors.New("--wait must not be negative")}
 			}
+			noWait = noWait || limited && wait == 0
 			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
 		},
 		ValidArgsFunction: a.nameThenProgram(lockKinds()),
