@@ -98,6 +98,8 @@ func TestTextsAreShort(t *testing.T) {
 	assert.Equal(t, "1 client waits", inspect.Waiting(1))
 	assert.Equal(t, "0 clients wait", inspect.Waiting(0))
 	assert.Equal(t, "who waits is not known", inspect.Waiting(-1))
+	assert.Equal(t, "12", inspect.Number(12))
+	assert.Equal(t, "?", inspect.Number(-1))
 	assert.Equal(t, "panic: no hope …", inspect.FirstLine("panic: no hope\ngoroutine 1"))
 	assert.Equal(t, "no luck", inspect.FirstLine("no luck\n"))
 }

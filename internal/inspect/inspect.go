@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -55,7 +56,10 @@ func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) 
 	plain, err := c.GetFencedLock(name).Info(ctx) // its waiters have a channel of their own
 	l := Lock{
 		Name: name, Locked: info.Locked, Left: info.Left, Token: plain.Token, Queue: info.Queue,
-		Waiting: max(info.Waiting, plain.Waiting, len(info.Queue)),
+		Waiting: info.Waiting + plain.Waiting, // a lock may be used in both ways
+	}
+	if plain.Waiting < 0 && info.Waiting > 0 { // the user may not count the plain ones
+		l.Waiting = info.Waiting
 	}
 	if info.Locked {
 		l.Holders = []Holder{{Owner: info.Owner, Client: info.Client, Levels: info.Levels, Left: info.Left}}
@@ -181,6 +185,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("count %d, %s", i.Count, Waiting(i.Waiting))
 	case int: // a counter
+		s.Waiting = -1 // the state of a semaphore or a latch would say so
 		s.State = fmt.Sprintf("is %d", i)
 	case rdelayedqueue.Stats:
 		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
@@ -222,6 +227,14 @@ func N(n int, one, several string) string {
 		several = one
 	}
 	return fmt.Sprintf("%d %s", n, several)
+}
+
+// Number is a number in a table; a negative one is not known.
+func Number(n int) string {
+	if n < 0 {
+		return "?"
+	}
+	return strconv.Itoa(n)
 }
 
 // Waiting says how many clients wait; a negative number is not known.

@@ -1,7 +1,10 @@
 package inspect_test
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -9,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestNumberThatMayBeASemaphoreOrALatchHasAState(t *testing.T) {
@@ -22,5 +26,34 @@ func TestNumberThatMayBeASemaphoreOrALatchHasAState(t *testing.T) {
 		require.NoError(t, err)
 		seen = append(seen, inspect.SummaryOf(o))
 	}
-	assert.Equal(t, []inspect.Summary{{Kind: "counter", Name: "uploads", State: "is 3"}}, seen)
+	assert.Equal(t, []inspect.Summary{{Kind: "counter", Name: "uploads", State: "is 3", Waiting: -1}}, seen)
+}
+
+func TestWaitersOfALockThatIsFairAndPlainAreCountedTogether(t *testing.T) {
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	open := func() *redlatch.Client {
+		c, err := redlatch.Open(t.Context(), server.URL())
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c
+	}
+	holder, waiter := open(), open() // those of the holder's client would not be counted
+	hold, err := holder.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	ctx, giveUp := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer giveUp()
+	for n, l := range []rlock.Locker{waiter.GetFairLock("orders"), waiter.GetLock("orders")} {
+		calls.Go(func() { _, _ = l.Lock(ctx) })
+		require.Eventually(t, func() bool {
+			l, err := inspect.LockOf(t.Context(), holder, "orders")
+			return err == nil && l.Waiting == n+1
+		}, 10*time.Second, time.Millisecond)
+	}
+	giveUp()
+	calls.Wait()
+	require.NoError(t, hold.Unlock(t.Context()))
 }
