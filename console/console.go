@@ -230,6 +230,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"ms":        func(d time.Duration) int64 { return d.Milliseconds() },
 	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
 	"page":      kindPage,
+	"number":    inspect.Number,
 	"firstline": inspect.FirstLine,
 	"timename":  inspect.TimeName,
 	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },

@@ -22,7 +22,7 @@ func (a *app) sem() *cobra.Command {
 				return err
 			}
 			return a.print(info, func(w io.Writer) error {
-				err := errors.Join(row(w, "semaphore", info.Name), row(w, "available", info.Available), row(w, "waiting", info.Waiting))
+				err := errors.Join(row(w, "semaphore", info.Name), row(w, "available", info.Available), row(w, "waiting", waiting(info.Waiting, "")))
 				for _, h := range info.Holders {
 					err = errors.Join(err, row(w, "permit", h.ID, "client "+h.Client, "left "+h.Left.Round(time.Millisecond).String()))
 				}
@@ -41,7 +41,7 @@ func (a *app) latch() *cobra.Command {
 				return err
 			}
 			return a.print(info, func(w io.Writer) error {
-				return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", info.Waiting))
+				return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", waiting(info.Waiting, "")))
 			})
 		}),
 	})

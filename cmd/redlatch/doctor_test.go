@@ -36,6 +36,21 @@ func TestDoctorFindsRightsThatAreMissing(t *testing.T) {
 	assert.NotContains(t, right, "--prefix")
 }
 
+func TestWaitersThatTheUserMayNotCountAreNotKnown(t *testing.T) {
+	server := redistest.Start(t)
+	require.NoError(t, server.Client(t).Do(t.Context(), "acl", "setuser", "worker", "on", ">secret", "~*", "&*", "+@all", "-pubsub").Err())
+	r := &rig{url: "redis://worker:secret@" + server.Addr()}
+	c := r.other(t, "worker", redlatch.WithoutPresence())
+	_, err := c.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	for _, args := range [][]string{{"lock", "info", "a"}, {"sem", "info", "uploads"}, {"latch", "info", "a"}} {
+		assert.Regexp(t, `waiting +not known`, r.must(t, args...), "%v", args)
+	}
+	s := &screen{ctx: t.Context(), c: c, every: time.Second, by: byName, height: 24}
+	s.Update(s.look()())
+	assert.Regexp(t, `uploads +\? +is 3`, s.View())
+}
+
 func TestDoctorSaysWhatACrashTakes(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)

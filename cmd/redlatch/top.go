@@ -259,7 +259,7 @@ func (s *screen) body(w *tabwriter.Writer) error {
 		if from+i == s.cursor {
 			mark = ">"
 		}
-		err = errors.Join(err, row(w, mark, e.Kind, e.Name, e.Waiting, e.State))
+		err = errors.Join(err, row(w, mark, e.Kind, e.Name, inspect.Number(e.Waiting), e.State))
 	}
 	return err
 }
