@@ -65,7 +65,8 @@ func (a *app) electInfo() *cobra.Command {
 
 func (a *app) electWatch() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch NAME", Short: "Print who leads, and each change, until it is interrupted", Args: exactly(1),
+		Use: "watch NAME", Short: "Print who leads, and each change, until it is interrupted",
+		Example: "  redlatch elect watch workers", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			for leader, err := range c.GetElection(args[0]).Observe(ctx) {
 				s := electionState{Name: args[0], Leader: &leader}

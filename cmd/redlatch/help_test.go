@@ -89,3 +89,16 @@ func TestEveryCommandHasShells(t *testing.T) {
 		assert.NotEmpty(t, out, shell)
 	}
 }
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+		if !cmd.HasSubCommands() {
+			assert.Contains(t, cmd.Example, "  "+cmd.CommandPath(), cmd.CommandPath())
+		}
+	}
+	check((&app{environment: &environment{}}).root())
+}

@@ -124,7 +124,8 @@ func (a *app) root() *cobra.Command {
 The server is that of -u, or else of the variable REDIS_URL, or else redis://localhost:6379.
 
 Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer; 75 somebody else has the lock;
-76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal.`,
+76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
+126 if the program cannot be run, 127 if it is not found. "elect run" does likewise.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,

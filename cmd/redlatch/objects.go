@@ -91,7 +91,7 @@ func (m member) write(w io.Writer) error {
 
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
-		Use: "clients", Short: "List the clients that hold or wait for something", Args: exactly(0),
+		Use: "clients", Short: "List the clients that hold or wait for something", Example: "  redlatch clients", Args: exactly(0),
 		Long: `List the clients that hold or wait for something, and how much. The first 100 are asked. A client listens from the third
 second of its use on, unless it has redlatch.WithoutPresence; one that works in short turns may be missing. Of others
 those are listed that hold a lock, if a look of a second at the locks finds it.`,

@@ -81,7 +81,8 @@ func (a *app) thereIs(ctx context.Context, name string) error {
 func (a *app) queueTail() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "tail NAME", Short: "Print how many messages are in each state, each time that changes", Args: exactly(1),
+		Use: "tail NAME", Short: "Print how many messages are in each state, each time that changes",
+		Example: "  redlatch queue tail mails --every 200ms", Args: exactly(1),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
 			return follow(ctx, every, q.Stats, func(s rdelayedqueue.Stats) error {
 				return a.line(s, func() string { return inspect.Counts(s) })
@@ -189,6 +190,7 @@ func (a *app) queueGet() *cobra.Command {
 	payload := false
 	cmd := &cobra.Command{
 		Use: "get NAME ID", Short: "Print a message", Args: exactly(2),
+		Example: "  redlatch queue get mails 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			e, err := q.Get(ctx, args[1])
 			if err != nil {
@@ -277,7 +279,8 @@ func cancelFailed(ctx context.Context, q *jobs, attempts int, text string) (n in
 func (a *app) queueRedrive() *cobra.Command {
 	return &cobra.Command{
 		Use: "redrive NAME [ID]", Short: "Have a dead letter, or all of them, delivered again, with their attempts counted anew",
-		Args: checked(cobra.RangeArgs(1, 2)),
+		Example: "  redlatch queue redrive mails\n  redlatch queue redrive mails 01a20e3c-4314-7d0b-80c6-22963ef0764d",
+		Args:    checked(cobra.RangeArgs(1, 2)),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if len(args) == 1 {
 				n, err := q.RedriveAll(ctx)
@@ -301,7 +304,7 @@ func (a *app) queueRedrive() *cobra.Command {
 func (a *app) queuePurge() *cobra.Command {
 	state, yes := "", false
 	cmd := &cobra.Command{
-		Use: "purge NAME", Short: "Delete all messages of a state", Args: exactly(1),
+		Use: "purge NAME", Short: "Delete all messages of a state", Example: "  redlatch queue purge mails --state dead", Args: exactly(1),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			s, err := stateOf(state)
 			if err != nil {
@@ -333,7 +336,7 @@ func (a *app) changed(n int) error {
 
 func (a *app) queueSwitch(verb, short string, do func(*jobs, context.Context) error) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " NAME", Short: short, Args: exactly(1),
+		Use: verb + " NAME", Short: short, Example: "  redlatch queue " + verb + " mails", Args: exactly(1),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
 			return do(q, ctx)
 		}),

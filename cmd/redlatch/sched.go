@@ -16,9 +16,9 @@ import (
 
 func (a *app) sched() *cobra.Command {
 	return a.group("sched", "Look at the jobs of a scheduler, and operate them", []string{"rscheduler"}, a.schedList(), a.schedRuns(),
-		a.schedChange("trigger NAME JOB", "Run a job once now, beside its schedule, also if it is paused", (*rscheduler.Scheduler).Trigger),
+		a.schedChange("trigger", "Run a job once now, beside its schedule, also if it is paused", (*rscheduler.Scheduler).Trigger),
 		a.schedPause(),
-		a.schedChange("resume NAME JOB", "Run a job by its schedule again", (*rscheduler.Scheduler).Resume),
+		a.schedChange("resume", "Run a job by its schedule again", (*rscheduler.Scheduler).Resume),
 		a.schedRemove())
 }
 
@@ -115,9 +115,9 @@ func (a *app) schedRuns() *cobra.Command {
 	return cmd
 }
 
-func (a *app) schedChange(use, short string, do func(*rscheduler.Scheduler, context.Context, string) error) *cobra.Command {
+func (a *app) schedChange(verb, short string, do func(*rscheduler.Scheduler, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: exactly(2),
+		Use: verb + " NAME JOB", Short: short, Example: "  redlatch sched " + verb + " billing close-orders", Args: exactly(2),
 		RunE: a.onScheduler(func(ctx context.Context, s *rscheduler.Scheduler, args []string) error { return do(s, ctx, args[1]) }),
 	}
 }
@@ -140,7 +140,8 @@ left out.`,
 func (a *app) schedRemove() *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
-		Use: "remove NAME JOB", Short: "Forget a job that no program has any more, and its runs", Args: exactly(2),
+		Use: "remove NAME JOB", Short: "Forget a job that no program has any more, and its runs",
+		Example: "  redlatch sched remove billing close-orders", Args: exactly(2),
 		Long: `Forget a job that no program has any more, and its runs. A process that has registered it writes it again within
 10 seconds.`,
 		RunE: a.onScheduler(func(ctx context.Context, s *rscheduler.Scheduler, args []string) error {
