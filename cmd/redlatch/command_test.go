@@ -149,6 +149,10 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	text := r.must(t, "lock", "info", "orders")
 	assert.Regexp(t, `held by +worker\.`, text)
 	assert.Regexp(t, `acquired at +.*:\d+\n`, text)
+	assert.Regexp(t, `rlock +orders +\d+s +held by worker`, r.must(t, "ls"))
+	var o struct{ Since time.Time }
+	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "ls")), &o))
+	assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
 	assert.Contains(t, r.must(t, "clients"), r.c.ID())
 	assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
 	for _, given := range []string{r.c.ID(), hold.Owner(), "worker"} {

@@ -19,17 +19,24 @@ import (
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches, queues, elections and schedulers", Example: "  redlatch ls 'orders:*'",
+		Use: "ls [PATTERN]", Short: "List locks that are held, semaphores, latches, queues, elections and schedulers",
+		Long: `List locks that are held, semaphores, latches, queues, elections and schedulers. FOR is for how long a lock, or the first
+permit, has been held, as its client says; the first 100 clients are asked.`,
+		Example: "  redlatch ls 'orders:*'",
 		Args: checked(cobra.MaximumNArgs(1)),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			pattern := ""
 			if len(args) > 0 {
 				pattern = args[0]
 			}
+			said, _ := census(ctx, c) // whoever may not ask clients sees the rest
+			ages := said.Ages()
 			if a.json {
 				for o, err := range c.Objects(ctx, pattern) {
 					if err == nil {
-						err = a.print(o, nil)
+						s := inspect.SummaryOf(o)
+						s.Learn(ages)
+						err = a.print(object{o, s.Since}, nil)
 					}
 					if err != nil {
 						return err
@@ -37,20 +44,28 @@ func (a *app) ls() *cobra.Command {
 				}
 				return nil
 			}
-			return a.table(a.out, func(w io.Writer) error { return objects(w, c.Objects(ctx, pattern)) })
+			return a.table(a.out, func(w io.Writer) error { return objects(w, c.Objects(ctx, pattern), ages) })
 		}),
 	}
 }
 
+// object is what ls prints as JSON.
+type object struct {
+	redlatch.Object
+	Since time.Time
+}
+
 // objects writes a table of objects, a page at a time.
-func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
-	err := row(w, "KIND", "NAME", "STATE")
+func objects(w io.Writer, all iter.Seq2[redlatch.Object, error], ages inspect.Ages) error {
+	err := row(w, "KIND", "NAME", "FOR", "STATE")
 	n := 0
 	for o, failed := range all {
 		if failed != nil {
 			return failed
 		}
-		if err = errors.Join(err, row(w, o.Kind, o.Name, inspect.SummaryOf(o).State)); err != nil {
+		s := inspect.SummaryOf(o)
+		s.Learn(ages)
+		if err = errors.Join(err, row(w, s.Kind, s.Name, age(s.Since), s.State)); err != nil {
 			return err
 		}
 		if n++; n%100 == 0 {
@@ -58,6 +73,14 @@ func objects(w io.Writer, all iter.Seq2[redlatch.Object, error]) error {
 		}
 	}
 	return err
+}
+
+// age is for how long something has been held, as a table shows it: nothing if that is not known.
+func age(since time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return time.Since(since).Round(time.Second).String()
 }
 
 const (

@@ -77,6 +77,21 @@ func CensusOf(ctx context.Context, c *redlatch.Client, most int) (s Census) {
 	return s
 }
 
+// Ages are since when something is held.
+type Ages map[held]time.Time
+
+// held is the name of an object, and the owner id or the permit that holds it.
+type held struct{ name, owner string }
+
+// Ages returns since when the clients that answered hold what they hold.
+func (s *Census) Ages() Ages {
+	all := Ages{}
+	for _, h := range s.Holds {
+		all[held{h.Name, h.Owner}] = h.Since
+	}
+	return all
+}
+
 // Losses returns what a client has lost, the newest first.
 func Losses(r redlatch.ClientReport) (all []Loss) {
 	for _, l := range r.Losses {

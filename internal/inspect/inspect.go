@@ -154,6 +154,18 @@ type Summary struct {
 	Messages          int           // of a queue
 	Left              time.Duration // of the lease; 0 where there is none
 	Clients           []string      // that hold a lock
+	Owners            []string      // ids of those who hold it, or permits
+	Since             time.Time     // since when the first of them has held it; zero if that is not known
+}
+
+// Learn takes from what clients have said since when the object is held.
+func (s *Summary) Learn(ages Ages) {
+	for _, owner := range s.Owners {
+		at, known := ages[held{s.Name, owner}]
+		if known && (s.Since.IsZero() || at.Before(s.Since)) {
+			s.Since = at
+		}
+	}
 }
 
 // SummaryOf returns the summary of an object.
@@ -167,12 +179,12 @@ func SummaryOf(o redlatch.Object) Summary {
 	case rrwlock.Info:
 		s.Waiting, s.Left = i.Waiting, i.Left
 		for _, h := range i.Readers {
-			s.Clients = append(s.Clients, h.Client)
+			s.Clients, s.Owners = append(s.Clients, h.Client), append(s.Owners, h.Owner)
 		}
 		s.State = N(len(i.Readers), "reader", "readers")
 		if i.Writer != nil {
 			s.State = "written by " + i.Writer.Owner
-			s.Clients = append(s.Clients, i.Writer.Client)
+			s.Clients, s.Owners = append(s.Clients, i.Writer.Client), append(s.Owners, i.Writer.Owner)
 		}
 		s.State += ", " + N(i.WritersWaiting, "writer waits", "writers wait")
 	case rsemaphore.SemaphoreInfo:
@@ -181,6 +193,9 @@ func SummaryOf(o redlatch.Object) Summary {
 	case rsemaphore.PermitSemaphoreInfo:
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("%d of %d available, %s", i.Available, i.Permits, Waiting(i.Waiting))
+		for _, h := range i.Holders {
+			s.Owners = append(s.Owners, h.ID)
+		}
 	case rlatch.Info:
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("count %d, %s", i.Count, Waiting(i.Waiting))
@@ -191,6 +206,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
 		s.State = Counts(i)
 	case relection.Leader:
+		s.Since = i.Since
 		s.State = fmt.Sprintf("term %d, led by %s", i.Term, i.ID)
 	case []rscheduler.Job:
 		s.State = jobs(i)
@@ -201,7 +217,7 @@ func SummaryOf(o redlatch.Object) Summary {
 func (s *Summary) held(i rlock.Info, waiting int) {
 	s.Waiting, s.Left, s.State = waiting, i.Left, "free"
 	if i.Locked {
-		s.Clients = []string{i.Client}
+		s.Clients, s.Owners = []string{i.Client}, []string{i.Owner}
 		s.State = fmt.Sprintf("held by %s, %s", i.Owner, Waiting(waiting))
 	}
 }
