@@ -28,8 +28,8 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
-local _, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
-local mine = holder == id and held == claim
+local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+local mine = state == 'r' and holder == id and held == claim -- once: the script may run again
 if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
   if keep > 0 then
     redis.call('lpush', runs, result)
@@ -40,8 +40,10 @@ if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else
   redis.call('hset', last, job, result)
   redis.call('hset', spans, job, began .. ' ' .. stamp)
 end
-if mine and how == 'wait' then
-  redis.call('hset', running, slot, 'w' .. string.sub(record, 2))
+if how == 'wait' then
+  if mine then
+    redis.call('hset', running, slot, 'w' .. string.sub(record, 2))
+  end
   return {stamp, '0', '', '0'}
 end
 if mine then

@@ -2,6 +2,8 @@ package rscheduler_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -201,4 +203,48 @@ func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
 		assert.Empty(t, r.kept(t, "running"))
 		assert.Equal(t, []string{"10:1"}, r.take())
 	})
+}
+
+// F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.
+func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
+	for name, schedule := range map[string]rscheduler.Schedule{
+		"fixed rate": rscheduler.Every(10 * time.Second), "fixed delay": rscheduler.EveryAfter(10 * time.Second),
+	} {
+		for _, attempts := range []int{1, 2} {
+			for _, outage := range []time.Duration{0, time.Second, 15 * time.Second} { // shorter than the lease
+				t.Run(fmt.Sprint(name, ", ", attempts, " attempts, ", outage), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, r *rig) {
+						var p *locktest.Peer
+						var s *rscheduler.Scheduler
+						runs := 0
+						s, p = r.worker(t, schedule, func(ctx context.Context, run rscheduler.Run) error {
+							_ = r.handle(ctx, run)
+							if runs++; runs != 2 { // Redis knows the scripts then
+								return nil
+							}
+							if outage == 0 {
+								p.LoseReplies(1)
+							} else {
+								p.Down(true)
+								time.AfterFunc(outage, func() { p.Down(false) })
+							}
+							if attempts > 1 {
+								return errors.New("again")
+							}
+							return nil
+						}, rscheduler.WithRetry(attempts, func(int) time.Duration { return time.Second }))
+						run(t, s)
+						time.Sleep(20*time.Second + outage + time.Second/4)
+						assert.Len(t, r.take(), 2)
+						time.Sleep(15 * time.Second)
+						more := r.take()
+						require.GreaterOrEqual(t, len(more), attempts)
+						results, err := s.Runs(t.Context(), "job", 100)
+						require.NoError(t, err)
+						assert.Len(t, results, 2+len(more))
+					})
+				})
+			}
+		}
+	}
 }

@@ -241,19 +241,19 @@ func resultOf(run Run, took time.Duration, err error) Result {
 	}
 }
 
-// end ends an attempt, and offers what is to run after it. It returns false if Redis does not answer: nobody knows then that the attempt
-// has ended.
-func (r *runner) end(ctx context.Context, b *beginning, how ending, result Result, schedule Schedule) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
-	defer cancel()
+// end ends an attempt, and offers what is to run after it. In an outage it goes on until the claim is over, and then returns false: nobody
+// knows that the attempt has ended, as if the process had died.
+func (r *runner) end(claim context.Context, b *beginning, how ending, result Result, schedule Schedule) bool {
 	text, _ := json.Marshal(result) // it has nothing that could fail
 	delay, _ := schedule.(fixedDelay)
 	var call *script.Call
 	var err error
 	for {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) })
+		cancel()
 		silent := errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
-		if !silent || core.Sleep(ctx, core.Jitter(endAgain)) != nil {
+		if !silent || core.Sleep(claim, core.Jitter(endAgain)) != nil {
 			break
 		}
 	}
@@ -291,6 +291,8 @@ func (r *runner) end(ctx context.Context, b *beginning, how ending, result Resul
 	for _, t := range late {
 		items = append(items, t.item(tickID(t.Job, t.Instant, sign)))
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
+	defer cancel()
 	if err := r.offer(ctx, items); err != nil {
 		r.core.Logger.Warn("redlatch: a tick cannot be offered", "kind", "rscheduler", "name", r.name, "job", b.tick.Job, "cause", err)
 	}
