@@ -2,8 +2,11 @@ package interop_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 func TestMultiLockPassesBetweenGoAndJava(t *testing.T) {
@@ -14,10 +17,14 @@ func TestMultiLockWaitsForOneMemberOfTheOtherSide(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) { passes(t, p, member, multi) })
 }
 
-// With members in another order each side may hold what the other one needs. They have to yield, and not to each other for ever.
+// With members in another order each side may hold what the other one needs. They have to yield, and not to each other for ever: half
+// of the sections per second are left, as docs/migrating.md says.
 func TestMultiLockLosesNoUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		same := counts(t, p, multi, 50)
-		assert.Greater(t, counts(t, p, multiInReverse, 50), same/20)
+		lag := faulttest.MeasureLag(t, p.addrs[0])
+		same, _ := counts(t, p, multi, 50)
+		reversed, longest := counts(t, p, multiInReverse, 50)
+		assert.Greater(t, reversed, same/5)
+		assert.Less(t, longest, 5*time.Second+lag.Late())
 	})
 }

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -95,8 +96,9 @@ func learns(t *testing.T, a *attempt) {
 }
 
 // counts has two processes of Go and two of Java, with two goroutines or threads each, add to a counter so often each, and checks that
-// no addition was lost. With REDLATCH_SOAK=1 they add five times as often. It returns how many they made in a second.
-func counts(t *testing.T, p *place, k kind, times int) float64 {
+// no addition was lost. With REDLATCH_SOAK=1 they add five times as often. It returns how many they made in a second, and the longest time
+// that one took to acquire the lock.
+func counts(t *testing.T, p *place, k kind, times int) (rate float64, longest time.Duration) {
 	t.Helper()
 	patience := 2 * limit
 	if faulttest.Soaking() {
@@ -123,7 +125,15 @@ func counts(t *testing.T, p *place, k kind, times int) float64 {
 	n, err := p.rdb().Get(t.Context(), counter).Int()
 	require.NoError(t, err)
 	assert.Equal(t, all, n, "additions")
-	rate := float64(n) / time.Since(begun).Seconds()
-	t.Logf("%s: %d additions by four processes, %.0f/s", k.java, n, rate)
-	return rate
+	rate = float64(n) / time.Since(begun).Seconds()
+	waits, err := p.rdb().LRange(t.Context(), waitsOf(counter), 0, -1).Result()
+	require.NoError(t, err)
+	require.Len(t, waits, 8, "waits")
+	for _, text := range waits {
+		ms, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		longest = max(longest, time.Duration(ms)*time.Millisecond)
+	}
+	t.Logf("%s: %d additions by four processes, %.0f/s, waits of at most %v", k.java, n, rate, longest)
+	return rate, longest
 }

@@ -31,7 +31,8 @@ type side interface {
 
 // adder is a process of Go or Java.
 type adder interface {
-	// add has two threads or goroutines add to a counter so often, each under the lock, by reading and writing.
+	// add has two threads or goroutines add to a counter so often, each under the lock, by reading and writing. Each adds the longest
+	// time that it took to acquire the lock, in ms, to the list of waits of the counter.
 	add(k kind, name, counter string, times int) <-chan error
 }
 
@@ -148,12 +149,14 @@ func (g *goSide) add(k kind, name, counter string, times int) <-chan error {
 }
 
 func (g *goSide) addUp(k kind, name, counter string, times int) error {
-	ctx := context.Background()
+	ctx, longest := context.Background(), time.Duration(0)
 	for range times {
+		asked := time.Now()
 		h, err := k.acquire(ctx, g, name)
 		if err != nil {
 			return err
 		}
+		longest = max(longest, time.Since(asked))
 		n, err := g.rdbs[0].Get(ctx, counter).Int()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
@@ -163,8 +166,10 @@ func (g *goSide) addUp(k kind, name, counter string, times int) error {
 			return err
 		}
 	}
-	return nil
+	return g.rdbs[0].RPush(ctx, waitsOf(counter), longest.Milliseconds()).Err()
 }
+
+func waitsOf(counter string) string { return counter + "-waits" }
 
 // goProcess is this library in a process of its own.
 type goProcess struct {

@@ -357,8 +357,11 @@ public final class Peer {
 
         private long add(String kind, String name, String counter, int times) throws InterruptedException {
             RBucket<String> bucket = redisson().getBucket(counter);
+            long longest = 0;
             for (int i = 0; i < times; i++) {
+                long asked = System.nanoTime();
                 acquire(kind, name, kind.equals("permit") ? 30_000 : -1);
+                longest = Math.max(longest, System.nanoTime() - asked);
                 try {
                     String value = bucket.get();
                     long n = value == null ? 0 : Long.parseLong(value);
@@ -367,6 +370,7 @@ public final class Peer {
                     release(kind, name);
                 }
             }
+            redisson().getList(counter + "-waits").add(Long.toString(longest / 1_000_000));
             return times;
         }
 
