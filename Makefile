@@ -12,11 +12,11 @@ NEWEST_GO_REDIS := v9.23.0
 
 # The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
-NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod))
+NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go.mod))
 # Those of go.work, which have no replace directive in go.mod, so that go install works; it cannot find the library before its release.
 WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
-EXAMPLES := $(filter-out examples/quickstart,$(patsubst %/,%,$(wildcard examples/*/)))
+EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested interop race
 FUZZTIME ?= 10s
 
