@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -154,12 +156,16 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 	acquire(t, orders.GetLock("order:7"))
 	acquire(t, stock.GetLock("stock:1"))
 	server.Lose(acquire(t, stock.GetLock("report")))
+	_, err := stock.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = stock.GetPermitSemaphore("uploads").Acquire(t.Context())
+	require.NoError(t, err)
 	ctx, giveUp := context.WithCancel(context.Background())
 	t.Cleanup(giveUp)
 	go func() { _, _ = orders.GetLock("stock:1").Lock(ctx) }() // until the test ends
 	go func() { _, _ = stock.GetLock("order:7").Lock(ctx) }()
 	q := redlatch.GetDelayedQueue[string](stock, "mails")
-	_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
+	_, err = q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
 	require.NoError(t, err)
 	m, err := q.Take(t.Context())
 	require.NoError(t, err)
@@ -171,6 +177,11 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 	shows("", "Perhaps a circle of waits")
 	assert.Regexp(t, orders.ID()+` holds order:7 and waits for stock:1 at console/console_test.go:\d+; `+stock.ID()+` holds stock:1 and waits for order:7`, text)
 	assert.Regexp(t, `report</a></td>.*<code>console/console_test.go:\d+</code></td><td>Redis has it no longer`, text)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	shows("lock?name=stock:1", fmt.Sprintf("<td>%d on %s</td>", os.Getpid(), host))
+	shows("semaphore?name=uploads", `<a href="client?id=`+stock.ID()+`">`)
+	assert.Regexp(t, `<td>\d\S*s</td><td class="n">\d+</td><td><code>console/console_test.go:\d+</code></td>`, text)
 	shows("lock?name=order:7", "Perhaps a circle of waits")
 	assert.Contains(t, text, "1 other client waits.")
 	shows("client?id="+stock.ID(), "Redis has it no longer")

@@ -296,7 +296,14 @@ func nameOf(r *request) (string, error) {
 // semaphorePage is the page of a semaphore.
 type semaphorePage struct {
 	rsemaphore.PermitSemaphoreInfo
-	Waits []inspect.Wait
+	Leased []leased
+	Waits  []inspect.Wait
+}
+
+// leased is a permit, and what its client says of it; nil if that does not answer.
+type leased struct {
+	rsemaphore.Holder
+	Said *inspect.Hold
 }
 
 func (h *handler) semaphore(r *request) (any, error) {
@@ -305,7 +312,16 @@ func (h *handler) semaphore(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := inspect.Permits(r.ctx, h.client, name)
-	return &semaphorePage{info, h.crowd.waitsFor(r.ctx, name)}, err
+	said := h.crowd.look(r.ctx)
+	p := &semaphorePage{PermitSemaphoreInfo: info, Waits: said.WaitsFor(name)}
+	for _, holder := range info.Holders {
+		one := leased{Holder: holder}
+		if i := slices.IndexFunc(said.Holds, func(h inspect.Hold) bool { return h.Owner == holder.ID && h.Name == name }); i >= 0 {
+			one.Said = &said.Holds[i]
+		}
+		p.Leased = append(p.Leased, one)
+	}
+	return p, err
 }
 
 // latchPage is the page of a latch.

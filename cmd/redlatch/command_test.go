@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +150,9 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	assert.Equal(t, r.c.ID(), s.Holders[0].Client)
 	text := r.must(t, "lock", "info", "orders")
 	assert.Regexp(t, `held by +worker\.`, text)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Contains(t, text, fmt.Sprintf("process      %d on %s\n", os.Getpid(), host))
 	assert.Regexp(t, `acquired at +.*:\d+\n`, text)
 	assert.Regexp(t, `rlock +orders +\d+s +held by worker`, r.must(t, "ls"))
 	var o struct{ Since time.Time }

@@ -44,7 +44,7 @@ func (s *lockState) write(w io.Writer) error {
 		if h.Since.IsZero() {
 			err = errors.Join(err, row(w, "  held for", "its client does not say; one answers from the third second of its use on"))
 		} else {
-			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed))
+			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed), row(w, "  process", fmt.Sprintf("%d on %s", h.PID, h.Host)))
 		}
 		if h.Site != "" {
 			err = errors.Join(err, row(w, "  acquired at", h.Site))

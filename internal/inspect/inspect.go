@@ -41,6 +41,8 @@ type Holder struct {
 	Since         time.Time
 	Renewed       int
 	Site          string
+	Host          string // and the process there
+	PID           int
 }
 
 // LockOf asks for the state of a lock. A name that is no lock's is an error.
@@ -122,7 +124,7 @@ func (l *Lock) learn(report redlatch.ClientReport) {
 		h := &l.Holders[i]
 		for _, hold := range report.Holds {
 			if hold.Owner == h.Owner && hold.Name == l.Name {
-				h.Since, h.Renewed, h.Site = hold.Since, hold.Renewed, hold.Site
+				h.Since, h.Renewed, h.Site, h.Host, h.PID = hold.Since, hold.Renewed, hold.Site, report.Host, report.PID
 			}
 		}
 	}
