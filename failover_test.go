@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
 )
@@ -215,6 +216,28 @@ func guests(lease time.Duration) []guest {
 		},
 		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
 			return c.GetCountDownLatch(name).Await(ctx)
+		},
+	}, guest{
+		name: "election",
+		enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+			t.Helper()
+			l, err := c.GetElection(name).Campaign(t.Context())
+			require.NoError(t, err)
+			return func() error { return ended(l.Context()) }, l.Resign
+		},
+		wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+			before, err := c.GetElection(name).Leader(ctx)
+			if err != nil && !errors.Is(err, relection.ErrNoLeader) {
+				return err
+			}
+			l, err := c.GetElection(name).Campaign(ctx)
+			if err == nil {
+				err = l.Resign(ctx)
+			}
+			if l.Term() <= before.Term {
+				err = errors.Join(err, fmt.Errorf("term %d follows term %d", l.Term(), before.Term))
+			}
+			return err
 		},
 	}, guest{name: "once", enter: enterOnce, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
 		_, _, err := onceOf(c, name).Do(ctx, "k", func(context.Context) (string, error) { return "", nil })
