@@ -23,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 // failover is a topology, and a change of its master.
@@ -254,6 +255,22 @@ func guests(lease time.Duration) []guest {
 			err = m.Ack(ctx)
 		}
 		return err
+	}}, guest{name: "scheduler", enter: func(t *testing.T, c *redlatch.Client, name string) (func() error, func(context.Context) error) {
+		t.Helper()
+		return enterScheduler(t, c, name, lease)
+	}, wait: func(ctx context.Context, c *redlatch.Client, name string) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		ran := false
+		err := runRepeated(ctx, c, name, lease, func(context.Context, rscheduler.Run) error {
+			ran = true
+			stop()
+			return nil
+		})
+		if err == nil && !ran {
+			err = errors.New("the job did not run")
+		}
+		return err
 	}})
 }
 
@@ -319,6 +336,42 @@ func enterQueue(t *testing.T, c *redlatch.Client, name string, visibility time.D
 		}
 		_, offered := q.Offer(ctx, "second", 0)
 		return errors.Join(err, offered)
+	}
+}
+
+// runRepeated has a client run a job until ctx is done. Each run begins soon after the end of the last one, whoever had that.
+func runRepeated(ctx context.Context, c *redlatch.Client, name string, lease time.Duration, run func(context.Context, rscheduler.Run) error) error {
+	s := c.GetScheduler(name, rscheduler.WithConcurrency(1), rscheduler.WithLease(lease))
+	if err := s.Register("job", rscheduler.EveryAfter(10*time.Millisecond), run); err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// enterScheduler has a run of a job go on until the release.
+func enterScheduler(t *testing.T, c *redlatch.Client, name string, lease time.Duration) (alive func() error, release func(ctx context.Context) error) {
+	t.Helper()
+	running, finish, stopped := make(chan context.Context, 9), make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		stopped <- runRepeated(ctx, c, name, lease, func(ctx context.Context, _ rscheduler.Run) error {
+			running <- ctx
+			select {
+			case <-finish:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}()
+	handling := <-running
+	return func() error { return ended(handling) }, func(context.Context) error {
+		stop()
+		close(finish)
+		err := <-stopped
+		if len(running) > 0 {
+			err = errors.Join(err, errors.New("the holder ran it again"))
+		}
+		return err
 	}
 }
 
