@@ -278,7 +278,7 @@ func (h *handler) lock(r *request) (any, error) {
 	}
 	said := h.crowd.look(r.ctx)
 	p := &lockPage{Lock: l}
-	p.Learn(&said)
+	p.Learn(r.ctx, h.client, said)
 	for _, holder := range p.Holders {
 		p.Who += holder.Owner + " "
 	}

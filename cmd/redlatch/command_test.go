@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -317,6 +319,28 @@ func (r *rig) other(t *testing.T, name string, opts ...redlatch.Option) *redlatc
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
+}
+
+func TestHoldsOfAClientHavePages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	busy := r.other(t, "busy", redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	for i := range 1_001 {
+		_, err := busy.GetLock(fmt.Sprint("many", i)).Lock(t.Context())
+		require.NoError(t, err)
+	}
+	var text string
+	require.Eventually(t, func() bool {
+		var code int
+		code, text, _ = r.run(t.Context(), "client", busy.ID())
+		return code == 0
+	}, 20*time.Second, 100*time.Millisecond)
+	assert.NotContains(t, text, "many1000 ")
+	after := regexp.MustCompile(`there are more: (--after) (\d+)\n`).FindStringSubmatch(text)
+	require.NotNil(t, after)
+	text = r.must(t, "client", busy.ID(), after[1], after[2])
+	assert.Contains(t, text, "many1000 ")
+	assert.NotContains(t, text, "there are more")
 }
 
 func TestClientsThatDoNotListenAreNamed(t *testing.T) {

@@ -181,17 +181,18 @@ func nameOf(id string) string {
 }
 
 func (a *app) aClient() *cobra.Command {
-	return &cobra.Command{
+	after := 0
+	cmd := &cobra.Command{
 		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
 		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
-does the owner id of something that it holds.`,
+does the owner id of something that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.`,
 		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			id, err := clientID(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			r, err := c.Ask(ctx, id)
+			r, err := c.Ask(ctx, id, redlatch.WithCursor(max(0, after)))
 			if errors.Is(err, redlatch.ErrNotListening) {
 				err = &exit{exitFailed, fmt.Errorf("%s does not listen: it is gone, has done nothing for a while, or has redlatch.WithoutPresence", id)}
 			}
@@ -201,6 +202,8 @@ does the owner id of something that it holds.`,
 			return a.print(answer{r, inspect.Losses(r)}, func(w io.Writer) error { return writeClient(w, r) })
 		}),
 	}
+	cmd.Flags().IntVar(&after, "after", 0, "the cursor of the holds before")
+	return cmd
 }
 
 // answer is what a client says, as JSON.
@@ -247,6 +250,9 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 	for _, h := range r.Holds {
 		owner := strings.TrimPrefix(h.Owner, r.ID)
 		err = errors.Join(err, row(w, strings.TrimSpace(h.Kind+" "+h.Mode), h.Name, time.Since(h.Since), h.Left, h.Renewed, owner, h.Site))
+	}
+	if r.Cursor > 0 {
+		err = errors.Join(err, row(w, "", fmt.Sprintf("there are more: --after %d", r.Cursor)))
 	}
 	if len(r.Waits) > 0 {
 		err = errors.Join(err, row(w), row(w, "WAITS FOR", "NAME", "FOR", "AT"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -100,16 +101,30 @@ func (l *Lock) Ask(ctx context.Context, c *redlatch.Client) {
 			continue
 		}
 		if report, err := c.Ask(ctx, h.Client); err == nil { // there are many, or the user may not list them
-			l.learn(report)
+			said.Reports[h.Client] = report
 		}
 	}
-	l.Learn(&said)
+	l.Learn(ctx, c, said)
 }
 
-// Learn takes what clients say of the lock.
-func (l *Lock) Learn(said *Census) {
-	for _, h := range l.Holders {
-		l.learn(said.Reports[h.Client])
+// Learn takes what clients have said of the lock. A holder that has said only what it held longest is asked for the rest.
+func (l *Lock) Learn(ctx context.Context, c *redlatch.Client, said Census) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		report := said.Reports[h.Client]
+		_, found := h.learn(l.Name, report)
+		for !found && report.Cursor > 0 {
+			var err error
+			if report, err = c.Ask(ctx, h.Client, redlatch.WithCursor(report.Cursor)); err != nil {
+				break
+			}
+			var hold redlatch.HoldInfo
+			if hold, found = h.learn(l.Name, report); found { // a circle may go through it
+				said.Holds = append(slices.Clip(said.Holds), Hold{h.Client, hold})
+			}
+		}
 	}
 	l.Waits = said.WaitsFor(l.Name)
 	for _, c := range said.Circles() {
@@ -119,15 +134,15 @@ func (l *Lock) Learn(said *Census) {
 	}
 }
 
-func (l *Lock) learn(report redlatch.ClientReport) {
-	for i := range l.Holders {
-		h := &l.Holders[i]
-		for _, hold := range report.Holds {
-			if hold.Owner == h.Owner && hold.Name == l.Name {
-				h.Since, h.Renewed, h.Site, h.Host, h.PID = hold.Since, hold.Renewed, hold.Site, report.Host, report.PID
-			}
+// learn takes what the holder's client says of the hold, if it says anything.
+func (h *Holder) learn(name string, report redlatch.ClientReport) (hold redlatch.HoldInfo, found bool) {
+	for _, hold := range report.Holds {
+		if hold.Owner == h.Owner && hold.Name == name {
+			h.Since, h.Renewed, h.Site, h.Host, h.PID = hold.Since, hold.Renewed, hold.Site, report.Host, report.PID
+			return hold, true
 		}
 	}
+	return hold, false
 }
 
 // Force frees the lock, whoever holds it.

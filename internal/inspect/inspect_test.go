@@ -2,6 +2,8 @@ package inspect_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -56,4 +58,31 @@ func TestWaitersOfALockThatIsFairAndPlainAreCountedTogether(t *testing.T) {
 	giveUp()
 	calls.Wait()
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// A client says at first what it has held longest, of 1,000 things.
+func TestHoldThatIsNotAmongTheFirstIsFound(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	open := func() *redlatch.Client {
+		c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c
+	}
+	holder, viewer := open(), open()
+	for i := range 2_100 {
+		_, err := holder.GetLock(fmt.Sprint("many", i)).Lock(t.Context())
+		require.NoError(t, err)
+	}
+	_, err = holder.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		l, err := inspect.LockOf(t.Context(), viewer, "orders")
+		require.NoError(t, err)
+		l.Ask(t.Context(), viewer)
+		return !l.Holders[0].Since.IsZero()
+	}, 10*time.Second, 50*time.Millisecond)
 }
