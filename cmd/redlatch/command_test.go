@@ -322,7 +322,6 @@ func (r *rig) other(t *testing.T, name string, opts ...redlatch.Option) *redlatc
 }
 
 func TestHoldsOfAClientHavePages(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	busy := r.other(t, "busy", redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	for i := range 1_001 {
