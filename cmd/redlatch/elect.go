@@ -121,7 +121,7 @@ candidate is elected. Signals are passed on. If the leadership is lost, the prog
 			}
 			child := exec.Command(path, args[2:]...)
 			child.Env = append(child.Environ(), "REDLATCH_TERM="+strconv.FormatInt(l.Term(), 10))
-			return a.runWhile(ctx, child, l.Context(), l.Resign)
+			return a.runWhile(ctx, l.Context(), child, l.Resign)
 		},
 	}
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long nobody else is elected if this command dies")

@@ -95,11 +95,11 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 	if err != nil {
 		return err
 	}
-	return a.runWhile(ctx, exec.Command(path, program[1:]...), hold.Context(), hold.Unlock)
+	return a.runWhile(ctx, hold.Context(), exec.Command(path, program[1:]...), hold.Unlock)
 }
 
 // runWhile runs a program while something is held, whose context is given, and releases it.
-func (a *app) runWhile(ctx context.Context, child *exec.Cmd, held context.Context, release func(context.Context) error) error {
+func (a *app) runWhile(ctx, held context.Context, child *exec.Cmd, release func(context.Context) error) error {
 	signals := make(chan os.Signal, 10)
 	signal.Notify(signals, passedOn()...)
 	defer signal.Stop(signals)
