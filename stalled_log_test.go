@@ -27,7 +27,7 @@ func (s stalled) Handle(context.Context, slog.Record) error { <-s.goOn; return n
 func (s stalled) WithAttrs([]slog.Attr) slog.Handler { return s }
 
 // F1
-func TestStalledLogHoldsUpNoCallNoLossAndNoRenewal(t *testing.T) {
+func TestStalledLogHoldsUpNoLossAndNoRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		log := stalled{slog.DiscardHandler, make(chan struct{})}
 		c := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log})), redlatch.WithSlowLog(time.Nanosecond, time.Nanosecond))

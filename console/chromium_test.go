@@ -98,8 +98,8 @@ func (b *chromium) picture(name string, dark bool) {
 		scheme = "dark"
 	}
 	var png []byte
-	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.CaptureScreenshot(&png))
-	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644)) //nolint:gosec // a document
+	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.FullScreenshot(&png, 100)) // as a PNG
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644))                                                                         //nolint:gosec // a document
 }
 
 // night is a system in which some things have gone wrong.
@@ -160,6 +160,8 @@ func TestPagesInChromium(t *testing.T) {
 		{"queues", "", false, []string{"mails"}},
 		{"queue?name=mails&state=dead", "console-queue", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
 		{"message?name=mails&id=mail-0", "", false, []string{"dead", "not shown here"}},
+		{"schedulers", "", false, []string{"Nothing was found"}},
+		{"scheduler?name=billing", "", false, []string{"No process has run this scheduler"}},
 		{"clients", "", false, []string{"web-1", "worker-2", "2 of 2 clients answered"}},
 		{"lock?name=order:4711", "console-lock", false, []string{"Held, token 1", "web-1", "chromium_test.go", "Calls that wait", "worker-2"}},
 	} {
