@@ -68,7 +68,7 @@ func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Tim
 			}
 			notes <- line
 			return nil
-		}, rscheduler.WithHistory(1))
+		}, rscheduler.WithHistory(1), rscheduler.WithOverlap(rscheduler.Allow)) // else the tick after a dead run is left out
 		if err != nil {
 			return 0, err
 		}
