@@ -33,6 +33,7 @@ const (
 )
 
 func main() {
+	redis.SetLogger(silent{})                               // what it would say of connections, the errors say
 	ctx, stop := signal.NotifyContext(context.Background(), //nolint:forbidigo // ends with the command
 		os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], &environment{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
@@ -76,7 +77,6 @@ func (e *exit) Unwrap() error { return e.err }
 
 // run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, e *environment) int {
-	redis.SetLogger(silent{}) // what it would say of connections, the errors say
 	a := &app{environment: e}
 	root := a.root()
 	root.SetArgs(args)
