@@ -46,6 +46,15 @@ type topology struct {
 	retire func()
 }
 
+// connect returns a client of the master that lasts as long as the test.
+func (p *topology) connect(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.New(p.client(), append(opts, redlatch.WithCloseGrace(0))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
 func failovers() []failover {
 	cluster := func(t *testing.T) (*topology, *redistest.Cluster, *redistest.Server, *redistest.Server) {
 		t.Helper()
@@ -457,10 +466,7 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 			t.Parallel()
 			p := tc.start(t)
 			client := func(o redlatch.Observer) *redlatch.Client {
-				c, err := redlatch.New(p.client(), redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithCloseGrace(0), redlatch.WithObserver(o))
-				require.NoError(t, err)
-				t.Cleanup(func() { assert.NoError(t, c.Close()) })
-				return c
+				return p.connect(t, redlatch.WithWatchdogTimeout(failoverLease), redlatch.WithObserver(o))
 			}
 			renewed, failedOver := make(chan struct{}, 1000), make(chan string, 10)
 			var woken sync.Map // the names of what the messages were of

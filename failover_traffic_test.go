@@ -371,13 +371,7 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := tc.start(t)
-			client := func() *redlatch.Client {
-				c, err := redlatch.New(p.client(), redlatch.WithCloseGrace(0))
-				require.NoError(t, err)
-				t.Cleanup(func() { assert.NoError(t, c.Close()) })
-				return c
-			}
-			clients := []*redlatch.Client{client(), client()}
+			clients := []*redlatch.Client{p.connect(t), p.connect(t)}
 			lag := faulttest.MeasureLag(t, "")
 			f := &traffic{ended: make(chan struct{}), rounds: map[string]int{}}
 			names := map[string]string{}
