@@ -60,7 +60,7 @@ func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOpt
 		f := finder{client: c, pattern: pattern, yield: yield}
 		for _, opt := range opts {
 			if opt == nil {
-				yield(Object{}, fmt.Errorf("redlatch: objects: %w: an option is nil", errs.ErrInvalid))
+				yield(Object{}, fmt.Errorf("redlatch: objects: %w", errs.ErrNilOption))
 				return
 			}
 			opt(&f.options)

@@ -146,7 +146,7 @@ func configure(opts []Option) (core.Config, error) {
 	c := defaults()
 	for _, opt := range opts {
 		if opt == nil {
-			return c, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			return c, errs.ErrNilOption
 		}
 		opt(&c)
 	}

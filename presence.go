@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // ClientInfo is a client that listens, see [Client.Clients].
@@ -103,7 +105,7 @@ func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientR
 	var o askOptions
 	for _, opt := range opts {
 		if opt == nil {
-			return ClientReport{}, fmt.Errorf("redlatch: ask: %w: an option is nil", ErrInvalid)
+			return ClientReport{}, fmt.Errorf("redlatch: ask: %w", errs.ErrNilOption)
 		}
 		opt(&o)
 	}

@@ -2,10 +2,10 @@ package rdelayedqueue
 
 import (
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
 )
@@ -132,13 +132,11 @@ func WithStopGrace(d time.Duration) ConsumeOption {
 	return consumeOption(func(s *settings) { s.stopGrace = d })
 }
 
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
-
 func queueSettings(opts []QueueOption) (settings, error) {
 	s := defaults()
 	for _, opt := range opts {
 		if opt == nil {
-			return s, errNilOption
+			return s, errs.ErrNilOption
 		}
 		opt.setQueue(&s)
 	}
@@ -152,7 +150,7 @@ func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return s, errNilOption
+			return s, errs.ErrNilOption
 		}
 		opt.setConsumer(&s)
 	}
@@ -164,7 +162,7 @@ func idOf(opts []OfferOption) (string, error) {
 	var s offering
 	for _, opt := range opts {
 		if opt == nil {
-			return "", errNilOption
+			return "", errs.ErrNilOption
 		}
 		opt.setOffer(&s)
 	}
@@ -176,7 +174,7 @@ func idOf(opts []OfferOption) (string, error) {
 
 func (s *settings) validate() error {
 	switch {
-	case isNil(s.codec):
+	case core.IsNil(s.codec):
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	case s.backoff == nil:
 		return fmt.Errorf("%w: the back-off is nil", errs.ErrInvalid)
@@ -216,12 +214,6 @@ func or[T any](p *T, other T) T {
 		return other
 	}
 	return *p
-}
-
-// isNil reports whether there is no codec, or one that is a nil pointer, which would refuse all payloads.
-func isNil(c codec.Codec) bool {
-	v := reflect.ValueOf(c)
-	return c == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func between(what string, d, least, most time.Duration) error {

@@ -31,7 +31,7 @@ func collect(opts []Option) (options, error) {
 	o := options{recheck: waitqueue.Recheck}
 	for _, opt := range opts {
 		if opt == nil {
-			return o, errNilOption
+			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
@@ -56,7 +56,7 @@ func collectCampaign(opts []CampaignOption) (campaignOptions, error) {
 	var o campaignOptions
 	for _, opt := range opts {
 		if opt == nil {
-			return o, errNilOption
+			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
@@ -69,5 +69,3 @@ func checkValue(value string) error {
 	}
 	return nil
 }
-
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)

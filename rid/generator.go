@@ -77,7 +77,7 @@ func New(c *core.Core, name string, opts ...Option) *Generator {
 	g.err = core.CheckUserName(name, g.name)
 	for _, o := range opts {
 		if o == nil {
-			g.err = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			g.err = errs.ErrNilOption
 			continue
 		}
 		o(&g.opts)

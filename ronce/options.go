@@ -2,10 +2,10 @@ package ronce
 
 import (
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -38,7 +38,7 @@ func collect(opts []Option) (o options, err error) {
 	o = options{ttl: defaultTTL, codec: codec.MsgPack{}}
 	for _, opt := range opts {
 		if opt == nil {
-			return o, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
@@ -54,7 +54,7 @@ func (o options) validate() error {
 			return err
 		}
 	}
-	if v := reflect.ValueOf(o.codec); o.codec == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if core.IsNil(o.codec) {
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	}
 	return nil

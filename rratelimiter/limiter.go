@@ -31,7 +31,7 @@ func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
 	l.err = core.CheckUserName(name, l.name)
 	for _, o := range opts {
 		if o == nil {
-			l.err = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			l.err = errs.ErrNilOption
 			continue
 		}
 		o(&l.opts)

@@ -49,7 +49,7 @@ func New(c *core.Core, name string, opts ...Option) *Lock {
 	var err error
 	for _, opt := range opts {
 		if opt == nil {
-			err = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			err = errs.ErrNilOption
 			continue
 		}
 		opt(&o)

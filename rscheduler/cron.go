@@ -105,7 +105,7 @@ func Cron(expr string, opts ...CronOption) (Schedule, error) {
 	o := cronOptions{location: time.UTC}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("rscheduler: cron %q: %w: an option is nil", expr, errs.ErrInvalid)
+			return nil, fmt.Errorf("rscheduler: cron %q: %w", expr, errs.ErrNilOption)
 		}
 		opt(&o)
 	}

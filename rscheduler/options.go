@@ -3,7 +3,6 @@ package rscheduler
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -123,7 +122,7 @@ func optionsOf(opts []Option) (options, error) {
 	o := options{concurrency: 10, lease: 30 * time.Second}
 	for _, opt := range opts {
 		if opt == nil {
-			return o, errNilOption
+			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
@@ -137,7 +136,7 @@ func jobOptionsOf(opts []JobOption) (jobOptions, error) {
 	o := jobOptions{attempts: 1, history: 20}
 	for _, opt := range opts {
 		if opt == nil {
-			return o, errNilOption
+			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
@@ -163,8 +162,6 @@ func jobOptionsOf(opts []JobOption) (jobOptions, error) {
 	return o, between("window", o.catchUp, 0, 366*24*time.Hour)
 }
 
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
-
 func between(what string, d, least, most time.Duration) error {
 	if d < least || d > most {
 		return invalid("a %s of %v is not between %v and %v", what, d, least, most)
@@ -174,12 +171,6 @@ func between(what string, d, least, most time.Duration) error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errs.ErrInvalid}, args...)...)
-}
-
-// isNil reports whether there is no schedule, or one that is a nil pointer.
-func isNil(s Schedule) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // handler runs a job.

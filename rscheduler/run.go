@@ -21,8 +21,7 @@ const (
 	beatAgain  = time.Second      // after one that failed
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
-	endAgain   = 100 * time.Millisecond
-	beginAgain = time.Second // after a begin that failed
+	beginAgain = time.Second      // after a begin that failed
 	stopGrace  = 5 * time.Second
 	lateLimit  = 5 * time.Second // after which a tick is left out if a newer one is due as well
 	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
@@ -248,12 +247,12 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 	delay, _ := schedule.(fixedDelay)
 	var call *script.Call
 	var err error
-	for {
+	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) })
 		cancel()
 		silent := errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
-		if !silent || core.Sleep(claim, core.Jitter(endAgain)) != nil {
+		if !silent || core.Pause(claim, try) != nil {
 			break
 		}
 	}

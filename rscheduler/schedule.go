@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -93,7 +94,7 @@ func checkPeriod(what string, d time.Duration) error {
 
 // checkSchedule says what is wrong with a schedule.
 func checkSchedule(s Schedule) error {
-	if isNil(s) {
+	if core.IsNil(s) {
 		return fmt.Errorf("%w: the schedule is nil", errs.ErrInvalid)
 	}
 	if own, ok := s.(interface{ check() error }); ok {

@@ -89,7 +89,7 @@ func collect[T any](opts []T, set func(T, *options)) (options, error) {
 	var o options
 	for _, opt := range opts {
 		if any(opt) == nil {
-			return o, fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
+			return o, errs.ErrNilOption
 		}
 		set(opt, &o)
 	}

@@ -2,9 +2,9 @@ package rtopic
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
@@ -33,17 +33,15 @@ const maxBuffer = 1 << 20
 // 1000.
 func WithBuffer(values int) SubscribeOption { return bufferOption(values) }
 
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
-
 func codecOf(opts []Option) (codec.Codec, error) {
 	var c codec.Codec = codec.MsgPack{}
 	for _, opt := range opts {
 		if opt == nil {
-			return c, errNilOption
+			return c, errs.ErrNilOption
 		}
 		opt.setCodec(&c)
 	}
-	if v := reflect.ValueOf(c); c == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if core.IsNil(c) {
 		return c, fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	}
 	return c, nil
@@ -53,7 +51,7 @@ func bufferSize(opts []SubscribeOption) (int, error) {
 	size := 1000
 	for _, opt := range opts {
 		if opt == nil {
-			return 0, errNilOption
+			return 0, errs.ErrNilOption
 		}
 		opt.setBuffer(&size)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,6 +253,12 @@ func (c *Core) ready(ctx context.Context) error {
 
 // ErrNilContext is returned for a context that is nil.
 var ErrNilContext = fmt.Errorf("%w: the context is nil", errs.ErrInvalid)
+
+// IsNil reports whether a user has given nothing, or a nil pointer.
+func IsNil(given any) bool {
+	v := reflect.ValueOf(given)
+	return given == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
 
 // EndedContext returns a context that has ended, with that cause: the one of a hold that does not exist.
 func EndedContext(cause error) context.Context {

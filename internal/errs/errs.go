@@ -39,6 +39,9 @@ var (
 	ErrUnlocked = errors.New("lock released")
 )
 
+// ErrNilOption is the [ErrInvalid] of an option that is nil.
+var ErrNilOption = fmt.Errorf("%w: an option is nil", ErrInvalid)
+
 // MaxName is the longest name that an object may have, in bytes, prefix included.
 const MaxName = 512
 

@@ -70,14 +70,12 @@ func Collect[O ~func(*Options)](opts []O) (*Options, error) {
 	o := &Options{}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, errNilOption
+			return nil, errs.ErrNilOption
 		}
 		opt(o)
 	}
 	return o, nil
 }
-
-var errNilOption = fmt.Errorf("%w: an option is nil", errs.ErrInvalid)
 
 // Validate returns an error that wraps [errs.ErrInvalid] unless all options are good ones.
 func (o *Options) Validate() error {

@@ -21,11 +21,7 @@ type Queue struct {
 // Queue returns the queue of that name.
 func (m *Manager) Queue(name string) *Queue {
 	full := m.core.Prefix + name
-	err := core.CheckName(full)
-	if name == "" {
-		err = core.CheckName(name)
-	}
-	return &Queue{manager: m, user: name, full: full, err: err}
+	return &Queue{manager: m, user: name, full: full, err: core.CheckUserName(name, full)}
 }
 
 // Derived returns the queue that belongs to an object of another kind and that name, in the slot of the object's keys. Observers and
