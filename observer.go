@@ -51,9 +51,9 @@ type Observer struct {
 	// a cluster has one connection for each master.
 	Reconnected func()
 	// FailedOver reports that the server at an address has taken its master's place, or has restarted: it may lack what
-	// was granted last. Every hold of the client is verified at once; Lost reports those that are gone. A client learns
-	// of it at its next renewal, if its Redis user may run INFO. The address is that of the go-redis client, of a cluster
-	// that of the master.
+	// was granted last. Every hold of the client is verified at once: Lost reports those that are gone, and Renewed how many
+	// are confirmed, those with a fixed lease left out. A client learns of it at its next renewal, if its Redis user may
+	// run INFO. The address is that of the go-redis client, of a cluster that of the master.
 	FailedOver func(node string)
 
 	// AcquireStart reports a call that begins to acquire a lock, a leased permit, or permits of a semaphore, and AcquireEnd
