@@ -17,7 +17,7 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go
 WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested interop race
+CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
 .PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme nested ci
