@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 const (
 	circleAge   = 3 * time.Second // a wait that is shorter is no part of a circle
 	circlesMost = 10
-	circleLooks = 100_000 // answers may be forged: so many steps, and no more
+	circleLooks = 300_000 // answers may be forged: so many steps, and no more
 )
 
 // Link is a client of a circle: it holds a lock that the one before waits for, and waits for one that the next holds.
@@ -58,84 +59,101 @@ func (c Circle) Has(name string) bool {
 
 // holdNode is a hold of a lock for which somebody waits.
 type holdNode struct {
-	Link         // the wait is that by which the search has left the node
-	open, passed bool
+	client string
+	hold   redlatch.HoldInfo
+	done   bool // it is in a circle that was found
+	none   bool // it is in no circle
+
+	// How a search has come to it last: from another hold, by a wait of its client.
+	first, from *holdNode
+	by          redlatch.WaitInfo
 }
 
 // circles searches for circles.
 type circles struct {
-	waits   map[string]map[string]redlatch.WaitInfo // by client and lock, the latest one that is old enough
-	holders map[string][]*holdNode                  // by lock
-	path    []*holdNode
+	waits   map[string][]redlatch.WaitInfo // by client; the latest one for each lock that is old enough, the latest first
+	holders map[string][]*holdNode         // by lock
 	looks   int
-	found   []Circle
+	found   []Circle // of several clients
+	alone   []Circle
 }
 
-// Circles returns circles in which clients wait for each other.
+// Circles returns circles in which clients wait for each other: for each hold that is in any a shortest one, the first so many.
+// Then come clients that may wait for themselves.
 func (s *Census) Circles() []Circle {
-	f := circles{waits: map[string]map[string]redlatch.WaitInfo{}, holders: map[string][]*holdNode{}}
-	waited := map[string]bool{}
-	for _, w := range s.Waits { // the latest one last
-		if isLock(w.Kind) && time.Since(w.Since) >= circleAge {
-			if f.waits[w.Client] == nil {
-				f.waits[w.Client] = map[string]redlatch.WaitInfo{}
-			}
-			f.waits[w.Client][w.Name] = w.WaitInfo
-			waited[w.Name] = true
+	f := circles{waits: map[string][]redlatch.WaitInfo{}, holders: map[string][]*holdNode{}}
+	waited, known := map[string]bool{}, map[[2]string]bool{}
+	for _, w := range slices.Backward(s.Waits) { // the latest one first
+		if isLock(w.Kind) && time.Since(w.Since) >= circleAge && !known[[2]string{w.Client, w.Name}] {
+			f.waits[w.Client] = append(f.waits[w.Client], w.WaitInfo)
+			waited[w.Name], known[[2]string{w.Client, w.Name}] = true, true
 		}
 	}
 	var all []*holdNode
 	for _, h := range s.Holds {
 		if isLock(h.Kind) && waited[h.Name] {
-			n := &holdNode{Link: Link{Client: h.Client, Hold: h.HoldInfo}}
+			n := &holdNode{client: h.Client, hold: h.HoldInfo}
 			f.holders[h.Name] = append(f.holders[h.Name], n)
 			all = append(all, n)
 		}
 	}
 	for _, n := range all {
-		f.visit(n)
+		if !n.done && len(f.found) < circlesMost {
+			n.none = !f.search(n) && f.looks < circleLooks
+		}
 	}
-	return f.found
+	most := append(f.found, f.alone...)
+	return most[:min(circlesMost, len(most))]
 }
 
-func isLock(kind string) bool { return strings.HasSuffix(kind, "lock") }
+func isLock(kind string) bool { return strings.HasSuffix(kind, "lock") || kind == "relection" }
 
-// visit follows the waits of a client that began after the hold: only those may be of the goroutine that holds.
-func (f *circles) visit(n *holdNode) {
-	if n.passed || len(f.found) == circlesMost {
-		return
-	}
-	n.open, n.passed = true, true
-	f.path = append(f.path, n)
-	for name, w := range f.waits[n.Client] {
-		if w.Since.Before(n.Hold.Since) {
-			continue
-		}
-		n.Wait = w
-		for _, next := range f.holders[name] {
-			if f.looks++; f.looks > circleLooks {
+// search looks for a shortest circle through a hold, breadth first, and reports whether there is one of several clients. It follows
+// the waits of a client that began after the hold: only those may be of the goroutine that holds.
+func (f *circles) search(first *holdNode) bool {
+	first.first = first
+	asked := map[string]bool{} // the locks whose holders are in the queue
+	for queue := []*holdNode{first}; len(queue) > 0; queue = queue[1:] {
+		n := queue[0]
+		for _, w := range f.waits[n.client] {
+			if w.Since.Before(n.hold.Since) || f.looks > circleLooks {
 				break
 			}
-			if next.open {
-				f.close(next)
-			} else {
-				f.visit(next)
+			f.looks++
+			switch {
+			case w.Name != first.hold.Name:
+			case n != first:
+				f.found = append(f.found, circle(n, w))
+				return true
+			default:
+				f.alone = append(f.alone, circle(n, w))
+			}
+			if asked[w.Name] {
+				continue
+			}
+			asked[w.Name] = true
+			for _, next := range f.holders[w.Name] {
+				f.looks++
+				if next.first != first && !next.none {
+					next.first, next.from, next.by = first, n, w
+					queue = append(queue, next)
+				}
 			}
 		}
 	}
-	n.open = false
-	f.path = f.path[:len(f.path)-1]
+	return false
 }
 
-// close notes the circle that the path has come to.
-func (f *circles) close(first *holdNode) {
-	var c Circle
-	for _, n := range f.path {
-		if n == first || c != nil {
-			c = append(c, n.Link)
+// circle returns the circle whose last hold is n, of which the client waits for the lock of the first.
+func circle(n *holdNode, w redlatch.WaitInfo) (c Circle) {
+	for {
+		n.done = true
+		c = append(c, Link{n.client, n.hold, w})
+		if n == n.first {
+			break
 		}
+		n, w = n.from, n.by
 	}
-	if len(f.found) < circlesMost {
-		f.found = append(f.found, c)
-	}
+	slices.Reverse(c)
+	return c
 }

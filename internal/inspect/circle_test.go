@@ -42,6 +42,38 @@ func TestCirclesAreClientsThatWaitForEachOther(t *testing.T) {
 				waits("a", lock, "y", 10).waits("b", lock, "z", 9).waits("c", lock, "x", 8).waits("d", lock, "x", 30),
 			[]string{"a holds x and waits for y at a.go:7; b holds y and waits for z at b.go:7; c holds z and waits for x at c.go:7"},
 		},
+		"two that share two holds": {
+			new(scene).holds("a", lock, "w", 20).holds("b", lock, "x", 19).holds("c", lock, "y", 18).holds("d", lock, "z", 17).
+				waits("a", lock, "x", 10).waits("a", lock, "z", 9).waits("b", lock, "y", 8).waits("c", lock, "w", 7).waits("d", lock, "y", 6),
+			[]string{
+				"a holds w and waits for z at a.go:7; d holds z and waits for y at d.go:7; c holds y and waits for w at c.go:7",
+				"b holds x and waits for y at b.go:7; c holds y and waits for w at c.go:7; a holds w and waits for x at a.go:7",
+			},
+		},
+		"two readers": {
+			new(scene).holds("a", "rrwlock", "x", 20).holds("b", "rrwlock", "x", 19).holds("c", lock, "y", 18).
+				waits("a", lock, "y", 10).waits("b", lock, "y", 9).waits("c", "rrwlock", "x", 8),
+			[]string{
+				"a holds x and waits for y at a.go:7; c holds y and waits for x at c.go:7",
+				"b holds x and waits for y at b.go:7; c holds y and waits for x at c.go:7",
+			},
+		},
+		"two goroutines of one client": {
+			new(scene).holds("a", lock, "x", 20).holds("a", lock, "z", 20).holds("b", lock, "y", 20).
+				waits("a", lock, "y", 10).waits("b", lock, "z", 10).waits("a", lock, "x", 10),
+			[]string{
+				"a holds x and waits for y at a.go:7; b holds y and waits for z at b.go:7; a holds z and waits for x at a.go:7",
+				"a holds x and waits for it too, perhaps for itself at a.go:7",
+			},
+		},
+		"two, with more calls that wait in each": {
+			new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).
+				waits("a", lock, "x", 10).waits("a", lock, "y", 9).waits("b", lock, "y", 10).waits("b", lock, "x", 9),
+			[]string{
+				"a holds x and waits for y at a.go:7; b holds y and waits for x at b.go:7",
+				"a holds x and waits for it too, perhaps for itself at a.go:7",
+			},
+		},
 		"itself":           {new(scene).holds("a", lock, "x", 20).waits("a", lock, "x", 10), []string{"a holds x and waits for it too, perhaps for itself at a.go:7"}},
 		"a chain":          {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).waits("b", lock, "x", 10).waits("c", lock, "y", 10), nil},
 		"a short wait":     {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 20).waits("a", lock, "y", 10).waits("b", lock, "x", 1), nil},
