@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -110,6 +111,37 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 		require.NoError(t, message.Ack(t.Context()))
 		require.NoError(t, permit.Release(t.Context()))
 		require.NoError(t, nested.Unlock(t.Context()))
+	})
+}
+
+// A leader holds for days, by design, and a candidate waits as long: neither is a fair lock that somebody has forgotten.
+func TestLeaderAndCandidateAreReportedAsOfAnElection(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c, rival := b.Peer(t, log.option()), b.Peer(t)
+		l, err := c.GetElection("workers").Campaign(t.Context())
+		require.NoError(t, err)
+		ctx, withdraw := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := rival.GetElection("workers").Campaign(ctx); ended <- err }()
+		synctest.Wait()
+		holds, waits := c.Holds(), rival.Waits()
+		require.Len(t, holds, 1)
+		require.Len(t, waits, 1)
+		assert.Equal(t, []string{"relection", "workers", l.ID()}, []string{holds[0].Kind, holds[0].Name, holds[0].Owner})
+		assert.Equal(t, []string{"relection", "workers"}, []string{waits[0].Kind, waits[0].Name})
+		_, err = c.GetFairLock("workers").TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		withdraw()
+		require.ErrorIs(t, <-ended, context.Canceled)
+
+		b.Mini.FlushAll()
+		<-l.Context().Done()
+		synctest.Wait()
+		require.ErrorContains(t, context.Cause(l.Context()), `relection: leadership "workers": leadership lost`)
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, []any{"redlatch: a leadership was lost", "relection"}, []any{lines[0]["msg"], lines[0]["kind"]})
 	})
 }
 

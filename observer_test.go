@@ -291,7 +291,7 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Resign(t.Context()))
 		led, left := one(t, &acquired), one(t, &ended)
-		assert.Equal(t, []any{"rfairlock", "workers", "rfairlock", "workers"}, []any{led.Kind, led.Name, left.Kind, left.Name})
+		assert.Equal(t, []any{"relection", "workers", "relection", "workers"}, []any{led.Kind, led.Name, left.Kind, left.Name})
 
 		_, _, err = redlatch.GetOnce[int](p.Client, "orders").Do(t.Context(), "1", func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ type Election struct {
 
 // New returns a client's election by name. It is for the client: users call GetElection there.
 func New(c *core.Core, name string, opts ...Option) *Election {
-	e := &Election{core: c, name: c.Prefix + name, lock: rfairlock.New(c, name)}
+	e := &Election{core: c, name: c.Prefix + name, lock: rfairlock.NewElection(c, name)}
 	e.keys = keysOf(e.name)
 	e.opts, e.err = collect(opts)
 	e.err = cmp.Or(core.CheckUserName(name, e.name), e.err)

@@ -27,21 +27,34 @@ type sealed = locker.Sealed // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// manager is a client's state for its fair locks.
+// manager is a client's state for its fair locks and those of elections. Locks of one name exclude each other across the two.
 type manager struct {
-	kind  *kind
-	locks *locker.Manager
+	kind             *kind
+	locks, elections *locker.Manager
 }
 
 func newManager(c *core.Core) *manager {
 	k := newKind(c)
-	return &manager{kind: k, locks: locker.NewManager(locker.NewNamespace(c), k.fair(c))}
+	ns, fair := locker.NewNamespace(c), k.fair(c)
+	election := *fair
+	election.Title, election.Noun = "relection", "leadership"
+	return &manager{kind: k, locks: locker.NewManager(ns, fair), elections: locker.NewManager(ns, &election)}
 }
 
 // New returns a client's fair lock by name. It is for the client: users call GetFairLock there.
 func New(c *core.Core, name string) *Lock {
 	m := core.Manager(c, newManager)
-	l := &Lock{name: m.locks.Name(name), core: c, kind: m.kind}
+	return newLock(c, m, m.locks, name)
+}
+
+// NewElection returns the fair lock of an election, which is reported as an election. It is for package relection.
+func NewElection(c *core.Core, name string) *Lock {
+	m := core.Manager(c, newManager)
+	return newLock(c, m, m.elections, name)
+}
+
+func newLock(c *core.Core, m *manager, of *locker.Manager, name string) *Lock {
+	l := &Lock{name: of.Name(name), core: c, kind: m.kind}
 	l.sealed = locker.Seal(&l.name)
 	return l
 }
