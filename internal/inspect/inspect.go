@@ -145,9 +145,22 @@ func (h *Holder) learn(name string, report redlatch.ClientReport) (hold redlatch
 	return hold, false
 }
 
-// Force frees the lock, whoever holds it.
+// ErrOthers is returned (wrapped) by [Lock.Force] when somebody holds the lock who did not when it was looked at.
+var ErrOthers = errors.New("somebody else holds it now")
+
+// Force frees the lock, if nobody holds it but those in Holders. It looks again for that: who acquires the lock between this look and
+// the release, which follows at once, loses it.
 func (l *Lock) Force(ctx context.Context, c *redlatch.Client) (freed bool, err error) {
-	if l.Mode != "" {
+	now, err := LockOf(ctx, c, l.Name)
+	if err != nil || !now.Locked {
+		return false, err
+	}
+	for _, h := range now.Holders {
+		if !slices.ContainsFunc(l.Holders, func(seen Holder) bool { return seen.Owner == h.Owner }) {
+			return false, fmt.Errorf("%w: %s", ErrOthers, h.Owner)
+		}
+	}
+	if now.Mode != "" {
 		return c.GetReadWriteLock(l.Name).ForceUnlock(ctx)
 	}
 	return c.GetFairLock(l.Name).ForceUnlock(ctx) // it wakes waiters of plain locks too
@@ -169,6 +182,8 @@ type Summary struct {
 	Kind, Name, State string
 	Waiting           int
 	Messages          int           // of a queue
+	Ready             int           // of them
+	Lag               time.Duration // of a queue that was asked for it, by [Lag]
 	Left              time.Duration // of the lease; 0 where there is none
 	Clients           []string      // that hold a lock
 	Owners            []string      // ids of those who hold it, or permits
@@ -220,7 +235,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting = -1 // the state of a semaphore or a latch would say so
 		s.State = fmt.Sprintf("is %d", i)
 	case rdelayedqueue.Stats:
-		s.Messages = i.Ready + i.Delayed + i.InFlight + i.Dead
+		s.Messages, s.Ready = i.Ready+i.Delayed+i.InFlight+i.Dead, i.Ready
 		s.State = Counts(i)
 	case relection.Leader:
 		s.Since = i.Since

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +59,61 @@ func TestWaitersOfALockThatIsFairAndPlainAreCountedTogether(t *testing.T) {
 	giveUp()
 	calls.Wait()
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+func TestForceFreesOnlyThoseThatWereSeen(t *testing.T) {
+	c, err := embedded.Open(redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	for name, l := range map[string]rlock.Locker{
+		"plain": c.GetLock("plain"), "fair": c.GetFairLock("fair"), "written": c.GetReadWriteLock("written"), "read": c.GetReadWriteLock("read").RLocker(),
+	} {
+		first, err := l.Lock(t.Context())
+		require.NoError(t, err, name)
+		seen, err := inspect.LockOf(t.Context(), c, name)
+		require.NoError(t, err, name)
+		require.NoError(t, first.Unlock(t.Context()), name)
+		freed, err := seen.Force(t.Context(), c)
+		require.NoError(t, err, name)
+		assert.False(t, freed, name)
+
+		second, err := l.Lock(t.Context())
+		require.NoError(t, err, name)
+		freed, err = seen.Force(t.Context(), c)
+		require.ErrorIs(t, err, inspect.ErrOthers, name)
+		require.ErrorContains(t, err, second.Owner(), name)
+		assert.False(t, freed, name)
+		require.NoError(t, second.Context().Err(), name)
+
+		seen, err = inspect.LockOf(t.Context(), c, name)
+		require.NoError(t, err, name)
+		freed, err = seen.Force(t.Context(), c)
+		require.NoError(t, err, name)
+		assert.True(t, freed, name)
+		seen, err = inspect.LockOf(t.Context(), c, name)
+		require.NoError(t, err, name)
+		assert.False(t, seen.Locked, name)
+	}
+}
+
+func TestLagIsThatOfTheFirstMessageThatIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, c.Close()) }()
+		q := redlatch.GetDelayedQueue[string](c, "mails")
+		for _, delay := range []time.Duration{20 * time.Second, 10 * time.Second, time.Hour} {
+			_, err = q.Offer(t.Context(), "hello", delay)
+			require.NoError(t, err)
+		}
+		lag, err := inspect.Lag(t.Context(), c, "mails")
+		require.NoError(t, err)
+		assert.Zero(t, lag)
+		time.Sleep(time.Minute)
+		lag, err = inspect.Lag(t.Context(), c, "mails")
+		require.NoError(t, err)
+		assert.InDelta(t, 50, lag.Seconds(), 0.1)
+	})
 }
 
 // A client says at first what it has held longest, of 1,000 things.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,6 +19,15 @@ type Queue = rdelayedqueue.Queue[[]byte]
 // QueueOf returns the queue of a name.
 func QueueOf(c *redlatch.Client, name string) *Queue {
 	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{}))
+}
+
+// Lag returns for how long the message of a queue has been due that is delivered next; 0 if none is due.
+func Lag(ctx context.Context, c *redlatch.Client, name string) (time.Duration, error) {
+	due, _, err := QueueOf(c, name).List(ctx, rdelayedqueue.Ready, "", 1)
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	return max(0, time.Since(due[0].DueAt)), nil
 }
 
 // States are the states of messages, in the order of their lives.
