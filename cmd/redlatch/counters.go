@@ -10,6 +10,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rlatch"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 func (a *app) sem() *cobra.Command {
@@ -21,15 +23,17 @@ func (a *app) sem() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(info, func(w io.Writer) error {
-				err := errors.Join(row(w, "semaphore", info.Name), row(w, "available", info.Available), row(w, "waiting", waiting(info.Waiting, "")))
-				for _, h := range info.Holders {
-					err = errors.Join(err, row(w, "permit", h.ID, "client "+h.Client, "left "+h.Left.Round(time.Millisecond).String()))
-				}
-				return err
-			})
+			return a.print(info, func(w io.Writer) error { return writeSemaphore(w, info) })
 		}),
 	})
+}
+
+func writeSemaphore(w io.Writer, info rsemaphore.PermitSemaphoreInfo) error {
+	err := errors.Join(row(w, "semaphore", info.Name), row(w, "available", info.Available), row(w, "waiting", waiting(info.Waiting, "")))
+	for _, h := range info.Holders {
+		err = errors.Join(err, row(w, "permit", h.ID, "client "+h.Client, "left "+h.Left.Round(time.Millisecond).String()))
+	}
+	return err
 }
 
 func (a *app) latch() *cobra.Command {
@@ -40,9 +44,11 @@ func (a *app) latch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(info, func(w io.Writer) error {
-				return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", waiting(info.Waiting, "")))
-			})
+			return a.print(info, func(w io.Writer) error { return writeLatch(w, info) })
 		}),
 	})
+}
+
+func writeLatch(w io.Writer, info rlatch.Info) error {
+	return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", waiting(info.Waiting, "")))
 }

@@ -46,21 +46,27 @@ func (a *app) electInfo() *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Who leads, in which term, and who comes next", Example: "  redlatch elect info workers", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
-			e := c.GetElection(args[0])
-			s := electionState{Name: args[0]}
-			leader, err := e.Leader(ctx)
-			switch {
-			case err == nil:
-				s.Leader = &leader
-			case !errors.Is(err, relection.ErrNoLeader):
-				return err
-			}
-			if s.Candidates, err = e.Candidates(ctx); err != nil {
+			s, err := electionOf(ctx, c, args[0])
+			if err != nil {
 				return err
 			}
 			return a.print(s, s.write)
 		}),
 	}
+}
+
+func electionOf(ctx context.Context, c *redlatch.Client, name string) (electionState, error) {
+	e := c.GetElection(name)
+	s := electionState{Name: name}
+	leader, err := e.Leader(ctx)
+	switch {
+	case err == nil:
+		s.Leader = &leader
+	case !errors.Is(err, relection.ErrNoLeader):
+		return s, err
+	}
+	s.Candidates, err = e.Candidates(ctx)
+	return s, err
 }
 
 func (a *app) electWatch() *cobra.Command {

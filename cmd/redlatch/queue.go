@@ -59,12 +59,14 @@ setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
 			if err != nil {
 				return err
 			}
-			return a.print(s, func(w io.Writer) error {
-				return errors.Join(row(w, "queue", args[0]), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
-					row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused))
-			})
+			return a.print(s, func(w io.Writer) error { return writeStats(w, args[0], s) })
 		}),
 	}
+}
+
+func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
+	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
+		row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused))
 }
 
 // thereIs returns an error if Redis has no queue of a name. Where the user may not look for it, it counts as there.

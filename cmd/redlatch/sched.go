@@ -77,16 +77,18 @@ func (a *app) schedList() *cobra.Command {
 			if len(jobs) == 0 {
 				return &exit{exitFailed, fmt.Errorf("there is no scheduler %q: no process has run one", args[0])}
 			}
-			return a.print(jobs, func(w io.Writer) error {
-				err := row(w, "JOB", "SCHEDULE", "NEXT", "LAST", "STATE")
-				for _, j := range jobs {
-					state := jobState{j}
-					err = errors.Join(err, row(w, j.Name, j.Schedule, at(j.Next), state.last(), state.status()))
-				}
-				return err
-			})
+			return a.print(jobs, func(w io.Writer) error { return writeJobs(w, jobs) })
 		}),
 	}
+}
+
+func writeJobs(w io.Writer, jobs []rscheduler.Job) error {
+	err := row(w, "JOB", "SCHEDULE", "NEXT", "LAST", "STATE")
+	for _, j := range jobs {
+		state := jobState{j}
+		err = errors.Join(err, row(w, j.Name, j.Schedule, at(j.Next), state.last(), state.status()))
+	}
+	return err
 }
 
 func (a *app) schedRuns() *cobra.Command {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +20,10 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 )
 
-// mostListed bounds the objects that the screen looks at.
-const mostListed = 10_000
+const (
+	mostListed = 10_000 // objects that the screen looks at
+	mostLags   = 100    // queues that are asked how far they lag, those with most due messages
+)
 
 func (a *app) top() *cobra.Command {
 	var every time.Duration
@@ -27,8 +31,11 @@ func (a *app) top() *cobra.Command {
 		Use: "top [PATTERN]", Short: "A live screen of locks, semaphores, latches and queues", Args: checked(cobra.MaximumNArgs(1)),
 		Long: fmt.Sprintf(`A live screen of what is held, waited for and queued, of %d objects at the most.
 
-Keys: w sorts by who wait, l by what is left of the lease, n by name, q by the length of queues; / filters by a
-pattern; the arrows move, Enter shows one lock with its holders and waiters, Esc goes back, x ends.`, mostListed),
+FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue it
+is for how long the message has been due that is delivered next, of the %d queues in which most are due.
+
+Keys: w sorts by who wait, h by for how long it is held, n by name, q by how far queues lag; / filters by a pattern; the
+arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, x ends.`, mostListed, askMost, mostLags),
 		Example: "  redlatch top 'orders:*'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -61,9 +68,9 @@ type order string
 
 const (
 	byWaiting order = "waiting"
-	byLeft    order = "lease"
+	byHeld    order = "held for"
 	byName    order = "name"
-	byLength  order = "queue"
+	byLag     order = "lag"
 )
 
 func (by order) compare(a, b inspect.Summary) int {
@@ -71,13 +78,24 @@ func (by order) compare(a, b inspect.Summary) int {
 	switch by {
 	case byWaiting:
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), named)
-	case byLeft:
-		return cmp.Or(cmp.Compare(b.Left, a.Left), named)
-	case byLength:
-		return cmp.Or(cmp.Compare(b.Messages, a.Messages), named)
+	case byHeld:
+		return cmp.Or(unknownLast(a.Since, b.Since), a.Since.Compare(b.Since), named)
+	case byLag:
+		return cmp.Or(cmp.Compare(b.Lag, a.Lag), cmp.Compare(b.Messages, a.Messages), named)
 	default:
 		return named
 	}
+}
+
+// unknownLast puts a time that is not known after one that is.
+func unknownLast(a, b time.Time) int {
+	switch {
+	case a.IsZero() == b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	}
+	return -1
 }
 
 // screen is what top shows.
@@ -94,16 +112,22 @@ type screen struct {
 	height  int
 	all     []inspect.Summary
 	cut     bool // there are more than all
-	one     *lockState
+	one     *opened
 	err     error
 	at      time.Time
+}
+
+// opened is the one object that is shown.
+type opened struct {
+	kind, name string
+	write      func(w io.Writer) error // nil before the first look
 }
 
 // looked is what a look at the server has found.
 type looked struct {
 	all []inspect.Summary
 	cut bool
-	one *lockState
+	one *opened
 	err error
 }
 
@@ -113,30 +137,114 @@ func (s *screen) Init() tea.Cmd { return s.look() }
 
 // look asks the server.
 func (s *screen) look() tea.Cmd {
-	pattern, name := s.pattern, ""
-	if s.one != nil {
-		name = s.one.Name
+	if s.one == nil {
+		return func() tea.Msg { return s.lookAtAll() }
 	}
+	one := *s.one
 	return func() tea.Msg {
-		if name != "" {
-			one, err := inspected(s.ctx, s.c, name)
-			if err == nil {
-				one.Ask(s.ctx, s.c)
-			}
-			return looked{one: &one, err: err}
-		}
-		var l looked
-		for o, err := range s.c.Objects(s.ctx, pattern) {
-			if err != nil {
-				return looked{err: err}
-			}
-			if l.cut = len(l.all) == mostListed; l.cut {
-				break
-			}
-			l.all = append(l.all, inspect.SummaryOf(o))
-		}
-		return l
+		write, err := details(s.ctx, s.c, one.kind, one.name)
+		one.write = write
+		return looked{one: &one, err: err}
 	}
+}
+
+// lookAtAll asks for all objects, and meanwhile clients since when they hold what they hold.
+func (s *screen) lookAtAll() (l looked) {
+	ages := make(chan inspect.Ages, 1)
+	go func() { // ends within a second
+		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+		defer cancel()
+		said := inspect.CensusOf(ctx, s.c, askMost)
+		ages <- said.Ages()
+	}()
+	for o, err := range s.c.Objects(s.ctx, s.pattern) {
+		if err != nil {
+			l.err = err
+			break
+		}
+		if l.cut = len(l.all) == mostListed; l.cut {
+			break
+		}
+		l.all = append(l.all, inspect.SummaryOf(o))
+	}
+	known := <-ages
+	for i := range l.all {
+		l.all[i].Learn(known)
+	}
+	if l.err == nil {
+		l.err = s.askLags(l.all)
+	}
+	return l
+}
+
+// askLags asks queues how far they lag, those first in which most messages are due.
+func (s *screen) askLags(all []inspect.Summary) error {
+	var queues []*inspect.Summary
+	for i := range all {
+		if all[i].Ready > 0 {
+			queues = append(queues, &all[i])
+		}
+	}
+	slices.SortFunc(queues, func(a, b *inspect.Summary) int { return cmp.Compare(b.Ready, a.Ready) })
+	queues = queues[:min(mostLags, len(queues))]
+	failed := make([]error, len(queues))
+	var asking sync.WaitGroup
+	for i, q := range queues {
+		asking.Go(func() { q.Lag, failed[i] = inspect.Lag(s.ctx, s.c, q.Name) })
+	}
+	asking.Wait()
+	return errors.Join(failed...)
+}
+
+// details asks for all there is to say of an object, and returns what writes it.
+func details(ctx context.Context, c *redlatch.Client, kind, name string) (write func(w io.Writer) error, err error) {
+	switch kind {
+	case "rsemaphore", "counter", "rlatch":
+		return countDetails(ctx, c, kind, name)
+	case "rdelayedqueue":
+		s, err := inspect.QueueOf(c, name).Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lag, err := inspect.Lag(ctx, c, name)
+		return func(w io.Writer) error { return errors.Join(writeStats(w, name, s), row(w, "lag", lag)) }, err
+	case "relection":
+		s, err := electionOf(ctx, c, name)
+		return s.write, err
+	case "rscheduler":
+		jobs, err := c.GetScheduler(name).Jobs(ctx)
+		return func(w io.Writer) error { return writeJobs(w, jobs) }, err
+	}
+	l, err := inspected(ctx, c, name)
+	if err == nil {
+		l.Ask(ctx, c)
+	}
+	return l.write, err
+}
+
+// countDetails is details of what a number may stand for. Nothing in Redis says whether that is a semaphore or a latch.
+func countDetails(ctx context.Context, c *redlatch.Client, kind, name string) (write func(w io.Writer) error, err error) {
+	var both []func(w io.Writer) error
+	if kind != "rlatch" {
+		info, err := inspect.Permits(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, func(w io.Writer) error { return writeSemaphore(w, info) })
+	}
+	if kind != "rsemaphore" {
+		info, err := c.GetCountDownLatch(name).Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		both = append(both, func(w io.Writer) error { return writeLatch(w, info) })
+	}
+	return func(w io.Writer) (err error) {
+		for _, write := range both {
+			err = errors.Join(err, write(w))
+		}
+		return err
+	}, nil
 }
 
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -149,7 +257,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case msg.err != nil: // what was seen last stays
 		case msg.one == nil:
 			s.all, s.cut = msg.all, msg.cut
-		case s.one != nil && s.one.Name == msg.one.Name:
+		case s.one != nil && s.one.kind == msg.one.kind && s.one.name == msg.one.name:
 			s.one = msg.one
 		}
 		return s, tea.Tick(s.every, func(time.Time) tea.Msg { return again{} })
@@ -189,12 +297,12 @@ func (s *screen) pressed(key string) {
 	switch key {
 	case "w":
 		s.by = byWaiting
-	case "l":
-		s.by = byLeft
+	case "h":
+		s.by = byHeld
 	case "n":
 		s.by = byName
 	case "q":
-		s.by = byLength
+		s.by = byLag
 	case "/":
 		s.typing = s.one == nil
 	case "up", "k":
@@ -205,8 +313,8 @@ func (s *screen) pressed(key string) {
 		s.one = nil
 	case "enter":
 		shown := s.shown()
-		if s.cursor < len(shown) && strings.HasSuffix(shown[s.cursor].Kind, "lock") {
-			s.one = &lockState{inspect.Lock{Name: shown[s.cursor].Name}}
+		if s.one == nil && s.cursor < len(shown) {
+			s.one = &opened{kind: shown[s.cursor].Kind, name: shown[s.cursor].Name}
 		}
 	}
 }
@@ -242,24 +350,32 @@ func (s *screen) View() string {
 	if err := errors.Join(err, w.Flush()); err != nil {
 		return err.Error()
 	}
-	b.WriteString("\nw waiting  l lease  n name  q queue  / filter  enter one lock  esc back  x end")
+	b.WriteString("\nw waiting  h held for  n name  q lag of queues  / filter  enter one object  esc back  x end")
 	return b.String()
 }
 
 func (s *screen) body(w *tabwriter.Writer) error {
-	if s.one != nil {
+	switch {
+	case s.one == nil:
+	case s.one.write == nil:
+		return row(w, s.one.kind, s.one.name)
+	default:
 		return s.one.write(w)
 	}
 	shown := s.shown()
 	fit := max(1, s.height-6)
 	from := max(0, s.cursor-fit+1)
-	err := row(w, "", "KIND", "NAME", "WAITING", "STATE")
+	err := row(w, "", "KIND", "NAME", "WAITING", "FOR", "STATE")
 	for i, e := range shown[min(from, len(shown)):min(from+fit, len(shown))] {
 		mark := " "
 		if from+i == s.cursor {
 			mark = ">"
 		}
-		err = errors.Join(err, row(w, mark, e.Kind, e.Name, inspect.Number(e.Waiting), e.State))
+		lasts := age(e.Since)
+		if e.Lag > 0 {
+			lasts = e.Lag.Round(time.Second).String()
+		}
+		err = errors.Join(err, row(w, mark, e.Kind, e.Name, inspect.Number(e.Waiting), lasts, e.State))
 	}
 	return err
 }

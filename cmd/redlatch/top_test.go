@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 // keys presses keys.
@@ -71,6 +73,56 @@ func TestScreenShowsSortsFiltersAndDrillsDown(t *testing.T) {
 	_, end := s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("x")})
 	assert.Equal(t, tea.QuitMsg{}, end())
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
+	r := newRig(t)
+	for _, l := range []rlock.Locker{r.c.GetLock("a-lock"), r.c.GetFairLock("a-fair"), r.c.GetReadWriteLock("a-page").RLocker()} {
+		hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
+	}
+	_, err := r.c.GetSemaphore("a-counter").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = r.c.GetPermitSemaphore("a-semaphore").TrySetPermits(t.Context(), 2)
+	require.NoError(t, err)
+	permit, err := r.c.GetPermitSemaphore("a-semaphore").Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = r.c.GetCountDownLatch("a-latch").TrySetCount(t.Context(), 7)
+	require.NoError(t, err)
+	_, err = redlatch.GetDelayedQueue[string](r.c, "a-queue").Offer(t.Context(), "hello", time.Hour)
+	require.NoError(t, err)
+	leader, err := r.c.GetElection("a-leader").Campaign(t.Context())
+	require.NoError(t, err)
+	jobs := r.c.GetScheduler("a-scheduler")
+	require.NoError(t, jobs.Register("report", rscheduler.Every(time.Hour), func(context.Context, rscheduler.Run) error { return nil }))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- jobs.Run(ctx) }()
+	require.Eventually(t, func() bool { all, err := jobs.Jobs(t.Context()); return err == nil && len(all) == 1 }, 10*time.Second, 10*time.Millisecond)
+	s := &screen{ctx: t.Context(), c: r.c, every: time.Second, by: byName}
+	s.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
+	for name, want := range map[string]string{
+		"a-lock": `held by +worker`, "a-fair": `held by +worker`, "a-page": `held to +read`, "a-counter": `(?s)available +3.*count +3`,
+		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s`, "a-leader": `led by +` + leader.ID(),
+		"a-scheduler": `report +every 1h`,
+	} {
+		s.Update(s.look()())
+		require.NoError(t, s.err, name)
+		keys(s, append(append([]string{"/"}, strings.Split(name, "")...), "enter")...)
+		assert.Regexp(t, `> +\w+ +`+name, s.View())
+		assert.Equal(t, name == "a-lock", strings.Contains(s.View(), "a-lock"), s.View())
+		keys(s, "enter")
+		assert.Contains(t, s.View(), name, "before it was looked at")
+		s.Update(s.look()())
+		require.NoError(t, s.err, name)
+		assert.Regexp(t, want, s.View(), name)
+		keys(s, "esc", "/", "esc")
+	}
+	stop()
+	require.NoError(t, <-ended)
+	require.NoError(t, permit.Release(t.Context()))
+	require.NoError(t, leader.Resign(t.Context()))
 }
 
 // terminal is a terminal of tmux with the screen in it.
@@ -160,8 +212,14 @@ func TestTopInATerminal(t *testing.T) {
 	}
 
 	top := startTop(t, r.url)
-	text := top.sees(`(?s)> +rfairlock +import:eu +1 .*order:4711 +1 .*mails .*6 delayed, 3 ready`)
+	text := top.sees(`(?s)> +rfairlock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready`)
 	picture(t, "top", text)
+	top.tmux("send-keys", "-t", "top", "q")
+	top.sees(`by lag[^>]*> +rdelayedqueue +mails`)
+	top.tmux("send-keys", "-t", "top", "h")
+	top.sees(`(?s)by held for[^>]*> +rlock +order:4711 .*rrwlock +prices .*rfairlock +import:eu .*rlock +report .*rsemaphore +uploads .*mails`)
+	top.tmux("send-keys", "-t", "top", "w")
+	top.sees(`by waiting[^>]*> +rfairlock +import:eu`)
 	top.tmux("send-keys", "-t", "top", "Down", "Enter")
 	text = top.sees(`(?s)held by +web-1\..*a call of +worker-2\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu and waits for order:4711`)
 	picture(t, "top-lock", text)
@@ -170,11 +228,15 @@ func TestTopInATerminal(t *testing.T) {
 }
 
 func TestOrderIsByWhatWasAskedFor(t *testing.T) {
-	few := inspect.Summary{Name: "a", Waiting: 1, Left: 3 * time.Second, Messages: 2}
-	many := inspect.Summary{Name: "b", Waiting: 2, Left: time.Second, Messages: 1}
+	now := time.Now()
+	few := inspect.Summary{Name: "a", Waiting: 1, Since: now, Left: 3 * time.Second, Messages: 9, Lag: time.Second}
+	many := inspect.Summary{Name: "b", Waiting: 2, Since: now.Add(-time.Hour), Left: time.Second, Messages: 1, Lag: time.Minute}
+	silent := inspect.Summary{Name: "c", Messages: 10}
 	assert.Negative(t, byWaiting.compare(many, few))
-	assert.Negative(t, byLeft.compare(few, many))
-	assert.Negative(t, byLength.compare(few, many))
+	assert.Negative(t, byHeld.compare(many, few))
+	assert.Negative(t, byHeld.compare(few, silent), "it is not known since when")
+	assert.Negative(t, byLag.compare(many, few))
+	assert.Negative(t, byLag.compare(silent, inspect.Summary{Name: "a"}))
 	assert.Negative(t, byName.compare(few, many))
 }
 
