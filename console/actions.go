@@ -22,6 +22,8 @@ type Action struct {
 	ID string
 	// State is which messages purge deletes: delayed, ready, in-flight or dead.
 	State string
+	// Owners are the owner ids that the page has shown as holding the lock, for force. If another one holds it now, nothing is done.
+	Owners []string
 }
 
 const (
@@ -61,12 +63,13 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 	verb, known := verbs[r.PostForm.Get("verb")]
 	a := Action{
 		Verb: r.PostForm.Get("verb"), Kind: verb.kind, Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
+		Owners: r.PostForm["owner"],
 	}
 	if !known || a.Name == "" {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
 	}
-	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State,
+	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State, "owners", a.Owners,
 		"user", h.user(r), "remote", r.RemoteAddr)
 	if err := h.allow(r, a); err != nil {
 		log.WarnContext(r.Context(), "redlatch console: an action was refused", "cause", err)
@@ -87,7 +90,9 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 
 // outcomes are what a page says after an action, by what the address says. Another text of the address is not shown.
 var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
-	"freed": "It was freed.", "free": "Nobody held it any more.", "paused": "It is paused.", "resumed": "It delivers again.",
+	"freed": "It was freed.", "free": "Nobody held it any more.",
+	"others": "Nothing was done: somebody else holds it now, as this page shows.",
+	"paused": "It is paused.", "resumed": "It delivers again.",
 	"triggered": "It runs as soon as a process has time.", "scheduled": "It runs by its schedule again.",
 	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
 }
@@ -98,15 +103,18 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	do   func(ctx context.Context, h *handler, a Action) (done string, err error)
 }{
 	"force": {"lock", func(ctx context.Context, h *handler, a Action) (string, error) {
-		l, err := inspect.LockOf(ctx, h.client, a.Name)
-		if err != nil {
-			return "", err
+		seen := inspect.Lock{Name: a.Name}
+		for _, owner := range a.Owners {
+			seen.Holders = append(seen.Holders, inspect.Holder{Owner: owner})
 		}
-		freed, err := l.Force(ctx, h.client)
-		if !freed {
+		switch freed, err := seen.Force(ctx, h.client); {
+		case errors.Is(err, inspect.ErrOthers):
+			return "others", nil
+		case freed:
+			return "freed", err
+		default:
 			return "free", err
 		}
-		return "freed", err
 	}},
 	"redrive": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		q := inspect.QueueOf(h.client, a.Name)

@@ -207,7 +207,7 @@ func TestActionsInChromium(t *testing.T) {
 		}
 		return nil
 	}))
-	acquire(t, s.client.GetLock("orders"))
+	shown := acquire(t, s.client.GetLock("orders"))
 	b := startChromium(t, s.Server)
 	free := chromedp.Click(`button[value="force"]`, chromedp.ByQuery)
 	b.open("ops/locks/lock?name=orders")
@@ -220,6 +220,11 @@ func TestActionsInChromium(t *testing.T) {
 	b.sees("not allowed from here")
 
 	b.open("ops/locks/lock?name=orders")
+	b.sees("This takes it from " + shown.Owner())
+	require.NoError(t, shown.Unlock(t.Context()))
+	acquire(t, s.client.GetLock("orders"))
+	b.do(free)
+	b.sees("somebody else holds it now")
 	b.do(free)
 	b.sees("It was freed.")
 	locked, err := s.client.GetLock("orders").IsLocked(t.Context())

@@ -292,14 +292,14 @@ func TestActionsAreAskedForAndLogged(t *testing.T) {
 	acquire(t, s.client.GetLock("private"))
 	csrf := s.csrf(t, "lock?name=orders")
 
-	status, text := s.post(t, url.Values{"verb": {"force"}, "name": {"orders"}, "csrf": {csrf}})
+	status, text := s.post(t, url.Values{"verb": {"force"}, "name": {"orders"}, "owner": {hold.Owner()}, "csrf": {csrf}})
 	assert.Equal(t, http.StatusOK, status, text)
 	assert.Contains(t, text, "It was freed.")
 	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.False(t, locked)
 	require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld)
-	assert.Contains(t, log.String(), `"redlatch console: an action was done" verb=force kind=lock name=orders id="" state="" user=ann`)
+	assert.Contains(t, log.String(), `"redlatch console: an action was done" verb=force kind=lock name=orders id="" state="" owners=[`+hold.Owner()+`] user=ann`)
 
 	status, _ = s.post(t, url.Values{"verb": {"force"}, "name": {"private"}, "csrf": {csrf}})
 	assert.Equal(t, http.StatusForbidden, status)
@@ -308,7 +308,35 @@ func TestActionsAreAskedForAndLogged(t *testing.T) {
 	locked, err = s.client.GetLock("private").IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.True(t, locked)
-	assert.Equal(t, []Action{{Verb: "force", Kind: "lock", Name: "orders"}, {Verb: "force", Kind: "lock", Name: "private"}}, asked)
+	assert.Equal(t, []Action{{Verb: "force", Kind: "lock", Name: "orders", Owners: []string{hold.Owner()}}, {Verb: "force", Kind: "lock", Name: "private"}}, asked)
+}
+
+// The page has shown one holder, and by the time of the click another one holds the lock.
+func TestLockIsFreedFromThoseAloneWhomThePageHasShown(t *testing.T) {
+	s := newSite(t, WithActions(func(*http.Request, Action) error { return nil }))
+	for name, l := range map[string]rlock.Locker{"orders": s.client.GetLock("orders"), "prices": s.client.GetReadWriteLock("prices").RLocker()} {
+		shown := acquire(t, l)
+		_, text := s.get(t, "lock?name="+name)
+		form := url.Values{"verb": {"force"}, "name": {name}, "csrf": {csrfField.FindStringSubmatch(text)[1]}}
+		for _, field := range regexp.MustCompile(`name="owner" value="([^"]+)"`).FindAllStringSubmatch(text, -1) {
+			form.Add("owner", field[1])
+		}
+		require.Equal(t, []string{shown.Owner()}, form["owner"])
+		require.NoError(t, shown.Unlock(t.Context()))
+		other := acquire(t, l)
+		status, text := s.post(t, form)
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, text, "somebody else holds it now")
+		assert.Contains(t, text, `name="owner" value="`+other.Owner()+`"`)
+		form.Del("owner")
+		_, text = s.post(t, form)
+		assert.Contains(t, text, "somebody else holds it now")
+		require.NoError(t, other.Context().Err())
+
+		form.Add("owner", other.Owner())
+		_, text = s.post(t, form)
+		assert.Contains(t, text, "It was freed.")
+	}
 }
 
 func TestActionsFromElsewhereAreRefused(t *testing.T) {

@@ -210,6 +210,24 @@ func TestNothingIsTakenAwayWithoutAYes(t *testing.T) {
 	r.must(t, "queue", "cancel", "mails", id, "--yes")
 }
 
+// Who reads whom the lock is to be taken from, and then answers, does not free that of another one.
+func TestForceAfterAnAnswerTakesTheLockFromNobodyElse(t *testing.T) {
+	r := newRig(t)
+	shown, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	term := startInTerminal(t, r.url, "lock", "force", "orders")
+	term.sees(`(?s)held by +` + shown.Owner() + `.*free "orders"\? \[y/N\]`)
+	require.NoError(t, shown.Unlock(t.Context()))
+	other, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	term.tmux("send-keys", "-t", "top", "y", "Enter")
+	text := term.sees(`exit code \d+`)
+	assert.Contains(t, text, "exit code 75")
+	assert.Regexp(t, `nothing was done, look at "orders" again: somebody else holds it now: `+other.Owner(), strings.ReplaceAll(text, "\n", ""))
+	require.NoError(t, other.Context().Err())
+	require.NoError(t, other.Unlock(t.Context()))
+}
+
 func TestQueueIsLookedAtAndOperated(t *testing.T) {
 	r := newRig(t)
 	q := redlatch.GetDelayedQueue[map[string]int](r.c, "mails", rdelayedqueue.WithMaxAttempts(1))

@@ -107,7 +107,10 @@ func (a *app) lockForce() *cobra.Command {
 		Use: "force NAME", Short: "Free a lock, whoever holds it", Args: exactly(1),
 		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
 of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.
-It prints from whom the lock was taken.`,
+It prints from whom the lock was taken.
+
+It frees the lock only from the holder that it has shown: if another one holds it after the answer, nothing is done, and
+the exit code is 75. Whoever acquires it in the very moment of the release, a round trip after that look, loses it too.`,
 		Example: "  redlatch lock force orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])
@@ -128,6 +131,8 @@ It prints from whom the lock was taken.`,
 			}
 			freed, err := s.Force(ctx, c)
 			switch {
+			case errors.Is(err, inspect.ErrOthers):
+				return &exit{exitTaken, fmt.Errorf("nothing was done, look at %q again: %w", args[0], err)}
 			case err != nil:
 				return err
 			case !freed:

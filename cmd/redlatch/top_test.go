@@ -133,6 +133,12 @@ type terminal struct {
 
 func startTop(t *testing.T, url string) *terminal {
 	t.Helper()
+	return startInTerminal(t, url, "top", "--every", "200ms")
+}
+
+// startInTerminal runs the command in a terminal, which stays when it has ended, with its exit code.
+func startInTerminal(t *testing.T, url string, args ...string) *terminal {
+	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		require.Empty(t, os.Getenv("REDLATCH_REQUIRE_TMUX"), "tmux is not on PATH")
 		t.Skip("skipped: tmux is not on PATH")
@@ -140,8 +146,10 @@ func startTop(t *testing.T, url string) *terminal {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid())}
-	term.tmux("-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "16",
-		"env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL="+url, self, "top", "--every", "200ms")
+	term.tmux(append([]string{
+		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
+		"sh", "-c", `"$0" "$@"; echo "exit code $?"; cat`, self,
+	}, args...)...)
 	t.Cleanup(func() { term.tmux("kill-server") })
 	return term
 }
