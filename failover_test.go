@@ -42,7 +42,8 @@ type topology struct {
 	serves func()
 	// live says that the new master also has what was acknowledged during the change.
 	live bool
-	// retire makes an old master that still runs a replica, as Sentinel does some seconds later. nil if there is none.
+	// retire makes an old master that still runs a replica, and ends its subscriptions, as Sentinel does some seconds later. nil if there
+	// is none.
 	retire func()
 }
 
@@ -107,7 +108,9 @@ func failovers() []failover {
 			p.retire = func() {
 				host, port, err := net.SplitHostPort(g.Replica.Addr())
 				require.NoError(t, err)
-				require.NoError(t, g.Master.Client(t).ReplicaOf(t.Context(), host, port).Err())
+				old := g.Master.Client(t)
+				require.NoError(t, old.ReplicaOf(t.Context(), host, port).Err())
+				require.NoError(t, old.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 			}
 			return p
 		}},

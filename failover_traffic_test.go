@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -365,7 +366,7 @@ func (f *traffic) judge(t *testing.T, change, served time.Time, margin time.Dura
 }
 
 // F9, F29: while a master changes calls fail at most until 3 s after the new one serves, and say that Redis did not answer. Waiters go on
-// by then. Whatever is held stays held, and counts stay exact.
+// by then. Whatever is held stays held, and counts stay exact. Rates and topics go on, and no id is given twice.
 func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -410,6 +411,14 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 				q := redlatch.GetDelayedQueue[string](c, nameOf("queue"))
 				f.run("queue", func(l *loop) { l.passOn(t, q, book) })
 			}
+			shared, check := sharedUses(t, clients, 1, nameOf)
+			for _, u := range shared {
+				f.run(u.kind, func(l *loop) {
+					if l.asks("use", func() error { return u.once(t.Context()) }) {
+						l.done()
+					}
+				})
+			}
 			resume := f.stop(t)
 			if p.live {
 				resume()
@@ -431,7 +440,9 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 			close(f.ended)
 			f.loops.Wait()
 			f.judge(t, change, served, outageMargin+lag.Late())
-			for kind := range kinds {
+			check()
+			for kind := range names {
+				kind = strings.TrimRight(kind, "01") // of both clients
 				assert.Positive(t, f.rounds[kind], kind)
 			}
 			f.adds(t, clients, kinds, book, nameOf)

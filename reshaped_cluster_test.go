@@ -85,9 +85,17 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 		q := redlatch.GetDelayedQueue[string](c, name)
 		l.run(t, "queue", func(ctx context.Context) error { return passOn(ctx, q) })
 	}
+	shared, check := sharedUses(t, []*redlatch.Client{r.holder, r.waiter}, 0, func(kind string) string { return r.onMaster(t, prefix+kind) })
+	for _, u := range shared {
+		l.run(t, u.kind, func(ctx context.Context) error {
+			<-time.After(5 * time.Millisecond)
+			return u.once(ctx)
+		})
+	}
 	return func() {
 		close(l.ended)
 		l.all.Wait()
+		check()
 		s, err := redlatch.GetDelayedQueue[string](r.holder, name).Stats(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, s, "messages that were delivered again, or not at all")
