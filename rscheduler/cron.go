@@ -2,7 +2,7 @@ package rscheduler
 
 import (
 	"fmt"
-	"math/bits"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,28 +54,34 @@ func (d dialect) String() string { return [...]string{"", "Unix", "Spring", "Qua
 type cron struct {
 	text     string
 	location *time.Location
-	dialect  dialect
-
-	second, minute, hour, month, weekday uint64 // a bit for each value that matches
-	day                                  uint64
-	years                                []bool      // since firstYear; nil for all
-	days                                 []monthRule // further days of the month
-	weekdays                             []weekRule  // and of the week
-	either                               bool        // a day has to match the day of the month or that of the week, not both
+	dialect  dialect // as it was named; anyCron where that says nothing
+	fields   [7]field
+	either   bool // a day has to match the day of the month or that of the week, not both
 }
 
-// monthRule is a day of the month counted from its end, or moved to a day from Monday to Friday.
-type monthRule struct {
-	day     int // 0 for one counted from the end
-	back    int // days before the last one
-	workday bool
+const ( // the fields of an expression
+	second = iota
+	minute
+	hour
+	monthDay
+	month
+	weekday
+	year
+)
+
+// field is what one of the fields may have, and what it has.
+type field struct {
+	name      string
+	low, high int
+	cycle     int      // how many values there are: 7 as a day of the week is 0
+	names     []string // of the values from low on
+	wraps     bool
+	values    []bool // from low on; nil for all
+	rules     []rule // the days that values cannot say
 }
 
-// weekRule is a certain one of a weekday in the month.
-type weekRule struct {
-	day int
-	nth int // 0 for the last one
-}
+// rule reports whether it means day d, of that weekday, in a month of so many days.
+type rule func(d, weekday, last int) bool
 
 const (
 	firstYear = 1970
@@ -148,13 +154,11 @@ func parseCron(expr string, o cronOptions) (*cron, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(o.dialects) > 0 && d != unixCron && len(fields) == 6 {
+	switch len(fields) {
+	case 5:
+		fields = append([]string{"0"}, append(fields, "*")...)
+	case 6:
 		c.dialect = d
-	}
-	if len(fields) == 5 {
-		fields = slices.Insert(fields, 0, "0")
-	}
-	if len(fields) == 6 {
 		fields = append(fields, "*")
 	}
 	return c, c.parse(fields, d)
@@ -178,245 +182,173 @@ func dialectOf(fields int, named []dialect) (d dialect, err error) {
 	return d, nil
 }
 
-// field is what a field of an expression may have.
-type field struct {
-	name      string
-	low, high int
-	names     []string // of the values from the first on
-	first     int
-	wraps     bool
-}
-
-//nolint:gochecknoglobals // constants in all but name
-var (
-	monthNames   = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
-	weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
-)
-
-func (c *cron) parse(fields []string, d dialect) error {
-	wraps := d == quartzCron
-	for _, f := range []struct {
-		field
-		text string
-		set  *uint64
-	}{
-		{field{name: "second", high: 59, wraps: wraps}, fields[0], &c.second},
-		{field{name: "minute", high: 59, wraps: wraps}, fields[1], &c.minute},
-		{field{name: "hour", high: 23, wraps: wraps}, fields[2], &c.hour},
-		{field{name: "month", low: 1, high: 12, names: monthNames, first: 1, wraps: wraps}, fields[4], &c.month},
-	} {
-		for _, part := range strings.Split(f.text, ",") {
-			values, err := f.values(part)
-			if err != nil {
-				return err
-			}
-			for _, v := range values {
-				*f.set |= 1 << v
-			}
-		}
-	}
-	if err := c.parseYears(fields[6], wraps); err != nil {
-		return err
-	}
-	return c.parseDays(fields[3], fields[5], d)
-}
-
-func (c *cron) parseYears(text string, wraps bool) error {
-	if text == "*" {
-		return nil
-	}
-	f := field{name: "year", low: firstYear, high: maxYear, wraps: wraps}
-	c.years = make([]bool, maxYear-firstYear+1)
-	for _, part := range strings.Split(text, ",") {
-		values, err := f.values(part)
-		if err != nil {
-			return err
-		}
-		for _, v := range values {
-			c.years[v-firstYear] = true
-		}
-	}
-	return nil
-}
-
-func (c *cron) parseDays(month, week string, d dialect) error {
-	isAll := func(text string) bool { return text == "*" || text == "?" }
-	bothSet := !isAll(month) && !isAll(week)
+func (c *cron) parse(texts []string, d dialect) error {
+	days, week := texts[monthDay], strings.ToUpper(texts[weekday])
+	bothSet := days != "*" && days != "?" && week != "*" && week != "?"
 	switch {
-	case month == "?" && week == "?":
+	case days == "?" && week == "?":
 		return invalid("the day of the month and that of the week are both ?")
 	case bothSet && d == quartzCron:
 		return invalid("the day of the month and that of the week are both set: in Quartz one of them has to be ?")
 	case bothSet && d == anyCron:
 		return invalid("the day of the month and that of the week are both set, which differs between dialects: name Quartz() or Spring()")
-	case d == anyCron && strings.ContainsAny(dropNth(week), "0123456789"):
+	case d == anyCron && dialectMatters.MatchString(week):
 		return invalid("the day of the week %q has digits, of which 1 is Sunday in Quartz and Monday elsewhere: name Quartz() or Spring()", week)
 	}
 	c.either = bothSet && d == unixCron
-	for _, part := range strings.Split(month, ",") {
-		if err := c.parseMonthDay(part, d); err != nil {
-			return err
+	c.fields = [...]field{
+		{name: "second", high: 59, cycle: 60},
+		{name: "minute", high: 59, cycle: 60},
+		{name: "hour", high: 23, cycle: 24},
+		{name: "day of the month", low: 1, high: 31, cycle: 31},
+		{name: "month", low: 1, high: 12, cycle: 12, names: strings.Fields("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC")},
+		{name: "day of the week", high: 7, cycle: 7, names: strings.Fields("SUN MON TUE WED THU FRI SAT"), wraps: true},
+		{name: "year", low: firstYear, high: maxYear, cycle: maxYear - firstYear + 1},
+	}
+	if d == quartzCron {
+		c.fields[weekday].low = 1
+	}
+	for i := range c.fields {
+		if i == year && texts[i] == "*" {
+			break // years may be later than those that can be named
+		}
+		f := &c.fields[i]
+		f.wraps = f.wraps || d == quartzCron
+		f.values = make([]bool, f.cycle)
+		for _, part := range strings.Split(strings.ToUpper(texts[i]), ",") {
+			add := f.add
+			switch {
+			case i != monthDay && i != weekday:
+			case part == "?":
+				part = "*"
+			case strings.Contains(part, "C"):
+				return invalid("there are no calendars, which C would ask")
+			case i == monthDay:
+				add = f.addMonthDay
+			case part == "L" && d == quartzCron:
+				part = "SAT"
+			default:
+				add = f.addWeekday
+			}
+			if err := add(part); err != nil {
+				return err
+			}
 		}
 	}
-	for _, part := range strings.Split(week, ",") {
-		if err := c.parseWeekday(part, d); err != nil {
-			return err
-		}
-	}
-	if _, ok := c.nextWall(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); !ok && c.years == nil {
+	if _, ok := c.nextWall(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); !ok && texts[year] == "*" {
 		return invalid("no day is ever such a one")
 	}
 	return nil
 }
 
-// dropNth returns days of the week without what counts them in the month or steps through them, which is the same in all dialects.
-func dropNth(week string) string {
-	parts := strings.Split(week, ",")
-	for i, part := range parts {
-		if at := strings.IndexAny(part, "#/"); at >= 0 {
-			parts[i] = part[:at]
-		}
-	}
-	return strings.Join(parts, ",")
-}
+// dialectMatters finds the digits of days of the week. What counts days in the month or steps through them is the same in all dialects.
+var dialectMatters = regexp.MustCompile(`(^|,)[^,#/]*\d`)
 
-func (c *cron) parseMonthDay(part string, d dialect) error {
-	f := field{name: "day of the month", low: 1, high: 31, wraps: d == quartzCron}
-	upper := strings.ToUpper(part)
-	rest, workday := strings.CutSuffix(upper, "W")
-	fromEnd, last := strings.CutPrefix(rest, "L")
+// addMonthDay adds one part of a list of days of the month.
+func (f *field) addMonthDay(part string) (err error) {
+	rest, workday := strings.CutSuffix(part, "W")
+	rest, fromEnd := strings.CutPrefix(rest, "L")
+	day := 0
 	switch {
-	case strings.Contains(upper, "C"):
-		return errCalendar
-	case part == "?":
-		part = "*"
-	case last && fromEnd == "":
-		c.days = append(c.days, monthRule{workday: workday})
-		return nil
-	case last:
-		back, err := strconv.Atoi(strings.TrimPrefix(fromEnd, "-"))
-		if err != nil || !strings.HasPrefix(fromEnd, "-") || back < 0 || back > 30 {
-			return invalid("the %s %q is not L, or L-0 to L-30", f.name, part)
+	case !fromEnd && !workday:
+		return f.add(part)
+	case !fromEnd:
+		day, err = f.value(rest)
+	case rest != "":
+		if day, err = strconv.Atoi(rest); err != nil || rest[0] != '-' || day < -30 {
+			err = invalid("the %s %q is not L, or L-0 to L-30", f.name, part)
 		}
-		c.days = append(c.days, monthRule{back: back, workday: workday})
-		return nil
-	case workday:
-		day, err := f.value(rest)
-		if err != nil {
-			return err
+	}
+	f.rules = append(f.rules, func(d, weekday, last int) bool {
+		day := day
+		if fromEnd {
+			day += last
 		}
-		c.days = append(c.days, monthRule{day: day, workday: true})
-		return nil
-	}
-	values, err := f.values(part)
-	for _, v := range values {
-		c.day |= 1 << v
-	}
+		if day < 1 || day > last {
+			return false
+		}
+		if workday {
+			switch (weekday + day - d + 35) % 7 { // of the day
+			case 6:
+				if day--; day == 0 {
+					day = 3
+				}
+			case 0:
+				if day++; day > last {
+					day = last - 2
+				}
+			}
+		}
+		return d == day
+	})
 	return err
 }
 
-var errCalendar = invalid("there are no calendars, which C would ask")
-
-func (c *cron) parseWeekday(part string, d dialect) error {
-	f := field{name: "day of the week", high: 7, names: weekdayNames, wraps: true}
-	if d == quartzCron {
-		f.low, f.first = 1, 1
-	}
-	day := func(v int) int { return (v - f.first) % 7 }
-	one := func(text string) (int, error) {
-		v, err := f.value(text)
-		return day(v), err
-	}
-	upper := strings.ToUpper(part)
-	before, nth, counted := strings.Cut(upper, "#")
-	ofLast, last := strings.CutSuffix(upper, "L")
+// addWeekday adds one part of a list of days of the week.
+func (f *field) addWeekday(part string) (err error) {
+	name, count, counted := strings.Cut(part, "#")
+	ofLast, last := strings.CutSuffix(part, "L")
+	n := 0 // the last one
 	switch {
-	case strings.Contains(upper, "C"):
-		return errCalendar
-	case part == "?":
-		part = "*"
+	case part == "L":
+		return invalid("the %s L means something in Quartz alone: SAT, or as FRIL the last Friday of the month", f.name)
 	case counted:
-		v, err := one(before)
-		if err != nil {
-			return err
-		}
-		n, err := strconv.Atoi(nth)
-		if err != nil || n < 1 || n > 5 {
+		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > 5 {
 			return invalid("the %s %q is not the 1st to 5th of the month", f.name, part)
 		}
-		c.weekdays = append(c.weekdays, weekRule{v, n})
-		return nil
-	case last && ofLast == "" && d == quartzCron:
-		part = "SAT"
-	case last && ofLast == "":
-		return invalid("the %s L means something in Quartz alone: SAT, or as FRIL the last Friday of the month", f.name)
 	case last:
-		v, err := one(ofLast)
-		if err != nil {
-			return err
-		}
-		c.weekdays = append(c.weekdays, weekRule{day: v})
-		return nil
+		name = ofLast
+	default:
+		return f.add(part)
 	}
-	values, err := f.values(part)
-	for _, v := range values {
-		c.weekday |= 1 << day(v)
-	}
+	v, err := f.value(name)
+	f.rules = append(f.rules, func(d, weekday, last int) bool {
+		return weekday == (v-f.low)%7 && (n == 0 && d+7 > last || n == (d+6)/7)
+	})
 	return err
 }
 
-// values returns the values of one part of a list.
-func (f *field) values(part string) ([]int, error) {
+// add adds the values of one part of a list.
+func (f *field) add(part string) (err error) {
 	span, stepText, stepped := strings.Cut(part, "/")
 	from, to, ranged := strings.Cut(span, "-")
-	low, high, step := f.low, f.high, 1
-	var err error
-	if span == "*" {
-		if f.low == 0 && f.high == 7 {
-			high = 6 // 7 is Sunday again
-		}
-	} else {
+	low, high, step := f.low, f.low+f.cycle-1, 1
+	if span != "*" {
 		if low, err = f.value(from); err != nil {
-			return nil, err
+			return err
 		}
-		if !stepped {
+		switch {
+		case ranged:
+			high, err = f.value(to)
+		case stepped:
+			high = f.high
+		default:
 			high = low
 		}
-		if ranged {
-			if high, err = f.value(to); err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	if stepped {
 		if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > f.high-f.low+1 {
-			return nil, invalid("the step %q of the %s is not between 1 and %d", stepText, f.name, f.high-f.low+1)
+			return invalid("the step %q of the %s is not between 1 and %d", stepText, f.name, f.high-f.low+1)
 		}
-	}
-	cycle := f.high - f.low + 1
-	if f.names != nil && f.high == 7 {
-		cycle = 7
 	}
 	if high < low {
 		if !f.wraps {
-			return nil, invalid("the range %q of the %s ends before it begins", span, f.name)
+			return invalid("the range %q of the %s ends before it begins", span, f.name)
 		}
-		high += cycle
+		high += f.cycle
 	}
-	var values []int
 	for v := low; v <= high; v += step {
-		if v > f.high {
-			values = append(values, v-cycle)
-		} else {
-			values = append(values, v)
-		}
+		f.values[(v-f.low)%f.cycle] = true
 	}
-	return values, nil
+	return nil
 }
 
 func (f *field) value(text string) (int, error) {
-	if i := slices.Index(f.names, strings.ToUpper(text)); i >= 0 {
-		return i + f.first, nil
+	if i := slices.Index(f.names, text); i >= 0 {
+		return i + f.low, nil
 	}
 	v, err := strconv.Atoi(text)
 	if err != nil || text[0] == '+' || text[0] == '-' {
@@ -426,6 +358,12 @@ func (f *field) value(text string) (int, error) {
 		return 0, invalid("the %s %d is not between %d and %d", f.name, v, f.low, f.high)
 	}
 	return v, nil
+}
+
+// has reports whether a field has the value that stands so far above the first one.
+func (c *cron) has(field, above int) bool {
+	values := c.fields[field].values
+	return values == nil || above >= 0 && above < len(values) && values[above]
 }
 
 // String returns the expression, with its dialect and location as far as they are not the default.
@@ -446,7 +384,7 @@ func (c *cron) String() string {
 // Next returns the first instant after a time.
 func (c *cron) Next(after time.Time) (time.Time, bool) {
 	after = after.In(c.location)
-	if c.hour == 1<<24-1 {
+	if !slices.Contains(c.fields[hour].values, false) {
 		return c.nextReal(after)
 	}
 	for w := wallOf(after); ; {
@@ -508,62 +446,33 @@ func (c *cron) nextWall(w time.Time) (time.Time, bool) {
 	for last := t.Year() + 400; t.Year() <= last; { // after 400 years all weekdays come again
 		y, m, d := t.Date()
 		switch {
-		case c.years != nil && y > maxYear:
-			return t, false
-		case c.years != nil && (y < firstYear || !c.years[y-firstYear]):
+		case !c.has(year, y-firstYear):
 			t = time.Date(y+1, 1, 1, 0, 0, 0, 0, time.UTC)
-		case c.month&(1<<m) == 0:
+		case !c.has(month, int(m)-1):
 			t = time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
 		case !c.matchesDay(y, m, d):
 			t = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
-		case c.hour&(1<<t.Hour()) == 0:
+		case !c.has(hour, t.Hour()):
 			t = t.Truncate(time.Hour).Add(time.Hour)
-		case c.minute&(1<<t.Minute()) == 0:
+		case !c.has(minute, t.Minute()):
 			t = t.Truncate(time.Minute).Add(time.Minute)
+		case !c.has(second, t.Second()):
+			t = t.Add(time.Second)
 		default:
-			rest := c.second >> t.Second()
-			if rest != 0 {
-				return t.Add(time.Duration(bits.TrailingZeros64(rest)) * time.Second), true
-			}
-			t = t.Truncate(time.Minute).Add(time.Minute)
+			return t, true
 		}
 	}
 	return t, false
 }
 
 func (c *cron) matchesDay(y int, m time.Month, d int) bool {
-	weekday := int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday())
+	of := int(time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday())
 	last := time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day()
-	month := c.day&(1<<d) != 0 || slices.ContainsFunc(c.days, func(r monthRule) bool { return r.matches(d, weekday, last) })
-	week := c.weekday&(1<<weekday) != 0 || slices.ContainsFunc(c.weekdays, func(r weekRule) bool {
-		return r.day == weekday && (r.nth == 0 && d+7 > last || r.nth == (d+6)/7)
-	})
+	matches := func(r rule) bool { return r(d, of, last) }
+	byMonth := c.has(monthDay, d-1) || slices.ContainsFunc(c.fields[monthDay].rules, matches)
+	byWeek := c.has(weekday, of) || slices.ContainsFunc(c.fields[weekday].rules, matches)
 	if c.either {
-		return month || week
+		return byMonth || byWeek
 	}
-	return month && week
-}
-
-// matches reports whether day d, of that weekday, in a month of so many days, is the one that the rule means.
-func (r monthRule) matches(d, weekday, last int) bool {
-	day := r.day
-	if day == 0 {
-		day = last - r.back
-	}
-	if day < 1 || day > last {
-		return false
-	}
-	if r.workday {
-		switch (weekday + day - d + 35) % 7 { // of the day
-		case 6:
-			if day--; day == 0 {
-				day = 3
-			}
-		case 0:
-			if day++; day > last {
-				day = last - 2
-			}
-		}
-	}
-	return d == day
+	return byMonth && byWeek
 }
