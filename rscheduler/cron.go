@@ -409,6 +409,9 @@ func (c *cron) nextReal(after time.Time) (time.Time, bool) {
 		}
 		t := next.Add(-time.Duration(offset) * time.Second).In(c.location)
 		_, end := after.ZoneBounds()
+		if !end.IsZero() && !end.After(after) { // as ZoneBounds has it for the last day of leap years after 2037
+			end = after.Add(24 * time.Hour)
+		}
 		if end.IsZero() || t.Before(end) {
 			return t, true
 		}

@@ -98,6 +98,8 @@ func TestCronComesWhenTheCalendarSays(t *testing.T) {
 		{"*/30 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2026-10-25 00:00", "2026-10-25 00:30", "2026-10-25 01:00", "2026-10-25 01:30", "2026-10-25 02:00"}},
 		{"*/30 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2026-03-29 00:30", "2026-03-29 01:00", "2026-03-29 01:30"}},
 		{"0 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2026-10-25 00:00", "2026-10-25 01:00", "2026-10-25 02:00"}},
+		{"0 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2040-12-30 23:30", "2040-12-31 00:00", "2040-12-31 01:00"}},
+		{"0 0 * 29 2 MON", opts{rscheduler.Spring(), in(t, "Europe/Berlin")}, []string{"2044-02-28 23:00", "2044-02-29 00:00"}},
 		// São Paulo had no midnight on 4 November 2018; Lord Howe's clocks go back by half an hour.
 		{"0 0 * * *", opts{in(t, "America/Sao_Paulo")}, []string{"> 2018-11-03 03:00", "2018-11-04 03:00", "2018-11-05 02:00"}},
 		{"45 1 * * *", opts{in(t, "Australia/Lord_Howe")}, []string{"> 2026-04-04 00:00", "2026-04-04 14:45", "2026-04-05 15:15"}},
