@@ -60,7 +60,6 @@ type standing struct {
 	replaced string
 	mark     string
 	queued   bool // the tick of the mark is in the queue
-	left     string
 }
 
 func (r *runner) beat(ctx context.Context) error {
@@ -93,7 +92,7 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	now := time.UnixMicro(row.Int())
 	all := make([]standing, len(jobs))
 	for i, j := range jobs {
-		all[i] = standing{job: j, text: row.Text(), replaced: row.Text(), mark: row.Text(), queued: row.Int() == 1, left: row.Text()}
+		all[i] = standing{job: j, text: row.Text(), replaced: row.Text(), mark: row.Text(), queued: row.Int() == 1}
 	}
 	if err := row.Err(); err != nil {
 		return err
@@ -109,9 +108,6 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 		ticks, mark := s.ticks(now)
 		for _, t := range ticks {
 			items = append(items, t.item(tickID(name, t.Instant, "")))
-		}
-		if s.left != "" {
-			items = append(items, leftItem(name, s.left))
 		}
 		marks = append(marks, mark...)
 	}

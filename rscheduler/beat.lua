@@ -5,17 +5,14 @@
 -- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
 -- KEYS[4]  alive: sorted set, processes by the time until which they count as running, µs
 -- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs
--- KEYS[6]  running: hash, see begin.lua
--- KEYS[7]  left: hash, see begin.lua
--- KEYS[8]  bodies: hash, the ids of the ticks in the queue
+-- KEYS[6]  bodies: hash, the ids of the ticks in the queue
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs
 -- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none
 --
 -- Returns  an array: the time in µs; then for each job the text of its schedule, the text that it replaced or nothing, its mark or
---          nothing, 1 if the tick of the mark is in the queue, a tick that was kept for later or nothing
-local jobs, marks, seen, alive, meta, running, left, bodies =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+--          nothing, 1 if the tick of the mark is in the queue
+local jobs, marks, seen, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local process, length, items = ARGV[1], tonumber(ARGV[2]), ARGV
 
 local time = redis.call('time')
@@ -36,6 +33,5 @@ for i = 3, #items, 3 do
   local mark, r = redis.call('hget', marks, job) or '', #reply
   reply[r + 1], reply[r + 2], reply[r + 3] = current, replaced, mark
   reply[r + 4] = redis.call('hexists', bodies, job .. '@' .. (string.match(mark, '^%d+') or ''))
-  reply[r + 5] = redis.call('hexists', running, job) == 0 and redis.call('hget', left, job) or ''
 end
 return reply

@@ -18,8 +18,8 @@
 -- ARGV[9]  the instant of the tick, µs
 -- ARGV[10]  text of the schedule
 --
--- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the tick that was kept for later
---          or nothing; the instant of the next tick after a delay, µs, or 0
+-- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the id of a tick that waits for
+--          this or nothing; the instant of the next tick after a delay, µs, or 0
 local running, spans, left, marks, last, runs, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local keep, delay, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
@@ -57,4 +57,4 @@ if delay then
     redis.call('hset', marks, job, next .. ' ' .. text)
   end
 end
-return {stamp, mine and missed or '0', redis.call('hget', left, job) or '', next}
+return {stamp, mine and missed or '0', string.match(redis.call('hget', left, job) or '', ' (.*)$') or '', next}

@@ -36,6 +36,11 @@ func TestQueuedManualRunRunsOnce(t *testing.T) {
 			require.NoError(t, s.Trigger(t.Context(), "job"))
 		}
 		time.Sleep(10 * time.Minute)
+		r.mu.Lock()
+		if assert.Len(t, r.began, 2) {
+			assert.InDelta(t, 10, r.began[1].Sub(r.began[0]).Seconds(), 0.1, "as soon as the first one has ended")
+		}
+		r.mu.Unlock()
 		assert.Equal(t, []string{"1:1m", "2:1m"}, r.take())
 	})
 }

@@ -23,9 +23,8 @@ const (
 	endLimit   = 10 * time.Second // of what ends an attempt
 	beginAgain = time.Second      // after a begin that failed
 	stopGrace  = 5 * time.Second
-	lateLimit  = 5 * time.Second // after which a tick is left out if a newer one is due as well
-	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
-	maxText    = 4 << 10         // bytes of an error's text that are kept
+	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
+	maxText    = 4 << 10     // bytes of an error's text that are kept
 
 	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
 	passLeast = 2 * time.Millisecond
@@ -105,9 +104,6 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		_, b.newer = latest(schedule, time.UnixMicro(t.Instant), time.UnixMicro(claimed))
 		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
 		b.newer = b.newer && !j.options.backfill
-		if b.newer && j.options.overlap != Allow && micros(claimed-t.due()) > lateLimit {
-			return nil
-		}
 	}
 	run := Run{
 		Job: t.Job, Scheduled: time.UnixMicro(t.Instant), Started: time.UnixMicro(claimed), Where: r.core.ID, Attempt: m.Attempt, Token: claimed,
@@ -133,7 +129,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	switch {
 	case answer == "run":
 		return r.run(ctx, m, j, b, run, schedule)
-	case answer == "left" && b.waits():
+	case answer == "wait":
 		m.Return(passMost)
 	case answer == "died" && !r.end(ctx, b, ends, resultOf(run, 0, ErrDied), schedule),
 		answer != "died" && fixed && !r.end(ctx, b, dropped, Result{}, delay):
@@ -257,10 +253,10 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		}
 	}
 	var now, missed, next int64
-	var left string
+	var waiting string
 	if err == nil {
 		row := call.Row()
-		now, missed, left, next = row.Int(), row.Int(), row.Text(), row.Int()
+		now, missed, waiting, next = row.Int(), row.Int(), row.Text(), row.Int()
 		err = row.Err()
 	}
 	if err != nil {
@@ -270,9 +266,6 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 	var items []queue.Item
 	if next != 0 {
 		items = append(items, tick{Job: b.tick.Job, Instant: next, Text: b.tick.Text, Kind: regular}.item(tickID(b.tick.Job, next, "")))
-	}
-	if left != "" {
-		items = append(items, leftItem(b.tick.Job, left))
 	}
 	sign := again
 	var late []tick
@@ -292,21 +285,13 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 	defer cancel()
+	if waiting != "" {
+		_, _ = r.queue.Reschedule(ctx, waiting, 0) // else it looks in by itself
+	}
 	if err := r.offer(ctx, items); err != nil {
 		r.core.Logger.Warn("redlatch: a tick cannot be offered", "kind", "rscheduler", "name", r.name, "job", b.tick.Job, "cause", err)
 	}
 	return true
-}
-
-// leftItem returns the message of a tick that was kept for later, as begin.lua wrote it.
-func leftItem(job, left string) queue.Item {
-	parts := append(strings.SplitN(left, " ", 3), "", "")
-	instant, _ := strconv.ParseInt(parts[0], 10, 64) // what cannot be read is long past, and dropped
-	t := tick{Job: job, Instant: instant, Text: parts[2], Kind: kind(parts[1])}
-	if t.Kind == regular {
-		t.Kind = catchUp
-	}
-	return t.item(tickID(job, instant, again))
 }
 
 func (r *runner) offer(ctx context.Context, items []queue.Item) error {

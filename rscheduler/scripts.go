@@ -2,7 +2,6 @@ package rscheduler
 
 import (
 	_ "embed"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -51,8 +50,8 @@ var (
 )
 
 func (k *keys) beat(process string, items []any) *script.Call {
-	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.running, k.left, k.bodies, process, lifetime.Microseconds()}
-	return beatScript.Call(8, append(args, items...)...)
+	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.bodies, process, lifetime.Microseconds()}
+	return beatScript.Call(6, append(args, items...)...)
 }
 
 func (k *keys) mark(items []any) *script.Call {
@@ -71,13 +70,10 @@ type beginning struct {
 	shown             []byte
 }
 
-// waits reports whether the tick stays in the queue while another one of its job runs.
-func (b *beginning) waits() bool { return b.tick.Kind == catchUp || strings.HasSuffix(b.id, again) }
-
 func (k *keys) begin(b *beginning) *script.Call {
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
 		b.process, lifetime.Microseconds(), b.tick.Job, b.slot, b.id, b.claim, string(b.tick.Kind), b.tick.Text, b.tick.Instant,
-		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay), number(b.waits()),
+		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay),
 		b.shown)
 }
 
