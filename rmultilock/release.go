@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // abandon releases what was acquired, and what is acquired later, after a failed round. It waits for the releases until
@@ -18,7 +19,7 @@ func (h *hold) abandon(ctx context.Context, limit time.Duration) {
 	h.mu.Unlock()
 	h.endContext(errs.ErrNotAcquired)
 	h.giveUp()
-	t := release(ctx, len(left), left)
+	t := release(ctx, len(left), left, (*lease.Hold).Settle)
 	_ = t.wait(limit, ctx.Done()) // the rest is released in the background
 }
 
@@ -73,7 +74,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 			limit = min(limit, max(rest, unlockFloor))
 		}
 	}
-	return lease.Unlocking(ctx, release(ctx, h.lock.quorum, left).wait(limit, nil))
+	return lease.Unlocking(ctx, release(ctx, h.lock.quorum, left, nil).wait(limit, nil))
 }
 
 // latest returns the latest deadline of the parts: after it nothing is left to release.
@@ -86,11 +87,18 @@ func latest(parts []held) (end time.Time) {
 	return end
 }
 
-// release sends the releases of holds: the lock that others wait for first is released last.
-func release(ctx context.Context, need int, left []held) *tally {
+// release sends the releases of holds: the lock that others wait for first is released last. refused, if it is not nil, takes those that
+// Redis refuses for good.
+func release(ctx context.Context, need int, left []held, refused func(*lease.Hold)) *tally {
 	t := newTally(need, len(left))
 	unlock := func(of held) { t.answer(of.Unlock(ctx)) } // bounded
 	var leases []*lease.Hold
+	answer := func(i int, err error) {
+		if refused != nil && script.Final(err) {
+			refused(leases[i])
+		}
+		t.answer(err)
+	}
 	for _, of := range slices.Backward(left) {
 		if l, ok := of.(*lease.Hold); ok {
 			leases = append(leases, l)
@@ -98,13 +106,13 @@ func release(ctx context.Context, need int, left []held) *tally {
 		}
 		go unlock(of)
 	}
-	for _, i := range lease.UnlockAll(leases, func(_ int, err error) { t.answer(err) }) {
-		go unlock(leases[i])
+	for _, i := range lease.UnlockAll(leases, answer) {
+		go func() { answer(i, leases[i].Unlock(ctx)) }() // bounded
 	}
 	return t
 }
 
 // drop releases unwanted holds without waiting.
 func drop(left []held) {
-	release(context.Background(), len(left), left) //nolint:forbidigo // bounded; what cannot be released is settled
+	release(context.Background(), len(left), left, (*lease.Hold).Settle) //nolint:forbidigo // bounded; what cannot be released is settled
 }

@@ -31,6 +31,18 @@ func UnlockAll(holds []*Hold, report func(i int, err error)) (waiting []int) {
 	return waiting
 }
 
+// Settle repeats the release of a hold in the background after Redis has refused it, unless other levels are left. It is for a hold that
+// no caller has: nobody learns of the refusal.
+func (h *Hold) Settle() {
+	l := h.lease
+	l.mu.Lock()
+	over := l.state != holding
+	l.mu.Unlock()
+	if over {
+		l.SettleRelease(nil)
+	}
+}
+
 // unlockStep is what is left to do for an Unlock that does not wait.
 type unlockStep uint8
 
