@@ -114,6 +114,9 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 	extended, released := permit("extended"), permit("released")
 	counted, uncounted := latch("counted"), c.GetCountDownLatch("uncounted")
 	queue := redlatch.GetDelayedQueue[string](c, "queue")
+	offered, err := queue.Offer(t.Context(), "x", time.Hour)
+	require.NoError(t, err)
+	once := redlatch.GetOnce[string](c, "once")
 	calls := map[string]func(ctx context.Context) error{
 		"permit Extend":       func(ctx context.Context) error { return extended.Extend(ctx, time.Hour) },
 		"permit Release":      released.Release,
@@ -123,7 +126,15 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 		"latch CountDownOnce": func(ctx context.Context) error { _, err := counted.CountDownOnce(ctx, "one"); return err },
 		"queue Take":          func(ctx context.Context) error { _, err := queue.Take(ctx); return err },
 		"queue TakeBatch":     func(ctx context.Context) error { _, err := queue.TakeBatch(ctx, 3); return err },
+		"latch TrySetCount":   func(ctx context.Context) error { _, err := uncounted.TrySetCount(ctx, 1); return err },
 		"queue Offer":         func(ctx context.Context) error { _, err := queue.Offer(ctx, "x", 0); return err },
+		"queue Cancel":        func(ctx context.Context) error { _, err := queue.Cancel(ctx, offered); return err },
+		"once Do": func(ctx context.Context) error {
+			_, _, err := once.Do(ctx, "k", func(context.Context) (string, error) { return "made", nil })
+			return err
+		},
+		"once Peek":   func(ctx context.Context) error { _, _, err := once.Peek(ctx, "k"); return err },
+		"once Forget": func(ctx context.Context) error { return once.Forget(ctx, "k") },
 	}
 	for name, s := range semaphores {
 		maps.Copy(calls, map[string]func(ctx context.Context) error{
@@ -193,20 +204,10 @@ var away = map[string]func(t *testing.T, p *faulttest.Proxy, s *redistest.Server
 	},
 }
 
-// F16, F27: a call ends with its context, and says that Redis did not answer, not that somebody has it. Once Redis is back it says who does.
+// F16, F25, F27: a call ends with its context, and says that Redis did not answer, not that somebody has it. Once Redis is back it says who does.
 func TestEveryCallEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 	const patience, slack = 300 * time.Millisecond, 50 * time.Millisecond
-	kinds := map[string]func(c *redlatch.Client, name string) rlock.Locker{
-		"multi": func(c *redlatch.Client, name string) rlock.Locker {
-			return c.GetMultiLock(c.GetLock(name+"1"), c.GetFairLock(name+"2"), c.GetReadWriteLock(name+"3"))
-		},
-		"red": func(c *redlatch.Client, name string) rlock.Locker {
-			return c.GetRedLock(c.GetLock(name+"1"), c.GetLock(name+"2"), c.GetLock(name+"3"))
-		},
-	}
-	for kind, get := range lockKinds {
-		kinds[kind] = get
-	}
+	kinds := allKinds()
 	for fault, leave := range away {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -173,6 +174,16 @@ func lockGuest(kind string, mine, theirs func(c *redlatch.Client, name string) r
 
 func red(c *redlatch.Client, name string) rlock.Locker {
 	return c.GetRedLock(c.GetLock(name), c.GetLock(name+"-2"), c.GetLock(name+"-3"))
+}
+
+// allKinds are the kinds of locks with those that have parts: the name, and the name with -2 and -3.
+func allKinds() map[string]func(c *redlatch.Client, name string) rlock.Locker {
+	kinds := maps.Clone(lockKinds)
+	kinds["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
+		return c.GetMultiLock(c.GetLock(name), c.GetFairLock(name+"-2"), c.GetReadWriteLock(name+"-3"))
+	}
+	kinds["RedLock"] = red
+	return kinds
 }
 
 func guests(lease time.Duration) []guest {

@@ -3,7 +3,6 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -35,13 +34,22 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 			_, err := redlatch.GetDelayedQueue[int](c, "queue").Offer(ctx, 1, time.Hour)
 			return err
 		},
+		"latch to set": func(ctx context.Context, c *redlatch.Client) error {
+			return did(c.GetCountDownLatch("latch").TrySetCount(ctx, 1))
+		},
+		"latch, waiting": func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetCountDownLatch("latch").Await(ctx)
+		},
+		"queue, waiting": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := redlatch.GetDelayedQueue[int](c, "queue").Take(ctx)
+			return err
+		},
+		"once": func(ctx context.Context, c *redlatch.Client) error {
+			_, _, err := redlatch.GetOnce[int](c, "once").Do(ctx, "k", func(context.Context) (int, error) { return 1, nil })
+			return err
+		},
 	}
-	kinds := maps.Clone(lockKinds)
-	kinds["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
-		return c.GetMultiLock(c.GetFairLock(name), c.GetLock(name+"-2"))
-	}
-	kinds["RedLock"] = red
-	for kind, get := range kinds {
+	for kind, get := range allKinds() {
 		calls[kind] = func(ctx context.Context, c *redlatch.Client) error {
 			_, err := get(c, kind).TryLock(ctx, rlock.WithLease(time.Minute))
 			return err
@@ -78,6 +86,10 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 			}
 			if kind == "latch" {
 				_, err = c.GetCountDownLatch("latch").TrySetCount(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			if kind == "queue, waiting" {
+				_, err = redlatch.GetDelayedQueue[int](c, "queue").Offer(t.Context(), 1, 0)
 				require.NoError(t, err)
 			}
 			busy := rdb.Conn()

@@ -1,9 +1,11 @@
 package redlatch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -44,19 +48,32 @@ func lockChanges() (changes []change) {
 		_, err := l.Lock(t.Context())
 		return err
 	}}
-	for kind, get := range lockKinds {
+	for kind, get := range allKinds() {
+		parts := []string{"object"}
+		if kind == "multi" || kind == "RedLock" {
+			parts = append(parts, "object-2", "object-3")
+		}
+		count := len(parts)
+		if kind == "RedLock" {
+			count = 2 // a majority, of those with the most levels
+		}
+		each := func(n int) []int { return slices.Repeat([]int{n}, count) }
 		for verb, s := range all {
 			one := change{
-				name: kind + " " + verb, before: []int{s.before}, after: []int{s.after}, unsure: []int{min(s.before, s.after)}, ends: s.after < s.before, begins: s.before == 0,
+				name: kind + " " + verb, before: each(s.before), after: each(s.after), unsure: each(min(s.before, s.after)), ends: s.after < s.before, begins: s.after > s.before,
 				prepare: func(t *testing.T, c *redlatch.Client) func() error {
 					t.Helper()
 					l := get(c, "object")
 					h := s.prepare(t, l)
 					return func() error { return s.run(t, l, h) }
 				},
-				state: func(t *testing.T, rdb *redis.Client) []int {
+				state: func(t *testing.T, rdb *redis.Client) (state []int) {
 					t.Helper()
-					return []int{levels(t, rdb, "object")}
+					for _, part := range parts {
+						state = append(state, levels(t, rdb, part))
+					}
+					slices.Sort(state)
+					return state[len(state)-count:]
 				},
 			}
 			changes = append(changes, one)
@@ -123,25 +140,209 @@ func permitChanges() []change {
 	}
 }
 
+// did returns the error of a call, and one if it says that it has changed nothing.
+func did(ok bool, err error) error {
+	if err == nil && !ok {
+		err = errors.New("nothing was done")
+	}
+	return err
+}
+
+// latchChanges are calls on a latch that has a count, except where there is none before.
+func latchChanges() (changes []change) {
+	one := func(verb string, before, after int, call func(ctx context.Context, l *rlatch.Latch) error) {
+		changes = append(changes, change{
+			name: "latch " + verb, before: []int{before}, after: []int{after},
+			prepare: func(t *testing.T, c *redlatch.Client) func() error {
+				t.Helper()
+				l := c.GetCountDownLatch("object")
+				if before > 0 {
+					require.NoError(t, did(l.TrySetCount(t.Context(), before)))
+				}
+				return func() error { return call(t.Context(), l) }
+			},
+			state: func(t *testing.T, rdb *redis.Client) []int {
+				t.Helper()
+				n, err := rdb.Get(t.Context(), "object").Int()
+				if !errors.Is(err, redis.Nil) {
+					require.NoError(t, err)
+				}
+				return []int{n}
+			},
+		})
+	}
+	one("count down", 3, 2, func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) })
+	one("count down by 2", 3, 1, func(ctx context.Context, l *rlatch.Latch) error { return l.CountDownBy(ctx, 2) })
+	one("count down once", 3, 2, func(ctx context.Context, l *rlatch.Latch) error { return did(l.CountDownOnce(ctx, "one")) })
+	one("open", 1, 0, func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) })
+	one("set", 0, 3, func(ctx context.Context, l *rlatch.Latch) error { return did(l.TrySetCount(ctx, 3)) })
+	one("delete", 3, 0, func(ctx context.Context, l *rlatch.Latch) error { return did(l.Delete(ctx)) })
+	one("await", 0, 0, func(ctx context.Context, l *rlatch.Latch) error { return l.Await(ctx) })
+	one("await a count", 3, 3, func(ctx context.Context, l *rlatch.Latch) error { return l.AwaitSet(ctx) })
+	return changes
+}
+
+// queueChanges are calls on a queue. The states are how many messages are due, in flight and dead letters.
+func queueChanges() (changes []change) {
+	type q = *rdelayedqueue.Queue[string]
+	type m = *rdelayedqueue.Message[string]
+	one := func(verb string, before, after []int, call func(ctx context.Context, q q, m m) error) {
+		c := change{name: "queue " + verb, before: before, after: after, begins: verb == "take"}
+		if c.begins {
+			c.unsure = before
+		}
+		c.prepare = func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			q, m := redlatch.GetDelayedQueue[string](c, "object"), m(nil)
+			if !slices.Equal(before, []int{0, 0, 0}) {
+				_, err := q.Offer(t.Context(), "x", 0, rdelayedqueue.WithID("id"))
+				require.NoError(t, err)
+			}
+			if before[0] == 0 && before[1]+before[2] > 0 {
+				var err error
+				m, err = q.Take(t.Context())
+				require.NoError(t, err)
+			}
+			if before[2] > 0 {
+				require.NoError(t, m.Reject(t.Context(), "x"))
+			}
+			return func() error { return call(t.Context(), q, m) }
+		}
+		c.state = func(t *testing.T, rdb *redis.Client) (state []int) {
+			t.Helper()
+			for _, set := range []string{"due", "flight", "dead"} {
+				n, err := rdb.ZCard(t.Context(), "redlatch_dq:{object}:"+set).Result()
+				require.NoError(t, err)
+				state = append(state, int(n))
+			}
+			return state
+		}
+		changes = append(changes, c)
+	}
+	none, due, taken, dead := []int{0, 0, 0}, []int{1, 0, 0}, []int{0, 1, 0}, []int{0, 0, 1}
+	one("offer", none, due, func(ctx context.Context, q q, _ m) error { _, err := q.Offer(ctx, "x", 0); return err })
+	one("take", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.Take(ctx); return err })
+	one("ack", taken, none, func(ctx context.Context, _ q, m m) error { return m.Ack(ctx) })
+	one("nack", taken, due, func(ctx context.Context, _ q, m m) error { return m.Nack(ctx, 0) })
+	one("reject", taken, dead, func(ctx context.Context, _ q, m m) error { return m.Reject(ctx, "x") })
+	one("extend", taken, taken, func(ctx context.Context, _ q, m m) error { return m.Extend(ctx, time.Minute) })
+	one("cancel", due, none, func(ctx context.Context, q q, _ m) error { return did(q.Cancel(ctx, "id")) })
+	one("reschedule", due, due, func(ctx context.Context, q q, _ m) error { return did(q.Reschedule(ctx, "id", time.Hour)) })
+	one("redrive", dead, due, func(ctx context.Context, q q, _ m) error { return did(q.Redrive(ctx, "id")) })
+	return changes
+}
+
+// onceChanges are calls for a key. The states are how many of its fields there are.
+func onceChanges() []change {
+	one := func(verb string, before, after int, fields []string, prepare func(t *testing.T, c *redlatch.Client) (call func() error)) change {
+		return change{
+			name: "once " + verb, before: []int{before}, after: []int{after}, begins: verb != "forget", prepare: prepare,
+			state: func(t *testing.T, rdb *redis.Client) []int {
+				t.Helper()
+				n, err := rdb.HMGet(t.Context(), "redlatch_once:6:{object:k}", fields...).Result()
+				require.NoError(t, err)
+				return []int{len(slices.DeleteFunc(n, func(value any) bool { return value == nil }))}
+			},
+		}
+	}
+	do := func(t *testing.T, c *redlatch.Client, fn func()) error {
+		t.Helper()
+		_, _, err := redlatch.GetOnce[string](c, "object").Do(t.Context(), "k", func(context.Context) (string, error) {
+			fn()
+			return "made", nil
+		})
+		return err
+	}
+	return []change{
+		one("claim", 0, 2, []string{"owner", "kept"}, func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			return func() error { return do(t, c, func() {}) }
+		}),
+		one("keep", 0, 1, []string{"kept"}, func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			runs, made := make(chan bool), make(chan error, 1)
+			go func() { made <- do(t, c, func() { runs <- true; runs <- true }) }()
+			<-runs
+			return func() error {
+				select {
+				case <-runs:
+					return <-made
+				default: // once more
+					return do(t, c, func() {})
+				}
+			}
+		}),
+		one("forget", 2, 0, []string{"owner", "kept"}, func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			require.NoError(t, do(t, c, func() {}))
+			return func() error { return redlatch.GetOnce[string](c, "object").Forget(t.Context(), "k") }
+		}),
+	}
+}
+
 // refusals are what may happen to the repetition of a call: a reply, or what is done to the connections, and its end.
 var refusals = map[string]struct {
 	reply string
-	begin func(t *testing.T, p *locktest.Peer) (end func())
+	begin func(t *testing.T, p *refusedPeer) (end func())
 }{
 	"READONLY": {reply: "READONLY You can't write against a read only replica."},
 	"NOPERM":   {reply: "NOPERM this user has no permissions to run the 'evalsha' command"},
 	"NOAUTH":   {reply: "NOAUTH Authentication required."},
 	"OOM":      {reply: "OOM command not allowed when used memory > 'maxmemory'."},
-	"refused": {begin: func(_ *testing.T, p *locktest.Peer) func() {
+	"LOADING":  {reply: "LOADING Redis is loading the dataset in memory"},
+	"MISCONF":  {reply: "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."},
+	"refused": {begin: func(_ *testing.T, p *refusedPeer) func() {
 		p.Refuse(true)
 		return func() { p.Refuse(false) }
 	}},
+	"pool": {begin: func(_ *testing.T, p *refusedPeer) func() {
+		p.full.Store(true)
+		return func() { p.full.Store(false) }
+	}},
+}
+
+// refusedPeer is a client whose pool has no connection left while it is full. In a bubble go-redis cannot wait for one itself: its timers
+// are shared by all bubbles.
+type refusedPeer struct {
+	*locktest.Peer
+	full atomic.Bool
+}
+
+func newRefusedPeer(t *testing.T, b *locktest.Bubble) *refusedPeer {
+	t.Helper()
+	p := &refusedPeer{}
+	p.Peer = b.Peer(t, redlatch.WithHooks(p), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+	return p
+}
+
+func (p *refusedPeer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *refusedPeer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !p.full.Load() {
+			return next(ctx, cmd)
+		}
+		cmd.SetErr(redis.ErrPoolTimeout)
+		return redis.ErrPoolTimeout
+	}
+}
+
+func (p *refusedPeer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !p.full.Load() {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(redis.ErrPoolTimeout)
+		}
+		return redis.ErrPoolTimeout
+	}
 }
 
 // F2, F25: whoever repeats a call after an error that is not ErrUnknown never acts twice, whatever refuses the repetition of one whose
 // reply was lost.
 func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
-	for _, c := range append(lockChanges(), permitChanges()...) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), latchChanges(), queueChanges(), onceChanges()) {
 		for refusal := range refusals {
 			for _, lost := range []int{1, 0, 2}[:faulttest.Rounds(t, 1, 3)] {
 				t.Run(fmt.Sprint(c.name, " ", refusal, " ", lost), func(t *testing.T) {
@@ -155,12 +356,12 @@ func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
 
 func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost int) {
 	t.Helper()
-	first := b.Peer(t, redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+	first := newRefusedPeer(t, b)
 	require.NoError(t, c.prepare(t, first.Client)()) // Redis knows the scripts from now on
 	require.NoError(t, first.Close())
 	require.NoError(t, b.Redis.FlushAll(t.Context()).Err())
 
-	p := b.Peer(t, redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+	p := newRefusedPeer(t, b)
 	call := c.prepare(t, p.Client)
 	require.Equal(t, c.before, c.state(t, b.Redis))
 	r := refusals[refusal]
@@ -171,13 +372,18 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 		}
 	}
 	if lost == 0 {
-		p.Cut()
+		if refusal != "pool" { // which sends nothing
+			p.Cut()
+		}
 		begin()
 	}
 	var sent, refused int
-	var over atomic.Bool
+	var over bool
+	var mu sync.Mutex // guards all of this: calls of several connections come at the same time
 	b.Mini.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
-		if !strings.HasPrefix(cmd, "EVAL") || over.Load() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !strings.HasPrefix(cmd, "EVAL") || over {
 			return false
 		}
 		if sent++; sent == lost {
@@ -192,16 +398,18 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 	})
 	p.LoseReplies(lost)
 	lift := sync.OnceFunc(func() {
-		over.Store(true)
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
 		end()
 	})
 	time.AfterFunc(15*time.Second, lift) // so that what was held before is not lost
 	err := call()
+	said := c.state(t, b.Redis)
+	lift()
 	if r.reply != "" && err == nil {
 		assert.Positive(t, refused, "nothing was refused")
 	}
-	said := c.state(t, b.Redis)
-	lift()
 	time.Sleep(5 * time.Second) // in the bubble: what is undone later is by then
 	now := c.state(t, b.Redis)
 	switch {
