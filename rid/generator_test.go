@@ -3,6 +3,7 @@ package rid_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,56 @@ func TestLostReplyLosesItsBlock(t *testing.T) {
 		}
 		assert.Equal(t, monday.UnixMicro()+20, next(t, late), "what came late has taken a block")
 	})
+}
+
+// A call that ends without a block is certain to have returned no id, so its error is not ErrUnknown.
+//
+// F2, F25
+func TestNoIdComesTwiceWhateverIsLost(t *testing.T) {
+	for form, opts := range map[string][]rid.Option{"plain": {rid.WithBlock(2)}, "timed": {rid.WithTimePrefix(32), rid.WithBlock(2)}} {
+		t.Run(form, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				b.Mini.SetTime(monday)
+				random := rand.New(rand.NewPCG(1, 2))
+				peers := []*locktest.Peer{b.Peer(t), b.Peer(t)}
+				last, ids, unavailable := make([]int64, len(peers)), map[int64]bool{}, 0
+				for range faulttest.Rounds(t, 300, 5000) {
+					i := random.IntN(len(peers))
+					p := peers[i]
+					switch random.IntN(6) {
+					case 0:
+						p.LoseReplies(1 + random.IntN(3))
+					case 1:
+						p.Withhold(1 + random.IntN(3))
+					case 2:
+						p.HangReplies(1)
+					case 3:
+						p.Cut()
+					case 4:
+						p.Down(true)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					id, err := p.GetIDGenerator("order", opts...).Next(ctx)
+					cancel()
+					p.Down(false)
+					if random.IntN(2) == 0 {
+						peers[random.IntN(len(peers))].Deliver(t)
+					}
+					if err != nil {
+						require.ErrorIs(t, err, redlatch.ErrUnavailable)
+						require.NotErrorIs(t, err, redlatch.ErrUnknown)
+						unavailable++
+						continue
+					}
+					require.False(t, ids[id], "%d comes twice", id)
+					require.Greater(t, id, last[i])
+					ids[id], last[i] = true, id
+				}
+				assert.Positive(t, unavailable)
+				assert.NotEmpty(t, ids)
+			})
+		})
+	}
 }
 
 // F3, F10

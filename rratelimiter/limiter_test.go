@@ -170,17 +170,43 @@ func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
 	})
 }
 
-// F2
+// What was sent may have taken its token, or takes it when it arrives late; what was not sent takes none. Nothing is taken twice.
+//
+// F2, F25
 func TestLostReplyIsNotRepeated(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		l := p.GetRateLimiter("api", rratelimiter.Per(10, time.Second))
-		allow(t, l, "a", 1)
-		p.LoseReplies(1)
-		_, err := l.Allow(t.Context(), "a", 1)
-		require.ErrorIs(t, err, redlatch.ErrUnknown)
-		assert.Equal(t, 7, allow(t, l, "a", 1).Remaining, "it was taken once")
-	})
+	for verb, take := range map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
+		"allow": func(ctx context.Context, l *rratelimiter.Limiter) error { _, err := l.Allow(ctx, "a", 1); return err },
+		"wait":  func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Wait(ctx, "a", 1) },
+	} {
+		for fault, f := range map[string]struct {
+			begin        func(p *locktest.Peer)
+			want         error
+			taken, later int
+		}{
+			"reply lost":   {func(p *locktest.Peer) { p.LoseReplies(1) }, redlatch.ErrUnknown, 1, 1},
+			"no answer":    {func(p *locktest.Peer) { p.HangReplies(1) }, redlatch.ErrUnknown, 1, 1},
+			"arrives late": {func(p *locktest.Peer) { p.Withhold(1) }, redlatch.ErrUnknown, 0, 1},
+			"never sent":   {func(p *locktest.Peer) { p.Down(true) }, redlatch.ErrUnavailable, 0, 0},
+		} {
+			t.Run(verb+" "+fault, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					rate := rratelimiter.Per(10, 24*time.Hour)
+					other := b.Peer(t).GetRateLimiter("api", rate)
+					taken := func() int { return 9 - allow(t, other, "a", 1).Remaining }
+					require.Zero(t, taken()) // Redis knows the script from here on
+					p := b.Peer(t)
+					f.begin(p)
+					err := take(t.Context(), p.GetRateLimiter("api", rate))
+					require.ErrorIs(t, err, f.want)
+					require.NotErrorIs(t, err, rratelimiter.ErrExceeds)
+					assert.Equal(t, 1+f.taken, taken())
+					time.Sleep(time.Minute) // what was left in the background
+					p.Deliver(t)
+					assert.Equal(t, 2+f.later, taken())
+				})
+			})
+		}
+	}
 }
 
 func TestRateMayChange(t *testing.T) {

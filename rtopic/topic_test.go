@@ -375,19 +375,35 @@ func TestSubscribeWithoutAnAnswerEnds(t *testing.T) {
 	})
 }
 
-// F2
+// F2, F25
 func TestPublishWhoseReplyIsLostIsNotRepeated(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		sub := subscribe(t, topic(b.Peer(t)))
-		publish(t, topic(p), 1, 1)
-		p.LoseReplies(1)
-		_, err := topic(p).Publish(t.Context(), 2)
-		require.ErrorIs(t, err, redlatch.ErrUnknown)
-		time.Sleep(time.Minute)
-		publish(t, topic(p), 3, 3)
-		assert.Equal(t, numbers(1, 3), read(sub, 3))
-	})
+	for fault, f := range map[string]struct {
+		begin func(p *locktest.Peer)
+		want  error
+		read  []any
+	}{
+		"reply lost":   {func(p *locktest.Peer) { p.LoseReplies(1) }, redlatch.ErrUnknown, []any{1, 2, 3, 4}},
+		"no answer":    {func(p *locktest.Peer) { p.HangReplies(1) }, redlatch.ErrUnknown, []any{1, 2, 3, 4}},
+		"arrives late": {func(p *locktest.Peer) { p.Withhold(1) }, redlatch.ErrUnknown, []any{1, 3, 2, 4}},
+		"never sent":   {func(p *locktest.Peer) { p.Down(true) }, redlatch.ErrUnavailable, []any{1, 3, 4}},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p, other := b.Peer(t), topic(b.Peer(t))
+				sub := subscribe(t, topic(b.Peer(t)))
+				publish(t, other, 1, 1) // Redis knows the script from here on
+				f.begin(p)
+				receivers, err := topic(p).Publish(t.Context(), 2)
+				require.ErrorIs(t, err, f.want)
+				assert.Zero(t, receivers)
+				time.Sleep(time.Minute)
+				publish(t, other, 3, 3)
+				p.Deliver(t)
+				publish(t, other, 4, 4)
+				assert.Equal(t, f.read, read(sub, len(f.read)))
+			})
+		})
+	}
 }
 
 func TestBadInputIsRefused(t *testing.T) {
