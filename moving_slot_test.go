@@ -19,7 +19,9 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
 )
 
 // lockKinds are the kinds of lock, and the two sides of the read-write lock.
@@ -281,6 +283,97 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 			require.NoError(t, m.free(t.Context(), "moved apart"))
 			assert.Empty(t, move.Left(t), "keys that both nodes have")
 		})
+	}
+}
+
+// F24: whatever is held outlives a slot that stands half-moved, and is handed over once it has moved. Rates, ids and topics, which need
+// one key, go on all the time; a call that does not wait ends in time, and is done or not done.
+func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
+	t.Parallel()
+	const lease, timeout = 1500 * time.Millisecond, 300 * time.Millisecond
+	cluster := redistest.StartCluster(t, 3)
+	for state, moves := range map[string]func(n int) bool{
+		"none moved": func(int) bool { return false },
+		"all moved":  func(int) bool { return true },
+		"even moved": func(n int) bool { return n%2 == 0 },
+		"odd moved":  func(n int) bool { return n%2 == 1 },
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			tag := strings.ReplaceAll(state, " ", "-") + "-kinds"
+			nameOf := func(kind string) string {
+				switch kind {
+				case "latch", "once", "limiter": // keys of those have the whole name as their tag
+					return tag
+				}
+				return "{" + tag + "}" + kind
+			}
+			client := func(opts ...redlatch.Option) *redlatch.Client {
+				c, err := redlatch.New(cluster.Client(t), append(opts, redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0))...)
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, c.Close()) })
+				return c
+			}
+			holder, waiter, hasty := client(), client(), client(redlatch.WithCallTimeout(timeout))
+			held := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return nameOf(g.name) })
+			l := &loops{ended: make(chan struct{})}
+			shared, check := sharedUses(t, []*redlatch.Client{holder, waiter}, 0, nameOf)
+			for _, u := range shared {
+				l.run(t, u.kind, func(ctx context.Context) error {
+					<-time.After(5 * time.Millisecond)
+					return u.once(ctx)
+				})
+			}
+			lag := faulttest.MeasureLag(t, "")
+
+			m := cluster.Migrate(t, tag, cluster.Other(t, tag))
+			keys, n := m.Left(t), -1
+			slices.Sort(keys)
+			m.Move(t, slices.DeleteFunc(keys, func(string) bool { n++; return !moves(n) })...)
+			for what, call := range singleCalls(hasty, nameOf) {
+				start := time.Now()
+				err := call(t.Context())
+				assert.Less(t, time.Since(start), timeout+50*time.Millisecond+lag.Late(), what)
+				if err != nil && !errors.Is(err, script.ErrNoAnswer) { // else one sending was in flight at the end
+					assert.ErrorIs(t, err, redlatch.ErrUnavailable, what)
+					assert.NotErrorIs(t, err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
+				}
+			}
+			stayHeld(t, held, 3*lease)
+			m.Finish(t)
+			for _, h := range held {
+				h.handOver(t)
+			}
+			close(l.ended)
+			l.all.Wait()
+			check()
+			assert.Empty(t, m.Left(t), "keys that both nodes have")
+		})
+	}
+}
+
+// singleCalls are calls that do not wait for others, on objects that are in use.
+func singleCalls(c *redlatch.Client, nameOf func(kind string) string) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Leader": func(ctx context.Context) error { _, err := c.GetElection(nameOf("election")).Leader(ctx); return err },
+		"Peek": func(ctx context.Context) error {
+			_, _, err := onceOf(c, nameOf("once")).Peek(ctx, "k")
+			return err
+		},
+		"Offer": func(ctx context.Context) error {
+			_, err := redlatch.GetDelayedQueue[string](c, nameOf("queue")).Offer(ctx, "later", time.Hour)
+			return err
+		},
+		"Jobs": func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err },
+		"Available": func(ctx context.Context) error {
+			_, err := c.GetPermitSemaphore(nameOf("permit")).Available(ctx)
+			return err
+		},
+		"Allow": func(ctx context.Context) error {
+			_, err := c.GetRateLimiter("{"+nameOf("limiter")+"}", rratelimiter.Per(1, time.Hour)).Allow(ctx, "hasty", 1)
+			return err
+		},
+		"Next": func(ctx context.Context) error { _, err := c.GetIDGenerator(nameOf("ids")).Next(ctx); return err },
 	}
 }
 

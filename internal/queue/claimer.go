@@ -547,7 +547,7 @@ func (l *claimer) failed(err error) {
 		l.since = now
 	}
 	l.failing++
-	long := now-l.since > l.client.core.Lease
+	long := now-l.since > l.client.core.Lease && !script.Parted(err) // a slot may be on the move for long
 	var concerned, left []*demand
 	for _, d := range l.demands {
 		ends := final || script.Refused(err) && d.asked == 0 || long
