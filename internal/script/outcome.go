@@ -120,6 +120,11 @@ func Crowded(err error) bool {
 // Silent reports whether Redis has not answered, be it the call or its connection: it may do so later.
 func Silent(err error) bool { return Judge(err) == Unknown || Crowded(err) }
 
+// Unwritable reports whether Redis refuses writes that need memory, since it is full, or all, since it cannot save.
+func Unwritable(err error) bool {
+	return redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "MISCONF")
+}
+
 // WrongType reports whether a script met a key of another kind. Miniredis wraps the reply of an inner command into a text of its own,
 // so the word may stand anywhere.
 func WrongType(err error) bool {

@@ -66,6 +66,19 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 	}
 }
 
+func TestUnwritableIsAFullRedisAndOneThatCannotSave(t *testing.T) {
+	for text, want := range map[string]bool{
+		"OOM command not allowed when used memory > 'maxmemory'.":              true,
+		"MISCONF Redis is configured to save RDB snapshots, but cannot.":       true,
+		"READONLY You can't write against a read only replica.":                false,
+		"NOPERM this user has no permissions to run the 'evalsha' command OOM": false,
+	} {
+		assert.Equal(t, want, script.Unwritable(fmt.Errorf("rlock: lock: %w", reply(text))), text)
+	}
+	assert.False(t, script.Unwritable(errors.New("OOM")), "no reply")
+	assert.False(t, script.Unwritable(nil))
+}
+
 func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 	const redis6 = "ERR Error running script (call to f_0): @user_script:29: @user_script: 29: "
 	for text, want := range map[string]string{
