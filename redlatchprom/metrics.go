@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -64,6 +65,7 @@ const (
 	resultOK          = "ok"
 	resultRefused     = "refused"     // somebody else has it
 	resultUnavailable = "unavailable" // Redis did not answer, or nobody knows what it did
+	resultUnwritable  = "unwritable"  // Redis refuses writes: it is full, or cannot save
 	resultCancelled   = "cancelled"   // the context ended
 	resultFailed      = "failed"      // anything else
 )
@@ -116,7 +118,7 @@ func New(opts ...Option) *Metrics {
 // zero has the counters that alerts look at begin at 0: the first event of one that began at 1 would be no increase.
 func (m *Metrics) zero(names []string) {
 	for _, name := range append([]string{""}, names...) {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce"} {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
 			m.lost.WithLabelValues(kind, name)
 		}
 		m.dead.WithLabelValues(name)
@@ -226,6 +228,8 @@ func Result(err error) string {
 		return resultUnavailable
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return resultRefused
+	case script.Unwritable(err):
+		return resultUnwritable
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return resultCancelled
 	}

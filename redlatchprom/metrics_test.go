@@ -18,6 +18,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchprom"
 	"github.com/redlatch/redlatch/rlock"
@@ -109,7 +110,7 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	for _, name := range []string{"", "orders"} {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce"} {
+		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
 			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
 		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("name=%q", name)))
@@ -117,7 +118,7 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 	for _, result := range []string{"renewed", "lost", "failed"} {
 		assert.Zero(t, value(t, registry, "redlatch_renewals_total", fmt.Sprintf("result=%q", result)))
 	}
-	assert.Equal(t, 10+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
+	assert.Equal(t, 12+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
 }
 
 func TestMetricsOfQueues(t *testing.T) {
@@ -176,6 +177,58 @@ func TestQueueThatDoesNotAnswerIsDown(t *testing.T) {
 	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
+// F28: Redis answers, so nothing is unavailable, and yet nothing can be acquired.
+func TestFullRedisIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	metrics := redlatchprom.New()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithObserver(metrics.Observer()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err = c.GetLock("orders").TryLock(t.Context())
+	require.ErrorContains(t, err, "OOM")
+	_, err = redlatch.GetDelayedQueue[string](c, "mail").Offer(t.Context(), "hello", 0)
+	require.ErrorContains(t, err, "OOM")
+	assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="",result="unwritable"`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", `name="",result="unwritable"`), 0)
+	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rlock.acquire"`))
+	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rdelayedqueue.offer"`))
+}
+
+// F29: the main path on nodes that each have a part of the names.
+func TestMetricsOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	metrics := redlatchprom.New(redlatchprom.WithNames("mail"))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	c, err := redlatch.New(cluster.Client(t), redlatch.WithObserver(metrics.Observer()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	q := redlatch.GetDelayedQueue[string](c, "mail")
+	t.Cleanup(metrics.Watch(c))
+	t.Cleanup(metrics.WatchQueue(q))
+	const n = 12
+	nodes := map[string]bool{}
+	for i := range n {
+		name := fmt.Sprint("order:", i)
+		nodes[cluster.Owner(t, name).Addr()] = true
+		hold, err := c.GetLock(name).Lock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
+		_, err = q.Offer(t.Context(), "hello", 0)
+		require.NoError(t, err)
+	}
+	require.Len(t, nodes, 3, "each node has some of the locks")
+	assert.InDelta(t, n, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="",result="ok"`), 0)
+	assert.InDelta(t, n, value(t, registry, "redlatch_holds", `kind="rlock",name=""`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `name="mail"`), 0)
+	assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
+}
+
 // silent is a queue on a server that does not answer.
 type silent struct{}
 
@@ -192,11 +245,18 @@ func TestMetricsKeepTheRulesOfPrometheus(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
+// full is the reply of a full Redis.
+type full struct{}
+
+func (full) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
+func (full) RedisError()   {}
+
 func TestResultTellsBusyFromDown(t *testing.T) {
 	for result, err := range map[string]error{
 		"ok":          nil,
 		"refused":     fmt.Errorf("x: %w", rlock.ErrNotAcquired),
 		"unavailable": fmt.Errorf("x: %w: %w", rlock.ErrNotAcquired, redlatch.ErrUnavailable),
+		"unwritable":  fmt.Errorf("x: %w", full{}),
 		"cancelled":   context.DeadlineExceeded,
 		"failed":      errors.New("x"),
 	} {
