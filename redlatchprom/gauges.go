@@ -2,14 +2,12 @@ package redlatchprom
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/gauges"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -19,22 +17,16 @@ type Queue interface {
 	Stats(ctx context.Context) (rdelayedqueue.Stats, error)
 }
 
-// gauges are what is looked at when it is asked for.
-type gauges struct {
-	metrics *Metrics
+// watched is what is looked at when it is asked for.
+type watched struct {
+	gauges.Set
 	timeout time.Duration
 
 	holds, waits, longestHold, longestWait, messages, paused, up *prometheus.Desc
-
-	mu      sync.Mutex // guards the rest
-	next    int
-	clients map[int]*redlatch.Client
-	queues  map[int]Queue
 }
 
-func (g *gauges) init(m *Metrics, timeout time.Duration) {
-	g.metrics, g.timeout = m, timeout
-	g.clients, g.queues = map[int]*redlatch.Client{}, map[int]Queue{}
+func (g *watched) init(timeout time.Duration) {
+	g.timeout = timeout
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("redlatch_"+name, help, labels, nil)
 	}
@@ -47,112 +39,47 @@ func (g *gauges) init(m *Metrics, timeout time.Duration) {
 	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis did not tell.", "name")
 }
 
-func (g *gauges) describe(to chan<- *prometheus.Desc) {
+func (g *watched) describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.paused, g.up} {
 		to <- d
 	}
 }
 
 // Watch shows what a client holds and waits for, until the result is called. Each scrape then costs time in proportion to that.
-func (m *Metrics) Watch(c *redlatch.Client) (stop func()) {
-	return watch(&m.gauges, m.gauges.clients, c)
-}
+func (m *Metrics) Watch(c *redlatch.Client) (stop func()) { return m.watched.Watch(c) }
 
 // WatchQueue shows the states of a queue, until the result is called. Each scrape then costs a round trip. Of a queue that several
 // processes share one is enough. The queue's name is always a label.
-func (m *Metrics) WatchQueue(q Queue) (stop func()) { return watch(&m.gauges, m.gauges.queues, q) }
+func (m *Metrics) WatchQueue(q Queue) (stop func()) { return m.watched.WatchQueue(q) }
 
-func watch[T any](g *gauges, all map[int]T, one T) func() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	id := g.next
-	g.next++
-	all[id] = one
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(all, id)
-	}
-}
-
-// object is what holds and waits are counted by.
-type object struct{ kind, name string }
-
-// crowd is how many there are of an object, and since when.
-type crowd struct {
-	count int
-	since time.Time
-}
-
-func (c *crowd) add(since time.Time) {
-	c.count++
-	if c.since.IsZero() || since.Before(c.since) {
-		c.since = since
-	}
-}
-
-func (g *gauges) collect(to chan<- prometheus.Metric) {
-	g.mu.Lock()
-	clients, queues := slices.Collect(maps.Values(g.clients)), slices.Collect(maps.Values(g.queues))
-	g.mu.Unlock()
-	holds, waits := map[object]*crowd{}, map[object]*crowd{}
-	add := func(to map[object]*crowd, kind, name string, since time.Time) {
-		o := object{kind, g.metrics.name(name)}
-		if to[o] == nil {
-			to[o] = &crowd{}
-		}
-		to[o].add(since)
-	}
-	for _, c := range clients {
-		for _, h := range c.Holds() {
-			add(holds, h.Kind, h.Name, h.Since)
-		}
-		for _, w := range c.Waits() {
-			add(waits, w.Kind, w.Name, w.Since)
-		}
-	}
-	now := time.Now()
+func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	for o, c := range holds {
-		send(g.holds, float64(c.count), o.kind, o.name)
-		send(g.longestHold, max(0, now.Sub(c.since).Seconds()), o.kind, o.name)
+	crowds := func(all map[gauges.Object]*gauges.Crowd, number, longest *prometheus.Desc) {
+		for o, c := range all {
+			send(number, float64(c.Count), o.Kind, o.Name)
+			send(longest, c.Longest().Seconds(), o.Kind, o.Name)
+		}
 	}
-	for o, c := range waits {
-		send(g.waits, float64(c.count), o.kind, o.name)
-		send(g.longestWait, max(0, now.Sub(c.since).Seconds()), o.kind, o.name)
-	}
-	g.collectQueues(queues, send)
-}
-
-// collectQueues asks for the states of all queues at the same time. A queue that is watched twice is shown once.
-func (g *gauges) collectQueues(queues []Queue, send func(d *prometheus.Desc, value float64, labels ...string)) {
-	//nolint:forbidigo // a scrape has no context
-	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	holds, waits := g.Crowds(name)
+	crowds(holds, g.holds, g.longestHold)
+	crowds(waits, g.waits, g.longestWait)
+	ctx, cancel := context.WithTimeout(context.Background(), g.timeout) //nolint:forbidigo // a scrape has no context
 	defer cancel()
-	byName := map[string]Queue{}
-	for _, q := range queues {
-		byName[q.Name()] = q
-	}
-	var asking sync.WaitGroup
-	for name, q := range byName {
-		asking.Go(func() {
-			s, err := q.Stats(ctx)
-			if err != nil {
-				send(g.up, 0, name)
-				return
-			}
-			send(g.up, 1, name)
-			for state, n := range map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead} {
-				send(g.messages, float64(n), name, state)
-			}
-			paused := 0.0
-			if s.Paused {
-				paused = 1
-			}
-			send(g.paused, paused, name)
-		})
-	}
-	asking.Wait()
+	g.Queues(ctx, func(name string, s rdelayedqueue.Stats, err error) {
+		if err != nil {
+			send(g.up, 0, name)
+			return
+		}
+		send(g.up, 1, name)
+		for state, n := range gauges.States(s) {
+			send(g.messages, float64(n), name, state)
+		}
+		paused := 0.0
+		if s.Paused {
+			paused = 1
+		}
+		send(g.paused, paused, name)
+	})
 }

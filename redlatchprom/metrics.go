@@ -27,7 +27,7 @@ type Metrics struct {
 	children atomic.Pointer[children] // a lookup by labels, or in a sync.Map, costs more than the observation
 	adding   sync.Mutex               // held while children are replaced
 
-	gauges gauges
+	watched watched
 }
 
 // key is what a child of a histogram is found by.
@@ -110,7 +110,7 @@ func New(opts ...Option) *Metrics {
 	m.failovers = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "redlatch", Name: "failovers_total", Help: "Failovers and restarts of Redis that a client has noticed.",
 	})
-	m.gauges.init(m, s.timeout)
+	m.watched.init(s.timeout)
 	m.zero(s.names)
 	return m
 }
@@ -140,7 +140,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.all() {
 		c.Describe(to)
 	}
-	m.gauges.describe(to)
+	m.watched.describe(to)
 }
 
 // Collect sends all metrics. It asks Redis for the states of the queues of [Metrics.WatchQueue].
@@ -148,7 +148,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.all() {
 		c.Collect(to)
 	}
-	m.gauges.collect(to)
+	m.watched.collect(m.name, to)
 }
 
 // Observer returns the observer that counts, for redlatch.WithObserver. Several clients may have it.

@@ -1,0 +1,113 @@
+// Package gauges looks at what clients hold and wait for, and at queues, when metrics are asked for: for Prometheus and OpenTelemetry.
+package gauges
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+)
+
+// Queue is a queue of any type of payload.
+type Queue interface {
+	Name() string
+	Stats(ctx context.Context) (rdelayedqueue.Stats, error)
+}
+
+// Set is what is looked at. The zero value is ready to use. It is safe for concurrent use.
+type Set struct {
+	mu      sync.Mutex // guards the rest
+	next    int
+	clients map[int]*redlatch.Client
+	queues  map[int]Queue
+}
+
+// Watch adds a client, until the result is called.
+func (s *Set) Watch(c *redlatch.Client) (stop func()) { return add(s, &s.clients, c) }
+
+// WatchQueue adds a queue, until the result is called.
+func (s *Set) WatchQueue(q Queue) (stop func()) { return add(s, &s.queues, q) }
+
+func add[T any](s *Set, all *map[int]T, one T) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *all == nil {
+		*all = map[int]T{}
+	}
+	id := s.next
+	s.next++
+	(*all)[id] = one
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(*all, id)
+	}
+}
+
+// Object is what holds and waits are counted by.
+type Object struct{ Kind, Name string }
+
+// Crowd is how many there are of an object.
+type Crowd struct {
+	Count int
+	since time.Time // of the first
+}
+
+// Longest is for how long the first of them has lasted.
+func (c *Crowd) Longest() time.Duration { return max(0, time.Since(c.since)) }
+
+// Crowds returns how much is held, and how many calls wait. Names are changed by a function, for fewer series.
+func (s *Set) Crowds(name func(string) string) (holds, waits map[Object]*Crowd) {
+	s.mu.Lock()
+	clients := slices.Collect(maps.Values(s.clients))
+	s.mu.Unlock()
+	holds, waits = map[Object]*Crowd{}, map[Object]*Crowd{}
+	count := func(to map[Object]*Crowd, o Object, since time.Time) {
+		c := to[o]
+		if c == nil {
+			c = &Crowd{since: since}
+			to[o] = c
+		}
+		c.Count++
+		if since.Before(c.since) {
+			c.since = since
+		}
+	}
+	for _, c := range clients {
+		for _, h := range c.Holds() {
+			count(holds, Object{h.Kind, name(h.Name)}, h.Since)
+		}
+		for _, w := range c.Waits() {
+			count(waits, Object{w.Kind, name(w.Name)}, w.Since)
+		}
+	}
+	return holds, waits
+}
+
+// Queues asks for the states of all queues at the same time, and returns when each has answered or ctx has ended. A queue that is
+// watched twice is asked once.
+func (s *Set) Queues(ctx context.Context, found func(name string, stats rdelayedqueue.Stats, err error)) {
+	byName := map[string]Queue{}
+	s.mu.Lock()
+	for _, q := range s.queues {
+		byName[q.Name()] = q
+	}
+	s.mu.Unlock()
+	var asking sync.WaitGroup
+	for name, q := range byName {
+		asking.Go(func() {
+			stats, err := q.Stats(ctx)
+			found(name, stats, err)
+		})
+	}
+	asking.Wait()
+}
+
+// States returns how many messages are in each state, by its name in metrics.
+func States(s rdelayedqueue.Stats) map[string]int {
+	return map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead}
+}
