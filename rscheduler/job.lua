@@ -1,26 +1,39 @@
--- job.lua: look at one job, pause or resume it, or drop a tick of it.
+-- job.lua: look at one job, pause, resume or remove it, or drop a tick of it.
 --
--- KEYS[1]  jobs: hash, job -> text of its schedule
--- KEYS[2]  seen: hash, job -> when a process was last here that has registered it, µs
--- KEYS[3]  paused: hash, job -> why
--- KEYS[4]  marks: hash, see beat.lua
+-- KEYS[1]  runs: list of the results of the job, newest first
+-- KEYS[2]  jobs: hash, job -> text of its schedule
+-- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
+-- KEYS[4]  paused: hash, job -> why
+-- KEYS[5]  marks: hash, see beat.lua
+-- KEYS[6..9]  other hashes that have a field for each job
 -- ARGV[1]  the job
--- ARGV[2]  look, pause, resume or drop
--- ARGV[3]  why, for a pause; the instant of the tick, µs, to drop it if no process has the job
+-- ARGV[2]  look, runs, pause, resume, remove or drop
+-- ARGV[3]  for runs, how many results are wanted; for a pause, why; the instant of a tick, µs, to drop it if no process has the job
 -- ARGV[4]  for how long a process counts as running, µs
 --
--- Returns  an array: 1 if there is such a job, 0 if not; the time in µs; 1 if a process has it, 0 if none has for that long
-local jobs, seen, paused, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- Returns  an array: 1 if there is, or was, such a job, 0 if not; the time in µs; 1 if a process has it, 0 if none has for that long; the
+--          results that are wanted
+local runs, jobs, seen, paused, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local job, verb, detail, length = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local found = redis.call('hexists', jobs, job)
 local had = now - tonumber(redis.call('hget', seen, job) or '0') <= length and 1 or 0
-if found == 1 and verb == 'pause' then
+local reply = {found, string.format('%.0f', now), had}
+if verb == 'runs' then
+  for i, result in ipairs(redis.call('lrange', runs, 0, detail - 1)) do
+    reply[3 + i] = result
+  end
+elseif found == 1 and verb == 'pause' then
   redis.call('hset', paused, job, detail)
 elseif verb == 'resume' then
   redis.call('hdel', paused, job)
+elseif verb == 'remove' then -- its ticks in the queue are dropped when they are due
+  redis.call('del', runs)
+  for i = 2, #KEYS do
+    redis.call('hdel', KEYS[i], job)
+  end
 elseif found == 1 and verb == 'drop' and had == 0 then
   -- The next process that has the job finds the tick missed, or has it run if it is that of a fixed delay.
   local last, text = string.match(redis.call('hget', marks, job) or '', '^(%d+) (.*)$')
@@ -28,4 +41,4 @@ elseif found == 1 and verb == 'drop' and had == 0 then
     redis.call('hset', marks, job, string.format('%.0f', tonumber(detail) - 1) .. ' ' .. text)
   end
 end
-return {found, string.format('%.0f', now), had}
+return reply

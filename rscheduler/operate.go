@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -114,29 +115,11 @@ func (s *Scheduler) Runs(ctx context.Context, job string, n int) ([]Result, erro
 }
 
 func (s *Scheduler) results(ctx context.Context, job string, n int) ([]Result, error) {
-	if err := s.check(job); err != nil {
-		return nil, err
-	}
 	if n < 1 {
 		return nil, invalid("%d runs are fewer than 1", n)
 	}
-	call, err := s.core.Read(ctx, func() *script.Call { return s.keys.results(job, n) })
-	if err != nil {
-		return nil, err
-	}
-	row := call.Row()
-	if row.Int() == 0 && row.Err() == nil {
-		return nil, fmt.Errorf("job %q: %w", job, ErrNotFound)
-	}
-	results := []Result{}
-	for row.More() {
-		var r Result
-		if err := json.Unmarshal([]byte(row.Text()), &r); err != nil {
-			return nil, fmt.Errorf("a result of %q: %w", job, err)
-		}
-		results = append(results, r)
-	}
-	return results, row.Err()
+	found, err := s.operate(ctx, job, "runs", n)
+	return found.results, err
 }
 
 // Trigger has a job run now, beside its schedule, also if it is paused: [Run.Manual] says so. If it runs just then, its [Overlap]
@@ -147,8 +130,8 @@ func (s *Scheduler) Trigger(ctx context.Context, job string) error {
 }
 
 func (s *Scheduler) trigger(ctx context.Context, job string) error {
-	now, had, err := s.change(ctx, job, "look", "")
-	if err == nil && !had {
+	found, err := s.operate(ctx, job, "look", 0)
+	if err == nil && !found.had {
 		err = fmt.Errorf("job %q: %w: no process that runs has registered it", job, ErrNotFound)
 	}
 	if err != nil {
@@ -158,7 +141,7 @@ func (s *Scheduler) trigger(ctx context.Context, job string) error {
 	if err != nil {
 		return err
 	}
-	t := tick{Job: job, Instant: now.UnixMicro(), Kind: manually}
+	t := tick{Job: job, Instant: found.now.UnixMicro(), Kind: manually}
 	_, _, err = s.queue.Offer(ctx, []queue.Item{t.item(job + "@" + id.String())})
 	return err
 }
@@ -170,59 +153,66 @@ func (s *Scheduler) Pause(ctx context.Context, job, why string) error {
 	if len(why) > maxText {
 		return s.wrap("pause a job of", invalid("the reason has %d bytes, more than %d", len(why), maxText))
 	}
-	_, _, err := s.change(ctx, job, "pause", why)
+	_, err := s.operate(ctx, job, "pause", why)
 	return s.wrap("pause a job of", err)
 }
 
 // Resume ends a pause. One of a job that is not paused changes nothing, and of one that does not exist is [ErrNotFound].
 func (s *Scheduler) Resume(ctx context.Context, job string) error {
-	_, _, err := s.change(ctx, job, "resume", "")
+	_, err := s.operate(ctx, job, "resume", "")
 	return s.wrap("resume a job of", err)
-}
-
-// change runs job.lua, and returns Redis's time, and whether a process has the job.
-func (s *Scheduler) change(ctx context.Context, job, verb, detail string) (now time.Time, had bool, err error) {
-	if err := s.check(job); err != nil {
-		return now, false, err
-	}
-	done, _, err := s.core.Query(ctx, func() *script.Call { return s.keys.job(job, verb, detail) })
-	if err != nil {
-		return now, false, err
-	}
-	row := done.Row()
-	found, at, alive := row.Int(), row.Int(), row.Int()
-	if err := row.Err(); err != nil {
-		return now, false, err
-	}
-	if found == 0 {
-		return now, false, fmt.Errorf("job %q: %w", job, ErrNotFound)
-	}
-	return time.UnixMicro(at), alive == 1, nil
 }
 
 // Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
 // has registered it, and runs, writes it again within 10 s.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
-	err := s.check(job)
-	var done *script.Call
-	repeated := false
-	if err == nil {
-		done, repeated, err = s.core.Query(ctx, func() *script.Call { return s.keys.remove(job) })
+	_, err := s.operate(ctx, job, "remove", "")
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
 	}
-	n := int64(0)
-	if err == nil {
-		n, err = done.Int()
-	}
-	return n == 1 || err == nil && repeated, s.wrap("remove a job of", err)
+	return err == nil, s.wrap("remove a job of", err)
 }
 
-// check says what is wrong with a name.
-func (s *Scheduler) check(job string) error {
+// found is what job.lua says of a job.
+type found struct {
+	now     time.Time // by Redis's clock
+	had     bool      // by a process that runs
+	results []Result
+}
+
+func (s *Scheduler) operate(ctx context.Context, job, verb string, detail any) (f found, err error) {
 	if s.err != nil {
-		return s.err
+		return f, s.err
 	}
 	if err := core.CheckText(job); err != nil {
-		return fmt.Errorf("job: %w", err)
+		return f, fmt.Errorf("job: %w", err)
 	}
-	return nil
+	call := func() *script.Call { return s.keys.job(job, verb, detail) }
+	var done *script.Call
+	repeated := false
+	if verb == "look" || verb == "runs" {
+		done, err = s.core.Read(ctx, call)
+	} else {
+		done, repeated, err = s.core.Query(ctx, call)
+	}
+	if err != nil {
+		return f, err
+	}
+	row := done.Row()
+	there := row.Int() == 1 || verb == "remove" && repeated // as the first time may have removed it
+	f = found{time.UnixMicro(row.Int()), row.Int() == 1, []Result{}}
+	for row.More() {
+		var r Result
+		if err := json.Unmarshal([]byte(row.Text()), &r); err != nil {
+			return f, fmt.Errorf("a result of %q: %w", job, err)
+		}
+		f.results = append(f.results, r)
+	}
+	if err := row.Err(); err != nil {
+		return found{}, err
+	}
+	if !there {
+		return found{}, fmt.Errorf("job %q: %w", job, ErrNotFound)
+	}
+	return f, nil
 }

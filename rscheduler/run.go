@@ -87,7 +87,8 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	}
 	j := r.registered(t.Job)
 	if j == nil {
-		return r.pass(ctx, m, &t)
+		r.pass(ctx, m, &t)
+		return nil
 	}
 	claimed, _ := strconv.ParseInt(m.Claim(), 10, 64)
 	b := &beginning{process: r.process, slot: t.Job, id: m.ID, claim: m.Claim(), tick: t, attempt: m.Attempt, options: &j.options}
@@ -155,23 +156,16 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer string, now ti
 }
 
 // pass has another process run a tick whose job is not registered here, or drops it if there is none that has.
-func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) error {
-	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.job(t.Job, "drop", t.Instant) })
-	if err != nil {
-		m.Return(beginAgain)
-		return nil //nolint:nilerr // somebody else will find out
-	}
-	row := call.Row()
-	found, now, had := row.Int(), row.Int(), row.Int()
-	if err := row.Err(); err != nil {
-		return err
-	}
-	if found == 0 || had == 0 {
+func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
+	found, err := r.operate(ctx, t.Job, "drop", t.Instant)
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound):
+		m.Return(beginAgain) // somebody else will find out
+	case err != nil || !found.had:
 		m.ForgetID() // it is offered again once somebody has the job
-		return nil
+	default:
+		m.PassOn(min(passLeast+found.now.Sub(time.UnixMicro(t.due()))/8, passMost))
 	}
-	m.PassOn(min(passLeast+micros(now-t.due())/8, passMost))
-	return nil
 }
 
 // run calls the handler, and ends the attempt.

@@ -31,22 +31,14 @@ var jobSource string
 //go:embed jobs.lua
 var jobsSource string
 
-//go:embed runs.lua
-var runsSource string
-
-//go:embed remove.lua
-var removeSource string
-
 var (
-	beatScript   = script.New("rscheduler.beat", touchSource+beatSource)
-	markScript   = script.New("rscheduler.mark", markSource)
-	beginScript  = script.New("rscheduler.begin", touchSource+beginSource)
-	endScript    = script.New("rscheduler.end", endSource)
-	leaveScript  = script.New("rscheduler.leave", leaveSource)
-	jobScript    = script.New("rscheduler.job", jobSource)
-	jobsScript   = script.New("rscheduler.jobs", jobsSource)
-	runsScript   = script.New("rscheduler.runs", runsSource)
-	removeScript = script.New("rscheduler.remove", removeSource)
+	beatScript  = script.New("rscheduler.beat", touchSource+beatSource)
+	markScript  = script.New("rscheduler.mark", markSource)
+	beginScript = script.New("rscheduler.begin", touchSource+beginSource)
+	endScript   = script.New("rscheduler.end", endSource)
+	leaveScript = script.New("rscheduler.leave", leaveSource)
+	jobScript   = script.New("rscheduler.job", jobSource)
+	jobsScript  = script.New("rscheduler.jobs", jobsSource)
 )
 
 func (k *keys) beat(process string, items []any) *script.Call {
@@ -97,21 +89,13 @@ func (k *keys) end(b *beginning, how ending, result []byte, delay time.Duration)
 
 func (k *keys) leave(process string) *script.Call { return leaveScript.Call(1, k.alive, process) }
 
-// job runs job.lua.
 func (k *keys) job(job, verb string, detail any) *script.Call {
-	return jobScript.Call(4, k.jobs, k.seen, k.paused, k.marks, job, verb, detail, lifetime.Microseconds())
+	return jobScript.Call(9, k.runs+job, k.jobs, k.seen, k.paused, k.marks, k.running, k.spans, k.left, k.last,
+		job, verb, detail, lifetime.Microseconds())
 }
 
 func (k *keys) list() *script.Call {
 	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims)
-}
-
-func (k *keys) results(job string, n int) *script.Call {
-	return runsScript.Call(2, k.jobs, k.runs+job, job, n)
-}
-
-func (k *keys) remove(job string) *script.Call {
-	return removeScript.Call(9, k.jobs, k.runs+job, k.paused, k.marks, k.seen, k.running, k.spans, k.left, k.last, job)
 }
 
 func number(b bool) int {
