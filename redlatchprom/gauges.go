@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/gauges"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -19,7 +19,7 @@ type Queue interface {
 
 // watched is what is looked at when it is asked for.
 type watched struct {
-	gauges.Set
+	inspect.Gauges
 	timeout time.Duration
 
 	holds, waits, longestHold, longestWait, messages, paused, up *prometheus.Desc
@@ -56,7 +56,7 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	crowds := func(all map[gauges.Object]*gauges.Crowd, number, longest *prometheus.Desc) {
+	crowds := func(all map[inspect.Object]*inspect.Crowd, number, longest *prometheus.Desc) {
 		for o, c := range all {
 			send(number, float64(c.Count), o.Kind, o.Name)
 			send(longest, c.Longest().Seconds(), o.Kind, o.Name)
@@ -73,7 +73,7 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 			return
 		}
 		send(g.up, 1, name)
-		for state, n := range gauges.States(s) {
+		for state, n := range inspect.StateCounts(s) {
 			send(g.messages, float64(n), name, state)
 		}
 		paused := 0.0

@@ -1,5 +1,4 @@
-// Package gauges looks at what clients hold and wait for, and at queues, when metrics are asked for: for Prometheus and OpenTelemetry.
-package gauges
+package inspect
 
 import (
 	"context"
@@ -12,38 +11,39 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-// Queue is a queue of any type of payload.
-type Queue interface {
+// Watched is a queue of any type of payload.
+type Watched interface {
 	Name() string
 	Stats(ctx context.Context) (rdelayedqueue.Stats, error)
 }
 
-// Set is what is looked at. The zero value is ready to use. It is safe for concurrent use.
-type Set struct {
+// Gauges look at what clients hold and wait for, and at queues, when metrics are asked for. The zero value is ready to use. They are
+// safe for concurrent use.
+type Gauges struct {
 	mu      sync.Mutex // guards the rest
 	next    int
 	clients map[int]*redlatch.Client
-	queues  map[int]Queue
+	queues  map[int]Watched
 }
 
 // Watch adds a client, until the result is called.
-func (s *Set) Watch(c *redlatch.Client) (stop func()) { return add(s, &s.clients, c) }
+func (g *Gauges) Watch(c *redlatch.Client) (stop func()) { return add(g, &g.clients, c) }
 
 // WatchQueue adds a queue, until the result is called.
-func (s *Set) WatchQueue(q Queue) (stop func()) { return add(s, &s.queues, q) }
+func (g *Gauges) WatchQueue(q Watched) (stop func()) { return add(g, &g.queues, q) }
 
-func add[T any](s *Set, all *map[int]T, one T) func() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func add[T any](g *Gauges, all *map[int]T, one T) func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if *all == nil {
 		*all = map[int]T{}
 	}
-	id := s.next
-	s.next++
+	id := g.next
+	g.next++
 	(*all)[id] = one
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		delete(*all, id)
 	}
 }
@@ -61,10 +61,10 @@ type Crowd struct {
 func (c *Crowd) Longest() time.Duration { return max(0, time.Since(c.since)) }
 
 // Crowds returns how much is held, and how many calls wait. Names are changed by a function, for fewer series.
-func (s *Set) Crowds(name func(string) string) (holds, waits map[Object]*Crowd) {
-	s.mu.Lock()
-	clients := slices.Collect(maps.Values(s.clients))
-	s.mu.Unlock()
+func (g *Gauges) Crowds(name func(string) string) (holds, waits map[Object]*Crowd) {
+	g.mu.Lock()
+	clients := slices.Collect(maps.Values(g.clients))
+	g.mu.Unlock()
 	holds, waits = map[Object]*Crowd{}, map[Object]*Crowd{}
 	count := func(to map[Object]*Crowd, o Object, since time.Time) {
 		c := to[o]
@@ -88,26 +88,29 @@ func (s *Set) Crowds(name func(string) string) (holds, waits map[Object]*Crowd) 
 	return holds, waits
 }
 
-// Queues asks for the states of all queues at the same time, and returns when each has answered or ctx has ended. A queue that is
-// watched twice is asked once.
-func (s *Set) Queues(ctx context.Context, found func(name string, stats rdelayedqueue.Stats, err error)) {
-	byName := map[string]Queue{}
-	s.mu.Lock()
-	for _, q := range s.queues {
+// Queues asks for the states of all queues at the same time, and returns when each has answered or ctx has ended. It calls found
+// for one after the other. A queue that is watched twice is asked once.
+func (g *Gauges) Queues(ctx context.Context, found func(name string, stats rdelayedqueue.Stats, err error)) {
+	byName := map[string]Watched{}
+	g.mu.Lock()
+	for _, q := range g.queues {
 		byName[q.Name()] = q
 	}
-	s.mu.Unlock()
+	g.mu.Unlock()
 	var asking sync.WaitGroup
+	var finding sync.Mutex // held while found is called
 	for name, q := range byName {
 		asking.Go(func() {
 			stats, err := q.Stats(ctx)
+			finding.Lock()
+			defer finding.Unlock()
 			found(name, stats, err)
 		})
 	}
 	asking.Wait()
 }
 
-// States returns how many messages are in each state, by its name in metrics.
-func States(s rdelayedqueue.Stats) map[string]int {
+// StateCounts returns how many messages are in each state, by its name in metrics.
+func StateCounts(s rdelayedqueue.Stats) map[string]int {
 	return map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead}
 }

@@ -1,9 +1,8 @@
-package gauges_test
+package inspect_test
 
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/embedded"
-	"github.com/redlatch/redlatch/internal/gauges"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -21,7 +20,7 @@ func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
 		c, err := embedded.Open()
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, c.Close()) }()
-		var set gauges.Set
+		var set inspect.Gauges
 		first, second := set.Watch(c), set.Watch(c)
 		for _, name := range []string{"a", "b", "orders"} {
 			hold, err := c.GetLock(name).Lock(t.Context())
@@ -39,9 +38,9 @@ func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
 		holds, waits := set.Crowds(names)
 		assert.Empty(t, waits)
 		require.Len(t, holds, 2)
-		assert.Equal(t, 2, holds[gauges.Object{Kind: "rlock"}].Count)
-		assert.InDelta(t, 180, holds[gauges.Object{Kind: "rlock"}].Longest().Seconds(), 0.1)
-		assert.InDelta(t, 60, holds[gauges.Object{Kind: "rlock", Name: "orders"}].Longest().Seconds(), 0.1)
+		assert.Equal(t, 2, holds[inspect.Object{Kind: "rlock"}].Count)
+		assert.InDelta(t, 180, holds[inspect.Object{Kind: "rlock"}].Longest().Seconds(), 0.1)
+		assert.InDelta(t, 60, holds[inspect.Object{Kind: "rlock", Name: "orders"}].Longest().Seconds(), 0.1)
 		first()
 		holds, _ = set.Crowds(names)
 		assert.Empty(t, holds)
@@ -50,21 +49,18 @@ func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
 
 func TestQueueThatIsWatchedTwiceIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var set gauges.Set
+		var set inspect.Gauges
 		failure := errors.New("down")
 		for _, q := range []fixed{{"mail", rdelayedqueue.Stats{Ready: 2}, nil}, {"mail", rdelayedqueue.Stats{Ready: 2}, nil}, {"down", rdelayedqueue.Stats{}, failure}} {
 			defer set.WatchQueue(q)()
 		}
-		var mu sync.Mutex // guards asked
 		asked := map[string]error{}
 		began := time.Now()
 		set.Queues(t.Context(), func(name string, s rdelayedqueue.Stats, err error) {
-			mu.Lock()
-			defer mu.Unlock()
 			assert.NotContains(t, asked, name)
 			asked[name] = err
 			if err == nil {
-				assert.Equal(t, map[string]int{"delayed": 0, "ready": 2, "in flight": 0, "dead": 0}, gauges.States(s))
+				assert.Equal(t, map[string]int{"delayed": 0, "ready": 2, "in flight": 0, "dead": 0}, inspect.StateCounts(s))
 			}
 		})
 		assert.Equal(t, map[string]error{"mail": nil, "down": failure}, asked)
