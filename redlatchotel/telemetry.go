@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -27,7 +29,7 @@ const (
 	nameKey    = attribute.Key("redlatch.name")    // of the object
 	ownerKey   = attribute.Key("redlatch.owner")   // of the hold
 	askedKey   = attribute.Key("redlatch.asked")   // how often Redis was asked
-	resultKey  = attribute.Key("redlatch.result")  // ok, refused, unavailable, cancelled, failed
+	resultKey  = attribute.Key("redlatch.result")  // ok, refused, unavailable, unwritable, cancelled, failed
 	attemptKey = attribute.Key("redlatch.attempt") // of a message
 )
 
@@ -40,6 +42,7 @@ type Telemetry struct {
 
 	acquire, hold, send, process, late, script metric.Float64Histogram
 	lost, renewals, dead                       metric.Int64Counter
+	watched                                    watched
 
 	series atomic.Pointer[seriesByKey] // a set of attributes costs more to make than a measurement
 	adding sync.Mutex                  // held while the series are replaced
@@ -69,6 +72,7 @@ type settings struct {
 	propagator propagation.TextMapPropagator
 	names      []string
 	scripts    bool
+	timeout    time.Duration
 }
 
 // WithTracerProvider sets where spans go. A sampler sees the name of the span of a call that acquires, which has the kind of the
@@ -92,9 +96,12 @@ func WithNames(names ...string) Option {
 // WithScripts adds a span for each script that is sent to Redis. By default there is only a metric of them.
 func WithScripts() Option { return func(s *settings) { s.scripts = true } }
 
+// WithCollectTimeout sets how long a collection of metrics waits for the states of all queues together. Defaults to 2 s.
+func WithCollectTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
 // New returns telemetry. It fails if the meter provider refuses an instrument.
 func New(opts ...Option) (*Telemetry, error) {
-	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), propagator: propagation.TraceContext{}}
+	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), propagator: propagation.TraceContext{}, timeout: 2 * time.Second}
 	for _, opt := range opts {
 		opt(&s)
 	}
@@ -105,7 +112,9 @@ func New(opts ...Option) (*Telemetry, error) {
 	for _, name := range s.names {
 		t.names[name] = true
 	}
-	return t, t.instruments(s.meters.Meter(scope))
+	t.watched.timeout = s.timeout
+	meter := s.meters.Meter(scope)
+	return t, errors.Join(t.instruments(meter), t.observables(meter))
 }
 
 func (t *Telemetry) instruments(m metric.Meter) error {
@@ -299,6 +308,8 @@ func result(err error) string {
 		return "unavailable"
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return "refused"
+	case script.Unwritable(err):
+		return "unwritable"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "cancelled"
 	}

@@ -3,6 +3,7 @@ package redlatchotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchotel"
 	"github.com/redlatch/redlatch/rlock"
@@ -29,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // lab is a client whose spans and metrics stay in memory.
 type lab struct {
 	*redlatch.Client
+	told   *redlatchotel.Telemetry
 	spans  *tracetest.InMemoryExporter
 	tracer *trace.TracerProvider
 	reader *metric.ManualReader
@@ -37,16 +40,52 @@ type lab struct {
 func inLab(t *testing.T, test func(t *testing.T, l *lab), opts ...redlatchotel.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
-		l.tracer = trace.NewTracerProvider(trace.WithSyncer(l.spans))
-		telemetry, err := redlatchotel.New(append(opts, redlatchotel.WithTracerProvider(l.tracer),
-			redlatchotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(l.reader))))...)
-		require.NoError(t, err)
-		l.Client, err = embedded.Open(redlatch.WithObserver(telemetry.Observer()))
+		l := newLab(t, opts...)
+		var err error
+		l.Client, err = embedded.Open(redlatch.WithObserver(l.told.Observer()))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()
 		test(t, l)
 	})
+}
+
+// newLab returns one without a client.
+func newLab(t *testing.T, opts ...redlatchotel.Option) *lab {
+	t.Helper()
+	l := &lab{spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
+	l.tracer = trace.NewTracerProvider(trace.WithSyncer(l.spans))
+	var err error
+	l.told, err = redlatchotel.New(append(opts, redlatchotel.WithTracerProvider(l.tracer),
+		redlatchotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(l.reader))))...)
+	require.NoError(t, err)
+	return l
+}
+
+// gauge returns the value of a gauge for attributes, which are all that it has; false if it has none.
+func (l *lab) gauge(t *testing.T, name string, labels ...attribute.KeyValue) (value float64, found bool) {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(t, l.reader.Collect(t.Context(), &data))
+	want := attribute.NewSet(labels...)
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					if m.Name == name && p.Attributes.Equals(&want) {
+						return float64(p.Value), true
+					}
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					if m.Name == name && p.Attributes.Equals(&want) {
+						return p.Value, true
+					}
+				}
+			}
+		}
+	}
+	return 0, false
 }
 
 // take returns the spans that have ended since it was last called, by their names.
@@ -194,4 +233,125 @@ func TestScriptsAreSpansIfTheyAreAskedFor(t *testing.T) {
 			}, opts...)
 		})
 	}
+}
+
+// object are the attributes of a gauge of an object.
+func object(kind, name string) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("redlatch.kind", kind), attribute.String("redlatch.name", name)}
+}
+
+// ofQueue are the attributes of a gauge of a queue.
+func ofQueue(name string, more ...attribute.KeyValue) []attribute.KeyValue {
+	return append(more, attribute.String("messaging.system", "redlatch"), attribute.String("messaging.destination.name", name))
+}
+
+func TestGaugesShowWhatIsHeldAndWaitedFor(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		is := func(want float64, name string, labels []attribute.KeyValue) {
+			t.Helper()
+			got, found := l.gauge(t, name, labels...)
+			assert.True(t, found, name)
+			assert.InDelta(t, want, got, 0.1, name)
+		}
+		unwatch := l.told.Watch(l.Client)
+		orders, err := l.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		secret, err := l.GetLock("customer-4711").Lock(t.Context())
+		require.NoError(t, err)
+		ctx, withdraw := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { _, err := l.GetLock("orders").Lock(ctx); ended <- err }()
+		time.Sleep(11 * time.Second)
+		is(1, "redlatch.holds", object("rlock", "orders"))
+		is(1, "redlatch.holds", object("rlock", ""))
+		is(11, "redlatch.hold.longest", object("rlock", "orders"))
+		is(1, "redlatch.waits", object("rlock", "orders"))
+		is(11, "redlatch.wait.longest", object("rlock", "orders"))
+		_, found := l.gauge(t, "redlatch.holds", object("rlock", "customer-4711")...)
+		assert.False(t, found)
+		withdraw()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		unwatch()
+		_, found = l.gauge(t, "redlatch.holds", object("rlock", "orders")...)
+		assert.False(t, found)
+		require.NoError(t, orders.Unlock(t.Context()))
+		require.NoError(t, secret.Unlock(t.Context()))
+	}, redlatchotel.WithNames("orders"))
+}
+
+func TestGaugesOfQueues(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		q := redlatch.GetDelayedQueue[string](l.Client, "mail")
+		defer l.told.WatchQueue(q)()
+		defer l.told.WatchQueue(down{})()
+		for _, delay := range []time.Duration{0, 0, time.Hour} {
+			_, err := q.Offer(t.Context(), "hello", delay)
+			require.NoError(t, err)
+		}
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		for state, want := range map[string]float64{"delayed": 1, "ready": 1, "in flight": 1, "dead": 0} {
+			got, found := l.gauge(t, "redlatch.queue.messages", ofQueue("mail", attribute.String("redlatch.state", state))...)
+			assert.True(t, found, state)
+			assert.InDelta(t, want, got, 0, state)
+		}
+		for name, want := range map[string]float64{"mail": 1, "down": 0} {
+			got, found := l.gauge(t, "redlatch.queue.up", ofQueue(name)...)
+			assert.True(t, found, name)
+			assert.InDelta(t, want, got, 0, name)
+		}
+		for _, want := range []float64{0, 1} {
+			got, found := l.gauge(t, "redlatch.queue.paused", ofQueue("mail")...)
+			assert.True(t, found)
+			assert.InDelta(t, want, got, 0)
+			require.NoError(t, q.Pause(t.Context()))
+		}
+		_, found := l.gauge(t, "redlatch.queue.paused", ofQueue("down")...)
+		assert.False(t, found)
+		require.NoError(t, m.Ack(t.Context()))
+	}, redlatchotel.WithCollectTimeout(10*time.Millisecond))
+}
+
+// down is a queue on a server that does not answer.
+type down struct{}
+
+func (down) Name() string { return "down" }
+
+func (down) Stats(ctx context.Context) (rdelayedqueue.Stats, error) {
+	<-ctx.Done()
+	return rdelayedqueue.Stats{}, ctx.Err()
+}
+
+// F29: the main path on nodes that each have a part of the names.
+func TestTelemetryOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	l := newLab(t, redlatchotel.WithNames("mail"))
+	var err error
+	l.Client, err = redlatch.New(cluster.Client(t), redlatch.WithObserver(l.told.Observer()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	q := redlatch.GetDelayedQueue[string](l.Client, "mail")
+	t.Cleanup(l.told.Watch(l.Client))
+	t.Cleanup(l.told.WatchQueue(q))
+	const n = 12
+	nodes := map[string]bool{}
+	for i := range n {
+		name := fmt.Sprint("order:", i)
+		nodes[cluster.Owner(t, name).Addr()] = true
+		hold, err := l.GetLock(name).Lock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
+		assert.Contains(t, l.take(), "acquire rlock", name)
+		_, err = q.Offer(t.Context(), "hello", 0)
+		require.NoError(t, err)
+	}
+	require.Len(t, nodes, 3, "each node has some of the locks")
+	assert.Equal(t, int64(n), l.count(t, "redlatch.acquire.duration", append(object("rlock", ""), attribute.String("redlatch.result", "ok"))...))
+	held, found := l.gauge(t, "redlatch.holds", object("rlock", "")...)
+	assert.True(t, found)
+	assert.InDelta(t, n, held, 0)
+	ready, found := l.gauge(t, "redlatch.queue.messages", ofQueue("mail", attribute.String("redlatch.state", "ready"))...)
+	assert.True(t, found)
+	assert.InDelta(t, n, ready, 0)
 }
