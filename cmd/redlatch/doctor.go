@@ -24,9 +24,9 @@ func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check whether the server is fit for locks and queues", Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
-persistence, uptime, replicas, clocks, messages and latency; and the clients, of which the first 100 are asked: whether
-some wait for each other in a circle, and what was lost within an hour. Each finding says what it means and how to mend
-it. The exit code is 1 if something was found that loses locks or jobs, or stands still.`,
+memory, persistence, uptime, replicas, clocks, messages (of each node) and latency; and the clients, of which the first
+100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each finding says what it
+means and how to mend it. The exit code is 1 if something was found that loses locks or jobs, or stands still.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := a.server()
 			if err != nil {
@@ -273,6 +273,7 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 	if text != "" {
 		d.version(addr, info)
 		d.eviction(addr, info)
+		d.memory(addr, info)
 		gone, all := snapshots(ctx, rdb)
 		d.persistence(addr, info, gone, all)
 		d.uptime(addr, info)
@@ -411,23 +412,84 @@ func (d *doctor) clocks() {
 	d.find(f)
 }
 
-// messages sends a message through Redis, as a release does.
+// messages sends a message through Redis, as a release does. In a cluster it reaches a subscriber on each node from another one, and
+// by the sharded channels of each, if the servers have them.
 func (d *doctor) messages(ctx context.Context) {
 	channel := "redlatch_doctor:{" + d.prefix + strconv.FormatInt(time.Now().UnixNano(), 36) + "}"
-	f := finding{Level: good, Check: "messages", Found: "a message on a channel arrives"}
-	fail := func(err error) {
-		f.Level, f.Found = bad, err.Error()
-		f.Means = "Waiters are not woken: they look again about once a second."
-		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() + " A proxy must pass on SUBSCRIBE and PUBLISH."
+	cluster, ok := d.rdb.(*redis.ClusterClient)
+	if !ok {
+		d.message(ctx, "", "a message on a channel arrives", d.rdb.Subscribe(ctx, channel), func() error { return d.rdb.Publish(ctx, channel, "hello").Err() })
+		return
 	}
-	sub := d.rdb.Subscribe(ctx, channel)
+	channels, nodes := map[string]string{}, []*redis.Client{}
+	_ = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error { // it was asked before
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		nodes = append(nodes, node)
+		return nil
+	})
+	for i := 0; i < 1_000 && len(channels) < len(nodes); i++ {
+		name := fmt.Sprintf("%s.%d}", strings.TrimSuffix(channel, "}"), i)
+		if node, err := cluster.MasterForKey(ctx, name); err == nil {
+			channels[node.Options().Addr] = name
+		}
+	}
+	for i, node := range nodes {
+		addr, other := node.Options().Addr, nodes[(i+1)%len(nodes)]
+		d.message(ctx, addr, "a message of another node arrives", node.Subscribe(ctx, channel), func() error { return other.Publish(ctx, channel, "hello").Err() })
+		if name := channels[addr]; name != "" {
+			d.message(ctx, addr, "a message on a sharded channel arrives", cluster.SSubscribe(ctx, name), func() error { return cluster.SPublish(ctx, name, "hello").Err() })
+		}
+	}
+}
+
+// message looks whether a message arrives.
+func (d *doctor) message(ctx context.Context, node, found string, sub *redis.PubSub, publish func() error) {
 	defer func() { _ = sub.Close() }() // nothing more is wanted of it
-	if _, err := sub.Receive(ctx); err != nil {
-		fail(err)
-	} else if err := d.rdb.Publish(ctx, channel, "hello").Err(); err != nil {
-		fail(err)
-	} else if _, err := sub.ReceiveTimeout(ctx, 5*time.Second); err != nil {
-		fail(err)
+	f := finding{Level: good, Check: "messages", Node: node, Found: found}
+	_, err := sub.ReceiveTimeout(ctx, messageFor)
+	if err == nil {
+		err = publish()
+	}
+	if err == nil {
+		_, err = sub.ReceiveTimeout(ctx, messageFor)
+	}
+	if err != nil && strings.Contains(err.Error(), "unknown command") {
+		return // Redis 6 has no sharded channels, and the library uses the others
+	}
+	if err != nil {
+		f.Level, f.Found = bad, strings.TrimSuffix(found, "arrives")+"does not arrive: "+err.Error()
+		f.Means = "Waiters are not woken: they look again about once a second."
+		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() + " A proxy must pass on SUBSCRIBE and PUBLISH, and SSUBSCRIBE and SPUBLISH in a cluster."
+	}
+	d.find(f)
+}
+
+const (
+	messageFor = 5 * time.Second
+	nearlyFull = 0.9 // of maxmemory
+)
+
+func (d *doctor) memory(addr string, info map[string]string) {
+	number := func(key string) float64 { n, _ := strconv.ParseFloat(info[key], 64); return n } // 0 if it is missing
+	most := number("maxmemory")
+	f := finding{Level: good, Check: "memory", Node: addr, Found: info["used_memory_human"] + ", without a limit"}
+	if most > 0 {
+		full := (number("used_memory") - number("mem_not_counted_for_evict")) / most
+		f.Found = fmt.Sprintf("%s of %s", info["used_memory_human"], info["maxmemory_human"])
+		f.Means = "When it is full, Redis refuses writes: no lock is acquired, no message offered. What is held stays held, and can be released."
+		if info["maxmemory_policy"] != "noeviction" {
+			f.Means = "When it is full, Redis deletes locks that are held, and jobs."
+		}
+		f.Mend = "CONFIG SET maxmemory to more, or Cancel and Purge what nobody needs."
+		switch {
+		case full > 1:
+			f.Level, f.Found, f.Means = bad, f.Found+", it is full", strings.Replace(f.Means, "When it is full", "Now", 1)
+		case full > nearlyFull:
+			f.Level, f.Found = note, f.Found+", it is nearly full"
+		default:
+			f.Means, f.Mend = "", ""
+		}
 	}
 	d.find(f)
 }

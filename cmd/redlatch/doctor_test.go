@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -113,4 +114,107 @@ func TestCircleOfWaitsIsFound(t *testing.T) {
 	_, found, _ = r.run(t.Context(), "doctor")
 	assert.Regexp(t, `note +losses +1 within an hour, the last one by `+clients[0].ID(), found)
 	assert.NotContains(t, found, "circle ")
+}
+
+func TestDoctorJudgesWhatAServerSays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		look        func(d *doctor, info map[string]string)
+		info        map[string]string
+		level, says string
+	}{
+		"old":              {doctorVersion, map[string]string{"redis_version": "6.0.16"}, bad, "Redis 6.0.16"},
+		"the lowest":       {doctorVersion, map[string]string{"redis_version": "6.2.0"}, good, "Redis 6.2.0"},
+		"valkey":           {doctorVersion, map[string]string{"redis_version": "7.2.4", "valkey_version": "9.1.2"}, good, "Valkey 9.1.2"},
+		"evicts":           {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "1000"}, bad, "allkeys-lru"},
+		"could evict":      {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, note, "without a limit"},
+		"does not evict":   {doctorEviction, map[string]string{"maxmemory_policy": "noeviction"}, good, "noeviction"},
+		"a replica":        {doctorReplicas, map[string]string{"role": "slave", "connected_slaves": "0"}, bad, "it is a replica"},
+		"alone":            {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "0"}, note, "0"},
+		"replicated":       {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "2"}, good, "2"},
+		"no limit":         {doctorMemory, map[string]string{"used_memory": "900", "maxmemory": "0"}, good, "without a limit"},
+		"room":             {doctorMemory, map[string]string{"used_memory": "800", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, good, "of"},
+		"nearly full":      {doctorMemory, map[string]string{"used_memory": "950", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, note, "nearly full"},
+		"full":             {doctorMemory, map[string]string{"used_memory": "1001", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, bad, "it is full"},
+		"full of replicas": {doctorMemory, map[string]string{"used_memory": "1001", "mem_not_counted_for_evict": "200", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, good, "of"},
+	} {
+		d := &doctor{}
+		tc.look(d, tc.info)
+		require.Len(t, d.findings, 1, name)
+		f := d.findings[0]
+		assert.Equal(t, tc.level, f.Level, name)
+		assert.Contains(t, f.Found, tc.says, name)
+		assert.Equal(t, tc.level == good, f.Means == "", name)
+		assert.Equal(t, tc.level == good, f.Mend == "", name)
+	}
+	for apart, level := range map[time.Duration]string{10 * time.Millisecond: good, time.Minute: note} {
+		d := &doctor{ahead: map[string]time.Duration{"a": 0, "b": apart}}
+		d.clocks()
+		require.Len(t, d.findings, 1)
+		assert.Equal(t, level, d.findings[0].Level)
+	}
+}
+
+func doctorVersion(d *doctor, info map[string]string)  { d.version("a", info) }
+func doctorEviction(d *doctor, info map[string]string) { d.eviction("a", info) }
+func doctorReplicas(d *doctor, info map[string]string) { d.replicas("a", info) }
+func doctorMemory(d *doctor, info map[string]string)   { d.memory("a", info) }
+
+// F28
+func TestDoctorFindsAFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := &rig{url: server.URL()}
+	assert.Regexp(t, `ok +memory +\S+ +\S+, without a limit`, r.must(t, "doctor"))
+	require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	code, found, _ := r.run(t.Context(), "doctor")
+	assert.Equal(t, exitFailed, code)
+	assert.Regexp(t, `bad +memory +\S+ +\S+ of 1B, it is full\n +Now, Redis refuses writes`, found)
+}
+
+// F20: the main path of the command, on nodes that each have a part of the names.
+func TestCommandOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	addrs := cluster.Addrs()
+	r := &rig{url: "redis://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2]}
+	c := r.other(t, "worker", redlatch.WithCloseGrace(0))
+	nodes := map[string]bool{}
+	names := []string{}
+	for i := range 12 {
+		name := fmt.Sprint("order:", i)
+		names = append(names, name)
+		nodes[cluster.Owner(t, name).Addr()] = true
+		_, err := c.GetLock(name).Lock(t.Context())
+		require.NoError(t, err)
+	}
+	require.Len(t, nodes, 3, "each node has some of the locks")
+	_, err := redlatch.GetDelayedQueue[string](c, "mails").Offer(t.Context(), "hello", 0)
+	require.NoError(t, err)
+	all := r.must(t, "ls")
+	for _, name := range names {
+		assert.Regexp(t, `rlock +`+name+` .*held by worker`, all)
+		assert.Regexp(t, `held by +worker`, r.must(t, "lock", "info", name))
+	}
+	assert.Regexp(t, `ready +1`, r.must(t, "queue", "stats", "mails"))
+	_, found, _ := r.run(t.Context(), "doctor") // the servers keep no data, which is bad
+	sharded := cluster.Nodes()[0].Major(t) >= 7
+	for _, addr := range addrs {
+		assert.Regexp(t, `ok +messages +`+addr+` +a message of another node arrives`, found)
+		assert.Equal(t, sharded, strings.Contains(found, addr+"  a message on a sharded channel arrives"), found)
+	}
+	for _, name := range names {
+		r.must(t, "lock", "force", name, "--yes")
+	}
+
+	for i, node := range cluster.Nodes() { // on the last one the user has no channels
+		channels := "&*"
+		if i == 2 {
+			channels = "resetchannels"
+		}
+		require.NoError(t, node.Client(t).Do(t.Context(), "acl", "setuser", "limited", "on", ">secret", "~*", channels, "+@all").Err())
+	}
+	r.url = "redis://limited:secret@" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2]
+	_, found, _ = r.run(t.Context(), "doctor")
+	assert.Regexp(t, `bad +messages +`+addrs[2]+` +a message of another node does not arrive`, found)
+	assert.Regexp(t, `ok +messages +\S+ +a message of another node arrives`, found)
 }
