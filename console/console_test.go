@@ -48,11 +48,17 @@ func newSite(t *testing.T, opts ...Option) *site {
 	mux.Handle("/ops/locks/", http.StripPrefix("/ops/locks", Handler(client, append([]Option{quiet}, opts...)...)))
 	s := &site{Server: httptest.NewServer(mux), client: client}
 	t.Cleanup(s.Close)
+	s.browser = s.Client()
+	s.browser.Jar = newJar(t)
+	return s
+}
+
+// newJar returns the cookies of a browser.
+func newJar(t *testing.T) http.CookieJar {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	s.browser = s.Client()
-	s.browser.Jar = jar
-	return s
+	return jar
 }
 
 func (s *site) at(page string) string { return s.URL + "/ops/locks/" + page }
