@@ -178,14 +178,14 @@ func validate(c *core.Config) error {
 	if c.Wakeups > core.WakeupsPlain {
 		return fmt.Errorf("%w: %d is no value of ShardedWakeups", errs.ErrInvalid, c.Wakeups)
 	}
-	if err := between("fair wait timeout", c.FairTimeout(), 100*time.Millisecond, 5*time.Minute); err != nil {
+	if err := errs.Between("fair wait timeout", c.FairTimeout(), 100*time.Millisecond, 5*time.Minute); err != nil {
 		return err
 	}
-	if err := between("hand-off budget", c.HandoffBudget, 0, c.Lease); err != nil {
+	if err := errs.Between("hand-off budget", c.HandoffBudget, 0, c.Lease); err != nil {
 		return err
 	}
 	if c.TokenTTL != 0 {
-		if err := between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
+		if err := errs.Between("token TTL", c.TokenTTL, time.Second, 10*365*24*time.Hour); err != nil {
 			return err
 		}
 	}
@@ -197,27 +197,17 @@ func validate(c *core.Config) error {
 		if confirmation.Replicas == 0 {
 			most = 2 * time.Second
 		}
-		if err := between("timeout of "+confirmation.Command(), confirmation.Timeout, time.Millisecond, min(most, c.Lease/3)); err != nil {
+		if err := errs.Between("timeout of "+confirmation.Command(), confirmation.Timeout, time.Millisecond, min(most, c.Lease/3)); err != nil {
 			return err
 		}
 	}
-	if err := between("call timeout", c.CallTimeout, 10*time.Millisecond, time.Hour); err != nil {
+	if err := errs.Between("call timeout", c.CallTimeout, 10*time.Millisecond, time.Hour); err != nil {
 		return err
 	}
 	for what, d := range map[string]time.Duration{"slow wait": c.SlowWait, "slow hold": c.SlowHold} {
-		if err := between(what, d, 0, 10*365*24*time.Hour); err != nil {
+		if err := errs.Between(what, d, 0, 10*365*24*time.Hour); err != nil {
 			return err
 		}
 	}
-	return between("close grace", c.CloseGrace, 0, 10*time.Minute)
-}
-
-func between(what string, d, least, most time.Duration) error {
-	if d < least {
-		return fmt.Errorf("%w: %s %v is below %v", errs.ErrInvalid, what, d, least)
-	}
-	if d > most {
-		return fmt.Errorf("%w: %s %v is above %v", errs.ErrInvalid, what, d, most)
-	}
-	return nil
+	return errs.Between("close grace", c.CloseGrace, 0, 10*time.Minute)
 }

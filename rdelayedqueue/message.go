@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
@@ -53,7 +54,7 @@ func (m *Message[T]) Ack(ctx context.Context) error { return m.wrap("ack", m.cla
 // [ErrNotHeld]. If a reply was lost and another consumer has claimed the message since, [ErrNotHeld] is joined with
 // redlatch.ErrUnknown: this call may have ended the attempt before.
 func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
-	if err := between("delay", delay, 0, maxDelay); err != nil {
+	if err := errs.Between("delay", delay, 0, maxDelay); err != nil {
 		return m.wrap("nack", err)
 	}
 	return m.wrap("nack", m.claim().Nack(ctx, delay, ""))
@@ -72,7 +73,7 @@ func (m *Message[T]) Reject(ctx context.Context, why string) error {
 // It waits for Redis until ctx is done, the call timeout is over (if ctx has no deadline), or the client closes, and
 // costs one round trip. After redlatch.ErrUnknown the visibility may have been set. A repeated call sets it once more.
 func (m *Message[T]) Extend(ctx context.Context, d time.Duration) error {
-	if err := between("visibility", d, 10*time.Millisecond, 7*24*time.Hour); err != nil {
+	if err := errs.Between("visibility", d, 10*time.Millisecond, 7*24*time.Hour); err != nil {
 		return m.wrap("extend", err)
 	}
 	return m.wrap("extend", m.claim().Extend(ctx, d))

@@ -201,7 +201,7 @@ func (s *settings) validate() error {
 		{"stop grace", s.stopGrace, 0, time.Hour},
 		{"handler timeout", or(s.handlerTimeout, time.Second), time.Millisecond, 7 * 24 * time.Hour},
 	} {
-		if err := between(d.what, d.value, d.least, d.most); err != nil {
+		if err := errs.Between(d.what, d.value, d.least, d.most); err != nil {
 			return err
 		}
 	}
@@ -214,11 +214,4 @@ func or[T any](p *T, other T) T {
 		return other
 	}
 	return *p
-}
-
-func between(what string, d, least, most time.Duration) error {
-	if d < least || d > most {
-		return fmt.Errorf("%w: %s %v is not between %v and %v", errs.ErrInvalid, what, d, least, most)
-	}
-	return nil
 }

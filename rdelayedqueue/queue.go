@@ -150,7 +150,7 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 
 // item validates and encodes an item whose id is valid.
 func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
-	if err := between("delay", i.Delay, 0, maxDelay); err != nil {
+	if err := errs.Between("delay", i.Delay, 0, maxDelay); err != nil {
 		return queue.Item{}, err
 	}
 	payload, err := codec.Marshal(q.settings.codec, i.Value)
@@ -195,7 +195,7 @@ func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 func (q *Queue[T]) Reschedule(ctx context.Context, id string, d time.Duration) (bool, error) {
 	err := q.check(id)
 	if err == nil {
-		err = between("delay", d, 0, maxDelay)
+		err = errs.Between("delay", d, 0, maxDelay)
 	}
 	if err != nil {
 		return false, q.wrap("reschedule in", err)

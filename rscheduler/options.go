@@ -129,7 +129,7 @@ func optionsOf(opts []Option) (options, error) {
 	if o.concurrency < 1 || o.concurrency > 100_000 {
 		return o, invalid("a concurrency of %d is not between 1 and 100,000", o.concurrency)
 	}
-	return o, between("lease", o.lease, time.Second, 7*24*time.Hour)
+	return o, errs.Between("lease", o.lease, time.Second, 7*24*time.Hour)
 }
 
 func jobOptionsOf(opts []JobOption) (jobOptions, error) {
@@ -152,21 +152,14 @@ func jobOptionsOf(opts []JobOption) (jobOptions, error) {
 		return o, invalid("a history of %d runs is not between 0 and 1000", o.history)
 	}
 	if o.timeout != 0 {
-		if err := between("timeout", o.timeout, time.Millisecond, 7*24*time.Hour); err != nil {
+		if err := errs.Between("timeout", o.timeout, time.Millisecond, 7*24*time.Hour); err != nil {
 			return o, err
 		}
 	}
-	if err := between("jitter", o.jitter, 0, 24*time.Hour); err != nil {
+	if err := errs.Between("jitter", o.jitter, 0, 24*time.Hour); err != nil {
 		return o, err
 	}
-	return o, between("window", o.catchUp, 0, 366*24*time.Hour)
-}
-
-func between(what string, d, least, most time.Duration) error {
-	if d < least || d > most {
-		return invalid("a %s of %v is not between %v and %v", what, d, least, most)
-	}
-	return nil
+	return o, errs.Between("window", o.catchUp, 0, 366*24*time.Hour)
 }
 
 func invalid(format string, args ...any) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 var (
@@ -55,6 +56,17 @@ func Wrap(title, verb, name string, err error) error {
 		name = name[:MaxName] + "…"
 	}
 	return fmt.Errorf("%s: %s %q: %w", title, verb, name, err)
+}
+
+// Between returns [ErrInvalid] for a duration that is shorter or longer than it may be.
+func Between(what string, d, least, most time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%w: %s %v is below %v", ErrInvalid, what, d, least)
+	}
+	if d > most {
+		return fmt.Errorf("%w: %s %v is above %v", ErrInvalid, what, d, most)
+	}
+	return nil
 }
 
 // Of returns an error that says of a noun, such as a permit, what the error says of a lock.

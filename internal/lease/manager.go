@@ -9,7 +9,6 @@
 package lease
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -142,11 +141,5 @@ const longest = 24 * time.Hour
 
 // CheckLease returns an error that wraps [errs.ErrInvalid] unless d can be a lease.
 func CheckLease(d time.Duration) error {
-	if d < Shortest {
-		return fmt.Errorf("%w: lease %v is below %v", errs.ErrInvalid, d, Shortest)
-	}
-	if d > longest {
-		return fmt.Errorf("%w: lease %v is above %v", errs.ErrInvalid, d, longest)
-	}
-	return nil
+	return errs.Between("lease", d, Shortest, longest)
 }
