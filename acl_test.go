@@ -18,12 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/ronce"
+	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -326,6 +328,9 @@ type deployment struct {
 
 	guards []*redistest.Server // that have the user by the words of grant
 	grant  []any
+
+	written *noted // by the clients of the user
+	words   []any  // of the user on the servers that have the objects
 }
 
 // documentedRules returns the rules that operations.md names after some words.
@@ -354,10 +359,14 @@ func clusterOfTheUser(t *testing.T) deployment {
 	for _, node := range c.Nodes() {
 		require.NoError(t, node.Client(t).Do(t.Context(), grant...).Err())
 	}
+	written := &noted{all: map[string][][]string{}}
 	return deployment{
-		admin: c.Client(t), servers: c.Nodes(), rules: more, guards: c.Nodes(), grant: grant,
+		admin: c.Client(t), servers: c.Nodes(), rules: more, guards: c.Nodes(), grant: grant, written: written,
+		words: append(documentedUser(t), documentedRules(t, "On a cluster add")...), // also what Redis 6.2 does not know
 		user: func() redis.UniversalClient {
-			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "app", Password: "secret"})
+			return redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: c.Addrs(), Username: "app", Password: "secret", Dialer: faulttest.Tap(written.add),
+			})
 		},
 	}
 }
@@ -372,12 +381,13 @@ func sentinelOfTheUser(t *testing.T) deployment {
 	for _, node := range g.Sentinel.Nodes() {
 		require.NoError(t, node.Client(t).Do(t.Context(), watcher...).Err())
 	}
+	written := &noted{all: map[string][][]string{}}
 	return deployment{ // Sentinel does not count its commands
-		admin: g.Master.Client(t), guards: g.Sentinel.Nodes(), grant: watcher,
+		admin: g.Master.Client(t), guards: g.Sentinel.Nodes(), grant: watcher, written: written, words: documentedUser(t),
 		user: func() redis.UniversalClient {
 			return redis.NewFailoverClient(&redis.FailoverOptions{
 				MasterName: "redlatch", SentinelAddrs: g.Sentinel.Addrs(), SentinelUsername: "watcher", SentinelPassword: "secret",
-				Username: "app", Password: "secret",
+				Username: "app", Password: "secret", Dialer: faulttest.Tap(written.add),
 			})
 		},
 	}
@@ -410,10 +420,23 @@ func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testin
 			for _, h := range all {
 				h.handOver(t)
 			}
+			together(t, one, two, "barriers")
+			_, err := one.GetIDGenerator("ids").Next(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, one.GetRateLimiter("limiter", rratelimiter.Per(1, time.Second)).Wait(t.Context(), "k", 1))
 			awaitUsed(t, d.rules, d.servers...)
 			require.NoError(t, one.Close())
 			require.NoError(t, two.Close())
 			assert.Empty(t, log.String())
+			guards := func(addr string) bool {
+				return slices.ContainsFunc(d.guards, func(s *redistest.Server) bool { return s.Addr() == addr })
+			}
+			if d.servers == nil { // they are Sentinels
+				assert.NotEmpty(t, d.written.requireWithin(t, d.grant, guards))
+			}
+			sent := d.written.requireWithin(t, d.words, func(addr string) bool { return d.servers != nil || !guards(addr) })
+			assert.Positive(t, sent["evalsha"])
+			assert.Positive(t, sent["subscribe"]+sent["ssubscribe"])
 		})
 	}
 }
