@@ -81,6 +81,7 @@ func exchange(t *testing.T, publisher, subscriber *redlatch.Client, name string)
 			var gap *rtopic.Gap
 			switch {
 			case errors.As(err, &gap):
+				newest = 0 // a node of a cluster may pass on what the one that died has published
 				return nil
 			case err != nil:
 				return err
