@@ -1,11 +1,11 @@
--- begin.lua: begin a run of a tick that was claimed, if that is to be.
+-- begin.lua: begin the run of a tick that was claimed, unless it has to wait or is left out.
 --
 -- KEYS[1]  jobs: hash, job -> text of its schedule
 -- KEYS[2]  paused: hash, job -> why
 -- KEYS[3]  marks: hash, see beat.lua
--- KEYS[4]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs or w while it waits for another
---          attempt, claim, when it began, µs, until when ticks were missed as its process was dead, µs, id; on a line of its own what
---          is shown of it
+-- KEYS[4]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs, w while it waits for another
+--          attempt, or d if it has died for good; claim, when it began, µs, until when ticks were missed as its process was dead, µs,
+--          id; on a line of its own what is shown of it
 -- KEYS[5]  spans: hash, job -> when the last run began, and when it ended, µs
 -- KEYS[6]  left: hash, job -> when the newest tick that has waited for the end of another run was due first, µs, and its id as long as
 --          it waits
@@ -30,9 +30,9 @@
 -- ARGV[16]  1 if it has to be the one of the mark
 -- ARGV[17]  what is shown of it
 --
--- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, as another runs, or is to; wait, until
---          another one has ended; died, if it ran and is not to be repeated: it has to be ended; then the time in µs; after gone the
---          text of another schedule, if there is one
+-- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
+--          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then
+--          the time in µs; after gone the text of another schedule, if there is one
 local jobs, paused, marks, running, spans, left, alive, meta, bodies =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -46,6 +46,9 @@ local up = touch(alive, meta, process, length, now)
 local text = redis.call('hget', jobs, job)
 local record = redis.call('hget', running, slot) or ''
 local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+if held == claim and holder == id and state ~= 'w' then -- the script runs again
+  return {state == 'd' and 'died' or 'run', stamp}
+end
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
 local replaced = kind ~= 'm' and text and text ~= expected
@@ -53,9 +56,12 @@ if not text or stopped or replaced or chained and string.match(redis.call('hget'
   if holder == id then
     redis.call('hdel', running, slot)
   end
+  if waiting == id then
+    redis.call('hset', left, job, newest .. ' ')
+  end
   return {'gone', stamp, replaced and not stopped and text or nil}
 end
-if kind == 'r' and first and not late and due < up then
+if kind == 'r' and first and not late and due < up and waiting ~= id then
   return {'missed', stamp}
 end
 if overlap ~= 'allow' and first and kind ~= 'c' then
@@ -67,21 +73,23 @@ if overlap ~= 'allow' and first and kind ~= 'c' then
   end
 end
 if holder and holder ~= id and redis.call('hexists', bodies, holder) == 1 then
-  if overlap == 'queue' and kind ~= 'c' then
+  if kind ~= 'c' then
+    if overlap ~= 'queue' or due < tonumber(newest) then
+      return {'left', stamp}
+    end
     redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
-  elseif kind ~= 'c' then
-    return {'left', stamp}
   end
   return {'wait', stamp}
 end
 if holder ~= id then
   state, held, began, missed = nil, nil, stamp, '0'
 end
-if state == 'r' and held ~= claim then
+if state == 'r' or state == 'd' then
   missed = stamp
 end
 if waiting == id then
   redis.call('hset', left, job, newest .. ' ')
 end
-redis.call('hset', running, slot, 'r ' .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
-return {attempt > limit and state ~= 'w' and 'died' or 'run', stamp}
+local died = attempt > limit and state ~= 'w'
+redis.call('hset', running, slot, (died and 'd ' or 'r ') .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
+return {died and 'died' or 'run', stamp}

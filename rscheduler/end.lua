@@ -29,7 +29,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
 local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
-local mine = state == 'r' and holder == id and held == claim -- once: the script may run again
+local mine = holder == id and held == claim and state ~= 'w' -- once: the script may run again
 if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
   if keep > 0 then
     redis.call('lpush', runs, result)

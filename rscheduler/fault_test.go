@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -56,6 +57,76 @@ func TestQueuedTickOfAPausedJobDoesNotRunAfterIt(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		assert.Equal(t, []string{"10:1"}, r.take())
 	})
+}
+
+// F7: a restart is no reason for the tick that waits to be missed.
+func TestQueuedTickOutlivesARestart(t *testing.T) {
+	for name, handle := range map[string]func(r *rig) func(context.Context, rscheduler.Run) error{
+		"the run is cut off": func(r *rig) func(context.Context, rscheduler.Run) error { return r.slowly(time.Minute) },
+		"the run ends":       func(r *rig) func(context.Context, rscheduler.Run) error { return r.slowly(23 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				queued := rscheduler.WithOverlap(rscheduler.Queue)
+				s, _ := r.worker(t, rscheduler.Every(20*time.Second), handle(r), queued)
+				stop := run(t, s)
+				time.Sleep(41 * time.Second) // the tick of 40 s waits for the run of 20 s
+				require.NoError(t, stop())
+				assert.Equal(t, []string{"20:1"}, r.take())
+				s, _ = r.worker(t, rscheduler.Every(20*time.Second), r.handle, queued)
+				run(t, s)
+				time.Sleep(13 * time.Second)
+				ran := r.take()
+				require.NotEmpty(t, ran)
+				assert.Regexp(t, "^40:", ran[len(ran)-1])
+				assert.LessOrEqual(t, len(ran), 2, "%v", ran)
+			})
+		})
+	}
+}
+
+// F2: the beginning of a run whose reply is lost is the same when it is repeated.
+func TestBeginningOfARunOutlivesALostReply(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts  []rscheduler.JobOption
+		took  time.Duration // the first run
+		err   error         // of it
+		wants []string
+	}{
+		"queued":      {[]rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Queue)}, 25 * time.Second, nil, []string{"10:1", "30:1", "40:1"}},
+		"once, again": {[]rscheduler.JobOption{rscheduler.WithAtMostOnce(), rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })}, 0, errors.New("again"), []string{"10:1", "10:2", "20:1", "30:1", "40:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				var p *locktest.Peer
+				begun := 0
+				p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+						if e.Name == "rscheduler.begin" {
+							if begun++; begun > 1 && begun%2 == 0 { // Redis knows the script then; not the repetitions
+								p.LoseReplies(1)
+							}
+						}
+						return ctx
+					},
+				}))
+				s := p.GetScheduler("billing")
+				runs := 0
+				require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+					_ = r.handle(ctx, run)
+					if runs++; runs > 1 {
+						return nil
+					}
+					time.Sleep(c.took)
+					return c.err
+				}, c.opts...))
+				run(t, s)
+				time.Sleep(49 * time.Second)
+				assert.Greater(t, begun, 4)
+				assert.Equal(t, c.wants, r.take())
+			})
+		})
+	}
 }
 
 // F2: the end of a run whose reply is lost is repeated; one that Redis does not take at all is the death of its process.

@@ -159,7 +159,7 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer string, now ti
 func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
 	found, err := r.operate(ctx, t.Job, "drop", t.Instant)
 	switch {
-	case err != nil && !errors.Is(err, ErrNotFound):
+	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, errs.ErrInvalid):
 		m.Return(beginAgain) // somebody else will find out
 	case err != nil || !found.had:
 		m.ForgetID() // it is offered again once somebody has the job

@@ -543,11 +543,11 @@ func (l *claimer) failed(err error) {
 	final := script.Judge(err) == script.NotDone && !errors.Is(err, errs.ErrUnavailable) || errors.Is(err, ErrLayout)
 	now := l.client.core.Clock.Now()
 	l.mu.Lock()
-	if l.failing == 0 {
+	if l.failing == 0 || script.Parted(err) { // a slot may be on the move for long
 		l.since = now
 	}
 	l.failing++
-	long := now-l.since > l.client.core.Lease && !script.Parted(err) // a slot may be on the move for long
+	long := now-l.since > l.client.core.Lease
 	var concerned, left []*demand
 	for _, d := range l.demands {
 		ends := final || script.Refused(err) && d.asked == 0 || long
