@@ -3,6 +3,8 @@ package faulttest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 )
 
@@ -30,8 +32,11 @@ func (t *tap) Write(b []byte) (int, error) {
 	t.partial = append(t.partial, b...)
 	for len(t.partial) > 0 {
 		raw, cmd, err := newParser(bytes.NewReader(t.partial)).request()
-		if err != nil { // the rest is still to come
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the rest is still to come
 			break
+		}
+		if err != nil {
+			return 0, err
 		}
 		t.note(cmd)
 		t.partial = t.partial[len(raw):]
