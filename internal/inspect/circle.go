@@ -125,7 +125,7 @@ func (f *circles) search(first *holdNode) bool {
 			case n != first:
 				f.found = append(f.found, circle(n, w))
 				return true
-			default:
+			case !f.mayWaitForItself(n):
 				f.alone = append(f.alone, circle(n, w))
 			}
 			if asked[w.Name] {
@@ -142,6 +142,11 @@ func (f *circles) search(first *holdNode) bool {
 		}
 	}
 	return false
+}
+
+// mayWaitForItself reports whether another hold of the client has told that of the lock, as those of readers are many.
+func (f *circles) mayWaitForItself(n *holdNode) bool {
+	return slices.ContainsFunc(f.alone, func(c Circle) bool { return c[0].Client == n.client && c[0].Hold.Name == n.hold.Name })
 }
 
 // circle returns the circle whose last hold is n, of which the client waits for the lock of the first.
