@@ -348,6 +348,9 @@ func (d *doctor) persistence(addr string, info map[string]string, gone string, a
 	} else if info["aof_last_write_status"] != "ok" {
 		f.Level, f.Found, f.Means, f.Mend = bad, "the append-only file cannot be written", "The server may refuse writes.", "Look at its disk."
 	}
+	if info["rdb_last_bgsave_status"] == "err" {
+		f.Level, f.Found, f.Means, f.Mend = bad, "the last snapshot has failed", "The server may refuse all writes (MISCONF).", "Look at its disk and its log."
+	}
 	d.find(f)
 }
 
@@ -418,7 +421,8 @@ func (d *doctor) messages(ctx context.Context) {
 	channel := "redlatch_doctor:{" + d.prefix + strconv.FormatInt(time.Now().UnixNano(), 36) + "}"
 	cluster, ok := d.rdb.(*redis.ClusterClient)
 	if !ok {
-		d.message(ctx, "", "a message on a channel arrives", d.rdb.Subscribe(ctx, channel), func() error { return d.rdb.Publish(ctx, channel, "hello").Err() })
+		publish := func() error { return d.rdb.Publish(ctx, channel, "hello").Err() }
+		d.message(ctx, "", "a message on a channel arrives", d.rdb.Subscribe(ctx, channel), publish)
 		return
 	}
 	channels, nodes := map[string]string{}, []*redis.Client{}
@@ -436,9 +440,11 @@ func (d *doctor) messages(ctx context.Context) {
 	}
 	for i, node := range nodes {
 		addr, other := node.Options().Addr, nodes[(i+1)%len(nodes)]
-		d.message(ctx, addr, "a message of another node arrives", node.Subscribe(ctx, channel), func() error { return other.Publish(ctx, channel, "hello").Err() })
+		publish := func() error { return other.Publish(ctx, channel, "hello").Err() }
+		d.message(ctx, addr, "a message of another node arrives", node.Subscribe(ctx, channel), publish)
 		if name := channels[addr]; name != "" {
-			d.message(ctx, addr, "a message on a sharded channel arrives", cluster.SSubscribe(ctx, name), func() error { return cluster.SPublish(ctx, name, "hello").Err() })
+			publish := func() error { return cluster.SPublish(ctx, name, "hello").Err() }
+			d.message(ctx, addr, sharded, cluster.SSubscribe(ctx, name), publish)
 		}
 	}
 }
@@ -454,18 +460,20 @@ func (d *doctor) message(ctx context.Context, node, found string, sub *redis.Pub
 	if err == nil {
 		_, err = sub.ReceiveTimeout(ctx, messageFor)
 	}
-	if err != nil && strings.Contains(err.Error(), "unknown command") {
+	if err != nil && found == sharded && strings.Contains(err.Error(), "unknown command") {
 		return // Redis 6 has no sharded channels, and the library uses the others
 	}
 	if err != nil {
 		f.Level, f.Found = bad, strings.TrimSuffix(found, "arrives")+"does not arrive: "+err.Error()
 		f.Means = "Waiters are not woken: they look again about once a second."
-		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() + " A proxy must pass on SUBSCRIBE and PUBLISH, and SSUBSCRIBE and SPUBLISH in a cluster."
+		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() +
+			" A proxy must pass on SUBSCRIBE and PUBLISH, and SSUBSCRIBE and SPUBLISH in a cluster."
 	}
 	d.find(f)
 }
 
 const (
+	sharded    = "a message on a sharded channel arrives"
 	messageFor = 5 * time.Second
 	nearlyFull = 0.9 // of maxmemory
 )

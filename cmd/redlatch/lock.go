@@ -104,8 +104,8 @@ other for ever. A client says that from the third second of its use on. One that
 func (a *app) lockForce() *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
-		Use: "force NAME", Short: "Free a lock, whoever holds it", Args: exactly(1),
-		Long: `Free a lock, whoever holds it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
+		Use: "force NAME", Short: "Free a lock from those who hold it", Args: exactly(1),
+		Long: `Free a lock from those who hold it, and wake its waiters. The holder's work goes on until its next renewal, up to a third
 of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.
 It prints from whom the lock was taken.
 
