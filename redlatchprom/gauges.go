@@ -36,7 +36,7 @@ func (g *watched) init(timeout time.Duration) {
 	g.longestWait = desc("longest_wait_seconds", "For how long the first of them has waited.", "kind", "name")
 	g.messages = desc("queue_messages", "Messages of a queue.", "name", "state")
 	g.paused = desc("queue_paused", "1 while the queue is paused, else 0.", "name")
-	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis did not tell.", "name")
+	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis has not answered.", "name")
 }
 
 func (g *watched) describe(to chan<- *prometheus.Desc) {
