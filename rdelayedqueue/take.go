@@ -15,8 +15,8 @@ import (
 // not pass, such as a missing permission; on the first attempt also a refused connection. It retries other connection
 // errors, and what Redis cannot do at the moment (it is loading or failing over), for one lease of the client in a row,
 // and then returns redlatch.ErrUnavailable. While a cluster moves the queue to another node it waits on. If Redis did not
-// answer when ctx ended, the error of ctx is joined with redlatch.ErrUnavailable. After an error nothing is claimed; what an attempt may have claimed is given back in the
-// background without counting as an attempt.
+// answer when ctx ended, the error of ctx is joined with redlatch.ErrUnavailable. After an error nothing is claimed; what
+// an attempt may have claimed is given back in the background without counting as an attempt.
 //
 // The claim lasts for the visibility, 30 s by default (see [WithVisibility]), and is not renewed: call Ack or Extend in
 // time. The message's context descends from ctx. A message whose payload cannot be decoded becomes a dead letter, and

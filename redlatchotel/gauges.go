@@ -56,7 +56,7 @@ func (t *Telemetry) observables(m metric.Meter) error {
 	seconds(&w.longestWait, "redlatch.wait.longest", "For how long the first of them has waited.")
 	number(&w.messages, "redlatch.queue.messages", "{message}", "Messages of a queue.")
 	number(&w.paused, "redlatch.queue.paused", "1", "1 while the queue is paused, else 0.")
-	number(&w.up, "redlatch.queue.up", "1", "1 if the queue's states are known, 0 if Redis did not tell.")
+	number(&w.up, "redlatch.queue.up", "1", "1 if the queue's states are known, 0 if Redis has not answered.")
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func latest(parts []held) (end time.Time) {
 }
 
 // release sends the releases of holds: the lock that others wait for first is released last. refused, if it is not nil, takes those that
-// Redis refuses for good.
+// Redis has refused, for example for want of a permission.
 func release(ctx context.Context, need int, left []held, refused func(*lease.Hold)) *tally {
 	t := newTally(need, len(left))
 	unlock := func(of held) { t.answer(of.Unlock(ctx)) } // bounded

@@ -123,8 +123,8 @@ func (s *Scheduler) results(ctx context.Context, job string, n int) ([]Result, e
 }
 
 // Trigger has a job run now, beside its schedule, also if it is paused: [Run.Manual] says so. If it runs just then, its [Overlap]
-// says what becomes of it. A job that does not exist, or that no process which runs has registered, is [ErrNotFound]. It costs two round trips; one that is repeated after
-// redlatch.ErrUnknown may have the job run twice.
+// says what becomes of it. A job that does not exist, or that no process which runs has registered, is [ErrNotFound]. It costs two round
+// trips; one that is repeated after redlatch.ErrUnknown may have the job run twice.
 func (s *Scheduler) Trigger(ctx context.Context, job string) error {
 	return s.wrap("trigger a job of", s.trigger(ctx, job))
 }
