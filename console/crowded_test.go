@@ -91,14 +91,3 @@ func calls(t *testing.T, stats string) (n int) {
 	}
 	return n
 }
-
-func TestOneViewerHasAtMostAMegabyteAMinute(t *testing.T) {
-	for _, n := range []int{0, 1, 3_000, 32_000, 100_000, 300_000, 499_999, 500_000} {
-		sent := n // at the beginning of the minute
-		for at := max(liveEvery, rest(n)); at < time.Minute; at += max(liveEvery, rest(n)) {
-			sent += n
-		}
-		assert.LessOrEqual(t, sent, liveMinute, "events of %d bytes", n)
-	}
-	assert.Equal(t, time.Minute, rest(10*liveMinute))
-}

@@ -11,10 +11,11 @@ import (
 
 const (
 	liveEvery   = 2 * time.Second
-	liveShare   = 10          // of its time a stream spends asking at most one part in so many
-	liveMinute  = 1_000_000   // bytes a minute, for one viewer
-	liveFor     = time.Minute // then the browser connects again, so that a server can shut down
-	liveStreams = 100         // at a time; a browser that gets none shows the page as it was
+	liveShare   = 10             // of its time a stream spends asking at most one part in so many
+	liveMinute  = 1_000_000      // bytes a minute, for one viewer
+	liveMost    = liveMinute / 4 // bytes of an event
+	liveFor     = time.Minute    // then the browser connects again, so that a server can shut down
+	liveStreams = 100            // at a time; a browser that gets none shows the page as it was
 	liveWrite   = 10 * time.Second
 )
 
@@ -54,7 +55,11 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		main, _ := h.render(r.Context(), p, v, query)
 		wait := max(liveEvery, liveShare*time.Since(began))
-		if text := string(main); text != last {
+		text := string(main) + followed
+		if len(text) > liveMost {
+			text = unfollowed
+		}
+		if text != last {
 			last = text
 			_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // a server without deadlines has none
 			n, err := w.Write(event(text))
@@ -67,9 +72,16 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rest returns how long to wait after n bytes, so that a minute that begins and ends with as many has no more than liveMinute.
+// What a page says of itself, in place of an element that it has.
+const (
+	followed   = `<div id="large" role="status" data-live></div>`
+	unfollowed = `<div id="large" role="status" data-live><p class="bad">This page is too large to be followed. Load it again to see what is now.</p></div>`
+)
+
+// rest returns how long to wait after n bytes. An event may have any size up to liveMost: all events of a minute but its last are
+// within what the waits leave, and the last one, whose wait is outside of it, within liveMost.
 func rest(n int) time.Duration {
-	return time.Minute * time.Duration(n) / time.Duration(max(liveMinute-n, n))
+	return time.Minute * time.Duration(n) / (liveMinute - liveMost)
 }
 
 // event is a server-sent event. A browser puts its lines together as they were, which matters within a pre.
