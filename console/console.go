@@ -58,7 +58,8 @@ type handler struct {
 // Handler serves the console of what client sees: the objects with its name prefix. It can be mounted anywhere, with
 // [http.StripPrefix]; the path it is mounted at has to end with a slash. It starts no goroutine but those of requests, and
 // asks Redis only for them; a page that lists objects looks at them by SCAN. Pages that are open in a browser ask again every
-// two seconds, and less often where that takes long. A nil client panics.
+// two seconds, and less often where that takes long or is much to send: a viewer receives at most 1 MB a minute, and a page of more
+// than 250 kB has no live updates and says so. A nil client panics.
 func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 	if client == nil {
 		panic("console: the client is nil")
@@ -223,7 +224,6 @@ func (h *handler) render(ctx context.Context, p page, v view, query url.Values) 
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // a constant in all but name
-	"query":     url.QueryEscape,
 	"ago":       func(t time.Time) string { return round(time.Since(t)).String() },
 	"known":     func(t time.Time) bool { return !t.IsZero() },
 	"short":     func(d time.Duration) string { return round(d).String() },

@@ -72,10 +72,10 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What a page says of itself, in place of an element that it has.
+// The element of the layout with this id, without a notice and with one.
 const (
 	followed   = `<div id="large" role="status" data-live></div>`
-	unfollowed = `<div id="large" role="status" data-live><p class="bad">This page is too large to be followed. Load it again to see what is now.</p></div>`
+	unfollowed = `<div id="large" role="status" data-live><p class="bad">This page is too large for live updates. Reload it to see the current state.</p></div>`
 )
 
 // rest returns how long to wait after n bytes. An event may have any size up to liveMost: all events of a minute but its last are

@@ -190,12 +190,12 @@ func TestOneViewerReceivesAtMostAMegabyteAMinute(t *testing.T) {
 				time.Sleep(90 * time.Second)
 				after := v.seen()
 				assert.Equal(t, c.followed, strings.Contains(after, last), last)
-				assert.Equal(t, !c.followed, strings.Contains(after, "too large to be followed"))
+				assert.Equal(t, !c.followed, strings.Contains(after, "too large for live updates"))
 				hold(crowd{1, 40, "x"})
 				time.Sleep(90 * time.Second)
 				after = v.seen()
 				assert.Contains(t, after, last)
-				assert.NotContains(t, after, "too large to be followed")
+				assert.NotContains(t, after, "too large for live updates")
 				t.Logf("%d bytes in a minute, %d reads", v.most(), len(v.at))
 				assert.LessOrEqual(t, v.most(), liveMinute)
 				assert.GreaterOrEqual(t, len(v.at), c.least)
@@ -204,14 +204,14 @@ func TestOneViewerReceivesAtMostAMegabyteAMinute(t *testing.T) {
 	}
 }
 
-func TestPageThatIsTooLargeSaysThatItIsNotFollowed(t *testing.T) {
+func TestTooLargePageIsNotFollowed(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		client := unhurried(t, b)
 		q := redlatch.GetDelayedQueue[string](client, "mails")
 		offer(t, client, "mails", "m-1", strings.Repeat("x", liveMinute+1), time.Hour)
 		v := watch(t, client, "message?name=mails&id=m-1", WithPayloads())
 		time.Sleep(90 * time.Second) // past the end of a stream
-		assert.Contains(t, v.seen(), "too large to be followed")
+		assert.Contains(t, v.seen(), "too large for live updates")
 		assert.Less(t, v.most(), 10_000)
 		_, err := q.Cancel(t.Context(), "m-1")
 		require.NoError(t, err)
@@ -219,6 +219,6 @@ func TestPageThatIsTooLargeSaysThatItIsNotFollowed(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		after := v.seen()
 		assert.Contains(t, after, "hello")
-		assert.NotContains(t, after, "too large to be followed")
+		assert.NotContains(t, after, "too large for live updates")
 	})
 }
