@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,6 +231,97 @@ func TestActionsInChromium(t *testing.T) {
 	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
 	require.NoError(t, err)
 	assert.False(t, locked)
+}
+
+// state is where a message is; "" for one that was deleted.
+func (s *site) state(t *testing.T, id string) string {
+	t.Helper()
+	m, err := redlatch.GetDelayedQueue[string](s.client, "mails").Get(t.Context(), id)
+	if errors.Is(err, rdelayedqueue.ErrNotFound) {
+		return ""
+	}
+	require.NoError(t, err)
+	return m.State.String()
+}
+
+func TestQueueIsOperatedInChromium(t *testing.T) {
+	t.Parallel()
+	var allowed atomic.Bool
+	s := newSite(t, WithActions(func(*http.Request, Action) error {
+		if !allowed.Load() {
+			return errors.New("nobody is logged in")
+		}
+		return nil
+	}))
+	q := redlatch.GetDelayedQueue[string](s.client, "mails", rdelayedqueue.WithMaxAttempts(1))
+	for _, id := range []string{"dead-1", "dead-2", "dead-3"} {
+		offer(t, s.client, "mails", id, "hello", 0)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Nack(t.Context(), 0))
+	}
+	for _, id := range []string{"later-1", "later-2", "later-3"} {
+		offer(t, s.client, "mails", id, "hello", time.Hour)
+	}
+	b := startChromium(t, s.Server)
+	all := func() (states []string) {
+		for _, id := range []string{"dead-1", "dead-2", "dead-3", "later-1", "later-2", "later-3"} {
+			states = append(states, s.state(t, id))
+		}
+		return states
+	}
+	before := all()
+	require.Equal(t, []string{"dead", "dead", "dead", "delayed", "delayed", "delayed"}, before)
+	for _, step := range []struct {
+		page, verb, says string
+		then             []string
+	}{
+		{"message?name=mails&id=dead-1", "redrive", "3 delayed, 1 ready, 0 in flight, 2 dead", []string{"ready", "dead", "dead", "delayed", "delayed", "delayed"}},
+		{"message?name=mails&id=dead-2", "cancel", "3 delayed, 1 ready, 0 in flight, 1 dead", []string{"ready", "", "dead", "delayed", "delayed", "delayed"}},
+		{"message?name=mails&id=later-1", "cancel", "2 delayed, 1 ready, 0 in flight, 1 dead", []string{"ready", "", "dead", "", "delayed", "delayed"}},
+		{"queue?name=mails", "redrive", "2 delayed, 2 ready, 0 in flight, 0 dead", []string{"ready", "", "ready", "", "delayed", "delayed"}},
+		{"queue?name=mails&state=delayed", "purge", "0 delayed, 2 ready, 0 in flight, 0 dead", []string{"ready", "", "ready", "", "", ""}},
+	} {
+		press := chromedp.Click(`button[value="`+step.verb+`"]`, chromedp.ByQuery)
+		tick := chromedp.Tasks{}
+		if step.verb == "purge" {
+			tick = append(tick, chromedp.Click(`input[type="checkbox"]`, chromedp.ByQuery))
+		}
+		allowed.Store(false)
+		b.open("ops/locks/" + step.page)
+		b.do(tick, press)
+		b.sees("you may not do that")
+		assert.Equal(t, before, all(), "%s, refused", step.page)
+
+		allowed.Store(true)
+		b.open("ops/locks/" + step.page)
+		if step.verb == "purge" {
+			b.do(press) // without a tick the browser sends nothing
+			assert.Equal(t, before, all())
+		}
+		b.do(tick, press)
+		b.sees("Done.")
+		b.sees(step.says)
+		before = all()
+		assert.Equal(t, step.then, before, step.page)
+	}
+	b.do(chromedp.Click(`button[value="redrive"]`, chromedp.ByQuery))
+	b.sees("Nothing was done")
+}
+
+func TestReaderHasNoActionsInChromium(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	acquire(t, s.client.GetLock("orders"))
+	offer(t, s.client, "mails", "m-1", "hello", time.Hour)
+	b := startChromium(t, s.Server)
+	for page, shown := range map[string]string{"lock?name=orders": "Held.", "queue?name=mails&state=delayed": "m-1", "message?name=mails&id=m-1": "delayed"} {
+		b.open("ops/locks/" + page)
+		b.sees(shown)
+		var actions int
+		b.do(chromedp.Evaluate(`document.querySelectorAll("form, button").length`, &actions))
+		assert.Zero(t, actions, page)
+	}
 }
 
 func served(t *testing.T, h http.Handler) *httptest.Server {
