@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func mainPages() map[string][]string {
 func TestPagesAreReadAndUsedWithoutScripts(t *testing.T) {
 	t.Parallel()
 	viewer, _ := night(t)
-	b := startChromium(t, served(t, Handler(viewer, WithActions(func(*http.Request, Action) error { return nil }))))
+	b := startChromium(t, served(t, Handler(viewer, WithLogger(slog.New(slog.DiscardHandler)), WithActions(func(*http.Request, Action) error { return nil }))))
 	b.do(emulation.SetScriptExecutionDisabled(true))
 	for page, wants := range mainPages() {
 		b.open(page)
@@ -251,7 +252,7 @@ func (b *chromium) tree() []node {
 func TestScreenReaderIsGivenRolesAndNames(t *testing.T) {
 	t.Parallel()
 	viewer, held := night(t)
-	b := startChromium(t, served(t, Handler(viewer, WithActions(func(*http.Request, Action) error { return nil }))))
+	b := startChromium(t, served(t, Handler(viewer, WithLogger(slog.New(slog.DiscardHandler)), WithActions(func(*http.Request, Action) error { return nil }))))
 	pages := mainPages()
 	pages["client?id="+held.Owner()[:strings.LastIndexByte(held.Owner(), ':')]] = []string{"Holds: 3"}
 	named := []string{"table", "columnheader", "rowheader", "button", "link", "searchbox", "textbox", "combobox", "checkbox", "progressbar", "img", "image", "heading", "navigation"}
