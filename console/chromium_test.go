@@ -68,12 +68,15 @@ func startChromium(t *testing.T, s *httptest.Server) *chromium {
 			}
 		}
 	})
+	require.NoError(t, chromedp.Run(limited)) // the browser ends with the context of its first run
 	return b
 }
 
 func (b *chromium) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	require.NoError(b.t, chromedp.Run(ctx, actions...))
 }
 
 func (b *chromium) open(page string) { b.t.Helper(); b.do(chromedp.Navigate(b.url + page)) }
@@ -291,7 +294,7 @@ func TestQueueIsOperatedInChromium(t *testing.T) {
 		b.open("ops/locks/" + step.page)
 		b.do(tick, press)
 		b.sees("you may not do that")
-		assert.Equal(t, before, all(), "%s, refused", step.page)
+		require.Equal(t, before, all(), "%s, refused", step.page)
 
 		allowed.Store(true)
 		b.open("ops/locks/" + step.page)
