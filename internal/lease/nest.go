@@ -102,7 +102,9 @@ func (l *Lease) releaseLater() {
 // unlinkLocked removes a level.
 func (l *Lease) unlinkLocked(h *Hold) {
 	l.member.Leave()
-	l.site = h.site
+	if l.state == holding { // once it is over the site is read without the mutex
+		l.site = h.site
+	}
 	for at := &l.levels; *at != nil; at = &(*at).next {
 		if *at == h {
 			*at = h.next
