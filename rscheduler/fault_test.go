@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,11 +100,11 @@ func TestBeginningOfARunOutlivesALostReply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				var p *locktest.Peer
-				begun := 0
+				var begun atomic.Int32
 				p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
 					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
 						if e.Name == "rscheduler.begin" {
-							if begun++; begun > 1 && begun%2 == 0 { // Redis knows the script then; not the repetitions
+							if begun.Add(1)%2 == 0 { // Redis knows the script then; not the repetitions
 								p.LoseReplies(1)
 							}
 						}
@@ -122,7 +123,7 @@ func TestBeginningOfARunOutlivesALostReply(t *testing.T) {
 				}, c.opts...))
 				run(t, s)
 				time.Sleep(49 * time.Second)
-				assert.Greater(t, begun, 4)
+				assert.Greater(t, begun.Load(), int32(4))
 				assert.Equal(t, c.wants, r.take())
 			})
 		})

@@ -129,7 +129,7 @@ func TestHoldThatIsNotAmongTheFirstIsFound(t *testing.T) {
 		return c
 	}
 	holder, viewer := open(), open()
-	for i := range 2_100 {
+	for i := range 1_050 {
 		_, err := holder.GetLock(fmt.Sprint("many", i)).Lock(t.Context())
 		require.NoError(t, err)
 	}
