@@ -137,7 +137,7 @@ const focusScript = `(() => {
 // tab goes to the next place that takes the focus, and returns what it is called.
 func (b *chromium) tab() string {
 	b.t.Helper()
-	b.do(chromedp.KeyEvent(kb.Tab))
+	b.key(kb.Tab)
 	f := b.focus()
 	assert.True(b.t, f.Seen, "%+v is not seen to have the focus", f)
 	if f.Name != "" {
@@ -152,7 +152,13 @@ func (b *chromium) focus() (f focused) {
 	return f
 }
 
-func (b *chromium) enter() { b.t.Helper(); b.do(chromedp.KeyEvent(kb.Enter)) }
+func (b *chromium) enter() { b.t.Helper(); b.key(kb.Enter) }
+
+// key presses a key once the page is loaded: until then Chromium goes back to what the address names, and takes the focus along.
+func (b *chromium) key(key string) {
+	b.t.Helper()
+	b.do(chromedp.Poll(`document.readyState === "complete"`, nil), chromedp.KeyEvent(key))
+}
 
 // tabs goes through places, one after the other.
 func (b *chromium) tabs(places ...string) {
@@ -183,7 +189,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 	b.tabs("To the content")
 	b.enter()
 	b.tabs("q") // past the navigation
-	b.do(chromedp.KeyEvent("ord"))
+	b.key("ord")
 	b.enter()
 	b.lists("orders")
 	b.tabs("To the content")
@@ -213,7 +219,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 	b.enter()
 	b.tabs("ready", "in-flight", "dead", "m-1", "verb", "verb", "verb") // pause, resume, redrive
 	assert.Empty(t, b.tab())                                            // the box without which nothing is deleted
-	b.do(chromedp.KeyEvent(" "))
+	b.key(" ")
 	b.tabs("verb")
 	b.enter()
 	b.sees("Done.")
