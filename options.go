@@ -111,7 +111,8 @@ func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.Toke
 //
 // It costs a second write for each call, and the time that the replicas take; bounds on calls grow by the timeout. While fewer than n
 // replicas are connected, each such call takes the whole timeout, even if the lock is taken, and calls queue: at most two pipelines of a
-// node wait at a time. On a cluster, hooks of the go-redis client do not see these calls. n is from 1 to 100, the timeout from 1 ms to 1 s or, if that is less, a third of the watchdog timeout. Defaults to none.
+// node wait at a time. On a cluster, hooks of the go-redis client do not see these calls. n is from 1 to 100, the timeout from 1 ms to
+// 1 s or, if that is less, a third of the watchdog timeout. Defaults to none.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *core.Config) { c.Replicas = &pipeline.Confirmation{Replicas: n, Timeout: timeout} }
 }
