@@ -108,7 +108,12 @@ func operations[E Event](ops []Op[E]) (all []porcupine.Operation) {
 // Check fails the test unless the model explains the events.
 func Check[S comparable, E Event](t *testing.T, m Model[S, E], ops []Op[E]) {
 	t.Helper()
-	result := m.check(ops)
+	m.judge(t, m.check(ops), ops)
+}
+
+// judge fails the test unless the model has explained the events.
+func (m Model[S, E]) judge(t *testing.T, result porcupine.CheckResult, ops []Op[E]) {
+	t.Helper()
 	if result == porcupine.Ok {
 		return
 	}
@@ -131,8 +136,8 @@ func CheckDecided[S comparable, E Event](t *testing.T, m Model[S, E], play func(
 	t.Helper()
 	for range 5 {
 		ops := play()
-		if m.check(ops) != porcupine.Unknown {
-			Check(t, m, ops)
+		if result := m.check(ops); result != porcupine.Unknown {
+			m.judge(t, result, ops)
 			return
 		}
 		t.Log("a history was not decided in time")
