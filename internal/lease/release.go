@@ -422,10 +422,7 @@ func (h *Hold) UnlockBy(ctx context.Context, release func() *script.Call) error 
 	l.mu.Unlock()
 	err := h.Unlock(ctx)
 	if script.Final(err) {
-		l.mu.Lock()
-		l.releasePlainlyLocked()
-		l.mu.Unlock()
-		l.SettleRelease(nil)
+		h.Settle()
 	}
 	return err
 }

@@ -31,12 +31,14 @@ func UnlockAll(holds []*Hold, report func(i int, err error)) (waiting []int) {
 	return waiting
 }
 
-// Settle repeats the release of a hold in the background after Redis has refused it, unless other levels are left. It is for a hold that
-// no caller has: nobody learns of the refusal.
+// Settle has the kind's Release repeated in the background after Redis has refused the release of a hold, unless other levels are left.
 func (h *Hold) Settle() {
 	l := h.lease
 	l.mu.Lock()
 	over := l.state != holding
+	if over {
+		l.releasePlainlyLocked()
+	}
 	l.mu.Unlock()
 	if over {
 		l.SettleRelease(nil)
