@@ -167,13 +167,7 @@ func probe(t *testing.T, c *redlatch.Client, name string) (longest func() time.D
 func TestRoundOutlivesASlotOnTheMove(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
-	client := func() *redlatch.Client {
-		c, err := redlatch.New(cluster.Client(t), redlatch.WithCloseGrace(0))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, c.Close()) })
-		return c
-	}
-	one, two, third := client(), client(), client()
+	one, two, third := clusterClient(t, cluster), clusterClient(t, cluster), clusterClient(t, cluster)
 	for state, moves := range map[string]func(key string) bool{
 		"none moved": func(string) bool { return false },
 		"all moved":  func(string) bool { return true },

@@ -377,17 +377,20 @@ func singleCalls(c *redlatch.Client, nameOf func(kind string) string) map[string
 	}
 }
 
+// clusterClient returns a client that does not wait for its holds when it closes, at the end of the test.
+func clusterClient(t *testing.T, cluster *redistest.Cluster) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.New(cluster.Client(t), redlatch.WithCloseGrace(0))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
 // F24
 func TestWaiterThatBeginsInASlotOnTheMoveHearsOfTheRelease(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
-	client := func() *redlatch.Client {
-		c, err := redlatch.New(cluster.Client(t), redlatch.WithCloseGrace(0))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, c.Close()) })
-		return c
-	}
-	holder, waiter := client(), client()
+	holder, waiter := clusterClient(t, cluster), clusterClient(t, cluster)
 	lag := faulttest.MeasureLag(t, "")
 	var took []time.Duration
 	for i := range 5 {
