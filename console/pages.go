@@ -463,7 +463,7 @@ func (h *handler) one(r *request) (any, error) {
 // kindPage returns the page of an object of a kind.
 func kindPage(kind string) string {
 	switch {
-	case strings.HasSuffix(kind, "lock"), kind == "relection":
+	case inspect.IsLock(kind):
 		return "lock"
 	case kind == "rsemaphore", kind == "counter":
 		return "semaphore"

@@ -17,8 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 const scope = "github.com/redlatch/redlatch/redlatchotel"
@@ -171,7 +170,7 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e redlatch.AcquireEndEvent) 
 		span.SetAttributes(askedKey.Int(e.Asked), ownerKey.String(e.Owner))
 	}
 	end(span, e.Err)
-	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, result(e.Err)).record...)
+	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) holdEnd(ctx context.Context, e redlatch.HoldEndEvent) {
@@ -206,7 +205,7 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
 	end(span, e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("offer"), resultKey.String(result(e.Err))))
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("offer"), resultKey.String(inspect.Result(e.Err))))
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
@@ -220,7 +219,7 @@ func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 	end(trace.SpanFromContext(ctx), e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("handle"), resultKey.String(result(e.Err))))
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("handle"), resultKey.String(inspect.Result(e.Err))))
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
@@ -237,7 +236,7 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 	if t.scripts {
 		end(trace.SpanFromContext(ctx), e.Err)
 	}
-	k := seriesKey{"script", "", e.Name, result(e.Err)}
+	k := seriesKey{"script", "", e.Name, inspect.Result(e.Err)}
 	of := t.known(k)
 	if of == nil {
 		of = t.learn(k, semconv.DBSystemNameRedis, semconv.DBStoredProcedureName(e.Name), resultKey.String(k.result))
@@ -251,10 +250,11 @@ var system = semconv.MessagingSystemKey.String("redlatch") //nolint:gochecknoglo
 // end ends a span. A lock that somebody else has is no fault.
 func end(span trace.Span, err error) {
 	if span.IsRecording() {
-		span.SetAttributes(resultKey.String(result(err)))
-		if err != nil && result(err) != "refused" {
+		result := inspect.Result(err)
+		span.SetAttributes(resultKey.String(result))
+		if err != nil && result != "refused" {
 			span.RecordError(err)
-			span.SetStatus(codes.Error, result(err))
+			span.SetStatus(codes.Error, result)
 		}
 	}
 	span.End()
@@ -297,21 +297,4 @@ func (t *Telemetry) name(name string) string {
 		return name
 	}
 	return ""
-}
-
-// result returns what came of a call.
-func result(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
-		return "unavailable"
-	case errors.Is(err, rlock.ErrNotAcquired):
-		return "refused"
-	case script.Unwritable(err):
-		return "unwritable"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "cancelled"
-	}
-	return "failed"
 }

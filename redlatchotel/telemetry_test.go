@@ -64,28 +64,37 @@ func newLab(t *testing.T, opts ...redlatchotel.Option) *lab {
 // gauge returns the value of a gauge for attributes, which are all that it has; false if it has none.
 func (l *lab) gauge(t *testing.T, name string, labels ...attribute.KeyValue) (value float64, found bool) {
 	t.Helper()
-	var data metricdata.ResourceMetrics
-	require.NoError(t, l.reader.Collect(t.Context(), &data))
 	want := attribute.NewSet(labels...)
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					if m.Name == name && p.Attributes.Equals(&want) {
-						return float64(p.Value), true
-					}
-				}
-			case metricdata.Gauge[float64]:
-				for _, p := range d.DataPoints {
-					if m.Name == name && p.Attributes.Equals(&want) {
-						return p.Value, true
-					}
-				}
+	switch d := l.metric(t, name).(type) {
+	case metricdata.Gauge[int64]:
+		for _, p := range d.DataPoints {
+			if p.Attributes.Equals(&want) {
+				return float64(p.Value), true
+			}
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range d.DataPoints {
+			if p.Attributes.Equals(&want) {
+				return p.Value, true
 			}
 		}
 	}
 	return 0, false
+}
+
+// metric returns what is collected of a metric; nil if there is nothing.
+func (l *lab) metric(t *testing.T, name string) metricdata.Aggregation {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(t, l.reader.Collect(t.Context(), &data))
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name == name {
+				return m.Data
+			}
+		}
+	}
+	return nil
 }
 
 // take returns the spans that have ended since it was last called, by their names.
@@ -110,24 +119,18 @@ func attributes(s tracetest.SpanStub) map[string]any {
 // count returns the count of a metric for attributes, which are all that it has.
 func (l *lab) count(t *testing.T, name string, labels ...attribute.KeyValue) int64 {
 	t.Helper()
-	var data metricdata.ResourceMetrics
-	require.NoError(t, l.reader.Collect(t.Context(), &data))
 	want := attribute.NewSet(labels...)
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					if m.Name == name && p.Attributes.Equals(&want) {
-						return int64(p.Count) //nolint:gosec // of a test
-					}
-				}
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					if m.Name == name && p.Attributes.Equals(&want) {
-						return p.Value
-					}
-				}
+	switch d := l.metric(t, name).(type) {
+	case metricdata.Histogram[float64]:
+		for _, p := range d.DataPoints {
+			if p.Attributes.Equals(&want) {
+				return int64(p.Count) //nolint:gosec // of a test
+			}
+		}
+	case metricdata.Sum[int64]:
+		for _, p := range d.DataPoints {
+			if p.Attributes.Equals(&want) {
+				return p.Value
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package redlatchprom
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -12,8 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/internal/inspect"
 )
 
 // Metrics are the metrics of any number of clients. They are a [prometheus.Collector]. They are safe for concurrent use.
@@ -59,16 +57,6 @@ func WithBuckets(bounds ...float64) Option { return func(s *settings) { s.bucket
 
 // WithScrapeTimeout sets how long a scrape waits for the states of all queues together. Defaults to 2 s.
 func WithScrapeTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
-
-// The results of calls, as the label result.
-const (
-	resultOK          = "ok"
-	resultRefused     = "refused"     // somebody else has it
-	resultUnavailable = "unavailable" // Redis did not answer, or nobody knows what it did
-	resultUnwritable  = "unwritable"  // Redis refuses writes: it is full, or cannot save
-	resultCancelled   = "cancelled"   // the context ended
-	resultFailed      = "failed"      // anything else
-)
 
 // The results of renewals, as the label result.
 const (
@@ -220,18 +208,4 @@ func (m *Metrics) name(name string) string {
 }
 
 // Result returns the label that says what came of a call.
-func Result(err error) string {
-	switch {
-	case err == nil:
-		return resultOK
-	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
-		return resultUnavailable
-	case errors.Is(err, rlock.ErrNotAcquired):
-		return resultRefused
-	case script.Unwritable(err):
-		return resultUnwritable
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return resultCancelled
-	}
-	return resultFailed
-}
+func Result(err error) string { return inspect.Result(err) }

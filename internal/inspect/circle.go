@@ -84,14 +84,14 @@ func (s *Census) Circles() []Circle {
 	f := circles{waits: map[string][]redlatch.WaitInfo{}, holders: map[string][]*holdNode{}}
 	waited, known := map[string]bool{}, map[[2]string]bool{}
 	for _, w := range slices.Backward(s.Waits) { // the latest one first
-		if isLock(w.Kind) && time.Since(w.Since) >= circleAge && !known[[2]string{w.Client, w.Name}] {
+		if IsLock(w.Kind) && time.Since(w.Since) >= circleAge && !known[[2]string{w.Client, w.Name}] {
 			f.waits[w.Client] = append(f.waits[w.Client], w.WaitInfo)
 			waited[w.Name], known[[2]string{w.Client, w.Name}] = true, true
 		}
 	}
 	var all []*holdNode
 	for _, h := range s.Holds {
-		if isLock(h.Kind) && waited[h.Name] {
+		if IsLock(h.Kind) && waited[h.Name] {
 			n := &holdNode{client: h.Client, hold: h.HoldInfo}
 			f.holders[h.Name] = append(f.holders[h.Name], n)
 			all = append(all, n)
@@ -106,7 +106,8 @@ func (s *Census) Circles() []Circle {
 	return most[:min(circlesMost, len(most))]
 }
 
-func isLock(kind string) bool { return strings.HasSuffix(kind, "lock") || kind == "relection" }
+// IsLock reports whether objects of a kind are held as locks are. A leadership is.
+func IsLock(kind string) bool { return strings.HasSuffix(kind, "lock") || kind == "relection" }
 
 // search looks for a shortest circle through a hold, breadth first, and reports whether there is one of several clients. It follows
 // the waits of a client that began after the hold: only those may be of the goroutine that holds.
@@ -125,7 +126,7 @@ func (f *circles) search(first *holdNode) bool {
 			case n != first:
 				f.found = append(f.found, circle(n, w))
 				return true
-			case !f.mayWaitForItself(n):
+			case !f.isAlone(n):
 				f.alone = append(f.alone, circle(n, w))
 			}
 			if asked[w.Name] {
@@ -144,8 +145,8 @@ func (f *circles) search(first *holdNode) bool {
 	return false
 }
 
-// mayWaitForItself reports whether another hold of the client has told that of the lock, as those of readers are many.
-func (f *circles) mayWaitForItself(n *holdNode) bool {
+// isAlone reports whether the client is known to wait for itself, by another hold of the lock: a client may have many of readers.
+func (f *circles) isAlone(n *holdNode) bool {
 	return slices.ContainsFunc(f.alone, func(c Circle) bool { return c[0].Client == n.client && c[0].Hold.Name == n.hold.Name })
 }
 

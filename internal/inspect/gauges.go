@@ -2,13 +2,16 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // Watched is a queue of any type of payload.
@@ -113,4 +116,28 @@ func (g *Gauges) Queues(ctx context.Context, found func(name string, stats rdela
 // StateCounts returns how many messages are in each state, by its name in metrics.
 func StateCounts(s rdelayedqueue.Stats) map[string]int {
 	return map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead}
+}
+
+// Result returns what came of a call, by its name in metrics:
+//
+//	ok
+//	refused      somebody else has it
+//	unavailable  Redis did not answer, or nobody knows what it did
+//	unwritable   Redis refuses writes: it is full, or cannot save
+//	cancelled    the context ended
+//	failed       anything else
+func Result(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
+		return "unavailable"
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return "refused"
+	case script.Unwritable(err):
+		return "unwritable"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "cancelled"
+	}
+	return "failed"
 }
