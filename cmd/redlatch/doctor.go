@@ -22,7 +22,8 @@ import (
 
 func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check whether the server is fit for locks and queues", Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
+		Use: "doctor", Short: "Check whether the server is fit for locks and queues",
+		Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
 memory, persistence, uptime, replicas, clocks, messages (of each node) and latency; and the clients, of which the first
 100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each finding says what it
