@@ -346,7 +346,7 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 			}
 			close(l.ended)
 			l.all.Wait()
-			check()
+			check(0)
 			assert.Empty(t, m.Left(t), "keys that both nodes have")
 		})
 	}

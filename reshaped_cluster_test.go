@@ -95,7 +95,7 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 	return func() {
 		close(l.ended)
 		l.all.Wait()
-		check()
+		check(0)
 		s, err := redlatch.GetDelayedQueue[string](r.holder, name).Stats(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, s, "messages that were delivered again, or not at all")
