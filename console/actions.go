@@ -28,7 +28,7 @@ type Action struct {
 
 const (
 	cookie   = "redlatch_console"
-	bodySize = 64 << 10
+	bodySize = 1 << 20 // enough for some 10,000 readers of a lock
 )
 
 // token returns what a form has to send back, which is also in a cookie.

@@ -95,8 +95,15 @@ func WithNames(names ...string) Option {
 // WithScripts adds a span for each script that is sent to Redis. By default there is only a metric of them.
 func WithScripts() Option { return func(s *settings) { s.scripts = true } }
 
-// WithCollectTimeout sets how long a collection of metrics waits for the states of all queues together. Defaults to 2 s.
-func WithCollectTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+// WithCollectTimeout sets how long a collection of metrics waits for the states of all queues together. Defaults to 2 s,
+// as 0 or less is.
+func WithCollectTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		if d > 0 {
+			s.timeout = d
+		}
+	}
+}
 
 // New returns telemetry. It fails if the meter provider refuses an instrument.
 func New(opts ...Option) (*Telemetry, error) {

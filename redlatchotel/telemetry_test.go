@@ -312,7 +312,7 @@ func TestGaugesOfQueues(t *testing.T) {
 		_, found := l.gauge(t, "redlatch.queue.paused", ofQueue("down")...)
 		assert.False(t, found)
 		require.NoError(t, m.Ack(t.Context()))
-	}, redlatchotel.WithCollectTimeout(10*time.Millisecond))
+	}, redlatchotel.WithCollectTimeout(10*time.Millisecond), redlatchotel.WithCollectTimeout(0))
 }
 
 // down is a queue on a server that does not answer.

@@ -55,8 +55,14 @@ func WithNames(names ...string) Option {
 // four times the one before.
 func WithBuckets(bounds ...float64) Option { return func(s *settings) { s.buckets = bounds } }
 
-// WithScrapeTimeout sets how long a scrape waits for the states of all queues together. Defaults to 2 s.
-func WithScrapeTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+// WithScrapeTimeout sets how long a scrape waits for the states of all queues together. Defaults to 2 s, as 0 or less is.
+func WithScrapeTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		if d > 0 {
+			s.timeout = d
+		}
+	}
+}
 
 // The results of renewals, as the label result.
 const (

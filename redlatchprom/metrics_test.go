@@ -169,7 +169,7 @@ func TestMetricsOfQueues(t *testing.T) {
 }
 
 func TestQueueThatDoesNotAnswerIsDown(t *testing.T) {
-	metrics := redlatchprom.New(redlatchprom.WithScrapeTimeout(10 * time.Millisecond))
+	metrics := redlatchprom.New(redlatchprom.WithScrapeTimeout(10*time.Millisecond), redlatchprom.WithScrapeTimeout(0))
 	defer metrics.WatchQueue(silent{})()
 	began := time.Now()
 	assert.Equal(t, 1, testutil.CollectAndCount(metrics, "redlatch_queue_up"))

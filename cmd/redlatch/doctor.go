@@ -280,7 +280,7 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 		d.uptime(addr, info)
 		d.replicas(addr, info)
 	}
-	return d.latency(ctx, rdb)
+	return d.ping(ctx, rdb)
 }
 
 func (d *doctor) version(addr string, info map[string]string) {
@@ -366,8 +366,8 @@ func (d *doctor) replicas(addr string, info map[string]string) {
 	d.find(f)
 }
 
-// latency also notes how far the server's clock is ahead of this machine's.
-func (d *doctor) latency(ctx context.Context, rdb *redis.Client) error {
+// ping looks how fast the server answers, and how far its clock is ahead of this machine's.
+func (d *doctor) ping(ctx context.Context, rdb *redis.Client) error {
 	const times = 20
 	var worst, sum time.Duration
 	least := time.Hour
@@ -386,12 +386,16 @@ func (d *doctor) latency(ctx context.Context, rdb *redis.Client) error {
 			d.mu.Unlock()
 		}
 	}
-	f := finding{Level: good, Check: "latency", Node: rdb.Options().Addr, Found: fmt.Sprintf("%v, at most %v", (sum / times).Round(time.Microsecond), worst.Round(time.Microsecond))}
+	d.latency(rdb.Options().Addr, sum/times, worst)
+	return nil
+}
+
+func (d *doctor) latency(addr string, mean, worst time.Duration) {
+	f := finding{Level: good, Check: "latency", Node: addr, Found: fmt.Sprintf("%v, at most %v", mean.Round(time.Microsecond), worst.Round(time.Microsecond))}
 	if worst > 100*time.Millisecond {
 		f.Level, f.Means, f.Mend = note, "Each acquisition and release takes that long.", "Look at SLOWLOG and LATENCY DOCTOR, and at the network."
 	}
 	d.find(f)
-	return nil
 }
 
 // clocks compares the clocks of the nodes.

@@ -146,6 +146,13 @@ func TestDoctorJudgesWhatAServerSays(t *testing.T) {
 		assert.Equal(t, tc.level == good, f.Means == "", name)
 		assert.Equal(t, tc.level == good, f.Mend == "", name)
 	}
+	for worst, level := range map[time.Duration]string{100 * time.Millisecond: good, time.Second: note} {
+		d := &doctor{}
+		d.latency("a", time.Millisecond, worst)
+		require.Len(t, d.findings, 1)
+		assert.Equal(t, level, d.findings[0].Level)
+		assert.Equal(t, "1ms, at most "+worst.String(), d.findings[0].Found)
+	}
 	for apart, level := range map[time.Duration]string{10 * time.Millisecond: good, time.Minute: note} {
 		d := &doctor{ahead: map[string]time.Duration{"a": 0, "b": apart}}
 		d.clocks()

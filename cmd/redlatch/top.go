@@ -125,7 +125,7 @@ type opened struct {
 
 // looked is what a look at the server has found.
 type looked struct {
-	all []inspect.Summary
+	all []inspect.Summary // also if some queues did not say how far they lag
 	cut bool
 	one *opened
 	err error
@@ -159,8 +159,8 @@ func (s *screen) lookAtAll() (l looked) {
 	}()
 	for o, err := range s.c.Objects(s.ctx, s.pattern) {
 		if err != nil {
-			l.err = err
-			break
+			<-ages
+			return looked{err: err}
 		}
 		if l.cut = len(l.all) == mostListed; l.cut {
 			break
@@ -171,9 +171,7 @@ func (s *screen) lookAtAll() (l looked) {
 	for i := range l.all {
 		l.all[i].Learn(known)
 	}
-	if l.err == nil {
-		l.err = s.askLags(l.all)
-	}
+	l.err = s.askLags(l.all)
 	return l
 }
 
@@ -254,7 +252,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case looked:
 		s.at, s.err = time.Now(), msg.err
 		switch {
-		case msg.err != nil: // what was seen last stays
+		case msg.err != nil && msg.all == nil: // what was seen last stays
 		case msg.one == nil:
 			s.all, s.cut = msg.all, msg.cut
 		case s.one != nil && s.one.kind == msg.one.kind && s.one.name == msg.one.name:

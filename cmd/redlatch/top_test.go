@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"html"
@@ -233,6 +234,16 @@ func TestTopInATerminal(t *testing.T) {
 	picture(t, "top-lock", text)
 	top.tmux("send-keys", "-t", "top", "Escape")
 	top.sees("KIND")
+}
+
+func TestScreenShowsWhatItCouldLearn(t *testing.T) {
+	s := &screen{by: byName, height: 24}
+	s.Update(looked{all: []inspect.Summary{{Name: "alpha"}}, err: errors.New("one queue cannot be read")})
+	assert.Regexp(t, `(?s)one queue cannot be read.*alpha`, s.View())
+	s.Update(looked{err: errors.New("no answer")})
+	assert.Regexp(t, `(?s)no answer.*alpha`, s.View(), "what was seen last")
+	s.Update(looked{})
+	assert.NotContains(t, s.View(), "alpha")
 }
 
 func TestOrderIsByWhatWasAskedFor(t *testing.T) {
