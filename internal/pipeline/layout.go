@@ -36,8 +36,10 @@ const (
 
 // doubt asks for a new layout if the error of a call says that its node is gone or silent.
 func (l *layout) doubt(err error) {
-	away := script.Refused(err) || errors.Is(err, script.ErrTurnedAway) || script.Judge(err) == script.Unknown
-	if l.cluster != nil && err != nil && away {
+	if l.cluster == nil || err == nil {
+		return
+	}
+	if script.Refused(err) || errors.Is(err, script.ErrTurnedAway) || script.Judge(err) == script.Unknown {
 		l.reload()
 	}
 }
