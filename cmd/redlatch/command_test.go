@@ -42,10 +42,11 @@ func (b *buffer) String() string {
 
 // rig is a server, with a client and what commands have printed.
 type rig struct {
-	url string
-	c   *redlatch.Client
-	out buffer
-	err buffer
+	url    string
+	prefix string
+	c      *redlatch.Client
+	out    buffer
+	err    buffer
 }
 
 func newRig(t *testing.T) *rig {
@@ -60,10 +61,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+func (r *rig) getenv(name string) string {
+	return map[string]string{"REDIS_URL": r.url, "REDLATCH_PREFIX": r.prefix}[name]
+}
+
 // run runs a command and returns its exit code and what it printed.
 func (r *rig) run(ctx context.Context, args ...string) (code int, out, err string) {
 	from, fromErr := len(r.out.String()), len(r.err.String())
-	code = run(ctx, args, &environment{out: &r.out, err: &r.err, getenv: func(string) string { return r.url }})
+	code = run(ctx, args, &environment{out: &r.out, err: &r.err, getenv: r.getenv})
 	return code, r.out.String()[from:], r.err.String()[fromErr:]
 }
 
@@ -388,6 +393,12 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	m, err := q.Take(t.Context())
 	require.NoError(t, err)
+	code, _, said := r.run(t.Context(), "queue", "ls", "mails", "--state", "dead")
+	assert.Zero(t, code)
+	assert.Contains(t, said, "none of that state; there are: ")
+	code, _, said = r.run(t.Context(), "queue", "ls", "nothing")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, said, "there is no queue")
 	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "in-flight"), "CLAIMED UNTIL")
 	for id, want := range map[string]string{"m-1": "is in flight", "m-2": "there is no message"} {
 		code, _, text := r.run(t.Context(), "queue", "cancel", "mails", id, "--yes")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,10 @@ func (d *doctor) examine(ctx context.Context) error {
 	}
 	d.clocks()
 	d.messages(ctx)
-	slices.SortStableFunc(d.findings, func(a, b finding) int { return strings.Compare(a.Node, b.Node) })
+	urgency := []string{bad, note, good}
+	slices.SortStableFunc(d.findings, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(urgency, a.Level), slices.Index(urgency, b.Level)), strings.Compare(a.Node, b.Node))
+	})
 	return nil
 }
 
@@ -211,29 +215,50 @@ func (d *doctor) clients(ctx context.Context) error {
 	}
 	cancel()
 	if said, err := census(ctx, c); err == nil {
-		d.waits(&said)
+		d.waits(&said, othersListen(ctx, d.rdb, d.prefix))
 		d.losses(&said)
 	}
 	return c.Close()
 }
 
-func (d *doctor) waits(said *inspect.Census) {
+// waits looks for clients that wait for each other. others says which clients could not be asked, for their prefix; "" for none.
+func (d *doctor) waits(said *inspect.Census, others string) {
 	all := said.Circles()
 	for _, one := range all {
 		f := finding{
-			bad, "circle", "", one.String(), "They wait for each other for ever, unless other goroutines hold than wait.",
+			bad, "circle", "", one.String(), "If in each of them one goroutine holds and waits, they wait for ever.",
 			"Restart one of them, and have all take these locks in the same order.",
 		}
+		if client, n := mostCircles(all); n > 1 && one.IsOf(client) {
+			f.Mend = fmt.Sprintf("Restart %s, which ends %d circles, and have all take these locks in the same order.", client, n)
+		}
 		if len(one) == 1 {
-			f.Means = "It waits for itself for ever, unless another goroutine holds than waits."
+			f.Means = "If the goroutine that holds it is the one that waits, it waits for ever."
 			f.Mend = "Restart it, and have each way out of the function release the lock."
 		}
 		d.find(f)
+	}
+	if others != "" {
+		d.find(finding{note, "prefix", "", others, "What is held and waited for is not known.", "Give that prefix, or set REDLATCH_PREFIX."})
+		return
 	}
 	if len(all) == 0 {
 		found := fmt.Sprintf("no circle, by what %d of %s said", len(said.Reports), inspect.N(len(said.Clients), "client", "clients"))
 		d.find(finding{Level: good, Check: "waits", Found: found})
 	}
+}
+
+// mostCircles returns the client that is in most circles, and in how many.
+func mostCircles(all []inspect.Circle) (client string, n int) {
+	counts := map[string]int{}
+	for _, one := range all {
+		for _, l := range one {
+			if counts[l.Client]++; counts[l.Client] > n {
+				client, n = l.Client, counts[l.Client]
+			}
+		}
+	}
+	return client, n
 }
 
 func (d *doctor) losses(said *inspect.Census) {

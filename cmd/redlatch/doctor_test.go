@@ -91,7 +91,8 @@ func TestCircleOfWaitsIsFound(t *testing.T) {
 		calls.Go(func() { _, _ = c.GetLock(names[1-i]).Lock(ctx) }) // until the end
 	}
 	want := []string{
-		clients[0].ID() + ` holds order:7 and waits for stock:1 at redlatch/doctor_test.go:\d+`, clients[1].ID() + ` holds stock:1 and waits for order:7`,
+		clients[0].ID() + ` holds order:7 \(redlatch/doctor_test.go:\d+\) and has waited \d+s for stock:1 \(redlatch/doctor_test.go:\d+\)`,
+		clients[1].ID() + ` holds stock:1 \(redlatch/doctor_test.go:\d+\) and has waited \d+s for order:7 \(redlatch/doctor_test.go:\d+\)`,
 	}
 	var found string
 	require.Eventually(t, func() bool {

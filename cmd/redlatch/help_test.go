@@ -67,7 +67,7 @@ func document() string {
 			}
 		}
 	}
-	write((&app{environment: &environment{}}).root())
+	write((&app{environment: &environment{getenv: func(string) string { return "" }}}).root())
 	return b.String()
 }
 
@@ -100,5 +100,5 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			assert.Contains(t, cmd.Example, "  "+cmd.CommandPath(), cmd.CommandPath())
 		}
 	}
-	check((&app{environment: &environment{}}).root())
+	check((&app{environment: &environment{getenv: func(string) string { return "" }}}).root())
 }

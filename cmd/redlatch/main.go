@@ -121,7 +121,9 @@ func (a *app) root() *cobra.Command {
 		Short: "Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them",
 		Long: `Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them.
 
-The server is that of -u, or else of the variable REDIS_URL, or else redis://localhost:6379.
+The server is that of -u, or else of the variable REDIS_URL, or else redis://localhost:6379. Where the programs have
+redlatch.WithNamePrefix, give the same with --prefix, or in REDLATCH_PREFIX: names are then those of the programs, and only
+clients of that prefix can be asked what they hold.
 
 Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer; 75 somebody else has the lock;
 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
@@ -135,7 +137,8 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "", "the server's URL, as redis://user:password@host:6379/0 (default $REDIS_URL)")
-	flags.StringVar(&a.prefix, "prefix", "", "the clients' name prefix")
+	flags.StringVar(&a.prefix, "prefix", a.getenv("REDLATCH_PREFIX"), "the name prefix of the programs (default $REDLATCH_PREFIX)")
+	flags.Lookup("prefix").DefValue = "" // so that the help is the same everywhere
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit{exitUsage, err} })
 	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.queue(), a.sched(), a.elect(), a.clients(), a.aClient(), a.top(), a.web(), a.doctor())
@@ -197,7 +200,16 @@ func (a *app) server() (string, error) {
 
 // look connects without showing up among the clients.
 func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
-	return a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	if err == nil {
+		a.hintAtPrefix(ctx)
+	}
+	return c, err
+}
+
+// hint says something beside what the command prints.
+func (a *app) hint(format string, args ...any) {
+	_, _ = fmt.Fprintln(a.err, "redlatch:", safe(fmt.Sprintf(format, args...))) // nobody reads what cannot be written
 }
 
 // looking runs a command that connects by look.
@@ -206,6 +218,9 @@ func (a *app) looking(do func(ctx context.Context, c *redlatch.Client, args []st
 		c, err := a.look(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if a.prefix != "" && len(args) > 0 && strings.HasPrefix(args[0], a.prefix) {
+			a.hint("%q begins with the prefix: names are given without it", args[0])
 		}
 		return do(cmd.Context(), c, args)
 	}

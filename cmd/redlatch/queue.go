@@ -160,6 +160,11 @@ func (a *app) queueList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(entries) == 0 {
+				if err := a.elsewhere(cmd.Context(), q, args[0]); err != nil {
+					return err
+				}
+			}
 			all := make([]job, len(entries))
 			for i, e := range entries {
 				all[i] = shown(e, payload)
@@ -177,6 +182,18 @@ func (a *app) queueList() *cobra.Command {
 	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
 	payloadFlag(cmd, &payload)
 	return cmd
+}
+
+// elsewhere says which messages a queue has, though none of the state that was asked for.
+func (a *app) elsewhere(ctx context.Context, q *jobs, name string) error {
+	s, err := q.Stats(ctx)
+	if err == nil && s == (rdelayedqueue.Stats{}) {
+		err = a.thereIs(ctx, name)
+	}
+	if err == nil {
+		a.hint("none of that state; there are: %s; see --state", inspect.Counts(s))
+	}
+	return err
 }
 
 func stateFlag(cmd *cobra.Command, state *string, usual string) {

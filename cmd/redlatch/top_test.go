@@ -230,7 +230,7 @@ func TestTopInATerminal(t *testing.T) {
 	top.tmux("send-keys", "-t", "top", "w")
 	top.sees(`by waiting[^>]*> +rfairlock +import:eu`)
 	top.tmux("send-keys", "-t", "top", "Down", "Enter")
-	text = top.sees(`(?s)held by +web-1\..*a call of +worker-2\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu and waits for order:4711`)
+	text = top.sees(`(?s)held by +web-1\..*a call of +worker-2\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu .*has waited`)
 	picture(t, "top-lock", text)
 	top.tmux("send-keys", "-t", "top", "Escape")
 	top.sees("KIND")

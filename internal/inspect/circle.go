@@ -29,22 +29,24 @@ type Circle []Link
 // String says it in one line.
 func (c Circle) String() string { return strings.Join(c.Lines(), "; ") }
 
-// Lines says it in a line for each client.
+// Lines says it in a line for each client, with the lines of code in brackets.
 func (c Circle) Lines() (lines []string) {
-	if len(c) == 1 {
-		return []string{fmt.Sprintf("%s holds %s and waits for it too, perhaps for itself%s", c[0].Client, c[0].Hold.Name, at(c[0].Wait.Site))}
+	in := func(site string) string {
+		if site == "" {
+			return ""
+		}
+		return " (" + site + ")"
 	}
 	for _, l := range c {
-		lines = append(lines, fmt.Sprintf("%s holds %s and waits for %s%s", l.Client, l.Hold.Name, l.Wait.Name, at(l.Wait.Site)))
+		lines = append(lines, fmt.Sprintf("%s holds %s%s and has waited %v for %s%s", l.Client, l.Hold.Name, in(l.Hold.Site),
+			time.Since(l.Wait.Since).Round(time.Second), l.Wait.Name, in(l.Wait.Site)))
 	}
 	return lines
 }
 
-func at(site string) string {
-	if site == "" {
-		return ""
-	}
-	return " at " + site
+// IsOf reports whether a client is in the circle.
+func (c Circle) IsOf(client string) bool {
+	return slices.ContainsFunc(c, func(l Link) bool { return l.Client == client })
 }
 
 // Has reports whether a lock of that name is in the circle.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	for name, url := range map[string]string{
+		"server":  redistest.Start(t).URL(),
+		"cluster": "redis://" + cluster.Addrs()[0] + "?addr=" + cluster.Addrs()[1],
+	} {
+		r := &rig{url: url}
+		hint := "no client without a name prefix can be asked, only 1 client with --prefix {eu}:, 1 client with --prefix shop:"
+		for _, prefix := range []string{"shop:", "{eu}:"} {
+			_, err := r.other(t, "worker", redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
+			require.NoError(t, err, name)
+		}
+		require.Eventually(t, func() bool { // they listen from the third second of their use on
+			_, _, said := r.run(t.Context(), "ls")
+			return said == "redlatch: "+hint+"\n"
+		}, 30*time.Second, 100*time.Millisecond, name)
+		_, found, _ := r.run(t.Context(), "doctor")
+		assert.Regexp(t, `note +prefix +`+hint, found)
+		assert.NotContains(t, found, "no circle")
+
+		for _, prefix := range []string{"shop:", "{eu}:"} {
+			r.prefix = prefix
+			code, text, said := r.run(t.Context(), "lock", "info", "orders")
+			assert.Zero(t, code)
+			assert.Contains(t, text, "acquired at")
+			assert.Empty(t, said)
+			_, _, said = r.run(t.Context(), "lock", "info", prefix+"orders")
+			assert.Contains(t, said, "names are given without it")
+		}
+		r.prefix = ""
+		_, _, said := r.run(t.Context(), "ls", "--prefix", "shop")
+		assert.Contains(t, said, `no client with the name prefix "shop" can be asked`)
+	}
+}
+
+func TestOneRestartForSeveralCircles(t *testing.T) {
+	circle := func(clients ...string) (c inspect.Circle) {
+		for _, client := range clients {
+			c = append(c, inspect.Link{Client: client})
+		}
+		return c
+	}
+	client, n := mostCircles([]inspect.Circle{circle("a", "b"), circle("c", "b"), circle("b")})
+	assert.Equal(t, "b", client)
+	assert.Equal(t, 3, n)
+}
