@@ -100,7 +100,7 @@ func TestNewParticipantsDoNotJoinTheRoundOfADeadOne(t *testing.T) {
 	})
 }
 
-// F25
+// F23
 func TestAnotherNumberIsInvalid(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)
@@ -213,7 +213,7 @@ func TestDeadParticipantsLeaveNothing(t *testing.T) {
 	})
 }
 
-// F21
+// F6
 func TestShortOutageBreaksNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)
@@ -236,7 +236,7 @@ func TestShortOutageBreaksNothing(t *testing.T) {
 	})
 }
 
-// F24
+// F9
 func TestLossOfDataBreaksTheRound(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)

@@ -123,7 +123,7 @@ func TestDeathDuringTheWorkBreaksTheRound(t *testing.T) {
 	})
 }
 
-// F1, F24
+// F1, F9
 func TestRoundIsNotCompleteForOneWhoseOthersAreForgotten(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)

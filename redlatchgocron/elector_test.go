@@ -31,7 +31,7 @@ func campaign(t *testing.T, e *redlatchgocron.Elector) (stop func()) {
 	return cancel
 }
 
-// F1, F28
+// F1
 func TestJobsRunWhereTheLeaderIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redlatchtest.Start(t)

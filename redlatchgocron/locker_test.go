@@ -163,7 +163,7 @@ func TestJobsOnShiftedClocksRunOncePerTick(t *testing.T) {
 	}
 }
 
-// F28
+// F8
 func TestTickStaysTakenWhenItsProcessHasGone(t *testing.T) {
 	for name, end := range map[string]func(*redlatchtest.Server, *redlatch.Client){
 		"closed": func(_ *redlatchtest.Server, c *redlatch.Client) { _ = c.Close() },
@@ -227,7 +227,7 @@ func TestTicksAreLeftOutWhileTheJobRuns(t *testing.T) {
 	}
 }
 
-// F28
+// F9
 func TestJobRunsAgainWhenTheLeaseOfADeadProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redlatchtest.Start(t)

@@ -105,7 +105,7 @@ func TestDeadCandidatesArePassedOver(t *testing.T) {
 	})
 }
 
-// F1, F28
+// F1
 func TestLeaderThatCannotRenewStopsBeforeTheNextIsElected(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		for range 10 {
@@ -155,7 +155,7 @@ func TestLeaderWhoseLockIsForcedOpenIsNoLeader(t *testing.T) {
 	})
 }
 
-// F9, F28
+// F9
 func TestTermsRiseWhateverRedisForgets(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		e := election(b.Peer(t))
@@ -184,7 +184,7 @@ func TestTermsRiseWhateverRedisForgets(t *testing.T) {
 	})
 }
 
-// F1, F2, F9, F20, F21, F28
+// F1, F2, F9
 func TestTermsRiseOverChangesWithFaults(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		peers := []*locktest.Peer{b.Peer(t), b.Peer(t), b.Peer(t)}
@@ -308,7 +308,7 @@ func TestProclaimedValueReplacesTheFirst(t *testing.T) {
 	})
 }
 
-// F9, F20
+// F9, F19
 func TestWhatIsDeletedComesBack(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
@@ -357,7 +357,7 @@ func TestLostRepliesAreElectedOnce(t *testing.T) {
 	})
 }
 
-// F2, F28
+// F2, F25
 func TestTermOfALostReplyIsTheOneThatWasDrawn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
@@ -464,7 +464,7 @@ func TestLeadershipEndsWithResignNotWithTheContextItWasGiven(t *testing.T) {
 	})
 }
 
-// F27
+// F16
 func TestCloseEndsLeadersAndCandidates(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t, redlatch.WithCloseGrace(time.Second)), b.Peer(t)
@@ -568,7 +568,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	})
 }
 
-// F16
+// F23
 func TestNameOfAnotherKindIsRefused(t *testing.T) {
 	for key, make := range map[string]func(context.Context, *redis.Client) error{
 		name:       func(ctx context.Context, r *redis.Client) error { return r.Set(ctx, name, "x", 0).Err() },

@@ -165,7 +165,7 @@ func TestNothingIsMissedBetweenTheFirstLookAndTheSubscription(t *testing.T) {
 	})
 }
 
-// F15
+// F27
 func TestObserverSeesAnOutageOnceAndGoesOn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

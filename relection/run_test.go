@@ -96,7 +96,7 @@ func TestRunnersTakeTurns(t *testing.T) {
 	})
 }
 
-// F1, F15
+// F1
 func TestRunLeadsAgainAfterALossAndAnOutage(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, operator := b.Peer(t), b.Peer(t)

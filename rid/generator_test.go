@@ -61,7 +61,7 @@ func TestBlocksFollowOneAnotherAndNeverFallBehindTheClock(t *testing.T) {
 	})
 }
 
-// F24
+// F9
 func TestIdsGoOnAboveTheClockAfterALossOfData(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		b.Mini.SetTime(monday)
@@ -245,7 +245,7 @@ func TestConcurrentCallsWaitForOneBlock(t *testing.T) {
 	})
 }
 
-// F16, F21
+// F16
 func TestNextEndsWithoutRedis(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

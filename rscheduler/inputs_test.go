@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
-// F27
+// F23
 func TestBadInputIsInvalidBeforeAnyIO(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		good := rscheduler.Every(time.Minute)

@@ -125,7 +125,7 @@ func TestFullBufferDropsTheOldestAndHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// F4, F21
+// F4, F10
 func TestLostConnectionIsAGapInItsPlace(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
@@ -179,7 +179,7 @@ func TestUndecodableValueIsAnErrorInItsPlace(t *testing.T) {
 	})
 }
 
-// F3, F27
+// F3, F16
 func TestSubscriptionEnds(t *testing.T) {
 	for how, end := range map[string]func(p *locktest.Peer, sub *rtopic.Subscription[int], cancel func()){
 		"by its context":      func(_ *locktest.Peer, _ *rtopic.Subscription[int], cancel func()) { cancel() },
@@ -339,7 +339,7 @@ func TestLoopsShareASubscription(t *testing.T) {
 	})
 }
 
-// F27
+// F16
 func TestSubscribeWithoutAnAnswerEnds(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t, redlatch.WithCallTimeout(2*time.Second))
