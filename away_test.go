@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -136,6 +137,7 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 		"once Peek":   func(ctx context.Context) error { _, _, err := once.Peek(ctx, "k"); return err },
 		"once Forget": func(ctx context.Context) error { return once.Forget(ctx, "k") },
 	}
+	maps.Copy(calls, awayNewer(c))
 	for name, s := range semaphores {
 		maps.Copy(calls, map[string]func(ctx context.Context) error{
 			name + " Acquire":    func(ctx context.Context) error { return s.Acquire(ctx, 1) },
@@ -160,6 +162,28 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 		})
 	}
 	return calls
+}
+
+// awayNewer are calls on objects that nobody holds, and candidates.
+func awayNewer(c *redlatch.Client) map[string]func(ctx context.Context) error {
+	election, jobs := c.GetElection("election"), c.GetScheduler("scheduler")
+	limiter := c.GetRateLimiter("limiter", rratelimiter.Per(100, time.Second))
+	ids, barrier, topic := c.GetIDGenerator("ids"), c.GetBarrier("barrier", 2), redlatch.GetTopic[string](c, "topic")
+	return map[string]func(ctx context.Context) error{
+		"election Campaign":   func(ctx context.Context) error { _, err := election.Campaign(ctx); return err },
+		"election Leader":     func(ctx context.Context) error { _, err := election.Leader(ctx); return err },
+		"election Candidates": func(ctx context.Context) error { _, err := election.Candidates(ctx); return err },
+		"scheduler Trigger":   func(ctx context.Context) error { return jobs.Trigger(ctx, "job") },
+		"scheduler Pause":     func(ctx context.Context) error { return jobs.Pause(ctx, "job", "why") },
+		"scheduler Jobs":      func(ctx context.Context) error { _, err := jobs.Jobs(ctx); return err },
+		"scheduler Runs":      func(ctx context.Context) error { _, err := jobs.Runs(ctx, "job", 1); return err },
+		"scheduler Remove":    func(ctx context.Context) error { _, err := jobs.Remove(ctx, "job"); return err },
+		"limiter Allow":       func(ctx context.Context) error { _, err := limiter.Allow(ctx, "k", 1); return err },
+		"limiter Wait":        func(ctx context.Context) error { return limiter.Wait(ctx, "k", 1) },
+		"ids Next":            func(ctx context.Context) error { _, err := ids.Next(ctx); return err },
+		"barrier Await":       barrier.Await,
+		"topic Publish":       func(ctx context.Context) error { _, err := topic.Publish(ctx, "x"); return err },
+	}
 }
 
 // under is a context that ends with one and descends from the hold of another.
