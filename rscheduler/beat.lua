@@ -19,6 +19,7 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 touch(alive, meta, process, length, now)
+redis.call('hdel', marks, '') -- does nothing, and fails if HDEL would after a schedule was written
 local reply = {stamp}
 for i = 3, #items, 3 do
   local job, text, force = items[i], items[i + 1], items[i + 2]

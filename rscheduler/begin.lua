@@ -53,12 +53,11 @@ local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%
 local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
 local replaced = kind ~= 'm' and text and text ~= expected
 if not text or stopped or replaced or chained and string.match(redis.call('hget', marks, job) or '', '^%d+') ~= instant then
-  if holder == id then
-    redis.call('hdel', running, slot)
-  end
+  redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
   if waiting == id then
     redis.call('hset', left, job, newest .. ' ')
   end
+  redis.call('hdel', running, holder == id and slot or '')
   return {'gone', stamp, replaced and not stopped and text or nil}
 end
 if kind == 'r' and first and not late and due < up and waiting ~= id then

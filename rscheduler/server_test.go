@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,43 @@ func TestServersBehaveAlike(t *testing.T) {
 				require.NoError(t, err)
 				assert.True(t, ok)
 			})
+		})
+	}
+}
+
+// F25, F28
+func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
+	t.Parallel()
+	for name, schedule := range map[string]rscheduler.Schedule{
+		"once": rscheduler.At(time.Now().Add(time.Second)), "fixed delay": rscheduler.EveryAfter(10 * time.Millisecond),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			rdb := server.Client(t)
+			c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			s := c.GetScheduler("jobs")
+			var runs atomic.Int32
+			require.NoError(t, s.Register("job", schedule, func(ctx context.Context, _ rscheduler.Run) error {
+				runs.Add(1)
+				return rdb.ConfigSet(ctx, "maxmemory", "1").Err()
+			}))
+			run(t, s)
+			redistest.Eventually(t, patience, "the tick is acknowledged", func() error {
+				ticks, err := rdb.Keys(t.Context(), "*:bodies").Result()
+				n := runs.Load()
+				require.LessOrEqual(t, n, int32(1), "it runs again")
+				if err == nil && (n == 0 || len(ticks) > 0) {
+					err = fmt.Errorf("%d runs, %q", n, ticks)
+				}
+				return err
+			})
+			results, err := s.Runs(t.Context(), "job", 10)
+			require.NoError(t, err)
+			assert.Len(t, results, 1)
+			require.NoError(t, s.Pause(t.Context(), "job", "its runs fill Redis"))
 		})
 	}
 }
