@@ -21,7 +21,10 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rbarrier"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 // luaCommands returns the commands that the scripts of packages call.
@@ -51,15 +54,17 @@ type partial struct {
 	other  *redlatch.Client // of one who may do everything
 }
 
-func newPartial(t *testing.T) *partial {
+// newPartial returns one whose clients have the options too.
+func newPartial(t *testing.T, opts ...redlatch.Option) *partial {
 	t.Helper()
 	server := redistest.Start(t)
 	p := &partial{admin: server.Client(t)}
 	p.rules(t, "reset", "on", ">secret", "~*", "&*", "+@all")
+	opts = append(opts, redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
 	client := func(user string) *redlatch.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+		c, err := redlatch.New(rdb, opts...)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		return c
@@ -74,6 +79,16 @@ func newPartial(t *testing.T) *partial {
 func (p *partial) rules(t *testing.T, rules ...any) {
 	t.Helper()
 	require.NoError(t, p.admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err())
+}
+
+// rightsRefused returns the rules that take away one right each, of those that the scripts of packages need.
+func rightsRefused(t *testing.T, packages ...string) []string {
+	t.Helper()
+	all := []string{"resetchannels"}
+	for _, command := range luaCommands(t, packages...) {
+		all = append(all, "-"+command)
+	}
+	return all
 }
 
 // levels returns how many levels the hash of a lock counts, of all owners together.
@@ -136,13 +151,9 @@ var steps = map[string]step{
 // F25, F28
 func TestRefusedCommandsLeaveLocksDoneOrNotDone(t *testing.T) {
 	p := newPartial(t)
-	refusals := []string{"resetchannels"}
-	for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {
-		refusals = append(refusals, "-"+command)
-	}
 	for kind, get := range lockKinds {
 		for verb, s := range steps {
-			for _, refusal := range refusals {
+			for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
 				t.Run(kind+" "+verb+" "+refusal, func(t *testing.T) { p.refused(t, refusal, get, s) })
 			}
 		}
@@ -263,12 +274,8 @@ func TestRefusedCommandsLeaveADowngradeDoneOrNotDone(t *testing.T) {
 // F28
 func TestRefusedCommandsLeaveForceUnlockDoneOrNotDone(t *testing.T) {
 	p := newPartial(t)
-	refusals := []string{"resetchannels"}
-	for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {
-		refusals = append(refusals, "-"+command)
-	}
 	for kind, get := range lockKinds {
-		for _, refusal := range refusals {
+		for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
 			t.Run(kind+" "+refusal, func(t *testing.T) {
 				p.refused(t, refusal, get, step{1, 0, held, func(t *testing.T, _ rlock.Locker, _ *rlock.Hold) error {
 					t.Helper()
@@ -290,11 +297,7 @@ func TestRefusedCommandsLeaveForceUnlockDoneOrNotDone(t *testing.T) {
 func TestRefusedCommandsLeaveARunKeptOrNotKept(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
-	refusals := []string{"resetchannels"}
-	for _, command := range luaCommands(t, "ronce") {
-		refusals = append(refusals, "-"+command)
-	}
-	for _, refusal := range refusals {
+	for _, refusal := range rightsRefused(t, "ronce") {
 		for _, when := range []string{"claim", "keep"} {
 			t.Run(when+" "+refusal, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
@@ -328,5 +331,197 @@ func TestRefusedCommandsLeaveARunKeptOrNotKept(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// F25, F28: the last participant of a round completes it for all, or for nobody.
+func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	for _, when := range []string{"await", "enter", "leave"} {
+		for _, refusal := range rightsRefused(t, "rbarrier") {
+			t.Run(when+" "+refusal, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // that of a round that nobody completes
+				defer cancel()
+				newcomer := pairs["double"]
+				if when == "await" {
+					newcomer = pairs["barrier"]
+				}
+				call, places := participant.Enter, "redlatch_*_arrived:*"
+				first, last := newcomer(p.other), newcomer(p.client)
+				passed := make(chan error, 1)
+				if when == "leave" {
+					go func() { passed <- first.Enter(ctx) }()
+					require.NoError(t, errors.Join(last.Enter(ctx), <-passed))
+					call, places = participant.Leave, "redlatch_*_leaving:*"
+				}
+				go func() { passed <- call(first, ctx) }()
+				redistest.Eventually(t, 10*time.Second, "one waits", func() error {
+					if keys := p.admin.Keys(t.Context(), places).Val(); len(keys) != 1 {
+						return fmt.Errorf("%q", keys)
+					}
+					return nil
+				})
+				p.rules(t, refusal)
+				err := call(last, ctx)
+				p.rules(t, "&*", "+@all")
+				for _, key := range p.admin.Keys(t.Context(), "*").Val() {
+					assert.NotEqual(t, time.Duration(-1), p.admin.PTTL(t.Context(), key).Val(), "%s expires", key)
+				}
+				switch {
+				case err == nil:
+					require.NoError(t, <-passed)
+				case when == "leave": // it has given up
+					require.ErrorIs(t, <-passed, rbarrier.ErrBroken)
+				default: // it has never come
+					require.NotErrorIs(t, err, rbarrier.ErrBroken)
+					require.NoError(t, call(newcomer(p.other), ctx))
+					require.NoError(t, <-passed)
+				}
+			})
+		}
+	}
+}
+
+// participant is one of two at a barrier.
+type participant interface {
+	Enter(ctx context.Context) error
+	Leave(ctx context.Context) error
+}
+
+var pairs = map[string]func(c *redlatch.Client) participant{
+	"barrier": func(c *redlatch.Client) participant { return awaiter{c.GetBarrier("b", 2)} },
+	"double":  func(c *redlatch.Client) participant { return c.GetDoubleBarrier("b", 2) },
+}
+
+// awaiter is a participant that awaits the others before its work and after it.
+type awaiter struct{ *rbarrier.Barrier }
+
+func (a awaiter) Enter(ctx context.Context) error { return a.Await(ctx) }
+func (a awaiter) Leave(ctx context.Context) error { return a.Await(ctx) }
+
+// F25, F28
+func TestRefusedCommandsLeaveALeaderKnownOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	for _, verb := range []string{"campaign", "proclaim", "resign"} {
+		for _, refusal := range rightsRefused(t, "relection", "rfairlock") {
+			t.Run(verb+" "+refusal, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				campaign := func() (*relection.Leadership, error) {
+					return p.client.GetElection("e").Campaign(t.Context(), relection.WithValue("old"))
+				}
+				var l *relection.Leadership
+				if verb != "campaign" {
+					var err error
+					l, err = campaign()
+					require.NoError(t, err)
+				}
+				p.rules(t, refusal)
+				leads, value := true, "old" // if it is done
+				var err error
+				switch verb {
+				case "campaign":
+					l, err = campaign()
+				case "proclaim":
+					value = "new"
+					err = l.Proclaim(t.Context(), value)
+				case "resign":
+					err = l.Resign(t.Context())
+				}
+				p.rules(t, "&*", "+@all")
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				if err != nil {
+					leads, value = verb != "campaign", "old"
+				}
+				if verb == "resign" { // it leads no more, whatever happened to the lock
+					assert.Equal(t, err != nil, p.admin.Exists(t.Context(), "e").Val() == 1, "after %v", err)
+					return
+				}
+				leader, leaderErr := p.other.GetElection("e").Leader(t.Context())
+				if !leads {
+					require.ErrorIs(t, leaderErr, relection.ErrNoLeader, "after %v", err)
+					return
+				}
+				require.NoError(t, leaderErr, "after %v", err)
+				assert.Equal(t, value, leader.Value, "after %v", err)
+				assert.Equal(t, l.Term(), leader.Term)
+			})
+		}
+	}
+}
+
+// F25, F28: an end that is refused leaves no result, and the run is repeated.
+func TestRefusedCommandsLeaveARunEndedOrNot(t *testing.T) {
+	t.Parallel()
+	ends := make(chan error, 99) // of the scripts that end runs, while something is refused
+	var p *partial
+	p = newPartial(t, redlatch.WithObserver(redlatch.Observer{ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+		if e.Name == "rscheduler.end" {
+			p.rules(t, "&*", "+@all")
+			ends <- e.Err
+		}
+	}}))
+	for _, opts := range [][]rscheduler.JobOption{nil, {rscheduler.WithHistory(0)}} {
+		for _, refusal := range rightsRefused(t, "rscheduler") {
+			t.Run(fmt.Sprint(len(opts), " ", refusal), func(t *testing.T) {
+				s := p.client.GetScheduler(t.Name())
+				runs := make(chan int, 99) // their attempts
+				require.NoError(t, s.Register("job", rscheduler.At(time.Now()), func(_ context.Context, run rscheduler.Run) error {
+					if runs <- run.Attempt; run.Attempt == 1 {
+						p.rules(t, refusal)
+					}
+					return nil
+				}, append(opts, rscheduler.WithCatchUp(time.Minute))...))
+				ctx, stop := context.WithCancel(t.Context())
+				stopped := make(chan error, 1)
+				go func() { stopped <- s.Run(ctx) }()
+				want := 1
+				if err := <-ends; err != nil {
+					want++
+					require.NoError(t, <-ends)
+				}
+				redistest.Eventually(t, 10*time.Second, "the tick is acknowledged", func() error {
+					if keys := p.admin.Keys(t.Context(), "*:bodies").Val(); len(keys) > 0 {
+						return fmt.Errorf("%q", keys)
+					}
+					return nil
+				})
+				stop()
+				require.NoError(t, <-stopped)
+				assert.Len(t, runs, want)
+				results, err := p.other.GetScheduler(t.Name()).Runs(t.Context(), "job", 10)
+				require.NoError(t, err)
+				assert.Len(t, results, 1-len(opts))
+			})
+		}
+	}
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveAJobRemovedOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	for _, refusal := range rightsRefused(t, "rscheduler") {
+		t.Run(refusal, func(t *testing.T) {
+			s := p.other.GetScheduler(t.Name())
+			ctx, stop := context.WithCancel(t.Context())
+			require.NoError(t, s.Register("job", rscheduler.At(time.Now()), func(context.Context, rscheduler.Run) error {
+				stop()
+				return nil
+			}, rscheduler.WithCatchUp(time.Minute)))
+			require.NoError(t, s.Run(ctx))
+			p.rules(t, refusal)
+			_, err := p.client.GetScheduler(t.Name()).Remove(t.Context(), "job")
+			p.rules(t, "&*", "+@all")
+			results, runsErr := s.Runs(t.Context(), "job", 10)
+			if err == nil {
+				require.ErrorIs(t, runsErr, rscheduler.ErrNotFound)
+				return
+			}
+			require.NoError(t, runsErr)
+			assert.Len(t, results, 1, "after %v", err)
+		})
 	}
 }

@@ -22,6 +22,7 @@ local known = redis.call('get', barrier)
 if known and not tonumber(known) then
   return redis.error_reply('WRONGTYPE the key holds no number of participants')
 end
+prepare(ended, keep)
 if lapsed(arrived) then
   finish({ arrived }, ended, { broken = 1, keep = keep, channel = channel })
 end
@@ -36,19 +37,21 @@ if inside and redis.call('zscore', inside, who) then
   redis.call('zadd', inside, clock() + good, who)
   return { 1, 0 }
 end
-if not redis.call('zscore', arrived, who) then
+local placed, places = redis.call('zscore', arrived, who), redis.call('zcard', arrived)
+if not placed then
   if had == '1' then
     return { -1, 0 } -- Redis has lost its data
   elseif known and known ~= parties then
     return { -2, tonumber(known) }
-  elseif redis.call('zcard', arrived) >= tonumber(parties) then
+  elseif places >= tonumber(parties) then
     return { 2, 0 }
   end
+  places = places + 1
 end
+redis.call('set', barrier, parties, 'px', keep)
 redis.call('zadd', arrived, clock() + good, who)
 redis.call('pexpire', arrived, keep)
-redis.call('set', barrier, parties, 'px', keep)
-if redis.call('zcard', arrived) < tonumber(parties) or inside and redis.call('exists', inside) == 1 then
+if places < tonumber(parties) or inside and #redis.call('zrange', inside, 0, 0) > 0 then
   return { 0, 0 }
 end
 if not inside then
@@ -59,6 +62,6 @@ for _, participant in ipairs(redis.call('zrange', arrived, 0, -1)) do
   redis.call('zadd', inside, clock() + good, participant)
 end
 redis.call('pexpire', inside, keep)
-redis.call('del', arrived)
+redis.call('zremrangebyrank', arrived, 0, -1)
 redis.pcall('publish', channel, '0')
 return { 1, 0 }

@@ -14,6 +14,7 @@
 local inside, leaving, ended = KEYS[1], KEYS[2], KEYS[3]
 local who, leaves, good, keep, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 
+prepare(ended, keep)
 if lapsed(inside) or lapsed(leaving) then
   finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
 end
@@ -26,14 +27,14 @@ if not places then
   return { -1, 0 } -- Redis has lost its data
 end
 if leaves == '1' then
-  redis.call('zadd', leaving, clock() + good, who)
   redis.call('zrem', inside, who)
+  redis.call('zadd', leaving, clock() + good, who)
 else
   redis.call('zadd', places, clock() + good, who)
 end
 redis.call('pexpire', inside, keep)
 redis.call('pexpire', leaving, keep)
-if redis.call('exists', inside) == 1 then
+if #redis.call('zrange', inside, 0, 0) > 0 then
   return { 0, 0 }
 end
 finish({ leaving }, ended, { broken = 0, keep = keep, channel = channel })

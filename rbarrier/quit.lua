@@ -12,6 +12,7 @@
 local arrived, ended, inside, leaving = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local who, keep, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
+prepare(ended, keep)
 local sets = {}
 if redis.call('zscore', arrived, who) then
   sets = { arrived }

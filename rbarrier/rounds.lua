@@ -1,11 +1,21 @@
 -- rounds.lua: how the rounds of a barrier end. It stands before the other scripts of this package.
 --
--- Returns  nothing. It defines clock, Redis's time in ms; outcome, which returns 1 for a participant whose round was complete,
---          -1 for one whose round is broken and 0 for others; lapsed, which reports whether somebody's place is good no
---          longer; finish, which ends the round of all who have places in some sets, and wakes them.
+-- Returns  nothing. It defines clock, Redis's time in ms; prepare, which forgets old rounds, and fails if a later command
+--          would; outcome, which returns 1 for a participant whose round was complete, -1 for one whose round is broken and
+--          0 for others; lapsed, which reports whether somebody's place is good no longer; finish, which ends the round of
+--          all who have places in some sets, and wakes them.
 local function clock()
   local time = redis.call('time')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function prepare(ended, keep)
+  -- A Redis that is full refuses to add before something was removed.
+  redis.call('zremrangebyscore', ended, '-inf', (clock() - keep) * 2)
+  redis.call('zremrangebyrank', ended, 0, -20001)
+  redis.call('zrange', ended, 0, 0)
+  redis.call('zadd', ended, 'xx', 0, '')
+  redis.call('pexpire', ended, keep)
 end
 
 local function outcome(ended, who)
@@ -26,10 +36,8 @@ local function finish(sets, ended, how)
     for _, who in ipairs(redis.call('zrange', places, 0, -1)) do
       redis.call('zadd', ended, now * 2 + how.broken, who)
     end
-    redis.call('del', places)
+    redis.call('zremrangebyrank', places, 0, -1)
   end
-  redis.call('zremrangebyscore', ended, '-inf', (now - how.keep) * 2)
-  redis.call('zremrangebyrank', ended, 0, -20001)
   redis.call('pexpire', ended, how.keep)
   redis.pcall('publish', how.channel, '0') -- it is done: those who wait look again
 end
