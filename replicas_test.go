@@ -80,6 +80,39 @@ func confirmedCalls() []confirmedCall {
 			},
 		},
 		{
+			"RedLock", func(ctx context.Context, c *redlatch.Client) error { return hold(red(c, "red").TryLock(ctx)) },
+			func(ctx context.Context, c *redlatch.Client) (undone bool, err error) {
+				undone = true
+				for _, part := range []string{"red", "red-2", "red-3"} {
+					locked, partErr := c.GetLock(part).IsLocked(ctx)
+					undone, err = undone && !locked, errors.Join(err, partErr)
+				}
+				return undone, err
+			},
+		},
+		{
+			"election", func(ctx context.Context, c *redlatch.Client) error {
+				_, err := c.GetElection("election").Campaign(ctx)
+				return err
+			},
+			free(func(c *redlatch.Client) locked { return c.GetFairLock("election") }), // its lock
+		},
+		{
+			"once", func(ctx context.Context, c *redlatch.Client) error {
+				_, _, err := onceOf(c, "once").Do(ctx, "k", func(context.Context) (string, error) { return "made", nil })
+				return err
+			}, func(ctx context.Context, c *redlatch.Client) (bool, error) {
+				ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				defer cancel()
+				ran := errors.New("it runs") // and is not kept
+				_, _, err := onceOf(c, "once").Do(ctx, "k", func(context.Context) (string, error) { return "", ran })
+				if errors.Is(err, ran) {
+					return true, nil
+				}
+				return false, err
+			},
+		},
+		{
 			"permits", func(ctx context.Context, c *redlatch.Client) error {
 				_, err := c.GetPermitSemaphore("permits").AcquireN(ctx, 2)
 				return err
@@ -145,7 +178,9 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 			require.ErrorIs(t, err, redlatch.ErrNotConfirmed)
 			assert.GreaterOrEqual(t, took, 200*time.Millisecond)
 			assert.Less(t, took, 2*time.Second)
-			require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			if tc.name != "RedLock" { // which joins it with that it is unavailable
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			}
 			if tc.undone != nil {
 				require.ErrorIs(t, err, redlatch.ErrUnavailable)
 				redistest.Eventually(t, 2*time.Second, "released", func() error {
