@@ -194,6 +194,37 @@ func (p *partial) settled(t *testing.T, name string, s step, err error) {
 }
 
 // F25, F28
+func TestRefusedCommandsLeaveAllPartsOrNone(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	for _, kind := range []string{"multi", "RedLock"} {
+		for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
+			t.Run(kind+" "+refusal, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				p.rules(t, refusal)
+				_, err := allKinds()[kind](p.client, t.Name()).TryLock(t.Context())
+				p.rules(t, "&*", "+@all")
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				want := 3
+				if err != nil {
+					want = 0
+				}
+				redistest.Eventually(t, 10*time.Second, "all parts or none", func() error { // some come, or go, in the background
+					n := 0
+					for _, part := range []string{"", "-2", "-3"} {
+						n += levels(t, p.admin, t.Name()+part)
+					}
+					if n != want {
+						return fmt.Errorf("%d parts after %w", n, err)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// F25, F28
 func TestRefusedCommandsLeaveNoTraceOfAWait(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
