@@ -101,7 +101,10 @@ func producer(args []string) {
 // F8
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	r := newRig(t)
-	n, workers, kills := faulttest.Rounds(t, 2000, 100_000), faulttest.Rounds(t, 4, 20), faulttest.Rounds(t, 8, 400)
+	n, workers, kills := faulttest.Rounds(t, 2000, 100_000), 4, 8 // the rounds are jobs
+	if faulttest.Soaking() {
+		workers, kills = 20, 400
+	}
 	lag := faulttest.MeasureLag(t, r.server.Addr())
 	q := queue(r.direct(t))
 	now := func() time.Time {
