@@ -158,8 +158,10 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// errNoAnswer is the error of a lock whose answer was not awaited any longer.
-var errNoAnswer = errors.New("no answer in time")
+var (
+	errNoAnswer = errors.New("no answer in time") // of a lock whose answer was not awaited any longer
+	errLate     = errors.New("the answers came after the lease had ended")
+)
 
 // failure returns the first part of a multi-lock that was not acquired, and why. A final error comes before all others, and a refusal
 // before what is not known: the multi-lock was certainly not acquired then.
@@ -192,8 +194,12 @@ func (h *hold) failure() (member int, err error) {
 func (h *hold) shortfall() (granted int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.live >= h.lock.quorum {
+	switch {
+	case h.live < h.lock.quorum:
+	case time.Now().Before(h.deadlineLocked()):
 		return h.live, nil
+	default:
+		return h.live, fmt.Errorf("%w: %w: %w", errs.ErrNotAcquired, errs.ErrUnavailable, errLate)
 	}
 	var final, failure error
 	finals, failures := 0, 0

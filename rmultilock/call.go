@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -53,6 +52,7 @@ type call struct {
 	// Of a RedLock.
 	masterLimit time.Duration // of the wait for a master
 	granted     int           // locks that the last round was granted
+	queue       *queue        // nil for a call that does not stand in one
 
 	failed time.Time // when rounds began to lack answers; zero if the last one had those that it needs
 }
@@ -86,6 +86,11 @@ func (c *call) run() (*hold, error) {
 	attempt := c.all
 	if c.lock.kind == red {
 		attempt = c.majority
+	}
+	leave, err := c.join()
+	defer leave()
+	if err != nil {
+		return nil, err
 	}
 	for round := 0; ; round++ {
 		h := c.newHold()
@@ -269,8 +274,17 @@ func (c *call) releaseLimit() time.Duration {
 // expired reports whether the call's time is over.
 func (c *call) expired() bool { return !c.limit.IsZero() && !time.Now().Before(c.limit) }
 
-// pause waits for a random time before the next round, longer after more rounds, and returns ctx's error.
+// pause waits for a random time before the next round, longer after more rounds, or until the lock is released here. It returns ctx's
+// error.
 func (c *call) pause(round int) error {
 	longest := min(4*time.Millisecond<<min(round, 6), 200*time.Millisecond)
-	return core.Sleep(c.ctx, c.within(time.Millisecond+rand.N(longest)))
+	var freed chan struct{}
+	if c.queue != nil {
+		freed = c.queue.freed
+		c.lock.manager.mu.Lock()
+		c.queue.since = c.failed
+		c.lock.manager.mu.Unlock()
+	}
+	c.receive(freed, c.within(time.Millisecond+rand.N(longest)))
+	return c.ctx.Err()
 }

@@ -44,6 +44,8 @@
 // The attempts of plain and fenced locks of one client share a round trip, and so do their releases; on a cluster those
 // of one node do. A lock of another kind, and one that nests, costs a call and a goroutine for the duration of the
 // call. A RedLock returns with the majority's replies, and waits for no master longer than a tenth of the lease (20 to
-// 500 ms). A waiter for a RedLock asks again after a random pause; no message wakes it. Each member lock is renewed by
-// its own client, together with that client's other holds. A hold has no goroutine.
+// 500 ms). No message wakes a waiter for a RedLock: it asks again after a random pause, of up to 200 ms. Of the calls
+// of one client that wait for one RedLock of plain or fenced locks, one asks; the next one asks when it ends, and, most
+// times, as soon as the client releases the lock. Each member lock is renewed by its own client, together with that
+// client's other holds. A hold has no goroutine.
 package rmultilock

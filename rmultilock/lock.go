@@ -31,6 +31,7 @@ type Lock struct {
 	name    string
 	err     error      // of bad input; the methods return it
 	core    *core.Core // of the client that returned the lock
+	manager *manager   // of that client
 }
 
 // kind says how many members a lock needs.
@@ -61,7 +62,7 @@ func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 }
 
 func newLock(e *core.Core, k kind, lockers []rlock.Locker) *Lock {
-	l := &Lock{sealed: sealed{}, kind: k, core: e}
+	l := &Lock{sealed: sealed{}, kind: k, core: e, manager: core.Manager(e, newManager)}
 	l.members, l.err = membersOf(lockers)
 	return l
 }

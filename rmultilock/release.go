@@ -74,7 +74,9 @@ func (h *hold) Unlock(ctx context.Context) error {
 			limit = min(limit, max(rest, unlockFloor))
 		}
 	}
-	return lease.Unlocking(ctx, release(ctx, h.lock.quorum, left, nil).wait(limit, nil))
+	err := release(ctx, h.lock.quorum, left, nil).wait(limit, nil)
+	h.lock.freed(h.given)
+	return lease.Unlocking(ctx, err)
 }
 
 // latest returns the latest deadline of the parts: after it nothing is left to release.
