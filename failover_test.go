@@ -413,20 +413,30 @@ type heldGuest struct {
 	guest
 	alive   func() error
 	release func(context.Context) error
-	waited  chan error
+	waited  <-chan error
 }
 
-// enterAll has one client hold each of the guests, by the name that nameOf gives it, and another one wait for it.
+// enterAll has one client hold each of the guests, by the name that nameOf gives it, and another one, if there is one, wait for it.
 func enterAll(t *testing.T, holder, waiter *redlatch.Client, all []guest, nameOf func(guest) string) (held []heldGuest) {
 	t.Helper()
 	for _, g := range all {
-		h := heldGuest{guest: g, waited: make(chan error, 1)}
+		h := heldGuest{guest: g}
 		name := nameOf(g)
 		h.alive, h.release = g.enter(t, holder, name)
-		go func() { h.waited <- g.wait(t.Context(), waiter, name) }()
+		if waiter != nil {
+			h.waited = g.begin(t, waiter, name)
+		}
 		held = append(held, h)
 	}
 	return held
+}
+
+// begin has a client wait for the guest.
+func (g guest) begin(t *testing.T, c *redlatch.Client, name string) <-chan error {
+	t.Helper()
+	waited := make(chan error, 1)
+	go func() { waited <- g.wait(t.Context(), c, name) }()
+	return waited
 }
 
 // channels returns on how many channels those listen who wait.

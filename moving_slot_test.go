@@ -20,6 +20,8 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
 )
@@ -286,8 +288,9 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 	}
 }
 
-// F24: whatever is held outlives a slot that stands half-moved, and is handed over once it has moved. Rates, ids and topics, which need
-// one key, go on all the time; a call that does not wait ends in time, and is done or not done.
+// F24: whatever is held outlives a slot that stands half-moved, and is handed over once it has moved, also to those who began to wait
+// meanwhile. Rates, ids and topics, which need one key, go on all the time; a call that does not wait ends in time, and is done or not
+// done.
 func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 	t.Parallel()
 	const lease, timeout = 1500 * time.Millisecond, 300 * time.Millisecond
@@ -316,6 +319,8 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 			}
 			holder, waiter, hasty := client(), client(), client(redlatch.WithCallTimeout(timeout))
 			held := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return nameOf(g.name) })
+			late := enterAll(t, holder, nil, slices.DeleteFunc(guests(lease), func(g guest) bool { return nameOf(g.name) == tag }),
+				func(g guest) string { return nameOf(g.name) + "-late" })
 			l := &loops{ended: make(chan struct{})}
 			shared, check := sharedUses(t, []*redlatch.Client{holder, waiter}, 0, nameOf)
 			for _, u := range shared {
@@ -324,25 +329,46 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 					return u.once(ctx)
 				})
 			}
+			calls := singleCalls(t, hasty, nameOf)
 			lag := faulttest.MeasureLag(t, "")
 
 			m := cluster.Migrate(t, tag, cluster.Other(t, tag))
 			keys, n := m.Left(t), -1
 			slices.Sort(keys)
 			m.Move(t, slices.DeleteFunc(keys, func(string) bool { n++; return !moves(n) })...)
-			for what, call := range singleCalls(hasty, nameOf) {
+			for i, h := range late {
+				late[i].waited = h.begin(t, waiter, nameOf(h.name)+"-late")
+			}
+			free := map[string]<-chan error{} // what nobody holds
+			for _, h := range held {
+				switch h.name {
+				case "latch", "once": // of which the slot has one; its release is that of both waits
+					late = append(late, heldGuest{h.guest, h.alive, func(context.Context) error { return nil }, h.begin(t, waiter, tag)})
+				case "permit", "semaphore", "queue": // of which there is nothing to have
+				default:
+					free[h.name] = h.begin(t, waiter, nameOf(h.name)+"-free")
+				}
+			}
+			held = append(held, late...)
+			for what, call := range calls {
 				start := time.Now()
 				err := call(t.Context())
 				assert.Less(t, time.Since(start), timeout+50*time.Millisecond+lag.Late(), what)
-				if err != nil && !errors.Is(err, script.ErrNoAnswer) { // else one sending was in flight at the end
+				goesOn := what == "Resign" && errors.Is(err, redlatch.ErrUnknown)
+				if err != nil && !goesOn && !errors.Is(err, script.ErrNoAnswer) { // else one sending was in flight at the end
 					assert.ErrorIs(t, err, redlatch.ErrUnavailable, what)
 					assert.NotErrorIs(t, err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
 				}
 			}
 			stayHeld(t, held, 3*lease)
 			m.Finish(t)
+			moved := time.Now()
+			for kind, waited := range free {
+				heldGuest{guest: guest{name: kind + ", free"}, waited: waited}.gotten(t)
+				assert.Less(t, time.Since(moved), movedWithin+lag.Late(), kind)
+			}
 			for _, h := range held {
-				h.handOver(t)
+				assert.Less(t, h.handOver(t), movedWithin+lag.Late(), h.name)
 			}
 			close(l.ended)
 			l.all.Wait()
@@ -352,23 +378,44 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 	}
 }
 
-// singleCalls are calls that do not wait for others, on objects that are in use.
-func singleCalls(c *redlatch.Client, nameOf func(kind string) string) map[string]func(ctx context.Context) error {
+// singleCalls are calls that do not wait for others, on objects that are in use. It makes what they need.
+func singleCalls(t *testing.T, c *redlatch.Client, nameOf func(kind string) string) map[string]func(ctx context.Context) error {
+	t.Helper()
+	once, permits := onceOf(c, nameOf("once")), c.GetPermitSemaphore(nameOf("permits"))
+	_, _, err := once.Do(t.Context(), "done", func(context.Context) (string, error) { return "", nil })
+	require.NoError(t, err)
+	require.NoError(t, permits.SetPermits(t.Context(), 1))
+	var leads [2]*relection.Leadership
+	for i := range leads {
+		leads[i], err = c.GetElection(fmt.Sprint(nameOf("leads"), i)).Campaign(t.Context())
+		require.NoError(t, err)
+	}
+	q := redlatch.GetDelayedQueue[string](c, nameOf("calls"))
+	_, err = q.Offer(t.Context(), "taken", 0)
+	require.NoError(t, err)
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	_, err = q.Offer(t.Context(), "later", time.Hour, rdelayedqueue.WithID("later"))
+	require.NoError(t, err)
 	return map[string]func(ctx context.Context) error{
-		"Leader": func(ctx context.Context) error { _, err := c.GetElection(nameOf("election")).Leader(ctx); return err },
-		"Peek": func(ctx context.Context) error {
-			_, _, err := onceOf(c, nameOf("once")).Peek(ctx, "k")
-			return err
-		},
+		"Leader":   func(ctx context.Context) error { _, err := c.GetElection(nameOf("election")).Leader(ctx); return err },
+		"Resign":   leads[0].Resign,
+		"Proclaim": func(ctx context.Context) error { return leads[1].Proclaim(ctx, "me") },
+		"Peek":     func(ctx context.Context) error { _, _, err := once.Peek(ctx, "k"); return err },
+		"Forget":   func(ctx context.Context) error { return once.Forget(ctx, "done") },
 		"Offer": func(ctx context.Context) error {
 			_, err := redlatch.GetDelayedQueue[string](c, nameOf("queue")).Offer(ctx, "later", time.Hour)
 			return err
 		},
-		"Jobs": func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err },
+		"Cancel":  func(ctx context.Context) error { _, err := q.Cancel(ctx, "later"); return err },
+		"Nack":    func(ctx context.Context) error { return m.Nack(ctx, time.Hour) },
+		"Jobs":    func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err },
+		"Trigger": func(ctx context.Context) error { return c.GetScheduler(nameOf("scheduler")).Trigger(ctx, "job") },
 		"Available": func(ctx context.Context) error {
 			_, err := c.GetPermitSemaphore(nameOf("permit")).Available(ctx)
 			return err
 		},
+		"SetPermits": func(ctx context.Context) error { return permits.SetPermits(ctx, 2) },
 		"Allow": func(ctx context.Context) error {
 			_, err := c.GetRateLimiter("{"+nameOf("limiter")+"}", rratelimiter.Per(1, time.Hour)).Allow(ctx, "hasty", 1)
 			return err
