@@ -26,6 +26,14 @@ func TestConformanceOnCluster(t *testing.T) {
 	conform(t, locktest.OnCluster)
 }
 
+// F2
+func TestLostRepliesOnServer(t *testing.T) {
+	t.Parallel()
+	for name, get := range kinds {
+		t.Run(name, func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: get}) })
+	}
+}
+
 func conform(t *testing.T, where locktest.Place) {
 	for name, get := range kinds {
 		t.Run(name, func(t *testing.T) { locktest.Run(t, locktest.Env{Where: where, New: get, TakesOver: true}) })

@@ -20,7 +20,7 @@ func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
 // F2
 func TestLostRepliesOnServer(t *testing.T) {
-	t.Run("Writer", func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: writer}) })
+	t.Run("Writer", func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: writer, Downgraded: reader}) })
 	t.Run("Reader", func(t *testing.T) { locktest.LoseReplies(t, locktest.Env{New: reader, Rival: writer}) })
 }
 

@@ -1,10 +1,13 @@
 package locktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,28 +24,73 @@ import (
 // settled bounds the life of what a lost reply left behind: the release is repeated after 0.1 and 0.5 s.
 const settled = 1500 * time.Millisecond
 
-// life is what may happen to a lock, step by step. Each step leaves so many levels on the server.
-//
-//nolint:gochecknoglobals // a constant table
-var life = []struct {
+// step is something that happens to a lock. It leaves so many levels on the server.
+type step struct {
 	name   string
 	levels int
 	do     func(t *testing.T, p *patient)
-}{
+}
+
+// life is what may happen to a lock, step by step.
+//
+//nolint:gochecknoglobals // a constant table
+var life = []step{
 	{"Lock", 1, func(t *testing.T, p *patient) { p.outer = Acquire(t, t.Context(), p.lock) }},
 	{"nested Lock", 2, func(t *testing.T, p *patient) { p.inner = Acquire(t, p.outer.Context(), p.lock) }},
 	{"Extend", 2, func(t *testing.T, p *patient) { require.NoError(t, p.inner.Extend(t.Context(), 20*time.Second)) }},
 	{"nested Unlock", 1, func(t *testing.T, p *patient) { Unlock(t, p.inner) }},
 	{"Unlock", 0, func(t *testing.T, p *patient) { Unlock(t, p.outer) }},
+	{"wait", 1, func(t *testing.T, p *patient) {
+		theirs := Acquire(t, t.Context(), p.stranger)
+		waiting := waits(t.Context(), t, p.proxy, p.lock)
+		Unlock(t, theirs)
+		p.outer = Next(t, waiting)
+	}},
+	{"downgrade", 1, func(t *testing.T, p *patient) {
+		p.inner = Acquire(t, p.outer.Context(), p.shared)
+		Unlock(t, p.outer)
+		p.outer = p.inner
+	}},
+	{"hand-over", 0, func(t *testing.T, p *patient) {
+		waiting := waits(t.Context(), t, p.beside, p.stranger)
+		Unlock(t, p.outer)
+		Unlock(t, Next(t, waiting))
+	}},
+	{"wait that is given up", 0, func(t *testing.T, p *patient) {
+		theirs := Acquire(t, t.Context(), p.stranger)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := waits(ctx, t, p.proxy, p.lock)
+		cancel()
+		Failed(t, waiting, context.Canceled)
+		Unlock(t, theirs)
+	}},
+}
+
+// waits begins to acquire a lock that is held. It has asked twice when waits returns.
+func waits(ctx context.Context, t *testing.T, proxy *faulttest.Proxy, l rlock.Locker) <-chan Outcome {
+	t.Helper()
+	scripts := func() int { sent := proxy.Commands(); return sent["EVAL"] + sent["EVALSHA"] }
+	before := scripts()
+	waiting := Begin(func() (*rlock.Hold, error) { return l.Lock(ctx) })
+	redistest.Eventually(t, limit, "it waits", func() error {
+		if scripts() < before+2 {
+			return errors.New("it has not asked twice")
+		}
+		return nil
+	})
+	return waiting
 }
 
 // patient is a lock that loses replies.
 type patient struct {
-	env          Env
-	rdb          *redis.Client // goes past the proxy
-	lock         rlock.Locker
-	name         string
-	outer, inner *rlock.Hold
+	env           Env
+	rdb           *redis.Client // goes past the proxies
+	lock          rlock.Locker
+	shared        rlock.Locker // with which its holder may go on
+	stranger      rlock.Locker // excludes holders of the lock, and loses nothing
+	proxy, beside *faulttest.Proxy
+	name          string
+	outer, inner  *rlock.Hold
 }
 
 // LoseReplies tests a kind of lock on a real server, of which each of the first replies to each step is lost in turn: every
@@ -54,29 +102,44 @@ func LoseReplies(t *testing.T, env Env) {
 	}
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	for sick, step := range life {
+	steps := life
+	if env.Downgraded == nil {
+		steps = slices.DeleteFunc(slices.Clone(life), func(s step) bool { return s.name == "downgrade" })
+	}
+	for sick, step := range steps {
 		for n := 1; n <= 6; n++ {
 			t.Run(fmt.Sprintf("%s: %d", step.name, n), func(t *testing.T) {
-				proxy := faulttest.NewProxy(t, server.Addr())
-				name := fmt.Sprintf("lost:%d:%d", sick, n)
-				p := &patient{env: env, rdb: rdb, name: name, lock: env.New(clientAt(t, proxy.Addr()), name)}
-				rival := env.New
-				if env.Rival != nil {
-					rival = env.Rival
+				p := &patient{
+					env: env, rdb: rdb, name: fmt.Sprintf("lost:%d:%d", sick, n),
+					proxy: faulttest.NewProxy(t, server.Addr()), beside: faulttest.NewProxy(t, server.Addr()),
 				}
-				stranger := rival(clientAt(t, server.Addr()), name)
-				for i, step := range life {
+				c := clientAt(t, p.proxy.Addr())
+				p.lock = env.New(c, p.name)
+				if env.Downgraded != nil {
+					p.shared = env.Downgraded(c, p.name)
+				}
+				p.stranger = (&rig{env: env}).rivalOf(clientAt(t, p.beside.Addr()), p.name)
+				for i, step := range steps {
 					if i == sick {
-						proxy.DropReply(faulttest.Script, n)
+						p.proxy.DropReply(faulttest.Script, n)
 					}
 					step.do(t, p)
 					redistest.Eventually(t, settled, step.name, func() error { return p.has(t, step.levels) })
+					if i == sick && n == 1 {
+						require.Equal(t, 1, p.proxy.Dropped(), "%s has lost a reply", step.name)
+					}
 					if step.levels > 0 {
 						Live(t, p.outer.Context())
-						Refused(t, stranger)
+						Refused(t, p.stranger)
 					}
 				}
-				Free(t, stranger)
+				redistest.Eventually(t, settled, "free", func() error { // what was given up on its way may come late
+					h, err := p.stranger.TryLock(t.Context())
+					if err == nil {
+						err = h.Unlock(t.Context())
+					}
+					return err
+				})
 			})
 		}
 	}
@@ -94,11 +157,12 @@ func clientAt(t *testing.T, addr string) *redlatch.Client {
 }
 
 // has returns nil if each key of the lock has one holder of so many levels; where some of the keys are enough, if a majority has, and no
-// key has more. Without levels the server must have no key.
+// key has more. Without levels the server must have no key but those of tokens, which stay.
 func (p *patient) has(t *testing.T, levels int) error {
 	t.Helper()
 	if levels == 0 {
 		keys, err := p.rdb.Keys(t.Context(), "*").Result()
+		keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") })
 		if err == nil && len(keys) > 0 {
 			err = fmt.Errorf("%v are left", keys)
 		}

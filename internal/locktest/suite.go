@@ -21,6 +21,8 @@ type Env struct {
 	Keys func(name string) []string
 	// Rival gets the lock that excludes holders of this one, if holders of this one share it. Nil for a lock that one has alone.
 	Rival func(c *redlatch.Client, name string) rlock.Locker
+	// Downgraded gets the lock with which a holder of this one may go on, if there is one.
+	Downgraded func(c *redlatch.Client, name string) rlock.Locker
 	// TakesOver says that rlock.WithTakeOver applies to the lock.
 	TakesOver bool
 	// Name returns what a lock of this name calls itself. Defaults to the name itself.
