@@ -17,13 +17,13 @@ import (
 // monitorLimit bounds the wait until a monitor has seen what went before.
 const monitorLimit = 10 * time.Second
 
-// Monitor collects the commands that a server executes on one key, those inside scripts included.
+// Monitor collects the commands that a server executes on some keys, those inside scripts included.
 //
 // A monitor is safe for concurrent use.
 type Monitor struct {
 	tb   testing.TB
 	ctx  context.Context //nolint:containedctx // It stands for the test, whose cleanups may still ask.
-	key  string
+	keys []string
 	conn net.Conn
 	rdb  *redis.Client
 	wg   sync.WaitGroup
@@ -44,16 +44,21 @@ type Command struct {
 // Name is the command's name in capitals.
 func (c Command) Name() string { return strings.ToUpper(c.Args[0]) }
 
-// MonitorWrites begins to collect the commands that have key among their arguments, on the server at addr. It ends with
-// the test.
-func MonitorWrites(tb testing.TB, addr, key string) *Monitor {
+// On reports whether one of the keys is among the arguments.
+func (c Command) On(keys ...string) bool {
+	return slices.ContainsFunc(c.Args[1:], func(arg string) bool { return slices.Contains(keys, arg) })
+}
+
+// MonitorWrites begins to collect the commands that have one of the keys among their arguments, on the server at addr. It ends
+// with the test.
+func MonitorWrites(tb testing.TB, addr string, keys ...string) *Monitor {
 	tb.Helper()
 	conn, err := net.DialTimeout("tcp", addr, monitorLimit)
 	if err != nil {
 		tb.Fatalf("faulttest: monitor: %v", err)
 	}
 	m := &Monitor{
-		tb: tb, ctx: context.WithoutCancel(tb.Context()), key: key,
+		tb: tb, ctx: context.WithoutCancel(tb.Context()), keys: keys,
 		conn: conn, rdb: direct(addr), marks: map[string]chan struct{}{},
 	}
 	tb.Cleanup(m.close)
@@ -92,7 +97,7 @@ func (m *Monitor) collect(p *parser) {
 		if mark, ok := m.marks[c.Args[len(c.Args)-1]]; ok && c.Name() == "ECHO" {
 			close(mark)
 		}
-		if slices.Contains(c.Args[1:], m.key) {
+		if c.On(m.keys...) {
 			m.commands = append(m.commands, c)
 		}
 		m.mu.Unlock()
@@ -130,7 +135,7 @@ func parseMonitor(line string) (Command, error) {
 	return c, nil
 }
 
-// Commands are all that the server has executed on the key so far, oldest first.
+// Commands are all that the server has executed on the keys so far, oldest first.
 func (m *Monitor) Commands() []Command {
 	m.tb.Helper()
 	m.sync()
@@ -139,7 +144,7 @@ func (m *Monitor) Commands() []Command {
 	return slices.Clone(m.commands)
 }
 
-// Since are the commands of these names, all if there are none, that the server has executed on the key at t of its
+// Since are the commands of these names, all if there are none, that the server has executed on the keys at t of its
 // clock or later.
 func (m *Monitor) Since(t time.Time, names ...string) []Command {
 	m.tb.Helper()
