@@ -25,15 +25,14 @@ import (
 
 const (
 	crashClients = 10
-	crashLanes   = 4                // rounds at a time
-	crashMargin  = 15 * time.Second // for a client to notice the new master, on a busy machine
+	crashLanes   = 4 // rounds at a time
 	crashLimit   = 2 * redistest.ElectionLimit
 )
 
 // F9: the master of a Sentinel group or of a cluster is killed with SIGKILL just after clients were granted a lock or
 // permit of every kind, of which the replica has not heard. Those may be granted twice, and the fence tells. What the
-// replica has confirmed stays with its holder, and in its queue or latch. Nothing stays for ever: within twice the time
-// of the failover, and a margin, each of ten clients has had everything, one at a time.
+// replica has confirmed stays with its holder, and in its queue or latch. Nothing stays for ever: soon after the failover
+// each of ten clients has had everything, one at a time.
 func TestCrashOfAMasterLeavesEveryLockToOneOfTenClients(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *crash{
@@ -146,6 +145,7 @@ func (c *crash) round(t *testing.T, sum *crashTally) {
 	defer c.attemptUnconfirmed(ctx, t, unconfirmed)()
 	left.offerLate(t)
 	inParallel(plain, func(k *contest) { k.begin(ctx, t, c.plain[k.holder], c.plain) })
+	lag := faulttest.MeasureLag(t, "")
 	c.Master.Kill()
 	killed := time.Now()
 	c.serves()
@@ -156,12 +156,12 @@ func (c *crash) round(t *testing.T, sum *crashTally) {
 		k.finish(ctx, t, c.plain)
 	})
 	went := time.Since(killed)
-	assert.Less(t, went, 2*took+crashMargin, "until everybody has had everything that was lost")
+	assert.Less(t, went-took, outageMargin+lag.Late(), "until everybody has had everything that was lost")
 	inParallel(confirmed, func(k *contest) { k.attempt(ctx, c.plain[(k.holder+1)%crashClients]) })
 	freed := time.Now()
 	inParallel(confirmed, func(k *contest) { k.finish(ctx, t, c.plain) })
 	left.finish(ctx, t)
-	assert.Less(t, time.Since(freed), 2*took+crashMargin, "until everybody has had everything that was kept")
+	assert.Less(t, time.Since(freed), outageMargin+lag.Late(), "until everybody has had everything that was kept")
 	sum.add(t, plain, confirmed, took, went, left.dropped(t))
 }
 
