@@ -152,7 +152,7 @@ func (s *clocked) timely(t *testing.T) {
 	c, other := s.client(t, s.Addr()), s.client(t, s.Addr())
 	var all sync.WaitGroup
 	defer all.Wait()
-	take := func(what string, start time.Time, wait func() error) {
+	timed := func(what string, start time.Time, wait func() error) {
 		all.Go(func() {
 			assert.NoError(t, wait(), what)
 			took := time.Since(start)
@@ -160,15 +160,17 @@ func (s *clocked) timely(t *testing.T) {
 			assert.Less(t, took, after+200*time.Millisecond+s.lag.Late(), what)
 		})
 	}
-	for kind, get := range lockKinds {
-		name := "timely-" + kind
+	kinds := take(after)
+	delete(kinds, "message")
+	require.NoError(t, c.GetPermitSemaphore("timely-permit").SetPermits(t.Context(), 1))
+	for kind, acquire := range kinds {
 		start := time.Now()
-		_, err := get(c, name).Lock(t.Context(), rlock.WithLease(after))
+		_, err := acquire(t.Context(), c, "timely-"+kind)
 		require.NoError(t, err, kind)
-		take(kind, start, func() error {
-			h, err := rival(kind, other, name).Lock(t.Context())
+		timed(kind, start, func() error {
+			h, err := kinds[rivalOf(kind)](t.Context(), other, "timely-"+kind)
 			if err == nil {
-				err = h.Unlock(t.Context())
+				err = h.release(t.Context())
 			}
 			return err
 		})
@@ -177,7 +179,7 @@ func (s *clocked) timely(t *testing.T) {
 	start := time.Now()
 	_, err := q.Offer(t.Context(), "later", after)
 	require.NoError(t, err)
-	take("queue", start, func() error {
+	timed("queue", start, func() error {
 		m, err := redlatch.GetDelayedQueue[string](other, "timely-queue").Take(t.Context())
 		if err == nil {
 			err = m.Ack(t.Context())
