@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,10 +19,24 @@ import (
 // F17
 func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
 	t.Parallel()
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t)
+		noticeNothing(t, []*redistest.Server{server}, func() redis.UniversalClient { return server.Client(t) })
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := redistest.StartCluster(t, 3)
+		noticeNothing(t, cluster.Nodes(), func() redis.UniversalClient { return cluster.Client(t) })
+	})
+}
+
+// noticeNothing has each object held and waited for while all nodes forget their scripts again and again.
+func noticeNothing(t *testing.T, nodes []*redistest.Server, connect func() redis.UniversalClient) {
+	t.Helper()
 	const lease = time.Second
-	server := redistest.Start(t)
 	client := func() *redlatch.Client {
-		c, err := redlatch.New(server.Client(t), redlatch.WithWatchdogTimeout(lease), redlatch.WithObserver(redlatch.Observer{
+		c, err := redlatch.New(connect(), redlatch.WithWatchdogTimeout(lease), redlatch.WithObserver(redlatch.Observer{
 			Renewed: func(_, lost int, err error) {
 				assert.NoError(t, err, "a renewal")
 				assert.Zero(t, lost, "holds")
@@ -34,25 +49,28 @@ func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
 	holder, waiter := client(), client()
 
 	ctx, stop := context.WithCancel(t.Context())
-	var flusher sync.WaitGroup
-	flusher.Go(func() {
-		rdb, tick := server.Client(t), time.NewTicker(5*time.Millisecond)
-		defer tick.Stop()
-		for range tick.C {
-			if ctx.Err() != nil {
-				return
+	var flushers sync.WaitGroup
+	for _, node := range nodes {
+		rdb := node.Client(t)
+		flushers.Go(func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				if ctx.Err() != nil {
+					return
+				}
+				assert.NoError(t, rdb.ScriptFlush(t.Context()).Err())
 			}
-			assert.NoError(t, rdb.ScriptFlush(t.Context()).Err())
-		}
-	})
+		})
+	}
 	for round := range faulttest.Rounds(t, 2, 10) {
 		all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return fmt.Sprint(g.name, "-", round) })
-		redistest.AwaitChannels(t, server.Client(t), channels(all))
+		redistest.AwaitChannels(t, connect(), channels(all))
 		stayHeld(t, all, 2*lease)
 		for _, h := range all {
 			h.handOver(t)
 		}
 	}
 	stop()
-	flusher.Wait()
+	flushers.Wait()
 }
