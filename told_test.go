@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,47 +113,61 @@ func startToldClient(t *testing.T, addr string) *redlatch.Client {
 // F1
 func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	proxy := faulttest.NewProxy(t, server.Addr())
-	cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
-	kinds := take(0)
-	for round := range faulttest.Rounds(t, 3, 12) {
-		name := func(kind string) string { return fmt.Sprint(kind, round) }
-		furnish(t, other, name)
-		held := map[string]holding{}
-		for kind, take := range kinds {
-			h, err := take(t.Context(), cut, name(kind))
-			require.NoError(t, err, kind)
-			held[kind] = h
-		}
-		<-time.After(rand.N(toldLease / 2)) // the leases are at different points
-		proxy.Blackhole(true)
-		entered := make(chan error, len(kinds))
-		for kind := range kinds {
-			go func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
-				defer cancel()
-				next, err := kinds[rivalOf(kind)](ctx, other, name(kind))
-				if told := held[kind].ctx.Err(); told == nil {
-					err = errors.Join(err, errors.New("two have it"))
+	const atATime = 8
+	server, rounds := redistest.Start(t), faulttest.Rounds(t, atATime, 104)
+	var lanes sync.WaitGroup
+	for lane := range atATime {
+		lanes.Go(func() {
+			t.Run(strconv.Itoa(lane), func(t *testing.T) {
+				proxy := faulttest.NewProxy(t, server.Addr())
+				cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
+				for round := lane; round < rounds; round += atATime {
+					cutOff(t, proxy, cut, other, func(kind string) string { return fmt.Sprint(kind, round) })
 				}
-				if err == nil {
-					err = next.ctx.Err()
-				}
-				if err == nil {
-					err = next.release(ctx)
-				}
-				if err != nil {
-					err = fmt.Errorf("%s: %w", kind, err)
-				}
-				entered <- err
-			}()
-		}
-		for range kinds {
-			require.NoError(t, <-entered)
-		}
-		proxy.Blackhole(false)
+			})
+		})
 	}
+	lanes.Wait()
+}
+
+// cutOff cuts one client off, which has one of each kind, and requires that it is told before another one has it.
+func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, name func(kind string) string) {
+	t.Helper()
+	kinds := take(0)
+	furnish(t, other, name)
+	held := map[string]holding{}
+	for kind, take := range kinds {
+		h, err := take(t.Context(), cut, name(kind))
+		require.NoError(t, err, kind)
+		held[kind] = h
+	}
+	<-time.After(rand.N(toldLease / 2)) // the leases are at different points
+	proxy.Blackhole(true)
+	entered := make(chan error, len(kinds))
+	for kind := range kinds {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+			defer cancel()
+			next, err := kinds[rivalOf(kind)](ctx, other, name(kind))
+			if told := held[kind].ctx.Err(); told == nil {
+				err = errors.Join(err, errors.New("two have it"))
+			}
+			if err == nil {
+				err = next.ctx.Err()
+			}
+			if err == nil {
+				err = next.release(ctx)
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", kind, err)
+			}
+			entered <- err
+		}()
+	}
+	for range kinds {
+		require.NoError(t, <-entered)
+	}
+	proxy.Blackhole(false)
 }
 
 // sleeper is a process that has one of each kind, and says what became of them when it is told to go on. It ends with another
