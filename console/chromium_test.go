@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -109,10 +108,9 @@ func (b *chromium) picture(name string, dark bool) {
 // night is a system in which some things have gone wrong.
 func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	t.Helper()
-	s := redlatchtest.Start(t)
-	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	s := redistest.Start(t)
 	client := func(name string) *redlatch.Client {
-		return s.Client(redlatch.WithClientName(name), redlatch.WithCallSites(), redlatch.WithCloseGrace(0), quiet)
+		return open(t, s, redlatch.WithClientName(name), redlatch.WithCallSites())
 	}
 	web, worker := client("web-1"), client("worker-2")
 	held = acquire(t, web.GetFencedLock("order:4711"))
@@ -121,12 +119,14 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 		acquire(t, worker.GetLock(fmt.Sprintf("import:%02d", i)))
 	}
 	lost := acquire(t, worker.GetLock("report"))
-	s.Lose(lost)
+	_, err := web.GetLock("report").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	<-lost.Context().Done()
 	ctx, giveUp := context.WithCancel(context.Background())
 	t.Cleanup(giveUp)
 	go func() { _, _ = worker.GetLock("order:4711").Lock(ctx) }() // it waits until the test ends
 	go func() { _, _ = worker.GetReadWriteLock("prices").Lock(ctx) }()
-	_, err := web.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	_, err = web.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
 	_, err = web.GetPermitSemaphore("uploads").Acquire(t.Context())
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	m, err := q.Take(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.Nack(t.Context(), 0))
-	viewer = s.Client(redlatch.WithoutPresence(), quiet)
+	viewer = open(t, s, redlatch.WithoutPresence())
 	require.Eventually(t, func() bool {
 		all, err := viewer.Clients(t.Context())
 		return err == nil && len(all) == 2

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -39,6 +40,11 @@ func TestConsoleOfACluster(t *testing.T) {
 	_, overview := s.get(t, "")
 	assert.Contains(t, overview, "mails")
 	csrf := s.csrf(t, "lock?name=order:0")
+	b := startChromium(t, s.Server)
+	b.open("ops/locks/locks?sort=name")
+	b.sees("order:11")
+	b.do(chromedp.Click(`//a[text()="order:1"]`, chromedp.BySearch))
+	b.sees(owners["order:1"])
 	for name, owner := range owners {
 		assert.Contains(t, list, `id="row-rlock-`+name+`"`)
 		_, text := s.get(t, "lock?name="+name)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchtest"
 	"github.com/redlatch/redlatch/rlock"
@@ -40,9 +41,7 @@ type site struct {
 
 func newSite(t *testing.T, opts ...Option) *site {
 	t.Helper()
-	client, err := embedded.Open(redlatch.WithCallSites(), redlatch.WithClientName("web"), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	client := open(t, redistest.Start(t), redlatch.WithCallSites(), redlatch.WithClientName("web"))
 	mux := http.NewServeMux()
 	quiet := WithLogger(slog.New(slog.DiscardHandler))
 	mux.Handle("/ops/locks/", http.StripPrefix("/ops/locks", Handler(client, append([]Option{quiet}, opts...)...)))
@@ -493,9 +492,10 @@ func serve(t *testing.T) (*embedded.Server, *redlatch.Client, string) {
 	return server, client, s.URL + "/"
 }
 
-func open(t *testing.T, server *embedded.Server) *redlatch.Client {
+func open(t *testing.T, server interface{ URL() string }, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()
-	c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	opts = append(opts, redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := redlatch.Open(t.Context(), server.URL(), opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c

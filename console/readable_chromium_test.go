@@ -171,7 +171,8 @@ func (b *chromium) tabs(places ...string) {
 func TestKeyboardReachesAllInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, WithActions(func(*http.Request, Action) error { return nil }))
-	for _, name := range []string{"import:1", "orders", "prices"} {
+	names := []string{"import:1", "orders", "prices"}
+	for _, name := range names {
 		acquire(t, s.client.GetLock(name))
 	}
 	b := startChromium(t, s.Server)
@@ -182,7 +183,8 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 	b.enter()
 	b.title("Locks")
 	b.sees("orders")
-	b.tabs(append(append([]string{"To the content"}, pages...), "q", "sort", "Search", "import:1")...)
+	b.tabs(append(append([]string{"To the content"}, pages...), "q", "sort", "Search")...)
+	require.Contains(t, names, b.tab(), "in any order")
 
 	b.open("ops/locks/locks?sort=name")
 	b.sees("orders")

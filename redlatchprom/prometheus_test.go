@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchprom"
 )
@@ -133,7 +133,7 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	metrics := redlatchprom.New(redlatchprom.WithNames("orders", "mail"))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
-	client, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+	client, err := redlatch.Open(t.Context(), redistest.Start(t).URL(), redlatch.WithObserver(metrics.Observer()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	queue := redlatch.GetDelayedQueue[string](client, "mail")

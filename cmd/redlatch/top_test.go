@@ -194,7 +194,7 @@ func picture(t *testing.T, name, text string) {
 }
 
 func TestTopInATerminal(t *testing.T) {
-	r := newRig(t)
+	r := &rig{url: redistest.Start(t).URL()}
 	client := func(name string) *redlatch.Client {
 		return r.other(t, name, redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	}
