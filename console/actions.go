@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -22,6 +23,8 @@ type Action struct {
 	ID string
 	// State is which messages purge deletes: delayed, ready, in-flight or dead.
 	State string
+	// Why is the reason, for pause-job; "by the console" if none was given.
+	Why string
 	// Owners are the owner ids that the page has shown as holding the lock, for force. If another one holds it now, nothing is done.
 	Owners []string
 }
@@ -63,14 +66,14 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 	verb, known := verbs[r.PostForm.Get("verb")]
 	a := Action{
 		Verb: r.PostForm.Get("verb"), Kind: verb.kind, Name: r.PostForm.Get("name"), ID: r.PostForm.Get("id"), State: r.PostForm.Get("state"),
-		Owners: r.PostForm["owner"],
+		Why: r.PostForm.Get("why"), Owners: r.PostForm["owner"],
 	}
 	if !known || a.Name == "" {
 		http.Error(w, "there is no such action", http.StatusBadRequest)
 		return
 	}
 	log := h.logger.With("verb", a.Verb, "kind", a.Kind, "name", a.Name, "id", a.ID, "state", a.State, "owners", a.Owners,
-		"user", h.user(r), "remote", r.RemoteAddr)
+		"user", h.user(r), "remote", r.RemoteAddr, "why", a.Why)
 	if err := h.allow(r, a); err != nil {
 		log.WarnContext(r.Context(), "redlatch console: an action was refused", "cause", err)
 		http.Error(w, "you may not do that", http.StatusForbidden)
@@ -143,7 +146,7 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 		return job("triggered", h.client.GetScheduler(a.Name).Trigger(ctx, a.ID))
 	}},
 	"pause-job": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
-		return job("paused", h.client.GetScheduler(a.Name).Pause(ctx, a.ID, "by the console"))
+		return job("paused", h.client.GetScheduler(a.Name).Pause(ctx, a.ID, cmp.Or(a.Why, "by the console")))
 	}},
 	"resume-job": {"scheduler", func(ctx context.Context, h *handler, a Action) (string, error) {
 		return job("scheduled", h.client.GetScheduler(a.Name).Resume(ctx, a.ID))

@@ -26,6 +26,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 var pictures = flag.String("pictures", "", "the folder for pictures of the pages")
@@ -83,11 +84,21 @@ func (b *chromium) open(page string) { b.t.Helper(); b.do(chromedp.Navigate(b.ur
 // sees waits until the page says something. A page that is on its way says nothing.
 func (b *chromium) sees(want string) {
 	b.t.Helper()
+	redistest.Eventually(b.t, 20*time.Second, "it is on the page", func() error { return b.says(want) })
+}
+
+// says returns an error if the page does not say all of this now.
+func (b *chromium) says(wants ...string) error {
 	var text string
-	require.Eventually(b.t, func() bool {
-		err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &text))
-		return err == nil && strings.Contains(text, want)
-	}, 20*time.Second, 50*time.Millisecond, "%s is not on the page", want)
+	if err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &text)); err != nil {
+		return err
+	}
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			return fmt.Errorf("%s is not in\n%s", want, text)
+		}
+	}
+	return nil
 }
 
 // picture keeps what the page looks like, if pictures are wanted.
@@ -118,6 +129,7 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	for i := range 12 {
 		acquire(t, worker.GetLock(fmt.Sprintf("import:%02d", i)))
 	}
+	acquire(t, web.GetFairLock("invoices"))
 	lost := acquire(t, worker.GetLock("report"))
 	_, err := web.GetLock("report").ForceUnlock(t.Context())
 	require.NoError(t, err)
@@ -126,6 +138,9 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	t.Cleanup(giveUp)
 	go func() { _, _ = worker.GetLock("order:4711").Lock(ctx) }() // it waits until the test ends
 	go func() { _, _ = worker.GetReadWriteLock("prices").Lock(ctx) }()
+	for range 2 {
+		go func() { _, _ = worker.GetFairLock("invoices").Lock(ctx) }()
+	}
 	_, err = web.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
 	_, err = web.GetPermitSemaphore("uploads").Acquire(t.Context())
@@ -139,12 +154,31 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	m, err := q.Take(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.Nack(t.Context(), 0))
+	runJobs(t, ctx, worker.GetScheduler("billing"))
 	viewer = open(t, s, redlatch.WithoutPresence())
 	require.Eventually(t, func() bool {
 		all, err := viewer.Clients(t.Context())
 		return err == nil && len(all) == 2
 	}, 15*time.Second, 50*time.Millisecond)
 	return viewer, held
+}
+
+// runJobs has a scheduler run two jobs until ctx ends. One of them fails, and the other one is paused.
+func runJobs(t *testing.T, ctx context.Context, s *rscheduler.Scheduler) {
+	t.Helper()
+	require.NoError(t, s.Register("dunning", rscheduler.MustCron("30 4 * * MON"), func(context.Context, rscheduler.Run) error {
+		return errors.New("the bank does not answer")
+	}))
+	require.NoError(t, s.Register("report", rscheduler.Every(24*time.Hour), func(context.Context, rscheduler.Run) error { return nil }))
+	go func() { _ = s.Run(ctx) }()
+	for _, job := range []string{"dunning", "report"} {
+		require.Eventually(t, func() bool { return s.Trigger(t.Context(), job) == nil }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool {
+			runs, err := s.Runs(t.Context(), job, 1)
+			return err == nil && len(runs) == 1
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	require.NoError(t, s.Pause(t.Context(), "report", "the month is closed"))
 }
 
 func TestPagesInChromium(t *testing.T) {
@@ -164,8 +198,10 @@ func TestPagesInChromium(t *testing.T) {
 		{"queues", "", false, []string{"mails"}},
 		{"queue?name=mails&state=dead", "console-queue", false, []string{"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"}},
 		{"message?name=mails&id=mail-0", "", false, []string{"dead", "not shown here"}},
-		{"schedulers", "", false, []string{"Nothing was found"}},
-		{"scheduler?name=billing", "", false, []string{"No process has run this scheduler"}},
+		{"schedulers", "", false, []string{"billing", "jobs: 2, running 0, paused 1, failed at last 1"}},
+		{"schedulers?q=none", "", false, []string{"Nothing was found"}},
+		{"scheduler?name=none", "", false, []string{"No process has run this scheduler"}},
+		{"scheduler?name=billing&job=dunning", "console-scheduler", false, []string{"30 4 * * MON", "failed", "paused: the month is closed", "by hand", "the bank does not answer"}},
 		{"clients", "", false, []string{"web-1", "worker-2", "2 of 2 clients answered"}},
 		{"lock?name=order:4711", "console-lock", false, []string{"Held, token 1", "web-1", "chromium_test.go", "Calls that wait", "worker-2"}},
 	} {
@@ -178,7 +214,19 @@ func TestPagesInChromium(t *testing.T) {
 		}
 	}
 	b.open("client?id=" + held.Owner()[:strings.LastIndexByte(held.Owner(), ':')])
-	b.sees("Holds: 3") // with the permit
+	b.sees("Holds: 4") // with the permit
+
+	fair, err := viewer.GetFairLock("invoices").Info(t.Context())
+	require.NoError(t, err)
+	require.Len(t, fair.Queue, 2)
+	b.open("lock?name=invoices")
+	b.sees("Queue, in order")
+	var queue []string
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll("h2 + ol code")].map(c => c.textContent)`, &queue))
+	assert.Equal(t, []string{fair.Queue[0].Owner, fair.Queue[1].Owner}, queue)
+	_, err = viewer.GetFairLock("invoices").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	b.do(chromedp.Poll(`document.querySelector("[aria-label=Holders] td").innerText === "`+queue[0]+`"`, nil, chromedp.WithPollingTimeout(20*time.Second)))
 
 	b.open("lock?name=order:4711")
 	b.sees("web-1")
@@ -213,7 +261,10 @@ func TestActionsInChromium(t *testing.T) {
 	}))
 	shown := acquire(t, s.client.GetLock("orders"))
 	b := startChromium(t, s.Server)
-	free := chromedp.Click(`button[value="force"]`, chromedp.ByQuery)
+	button := `button[value="force"]`
+	free := chromedp.Tasks{ // where it is changes as the page follows
+		chromedp.WaitVisible(button, chromedp.ByQuery), chromedp.Evaluate("document.querySelector('"+button+"').click()", nil),
+	}
 	b.open("ops/locks/lock?name=orders")
 	b.do(free)
 	b.sees("you may not do that")

@@ -348,6 +348,12 @@ func TestActionsFromElsewhereAreRefused(t *testing.T) {
 	asked := false
 	s := newSite(t, WithActions(func(*http.Request, Action) error { asked = true; return nil }))
 	hold := acquire(t, s.client.GetLock("orders"))
+	r, err := s.browser.Get(s.at("lock?name=orders"))
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Len(t, r.Cookies(), 1)
+	assert.True(t, r.Cookies()[0].HttpOnly)
+	assert.Equal(t, http.SameSiteStrictMode, r.Cookies()[0].SameSite)
 	csrf := s.csrf(t, "lock?name=orders")
 	good := url.Values{"verb": {"force"}, "name": {"orders"}, "csrf": {csrf}}
 	send := func(change func(r *http.Request, form url.Values)) int {

@@ -35,9 +35,9 @@ func TestSchedulersAreShownAndTheirJobsChanged(t *testing.T) {
 		return status == http.StatusOK
 	}, 10*time.Second, 10*time.Millisecond)
 	csrf := s.csrf(t, address)
-	do := func(verb, job string) string {
+	do := func(verb, job string, why ...string) string {
 		t.Helper()
-		status, text := s.post(t, url.Values{"verb": {verb}, "name": {"billing"}, "id": {job}, "csrf": {csrf}})
+		status, text := s.post(t, url.Values{"verb": {verb}, "name": {"billing"}, "id": {job}, "why": why, "csrf": {csrf}})
 		assert.Equal(t, http.StatusOK, status, verb)
 		return text
 	}
@@ -53,6 +53,7 @@ func TestSchedulersAreShownAndTheirJobsChanged(t *testing.T) {
 	}
 	assert.NotContains(t, text, hostile)
 	assert.Contains(t, do("pause-job", hostile), "<strong>paused</strong>: by the console")
+	assert.Contains(t, do("pause-job", hostile, "the <bank> is closed"), "<strong>paused</strong>: the &lt;bank&gt; is closed")
 	assert.NotContains(t, do("resume-job", hostile), "<strong>paused</strong>")
 	assert.Contains(t, do("trigger", "nobody's"), "Nothing was done")
 	_, text = s.get(t, "schedulers")
