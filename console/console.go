@@ -87,6 +87,7 @@ type request struct {
 	ctx   context.Context //nolint:containedctx // of the HTTP request
 	path  string
 	query url.Values
+	begin func() // sends the head: the page is there, and clients are asked, who may not answer
 }
 
 // views are the pages by their paths, which are also the names of their templates.
@@ -152,7 +153,7 @@ type page struct {
 	Done        string // what came of an action
 }
 
-// page writes a whole page. Once Redis answers, the head goes out before the rest is looked for, which may take a while.
+// page writes a whole page. Once Redis answers, the head goes out before what may take a while is looked for.
 func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v view) {
 	p := page{Title: v.title, Path: path, Self: path, Actions: h.allow != nil}
 	if r.URL.RawQuery != "" {
@@ -167,20 +168,25 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request, path string, v vi
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if v.slow {
-		if err := h.reach(r.Context()); err != nil {
-			v = view{v.title, false, func(*handler, *request) (any, error) { return nil, err }}
+	begun := false
+	begin := func(status int) {
+		if begun {
+			return
 		}
-	}
-	if v.slow {
+		begun = true
+		w.WriteHeader(status)
 		_, _ = head.WriteTo(w) // the browser may be gone, which the next writes see too
 		_ = http.NewResponseController(w).Flush()
 	}
-	main, status := h.render(r.Context(), p, v, r.URL.Query())
-	if !v.slow {
-		w.WriteHeader(status)
-		_, _ = head.WriteTo(w)
+	if v.slow {
+		if err := h.reach(r.Context()); err != nil {
+			v.of = func(*handler, *request) (any, error) { return nil, err }
+		} else {
+			begin(http.StatusOK)
+		}
 	}
+	main, status := h.render(p, v, &request{r.Context(), path, r.URL.Query(), func() { begin(http.StatusOK) }})
+	begin(status)
 	p.Main = main
 	if err := templates.ExecuteTemplate(w, "body", p); err != nil {
 		h.logger.DebugContext(r.Context(), "redlatch console: a page was not written", "error", err)
@@ -194,9 +200,9 @@ type content struct {
 }
 
 // render returns the part of a page that changes, and the status of the answer.
-func (h *handler) render(ctx context.Context, p page, v view, query url.Values) (main template.HTML, status int) {
+func (h *handler) render(p page, v view, r *request) (main template.HTML, status int) {
 	var b bytes.Buffer
-	data, err := v.of(h, &request{ctx, p.Path, query})
+	data, err := v.of(h, r)
 	name := p.Path
 	switch {
 	case err == nil:

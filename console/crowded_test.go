@@ -49,22 +49,11 @@ func TestPagesComeSoonAmongManyKeys(t *testing.T) {
 	lag := faulttest.MeasureLag(t, server.Addr())
 	for page, rows := range map[string]int{"": 0, "locks": pageSize, "locks?q=lock1": pageSize, "locks?sort=lease": pageSize, "queues": 1, "latches": 0} {
 		scripts := rdb.Info(t.Context(), "commandstats").Val()
-		began := time.Now()
-		answer, err := s.Client().Get(s.URL + "/" + page)
-		require.NoError(t, err)
-		body := bufio.NewReader(answer.Body)
-		_, err = body.ReadByte()
-		require.NoError(t, err)
-		first := time.Since(began)
-		rest, err := io.ReadAll(body)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		whole := time.Since(began)
+		text, first, whole := timed(t, s, page)
 		assert.Less(t, first, 300*time.Millisecond+lag.Worst(), page)
 		if page == "locks" { // as found; the others look at all keys
 			assert.Less(t, whole, 300*time.Millisecond+10*lag.Worst(), page)
 		}
-		text := string(rest)
 		assert.NotContains(t, text, `role="alert"`, page)
 		if page != "" {
 			assert.Equal(t, rows, strings.Count(text, `<tr id="row-r`), page)
@@ -76,7 +65,48 @@ func TestPagesComeSoonAmongManyKeys(t *testing.T) {
 		if page == "queues" || page == "latches" {
 			assert.Less(t, asked, 10, "locks are not looked at for %s", page)
 		}
-		t.Logf("%q: first byte %v, whole page %v, %d bytes, %d scripts", page, first, whole, len(rest)+1, asked)
+		t.Logf("%q: first byte %v, whole page %v, %d bytes, %d scripts", page, first, whole, len(text), asked)
+	}
+}
+
+// timed returns what a page says, and after what times its first byte and all of it came.
+func timed(t *testing.T, s *httptest.Server, page string) (text string, first, whole time.Duration) {
+	t.Helper()
+	began := time.Now()
+	answer, err := s.Client().Get(s.URL + "/" + page)
+	require.NoError(t, err)
+	body := bufio.NewReader(answer.Body)
+	_, err = body.Peek(1)
+	require.NoError(t, err)
+	first = time.Since(began)
+	all, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return string(all), first, time.Since(began)
+}
+
+// A client whose process was stopped still listens. Pages begin before it could answer.
+func TestPagesComeSoonWhereAClientDoesNotAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	client := open(t, server)
+	owner := acquire(t, client.GetLock("orders")).Owner()
+	_, err := client.GetPermitSemaphore("uploads").TrySetPermits(t.Context(), 3)
+	require.NoError(t, err)
+	_, err = client.GetCountDownLatch("start").TrySetCount(t.Context(), 7)
+	require.NoError(t, err)
+	stopped := server.Client(t).Subscribe(t.Context(), "redlatch_client:stopped.0123456789abcdef")
+	t.Cleanup(func() { assert.NoError(t, stopped.Close()) })
+	_, err = stopped.Receive(t.Context())
+	require.NoError(t, err)
+	lag := faulttest.MeasureLag(t, server.Addr())
+	for page, want := range map[string]string{
+		"lock?name=orders": owner, "semaphore?name=uploads": "3 of 3 permits", "latch?name=start": "The count is 7",
+	} {
+		s := served(t, Handler(client)) // another one would know what was said a moment ago
+		text, first, whole := timed(t, s, page)
+		assert.Less(t, first, 300*time.Millisecond+lag.Worst(), page)
+		assert.GreaterOrEqual(t, whole, crowdWait, page)
+		assert.Contains(t, text, want, page)
 	}
 }
 

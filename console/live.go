@@ -53,7 +53,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		began := time.Now()
-		main, _ := h.render(r.Context(), p, v, query)
+		main, _ := h.render(p, v, &request{r.Context(), path, query, func() {}})
 		wait := max(liveEvery, liveShare*time.Since(began))
 		text := string(main) + followed
 		if len(text) > liveMost {

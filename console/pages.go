@@ -276,6 +276,7 @@ func (h *handler) lock(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.begin()
 	said := h.crowd.look(r.ctx)
 	p := &lockPage{Lock: l}
 	p.Learn(r.ctx, h.client, said)
@@ -312,6 +313,10 @@ func (h *handler) semaphore(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := inspect.Permits(r.ctx, h.client, name)
+	if err != nil {
+		return nil, err
+	}
+	r.begin()
 	said := h.crowd.look(r.ctx)
 	p := &semaphorePage{PermitSemaphoreInfo: info, Waits: said.WaitsFor(name)}
 	for _, holder := range info.Holders {
@@ -321,7 +326,7 @@ func (h *handler) semaphore(r *request) (any, error) {
 		}
 		p.Leased = append(p.Leased, one)
 	}
-	return p, err
+	return p, nil
 }
 
 // latchPage is the page of a latch.
@@ -336,7 +341,11 @@ func (h *handler) latch(r *request) (any, error) {
 		return nil, err
 	}
 	info, err := h.client.GetCountDownLatch(name).Info(r.ctx)
-	return &latchPage{info, h.crowd.waitsFor(r.ctx, name)}, err
+	if err != nil {
+		return nil, err
+	}
+	r.begin()
+	return &latchPage{info, h.crowd.waitsFor(r.ctx, name)}, nil
 }
 
 // queuePage is the page of a queue, with the messages of one state.
