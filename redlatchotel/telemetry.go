@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +56,7 @@ var asClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 type seriesByKey map[seriesKey]*series
 
 // seriesKey is what a series is found by. Its name is a label, of which there are few.
-type seriesKey struct{ of, kind, name, result string }
+type seriesKey struct{ of, kind, node, name, result string }
 
 // series has the attributes of a time series.
 type series struct {
@@ -191,7 +193,7 @@ func (t *Telemetry) holdEnd(ctx context.Context, e redlatch.HoldEndEvent) {
 func (t *Telemetry) renewed(renewed, lost int, err error) {
 	ctx := context.Background() //nolint:forbidigo // a renewal has none
 	if err != nil {
-		t.renewals.Add(ctx, 1, metric.WithAttributes(resultKey.String("failed")))
+		t.renewals.Add(ctx, 1, metric.WithAttributes(resultKey.String("failed"), semconv.ErrorTypeKey.String(inspect.Result(err))))
 		return
 	}
 	t.renewals.Add(ctx, int64(renewed), metric.WithAttributes(resultKey.String("renewed")))
@@ -212,7 +214,7 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
 	end(span, e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("offer"), resultKey.String(inspect.Result(e.Err))))
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, append(outcome(inspect.Result(e.Err)), semconv.MessagingOperationName("offer"))...))
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
@@ -226,7 +228,7 @@ func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 	end(trace.SpanFromContext(ctx), e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, semconv.MessagingOperationName("handle"), resultKey.String(inspect.Result(e.Err))))
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, append(outcome(inspect.Result(e.Err)), semconv.MessagingOperationName("handle"))...))
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
@@ -234,19 +236,34 @@ func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) 
 }
 
 func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-	ctx, _ = t.tracer.Start(ctx, e.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(e.Name), semconv.ServerAddress(e.Node)))
+	ctx, _ = t.tracer.Start(ctx, e.Name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(scriptOn(e.Name, e.Node)...))
 	return ctx
+}
+
+// scriptOn returns the attributes of a script that a server runs.
+func scriptOn(name, node string) []attribute.KeyValue {
+	all := []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(name)}
+	host, port, err := net.SplitHostPort(node)
+	if err != nil { // a socket of this machine, or a node that is not known yet
+		host = node
+	}
+	if host != "" {
+		all = append(all, semconv.ServerAddress(host))
+	}
+	if n, err := strconv.Atoi(port); err == nil {
+		all = append(all, semconv.ServerPort(n))
+	}
+	return all
 }
 
 func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 	if t.scripts {
 		end(trace.SpanFromContext(ctx), e.Err)
 	}
-	k := seriesKey{"script", "", e.Name, inspect.Result(e.Err)}
+	k := seriesKey{of: "script", node: e.Node, name: e.Name, result: inspect.Result(e.Err)}
 	of := t.known(k)
 	if of == nil {
-		of = t.learn(k, semconv.DBSystemNameRedis, semconv.DBStoredProcedureName(e.Name), resultKey.String(k.result))
+		of = t.learn(k, append(scriptOn(e.Name, e.Node), outcome(k.result)...)...)
 	}
 	t.script.Record(ctx, e.Took.Seconds(), of.record...)
 }
@@ -254,12 +271,21 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 // system is what the messages are sent by.
 var system = semconv.MessagingSystemKey.String("redlatch") //nolint:gochecknoglobals // a constant in all but name
 
-// end ends a span. A lock that somebody else has is no fault.
+// outcome returns the attributes of a result. A lock that somebody else has is no fault.
+func outcome(result string) []attribute.KeyValue {
+	if result == "ok" || result == "refused" {
+		return []attribute.KeyValue{resultKey.String(result)}
+	}
+	return []attribute.KeyValue{resultKey.String(result), semconv.ErrorTypeKey.String(result)}
+}
+
+// end ends a span.
 func end(span trace.Span, err error) {
 	if span.IsRecording() {
 		result := inspect.Result(err)
-		span.SetAttributes(resultKey.String(result))
-		if err != nil && result != "refused" {
+		with := outcome(result)
+		span.SetAttributes(with...)
+		if len(with) > 1 {
 			span.RecordError(err)
 			span.SetStatus(codes.Error, result)
 		}
@@ -283,13 +309,13 @@ func (t *Telemetry) learn(k seriesKey, attributes ...attribute.KeyValue) *series
 
 // object returns the series of an object; without a result if that is "".
 func (t *Telemetry) object(kind, name, result string) *series {
-	k := seriesKey{"object", kind, t.name(name), result}
+	k := seriesKey{of: "object", kind: kind, name: t.name(name), result: result}
 	if s := t.known(k); s != nil {
 		return s
 	}
 	attributes := []attribute.KeyValue{kindKey.String(kind), nameKey.String(k.name)}
 	if result != "" {
-		attributes = append(attributes, resultKey.String(result))
+		attributes = append(attributes, outcome(result)...)
 	}
 	return t.learn(k, attributes...)
 }

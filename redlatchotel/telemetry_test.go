@@ -154,20 +154,23 @@ func TestCallsThatAcquireAreSpans(t *testing.T) {
 		s = l.take()["acquire rlock"]
 		assert.Equal(t, "refused", attributes(s)["redlatch.result"])
 		assert.Equal(t, codes.Unset, s.Status.Code, "a lock that is taken is no fault")
+		assert.NotContains(t, attributes(s), "error.type")
 		waiting, giveUp := context.WithTimeout(t.Context(), time.Second)
 		defer giveUp()
 		_, err = l.GetLock("orders").Lock(waiting)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		s = l.take()["acquire rlock"]
 		assert.Equal(t, codes.Error, s.Status.Code)
+		assert.Equal(t, "cancelled", attributes(s)["error.type"])
 		assert.Equal(t, time.Second, s.EndTime.Sub(s.StartTime).Round(time.Millisecond))
 
 		time.Sleep(time.Second)
 		require.NoError(t, hold.Unlock(t.Context()))
 		kind, name := attribute.String("redlatch.kind", "rlock"), attribute.String("redlatch.name", "orders")
-		for _, result := range []string{"ok", "refused", "cancelled"} {
+		for _, result := range []string{"ok", "refused"} {
 			assert.Equal(t, int64(1), l.count(t, "redlatch.acquire.duration", kind, name, attribute.String("redlatch.result", result)), result)
 		}
+		assert.Equal(t, int64(1), l.count(t, "redlatch.acquire.duration", append(failed("cancelled"), kind, name)...))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.hold.duration", kind, name))
 
 		secret, err := l.GetLock("customer-4711").Lock(t.Context())
@@ -216,7 +219,7 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", queue...))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", queue...))
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
-			append(queue, attribute.String("messaging.operation.name", "handle"), attribute.String("redlatch.result", "failed"))...))
+			append(append(queue, attribute.String("messaging.operation.name", "handle")), failed("failed")...)...))
 	}, redlatchotel.WithNames("mail"))
 }
 
@@ -231,11 +234,41 @@ func TestScriptsAreSpansIfTheyAreAskedFor(t *testing.T) {
 				if ok {
 					assert.Equal(t, "rlock.inspect", attributes(s)["db.stored_procedure.name"])
 				}
-				assert.Equal(t, int64(1), l.count(t, "db.client.operation.duration", attribute.String("db.system.name", "redis"),
-					attribute.String("db.stored_procedure.name", "rlock.inspect"), attribute.String("redlatch.result", "ok")))
 			}, opts...)
 		})
 	}
+}
+
+func TestScriptsAreMeasuredByServer(t *testing.T) {
+	l := newLab(t, redlatchotel.WithScripts())
+	server := redistest.Start(t)
+	var err error
+	l.Client, err = redlatch.Open(t.Context(), server.URL(), redlatch.WithObserver(l.told.Observer()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	inspect := func() (span map[string]any, labels []attribute.KeyValue) {
+		l.take()
+		_, _ = l.GetLock("orders").IsLocked(t.Context())
+		span = attributes(l.take()["rlock.inspect"])
+		return span, []attribute.KeyValue{
+			attribute.String("db.system.name", "redis"), attribute.String("db.operation.name", "EVALSHA"), attribute.String("db.stored_procedure.name", "rlock.inspect"),
+			attribute.String("server.address", "127.0.0.1"), attribute.Int64("server.port", span["server.port"].(int64)),
+		}
+	}
+	span, labels := inspect()
+	assert.Equal(t, server.Addr(), fmt.Sprintf("%v:%v", span["server.address"], span["server.port"]))
+	assert.NotContains(t, span, "error.type")
+	assert.Equal(t, int64(1), l.count(t, "db.client.operation.duration", append(labels, attribute.String("redlatch.result", "ok"))...))
+
+	require.NoError(t, server.Client(t).Set(t.Context(), "orders", "text", 0).Err())
+	span, labels = inspect()
+	assert.Equal(t, "failed", span["error.type"])
+	assert.Equal(t, int64(1), l.count(t, "db.client.operation.duration", append(labels, failed("failed")...)...))
+}
+
+// failed are the attributes of what failed.
+func failed(result string) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("redlatch.result", result), attribute.String("error.type", result)}
 }
 
 // object are the attributes of a gauge of an object.
