@@ -63,10 +63,11 @@ func TestAlertsLeadToTheRunbook(t *testing.T) {
 		words := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(title), "")
 		pages[strings.ReplaceAll(words, " ", "-")] = text
 	}
-	rules := regexp.MustCompile(`(?s)- alert: (\w+).*?runbook: docs/operations\.md#(\S+)`).FindAllStringSubmatch(string(alerts), -1)
+	rules := regexp.MustCompile(`(?s)- alert: (\w+).*?runbook: (docs/operations\.md#(\S+))\s+runbook_url: (\S+)`).FindAllStringSubmatch(string(alerts), -1)
 	require.Len(t, rules, strings.Count(string(alerts), "- alert:"))
 	for _, rule := range rules {
-		alert, page := rule[1], rule[2]
+		alert, page := rule[1], rule[3]
+		assert.Equal(t, "https://github.com/redlatch/redlatch/blob/main/"+rule[2], rule[4], alert)
 		row := regexp.MustCompile("(?m)^\\| `" + alert + "` \\|.*$").FindString(pages["alerts"])
 		assert.Contains(t, row, "(#"+page+") | `redlatch ", "%s: its row has the page and a command", alert)
 		opening, _, _ := strings.Cut(pages[page], "\n```") // before the first command
@@ -74,29 +75,98 @@ func TestAlertsLeadToTheRunbook(t *testing.T) {
 	}
 }
 
+// dashboard is the part of dashboard.json that tests look at.
+type dashboard struct {
+	Templating struct{ List []struct{ Name string } }
+	Panels     []struct {
+		ID          int
+		Title, Type string
+		GridPos     position
+		Targets     []struct{ Expr, RefID string }
+	}
+}
+
+type position struct{ X, Y, W, H int }
+
+func (p position) overlaps(o position) bool {
+	return p.X < o.X+o.W && o.X < p.X+p.W && p.Y < o.Y+o.H && o.Y < p.Y+p.H
+}
+
+func readDashboard(t *testing.T) (board dashboard, text string) {
+	t.Helper()
+	file, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(file, &board))
+	require.NotEmpty(t, board.Panels)
+	return board, string(file)
+}
+
+// Grafana ignores keys that it does not know, shows no panel of an unknown type, and only one of two panels with one id.
+func TestDashboardIsOneOfGrafana(t *testing.T) {
+	board, text := readDashboard(t)
+	var all any
+	require.NoError(t, json.Unmarshal([]byte(text), &all))
+	assert.Subset(t, strings.Fields(`title uid schemaVersion version editable tags time.from time.to refresh timezone annotations.list
+		templating.list.name templating.list.label templating.list.type templating.list.datasource.type templating.list.datasource.uid
+		templating.list.query templating.list.query.query templating.list.query.refId templating.list.includeAll templating.list.multi
+		templating.list.allValue templating.list.current templating.list.current.text templating.list.current.value templating.list.refresh
+		panels.id panels.title panels.type panels.datasource.type panels.datasource.uid panels.gridPos.x panels.gridPos.y panels.gridPos.w
+		panels.gridPos.h panels.fieldConfig.defaults.unit panels.fieldConfig.overrides panels.options
+		panels.targets.refId panels.targets.expr panels.targets.legendFormat panels.targets.datasource.type panels.targets.datasource.uid`), keysOf(all, ""))
+	variables := map[string]bool{"__rate_interval": true, "__all": true}
+	for _, v := range board.Templating.List {
+		variables[v.Name] = true
+	}
+	for _, used := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(text, -1) {
+		assert.True(t, variables[used[1]], used[0])
+	}
+	ids := map[int]bool{}
+	for i, p := range board.Panels {
+		assert.False(t, ids[p.ID], p.Title)
+		ids[p.ID] = true
+		assert.Contains(t, []string{"timeseries", "stat", "gauge", "table", "heatmap"}, p.Type, p.Title)
+		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for _, other := range board.Panels[:i] {
+			assert.False(t, p.GridPos.overlaps(other.GridPos), "%s and %s", p.Title, other.Title)
+		}
+		refs := map[string]bool{}
+		for _, target := range p.Targets {
+			assert.False(t, refs[target.RefID], "%s %s", p.Title, target.RefID)
+			refs[target.RefID] = true
+		}
+	}
+}
+
+// keysOf returns the paths to the values of a JSON document.
+func keysOf(v any, path string) (all []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			all = append(all, keysOf(value, strings.TrimPrefix(path+"."+key, "."))...)
+		}
+	case []any:
+		for _, value := range v {
+			all = append(all, keysOf(value, path)...)
+		}
+	}
+	if len(all) == 0 { // of a plain value, or an empty one
+		return []string{path}
+	}
+	return all
+}
+
 // expressions returns what the dashboard and the alerts ask for, with values for the dashboard's variables.
 func expressions(t *testing.T) (all []string) {
 	t.Helper()
-	var board struct {
-		Panels []struct {
-			Title   string
-			GridPos struct{ X, Y, W, H int }
-			Targets []struct{ Expr, RefID string }
-		}
-	}
-	text, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &board))
-	require.NotEmpty(t, board.Panels)
+	board, _ := readDashboard(t)
 	values := strings.NewReplacer("$__rate_interval", "1m", "$kind", ".*", "$name", ".*")
 	for _, p := range board.Panels {
 		require.NotEmpty(t, p.Targets, p.Title)
-		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
 		for _, target := range p.Targets {
 			all = append(all, values.Replace(target.Expr))
 		}
 	}
-	text, err = os.ReadFile("alerts.yaml")
+	text, err := os.ReadFile("alerts.yaml")
 	require.NoError(t, err)
 	for _, found := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*)`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, strings.Join(strings.Fields(strings.TrimPrefix(found[1], ">")), " "))
