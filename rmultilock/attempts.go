@@ -138,14 +138,15 @@ func (h *hold) progress() progress {
 func (h *hold) await(ctx context.Context, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	end := time.Now().Add(limit)
+	asked := time.Now()
+	end := asked.Add(limit)
 	for last := undecided; ; {
 		now := h.progress()
 		if now == decided {
 			return
 		}
 		if now != last {
-			timer.Reset(min(shortWait, time.Until(end)))
+			timer.Reset(min(brief(time.Since(asked)), time.Until(end)))
 			last = now
 		}
 		select {
@@ -157,6 +158,9 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 		}
 	}
 }
+
+// brief is how long to wait for a lock while others are held, or for the answers that no longer decide, where a reply takes that long.
+func brief(reply time.Duration) time.Duration { return min(shortWait+4*reply, longestWait) }
 
 var (
 	errNoAnswer = errors.New("no answer in time") // of a lock whose answer was not awaited any longer

@@ -135,7 +135,7 @@ func (c *call) all(h *hold) error {
 	asked := time.Now()
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(answerLimit))
-	brief := min(shortWait+4*time.Since(asked), longestWait)
+	short := brief(time.Since(asked))
 	for {
 		i, err := h.failure()
 		if err == nil {
@@ -145,7 +145,7 @@ func (c *call) all(h *hold) error {
 		if waited == nobody || i < waited || !errors.Is(err, errs.ErrNotAcquired) {
 			return err
 		}
-		wait := c.within(brief)
+		wait := c.within(short)
 		if err := c.waitFor(h, i, &wait); err != nil {
 			return err
 		}
