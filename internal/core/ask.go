@@ -219,8 +219,8 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	exact := c.Batch.Sharded || !c.Cluster // else the client may listen at another node
-	if heard, err := call.Int64(); err == nil && heard == 0 && exact {
+	// On a cluster the client may listen at another node: Redis 6 has no sharded channels.
+	if heard, err := call.Int64(); err == nil && heard == 0 && !c.Cluster {
 		return Report{}, fmt.Errorf("%w: %s", errs.ErrNotListening, id)
 	}
 	silence := time.NewTimer(askTimeout)
