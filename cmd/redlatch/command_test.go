@@ -130,7 +130,7 @@ func TestURLWithoutASchemeIsExplained(t *testing.T) {
 
 func TestServerThatDoesNotAnswerIsSaid(t *testing.T) {
 	r := newRig(t)
-	for _, args := range [][]string{{"ls"}, {"doctor"}, {"lock", "info", "a"}, {"queue", "stats", "q"}} {
+	for _, args := range [][]string{{"ls"}, {"doctor"}, {"lock", "info", "a"}, {"queue", "stats", "q"}, {"lock", "run", "a", "--", "true"}} {
 		code, _, err := r.run(t.Context(), append([]string{"-u", "redis://127.0.0.1:1"}, args...)...)
 		assert.Equal(t, exitUnavailable, code, "%v: %s", args, err)
 	}

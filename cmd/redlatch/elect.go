@@ -117,17 +117,15 @@ candidate is elected. Signals are passed on. If the leadership is lost, the prog
 			if err != nil {
 				return err
 			}
-			waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-			defer cancel()
-			waits := context.AfterFunc(ctx, cancel)
-			l, err := c.GetElection(args[0]).Campaign(waiting, relection.WithValue(value))
-			waits() // a signal that comes from here on is the program's
-			if err != nil {
-				return err
-			}
 			child := exec.Command(path, args[2:]...)
-			child.Env = append(child.Environ(), "REDLATCH_TERM="+strconv.FormatInt(l.Term(), 10))
-			return a.runWhile(ctx, l.Context(), child, l.Resign)
+			return a.runWhile(ctx, child, func(waiting context.Context) (*holding, error) {
+				l, err := c.GetElection(args[0]).Campaign(waiting, relection.WithValue(value))
+				if err != nil {
+					return nil, err
+				}
+				child.Env = append(child.Environ(), "REDLATCH_TERM="+strconv.FormatInt(l.Term(), 10))
+				return &holding{l.Context(), l.Resign}, nil
+			})
 		},
 	}
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long nobody else is elected if this command dies")

@@ -68,63 +68,103 @@ func (a *app) nameThenProgram(kinds []string) cobra.CompletionFunc {
 }
 
 // runUnder runs a program under a lock.
-func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) error {
+func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) (failed error) {
 	path, err := exec.LookPath(program[0])
 	if err != nil {
 		return &exit{127, err}
 	}
-	c, err := a.open(ctx, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
+	c, closing, err := a.join(lease)
 	if err != nil {
 		return err
 	}
+	defer func() { failed = errors.Join(failed, closing()) }()
 	lock := c.GetLock(name)
-	acquire, opts := lock.Lock, []rlock.Option{rlock.WithHolder()}
+	acquire, opts := lock.TryLock, []rlock.Option{rlock.WithHolder()}
 	if wait > 0 {
-		opts = append(opts, rlock.WithWait(wait))
+		acquire, opts = lock.Lock, append(opts, rlock.WithWait(wait))
 	}
-	if noWait {
-		acquire = lock.TryLock
+	return a.runWhile(ctx, exec.Command(path, program[1:]...), func(waiting context.Context) (*holding, error) {
+		defer a.sayHolder(waiting, lock)()
+		hold, err := acquire(waiting, opts...)
+		if wait == 0 && !noWait && errors.Is(err, rlock.ErrNotAcquired) {
+			hold, err = lock.Lock(waiting) // Redis has answered: a wait without a limit would not end where it does not
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &holding{hold.Context(), hold.Unlock}, nil
+	})
+}
+
+// join connects as one that acquires, without the check of redlatch.Open: what Redis refuses, its calls say.
+func (a *app) join(lease time.Duration) (c *redlatch.Client, closing func() error, err error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, nil, err
 	}
+	rdb, err := connect(server)
+	if err != nil {
+		return nil, nil, &exit{exitUsage, err}
+	}
+	c, err = redlatch.New(rdb, redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix),
+		redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
+	if err != nil {
+		return nil, nil, errors.Join(err, rdb.Close())
+	}
+	return c, func() error { return errors.Join(c.Close(), rdb.Close()) }, nil
+}
+
+// holding is what a program runs under.
+type holding struct {
+	held    context.Context //nolint:containedctx // of the hold
+	release func(context.Context) error
+}
+
+// runWhile acquires something, runs a program while it is held, and releases it. Until the program runs, SIGINT and SIGTERM give up;
+// both also end ctx, a little earlier or later. From then on it gets them.
+func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(context.Context) (*holding, error)) error {
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // the others end this process while it waits
+	defer signal.Stop(signals)
 	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	waits := context.AfterFunc(ctx, giveUp)
-	stopSaying := a.sayHolder(waiting, lock)
-	hold, err := acquire(waiting, opts...)
-	stopSaying()
-	waits() // a signal that comes from here on is the program's
+	h, err := acquire(waiting)
+	waits()
 	if err != nil {
 		return err
 	}
-	return a.runWhile(ctx, hold.Context(), exec.Command(path, program[1:]...), hold.Unlock)
-}
-
-// runWhile runs a program while something is held, whose context is given, and releases it.
-func (a *app) runWhile(ctx, held context.Context, child *exec.Cmd, release func(context.Context) error) error {
-	signals := make(chan os.Signal, 10)
 	signal.Notify(signals, passedOn()...)
-	defer signal.Stop(signals)
 	child.Stdout, child.Stderr = a.out, a.err
 	if a.in != nil {
 		child.Stdin = a.in
 	}
-	if err := child.Start(); err != nil {
-		return errors.Join(&exit{126, err}, release(context.WithoutCancel(ctx)))
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, h.release(context.WithoutCancel(ctx)))
 	}
+	if err := child.Start(); err != nil {
+		return errors.Join(&exit{126, err}, h.release(context.WithoutCancel(ctx)))
+	}
+	return h.watch(ctx, child, signals)
+}
+
+// watch passes signals on to a program, and a loss, until it ends. Then it releases.
+func (h *holding) watch(ctx context.Context, child *exec.Cmd, signals <-chan os.Signal) error {
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }() // ends with the child
-	lost := held.Done()
+	lost := h.held.Done()
 	for {
 		select {
 		case s := <-signals:
 			_ = child.Process.Signal(s) // it may have ended
 		case <-lost:
 			lost = nil
-			if errors.Is(context.Cause(held), rlock.ErrLost) {
+			if errors.Is(context.Cause(h.held), rlock.ErrLost) {
 				_ = terminate(child.Process)
 			}
 		case err := <-ended:
-			why := context.Cause(held)
-			switch released := release(context.WithoutCancel(ctx)); {
+			why := context.Cause(h.held)
+			switch released := h.release(context.WithoutCancel(ctx)); {
 			case errors.Is(why, rlock.ErrLost):
 				return &exit{exitLost, why}
 			case errors.Is(released, rlock.ErrNotHeld):

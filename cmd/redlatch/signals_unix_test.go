@@ -3,7 +3,10 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 
@@ -22,4 +25,39 @@ func TestSignalsArePassedOn(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, locked)
 	}
+}
+
+// during runs a program, after an acquisition that does something and whose hold is released in the end.
+func during(t *testing.T, ctx context.Context, acquired func()) (child *exec.Cmd, err error) {
+	t.Helper()
+	child = exec.Command("sleep", "5")
+	released := false
+	err = (&app{environment: &environment{}}).runWhile(ctx, child, func(context.Context) (*holding, error) {
+		acquired()
+		return &holding{t.Context(), func(ctx context.Context) error { released = true; return ctx.Err() }}, nil
+	})
+	assert.True(t, released)
+	return child, err
+}
+
+func TestSignalThatComesWithTheAnswerIsPassedOn(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		came := make(chan os.Signal, 1)
+		signal.Notify(came, s)
+		_, err := during(t, t.Context(), func() {
+			assert.NoError(t, syscall.Kill(os.Getpid(), s))
+			<-came
+		})
+		signal.Stop(came)
+		var ended *exit
+		require.ErrorAs(t, err, &ended)
+		assert.Equal(t, 128+int(s), ended.code)
+	}
+}
+
+func TestProgramIsNotStartedAfterTheEnd(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	child, err := during(t, ctx, end)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Nil(t, child.Process)
 }
