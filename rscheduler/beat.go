@@ -3,8 +3,8 @@ package rscheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
@@ -59,7 +59,7 @@ type standing struct {
 	text     string // of its schedule
 	replaced string
 	mark     string
-	queued   bool // the tick of the mark is in the queue
+	queued   bool // the tick that its mark waits for is in the queue
 }
 
 func (r *runner) beat(ctx context.Context) error {
@@ -97,117 +97,148 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	if err := row.Err(); err != nil {
 		return err
 	}
-	var items []queue.Item
-	var marks []any
 	for _, s := range all {
-		name := s.job.name
 		if s.replaced != "" {
-			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", name, "from", s.replaced, "to", s.text)
+			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
 		}
-		r.written[name] = true
-		ticks, mark := s.ticks(now)
+		r.written[s.job.name] = true
+	}
+	return r.advance(ctx, now, all...)
+}
+
+// advance offers the next ticks of jobs, and moves their marks: before that those of ticks that run one after another, as the run of one
+// moves the mark on, and after it those of others, of which none must be left out. What fails is left to the next heartbeat.
+func (r *runner) advance(ctx context.Context, now time.Time, jobs ...standing) error {
+	var items []queue.Item
+	var before, after []any
+	for _, s := range jobs {
+		ticks, first, then := s.ticks(now)
 		for _, t := range ticks {
-			items = append(items, t.item(tickID(name, t.Instant, "")))
+			items = append(items, t.item(fmt.Sprintf("%s@%d", t.Job, t.Instant)))
 		}
-		marks = append(marks, mark...)
+		if first != s.mark {
+			before = append(before, s.job.name, s.text, s.mark, first)
+		}
+		if then != first {
+			after = append(after, s.job.name, s.text, first, then)
+		}
 	}
-	if err := r.offer(ctx, items); err != nil || len(marks) == 0 {
-		return err
+	err := r.mark(ctx, before)
+	if err == nil && len(items) > 0 {
+		_, _, err = r.queue.Offer(ctx, items)
 	}
-	_, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.mark(marks) })
+	if err == nil {
+		err = r.mark(ctx, after)
+	}
 	return err
 }
 
-// ticks returns what is to be offered of a job, and the mark after that as mark.lua takes it.
-func (s *standing) ticks(now time.Time) (all []tick, mark []any) {
-	schedule := s.job.scheduleOf(s.text)
-	if schedule == nil {
-		return nil, nil // those that have registered it see to it
+func (r *runner) mark(ctx context.Context, marks []any) error {
+	if len(marks) == 0 {
+		return nil
 	}
-	add := func(t time.Time) {
-		next := tick{Job: s.job.name, Instant: t.UnixMicro(), Text: s.text, Kind: regular}
-		if jitter := s.job.options.jitter; jitter > 0 {
-			next.Due = next.Instant + rand.Int64N(jitter.Microseconds()+1)
+	_, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.mark(marks) })
+	return err
+}
+
+// ticks returns what is to be offered of a job, and its mark before and after that.
+func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
+	schedule, o := s.job.scheduleOf(s.text), &s.job.options
+	if schedule == nil {
+		return nil, s.mark, s.mark // those that have registered it see to it
+	}
+	add := func(instant int64, k kind) {
+		next := tick{Job: s.job.name, Instant: instant, Text: s.text, Kind: k}
+		if k == regular && o.jitter > 0 {
+			next.Due = next.Instant + rand.Int64N(o.jitter.Microseconds()+1)
 		}
 		all = append(all, next)
 	}
-	marked, known := readMark(s.mark, s.text)
-	if d, ok := schedule.(fixedDelay); ok {
-		switch {
-		case !known:
-			marked = now.Add(d.delay)
-			mark = s.marks(marked, true)
-		case s.queued:
-			return nil, nil
+	m, known := readMark(s.mark, s.text)
+	if d, fixed := schedule.(fixedDelay); fixed {
+		if !known {
+			m.last = now.Add(d.delay).UnixMicro()
 		}
-		add(marked)
-		return all, mark
-	}
-	if _, once := schedule.(oneShot); !known && once {
-		marked = time.UnixMicro(0)
-	} else if !known {
-		marked = now
-	}
-	last, from := marked, now
-	if marked.After(now) {
-		from = marked
-	} else {
-		least := now.Add(-s.job.options.catchUp)
-		if marked.After(least) {
-			least = marked
+		if !s.queued {
+			add(m.last, regular)
 		}
-		all = s.job.options.missed(schedule, tick{Job: s.job.name, Text: s.text}, least, now)
-		if len(all) > 0 {
-			last = now
+		return all, m.write(s.text), m.write(s.text)
+	}
+	if _, once := schedule.(oneShot); !known && !once {
+		m.last = now.UnixMicro()
+	}
+	from := time.UnixMicro(m.last)
+	if m.next == 0 && from.Before(now) {
+		from = now
+		if o.catchUp > 0 {
+			m.next, m.until, s.queued = max(m.last+1, now.Add(-o.catchUp).UnixMicro()), now.UnixMicro(), false
 		}
 	}
-	for !from.After(now.Add(horizon)) && len(all) < maxTicks {
+	if m.next != 0 && !s.queued {
+		late := o.late(schedule, time.UnixMicro(m.next), time.UnixMicro(m.until))
+		m.next = 0
+		for _, t := range late {
+			add(t, catchUp)
+			m.last = from.UnixMicro()
+		}
+		if len(late) == 1 {
+			m.next = late[0]
+		}
+	}
+	before = s.mark
+	if m.next != 0 {
+		before = m.write(s.text)
+	}
+	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < maxTicks {
 		next, ok := schedule.Next(from)
 		if !ok || !next.After(from) {
 			break
 		}
-		add(next)
-		last, from = next, next
+		add(next.UnixMicro(), regular)
+		m.last, from = next.UnixMicro(), next
 	}
-	if known && last.Equal(marked) {
-		return all, nil
-	}
-	return all, s.marks(last, false)
+	return all, before, m.write(s.text)
 }
 
-// marks returns a mark as mark.lua takes it.
-func (s *standing) marks(last time.Time, keep bool) []any {
-	return []any{s.job.name, s.text, last.UnixMicro(), number(keep)}
+// mark is how far the ticks of a job were offered, µs.
+type mark struct {
+	last        int64 // of a fixed delay, the only one
+	next, until int64 // 0, or those that run late one after another: the next one, and until when; what comes after last waits for them
 }
 
-// readMark returns the last instant that was offered; false if the mark is of another schedule.
-func readMark(mark, text string) (last time.Time, ok bool) {
-	instant, of, _ := strings.Cut(mark, " ")
-	n, err := strconv.ParseInt(instant, 10, 64)
-	return time.UnixMicro(n), err == nil && of == text
-}
-
-// missed returns the ticks up to now, and after another time, that are to run although they were missed: those of a job whose runs may
-// not overlap one by one, each when the last one has ended.
-func (o *jobOptions) missed(s Schedule, t tick, after, now time.Time) (all []tick) {
-	if o.catchUp == 0 {
-		return nil
+// readMark returns a mark; false if it is of another schedule.
+func readMark(text, schedule string) (m mark, ok bool) {
+	times, of, _ := strings.Cut(text, " ")
+	n, _ := fmt.Sscanf(times, "%d,%d-%d", &m.last, &m.next, &m.until)
+	if n == 0 || of != schedule {
+		return mark{}, false
 	}
-	t.Kind = catchUp
+	return m, true
+}
+
+func (m *mark) write(schedule string) string {
+	if m.next == 0 {
+		return fmt.Sprintf("%d %s", m.last, schedule)
+	}
+	return fmt.Sprintf("%d,%d-%d %s", m.last, m.next, m.until, schedule)
+}
+
+// late returns the ticks from one time until another that are to be offered although they were missed: of a job whose runs may not
+// overlap the first or the only one.
+func (o *jobOptions) late(s Schedule, from, until time.Time) (all []int64) {
+	from = from.Add(-1) // it may be one of them
 	if !o.backfill {
-		if at, ok := latest(s, after, now); ok {
-			t.Instant = at.UnixMicro()
-			all = append(all, t)
+		if t, ok := latest(s, from, until); ok {
+			all = append(all, t.UnixMicro())
 		}
 		return all
 	}
-	for at, ok := s.Next(after); ok && !at.After(now) && at.After(after) && len(all) < maxTicks; at, ok = s.Next(after) {
-		t.Instant, after = at.UnixMicro(), at
-		if o.overlap != Allow {
-			t.Until = now.UnixMicro()
-			return []tick{t}
-		}
-		all = append(all, t)
+	most := maxTicks
+	if o.overlap != Allow {
+		most = 1
+	}
+	for t, ok := s.Next(from); ok && !t.After(until) && t.After(from) && len(all) < most; t, ok = s.Next(from) {
+		all, from = append(all, t.UnixMicro()), t
 	}
 	return all
 }

@@ -1,7 +1,8 @@
 -- beat.lua: note that a process runs the scheduler, write what it has registered, and say what is to be offered.
 --
 -- KEYS[1]  jobs: hash, job -> text of its schedule
--- KEYS[2]  marks: hash, job -> the last instant that was offered, µs, and the text of the schedule
+-- KEYS[2]  marks: hash, job -> the last instant that was offered, µs; while the job is behind, a comma, the next instant that is to run
+--          late, -, until when; a space, and the text of the schedule
 -- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
 -- KEYS[4]  alive: sorted set, processes by the time until which they count as running, µs
 -- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs
@@ -11,7 +12,7 @@
 -- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none
 --
 -- Returns  an array: the time in µs; then for each job the text of its schedule, the text that it replaced or nothing, its mark or
---          nothing, 1 if the tick of the mark is in the queue
+--          nothing, 1 if the tick that runs late next, or else the last one, is in the queue
 local jobs, marks, seen, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local process, length, items = ARGV[1], tonumber(ARGV[2]), ARGV
 
@@ -33,6 +34,6 @@ for i = 3, #items, 3 do
   redis.call('hset', seen, job, stamp)
   local mark, r = redis.call('hget', marks, job) or '', #reply
   reply[r + 1], reply[r + 2], reply[r + 3] = current, replaced, mark
-  reply[r + 4] = redis.call('hexists', bodies, job .. '@' .. (string.match(mark, '^%d+') or ''))
+  reply[r + 4] = redis.call('hexists', bodies, job .. '@' .. (string.match(mark, '^%d+,(%d+)') or string.match(mark, '^%d+') or ''))
 end
 return reply

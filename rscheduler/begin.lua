@@ -40,20 +40,23 @@ local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonum
 local newer, late, chained, shown = ARGV[14] == '1', ARGV[15] == '1', ARGV[16] == '1', ARGV[17]
 
 local time = redis.call('time')
-local now = time[1] * 1000000 + time[2]
-local stamp, first = string.format('%.0f', now), attempt == 1
-local up = touch(alive, meta, process, length, now)
-local text = redis.call('hget', jobs, job)
-local record = redis.call('hget', running, slot) or ''
-local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+local now, first = time[1] * 1000000 + time[2], attempt == 1
+local stamp, up, text = string.format('%.0f', now), touch(alive, meta, process, length, now), redis.call('hget', jobs, job)
+local state, held, began, missed, holder =
+  string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
 if held == claim and holder == id and state ~= 'w' then -- the script runs again
   return {state == 'd' and 'died' or 'run', stamp}
 end
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
 local replaced = kind ~= 'm' and text and text ~= expected
-if not text or stopped or replaced or chained and string.match(redis.call('hget', marks, job) or '', '^%d+') ~= instant then
+local last, next, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%S* (.*)$')
+kind = kind == 'r' and next == instant and 'c' or kind
+if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
+  if kind == 'c' and next == instant then -- and so are those that were to run late after it
+    redis.call('hset', marks, job, last .. ' ' .. of)
+  end
   if waiting == id then
     redis.call('hset', left, job, newest .. ' ')
   end
@@ -72,18 +75,15 @@ if overlap ~= 'allow' and first and kind ~= 'c' then
   end
 end
 if holder and holder ~= id and redis.call('hexists', bodies, holder) == 1 then
-  if kind ~= 'c' then
-    if overlap ~= 'queue' or due < tonumber(newest) then
-      return {'left', stamp}
-    end
+  local waits = overlap == 'queue' and due >= tonumber(newest)
+  if waits and kind ~= 'c' then
     redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
   end
-  return {'wait', stamp}
+  return {(waits or kind == 'c') and 'wait' or 'left', stamp}
 end
 if holder ~= id then
-  state, held, began, missed = nil, nil, stamp, '0'
-end
-if state == 'r' or state == 'd' then
+  state, began, missed = nil, stamp, '0'
+elseif state ~= 'w' then
   missed = stamp
 end
 if waiting == id then

@@ -14,15 +14,16 @@
 -- ARGV[5]  end; wait for another attempt; drop if it did not run
 -- ARGV[6]  the result
 -- ARGV[7]  how many results are kept
--- ARGV[8]  delay until the next tick, µs; nothing but for a fixed delay
--- ARGV[9]  the instant of the tick, µs
--- ARGV[10]  text of the schedule
+-- ARGV[8]  delay until the next tick, µs; 0 but for a fixed delay
+-- ARGV[9]  for how long ticks are to run late that were missed as the process was dead, µs; 0 if they are not to
+-- ARGV[10]  the instant of the tick, µs
+-- ARGV[11]  text of the schedule
 --
--- Returns  an array: the time in µs; until when ticks were missed as the process was dead, µs, or 0; the id of a tick that waits for
---          this or nothing; the instant of the next tick after a delay, µs, or 0
+-- Returns  an array: the time in µs; the id of a tick that waits for this or nothing; the mark of the job if it says what is
+--          next, or nothing
 local running, spans, left, marks, last, runs, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local keep, delay, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+local keep, delay, window, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
@@ -49,17 +50,26 @@ if how == 'wait' then
   if mine then
     redis.call('hset', running, slot, 'w' .. string.sub(record, 2))
   end
-  return {stamp, '0', '', '0'}
+  return {stamp, '', ''}
 end
 if mine then
   redis.call('hdel', running, slot)
 end
-local next = '0'
-if delay then
-  next = string.match(redis.call('hget', marks, job) or '', '^%d+') or '0'
-  if next == instant and (mine or how == 'drop') then -- a run that was taken over moves nothing
-    next = string.format('%.0f', now + delay)
-    redis.call('hset', marks, job, next .. ' ' .. text)
+local mark = redis.call('hget', marks, job) or ''
+local offered, next, to, of = string.match(mark, '^(%d+),?(%d*)%-?(%d*) (.*)$')
+next, to = tonumber(next), tonumber(to)
+if of == text and (mine or how == 'drop') then -- a run that was taken over moves nothing
+  if delay > 0 and tonumber(offered) == instant then
+    offered = string.format('%.0f', now + delay)
+  elseif next and next <= instant and instant <= to then
+    next = instant + 1
+  elseif mine and not next and window > 0 and missed ~= '0' then
+    next, to = math.max(instant + 1, now - window), tonumber(missed)
   end
+  if next and next > to then
+    next = nil
+  end
+  mark = offered .. (next and string.format(',%.0f-%.0f ', next, to) or ' ') .. text
+  redis.call('hset', marks, job, mark)
 end
-return {stamp, mine and missed or '0', string.match(redis.call('hget', left, job) or '', ' (.*)$') or '', next}
+return {stamp, string.match(redis.call('hget', left, job) or '', ' (.*)$') or '', (next or delay > 0) and mark or ''}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -328,4 +329,70 @@ func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 			}
 		}
 	}
+}
+
+// F7: the end of a run is in Redis, but what is to run after it could not be offered.
+func TestNextRunThatCouldNotBeOfferedComesAfterTheOutage(t *testing.T) {
+	backfill := []rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}
+	for name, c := range map[string]struct {
+		schedule rscheduler.Schedule
+		opts     []rscheduler.JobOption
+		want     []string
+	}{
+		"backfill":      {rscheduler.MustCron("* * * * *"), backfill, []string{"540:1", "600:1", "660:1", "720:1"}},
+		"a fixed delay": {rscheduler.EveryAfter(20 * time.Second), nil, []string{"120:1", "705:1", "725:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.worker(t, c.schedule, r.handle, c.opts...)
+				stop := run(t, s)
+				time.Sleep(105 * time.Second)
+				require.NoError(t, stop())
+				r.take()
+				time.Sleep(580 * time.Second)
+				var p *locktest.Peer
+				var once sync.Once
+				p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+					ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+						if e.Name == "rscheduler.end" && e.Err == nil {
+							once.Do(func() {
+								p.Down(true)
+								time.AfterFunc(15*time.Second, func() { p.Down(false) })
+							})
+						}
+					},
+				}))
+				s = p.GetScheduler("billing")
+				require.NoError(t, s.Register("job", c.schedule, r.handle, c.opts...))
+				run(t, s)
+				time.Sleep(45 * time.Second)
+				assert.Equal(t, c.want, r.take())
+			})
+		})
+	}
+}
+
+// F7: a tick that runs late ends before the process that offered it goes on.
+func TestBackfillGoesOnIfItsRunsOvertakeThePlan(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		opts := []rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}
+		s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle)
+		stop := run(t, s)
+		time.Sleep(100 * time.Second)
+		require.NoError(t, stop())
+		time.Sleep(585 * time.Second)
+		r.take()
+		s = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+				if e.Name == "rscheduler.mark" {
+					time.Sleep(time.Second)
+				}
+				return ctx
+			},
+		})).GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.MustCron("* * * * *"), r.handle, opts...))
+		run(t, s)
+		time.Sleep(8 * time.Minute)
+		assert.Equal(t, []string{"540:1", "600:1", "660:1", "720:1"}, r.take()[:4])
+	})
 }

@@ -39,7 +39,7 @@ elseif verb == 'remove' then -- its ticks in the queue are dropped when they are
   end
 elseif found == 1 and verb == 'drop' and had == 0 then
   -- The next process that has the job finds the tick missed, or has it run if it is that of a fixed delay.
-  local last, text = string.match(redis.call('hget', marks, job) or '', '^(%d+) (.*)$')
+  local last, text = string.match(redis.call('hget', marks, job) or '', '^(%d+)%S* (.*)$')
   if last and tonumber(last) >= tonumber(detail) then
     redis.call('hset', marks, job, string.format('%.0f', tonumber(detail) - 1) .. ' ' .. text)
   end

@@ -88,7 +88,8 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 
 // next returns when a job comes next.
 func (s *Scheduler) next(j *Job, mark string, now time.Time) time.Time {
-	last, known := readMark(mark, j.Schedule)
+	m, known := readMark(mark, j.Schedule)
+	last := time.UnixMicro(m.last)
 	schedule := parseSchedule(j.Schedule)
 	if own := s.registered(j.Name); own != nil && own.text == j.Schedule {
 		schedule = own.schedule

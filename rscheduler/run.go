@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -91,16 +90,16 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		return nil
 	}
 	claimed, _ := strconv.ParseInt(m.Claim(), 10, 64)
-	b := &beginning{process: r.process, slot: t.Job, id: m.ID, claim: m.Claim(), tick: t, attempt: m.Attempt, options: &j.options}
+	b := &beginning{process: r.process, slot: t.Job, id: m.ID, claim: m.Claim(), tick: t, attempt: m.Attempt, job: j}
 	if j.options.overlap == Allow {
 		b.slot = m.ID
 	}
 	schedule := j.scheduleOf(t.Text)
-	delay, fixed := schedule.(fixedDelay)
+	fixed, _ := schedule.(fixedDelay)
 	switch {
 	case t.Kind != regular:
-	case fixed:
-		b.fixedDelay, b.late = true, true
+	case fixed.delay > 0:
+		b.delay, b.late = fixed.delay, true
 	case schedule != nil && m.Attempt == 1:
 		_, b.newer = latest(schedule, time.UnixMicro(t.Instant), time.UnixMicro(claimed))
 		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
@@ -129,12 +128,14 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	run.Started = started
 	switch {
 	case answer == "run":
-		return r.run(ctx, m, j, b, run, schedule)
+		return r.run(ctx, m, b, run)
 	case answer == "wait":
 		m.Return(passMost)
-	case answer == "died" && !r.end(ctx, b, ends, resultOf(run, 0, ErrDied), schedule),
-		answer != "died" && fixed && !r.end(ctx, b, dropped, Result{}, delay):
+	case answer == "died" && !r.end(ctx, b, ends, resultOf(run, 0, ErrDied)),
+		answer != "died" && b.delay > 0 && !r.end(ctx, b, dropped, Result{}):
 		m.Return(beginAgain)
+	case answer == "left":
+		m.ForgetID() // it is offered again if it turns out that it was missed
 	}
 	return nil
 }
@@ -169,7 +170,8 @@ func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
 }
 
 // run calls the handler, and ends the attempt.
-func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning, run Run, schedule Schedule) error {
+func (r *runner) run(ctx context.Context, m *queue.Message, b *beginning, run Run) error {
+	j := b.job
 	began := r.core.Clock.Now()
 	finish := func(err error) error {
 		m.Failure = err
@@ -181,7 +183,7 @@ func (r *runner) run(ctx context.Context, m *queue.Message, j *job, b *beginning
 		if retry {
 			how, pause = waits, j.options.pause(m.Attempt)
 		}
-		asIfDead := interrupted && !j.options.atMostOnce || !r.end(ctx, b, how, result, schedule)
+		asIfDead := interrupted && !j.options.atMostOnce || !r.end(ctx, b, how, result)
 		if asIfDead || retry {
 			return m.Nack(context.WithoutCancel(ctx), pause, result.Err)
 		}
@@ -232,66 +234,38 @@ func resultOf(run Run, took time.Duration, err error) Result {
 
 // end ends an attempt, and offers what is to run after it. In an outage it goes on until the claim is over, and then returns false: nobody
 // knows that the attempt has ended, as if the process had died.
-func (r *runner) end(claim context.Context, b *beginning, how ending, result Result, schedule Schedule) bool {
+func (r *runner) end(claim context.Context, b *beginning, how ending, result Result) bool {
 	text, _ := json.Marshal(result) // it has nothing that could fail
-	delay, _ := schedule.(fixedDelay)
 	var call *script.Call
 	var err error
 	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
-		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text, delay.delay) })
+		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text) })
 		cancel()
 		silent := errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
 		if !silent || core.Pause(claim, try) != nil {
 			break
 		}
 	}
-	var now, missed, next int64
+	var now time.Time
 	var waiting string
+	next := standing{job: b.job, text: b.tick.Text}
 	if err == nil {
 		row := call.Row()
-		now, missed, waiting, next = row.Int(), row.Int(), row.Text(), row.Int()
+		now, waiting, next.mark = time.UnixMicro(row.Int()), row.Text(), row.Text()
 		err = row.Err()
 	}
 	if err != nil {
 		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.id, "cause", err)
 		return false
 	}
-	var items []queue.Item
-	if next != 0 {
-		items = append(items, tick{Job: b.tick.Job, Instant: next, Text: b.tick.Text, Kind: regular}.item(tickID(b.tick.Job, next, "")))
-	}
-	sign := again
-	var late []tick
-	t := tick{Job: b.tick.Job, Text: b.tick.Text}
-	switch {
-	case how == waits || b.fixedDelay || schedule == nil:
-	case b.tick.Until != 0:
-		late = b.options.missed(schedule, t, time.UnixMicro(b.tick.Instant), time.UnixMicro(b.tick.Until))
-		if !strings.HasSuffix(b.id, again) {
-			sign = ""
-		}
-	case missed != 0 && b.options.overlap == Skip:
-		late = b.options.missed(schedule, t, time.UnixMicro(max(b.tick.Instant, now-b.options.catchUp.Microseconds())), time.UnixMicro(missed))
-	}
-	for _, t := range late {
-		items = append(items, t.item(tickID(t.Job, t.Instant, sign)))
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 	defer cancel()
 	if waiting != "" {
 		_, _ = r.queue.Reschedule(ctx, waiting, 0) // else it looks in by itself
 	}
-	if err := r.offer(ctx, items); err != nil {
-		r.core.Logger.Warn("redlatch: a tick cannot be offered", "kind", "rscheduler", "name", r.name, "job", b.tick.Job, "cause", err)
+	if next.mark != "" {
+		_ = r.advance(ctx, now, next) // what fails is left to the next heartbeat
 	}
 	return true
-}
-
-func (r *runner) offer(ctx context.Context, items []queue.Item) error {
-	if len(items) == 0 {
-		return nil
-	}
-	_, _, err := r.queue.Offer(ctx, items)
-	return err
 }

@@ -161,7 +161,6 @@ type tick struct {
 	Due     int64  `json:"due,omitempty"`
 	Text    string `json:"schedule"` // at the time of the offer
 	Kind    kind   `json:"kind"`
-	Until   int64  `json:"until,omitempty"` // µs; missed ticks up to then are to run one after another, of which this is the first
 }
 
 // due returns when the tick was to begin, µs.
@@ -177,13 +176,6 @@ func (t tick) item(id string) queue.Item {
 	payload, _ := json.Marshal(t) // it has nothing that could fail
 	return queue.Item{ID: id, At: time.UnixMicro(t.due()), Payload: payload}
 }
-
-// tickID returns the id of a tick. One that is offered again, as it was left out, has the sign.
-func tickID(job string, instant int64, sign string) string {
-	return fmt.Sprintf("%s@%d%s", job, instant, sign)
-}
-
-const again = "~"
 
 func (s *Scheduler) wrap(verb string, err error) error {
 	return errs.Wrap("rscheduler", verb, s.name, err)

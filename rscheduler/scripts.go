@@ -56,16 +56,16 @@ type beginning struct {
 	claim             string
 	tick              tick
 	attempt           int
-	options           *jobOptions
+	job               *job
 	newer, late       bool
-	fixedDelay        bool
+	delay             time.Duration // of a fixed delay
 	shown             []byte
 }
 
 func (k *keys) begin(b *beginning) *script.Call {
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
 		b.process, lifetime.Microseconds(), b.tick.Job, b.slot, b.id, b.claim, string(b.tick.Kind), b.tick.Text, b.tick.Instant,
-		b.tick.due(), b.attempt, b.options.deaths(), b.options.overlap.String(), number(b.newer), number(b.late), number(b.fixedDelay),
+		b.tick.due(), b.attempt, b.job.options.deaths(), b.job.options.overlap.String(), number(b.newer), number(b.late), number(b.delay > 0),
 		b.shown)
 }
 
@@ -78,13 +78,14 @@ const (
 	dropped ending = "drop"
 )
 
-func (k *keys) end(b *beginning, how ending, result []byte, delay time.Duration) *script.Call {
-	after := any("")
-	if b.fixedDelay {
-		after = delay.Microseconds()
+func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
+	o, window := &b.job.options, time.Duration(0)
+	if o.overlap == Skip && b.delay == 0 {
+		window = o.catchUp
 	}
 	return endScript.Call(7, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job, k.jobs,
-		b.tick.Job, b.slot, b.id, b.claim, string(how), result, b.options.history, after, b.tick.Instant, b.tick.Text)
+		b.tick.Job, b.slot, b.id, b.claim, string(how), result, o.history, b.delay.Microseconds(), window.Microseconds(),
+		b.tick.Instant, b.tick.Text)
 }
 
 func (k *keys) leave(process string) *script.Call { return leaveScript.Call(1, k.alive, process) }
