@@ -20,7 +20,8 @@ type cronOptions struct {
 }
 
 // In sets the location whose wall clock a cron expression means. Without it, that is UTC. A location that [time.LoadLocation] does
-// not know by its name, as one of [time.FixedZone], is followed by those processes alone that have registered it.
+// not know by its name, as one of [time.FixedZone], is followed by those processes alone that have registered it. [Cron] refuses
+// [time.Local] and a location that has the name of another one, as processes on other hosts would come to other instants.
 func In(location *time.Location) CronOption {
 	return func(o *cronOptions) { o.location = location }
 }
@@ -140,8 +141,8 @@ var macros = map[string]string{
 func parseCron(expr string, o cronOptions) (*cron, error) {
 	fields := strings.Fields(expr)
 	c := &cron{text: strings.Join(fields, " "), location: o.location}
-	if o.location == nil {
-		return nil, invalid("the location is nil")
+	if err := checkLocation(o.location); err != nil {
+		return nil, err
 	}
 	if len(fields) == 1 && strings.HasPrefix(fields[0], "@") {
 		macro, ok := macros[strings.ToLower(fields[0])]
@@ -162,6 +163,28 @@ func parseCron(expr string, o cronOptions) (*cron, error) {
 		fields = append(fields, "*")
 	}
 	return c, c.parse(fields, d)
+}
+
+// checkLocation refuses a location whose name means other times on other hosts.
+func checkLocation(location *time.Location) error {
+	if location == nil {
+		return invalid("the location is nil")
+	}
+	name := location.String()
+	if location == time.Local || name == "Local" {
+		return invalid("the location Local is another one on another host: load it by the name of its zone")
+	}
+	named, err := time.LoadLocation(name)
+	if err != nil {
+		return nil //nolint:nilerr // nobody confuses it with another one
+	}
+	for t := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() < 2038; t = t.AddDate(0, 1, 0) {
+		_, offset := t.In(location).Zone()
+		if _, other := t.In(named).Zone(); offset != other {
+			return invalid("the location %q is not the zone of that name, which other hosts would take: load it, or give it a name of its own", name)
+		}
+	}
+	return nil
 }
 
 // dialectOf returns how an expression is read.

@@ -169,6 +169,9 @@ func TestCronRefusesWhatItCannotMean(t *testing.T) {
 		{"0 0 12 1 1 ? 2027", "7 fields", []rscheduler.CronOption{rscheduler.Spring()}},
 		{"0 0 12 * * *", "both", []rscheduler.CronOption{rscheduler.Spring(), rscheduler.Quartz()}},
 		{"* * * * *", "location", []rscheduler.CronOption{rscheduler.In(nil)}},
+		{"* * * * *", "another host", []rscheduler.CronOption{rscheduler.In(time.Local)}},
+		{"* * * * *", "of that name", []rscheduler.CronOption{rscheduler.In(time.FixedZone("CET", 3600))}},
+		{"* * * * *", "of that name", []rscheduler.CronOption{rscheduler.In(time.FixedZone("UTC", 3600))}},
 		{"* * * * *", "option", []rscheduler.CronOption{nil}},
 	} {
 		_, err := rscheduler.Cron(c.expr, c.opts...)
