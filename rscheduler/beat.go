@@ -84,7 +84,7 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	for _, j := range jobs {
 		args = append(args, j.name, j.text, number(!r.written[j.name]))
 	}
-	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.beat(r.process, args) })
+	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.beat(r.process, lifetime, args) })
 	if err != nil {
 		return err
 	}

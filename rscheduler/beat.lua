@@ -8,7 +8,7 @@
 -- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs
 -- KEYS[6]  bodies: hash, the ids of the ticks in the queue
 -- ARGV[1]  the process
--- ARGV[2]  for how long it counts as running, µs
+-- ARGV[2]  for how long it counts as running, µs; 0 if it stops
 -- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none
 --
 -- Returns  an array: the time in µs; then for each job the text of its schedule, the text that it replaced or nothing, its mark or

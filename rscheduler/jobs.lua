@@ -9,7 +9,7 @@
 -- KEYS[7]  claims: hash, id of a tick -> its claim
 --
 -- Returns  an array: the time in µs, the number of jobs; for each its name, text, when it was seen, µs, 1 if it is paused, why, its
---          mark, its last result or nothing; then of each run its claim and what is shown of it
+--          mark, its last result or nothing; then of each run what is shown of it
 local jobs, seen, paused, marks, running, last, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 
 local time = redis.call('time')
@@ -25,7 +25,7 @@ local runs = redis.call('hgetall', running)
 for i = 2, #runs, 2 do
   local state, claim, id, shown = string.match(runs[i], '^(%a) (%d+) %d+ %d+ ([^\n]*)\n(.*)$')
   if state == 'r' and string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim then
-    reply[#reply + 1], reply[#reply + 2] = claim, shown
+    reply[#reply + 1] = shown
   end
 end
 return reply

@@ -70,9 +70,8 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 	}
 	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	for row.More() {
-		_, shown := row.Text(), row.Text()
 		var run Run
-		if err := json.Unmarshal([]byte(shown), &run); err != nil {
+		if err := json.Unmarshal([]byte(row.Text()), &run); err != nil {
 			return nil, fmt.Errorf("a run: %w", err)
 		}
 		i, ok := slices.BinarySearchFunc(jobs, run.Job, func(j Job, name string) int { return cmp.Compare(j.Name, name) })

@@ -73,7 +73,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	cancel()
 	<-stopped
 	//nolint:errcheck // it counts as running for a while longer then
-	r.core.Run(context.WithoutCancel(ctx), func() *script.Call { return r.keys.leave(r.process) }, pipeline.SendOptions{Class: pipeline.Urgent, Limit: beatAgain})
+	r.core.Run(context.WithoutCancel(ctx), func() *script.Call { return r.keys.beat(r.process, 0, nil) }, pipeline.SendOptions{Class: pipeline.Urgent, Limit: beatAgain})
 	return err
 }
 
@@ -90,10 +90,10 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		return nil
 	}
 	claimed, _ := strconv.ParseInt(m.Claim(), 10, 64)
-	b := &beginning{process: r.process, slot: t.Job, id: m.ID, claim: m.Claim(), tick: t, attempt: m.Attempt, job: j}
-	if j.options.overlap == Allow {
-		b.slot = m.ID
-	}
+	b := &beginning{process: r.process, job: j, message: m, tick: t, run: Run{
+		Job: t.Job, Scheduled: time.UnixMicro(t.Instant), Started: time.UnixMicro(claimed), Where: r.core.ID, Attempt: m.Attempt, Token: claimed,
+		Manual: t.Kind == manually,
+	}}
 	schedule := j.scheduleOf(t.Text)
 	fixed, _ := schedule.(fixedDelay)
 	switch {
@@ -105,11 +105,6 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
 		b.newer = b.newer && !j.options.backfill
 	}
-	run := Run{
-		Job: t.Job, Scheduled: time.UnixMicro(t.Instant), Started: time.UnixMicro(claimed), Where: r.core.ID, Attempt: m.Attempt, Token: claimed,
-		Manual: t.Kind == manually,
-	}
-	b.shown, _ = json.Marshal(run) // it has nothing that could fail
 	answer, started, other, err := r.begin(ctx, b)
 	if other != "" { // which may have the same tick
 		schedule = j.scheduleOf(other)
@@ -125,13 +120,13 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		m.Return(beginAgain)
 		return nil
 	}
-	run.Started = started
+	b.run.Started = started
 	switch {
 	case answer == "run":
-		return r.run(ctx, m, b, run)
+		return r.run(ctx, b)
 	case answer == "wait":
 		m.Return(passMost)
-	case answer == "died" && !r.end(ctx, b, ends, resultOf(run, 0, ErrDied)),
+	case answer == "died" && !r.end(ctx, b, ends, resultOf(b.run, 0, ErrDied)),
 		answer != "died" && b.delay > 0 && !r.end(ctx, b, dropped, Result{}):
 		m.Return(beginAgain)
 	case answer == "left":
@@ -170,26 +165,26 @@ func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
 }
 
 // run calls the handler, and ends the attempt.
-func (r *runner) run(ctx context.Context, m *queue.Message, b *beginning, run Run) error {
-	j := b.job
+func (r *runner) run(ctx context.Context, b *beginning) error {
+	m, o := b.message, &b.job.options
 	began := r.core.Clock.Now()
 	finish := func(err error) error {
 		m.Failure = err
-		result := resultOf(run, r.core.Clock.Now()-began, err)
+		result := resultOf(b.run, r.core.Clock.Now()-began, err)
 		cause := context.Cause(ctx)
 		interrupted := err != nil && (errors.Is(cause, ErrStopped) || errors.Is(cause, ErrLost) || errors.Is(cause, errs.ErrClosed))
-		retry := err != nil && m.Attempt < j.options.attempts && !interrupted
+		retry := err != nil && m.Attempt < o.attempts && !interrupted
 		how, pause := ends, time.Duration(0)
 		if retry {
-			how, pause = waits, j.options.pause(m.Attempt)
+			how, pause = waits, o.pause(m.Attempt)
 		}
-		asIfDead := interrupted && !j.options.atMostOnce || !r.end(ctx, b, how, result)
+		asIfDead := interrupted && !o.atMostOnce || !r.end(ctx, b, how, result)
 		if asIfDead || retry {
 			return m.Nack(context.WithoutCancel(ctx), pause, result.Err)
 		}
 		return nil
 	}
-	return finish(r.call(ctx, m, j, run, func(failure error) {
+	return finish(r.call(ctx, b, func(failure error) {
 		if finish(failure) == nil {
 			_ = m.Ack(context.WithoutCancel(ctx)) // what fails is left to the lease
 		}
@@ -197,10 +192,10 @@ func (r *runner) run(ctx context.Context, m *queue.Message, b *beginning, run Ru
 }
 
 // call calls the handler. A panic is an error. If the handler ends its goroutine, call does not return: ended is called instead.
-func (r *runner) call(ctx context.Context, m *queue.Message, j *job, run Run, ended func(error)) (err error) {
-	if j.options.timeout > 0 {
+func (r *runner) call(ctx context.Context, b *beginning, ended func(error)) (err error) {
+	if limit := b.job.options.timeout; limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.options.timeout, ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrTimeout)
 		defer cancel()
 	}
 	returned := false
@@ -208,12 +203,12 @@ func (r *runner) call(ctx context.Context, m *queue.Message, j *job, run Run, en
 		p := recover()
 		switch {
 		case p != nil:
-			err = r.core.Panicked(p, "rscheduler", r.name, m.ID, m.Attempt)
+			err = r.core.Panicked(p, "rscheduler", r.name, b.message.ID, b.run.Attempt)
 		case !returned:
 			ended(errors.New("the handler ended its goroutine"))
 		}
 	}()
-	err = j.run(ctx, run)
+	err = b.job.run(ctx, b.run)
 	returned = true
 	if errors.Is(context.Cause(ctx), ErrTimeout) {
 		err = ErrTimeout
@@ -256,7 +251,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		err = row.Err()
 	}
 	if err != nil {
-		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.id, "cause", err)
+		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)

@@ -2,8 +2,10 @@ package rscheduler
 
 import (
 	_ "embed"
+	"encoding/json"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -22,9 +24,6 @@ var beginSource string
 //go:embed end.lua
 var endSource string
 
-//go:embed leave.lua
-var leaveSource string
-
 //go:embed job.lua
 var jobSource string
 
@@ -36,13 +35,12 @@ var (
 	markScript  = script.New("rscheduler.mark", markSource)
 	beginScript = script.New("rscheduler.begin", touchSource+beginSource)
 	endScript   = script.New("rscheduler.end", endSource)
-	leaveScript = script.New("rscheduler.leave", leaveSource)
 	jobScript   = script.New("rscheduler.job", jobSource)
 	jobsScript  = script.New("rscheduler.jobs", jobsSource)
 )
 
-func (k *keys) beat(process string, items []any) *script.Call {
-	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.bodies, process, lifetime.Microseconds()}
+func (k *keys) beat(process string, length time.Duration, items []any) *script.Call {
+	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.bodies, process, length.Microseconds()}
 	return beatScript.Call(6, append(args, items...)...)
 }
 
@@ -50,23 +48,31 @@ func (k *keys) mark(items []any) *script.Call {
 	return markScript.Call(2, append([]any{k.jobs, k.marks}, items...)...)
 }
 
-// beginning is what begin.lua has to know.
+// beginning is a tick that was claimed, and the run that it is to begin.
 type beginning struct {
-	process, slot, id string
-	claim             string
-	tick              tick
-	attempt           int
-	job               *job
-	newer, late       bool
-	delay             time.Duration // of a fixed delay
-	shown             []byte
+	process     string
+	job         *job
+	message     *queue.Message
+	tick        tick
+	run         Run
+	newer, late bool
+	delay       time.Duration // of a fixed delay
+}
+
+// slot returns the field of the run in running.
+func (b *beginning) slot() string {
+	if b.job.options.overlap == Allow {
+		return b.message.ID
+	}
+	return b.job.name
 }
 
 func (k *keys) begin(b *beginning) *script.Call {
+	o, t := &b.job.options, &b.tick
+	shown, _ := json.Marshal(b.run) // it has nothing that could fail
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
-		b.process, lifetime.Microseconds(), b.tick.Job, b.slot, b.id, b.claim, string(b.tick.Kind), b.tick.Text, b.tick.Instant,
-		b.tick.due(), b.attempt, b.job.options.deaths(), b.job.options.overlap.String(), number(b.newer), number(b.late), number(b.delay > 0),
-		b.shown)
+		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
+		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), number(b.late), number(b.delay > 0), shown)
 }
 
 // ending says how an attempt ends.
@@ -84,11 +90,9 @@ func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
 		window = o.catchUp
 	}
 	return endScript.Call(7, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job, k.jobs,
-		b.tick.Job, b.slot, b.id, b.claim, string(how), result, o.history, b.delay.Microseconds(), window.Microseconds(),
+		b.tick.Job, b.slot(), b.message.ID, b.message.Claim(), string(how), result, o.history, b.delay.Microseconds(), window.Microseconds(),
 		b.tick.Instant, b.tick.Text)
 }
-
-func (k *keys) leave(process string) *script.Call { return leaveScript.Call(1, k.alive, process) }
 
 func (k *keys) job(job, verb string, detail any) *script.Call {
 	return jobScript.Call(9, k.runs+job, k.jobs, k.seen, k.paused, k.marks, k.running, k.spans, k.left, k.last,
