@@ -16,10 +16,7 @@
 local jobs, marks, seen, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local process, length, items = ARGV[1], tonumber(ARGV[2]), ARGV
 
-local time = redis.call('time')
-local now = time[1] * 1000000 + time[2]
-local stamp = string.format('%.0f', now)
-touch(alive, meta, process, length, now)
+local stamp = string.format('%.0f', (touch(alive, meta, process, length)))
 redis.call('hdel', marks, '') -- does nothing, and fails if HDEL would after a schedule was written
 local reply = {stamp}
 for i = 3, #items, 3 do

@@ -32,20 +32,19 @@
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
 --          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then
---          the time in µs; after gone the text of another schedule, if there is one
+--          the time in µs; after gone the text of another schedule, if there is one; after died what is shown of the attempt that died
 local jobs, paused, marks, running, spans, left, alive, meta, bodies =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, late, chained, shown = ARGV[14] == '1', ARGV[15] == '1', ARGV[16] == '1', ARGV[17]
 
-local time = redis.call('time')
-local now, first = time[1] * 1000000 + time[2], attempt == 1
-local stamp, up, text = string.format('%.0f', now), touch(alive, meta, process, length, now), redis.call('hget', jobs, job)
-local state, held, began, missed, holder =
-  string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+local now, up = touch(alive, meta, process, length)
+local stamp, first, text = string.format('%.0f', now), attempt == 1, redis.call('hget', jobs, job)
+local state, held, began, missed, holder, attempted =
+  string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
 if held == claim and holder == id and state ~= 'w' then -- the script runs again
-  return {state == 'd' and 'died' or 'run', stamp}
+  return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
@@ -90,5 +89,6 @@ if waiting == id then
   redis.call('hset', left, job, newest .. ' ')
 end
 local died = attempt > limit and state ~= 'w'
+shown = died and state and attempted or shown
 redis.call('hset', running, slot, (died and 'd ' or 'r ') .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
-return {died and 'died' or 'run', stamp}
+return {died and 'died' or 'run', stamp, died and shown or nil}

@@ -14,7 +14,7 @@ var (
 	ErrNotFound = errors.New("no such job")
 	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout], and the error of its run.
 	ErrTimeout = errors.New("the timeout of the job is over")
-	// ErrDied is the error of a run whose process died, and which is not repeated.
+	// ErrDied is the error of a run whose process died, and which is not repeated. Its result is that of the last attempt.
 	ErrDied = errors.New("the process died")
 	// ErrLost is the cause of a handler's context if its claim is over, so that another process may repeat the run. It is
 	// rlock.ErrLost.

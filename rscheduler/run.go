@@ -105,22 +105,24 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
 		b.newer = b.newer && !j.options.backfill
 	}
-	answer, started, other, err := r.begin(ctx, b)
-	if other != "" { // which may have the same tick
+	answer, other, err := r.begin(ctx, b)
+	if answer == "gone" && other != "" { // which may have the same tick
 		schedule = j.scheduleOf(other)
 		if at := time.UnixMicro(t.Instant); schedule != nil {
 			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
 				b.tick.Text = other
-				answer, started, _, err = r.begin(ctx, b)
+				answer, other, err = r.begin(ctx, b)
 			}
 		}
+	}
+	if err == nil && answer == "died" {
+		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
 	if err != nil {
 		r.core.Logger.Warn("redlatch: a run cannot begin, and is tried again", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
 		m.Return(beginAgain)
 		return nil
 	}
-	b.run.Started = started
 	switch {
 	case answer == "run":
 		return r.run(ctx, b)
@@ -137,18 +139,18 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// begin returns what begin.lua does.
-func (r *runner) begin(ctx context.Context, b *beginning) (answer string, now time.Time, other string, err error) {
+// begin returns what begin.lua does, and notes when the attempt began.
+func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
 	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.begin(b) })
 	if err != nil {
-		return "", now, "", err
+		return "", "", err
 	}
 	row := call.Row()
-	answer, now = row.Text(), time.UnixMicro(row.Int())
+	answer, b.run.Started = row.Text(), time.UnixMicro(row.Int())
 	if row.More() {
 		other = row.Text()
 	}
-	return answer, now, other, row.Err()
+	return answer, other, row.Err()
 }
 
 // pass has another process run a tick whose job is not registered here, or drops it if there is none that has.
