@@ -35,7 +35,7 @@ func (r *runner) beats(ctx context.Context) {
 			return
 		case err != nil:
 			if !failing {
-				r.core.Logger.Warn("redlatch: a scheduler cannot plan, and tries again", "kind", "rscheduler", "name", r.name, "cause", err)
+				r.core.Warn("redlatch: a scheduler cannot plan, and tries again", "kind", "rscheduler", "name", r.name, "cause", err)
 			}
 			pause = core.Jitter(beatAgain)
 		}
@@ -99,7 +99,7 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	}
 	for _, s := range all {
 		if s.replaced != "" {
-			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
+			r.core.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
 		}
 		r.written[s.job.name] = true
 	}

@@ -81,7 +81,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	var t tick
 	if err := json.Unmarshal(m.Payload, &t); err != nil {
-		r.core.Logger.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		r.core.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
 		return nil
 	}
 	j := r.registered(t.Job)
@@ -119,7 +119,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
 	if err != nil {
-		r.core.Logger.Warn("redlatch: a run cannot begin, and is tried again", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		r.core.Warn("redlatch: a run cannot begin, and is tried again", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
 		m.Return(beginAgain)
 		return nil
 	}
@@ -253,7 +253,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		err = row.Err()
 	}
 	if err != nil {
-		r.core.Logger.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
+		r.core.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)

@@ -472,13 +472,14 @@ func TestScheduleThatWasRegisteredLastWinsForAll(t *testing.T) {
 		old, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
 		run(t, old)
 		time.Sleep(15 * time.Second)
-		var log bytes.Buffer // of one client, which ends before it is read
+		var log bytes.Buffer // of one client
 		next := r.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).GetScheduler("billing")
 		require.NoError(t, next.Register("job", rscheduler.MustCron("30 * * * * *"), r.handle))
 		require.NoError(t, next.Register("new", rscheduler.Every(24*time.Hour), r.handle))
 		stop := run(t, next)
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
+		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "was changed"), "a new job is no change:\n%s", log.String())
 		assert.Contains(t, log.String(), `job=job from="every 10s" to="30 * * * * *"`)
 		_, err := next.Remove(t.Context(), "new")

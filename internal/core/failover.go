@@ -127,7 +127,7 @@ func (c *Core) verify(node string) {
 		return
 	}
 	c.failovers.add(FailoverInfo{Node: node, At: c.Clock.Time(c.Clock.Now())})
-	c.warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
+	c.Warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
 	if hook := c.Hooks.FailedOver; hook != nil {
 		hook(node)
 	}

@@ -22,8 +22,8 @@ type lines struct {
 // mostLines is how many lines may wait; what comes then is counted.
 const mostLines = 10_000
 
-// warn has a line logged soon, after those before it.
-func (c *Core) warn(text string, attributes ...any) {
+// Warn has a line logged soon, after those before it.
+func (c *Core) Warn(text string, attributes ...any) {
 	c.log(func() { c.Logger.Warn(text, attributes...) })
 }
 
@@ -89,13 +89,13 @@ func (c *Core) Lost(noun string, l LossInfo, cause error) {
 	if l.Site != "" {
 		attributes = append(attributes, "site", l.Site)
 	}
-	c.warn("redlatch: a "+noun+" was lost", attributes...)
+	c.Warn("redlatch: a "+noun+" was lost", attributes...)
 	c.HoldEnded(l.Kind, l.Name, l.Owner, l.Held, cause)
 }
 
 // DeadLetter says that a message has become one.
 func (c *Core) DeadLetter(kind, queue, id string, attempt int, cause string) {
-	c.warn("redlatch: a message became a dead letter",
+	c.Warn("redlatch: a message became a dead letter",
 		"kind", kind, "name", queue, "id", id, "attempt", attempt, "cause", cause)
 	if f := c.Hooks.DeadLetter; f != nil {
 		f(context.Background(), DeadLetter{Name: queue, ID: id, Attempt: attempt, Cause: cause}) //nolint:forbidigo // nobody's
@@ -112,7 +112,7 @@ func WaitsForItself(now, waits, held time.Duration) bool {
 
 // SelfWait says that a call of this client waits for a hold of this client.
 func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
-	c.warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
+	c.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
 		"kind", kind, "name", name, "owner", owner, "waited", waited)
 }
 
@@ -121,7 +121,7 @@ func (c *Core) slow() {
 	if limit, then := c.SlowWait, c.Hooks.Acquired; limit > 0 {
 		c.Hooks.Acquired = func(kind, name string, waited time.Duration) {
 			if waited >= limit {
-				c.warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
+				c.Warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
 			}
 			if then != nil {
 				then(kind, name, waited)
@@ -131,7 +131,7 @@ func (c *Core) slow() {
 	if limit, then := c.SlowHold, c.Hooks.Released; limit > 0 {
 		c.Hooks.Released = func(kind, name string, held time.Duration) {
 			if held >= limit {
-				c.warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
+				c.Warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
 			}
 			if then != nil {
 				then(kind, name, held)
@@ -161,7 +161,7 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	case err != nil && script.Parted(err): // of a slot on the move: what it names is renewed in parts
 	case err != nil:
 		if o.begins(key, c.Clock.Now(), c.Batch.Node) {
-			c.warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
+			c.Warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
 		}
 	case o.open.Load() > 0:
 		if since, ended := o.ended(key, c.Batch.Node); ended {
