@@ -221,6 +221,7 @@ func TestRunOfADeadProcessIsRepeated(t *testing.T) {
 				run(t, s)
 				time.Sleep(55 * time.Second)
 				got := r.take()
+				slices.Sort(got) // the last missed tick may be offered in the moment in which the next one is due
 				assert.Equal(t, c.want, got)
 				results, err := s.Runs(t.Context(), "job", 100)
 				require.NoError(t, err)
