@@ -180,8 +180,8 @@ func TestPagesShowCirclesAndWhyThingsWereLost(t *testing.T) {
 		require.Eventually(t, func() bool { _, text = s.get(t, page); return strings.Contains(text, want) }, 30*time.Second, 50*time.Millisecond, page)
 	}
 	shows("", "Perhaps a circle of waits")
-	assert.Regexp(t, orders.ID()+` holds order:7 and waits for stock:1 at console/console_test.go:\d+[;.]`, text) // first or second: the ages are near
-	assert.Regexp(t, stock.ID()+` holds stock:1 and waits for order:7 at console/console_test.go:\d+[;.]`, text)
+	assert.Regexp(t, orders.ID()+` holds order:7 \(console/console_test.go:\d+\) and has waited \d+s for stock:1 \(console/console_test.go:\d+\)`, text)
+	assert.Regexp(t, stock.ID()+` holds stock:1 \(console/console_test.go:\d+\) and has waited \d+s for order:7 \(console/console_test.go:\d+\)`, text)
 	assert.Regexp(t, `report</a></td>.*<code>console/console_test.go:\d+</code></td><td>Redis has it no longer`, text)
 	host, err := os.Hostname()
 	require.NoError(t, err)
