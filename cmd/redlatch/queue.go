@@ -52,10 +52,7 @@ func (a *app) queueStats() *cobra.Command {
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
 setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			s, err := q.Stats(ctx)
-			if err == nil && s == (rdelayedqueue.Stats{}) {
-				err = a.thereIs(ctx, args[0])
-			}
+			s, err := a.stats(ctx, q, args[0])
 			if err != nil {
 				return err
 			}
@@ -67,6 +64,15 @@ setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
 func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
 	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
 		row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused))
+}
+
+// stats returns how many messages a queue has. One that Redis does not have is an error.
+func (a *app) stats(ctx context.Context, q *jobs, name string) (rdelayedqueue.Stats, error) {
+	s, err := q.Stats(ctx)
+	if err == nil && s == (rdelayedqueue.Stats{}) {
+		err = a.thereIs(ctx, name)
+	}
+	return s, err
 }
 
 // thereIs returns an error if Redis has no queue of a name. Where the user may not look for it, it counts as there.
@@ -161,9 +167,11 @@ func (a *app) queueList() *cobra.Command {
 				return err
 			}
 			if len(entries) == 0 {
-				if err := a.elsewhere(cmd.Context(), q, args[0]); err != nil {
+				stats, err := a.stats(cmd.Context(), q, args[0])
+				if err != nil {
 					return err
 				}
+				a.hint("none of that state; there are: %s; see --state", inspect.Counts(stats))
 			}
 			all := make([]job, len(entries))
 			for i, e := range entries {
@@ -182,18 +190,6 @@ func (a *app) queueList() *cobra.Command {
 	cmd.Flags().IntVarP(&most, "count", "n", 100, "how many at the most")
 	payloadFlag(cmd, &payload)
 	return cmd
-}
-
-// elsewhere says which messages a queue has, though none of the state that was asked for.
-func (a *app) elsewhere(ctx context.Context, q *jobs, name string) error {
-	s, err := q.Stats(ctx)
-	if err == nil && s == (rdelayedqueue.Stats{}) {
-		err = a.thereIs(ctx, name)
-	}
-	if err == nil {
-		a.hint("none of that state; there are: %s; see --state", inspect.Counts(s))
-	}
-	return err
 }
 
 func stateFlag(cmd *cobra.Command, state *string, usual string) {
