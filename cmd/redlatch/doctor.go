@@ -30,13 +30,9 @@ memory, persistence, uptime, replicas, clocks, messages (of each node) and laten
 100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each finding says what it
 means and how to mend it. The exit code is 1 if something was found that loses locks or jobs, or stands still.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			server, err := a.server()
+			rdb, err := a.connect()
 			if err != nil {
 				return err
-			}
-			rdb, err := connect(server)
-			if err != nil {
-				return &exit{exitUsage, err}
 			}
 			d := &doctor{rdb: rdb, prefix: a.prefix}
 			err = d.examine(cmd.Context())
@@ -56,6 +52,19 @@ means and how to mend it. The exit code is 1 if something was found that loses l
 			return err
 		},
 	}
+}
+
+// connect returns a go-redis client of the server.
+func (a *app) connect() (redis.UniversalClient, error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	rdb, err := connect(server)
+	if err != nil {
+		return nil, &exit{exitUsage, err}
+	}
+	return rdb, nil
 }
 
 // connect returns a go-redis client for a URL as redlatch.Open takes it.
@@ -215,7 +224,11 @@ func (d *doctor) clients(ctx context.Context) error {
 	}
 	cancel()
 	if said, err := census(ctx, c); err == nil {
-		d.waits(&said, othersListen(ctx, d.rdb, d.prefix))
+		others := ""
+		if len(said.Clients) == 0 {
+			others = othersListen(ctx, d.rdb, d.prefix)
+		}
+		d.waits(&said, others)
 		d.losses(&said)
 	}
 	return c.Close()
@@ -224,12 +237,13 @@ func (d *doctor) clients(ctx context.Context) error {
 // waits looks for clients that wait for each other. others says which clients could not be asked, for their prefix; "" for none.
 func (d *doctor) waits(said *inspect.Census, others string) {
 	all := said.Circles()
+	client, n := mostCircles(all)
 	for _, one := range all {
 		f := finding{
 			bad, "circle", "", one.String(), "If in each of them one goroutine holds and waits, they wait for ever.",
 			"Restart one of them, and have all take these locks in the same order.",
 		}
-		if client, n := mostCircles(all); n > 1 && one.IsOf(client) {
+		if n > 1 && one.IsOf(client) {
 			f.Mend = fmt.Sprintf("Restart %s, which ends %d circles, and have all take these locks in the same order.", client, n)
 		}
 		if len(one) == 1 {
@@ -250,11 +264,16 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 
 // mostCircles returns the client that is in most circles, and in how many.
 func mostCircles(all []inspect.Circle) (client string, n int) {
-	counts := map[string]int{}
 	for _, one := range all {
 		for _, l := range one {
-			if counts[l.Client]++; counts[l.Client] > n {
-				client, n = l.Client, counts[l.Client]
+			in := 0
+			for _, other := range all {
+				if other.IsOf(l.Client) {
+					in++
+				}
+			}
+			if in > n {
+				client, n = l.Client, in
 			}
 		}
 	}

@@ -202,7 +202,7 @@ func (a *app) server() (string, error) {
 func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
 	c, err := a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	if err == nil {
-		a.hintAtPrefix(ctx)
+		a.hintAtPrefix(ctx, c)
 	}
 	return c, err
 }

@@ -11,17 +11,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
 )
 
-// hintAtPrefix says so if clients listen, but none of the prefix that was given. Whoever may not see them is told nothing.
-func (a *app) hintAtPrefix(ctx context.Context) {
-	server, err := a.server()
-	if err != nil {
+// hintAtPrefix says so if clients listen, but none of the prefix that was given. Without the right to PUBSUB it says nothing.
+func (a *app) hintAtPrefix(ctx context.Context, c *redlatch.Client) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	if own, err := c.Clients(ctx); err != nil || len(own) > 0 {
 		return
 	}
-	rdb, err := connect(server)
+	rdb, err := a.connect()
 	if err != nil {
 		return
 	}
@@ -31,10 +33,10 @@ func (a *app) hintAtPrefix(ctx context.Context) {
 	}
 }
 
-// othersListen says which prefixes the clients have that listen, if none of them has the one that was given; "" otherwise.
+// othersListen names the prefixes of the clients that listen, where none of the given prefix does; "" if nobody listens.
 func othersListen(ctx context.Context, rdb redis.UniversalClient, prefix string) string {
 	heads, err := listeners(ctx, rdb)
-	if err != nil || len(heads) == 0 || heads[headOf(prefix)] != nil {
+	if err != nil || len(heads) == 0 {
 		return ""
 	}
 	var others []string
@@ -65,17 +67,9 @@ const (
 	mostPrefixes  = 5                  // that are named
 )
 
-// headOf returns what stands before the id in the channels of clients with a prefix.
-func headOf(prefix string) string {
-	if prefix == "" || strings.Contains(prefix, "{") {
-		return prefix
-	}
-	return "{" + prefix + "}"
-}
-
-// prefixOf returns the prefix of which headOf makes a head.
+// prefixOf returns the prefix of which a client makes a head: it puts one without braces into braces.
 func prefixOf(head string) string {
-	if inner := strings.TrimSuffix(strings.TrimPrefix(head, "{"), "}"); headOf(inner) == head {
+	if inner := strings.TrimSuffix(strings.TrimPrefix(head, "{"), "}"); "{"+inner+"}" == head {
 		return inner
 	}
 	return head

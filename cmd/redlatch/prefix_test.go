@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,13 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 			_, _, said = r.run(t.Context(), "lock", "info", prefix+"orders")
 			assert.Contains(t, said, "names are given without it")
 		}
+		r.prefix = "{eu}-shop-" // whose channels end as an id begins
+		_, err := r.other(t, "worker", redlatch.WithNamePrefix(r.prefix)).GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, text, said := r.run(t.Context(), "lock", "info", "orders")
+			return strings.Contains(text, "acquired at") && said == ""
+		}, 30*time.Second, 100*time.Millisecond, name)
 		r.prefix = ""
 		_, _, said := r.run(t.Context(), "ls", "--prefix", "shop")
 		assert.Contains(t, said, `no client with the name prefix "shop" can be asked`)
@@ -58,4 +66,7 @@ func TestOneRestartForSeveralCircles(t *testing.T) {
 	client, n := mostCircles([]inspect.Circle{circle("a", "b"), circle("c", "b"), circle("b")})
 	assert.Equal(t, "b", client)
 	assert.Equal(t, 3, n)
+	client, n = mostCircles([]inspect.Circle{circle("a", "b", "a"), circle("b")})
+	assert.Equal(t, "b", client, "a is twice in one circle")
+	assert.Equal(t, 2, n)
 }

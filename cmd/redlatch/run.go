@@ -98,13 +98,9 @@ func (a *app) runUnder(ctx context.Context, name string, program []string, lease
 
 // join connects as one that acquires, without the check of redlatch.Open: what Redis refuses, its calls say.
 func (a *app) join(lease time.Duration) (c *redlatch.Client, closing func() error, err error) {
-	server, err := a.server()
+	rdb, err := a.connect()
 	if err != nil {
 		return nil, nil, err
-	}
-	rdb, err := connect(server)
-	if err != nil {
-		return nil, nil, &exit{exitUsage, err}
 	}
 	c, err = redlatch.New(rdb, redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix),
 		redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
