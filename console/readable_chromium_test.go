@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -158,7 +159,15 @@ func (b *chromium) enter() { b.t.Helper(); b.key(kb.Enter) }
 // key presses a key once the page is loaded: until then Chromium goes back to what the address names, and takes the focus along.
 func (b *chromium) key(key string) {
 	b.t.Helper()
-	b.do(chromedp.Poll(`document.readyState === "complete"`, nil), chromedp.KeyEvent(key))
+	redistest.Eventually(b.t, 20*time.Second, "the page is loaded", func() error { // a poll in the page ends with an error if the page goes
+		var state string
+		err := chromedp.Run(b.ctx, chromedp.Evaluate("document.readyState", &state))
+		if err == nil && state != "complete" {
+			err = errors.New(state)
+		}
+		return err
+	})
+	b.do(chromedp.KeyEvent(key))
 }
 
 // tabs goes through places, one after the other.
