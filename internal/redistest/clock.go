@@ -52,10 +52,13 @@ func (c *Clock) Set(ahead time.Duration) {
 	rdb := redis.NewClient(c.server.options())
 	defer closeClient(c.tb, rdb)
 	ctx := context.WithoutCancel(c.tb.Context())
-	busy := make(chan error, 1)
-	go func() { busy <- rdb.Eval(ctx, awaitStep, nil).Err() }()
+	answered := make(chan struct{})
+	go func() { // ends with its client
+		defer close(answered)
+		rdb.Eval(ctx, awaitStep, nil)
+	}()
 	select {
-	case <-busy: // it does not wait
+	case <-answered:
 	case <-time.After(20 * time.Millisecond):
 	}
 	c.Step(ahead)
