@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -51,7 +52,16 @@ type sequence struct {
 
 	mu      sync.Mutex    // guards the rest
 	fetched chan struct{} // closed when the call that fetches a block has ended; nil for none
+
+	// Of the last block of plain ids, for the call that fetches the next one.
+	size  int
+	since time.Duration // when it came, by the client's clock
 }
+
+const (
+	hotRate = time.Microsecond // for each id: a block that lasted less is followed by one of twice its size,
+	hotMost = 16               // up to so many times the size that the user has set
+)
 
 // block is some ids: prefix with each number from next up to end, without end.
 type block struct {
@@ -158,33 +168,40 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 // fetch has Redis give out a block, and returns its first id. If a reply is lost so is its block, and the next one is
 // asked for.
 func (g *Generator) fetch(ctx context.Context) (int64, error) {
+	s := g.blocks
 	var lowest, second int64
-	if b := g.blocks.block.Load(); b != nil {
+	size, now := g.opts.block, g.manager.core.Clock.Now()
+	if b := s.block.Load(); b != nil {
 		lowest, second = b.end, b.second
+		if !g.opts.timed && now-s.since < time.Duration(s.size)*hotRate {
+			size = min(2*s.size, hotMost*size)
+		}
 	}
 	call, err := g.manager.core.Read(ctx, func() *script.Call {
 		if g.opts.timed {
-			return dayScript.Call(1, g.key, g.opts.block, int64(1)<<g.opts.bits, second, lowest)
+			return dayScript.Call(1, g.key, size, int64(1)<<g.opts.bits, second, lowest)
 		}
-		return blockScript.Call(1, g.key, g.opts.block, lowest)
+		return blockScript.Call(1, g.key, size, lowest)
 	})
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && !errors.Is(err, errs.ErrUnavailable) {
 		err = core.Conclude(ctx, script.NotDone, script.ErrNoAnswer) // it ended while the call waited for another one's block
 	}
 	var id int64
 	if err == nil {
-		id, err = g.take(call)
+		id, err = g.take(call, size)
 	}
-	s := g.blocks
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.fetched)
 	s.fetched = nil
+	if err == nil {
+		s.size, s.since = size, g.manager.core.Clock.Now()
+	}
 	return id, err
 }
 
-// take takes a block, and returns its first id.
-func (g *Generator) take(call *script.Call) (int64, error) {
+// take takes a block of so many ids, and returns its first id.
+func (g *Generator) take(call *script.Call, size int) (int64, error) {
 	b := &block{}
 	var first, count int64
 	if g.opts.timed {
@@ -206,7 +223,7 @@ func (g *Generator) take(call *script.Call) (int64, error) {
 		if first, err = call.Int(); err != nil {
 			return 0, err
 		}
-		count = int64(g.opts.block)
+		count = int64(size)
 	}
 	b.end = first + count
 	b.next.Store(first + 1)

@@ -47,7 +47,9 @@ func TestBlocksFollowOneAnotherAndNeverFallBehindTheClock(t *testing.T) {
 		}
 		assert.Equal(t, 1, p.Scripts()-sent, "one for a block")
 		assert.Equal(t, first+3, next(t, other))
+		time.Sleep(time.Second) // else the next block is twice as large
 		assert.Equal(t, first+13, next(t, g))
+		time.Sleep(time.Second)
 		b.Mini.SetTime(monday.Add(time.Second))
 		assert.Equal(t, first+14, next(t, p.GetIDGenerator("order")), "generators of one name share the block")
 		next(t, g)
@@ -58,6 +60,28 @@ func TestBlocksFollowOneAnotherAndNeverFallBehindTheClock(t *testing.T) {
 		}
 		assert.Equal(t, first+1_000_003, next(t, other), "a clock that steps back changes nothing")
 		assert.Equal(t, []string{"redlatch_id:{order}", "redlatch_id:{other}"}, b.Keys(t))
+	})
+}
+
+func TestBlocksGrowWhileTheyLastLessThanAMicrosecondForEachId(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		b.Mini.SetTime(monday)
+		p := b.Peer(t)
+		g, day := p.GetIDGenerator("order", rid.WithBlock(10)), p.GetIDGenerator("order", rid.WithBlock(10), rid.WithTimePrefix(16))
+		blocks := func(g *rid.Generator, ids int) int {
+			sent := p.Scripts()
+			for range ids {
+				next(t, g)
+			}
+			return p.Scripts() - sent
+		}
+		blocks(g, 10)
+		blocks(day, 10)
+		assert.Equal(t, 4, blocks(g, 20+40+80+160))
+		assert.Equal(t, 2, blocks(g, 160+160))
+		time.Sleep(160 * time.Microsecond)
+		assert.Equal(t, 2, blocks(g, 10+20))
+		assert.Equal(t, 3, blocks(day, 10+10+10), "those with a time do not get old")
 	})
 }
 
