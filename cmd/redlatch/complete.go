@@ -25,7 +25,7 @@ func (a *app) names(kinds []string) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeFor)
 		defer cancel()
-		c, err := a.look(ctx)
+		c, err := a.lookQuietly(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -229,7 +229,7 @@ func (d *doctor) clients(ctx context.Context) error {
 			others = othersListen(ctx, d.rdb, d.prefix)
 		}
 		d.waits(&said, others)
-		d.losses(&said)
+		d.losses(&said, others)
 	}
 	return c.Close()
 }
@@ -257,9 +257,18 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 		return
 	}
 	if len(all) == 0 {
-		found := fmt.Sprintf("no circle, by what %d of %s said", len(said.Reports), inspect.N(len(said.Clients), "client", "clients"))
-		d.find(finding{Level: good, Check: "waits", Found: found})
+		d.none("waits", "no circle", said)
 	}
+}
+
+// none finds that there is nothing of a kind, by what the clients said, which may be nothing.
+func (d *doctor) none(check, what string, said *inspect.Census) {
+	f := finding{Level: good, Check: check}
+	f.Found = fmt.Sprintf("%s, by what %d of %s said", what, len(said.Reports), inspect.N(len(said.Clients), "client", "clients"))
+	if len(said.Reports) == 0 && len(said.Clients) > 0 {
+		f.Level, f.Means, f.Mend = note, "None of them has answered in time.", "Ask again, and look at one with redlatch client ID."
+	}
+	d.find(f)
 }
 
 // mostCircles returns the client that is in most circles, and in how many.
@@ -280,7 +289,8 @@ func mostCircles(all []inspect.Circle) (client string, n int) {
 	return client, n
 }
 
-func (d *doctor) losses(said *inspect.Census) {
+// losses looks for holds that were lost of late. others is as for waits.
+func (d *doctor) losses(said *inspect.Census, others string) {
 	n := 0
 	for _, l := range said.Losses {
 		if time.Since(l.At) < time.Hour {
@@ -288,7 +298,9 @@ func (d *doctor) losses(said *inspect.Census) {
 		}
 	}
 	if n == 0 {
-		d.find(finding{Level: good, Check: "losses", Found: "none within an hour, of the clients that are still there"})
+		if others == "" {
+			d.none("losses", "none within an hour", said)
+		}
 		return
 	}
 	last := said.Losses[0]

@@ -117,6 +117,23 @@ func TestCircleOfWaitsIsFound(t *testing.T) {
 	assert.NotContains(t, found, "circle ")
 }
 
+func TestDoctorSaysWhomItCouldNotAsk(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := &rig{url: server.URL()}
+	found := r.must(t, "doctor")
+	assert.Regexp(t, `ok +waits +no circle, by what 0 of 0 clients said`, found)
+	assert.Regexp(t, `ok +losses +none within an hour, by what 0 of 0 clients said`, found)
+
+	silent := server.Client(t).Subscribe(t.Context(), "redlatch_client:worker-1.0123456789abcdef")
+	defer func() { assert.NoError(t, silent.Close()) }()
+	_, err := silent.Receive(t.Context())
+	require.NoError(t, err)
+	found = r.must(t, "doctor")
+	assert.Regexp(t, `note +waits +no circle, by what 0 of 1 client said`, found)
+	assert.Regexp(t, `note +losses +none within an hour, by what 0 of 1 client said`, found)
+}
+
 func TestDoctorJudgesWhatAServerSays(t *testing.T) {
 	for name, tc := range map[string]struct {
 		look        func(d *doctor, info map[string]string)

@@ -198,9 +198,14 @@ func (a *app) server() (string, error) {
 	return "", &exit{exitUsage, fmt.Errorf("the URL has no scheme: write redis://%s", server)}
 }
 
-// look connects without showing up among the clients.
+// lookQuietly connects without showing up among the clients.
+func (a *app) lookQuietly(ctx context.Context) (*redlatch.Client, error) {
+	return a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+}
+
+// look connects as lookQuietly does, and says so if the prefix may be wrong.
 func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
-	c, err := a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := a.lookQuietly(ctx)
 	if err == nil {
 		a.hintAtPrefix(ctx, c)
 	}
