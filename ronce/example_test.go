@@ -50,6 +50,42 @@ func Example() {
 	// 4711 true
 }
 
+// Order is what a user may have one of.
+type Order struct{ Number int }
+
+// A user who presses the button again, on whichever server, has one order.
+func orderOnce(ctx context.Context, client *redlatch.Client, user string, place func(context.Context) (Order, error)) error {
+	orders := redlatch.GetOnce[Order](client, "sale", ronce.WithTTL(30*24*time.Hour)) // longer than the sale
+	order, before, err := orders.Do(ctx, user, place)
+	if err != nil {
+		return err
+	}
+	fmt.Println("order", order.Number, "placed before:", before)
+	return nil
+}
+
+func ExampleOnce_Do() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	last := 0
+	for _, user := range []string{"ada", "bob", "ada"} {
+		if err := orderOnce(context.Background(), client, user, func(context.Context) (Order, error) {
+			last++
+			return Order{last}, nil
+		}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// order 1 placed before: false
+	// order 2 placed before: false
+	// order 1 placed before: true
+}
+
 // WithErrors keeps what fails, so that it is not tried again at once.
 func ExampleWithErrors() {
 	ctx := context.Background()
