@@ -30,6 +30,22 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 	})
 }
 
+func TestRoundCostsTwoCallsForEachWhoWaits(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 3)
+		whole(t, all...) // from now on they hear of each other
+		scripts := func() (n int) {
+			for _, p := range all {
+				n += p.Scripts()
+			}
+			return n
+		}
+		sent := scripts()
+		whole(t, all...)
+		assert.Equal(t, 2+2+1, scripts()-sent, "the last one to arrive does not wait")
+	})
+}
+
 func TestParticipantWaitsAsLongAsItTakes(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)

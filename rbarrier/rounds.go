@@ -128,12 +128,8 @@ func (r *rounds) wait(ctx context.Context, who string, had bool, ask func(had bo
 
 func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool) *script.Call) error {
 	c := r.manager.core
-	var member *pubsub.Membership
-	defer func() {
-		if member != nil {
-			member.Leave()
-		}
-	}()
+	member, _ := c.Router.Join(r.keys.channel, w) // first, so that no message is lost after an answer; see Subscribed
+	defer member.Leave()
 	answered := c.Clock.Now()
 	for {
 		call, err := c.Read(ctx, func() *script.Call { return ask(had) })
@@ -158,12 +154,6 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 			return fmt.Errorf("%w: %d participants, and the barrier has %d", errs.ErrInvalid, r.n, n)
 		}
 		had = had || err == nil && is == placed
-		if member == nil {
-			var confirmed bool
-			if member, confirmed = c.Router.Join(r.keys.channel, w); confirmed {
-				continue // the round may have ended before
-			}
-		}
 		if err := r.rest(ctx, w); err != nil {
 			return err
 		}
