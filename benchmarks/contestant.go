@@ -73,6 +73,8 @@ const (
 	electionName = "Election"
 	onceName     = "Once"
 	setNXName    = "SET NX, polling"
+	barrierName  = "Barrier"
+	countName    = "INCR and PUBLISH"
 	idsName      = "IDGenerator"
 	timedIDsName = "with a time"
 	uuidName     = "uuid v7"
