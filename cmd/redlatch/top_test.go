@@ -148,7 +148,7 @@ func startInTerminal(t *testing.T, url string, args ...string) *terminal {
 	require.NoError(t, err)
 	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid())}
 	term.tmux(append([]string{
-		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
+		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "130", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
 		"sh", "-c", `"$0" "$@"; echo "exit code $?"; cat`, self,
 	}, args...)...)
 	t.Cleanup(func() { term.tmux("kill-server") })
@@ -189,7 +189,7 @@ func picture(t *testing.T, name, text string) {
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<meta charset="utf-8"><body style="margin:0"><pre style=%q>%s</pre>`, style, html.EscapeString(text)), 0o600))
 	to, err := filepath.Abs(filepath.Join(*pictures, name+".png"))
 	require.NoError(t, err)
-	out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1040,348", "--screenshot="+to, page).CombinedOutput()
+	out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1240,348", "--screenshot="+to, page).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
