@@ -80,6 +80,7 @@ func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
 
 		_, err = viewer.Ask(t.Context(), viewer.ID())
 		require.ErrorIs(t, err, redlatch.ErrNotListening)
+		assert.NotContains(t, err.Error(), "no answer", "it is known at once that nobody listens")
 		giveUp()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		locktest.Unlock(t, hold)
@@ -366,6 +367,7 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 		const gone = "gone.0123456789abcdef"
 		_, err := viewer.Ask(t.Context(), gone)
 		require.ErrorIs(t, err, redlatch.ErrNotListening)
+		require.NotErrorIs(t, err, redlatch.ErrUnavailable, "Redis has answered")
 		for _, bad := range []string{"", "gone", "gone.0123", "a b.0123456789abcdef", strings.Repeat("x", 60) + ".0123456789abcdef"} {
 			_, err = viewer.Ask(t.Context(), bad)
 			require.ErrorIs(t, err, redlatch.ErrInvalid, bad)

@@ -215,12 +215,19 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 			return Report{}, script.ErrNoAnswer
 		}
 	}
-	call, err := c.Run(ctx, func() *script.Call { return publish(c.ClientChannel(id), text) }, pipeline.SendOptions{})
+	channel := c.ClientChannel(id)
+	call, err := c.Run(ctx, func() *script.Call { return publish(channel, text) }, pipeline.SendOptions{})
 	if err != nil {
 		return Report{}, err
 	}
-	// On a cluster the client may listen at another node: Redis 6 has no sharded channels.
-	if heard, err := call.Int64(); err == nil && heard == 0 && !c.Cluster {
+	heard, err := call.Int64()
+	if err != nil {
+		return Report{}, err
+	}
+	if heard == 0 && c.Cluster { // a plain channel may have listeners at other nodes
+		heard = int64(c.Listening(ctx, channel))
+	}
+	if heard == 0 {
 		return Report{}, fmt.Errorf("%w: %s", errs.ErrNotListening, id)
 	}
 	silence := time.NewTimer(askTimeout)

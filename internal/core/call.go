@@ -49,7 +49,7 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 		return nil
 	case outcome == script.Unknown:
 		kind = errs.ErrUnknown
-	case errors.Is(err, errs.ErrClosed):
+	case errors.Is(err, errs.ErrClosed), errors.Is(err, errs.ErrNotListening):
 		return err
 	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent) && (ctx.Err() == nil || !script.Passing(err)):
 		return Explain(err)
