@@ -10,7 +10,7 @@ local function clock()
 end
 
 local function prepare(ended, keep)
-  -- A Redis that is full refuses to add before something was removed.
+  -- A full Redis allows this write, and then the rest of the script.
   redis.call('zremrangebyscore', ended, '-inf', (clock() - keep) * 2)
   redis.call('zremrangebyrank', ended, 0, -20001)
   redis.call('zrange', ended, 0, 0)

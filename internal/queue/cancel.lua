@@ -16,7 +16,7 @@
 local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local layout, number, asked = ARGV[1], ARGV[2], ARGV
 
-redis.call('zrem', due, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]

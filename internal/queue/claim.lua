@@ -31,7 +31,7 @@ if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
--- This frees memory and so comes first: a Redis that is full then lets the rest pass.
+-- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
 expire(due, flight, stamp)
 local ready = head[3] and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)

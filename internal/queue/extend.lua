@@ -15,7 +15,7 @@
 local meta, due, flight, claims, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, member, claim, visibility = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 local held = redis.call('hget', claims, string.sub(member, 17)) or ''
 if string.sub(held, 1, 17) ~= 'h' .. claim then
   return 0

@@ -17,7 +17,7 @@
 local meta, due, flight, claims, waiters, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, number, passer, items, first = ARGV[1], ARGV[2], ARGV[3], ARGV, 4
 
-redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 if record then
   items, first = {}, 2
   for line in string.gmatch(redis.call('get', record) or '0', '[^\n]+') do

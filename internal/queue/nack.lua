@@ -15,7 +15,7 @@
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local channel, items = ARGV[1], ARGV
 
-redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]

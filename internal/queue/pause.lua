@@ -12,7 +12,7 @@
 local meta, record, bodies, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local layout, channel, number = ARGV[1], ARGV[2], ARGV[3]
 
-redis.call('hdel', meta, '') -- a Redis that is full refuses to add before something was removed
+redis.call('hdel', meta, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   if not bodies then
     redis.call('persist', meta)

@@ -14,7 +14,7 @@
 local meta, record, set, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local layout, number, passed = ARGV[1], ARGV[2], ARGV[3]
 
-redis.call('zrem', set, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', set, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = string.format('%.0f', time[1] * 1000000 + time[2])

@@ -8,7 +8,7 @@
 -- Returns  an array: for each message 1 if its claim lives on, 0 if the claim is not its latest, 2 if it is not in flight
 local flight, claims = KEYS[1], KEYS[2]
 
-redis.call('zrem', flight, '') -- a Redis that is full refuses to add before something was removed
+redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local reply = {}

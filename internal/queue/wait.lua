@@ -30,7 +30,7 @@ end
 if listens == 0 then
   return at and at - now or -1
 end
--- Those that died, and first: a Redis that is full refuses to add before something was removed.
+-- Those that died, and first: a full Redis allows this write, and then the rest of the script.
 redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
