@@ -21,7 +21,7 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 		"cluster": "redis://" + cluster.Addrs()[0] + "?addr=" + cluster.Addrs()[1],
 	} {
 		r := &rig{url: url}
-		hint := "no client without a name prefix can be asked, only 1 client with --prefix {eu}:, 1 client with --prefix shop:"
+		hint := "no client without a name prefix can be asked, only 1 client with --prefix shop:, 1 client with --prefix {eu}:"
 		for _, prefix := range []string{"shop:", "{eu}:"} {
 			_, err := r.other(t, "worker", redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
 			require.NoError(t, err, name)

@@ -117,8 +117,23 @@ func (p *presence) admit(now time.Duration) bool {
 	return p.answered <= presenceRate
 }
 
+// ClientChannels is what the channels on which clients are asked begin with, whatever their name prefix.
+const ClientChannels = "redlatch_client:"
+
 // ClientChannel returns the channel on which a client is asked.
-func (c *Core) ClientChannel(id string) string { return c.channel("redlatch_client:") + id }
+func (c *Core) ClientChannel(id string) string { return c.channel(ClientChannels) + id }
+
+// SplitClientChannel returns the name prefix and the id of the client that is asked on a channel. Some prefixes with braces cannot be
+// told from others: {a} from a, and {a}b- from one without b-, where an id may begin with that.
+func SplitClientChannel(channel string) (prefix, id string, ok bool) {
+	rest, ok := strings.CutPrefix(channel, ClientChannels)
+	from := 1 + strings.LastIndexAny(rest, "{}:/") // none of them is in an id
+	prefix, id = rest[:from], rest[from:]
+	if strings.HasPrefix(prefix, "{") && strings.IndexByte(prefix, '}') == len(prefix)-1 {
+		prefix = prefix[1 : len(prefix)-1]
+	}
+	return prefix, id, ok && IsClientID(id)
+}
 
 func (c *Core) channel(kind string) string {
 	if c.Prefix == "" || strings.Contains(c.Prefix, "{") {
