@@ -23,7 +23,11 @@ type Link struct {
 }
 
 // Circle is clients of which each waits for a lock that the next one holds, and the last for one of the first. One alone waits for
-// a lock that it holds itself. Answers do not say which goroutine holds and which one waits: if none of them does both, it is no circle.
+// a lock that it holds itself.
+//
+// It is a deadlock only if in each client one goroutine does both, hold and wait. Clients do not say which goroutine does what. A wait
+// that began before the hold is not of the goroutine that acquired that, and is left out. Of a later one only a person can tell, by the
+// lines of code.
 type Circle []Link
 
 // String says it in one line.
@@ -112,7 +116,7 @@ func (s *Census) Circles() []Circle {
 func IsLock(kind string) bool { return strings.HasSuffix(kind, "lock") || kind == "relection" }
 
 // search looks for a shortest circle through a hold, breadth first, and reports whether there is one of several clients. It follows
-// the waits of a client that began after the hold: only those may be of the goroutine that holds.
+// the waits of a client that began after the hold.
 func (f *circles) search(first *holdNode) bool {
 	first.first = first
 	asked := map[string]bool{} // the locks whose holders are in the queue
