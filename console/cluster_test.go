@@ -1,11 +1,14 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -36,8 +39,7 @@ func TestConsoleOfACluster(t *testing.T) {
 	}
 	require.Len(t, nodes, 3, "each node has some of the locks")
 	offer(t, client, "mails", "m-1", "hello", 0)
-	_, list := s.get(t, "locks?sort=name")
-	_, overview := s.get(t, "")
+	list, overview := s.whole(t, "locks?sort=name"), s.whole(t, "")
 	assert.Contains(t, overview, "mails")
 	csrf := s.csrf(t, "lock?name=order:0")
 	b := startChromium(t, s.Server)
@@ -54,4 +56,17 @@ func TestConsoleOfACluster(t *testing.T) {
 	}
 	_, text := s.get(t, "queue?name=mails")
 	assert.Contains(t, text, "0 delayed, 1 ready")
+}
+
+// whole returns a page that shows all there is: on a slow machine a look may end before it has seen all.
+func (s *site) whole(t *testing.T, path string) (text string) {
+	t.Helper()
+	redistest.Eventually(t, 30*time.Second, path+" shows all", func() error {
+		_, text = s.get(t, path)
+		if strings.Contains(text, "found in a second") {
+			return errors.New("there are more")
+		}
+		return nil
+	})
+	return text
 }
