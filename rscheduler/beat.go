@@ -114,7 +114,7 @@ func (r *runner) advance(ctx context.Context, now time.Time, jobs ...standing) e
 	for _, s := range jobs {
 		ticks, first, then := s.ticks(now)
 		for _, t := range ticks {
-			items = append(items, t.item(fmt.Sprintf("%s@%d", t.Job, t.Instant)))
+			items = append(items, t.item(idOf(t.Job, t.Instant)))
 		}
 		if first != s.mark {
 			before = append(before, s.job.name, s.text, s.mark, first)

@@ -61,7 +61,7 @@ next, to = tonumber(next), tonumber(to)
 if of == text and (mine or how == 'drop') then -- a run that was taken over moves nothing
   if delay > 0 and tonumber(offered) == instant then
     offered = string.format('%.0f', now + delay)
-  elseif next and next <= instant and instant <= to then
+  elseif next == instant then
     next = instant + 1
   elseif mine and not next and window > 0 and missed ~= '0' then
     next, to = math.max(instant + 1, now - window), tonumber(missed)

@@ -21,6 +21,7 @@ const (
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
 	beginAgain = time.Second      // after a begin that failed
+	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told
 	stopGrace  = 5 * time.Second
 	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
 	maxText    = 4 << 10     // bytes of an error's text that are kept
@@ -89,25 +90,10 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		r.pass(ctx, m, &t)
 		return nil
 	}
-	claimed, _ := strconv.ParseInt(m.Claim(), 10, 64)
-	b := &beginning{process: r.process, job: j, message: m, tick: t, run: Run{
-		Job: t.Job, Scheduled: time.UnixMicro(t.Instant), Started: time.UnixMicro(claimed), Where: r.core.ID, Attempt: m.Attempt, Token: claimed,
-		Manual: t.Kind == manually,
-	}}
-	schedule := j.scheduleOf(t.Text)
-	fixed, _ := schedule.(fixedDelay)
-	switch {
-	case t.Kind != regular:
-	case fixed.delay > 0:
-		b.delay, b.late = fixed.delay, true
-	case schedule != nil && m.Attempt == 1:
-		_, b.newer = latest(schedule, time.UnixMicro(t.Instant), time.UnixMicro(claimed))
-		b.late = micros(claimed-t.Instant) <= j.options.catchUp && (j.options.backfill || !b.newer)
-		b.newer = b.newer && !j.options.backfill
-	}
+	b := r.beginning(j, m, t)
 	answer, other, err := r.begin(ctx, b)
 	if answer == "gone" && other != "" { // which may have the same tick
-		schedule = j.scheduleOf(other)
+		schedule := j.scheduleOf(other)
 		if at := time.UnixMicro(t.Instant); schedule != nil {
 			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
 				b.tick.Text = other
@@ -126,6 +112,8 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	switch {
 	case answer == "run":
 		return r.run(ctx, b)
+	case answer == "wait" && b.before != "":
+		m.Return(waitLate)
 	case answer == "wait":
 		m.Return(passMost)
 	case answer == "died" && !r.end(ctx, b, ends, resultOf(b.run, 0, ErrDied)),
@@ -137,7 +125,38 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	return nil
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+// beginning returns what begin.lua has to know of a tick that was claimed.
+func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
+	claim, _ := strconv.ParseInt(m.Claim(), 10, 64)
+	at, claimed, o := time.UnixMicro(t.Instant), time.UnixMicro(claim), &j.options
+	b := &beginning{process: r.process, job: j, message: m, tick: t, run: Run{
+		Job: t.Job, Scheduled: at, Started: claimed, Where: r.core.ID, Attempt: m.Attempt, Token: claim, Manual: t.Kind == manually,
+	}}
+	schedule := j.scheduleOf(t.Text)
+	fixed, _ := schedule.(fixedDelay)
+	switch {
+	case t.Kind == manually || schedule == nil:
+		return b
+	case fixed.delay > 0:
+		b.delay, b.window = fixed.delay, maxPeriod // it is never missed
+		return b
+	case t.Kind == regular && m.Attempt == 1:
+		_, b.newer = latest(schedule, at, claimed)
+		if o.backfill || !b.newer {
+			b.window = o.catchUp
+		}
+		b.newer = b.newer && !o.backfill
+	}
+	if o.backfill && o.overlap != Allow {
+		if before, ok := latest(schedule, at.Add(-o.catchUp), at.Add(-time.Microsecond)); ok {
+			b.before = idOf(t.Job, before.UnixMicro())
+		}
+		if after, ok := schedule.Next(at); ok && !after.After(claimed) {
+			b.after = idOf(t.Job, after.UnixMicro())
+		}
+	}
+	return b
+}
 
 // begin returns what begin.lua does, and notes when the attempt began.
 func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
@@ -258,8 +277,13 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 	defer cancel()
-	if waiting != "" {
-		_, _ = r.queue.Reschedule(ctx, waiting, 0) // else it looks in by itself
+	for _, id := range []string{b.after, waiting} {
+		if id == "" {
+			continue
+		}
+		if woken, _ := r.queue.Reschedule(ctx, id, 0); woken { // else it looks in by itself
+			break
+		}
 	}
 	if next.mark != "" {
 		_ = r.advance(ctx, now, next) // what fails is left to the next heartbeat

@@ -171,7 +171,10 @@ func (t *tick) due() int64 {
 	return t.Instant
 }
 
-// item returns the message of a tick, which all processes give the same id.
+// idOf returns the id that all processes give to a tick.
+func idOf(job string, instant int64) string { return fmt.Sprintf("%s@%d", job, instant) }
+
+// item returns the message of a tick.
 func (t tick) item(id string) queue.Item {
 	payload, _ := json.Marshal(t) // it has nothing that could fail
 	return queue.Item{ID: id, At: time.UnixMicro(t.due()), Payload: payload}

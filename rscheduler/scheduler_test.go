@@ -276,6 +276,40 @@ func TestMissedTicksFollowThePolicy(t *testing.T) {
 	}
 }
 
+// F7: what was offered before all processes stopped is missed like what was not.
+func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
+	for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue, rscheduler.Allow} {
+		for _, took := range []time.Duration{0, time.Second, 4 * time.Second} {
+			t.Run(fmt.Sprint(overlap, took), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					opts := []rscheduler.JobOption{rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill(), rscheduler.WithOverlap(overlap)}
+					s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, opts...)
+					stop := run(t, s)
+					time.Sleep(15 * time.Second) // 20 to 40 are offered
+					require.NoError(t, stop())
+					assert.Equal(t, []string{"10:1"}, r.take())
+					time.Sleep(time.Minute)
+					for range 3 {
+						s, _ = r.worker(t, rscheduler.Every(10*time.Second), r.slowly(took), opts...)
+						run(t, s)
+					}
+					time.Sleep(15*time.Second + 10*took)
+					var missed []string
+					for _, tick := range r.take() {
+						if len(tick) == len("10:1") && tick < "80:1" {
+							missed = append(missed, tick)
+						}
+					}
+					if overlap == rscheduler.Allow {
+						slices.Sort(missed) // they run at the same time
+					}
+					assert.Equal(t, []string{"20:1", "30:1", "40:1", "50:1", "60:1", "70:1"}, missed)
+				})
+			})
+		}
+	}
+}
+
 func TestPastOneShotFollowsTheCatchUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, _ := r.scheduler(t)

@@ -50,13 +50,16 @@ func (k *keys) mark(items []any) *script.Call {
 
 // beginning is a tick that was claimed, and the run that it is to begin.
 type beginning struct {
-	process     string
-	job         *job
-	message     *queue.Message
-	tick        tick
-	run         Run
-	newer, late bool
-	delay       time.Duration // of a fixed delay
+	process string
+	job     *job
+	message *queue.Message
+	tick    tick
+	run     Run
+	newer   bool
+	window  time.Duration // in which it may run late
+	delay   time.Duration // of a fixed delay
+
+	before, after string // ids of the ticks that run before and after it if it runs late
 }
 
 // slot returns the field of the run in running.
@@ -72,7 +75,8 @@ func (k *keys) begin(b *beginning) *script.Call {
 	shown, _ := json.Marshal(b.run) // it has nothing that could fail
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
-		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), number(b.late), number(b.delay > 0), shown)
+		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), b.window.Microseconds(), number(b.delay > 0), shown,
+		b.before)
 }
 
 // ending says how an attempt ends.
