@@ -16,7 +16,7 @@ import (
 
 const (
 	horizon  = 3 * beatEvery // how far ahead ticks are offered; of each job at least the next one
-	maxTicks = 10_000        // of a job in one beat
+	maxTicks = 10_000        // late ones of a job in one beat; all are twice as many at most
 	maxJobs  = 200           // in one script call
 )
 
@@ -69,14 +69,13 @@ func (r *runner) beat(ctx context.Context) error {
 		jobs = append(jobs, j)
 	}
 	r.mu.Unlock()
+	var err error
 	for first := true; first || len(jobs) > 0; first = false {
 		n := min(len(jobs), maxJobs)
-		if err := r.plan(ctx, jobs[:n]); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.plan(ctx, jobs[:n]))
 		jobs = jobs[n:]
 	}
-	return nil
+	return err
 }
 
 func (r *runner) plan(ctx context.Context, jobs []*job) error {
@@ -174,22 +173,24 @@ func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 			m.next, m.until, s.queued = max(m.last+1, now.Add(-o.catchUp).UnixMicro()), now.UnixMicro(), false
 		}
 	}
+	before = s.mark
 	if m.next != 0 && !s.queued {
 		late := o.late(schedule, time.UnixMicro(m.next), time.UnixMicro(m.until))
-		m.next = 0
 		for _, t := range late {
 			add(t, catchUp)
 			m.last = from.UnixMicro()
 		}
-		if len(late) == 1 {
+		switch len(late) {
+		case 1:
 			m.next = late[0]
+			before = m.write(s.text)
+		case maxTicks:
+			m.next = late[maxTicks-1] + 1 // the others with the next heartbeat
+		default:
+			m.next = 0
 		}
 	}
-	before = s.mark
-	if m.next != 0 {
-		before = m.write(s.text)
-	}
-	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < maxTicks {
+	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < 2*maxTicks {
 		next, ok := schedule.Next(from)
 		if !ok || !next.After(from) {
 			break

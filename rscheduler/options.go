@@ -74,8 +74,8 @@ func WithCatchUp(window time.Duration) JobOption {
 	return func(s *jobOptions) { s.catchUp = window }
 }
 
-// WithBackfill has all ticks run that [WithCatchUp] lets run late, in their order as far as they are not run at the same time, and not
-// only the newest one. They are 10,000 at most.
+// WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
+// with [Allow] at the same time, where 10,000 of them come into the queue each 10 s.
 func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
 
 // WithJitter has each tick begin up to d later, by chance, up to a day. Defaults to 0.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -579,6 +580,28 @@ func TestCloseEndsRun(t *testing.T) {
 		require.NoError(t, p.Close())
 		synctest.Wait()
 		require.ErrorIs(t, <-done, redlatch.ErrClosed)
+	})
+}
+
+func TestJobsThatCannotBePlannedHoldUpNoOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.scheduler(t)
+		for i := range 2000 { // ten calls
+			require.NoError(t, s.Register(fmt.Sprint("job ", i), rscheduler.MustCron("@daily"), r.handle))
+		}
+		assert.Empty(t, r.Keys(t))
+		r.Mini.Server().SetPreHook(func(p *server.Peer, _ string, args ...string) bool {
+			refused := slices.Contains(args, "job 0")
+			if refused {
+				p.WriteError("ERR refused")
+			}
+			return refused
+		})
+		run(t, s)
+		time.Sleep(time.Second / 2) // one heartbeat
+		jobs, err := s.Jobs(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1800, len(jobs)) //nolint:testifylint // Len would print all
 	})
 }
 
