@@ -270,6 +270,33 @@ func TestNothingIsKeptOfARemovedJobWhoseRunsEndLater(t *testing.T) {
 	})
 }
 
+func TestProcessThatStopsIsCountedNoMore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		const alive = "redlatch_sched:{billing}:alive"
+		a, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		b, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		stopA := run(t, a)
+		stopB := run(t, b)
+		time.Sleep(time.Second)
+		since := r.Hash(t, "redlatch_sched:{billing}:meta")["up"]
+		require.NotEmpty(t, since)
+		require.NoError(t, stopA())
+		assert.EqualValues(t, 1, r.Redis.ZCard(t.Context(), alive).Val())
+		time.Sleep(time.Minute)
+		a, _ = r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		stopA = run(t, a)
+		time.Sleep(time.Second)
+		assert.Equal(t, since, r.Hash(t, "redlatch_sched:{billing}:meta")["up"], "one ran all the time")
+		require.NoError(t, stopA())
+		require.NoError(t, stopB())
+		assert.Zero(t, r.Redis.Exists(t.Context(), alive).Val())
+		a, _ = r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		run(t, a)
+		time.Sleep(time.Second)
+		assert.Greater(t, r.Hash(t, "redlatch_sched:{billing}:meta")["up"], since, "none ran for a moment")
+	})
+}
+
 // F8
 func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -1,6 +1,7 @@
--- touch.lua: note that a process runs the scheduler. It stands before the scripts of processes that do.
+-- touch.lua: note for how long a process counts as running. It stands before scripts that such processes call.
 --
--- Returns  nothing. It defines touch, which returns the time in µs, and that since which one process or another has run it without a gap.
+-- Returns  nothing. It defines touch, which returns the time, µs, and since when at least one process has been running at all times, µs.
+--          A length of 0 means that the process has stopped.
 local function touch(alive, meta, process, length)
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
@@ -10,7 +11,11 @@ local function touch(alive, meta, process, length)
     up = string.format('%.0f', now)
     redis.call('hset', meta, 'up', up)
   end
-  redis.call('zadd', alive, string.format('%.0f', now + length), process)
+  if length > 0 then
+    redis.call('zadd', alive, string.format('%.0f', now + length), process)
+  else
+    redis.call('zrem', alive, process)
+  end
   return now, tonumber(up)
 end
 
