@@ -31,9 +31,9 @@ local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
 local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
 local mine = holder == id and held == claim and state ~= 'w' -- once: the script may run again
-if mine then -- what may be refused comes before the result is kept; neither changes anything
-  redis.call('hdel', running, '') -- a Redis that is full refuses to add before something was removed
-  redis.call('hset', running, slot, record)
+redis.call('hdel', running, '') -- a full Redis refuses only the first write of a script, and never one that frees memory
+if mine then
+  redis.call('hset', running, slot, record) -- changes nothing, and fails if HSET would after the result is kept
 end
 if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
   if keep > 0 then

@@ -22,7 +22,7 @@ local found = redis.call('hexists', jobs, job)
 local had = now - tonumber(redis.call('hget', seen, job) or '0') <= length and 1 or 0
 local reply = {found, string.format('%.0f', now), had}
 if verb ~= 'look' and verb ~= 'runs' then
-  redis.call('hdel', paused, '') -- fails if HDEL would below; a Redis that is full refuses to add before something was removed
+  redis.call('hdel', paused, '') -- fails if HDEL would below; a full Redis refuses only a script's first write, and not this one
 end
 if verb == 'runs' then
   for i, result in ipairs(redis.call('lrange', runs, 0, detail - 1)) do

@@ -2,6 +2,7 @@ package rscheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -141,6 +142,35 @@ func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
 			require.NoError(t, s.Pause(t.Context(), "job", "its runs fill Redis"))
 		})
 	}
+}
+
+// F25
+func TestTickThatDoesNotRunIsDroppedByAFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	s := c.GetScheduler("jobs")
+	require.NoError(t, s.Register("job", rscheduler.EveryAfter(300*time.Millisecond), func(context.Context, rscheduler.Run) error { return nil }))
+	run(t, s)
+	redistest.Eventually(t, patience, "the job is written", func() error { return s.Pause(t.Context(), "job", "why") })
+	redistest.Eventually(t, patience, "its next tick waits", func() error {
+		ticks, err := rdb.Keys(t.Context(), "*:bodies").Result()
+		if err == nil && len(ticks) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	redistest.Eventually(t, patience, "the tick is acknowledged", func() error {
+		ticks, err := rdb.Keys(t.Context(), "*:bodies").Result()
+		if err == nil && len(ticks) > 0 {
+			err = fmt.Errorf("%q", ticks)
+		}
+		return err
+	})
 }
 
 const ticksOfChildren = "ticks" // list of "µs of the tick, attempt"
