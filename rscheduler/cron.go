@@ -165,7 +165,8 @@ func parseCron(expr string, o cronOptions) (*cron, error) {
 	return c, c.parse(fields, d)
 }
 
-// checkLocation refuses a location whose name means other times on other hosts.
+// checkLocation refuses a location whose name means other times on other hosts: the text of a schedule has only the name, by which
+// processes that have not registered it load the location. It compares all times from 2000 to 2037.
 func checkLocation(location *time.Location) error {
 	if location == nil {
 		return invalid("the location is nil")
@@ -178,10 +179,15 @@ func checkLocation(location *time.Location) error {
 	if err != nil {
 		return nil //nolint:nilerr // nobody confuses it with another one
 	}
-	for t := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() < 2038; t = t.AddDate(0, 1, 0) {
-		_, offset := t.In(location).Zone()
-		if _, other := t.In(named).Zone(); offset != other {
+	for t := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); !t.IsZero() && t.Year() < 2038; {
+		here, there := t.In(location), t.In(named)
+		_, offset := here.Zone()
+		if _, other := there.Zone(); offset != other {
 			return invalid("the location %q is not the zone of that name, which other hosts would take: load it, or give it a name of its own", name)
+		}
+		_, t = here.ZoneBounds()
+		if _, end := there.ZoneBounds(); t.IsZero() || !end.IsZero() && end.Before(t) {
+			t = end
 		}
 	}
 	return nil

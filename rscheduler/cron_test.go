@@ -1,6 +1,7 @@
 package rscheduler_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -172,6 +173,7 @@ func TestCronRefusesWhatItCannotMean(t *testing.T) {
 		{"* * * * *", "another host", []rscheduler.CronOption{rscheduler.In(time.Local)}},
 		{"* * * * *", "of that name", []rscheduler.CronOption{rscheduler.In(time.FixedZone("CET", 3600))}},
 		{"* * * * *", "of that name", []rscheduler.CronOption{rscheduler.In(time.FixedZone("UTC", 3600))}},
+		{"* * * * *", "of that name", []rscheduler.CronOption{rscheduler.In(tenDaysOff(t, "UTC"))}},
 		{"* * * * *", "option", []rscheduler.CronOption{nil}},
 	} {
 		_, err := rscheduler.Cron(c.expr, c.opts...)
@@ -180,6 +182,20 @@ func TestCronRefusesWhatItCannotMean(t *testing.T) {
 		}
 	}
 	assert.Panics(t, func() { rscheduler.MustCron("* * *") })
+}
+
+// tenDaysOff returns a location that is as UTC but for ten days within a month, when it is an hour ahead.
+func tenDaysOff(t *testing.T, name string) *time.Location {
+	t.Helper()
+	data := append([]byte("TZif"), make([]byte, 28)...)
+	for _, n := range []int64{2, 2, 4, at(t, "2005-03-10").Unix(), at(t, "2005-03-20").Unix()} { // 2 times, 2 zones, a name of 4 bytes
+		data = binary.BigEndian.AppendUint32(data, uint32(n))
+	}
+	data = append(data, 1, 0)                                     // which zone begins
+	data = append(data, 0, 0, 0, 0, 0, 0, 0, 0, 0x0e, 0x10, 1, 0) // 0 and 3600 s
+	l, err := time.LoadLocationFromTZData(name, append(data, "UTC\x00"...))
+	require.NoError(t, err)
+	return l
 }
 
 // part makes one part of a field at random.
