@@ -105,8 +105,11 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	return r.advance(ctx, now, all...)
 }
 
-// advance offers the next ticks of jobs, and moves their marks: before that those of ticks that run one after another, as the run of one
-// moves the mark on, and after it those of others, of which none must be left out. What fails is left to the next heartbeat.
+// advance offers the next ticks of jobs, and moves their marks. A mark that names the tick which runs late next is moved before the tick
+// is offered, as the end of its run moves the mark on. One that says how far ticks were offered is moved after that: if this process dies
+// in between, they are offered again. What fails is left to the next heartbeat.
+//
+// A mark that another process has moved meanwhile is left to it. What is offered even so has the same ids as its offers: each runs once.
 func (r *runner) advance(ctx context.Context, now time.Time, jobs ...standing) error {
 	var items []queue.Item
 	var before, after []any
@@ -224,8 +227,8 @@ func (m *mark) write(schedule string) string {
 	return fmt.Sprintf("%d,%d-%d %s", m.last, m.next, m.until, schedule)
 }
 
-// late returns the ticks from one time until another that are to be offered although they were missed: of a job whose runs may not
-// overlap the first or the only one.
+// late returns which of the ticks that were missed from one time until another are offered now: the newest one, or with a backfill the
+// oldest ones. Those are maxTicks if the runs may overlap, and else one: the end of its run offers the next.
 func (o *jobOptions) late(s Schedule, from, until time.Time) (all []int64) {
 	from = from.Add(-1) // it may be one of them
 	if !o.backfill {

@@ -1,8 +1,8 @@
 -- beat.lua: note that a process runs the scheduler, write what it has registered, and say what is to be offered.
 --
 -- KEYS[1]  jobs: hash, job -> text of its schedule
--- KEYS[2]  marks: hash, job -> the last instant that was offered, µs; while the job is behind, a comma, the next instant that is to run
---          late, -, until when; a space, and the text of the schedule
+-- KEYS[2]  marks: hash, job -> 'last text', or 'last,next-until text' while ticks run late: up to which instant ticks were offered;
+--          which one runs late next, or from when on, and until when others do, µs; the text of the schedule
 -- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
 -- KEYS[4]  alive: sorted set, processes by the time until which they count as running, µs
 -- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs

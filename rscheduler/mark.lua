@@ -1,8 +1,8 @@
--- mark.lua: note which ticks were offered.
+-- mark.lua: move the marks of jobs whose schedule and mark have not changed meanwhile.
 --
 -- KEYS[1]  jobs: hash, job -> text of its schedule
 -- KEYS[2]  marks: hash, see beat.lua
--- ARGV[1..n]  for each job: its name, the text of its schedule, its mark before that or nothing, its mark
+-- ARGV[1..n]  for each job: its name, the text of its schedule, its mark so far or nothing, its new mark
 --
 -- Returns  1
 local jobs, marks, items = KEYS[1], KEYS[2], ARGV

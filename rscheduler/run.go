@@ -78,7 +78,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	return err
 }
 
-// handle runs the handler of a tick that was claimed. The message is removed if it returns nil.
+// handle runs the handler of a tick that was claimed. If it returns nil the message is removed, unless it was returned to the queue.
 func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	var t tick
 	if err := json.Unmarshal(m.Payload, &t); err != nil {
@@ -92,7 +92,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	}
 	b := r.beginning(j, m, t)
 	answer, other, err := r.begin(ctx, b)
-	if answer == "gone" && other != "" { // which may have the same tick
+	if answer == "gone" && other != "" { // the schedule was replaced by another one, which may come at the same instant
 		schedule := j.scheduleOf(other)
 		if at := time.UnixMicro(t.Instant); schedule != nil {
 			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
