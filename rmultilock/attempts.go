@@ -159,12 +159,13 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// brief is how long to wait for a lock while others are held, or for the answers that no longer decide, where a reply takes that long.
+// brief is how long a round goes on for little: for a busy lock while it holds others, or for the last answers when they decide nothing
+// any more. It grows with the time of a reply.
 func brief(reply time.Duration) time.Duration { return min(shortWait+4*reply, longestWait) }
 
 var (
 	errNoAnswer = errors.New("no answer in time") // of a lock whose answer was not awaited any longer
-	errLate     = errors.New("the answers came after the lease had ended")
+	errLate     = errors.New("a lease ended before enough answers had come")
 )
 
 // failure returns the first part of a multi-lock that was not acquired, and why. A final error comes before all others, and a refusal
@@ -181,6 +182,8 @@ func (h *hold) failure() (member int, err error) {
 		switch {
 		case why == nil:
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
+		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
+			why = fmt.Errorf("%w: %w: %w", errs.ErrUnavailable, errLate, why)
 		case isFinal(why):
 			rank = 3
 		case errors.Is(why, errs.ErrNotAcquired):
@@ -198,12 +201,8 @@ func (h *hold) failure() (member int, err error) {
 func (h *hold) shortfall() (granted int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.live < h.lock.quorum:
-	case time.Now().Before(h.deadlineLocked()):
+	if h.live >= h.lock.quorum {
 		return h.live, nil
-	default:
-		return h.live, fmt.Errorf("%w: %w: %w", errs.ErrNotAcquired, errs.ErrUnavailable, errLate)
 	}
 	var final, failure error
 	finals, failures := 0, 0

@@ -182,6 +182,91 @@ func TestBusyAndDownAreToldApart(t *testing.T) {
 	}
 }
 
+// F27
+func TestWaitForAFrozenRedLockIsUnavailable(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := newServers(t, b, 3).peers(t)
+		locktest.Free(t, p.red("a"))
+		synctest.Wait()
+		faults["silent"](p, true)
+		for _, limit := range []time.Duration{10 * time.Millisecond, time.Second, lease * 2 / 3} {
+			for _, waiting := range p.line(t.Context(), 2, rlock.WithWait(limit)) { // the second one has asked nobody
+				err := locktest.Fetch(t, waiting).Err
+				require.ErrorIs(t, err, rlock.ErrNotAcquired, limit)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable, limit)
+			}
+			_, err := lockFor(t, p.red("a"), limit)
+			require.ErrorIs(t, err, context.DeadlineExceeded, limit)
+			require.ErrorIs(t, err, redlatch.ErrUnavailable, limit)
+		}
+		faults["silent"](p, false)
+	})
+}
+
+// Each limit ends in another part of a round or a pause.
+//
+// F27
+func TestWaitForABusyLockIsNotUnavailable(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 5)
+				p := s.peers(t)
+				l := both(p[0].Client, p.locks("a")...)[kind]
+				locktest.Free(t, l)
+				synctest.Wait()
+				for _, one := range s {
+					one.Foreign(t, "a", time.Hour)
+					slowDown(one, 3*time.Millisecond)
+				}
+				for i := range 200 {
+					limit := 300*time.Millisecond + time.Duration(i)*100*time.Microsecond
+					asks := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithWait(limit)) })
+					synctest.Wait()
+					late := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithWait(limit+time.Millisecond)) })
+					for _, waiting := range []<-chan locktest.Outcome{asks, late} {
+						err := locktest.Fetch(t, waiting).Err
+						require.ErrorIs(t, err, rlock.ErrNotAcquired, limit)
+						require.NotErrorIs(t, err, redlatch.ErrUnavailable, limit)
+					}
+					_, err := lockFor(t, l, limit)
+					require.ErrorIs(t, err, context.DeadlineExceeded, limit)
+					require.NotErrorIs(t, err, redlatch.ErrUnavailable, limit)
+				}
+				for _, one := range s {
+					one.Mini.Server().SetPreHook(nil)
+				}
+			})
+		})
+	}
+}
+
+// F26
+func TestNothingIsSentAfterTheEndOfAWait(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, 3)
+				p := s.peers(t)
+				for _, one := range s {
+					one.Foreign(t, "a", time.Hour)
+				}
+				late := 0
+				for range 50 {
+					sent := 0
+					time.AfterFunc(2*time.Millisecond-1, func() { sent = p.scripts() })
+					_, err := both(p[0].Client, p.locks("a")...)[kind].Lock(t.Context(), rlock.WithWait(2*time.Millisecond))
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					synctest.Wait()
+					late += p.scripts() - sent
+					time.Sleep(time.Second)
+				}
+				assert.Zero(t, late)
+			})
+		})
+	}
+}
+
 func lockFor(t *testing.T, l rlock.Locker, limit time.Duration) (*rlock.Hold, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -49,16 +49,19 @@ type call struct {
 	busy  int   // the member that ended the last round, which the next one waits for before it attempts the others; nobody at first
 	fatal error // the error of that wait, after which the member's own Lock has given up
 
-	// Of a RedLock.
-	masterLimit time.Duration // of the wait for a master
-	granted     int           // locks that the last round was granted
-	queue       *queue        // nil for a call that does not stand in one
+	masterLimit time.Duration // of a RedLock's wait for a master; a round that is cut below it says nothing about the servers
 
-	failed time.Time // when rounds began to lack answers; zero if the last one had those that it needs
+	// Of a RedLock.
+	granted int    // locks that the last round was granted
+	queue   *queue // nil for a call that does not stand in one
+
+	asked  time.Time // when the round asked for the locks
+	failed time.Time // since when answers have been lacking: at first since the start; zero once a round had those that it needs
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
 	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), busy: nobody}
+	c.failed = c.start
 	limit := time.Duration(0)
 	switch {
 	case o.Wait != nil && *o.Wait > 0:
@@ -94,19 +97,22 @@ func (c *call) run() (*hold, error) {
 	}
 	for round := 0; ; round++ {
 		h := c.newHold()
+		c.asked = time.Now()
 		err := attempt(h)
-		if err == nil && h.begin() {
-			return h, nil
+		if err == nil {
+			err = h.begin()
 		}
-		if err == nil { // ctx or a lease ended before the last lock was acquired
-			err = errs.ErrNotAcquired
+		c.note(err)
+		if err == nil {
+			return h, nil
 		}
 		h.abandon(c.ctx, c.releaseLimit())
 		if ended := c.end(round, err); ended != nil {
 			return nil, ended
 		}
-		if ended := c.pause(round); ended != nil {
-			return nil, because(ended, err)
+		c.pause(round)
+		if ended := c.over(); ended != nil {
+			return nil, c.because(ended, err)
 		}
 	}
 }
@@ -122,24 +128,20 @@ func (c *call) all(h *hold) error {
 			return errs.ErrNotAcquired
 		}
 	} else if err := c.waitFor(h, waited, c.left()); err != nil {
-		switch {
-		case errors.Is(err, errs.ErrNotAcquired):
-		case !script.Refused(err): // which ends the member's own Lock at its first attempt
+		if !errors.Is(err, errs.ErrNotAcquired) && !script.Refused(err) { // which ends the member's own Lock at its first attempt
 			c.fatal = err
-		case c.failed.IsZero():
-			c.failed = time.Now()
 		}
 		return err
 	}
-	c.failed = time.Time{}
-	asked := time.Now()
+	c.asked = time.Now()
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(answerLimit))
-	short := brief(time.Since(asked))
+	short := brief(time.Since(c.asked))
 	for {
 		i, err := h.failure()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errs.ErrLost) { // none was busy
+			c.busy = nobody
+			return err
 		}
 		c.busy = i
 		if waited == nobody || i < waited || !errors.Is(err, errs.ErrNotAcquired) {
@@ -168,34 +170,51 @@ func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
 	o := c.options
 	o.Wait = wait
 	held, err := c.lock.members[i].locker.Lock(c.ctx, only(&o))
+	if err == nil {
+		c.failed = time.Time{} // also after a long wait
+	}
 	h.answer(i, heldBy(held), err)
 	return err
 }
 
 // majority attempts all locks at the same time until a majority is acquired.
-func (c *call) majority(h *hold) error {
+func (c *call) majority(h *hold) (err error) {
+	spare := len(c.lock.members) - c.lock.quorum
+	for _, m := range c.lock.members {
+		if m.sendable(c.ctx) && m.name.TakenHere() && !m.name.Closed() {
+			spare--
+		}
+	}
+	if spare < 0 { // no need to ask for the others
+		c.granted = 0
+		return errs.ErrNotAcquired
+	}
 	limit := c.masterLimit
 	if c.mode == tries { // all its rounds together have the time of one
 		limit = max(time.Until(c.start.Add(limit)), time.Millisecond)
 	}
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(limit))
-	var err error
 	c.granted, err = h.shortfall()
+	return err
+}
+
+// note keeps since when answers have been lacking. A round that was cut short since the call ended does not tell.
+func (c *call) note(err error) {
+	short := c.over() != nil && time.Since(c.asked) < c.masterLimit
 	switch {
-	case !errors.Is(err, errs.ErrUnavailable):
+	case !unanswered(err):
 		c.failed = time.Time{}
-	case c.failed.IsZero():
+	case c.failed.IsZero() && !short:
 		c.failed = time.Now()
 	}
-	return err
 }
 
 // end returns the error that ends the call after a failed round; nil if another round follows.
 func (c *call) end(round int, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
-		return because(c.ctx.Err(), err)
+		return c.because(c.ctx.Err(), err)
 	case c.fatal != nil || isFinal(err):
 		return err
 	case c.mode == tries:
@@ -204,9 +223,9 @@ func (c *call) end(round int, err error) error {
 		}
 		return err
 	case c.expired():
-		return because(errs.ErrNotAcquired, err)
+		return c.because(errs.ErrNotAcquired, err)
 	case !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease:
-		return err
+		return c.because(errs.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -220,17 +239,23 @@ func (c *call) isSplit(round int, err error) bool {
 // splitTries is how often a single attempt of a RedLock is repeated after some masters granted it.
 const splitTries = 2
 
-// because joins the error that ends a call with that of the last round, if servers did not answer in it.
-func because(end, last error) error {
-	switch {
-	case errors.Is(last, end):
-		return last
-	case errors.Is(last, errs.ErrUnavailable):
-		return fmt.Errorf("%w: %w", end, last)
-	case !errors.Is(last, errs.ErrNotAcquired) && (errors.Is(last, errs.ErrUnknown) || script.Silent(last)):
-		return fmt.Errorf("%w: %w: %w", end, errs.ErrUnavailable, last)
+// because joins the error that ends a call with that of the last round, if answers are lacking.
+func (c *call) because(end, last error) error {
+	if c.failed.IsZero() {
+		return end
 	}
-	return end
+	if !errors.Is(last, errs.ErrUnavailable) {
+		last = fmt.Errorf("%w: %w", errs.ErrUnavailable, last)
+	}
+	if errors.Is(last, end) {
+		return last
+	}
+	return fmt.Errorf("%w: %w", end, last)
+}
+
+// unanswered reports whether the error of a round, or of a lock, is that servers did not answer.
+func unanswered(err error) bool {
+	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown) && !errors.Is(err, errs.ErrNotAcquired)
 }
 
 // isFinal reports whether an error will not pass by itself.
@@ -246,19 +271,19 @@ func isFinal(err error) bool {
 // only returns options as one option.
 func only(o *locker.Options) rlock.Option { return func(to *locker.Options) { *to = *o } }
 
-// left returns the rest of the call's time; nil without a limit.
+// left returns the rest of the call's time, at least 1 ms; nil without a limit.
 func (c *call) left() *time.Duration {
 	if c.limit.IsZero() {
 		return nil
 	}
-	left := max(time.Until(c.limit), 0)
+	left := max(time.Until(c.limit), time.Millisecond)
 	return &left
 }
 
 // within returns d, or the rest of the call's time if that is less.
 func (c *call) within(d time.Duration) time.Duration {
 	if left := c.left(); left != nil {
-		d = min(d, max(*left, time.Millisecond))
+		d = min(d, *left)
 	}
 	return d
 }
@@ -274,9 +299,19 @@ func (c *call) releaseLimit() time.Duration {
 // expired reports whether the call's time is over.
 func (c *call) expired() bool { return !c.limit.IsZero() && !time.Now().Before(c.limit) }
 
-// pause waits for a random time before the next round, longer after more rounds, or until the lock is released here. It returns ctx's
-// error.
-func (c *call) pause(round int) error {
+// over returns the error of a call whose time is over; nil if it is not.
+func (c *call) over() error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	if c.expired() {
+		return errs.ErrNotAcquired
+	}
+	return nil
+}
+
+// pause waits for a random time before the next round, longer after more rounds, or until the lock is released here.
+func (c *call) pause(round int) {
 	longest := min(4*time.Millisecond<<min(round, 6), 200*time.Millisecond)
 	var freed chan struct{}
 	if c.queue != nil {
@@ -286,5 +321,4 @@ func (c *call) pause(round int) error {
 		c.lock.manager.mu.Unlock()
 	}
 	c.receive(freed, c.within(time.Millisecond+rand.N(longest)))
-	return c.ctx.Err()
 }

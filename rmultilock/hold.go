@@ -119,22 +119,22 @@ func (c *call) newHold() *hold {
 	return h
 }
 
-// begin turns the parts into a hold, if enough are still certain.
-func (h *hold) begin() bool {
+// begin turns the parts into a hold, if ctx has not ended and enough of them are still certain.
+func (h *hold) begin() error {
 	if h.given.Err() != nil { // not under the mutex: it is the user's code
-		return false
+		return errs.ErrNotAcquired
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A part's deadline is its lease less the time that the answer took and an allowance for clock drift.
 	if h.live < h.lock.quorum || !time.Now().Before(h.deadlineLocked()) {
-		return false
+		return fmt.Errorf("%w: %w: %w", errs.ErrNotAcquired, errs.ErrUnavailable, errLate)
 	}
 	h.state = holding
 	h.rejoinLocked()
 	if h.outer != nil {
 		h.owner = h.outer.Owner()
-		return true
+		return nil
 	}
 	for _, p := range h.parts {
 		if p.held != nil {
@@ -142,7 +142,7 @@ func (h *hold) begin() bool {
 			break
 		}
 	}
-	return true
+	return nil
 }
 
 func (h *hold) heldLocked() (all []held) {

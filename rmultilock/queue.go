@@ -1,7 +1,6 @@
 package rmultilock
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // manager has the wait queues of a client's RedLocks. It is safe for concurrent use.
@@ -20,16 +18,17 @@ type manager struct {
 
 func newManager(*core.Core) *manager { return &manager{queues: map[any]*queue{}} }
 
-// queue has one call of a client at a time ask for a RedLock, in order. It exists while there are calls.
+// queue lets the calls of a client that wait for one RedLock ask for it one at a time, in the order in which they came. It exists while
+// there are such calls.
 type queue struct {
 	calls int
-	turn  chan struct{} // 1: empty while a call asks
+	token chan struct{} // 1: the call that has taken it asks
 	freed chan struct{} // 1: the lock was released here
-	since time.Time     // when rounds began to lack answers; zero if the last one had those that it needs
+	since time.Time     // failed of the call that asks, or asked last
 }
 
-// queueKey identifies the queue of a RedLock. It is nil if there is none, and for a call that may nest: who asks may be waiting for
-// the hold that it nests in.
+// queueKey identifies the queue of a RedLock by its locks. It is nil where there is none: for a multi-lock, for locks that are neither
+// plain nor fenced, and for a call that nests in one of the locks, since the call that asks may be waiting for just that hold.
 func (l *Lock) queueKey(ctx context.Context) (key any) {
 	for _, m := range l.members {
 		if l.kind != red || !m.sendable(ctx) {
@@ -40,7 +39,8 @@ func (l *Lock) queueKey(ctx context.Context) (key any) {
 	return key
 }
 
-// join has a call that may wait stand in its queue until it is its turn, or until it has to end. leave is to be called in any case.
+// join has a call that may wait stand in its lock's queue. It returns when the call may ask, or the error of one whose time is over.
+// leave is to be called in any case.
 func (c *call) join() (leave func(), err error) {
 	m, key := c.lock.manager, c.lock.queueKey(c.ctx)
 	if key == nil || c.mode != blocks || c.outer != nil {
@@ -49,32 +49,33 @@ func (c *call) join() (leave func(), err error) {
 	m.mu.Lock()
 	q := m.queues[key]
 	if q == nil {
-		q = &queue{turn: make(chan struct{}, 1), freed: make(chan struct{}, 1), since: time.Now()}
-		q.turn <- struct{}{}
+		q = &queue{token: make(chan struct{}, 1), freed: make(chan struct{}, 1), since: c.failed}
+		q.token <- struct{}{}
 		m.queues[key] = q
 	}
 	q.calls++
 	m.mu.Unlock()
-	asks := c.receive(q.turn, c.within(math.MaxInt64))
+	asks := c.receive(q.token, c.within(math.MaxInt64))
 	leave = func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if asks {
 			q.since = c.failed
-			q.turn <- struct{}{}
+			q.token <- struct{}{}
 		}
 		if q.calls--; q.calls == 0 {
 			delete(m.queues, key)
 		}
 	}
+	err = c.over() // not under the mutex: it is the user's code
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.queue, c.failed = q, q.since
-	if !asks {
-		err = cmp.Or(c.ctx.Err(), errs.ErrNotAcquired)
-		if !c.failed.IsZero() {
-			err = because(err, errNoAnswer)
-		}
+	c.queue = q
+	if q.since.IsZero() || q.since.After(c.failed) {
+		c.failed = q.since
+	}
+	if err != nil {
+		err = c.because(err, errNoAnswer)
 	}
 	return leave, err
 }
@@ -92,8 +93,9 @@ func (c *call) receive(tokens <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// freed has the client's next call ask at once after a release, but one time in eight: others may wait, and no message tells.
-func (l *Lock) freed(ctx context.Context) {
+// wakeNext ends, after a release, the pause of the client's call that asks. One time in eight it does not: other clients may be waiting,
+// and nobody would wake them.
+func (l *Lock) wakeNext(ctx context.Context) {
 	key := l.queueKey(ctx)
 	l.manager.mu.Lock()
 	defer l.manager.mu.Unlock()

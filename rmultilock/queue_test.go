@@ -3,6 +3,7 @@ package rmultilock_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,22 @@ func TestCommandsForABusyRedLockDoNotGrowWithItsWaiters(t *testing.T) {
 		}
 		few := asked(1)
 		assert.Less(t, asked(50), 2*few)
+	})
+}
+
+// F21
+func TestNobodyIsAskedForARedLockThatThisClientHolds(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		p := s.peers(t)
+		s[2].Foreign(t, "a", time.Hour)
+		h := locktest.Acquire(t, t.Context(), p.red("a"), rlock.WithLease(time.Minute)) // of which nothing is renewed
+		waiting := p.line(t.Context(), 1)[0]
+		before := p.scripts()
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, before, p.scripts())
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, locktest.Next(t, waiting))
 	})
 }
 
@@ -173,14 +190,73 @@ func TestAllWaitersOfARedLockLearnThatMastersAreDown(t *testing.T) {
 }
 
 func TestLeaseThatIsTooShortIsNotInTheWayForLong(t *testing.T) {
+	for _, kind := range []string{"MultiLock", "RedLock"} {
+		for first, busy := range map[string]time.Duration{"free": time.Millisecond, "busy": time.Second} {
+			t.Run(kind+", "+first, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					s := newServers(t, b, 3)
+					p := s.peers(t)
+					var slows []rlock.Locker
+					for _, l := range p.locks("a") {
+						slows = append(slows, slow{l, 18 * time.Millisecond})
+					}
+					s[0].Foreign(t, "a", busy)
+					time.Sleep(10 * time.Millisecond)
+					start := time.Now()
+					_, err := both(p[0].Client, slows...)[kind].Lock(t.Context(), rlock.WithLease(20*time.Millisecond))
+					require.ErrorIs(t, err, redlatch.ErrUnavailable)
+					assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), lease.Seconds()/2)
+				})
+			})
+		}
+	}
+}
+
+// F27
+func TestCallThatJoinsInAnOutageTriesForALeaseOfItsOwn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := newServers(t, b, 3).peers(t)
-		var slows []rlock.Locker
-		for _, l := range p.locks("a") {
-			slows = append(slows, slow{l, 18 * time.Millisecond})
-		}
-		_, err := p[0].GetRedLock(slows...).Lock(t.Context(), rlock.WithLease(20*time.Millisecond))
-		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		p.down(true)
+		first := p.line(t.Context(), 1)[0]
+		time.Sleep(lease * 9 / 10)
+		second := p.line(t.Context(), 1)[0]
+		start := time.Now()
+		locktest.Failed(t, first, redlatch.ErrUnavailable)
+		locktest.Failed(t, second, redlatch.ErrUnavailable)
+		assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), lease.Seconds()/10)
+		p.down(false)
+	})
+}
+
+// gated is a context whose Err blocks while its gate is closed.
+type gated struct {
+	context.Context
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (g *gated) Err() error {
+	if gate := g.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return g.Context.Err()
+}
+
+func TestContextThatBlocksInAQueueHoldsUpNoOtherCall(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := newServers(t, b, 3).peers(t)
+		h := locktest.Acquire(t, t.Context(), p.red("a"))
+		asking := p.line(t.Context(), 1)[0]
+		inner, cancel := context.WithCancel(t.Context())
+		ctx, gate := &gated{Context: inner}, make(chan struct{})
+		waiting := p.line(ctx, 1)[0]
+		ctx.gate.Store(&gate)
+		cancel()
+		synctest.Wait()
+		locktest.Unlock(t, locktest.Acquire(t, t.Context(), p.red("b")))
+		close(gate)
+		locktest.Failed(t, waiting, context.Canceled)
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, locktest.Next(t, asking))
 	})
 }
 

@@ -75,7 +75,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 		}
 	}
 	err := release(ctx, h.lock.quorum, left, nil).wait(limit, nil)
-	h.lock.freed(h.given)
+	h.lock.wakeNext(h.given)
 	return lease.Unlocking(ctx, err)
 }
 

@@ -144,6 +144,9 @@ func (n *Name) TakenHere() bool {
 	return sh.held[n.text()] != nil
 }
 
+// Closed reports whether the client has begun to close.
+func (n *Name) Closed() bool { return n.manager.core.Closed() }
+
 // WaitedFor reports whether a call of this client waits for a lock that one holder has alone.
 func (n *Name) WaitedFor() bool {
 	sh := n.manager.shard(n.text())
