@@ -188,7 +188,7 @@ func TestPairAllocatesNoMoreThanItDid(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
 	lock := c.GetLock("n")
-	for most, ctx := range map[float64]context.Context{21: t.Context(), 18: context.Background()} {
+	for most, ctx := range map[float64]context.Context{21: t.Context(), 19: context.Background()} {
 		assert.LessOrEqual(t, testing.AllocsPerRun(500, func() {
 			locktest.Unlock(t, locktest.Acquire(t, ctx, lock))
 		}), most)
