@@ -165,7 +165,7 @@ func brief(reply time.Duration) time.Duration { return min(shortWait+4*reply, lo
 
 var (
 	errNoAnswer = errors.New("no answer in time") // of a lock whose answer was not awaited any longer
-	errLate     = errors.New("a lease ended before enough answers had come")
+	errLate     = fmt.Errorf("%w: %w: a lease ended before enough answers had come", errs.ErrNotAcquired, errs.ErrUnavailable)
 )
 
 // failure returns the first part of a multi-lock that was not acquired, and why. A final error comes before all others, and a refusal
@@ -183,7 +183,7 @@ func (h *hold) failure() (member int, err error) {
 		case why == nil:
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
 		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
-			why = fmt.Errorf("%w: %w: %w", errs.ErrUnavailable, errLate, why)
+			why = fmt.Errorf("%w: %w", errLate, why)
 		case isFinal(why):
 			rank = 3
 		case errors.Is(why, errs.ErrNotAcquired):

@@ -224,7 +224,7 @@ func (c *call) end(round int, err error) error {
 		return err
 	case c.expired():
 		return c.because(errs.ErrNotAcquired, err)
-	case !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease:
+	case round > 0 && !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease: // that may be less than one round takes
 		return c.because(errs.ErrUnavailable, err)
 	}
 	return nil

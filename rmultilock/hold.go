@@ -128,7 +128,7 @@ func (h *hold) begin() error {
 	defer h.mu.Unlock()
 	// A part's deadline is its lease less the time that the answer took and an allowance for clock drift.
 	if h.live < h.lock.quorum || !time.Now().Before(h.deadlineLocked()) {
-		return fmt.Errorf("%w: %w: %w", errs.ErrNotAcquired, errs.ErrUnavailable, errLate)
+		return errLate
 	}
 	h.state = holding
 	h.rejoinLocked()

@@ -87,8 +87,9 @@ func (l *Lock) Name() string { return l.name }
 // It blocks until the lock is acquired, ctx is done, the time of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), one
 // of the clients closes (redlatch.ErrClosed), or an error occurs that will not pass. While servers do not answer it
 // keeps trying, for one lease in a row; then it returns redlatch.ErrUnavailable, for a RedLock joined with
-// [rlock.ErrNotAcquired]. A wait that ends for another reason while servers do not answer joins its error with
-// redlatch.ErrUnavailable. After an error nothing is held: what was acquired, or may have been, is released on every
+// [rlock.ErrNotAcquired]. Answers that come after the lease has ended count as none. A wait that ends for another
+// reason while servers do not answer joins its error with redlatch.ErrUnavailable; attempts that this end cuts short
+// change nothing about that. After an error nothing is held: what was acquired, or may have been, is released on every
 // server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice, which is one
 // of the same client and name.
 //

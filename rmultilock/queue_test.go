@@ -2,6 +2,7 @@ package rmultilock_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -190,24 +191,27 @@ func TestAllWaitersOfARedLockLearnThatMastersAreDown(t *testing.T) {
 }
 
 func TestLeaseThatIsTooShortIsNotInTheWayForLong(t *testing.T) {
+	const short = 20 * time.Millisecond // of which a round may use 17.8 ms
 	for _, kind := range []string{"MultiLock", "RedLock"} {
-		for first, busy := range map[string]time.Duration{"free": time.Millisecond, "busy": time.Second} {
-			t.Run(kind+", "+first, func(t *testing.T) {
-				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-					s := newServers(t, b, 3)
-					p := s.peers(t)
-					var slows []rlock.Locker
-					for _, l := range p.locks("a") {
-						slows = append(slows, slow{l, 18 * time.Millisecond})
-					}
-					s[0].Foreign(t, "a", busy)
-					time.Sleep(10 * time.Millisecond)
-					start := time.Now()
-					_, err := both(p[0].Client, slows...)[kind].Lock(t.Context(), rlock.WithLease(20*time.Millisecond))
-					require.ErrorIs(t, err, redlatch.ErrUnavailable)
-					assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), lease.Seconds()/2)
+		for _, late := range []time.Duration{short * 9 / 10, short * 5 / 4} { // before the lock is lost, and after it
+			for _, busy := range []time.Duration{lease / 300, lease / 3} { // one is free at the start, or busy
+				t.Run(fmt.Sprint(kind, late, busy), func(t *testing.T) {
+					locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+						s := newServers(t, b, 3)
+						p := s.peers(t)
+						var slows []rlock.Locker
+						for _, l := range p.locks("a") {
+							slows = append(slows, slow{l, late})
+						}
+						s[0].Foreign(t, "a", busy)
+						time.Sleep(lease / 300)
+						start := time.Now()
+						_, err := both(p[0].Client, slows...)[kind].Lock(t.Context(), rlock.WithLease(short))
+						require.ErrorIs(t, err, redlatch.ErrUnavailable)
+						assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), lease.Seconds()/2)
+					})
 				})
-			})
+			}
 		}
 	}
 }
