@@ -59,7 +59,7 @@ type sequence struct {
 }
 
 const (
-	hotRate = time.Microsecond // for each id: a block that lasted less is followed by one of twice its size,
+	hotRate = time.Microsecond // for each id: a block that was used up faster is followed by one of twice its size,
 	hotMost = 16               // up to so many times the size that the user has set
 )
 
@@ -174,7 +174,7 @@ func (g *Generator) fetch(ctx context.Context) (int64, error) {
 	if b := s.block.Load(); b != nil {
 		lowest, second = b.end, b.second
 		if !g.opts.timed && now-s.since < time.Duration(s.size)*hotRate {
-			size = min(2*s.size, hotMost*size)
+			size = max(size, min(2*s.size, hotMost*size)) // another generator may have had smaller ones
 		}
 	}
 	call, err := g.manager.core.Read(ctx, func() *script.Call {
