@@ -147,7 +147,7 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 		}
 		b.newer = b.newer && !o.backfill
 	}
-	if o.backfill && o.overlap != Allow {
+	if o.backfill && o.overlap != Allow && o.jitter == 0 { // jitter gives them another order
 		if before, ok := latest(schedule, at.Add(-o.catchUp), at.Add(-time.Microsecond)); ok {
 			b.before = idOf(t.Job, before.UnixMicro())
 		}
