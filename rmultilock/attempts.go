@@ -183,7 +183,7 @@ func (h *hold) failure() (member int, err error) {
 		case why == nil:
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
 		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
-			why = fmt.Errorf("%w: %w", errLate, why)
+			why = errLate
 		case isFinal(why):
 			rank = 3
 		case errors.Is(why, errs.ErrNotAcquired):

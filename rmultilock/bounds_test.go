@@ -203,6 +203,24 @@ func TestWaitForAFrozenRedLockIsUnavailable(t *testing.T) {
 	})
 }
 
+// F27
+func TestWaitForAFrozenMultiLockIsUnavailable(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := newServers(t, b, 2).peers(t)
+		l := both(p[0].Client, p.locks("a")...)["MultiLock"]
+		locktest.Free(t, l)
+		synctest.Wait()
+		faults["silent"](p, true)
+		first := locktest.Begin(func() (*rlock.Hold, error) { return p[0].GetLock("a").Lock(t.Context(), rlock.WithWait(lease/2)) })
+		synctest.Wait()
+		_, err := l.Lock(t.Context(), rlock.WithWait(lease/10)) // it knows that somebody waits here
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		locktest.Failed(t, first, redlatch.ErrUnavailable)
+		faults["silent"](p, false)
+	})
+}
+
 // Each limit ends in another part of a round or a pause.
 //
 // F27

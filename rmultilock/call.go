@@ -117,21 +117,24 @@ func (c *call) run() (*hold, error) {
 	}
 }
 
-// all attempts all locks: first the one that was busy in the last round, without a limit of its own, then the others.
+// all attempts all locks: first the one that was busy in the last round, or that is busy here, without a limit of its own, then the others.
 // For a busy one later in the order it waits briefly, for an earlier one not at all: the holder of that one may wait
 // for the first lock, and of two calls that hold what the other needs one has to yield at once.
 func (c *call) all(h *hold) error {
+	if c.busy == nobody {
+		c.busy = c.busyHere()
+	}
 	waited := c.busy
-	if waited == nobody {
-		if i := c.busyHere(); i != nobody { // no need to ask for the others
-			c.busy = i
-			return errs.ErrNotAcquired
+	if waited != nobody && c.mode == tries { // no need to ask for the others
+		return errs.ErrNotAcquired
+	}
+	if waited != nobody {
+		if err := c.waitFor(h, waited, c.left()); err != nil {
+			if !errors.Is(err, errs.ErrNotAcquired) && !script.Refused(err) { // which ends the member's own Lock at its first attempt
+				c.fatal = err
+			}
+			return err
 		}
-	} else if err := c.waitFor(h, waited, c.left()); err != nil {
-		if !errors.Is(err, errs.ErrNotAcquired) && !script.Refused(err) { // which ends the member's own Lock at its first attempt
-			c.fatal = err
-		}
-		return err
 	}
 	c.asked = time.Now()
 	h.ask(c.ctx, &c.options)
@@ -139,7 +142,7 @@ func (c *call) all(h *hold) error {
 	short := brief(time.Since(c.asked))
 	for {
 		i, err := h.failure()
-		if err == nil || errors.Is(err, errs.ErrLost) { // none was busy
+		if err == nil || errors.Is(err, errLate) { // none was busy
 			c.busy = nobody
 			return err
 		}
@@ -185,8 +188,7 @@ func (c *call) majority(h *hold) (err error) {
 			spare--
 		}
 	}
-	if spare < 0 { // no need to ask for the others
-		c.granted = 0
+	if spare < 0 && c.mode == blocks { // no need to ask for the others
 		return errs.ErrNotAcquired
 	}
 	limit := c.masterLimit
@@ -224,11 +226,14 @@ func (c *call) end(round int, err error) error {
 		return err
 	case c.expired():
 		return c.because(errs.ErrNotAcquired, err)
-	case round > 0 && !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease: // that may be less than one round takes
+	case round > 0 && c.lacking(): // a lease may be shorter than the first round
 		return c.because(errs.ErrUnavailable, err)
 	}
 	return nil
 }
+
+// lacking reports whether answers have been lacking for a lease.
+func (c *call) lacking() bool { return !c.failed.IsZero() && time.Since(c.failed) > c.lock.core.Lease }
 
 // isSplit reports whether to repeat a round of a RedLock's single attempt: the masters may be split among callers, or
 // still be releasing the rest of a hold.

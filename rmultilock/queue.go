@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
 )
 
 // manager has the wait queues of a client's RedLocks. It is safe for concurrent use.
@@ -67,12 +68,15 @@ func (c *call) join() (leave func(), err error) {
 			delete(m.queues, key)
 		}
 	}
-	err = c.over() // not under the mutex: it is the user's code
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	c.queue = q
+	err = c.over() // the user's code, and so not under the mutex
+	m.mu.Lock()
 	if q.since.IsZero() || q.since.After(c.failed) {
 		c.failed = q.since
+	}
+	m.mu.Unlock()
+	if err == nil && c.lacking() { // those before it have asked
+		err = errs.ErrNotAcquired
 	}
 	if err != nil {
 		err = c.because(err, errNoAnswer)

@@ -174,7 +174,7 @@ func TestAllWaitersOfARedLockLearnThatMastersAreDown(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := newServers(t, b, 3).peers(t)
 				h := locktest.Acquire(t, t.Context(), p.red("a"))
-				all := p.line(t.Context(), 10)
+				all := p.line(t.Context(), 50)
 				short := p.line(t.Context(), 10, rlock.WithWait(2*lease))
 				time.Sleep(lease / 2)
 				fault(p, true)
@@ -183,7 +183,7 @@ func TestAllWaitersOfARedLockLearnThatMastersAreDown(t *testing.T) {
 				for _, waiting := range append(all, short...) {
 					locktest.Failed(t, waiting, redlatch.ErrUnavailable)
 				}
-				assert.LessOrEqual(t, time.Since(start), 4*lease)
+				assert.LessOrEqual(t, time.Since(start), 2*lease)
 				fault(p, false)
 			})
 		})
