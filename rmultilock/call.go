@@ -201,7 +201,7 @@ func (c *call) majority(h *hold) (err error) {
 	return err
 }
 
-// note keeps since when answers have been lacking. A round that was cut short since the call ended does not tell.
+// note keeps since when answers have been lacking. A round that the end of the call cuts short says nothing about the servers.
 func (c *call) note(err error) {
 	short := c.over() != nil && time.Since(c.asked) < c.masterLimit
 	switch {
