@@ -107,6 +107,16 @@ func TestServersBehaveAlike(t *testing.T) {
 	}
 }
 
+// onServer returns a scheduler on a server of its own, and a client of that for faults.
+func onServer(t *testing.T) (*redis.Client, *rscheduler.Scheduler) {
+	t.Helper()
+	rdb := redistest.Start(t).Client(t)
+	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return rdb, c.GetScheduler("jobs")
+}
+
 // F25, F28
 func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
 	t.Parallel()
@@ -115,12 +125,7 @@ func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
-			rdb := server.Client(t)
-			c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, c.Close()) })
-			s := c.GetScheduler("jobs")
+			rdb, s := onServer(t)
 			var runs atomic.Int32
 			require.NoError(t, s.Register("job", schedule, func(ctx context.Context, _ rscheduler.Run) error {
 				runs.Add(1)
@@ -147,12 +152,7 @@ func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
 // F25
 func TestTickThatDoesNotRunIsDroppedByAFullRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	rdb := server.Client(t)
-	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	s := c.GetScheduler("jobs")
+	rdb, s := onServer(t)
 	require.NoError(t, s.Register("job", rscheduler.EveryAfter(300*time.Millisecond), func(context.Context, rscheduler.Run) error { return nil }))
 	run(t, s)
 	redistest.Eventually(t, patience, "the job is written", func() error { return s.Pause(t.Context(), "job", "why") })
