@@ -29,7 +29,8 @@ func (b *Barrier) Name() string { return b.rounds.manager.core.UserName(b.rounds
 // redlatch.WithCallTimeout), or at once if the connection is refused before the participant has arrived, and within 5 s
 // if it is refused later. The round is broken then.
 //
-// It costs one round trip for the last participant, and two more for others, apart from one about every second.
+// It costs a subscription and one round trip at the same time. Participants that wait need another round trip in the
+// end, and one about every second.
 func (b *Barrier) Await(ctx context.Context) error {
 	return b.rounds.wrap("await", b.await(ctx))
 }

@@ -67,9 +67,10 @@ func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap =
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
 // year: only the newest one of them, unless [WithBackfill]. Defaults to 0: what was missed is left out.
 //
-// A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job. A process counts as
-// running until Run returns, and one that died or lost Redis for 25 s more: what is due in a gap that is shorter runs late. Under [Skip]
-// the ticks are missed as well that come between the death of a process and the repetition of its run.
+// A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job, or if the last process
+// stopped before it began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is due in a
+// gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the repetition of
+// its run.
 func WithCatchUp(window time.Duration) JobOption {
 	return func(s *jobOptions) { s.catchUp = window }
 }

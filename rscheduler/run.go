@@ -27,8 +27,9 @@ const (
 	maxText    = 4 << 10     // bytes of an error's text that are kept
 
 	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
-	passLeast = 2 * time.Millisecond
-	passMost  = 5 * time.Second
+	passLeast  = 2 * time.Millisecond
+	passMost   = 5 * time.Second
+	passOrphan = time.Minute // most if no process has the job
 )
 
 // runner is one call of Run.
@@ -43,7 +44,8 @@ type runner struct {
 //
 // It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for a bad name or option, and redlatch.ErrWrongType for data
 // of another type. It logs any other error, such as an outage of Redis, and goes on: while this process does not reach Redis it runs
-// nothing, and when it is back it goes on by the policies of the jobs.
+// nothing, and when it is back it goes on by the policies of the jobs. Its last command, by which the other processes know that this one
+// has stopped, takes up to 1 s without Redis.
 //
 // It costs a command each 10 s and another each 10 to 15 s while nothing is due, however many jobs there are.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -172,16 +174,24 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string,
 	return answer, other, row.Err()
 }
 
-// pass has another process run a tick whose job is not registered here, or drops it if there is none that has.
+// pass has another process run a tick whose job is not registered here. If there is none that has, it drops one that has not begun, and
+// the mark goes back for it. Others stay in the queue, as the ticks after them may have run.
 func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
-	found, err := r.operate(ctx, t.Job, "drop", t.Instant)
+	verb := "look"
+	if t.Kind == regular && m.Attempt == 1 {
+		verb = "drop"
+	}
+	found, err := r.operate(ctx, t.Job, verb, t.Instant)
+	pause := passLeast + found.now.Sub(time.UnixMicro(t.due()))/8
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, errs.ErrInvalid):
 		m.Return(beginAgain) // somebody else will find out
-	case err != nil || !found.had:
+	case err != nil || !found.had && verb == "drop":
 		m.ForgetID() // it is offered again once somebody has the job
+	case found.had:
+		m.PassOn(min(pause, passMost))
 	default:
-		m.PassOn(min(passLeast+found.now.Sub(time.UnixMicro(t.due()))/8, passMost))
+		m.PassOn(min(pause, passOrphan))
 	}
 }
 

@@ -311,6 +311,40 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 	}
 }
 
+// F7: what is late is not given up while no process has the job, as the ticks after it have run.
+func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		opts := []rscheduler.JobOption{
+			rscheduler.WithOverlap(rscheduler.Allow), rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(),
+			rscheduler.WithRetry(2, func(int) time.Duration { return 250 * time.Second }),
+		}
+		other, _ := r.scheduler(t)
+		run(t, other)
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			if run.Scheduled.Sub(r.start) == 10*time.Second {
+				return errors.New("again")
+			}
+			return nil
+		}, opts...)
+		stop := run(t, s)
+		time.Sleep(205 * time.Second)
+		require.NoError(t, stop())
+		assert.Len(t, r.take(), 20)
+		time.Sleep(95 * time.Second) // the other attempt is due at 260
+		s, _ = r.worker(t, rscheduler.Every(10*time.Second), r.handle, opts...)
+		run(t, s)
+		time.Sleep(65 * time.Second)
+		want := []string{"10:2"}
+		for at := 210; at < 365; at += 10 {
+			want = append(want, fmt.Sprintf("%d:1", at))
+		}
+		got := r.take()
+		slices.Sort(got)
+		assert.Equal(t, want, got)
+	})
+}
+
 func TestPastOneShotFollowsTheCatchUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, _ := r.scheduler(t)
