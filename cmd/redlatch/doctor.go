@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,9 +27,10 @@ func (a *app) doctor() *cobra.Command {
 		Use: "doctor", Short: "Check whether the server is fit for locks and queues",
 		Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
-memory, persistence, uptime, replicas, clocks, messages (of each node) and latency; and the clients, of which the first
-100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each finding says what it
-means and how to mend it. The exit code is 1 if something was found that loses locks or jobs, or stands still.`,
+memory, persistence, uptime, replicas, clocks (of replicas too), messages (of each node) and latency; and the clients,
+of which the first 100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each
+finding says what it means and how to mend it. The exit code is 1 if something was found that loses locks or jobs, or
+stands still.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rdb, err := a.connect()
 			if err != nil {
@@ -335,6 +337,7 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 		d.persistence(addr, info, gone, all)
 		d.uptime(addr, info)
 		d.replicas(addr, info)
+		d.replicaClocks(ctx, rdb, info)
 	}
 	return d.ping(ctx, rdb)
 }
@@ -422,17 +425,26 @@ func (d *doctor) replicas(addr string, info map[string]string) {
 	d.find(f)
 }
 
-// ping looks how fast the server answers, and how far its clock is ahead of this machine's.
+// ping looks how fast the server answers.
 func (d *doctor) ping(ctx context.Context, rdb *redis.Client) error {
+	mean, worst, err := d.clock(ctx, rdb)
+	if err == nil {
+		d.latency(rdb.Options().Addr, mean, worst)
+	}
+	return err
+}
+
+// clock looks how far the server's clock is ahead of this machine's, and how long the answers take.
+func (d *doctor) clock(ctx context.Context, rdb *redis.Client) (mean, worst time.Duration, err error) {
 	const times = 20
-	var worst, sum time.Duration
+	var sum time.Duration
 	least := time.Hour
 	for range times {
 		begun := time.Now()
 		now, err := rdb.Time(ctx).Result()
 		took := time.Since(begun)
 		if err != nil {
-			return fmt.Errorf("%s: %w", rdb.Options().Addr, err)
+			return 0, 0, fmt.Errorf("%s: %w", rdb.Options().Addr, err)
 		}
 		sum, worst = sum+took, max(worst, took)
 		if took < least { // the best look at its clock
@@ -442,8 +454,25 @@ func (d *doctor) ping(ctx context.Context, rdb *redis.Client) error {
 			d.mu.Unlock()
 		}
 	}
-	d.latency(rdb.Options().Addr, sum/times, worst)
-	return nil
+	return sum / times, worst, nil
+}
+
+// replicaClocks looks at the clocks of a master's replicas. One that cannot be reached from here is left out.
+func (d *doctor) replicaClocks(ctx context.Context, master *redis.Client, info map[string]string) {
+	for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {
+		about := map[string]string{}
+		for pair := range strings.SplitSeq(info["slave"+strconv.Itoa(i)], ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			about[key] = value
+		}
+		opts := *master.Options()
+		opts.Addr = net.JoinHostPort(about["ip"], about["port"])
+		opts.Dialer = nil // behind Sentinel it dials the master
+		opts.DialTimeout, opts.ReadTimeout, opts.MaxRetries, opts.PoolSize, opts.MinIdleConns = time.Second, time.Second, -1, 1, 0
+		replica := redis.NewClient(&opts)
+		_, _, _ = d.clock(ctx, replica) //nolint:dogsled // see above
+		_ = replica.Close()             // nothing was written
+	}
 }
 
 func (d *doctor) latency(addr string, mean, worst time.Duration) {
@@ -454,7 +483,7 @@ func (d *doctor) latency(addr string, mean, worst time.Duration) {
 	d.find(f)
 }
 
-// clocks compares the clocks of the nodes.
+// clocks compares the clocks of the masters and their replicas.
 func (d *doctor) clocks() {
 	if len(d.ahead) < 2 {
 		return
@@ -470,7 +499,7 @@ func (d *doctor) clocks() {
 	f := finding{Level: good, Check: "clocks", Found: fmt.Sprintf("%v apart", (most - least).Round(time.Millisecond))}
 	if most-least > time.Second {
 		f.Level = note
-		f.Means = "Each object goes by the clock of its own node. When a slot moves, leases and jobs of it shift by as much."
+		f.Means = "Each object goes by the clock of its own master. When a replica takes over, or a slot moves, its leases and jobs shift by as much."
 		f.Mend = "Run NTP on all nodes."
 	}
 	d.find(f)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -194,6 +195,22 @@ func TestDoctorFindsAFullRedis(t *testing.T) {
 	code, found, _ := r.run(t.Context(), "doctor")
 	assert.Equal(t, exitFailed, code)
 	assert.Regexp(t, `bad +memory +\S+ +\S+ of 1B, it is full\n +Now, Redis refuses writes`, found)
+}
+
+// F18: after a failover leases go by the clock of the replica.
+func TestDoctorComparesTheClocksOfReplicas(t *testing.T) {
+	t.Parallel()
+	alone := &rig{url: redistest.Start(t).URL()}
+	assert.NotContains(t, alone.must(t, "doctor"), "apart")
+	g := locktest.StartGroup(t)
+	redistest.AwaitSync(t, g.Master, g.Replica)
+	for _, url := range []string{g.Master.URL(), "redis://" + g.Sentinel.Addrs()[0] + "?master_name=redlatch"} {
+		r := &rig{url: url}
+		assert.Regexp(t, `ok +clocks +.* apart`, r.must(t, "doctor"))
+		g.Replica.Pause()
+		assert.NotContains(t, r.must(t, "doctor"), "apart", "it does not answer")
+		g.Replica.Resume()
+	}
 }
 
 // F20: the main path of the command, on nodes that each have a part of the names.
