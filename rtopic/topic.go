@@ -66,9 +66,6 @@ type Topic[T any] struct {
 	channel string
 }
 
-// Not a script: it costs the server as little as a bare PUBLISH. Nor is it sharded where the scripts of a client are.
-var publishCommand = script.Command("rtopic.publish", "publish")
-
 // New returns a client's topic by name. It is for package redlatch: users call GetTopic there.
 func New[T any](c *core.Core, name string, opts ...Option) *Topic[T] {
 	channel := c.Prefix + name
@@ -100,7 +97,7 @@ func (t *Topic[T]) publish(ctx context.Context, value T) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
 	}
-	sent, err := t.core.Once(ctx, func() *script.Call { return publishCommand.Call(1, t.channel, payload) })
+	sent, err := t.core.Once(ctx, func() *script.Call { return publishScript.Call(1, t.channel, t.channel, payload) })
 	if err != nil {
 		return 0, err
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script and its digest, or a command that does the same. It is safe for concurrent use.
+// Script is a Lua script and its digest. It is safe for concurrent use.
 type Script struct {
 	name    string
-	command any     // nil for Lua
 	source  any     // the Lua text, boxed once: it is an argument of EVAL
 	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
 	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
@@ -27,9 +26,6 @@ func New(name, source string) *Script {
 	}
 	return s
 }
-
-// Command returns a command of Redis as a script: its first argument decides the slot.
-func Command(name, command string) *Script { return &Script{name: name, command: command} }
 
 const (
 	publish = "'publish'"
@@ -64,9 +60,6 @@ func (s *Script) Call(keys int, args ...any) *Call {
 	c := &Call{script: s, keys: keys}
 	c.key, _ = args[0].(string)
 	list := append(c.room[:0], "evalsha", s.digest, keys)
-	if s.command != nil {
-		list = append(c.room[:0], s.command)
-	}
 	c.command(append(list, args...))
 	return c
 }
@@ -82,10 +75,6 @@ func (c *Call) Shard() {
 // command makes the call run a command of go-redis.
 func (c *Call) command(args []any) {
 	c.Cmd = *redis.NewCmd(noContext, args...)
-	if c.script.command != nil {
-		c.SetFirstKeyPos(1)
-		return
-	}
 	c.SetFirstKeyPos(3)
 }
 

@@ -131,11 +131,3 @@ func TestCallTakesAnyNumberOfArguments(t *testing.T) {
 		assert.Equal(t, want, c.Clone().Args())
 	}
 }
-
-func TestCommandIsSentAsItIs(t *testing.T) {
-	c := script.Command("test", "publish").Call(1, "channel", "message")
-	assert.Equal(t, []any{"publish", "channel", "message"}, c.Args())
-	assert.Equal(t, c.Args(), c.Clone().Args())
-	assert.Equal(t, "channel", c.Key())
-	assert.Equal(t, "test", c.ScriptName())
-}

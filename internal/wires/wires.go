@@ -196,7 +196,7 @@ func (c *wire) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	stays := w.black
 	names := commands(string(b))
-	if slices.ContainsFunc(names, isScript) {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "eval") }) {
 		w.trips++
 	}
 	for _, name := range names {
@@ -204,7 +204,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		script := isScript(name)
+		script := strings.HasPrefix(name, "eval")
 		switch hangs := script || w.any; {
 		case script && w.lose > 0:
 			w.lose--
@@ -215,7 +215,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			w.hang--
 			c.silent = true
 		}
-		if w.hold > 0 && script {
+		if w.hold > 0 && strings.HasPrefix(name, "eval") {
 			w.hold--
 			w.held = append(w.held, slices.Clone(b))
 			stays = true
@@ -245,9 +245,6 @@ func (c *wire) Read(b []byte) (int, error) {
 		}
 	}
 }
-
-// isScript reports whether a command is sent as scripts are: a PUBLISH that is not in one is a topic's.
-func isScript(name string) bool { return strings.HasPrefix(name, "eval") || name == "publish" }
 
 // commands returns the names of the commands in one write: go-redis writes whole ones.
 func commands(b string) []string {

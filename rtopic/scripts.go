@@ -1,0 +1,12 @@
+package rtopic
+
+import (
+	_ "embed"
+
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed publish.lua
+var publishSource string
+
+var publishScript = script.New("rtopic.publish", publishSource)
