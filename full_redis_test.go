@@ -62,7 +62,11 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 		}
 		require.NoError(t, hold.Unlock(t.Context()), "a level of %s", kind)
 		require.NoError(t, outer[kind].Unlock(t.Context()), kind)
-		// A RedLock's Unlock waits for two of its three parts.
+		if kind != "RedLock" {
+			assert.Zero(t, admin.Exists(t.Context(), kind).Val(), kind)
+			continue
+		}
+		// Its Unlock waits for two of three parts.
 		redistest.Eventually(t, lease/2, kind+" is free", func() error {
 			n, err := admin.Exists(t.Context(), kind).Result()
 			if err == nil && n > 0 {

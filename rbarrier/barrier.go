@@ -29,8 +29,8 @@ func (b *Barrier) Name() string { return b.rounds.manager.core.UserName(b.rounds
 // redlatch.WithCallTimeout), or at once if the connection is refused before the participant has arrived, and within 5 s
 // if it is refused later. The round is broken then.
 //
-// It costs a subscription and one round trip at the same time. Participants that wait need another round trip in the
-// end, and one about every second.
+// It costs a round trip at first, another one once the client has subscribed, if it had not, and for all but the last
+// participant one at the end of the round; and one about every second.
 func (b *Barrier) Await(ctx context.Context) error {
 	return b.rounds.wrap("await", b.await(ctx))
 }

@@ -86,8 +86,8 @@ func (l *Lock) Name() string { return l.name }
 //
 // It blocks until the lock is acquired, ctx is done, the time of [rlock.WithWait] is over ([rlock.ErrNotAcquired]), one
 // of the clients closes (redlatch.ErrClosed), or an error occurs that will not pass. While servers do not answer it
-// keeps trying, for one lease in a row; then it returns redlatch.ErrUnavailable, joined with [rlock.ErrNotAcquired] for
-// a RedLock, and if answers came after a lease had ended, which count as none. A wait that ends for another
+// keeps trying, for one lease in a row; then it returns redlatch.ErrUnavailable. Answers that come after a lease has
+// ended count as none. For a RedLock, and after such answers, [rlock.ErrNotAcquired] is joined. A wait that ends for another
 // reason while servers do not answer joins its error with redlatch.ErrUnavailable; attempts that this end cuts short
 // change nothing about that. After an error nothing is held: what was acquired, or may have been, is released on every
 // server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice, which is one

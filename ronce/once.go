@@ -204,8 +204,8 @@ func (o *Once[T]) Peek(ctx context.Context, key string) (value T, ok bool, err e
 // Forget deletes what is kept for a key: the next caller of Do runs. It does not stop a run that has begun, whose caller gets its
 // value; but that is not kept, and those who wait for it run in turn. It returns nil if there was nothing to forget.
 //
-// It waits for Redis as Peek does. After redlatch.ErrUnknown the key may be forgotten: the call is not repeated, since that could delete
-// the value of a later run. It costs one round trip.
+// It waits for Redis until ctx is done, at most about 3 s. After redlatch.ErrUnknown the key may be forgotten: the call is not repeated,
+// since that could delete the value of a later run. It costs one round trip.
 func (o *Once[T]) Forget(ctx context.Context, key string) error {
 	name := o.key(key)
 	err := name.Check()

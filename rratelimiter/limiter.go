@@ -69,7 +69,7 @@ type Result struct {
 // Allow takes n tokens of a key, if so many are there, and reports what is left. It does not wait for tokens. The key is
 // 1 to 512 bytes long.
 //
-// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (10 s by default, see
+// It waits for Redis until ctx is done, at most about 3 s, or the call timeout if that is less (see
 // redlatch.WithCallTimeout). n below 1 is redlatch.ErrInvalid, and above the capacity [ErrExceeds]. A call without an
 // answer is not repeated: its error is redlatch.ErrUnknown if the tokens may have been taken, and redlatch.ErrUnavailable
 // if they were not. It costs one round trip, which concurrent calls share.

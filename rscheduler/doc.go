@@ -12,7 +12,8 @@
 //
 // # What is promised
 //
-// Each tick of a job that somebody runs is begun once, however many processes there are and whatever their clocks show. A run
+// Each tick of a job that somebody runs is begun once, however many processes there are and whatever their clocks show, unless the
+// job is paused or its [Overlap] leaves the tick out. A run
 // whose process died is repeated after the lease (30 s, see [WithLease]), with [Run.Attempt] 2, unless the job has
 // [WithAtMostOnce]. The context of a handler ends before its run can be repeated elsewhere. Unless [WithOverlap] says so, no two
 // runs of a job go on at the same time.

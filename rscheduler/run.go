@@ -27,9 +27,8 @@ const (
 	maxText    = 4 << 10     // bytes of an error's text that are kept
 
 	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
-	passLeast  = 2 * time.Millisecond
-	passMost   = 5 * time.Second
-	passOrphan = time.Minute // most if no process has the job
+	passLeast = 2 * time.Millisecond
+	passMost  = 5 * time.Second
 )
 
 // runner is one call of Run.
@@ -44,8 +43,8 @@ type runner struct {
 //
 // It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for a bad name or option, and redlatch.ErrWrongType for data
 // of another type. It logs any other error, such as an outage of Redis, and goes on: while this process does not reach Redis it runs
-// nothing, and when it is back it goes on by the policies of the jobs. Its last command, by which the other processes know that this one
-// has stopped, takes up to 1 s without Redis.
+// nothing, and when it is back it goes on by the policies of the jobs. At last it tells the other processes that it has stopped: if Redis
+// does not answer, this takes up to 1 s.
 //
 // It costs a command each 10 s and another each 10 to 15 s while nothing is due, however many jobs there are.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -174,24 +173,22 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string,
 	return answer, other, row.Err()
 }
 
-// pass has another process run a tick whose job is not registered here. If there is none that has, it drops one that has not begun, and
-// the mark goes back for it. Others stay in the queue, as the ticks after them may have run.
+// pass has another process run a tick whose job is not registered here. If there is none that has, a tick that was not claimed before is
+// dropped, and the mark goes back for it. A run that has to be repeated stays in the queue: ticks after it may have run, and would run
+// again.
 func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
-	verb := "look"
-	if t.Kind == regular && m.Attempt == 1 {
-		verb = "drop"
+	repeats, verb := m.Attempt > 1, "drop"
+	if repeats || t.Kind == manually {
+		verb = "look"
 	}
 	found, err := r.operate(ctx, t.Job, verb, t.Instant)
-	pause := passLeast + found.now.Sub(time.UnixMicro(t.due()))/8
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, errs.ErrInvalid):
 		m.Return(beginAgain) // somebody else will find out
-	case err != nil || !found.had && verb == "drop":
+	case err != nil || !found.had && !repeats:
 		m.ForgetID() // it is offered again once somebody has the job
-	case found.had:
-		m.PassOn(min(pause, passMost))
 	default:
-		m.PassOn(min(pause, passOrphan))
+		m.PassOn(min(passLeast+found.now.Sub(time.UnixMicro(t.due()))/8, passMost))
 	}
 }
 

@@ -311,7 +311,7 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 	}
 }
 
-// F7: what is late is not given up while no process has the job, as the ticks after it have run.
+// F7: a run that is to be repeated waits for a process that has the job. The ticks after it do not run again.
 func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		opts := []rscheduler.JobOption{

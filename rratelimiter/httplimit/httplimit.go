@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,7 +21,7 @@ type options struct {
 	refuse   http.Handler
 }
 
-// WithFailOpen lets requests pass while Redis does not answer. Without it they get 503.
+// WithFailOpen lets requests pass when the limiter fails, as it does while Redis does not answer. Without it they get 503.
 func WithFailOpen() Option { return func(o *options) { o.failOpen = true } }
 
 // WithErrorHandler has a function called with each error of the limiter, for a log or a metric, on the request's
@@ -70,7 +71,7 @@ func New(l *rratelimiter.Limiter, keyOf func(*http.Request) string, opts ...Opti
 			if err != nil {
 				o.onError(r, err)
 				switch {
-				case r.Context().Err() != nil && errors.Is(err, r.Context().Err()):
+				case errors.Is(err, context.Canceled): // nobody waits for the answer
 				case o.failOpen:
 					next.ServeHTTP(w, r)
 				default:

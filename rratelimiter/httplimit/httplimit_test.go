@@ -76,5 +76,9 @@ func TestRequestsWithoutRedisGet503OrPass(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.Equal(t, http.StatusOK, get(ctx, open, "ann").StatusCode, "nothing was written")
+		ctx, cancel = context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		assert.Equal(t, http.StatusServiceUnavailable, get(ctx, closed, "ann").StatusCode, "who set the deadline may wait for the answer")
+		assert.Equal(t, http.StatusNoContent, get(ctx, open, "ann").StatusCode)
 	})
 }
