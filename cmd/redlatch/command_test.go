@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -283,9 +285,18 @@ func TestNoTextControlsTheTerminal(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, row(&b, "a\x1b[31m\nb", 1))
 	assert.Equal(t, "a\\x1b[31m\\nb\t1\n", b.String())
-	_, _, text := newRig(t).run(t.Context(), "queue", "get", "mails", "a\x1b[31m")
-	assert.NotEmpty(t, text)
-	assert.NotContains(t, text, "\x1b")
+	const hostile = "a\x1b[31m\u009b31m\x7f\u202e\U000e0001\nb"
+	for _, asJSON := range []bool{false, true} {
+		b.Reset()
+		a := &app{environment: &environment{out: &b}, json: asJSON}
+		require.NoError(t, a.line(party{Owner: hostile}, func() string { return hostile }))
+		require.NoError(t, a.print(party{Owner: hostile}, func(w io.Writer) error { return row(w, hostile) }))
+		assert.Equal(t, 2, strings.Count(b.String(), "\n"), "two lines: %s", b.String())
+		assert.Equal(t, -1, strings.IndexFunc(b.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }), "%q", b.String())
+	}
+	var back party
+	require.NoError(t, json.Unmarshal(b.Bytes()[bytes.IndexByte(b.Bytes(), '\n'):], &back))
+	assert.Equal(t, hostile, back.Owner)
 }
 
 func TestWatchTellsEachChange(t *testing.T) {

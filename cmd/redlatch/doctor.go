@@ -293,10 +293,15 @@ func mostCircles(all []inspect.Circle) (client string, n int) {
 
 // losses looks for holds that were lost of late. others is as for waits.
 func (d *doctor) losses(said *inspect.Census, others string) {
-	n := 0
+	n, many := 0, ""
 	for _, l := range said.Losses {
 		if time.Since(l.At) < time.Hour {
 			n++
+		}
+	}
+	for _, r := range said.Reports {
+		if kept := len(r.Losses); kept < r.LossCount && kept > 0 && time.Since(r.Losses[kept-1].At) < time.Hour {
+			many = "at least " // it keeps the newest ones
 		}
 	}
 	if n == 0 {
@@ -307,7 +312,7 @@ func (d *doctor) losses(said *inspect.Census, others string) {
 	}
 	last := said.Losses[0]
 	f := finding{
-		note, "losses", "", fmt.Sprintf("%d within an hour, the last one by %s at %s", n, last.Client, last.At.Format(time.TimeOnly)),
+		note, "losses", "", fmt.Sprintf("%s%d within an hour, the last one by %s at %s", many, n, last.Client, last.At.Format(time.TimeOnly)),
 		"Work went on for a moment without its lock or permit: it may have been done twice.", "redlatch client " + last.Client + " tells which, and why.",
 	}
 	if last.Failover != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -177,6 +178,15 @@ func TestDoctorJudgesWhatAServerSays(t *testing.T) {
 		d.clocks()
 		require.Len(t, d.findings, 1)
 		assert.Equal(t, level, d.findings[0].Level)
+	}
+}
+
+func TestDoctorSaysThatThereWereMoreLosses(t *testing.T) {
+	lost := []redlatch.LossInfo{{At: time.Now()}, {At: time.Now().Add(-time.Minute)}}
+	for count, says := range map[int]string{2: "2 within an hour", 3: "at least 2 within an hour"} {
+		d, r := &doctor{}, redlatch.ClientReport{Losses: lost, LossCount: count}
+		d.losses(&inspect.Census{Reports: map[string]redlatch.ClientReport{"a": r}, Losses: inspect.Losses(r)}, "")
+		assert.Regexp(t, "^"+says, d.findings[0].Found)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 )
 
 // safe returns a text in which nothing controls a terminal.
@@ -26,12 +27,36 @@ func safe(text string) string {
 	return b.String()
 }
 
+func oneLine(text string) string { return strings.ReplaceAll(safe(text), "\n", `\n`) }
+
 // print writes a value as JSON, or as the text that the function writes.
 func (a *app) print(v any, text func(w io.Writer) error) error {
 	if a.json {
-		return json.NewEncoder(a.out).Encode(snake(reflect.ValueOf(v)))
+		return a.encode(snake(reflect.ValueOf(v)))
 	}
 	return a.table(a.out, text)
+}
+
+// encode prints a value as JSON. What is not printable is escaped there too.
+func (a *app) encode(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range string(text) { // what is escaped stands in a string, as the rest is ASCII that can be printed
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	_, err = fmt.Fprintln(a.out, b.String())
+	return err
 }
 
 // table has its columns aligned.
@@ -48,9 +73,9 @@ func (a *app) line(v any, text func() string) error {
 	if a.json {
 		all := map[string]any{"at": time.Now()}
 		fields(reflect.ValueOf(v), all)
-		return json.NewEncoder(a.out).Encode(all)
+		return a.encode(all)
 	}
-	_, err := fmt.Fprintln(a.out, time.Now().Format(time.TimeOnly), safe(text()))
+	_, err := fmt.Fprintln(a.out, time.Now().Format(time.TimeOnly), oneLine(text()))
 	return err
 }
 
@@ -61,7 +86,7 @@ func row(w io.Writer, cells ...any) error {
 		if d, ok := c.(time.Duration); ok {
 			c = d.Round(time.Millisecond)
 		}
-		texts[i] = strings.ReplaceAll(safe(fmt.Sprint(c)), "\n", `\n`)
+		texts[i] = oneLine(fmt.Sprint(c))
 	}
 	_, err := fmt.Fprintln(w, strings.Join(texts, "\t"))
 	return err
