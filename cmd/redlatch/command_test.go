@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -53,10 +53,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	s, err := embedded.Start()
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	r := &rig{url: s.URL()}
+	r := &rig{url: redistest.Start(t).URL()}
+	var err error
 	r.c, err = redlatch.Open(t.Context(), r.url, redlatch.WithClientName("worker"), redlatch.WithCallSites())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, r.c.Close()) })
