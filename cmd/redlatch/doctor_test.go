@@ -13,7 +13,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
-	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -212,14 +211,16 @@ func TestDoctorComparesTheClocksOfReplicas(t *testing.T) {
 	t.Parallel()
 	alone := &rig{url: redistest.Start(t).URL()}
 	assert.NotContains(t, alone.must(t, "doctor"), "apart")
-	g := locktest.StartGroup(t)
-	redistest.AwaitSync(t, g.Master, g.Replica)
-	for _, url := range []string{g.Master.URL(), "redis://" + g.Sentinel.Addrs()[0] + "?master_name=redlatch"} {
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master)
+	sentinel := redistest.StartSentinel(t, master, "redlatch", 1, 1)
+	redistest.AwaitSync(t, master, replica)
+	for _, url := range []string{master.URL(), "redis://" + sentinel.Addrs()[0] + "?master_name=redlatch"} {
 		r := &rig{url: url}
 		assert.Regexp(t, `ok +clocks +.* apart`, r.must(t, "doctor"))
-		g.Replica.Pause()
+		replica.Pause()
 		assert.NotContains(t, r.must(t, "doctor"), "apart", "it does not answer")
-		g.Replica.Resume()
+		replica.Resume()
 	}
 }
 
