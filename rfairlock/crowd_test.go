@@ -68,6 +68,7 @@ func crowd(args []string) {
 	wg.Wait()
 }
 
+// F11
 func TestProcessesAreServedInTheOrderOfTheQueue(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)

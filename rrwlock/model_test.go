@@ -202,12 +202,14 @@ func (r *record) ops() []historytest.Op[event] {
 
 const modelLease = 300 * time.Millisecond
 
+// F12
 func TestHistoryIsLinearizable(t *testing.T) {
 	r := newRecord(true)
 	r.play(t, faulttest.Rounds(t, 40, 200), nil, nil)
 	r.check(t)
 }
 
+// F12
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for round := range faulttest.Rounds(t, 1, 35) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {

@@ -32,6 +32,7 @@ type heldPermit struct {
 	permit *rsemaphore.Permit
 }
 
+// F13
 func TestPermitModelAfterRandomOperationsAndCrashes(t *testing.T) {
 	const round = 500 // operations in one bubble
 	total := map[string]int{}
