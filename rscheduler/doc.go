@@ -13,10 +13,9 @@
 // # What is promised
 //
 // Each tick of a job that somebody runs is begun once, however many processes there are and whatever their clocks show, unless the
-// job is paused or its [Overlap] leaves the tick out. A run
-// whose process died is repeated after the lease (30 s, see [WithLease]), with [Run.Attempt] 2, unless the job has
-// [WithAtMostOnce]. The context of a handler ends before its run can be repeated elsewhere. Unless [WithOverlap] says so, no two
-// runs of a job go on at the same time.
+// job is paused or its [Overlap] leaves the tick out. A run whose process died is repeated after the lease (30 s, see [WithLease]),
+// with [Run.Attempt] 2, unless the job has [WithAtMostOnce]. The context of a handler ends before its run can be repeated elsewhere.
+// Unless [WithOverlap] says so, no two runs of a job go on at the same time.
 //
 // The schedule of a job, pauses, results and what runs are kept in Redis. A pause outlasts all processes. When Redis has lost its data,
 // the jobs that are registered are there again after 10 s; pauses and results are not.

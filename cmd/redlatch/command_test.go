@@ -295,6 +295,9 @@ func TestNoTextControlsTheTerminal(t *testing.T) {
 	var back party
 	require.NoError(t, json.Unmarshal(b.Bytes()[bytes.IndexByte(b.Bytes(), '\n'):], &back))
 	assert.Equal(t, hostile, back.Owner)
+	_, _, text := newRig(t).run(t.Context(), "queue", "get", "mails", "a\x1b[31m")
+	assert.NotEmpty(t, text)
+	assert.NotContains(t, text, "\x1b")
 }
 
 func TestWatchTellsEachChange(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/url"
@@ -321,6 +322,16 @@ func (d *doctor) losses(said *inspect.Census, others string) {
 	d.find(f)
 }
 
+// fieldsOf returns the values of fields that are written as key, separator, value.
+func fieldsOf(fields iter.Seq[string], separator string) map[string]string {
+	all := map[string]string{}
+	for field := range fields {
+		key, value, _ := strings.Cut(strings.TrimSpace(field), separator)
+		all[key] = value
+	}
+	return all
+}
+
 // node examines one server.
 func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 	addr := rdb.Options().Addr
@@ -329,11 +340,7 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 		d.find(finding{note, "info", addr, err.Error(), "Version, eviction, persistence and replicas cannot be checked.", "Allow +info."})
 		text = ""
 	}
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[key] = value
-	}
+	info := fieldsOf(strings.Lines(text), ":")
 	if text != "" {
 		d.version(addr, info)
 		d.eviction(addr, info)
@@ -464,12 +471,12 @@ func (d *doctor) clock(ctx context.Context, rdb *redis.Client) (mean, worst time
 
 // replicaClocks looks at the clocks of a master's replicas. One that cannot be reached from here is left out.
 func (d *doctor) replicaClocks(ctx context.Context, master *redis.Client, info map[string]string) {
-	for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {
-		about := map[string]string{}
-		for pair := range strings.SplitSeq(info["slave"+strconv.Itoa(i)], ",") {
-			key, value, _ := strings.Cut(pair, "=")
-			about[key] = value
+	for i := 0; ; i++ {
+		line, ok := info["slave"+strconv.Itoa(i)]
+		if !ok {
+			return
 		}
+		about := fieldsOf(strings.SplitSeq(line, ","), "=")
 		opts := *master.Options()
 		opts.Addr = net.JoinHostPort(about["ip"], about["port"])
 		opts.Dialer = nil // behind Sentinel it dials the master
