@@ -87,6 +87,21 @@ func (b *chromium) sees(want string) {
 	redistest.Eventually(b.t, 20*time.Second, "it is on the page", func() error { return b.says(want) })
 }
 
+// click presses the first thing that a CSS selector finds and whose text is this one; any text if there is none. The page
+// finds and presses it in one step: as it follows Redis, it may replace what the browser found a moment before.
+func (b *chromium) click(selector string, text ...string) {
+	b.t.Helper()
+	find := fmt.Sprintf("e => %v || e.textContent === %q", len(text) == 0, strings.Join(text, ""))
+	press := fmt.Sprintf("(() => { const found = [...document.querySelectorAll(%q)].find(%s); found?.click(); return !!found })()", selector, find)
+	redistest.Eventually(b.t, 20*time.Second, "it can be pressed", func() error {
+		var found bool
+		if err := chromedp.Run(b.ctx, chromedp.Evaluate(press, &found)); err != nil || found {
+			return err
+		}
+		return fmt.Errorf("no %s %s", selector, text)
+	})
+}
+
 // says returns an error if the page does not say all of this now.
 func (b *chromium) says(wants ...string) error {
 	var text string
@@ -261,26 +276,24 @@ func TestActionsInChromium(t *testing.T) {
 	}))
 	shown := acquire(t, s.client.GetLock("orders"))
 	b := startChromium(t, s.Server)
-	button := `button[value="force"]`
-	free := chromedp.Tasks{ // where it is changes as the page follows
-		chromedp.WaitVisible(button, chromedp.ByQuery), chromedp.Evaluate("document.querySelector('"+button+"').click()", nil),
-	}
+	free := func() { t.Helper(); b.click(`button[value="force"]`) }
 	b.open("ops/locks/lock?name=orders")
-	b.do(free)
+	free()
 	b.sees("you may not do that")
 
 	allowed = true
 	b.open("ops/locks/lock?name=orders")
-	b.do(chromedp.SetValue(`input[name="csrf"]`, "forged", chromedp.ByQuery), free)
+	b.do(chromedp.SetValue(`input[name="csrf"]`, "forged", chromedp.ByQuery))
+	free()
 	b.sees("not allowed from here")
 
 	b.open("ops/locks/lock?name=orders")
 	b.sees("This takes it from " + shown.Owner())
 	require.NoError(t, shown.Unlock(t.Context()))
 	acquire(t, s.client.GetLock("orders"))
-	b.do(free)
+	free()
 	b.sees("somebody else holds it now")
-	b.do(free)
+	free()
 	b.sees("It was freed.")
 	locked, err := s.client.GetLock("orders").IsLocked(t.Context())
 	require.NoError(t, err)
@@ -336,30 +349,34 @@ func TestQueueIsOperatedInChromium(t *testing.T) {
 		{"queue?name=mails", "redrive", "2 delayed, 2 ready, 0 in flight, 0 dead", []string{"ready", "", "ready", "", "delayed", "delayed"}},
 		{"queue?name=mails&state=delayed", "purge", "0 delayed, 2 ready, 0 in flight, 0 dead", []string{"ready", "", "ready", "", "", ""}},
 	} {
-		press := chromedp.Click(`button[value="`+step.verb+`"]`, chromedp.ByQuery)
-		tick := chromedp.Tasks{}
-		if step.verb == "purge" {
-			tick = append(tick, chromedp.Click(`input[type="checkbox"]`, chromedp.ByQuery))
+		press := func() { t.Helper(); b.click(`button[value="` + step.verb + `"]`) }
+		tick := func() {
+			t.Helper()
+			if step.verb == "purge" {
+				b.click(`input[type="checkbox"]`)
+			}
 		}
 		allowed.Store(false)
 		b.open("ops/locks/" + step.page)
-		b.do(tick, press)
+		tick()
+		press()
 		b.sees("you may not do that")
 		require.Equal(t, before, all(), "%s, refused", step.page)
 
 		allowed.Store(true)
 		b.open("ops/locks/" + step.page)
 		if step.verb == "purge" {
-			b.do(press) // without a tick the browser sends nothing
+			press() // without a tick the browser sends nothing
 			assert.Equal(t, before, all())
 		}
-		b.do(tick, press)
+		tick()
+		press()
 		b.sees("Done.")
 		b.sees(step.says)
 		before = all()
 		assert.Equal(t, step.then, before, step.page)
 	}
-	b.do(chromedp.Click(`button[value="redrive"]`, chromedp.ByQuery))
+	b.click(`button[value="redrive"]`)
 	b.sees("Nothing was done")
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -45,7 +44,7 @@ func TestConsoleOfACluster(t *testing.T) {
 	b := startChromium(t, s.Server)
 	b.open("ops/locks/locks?sort=name")
 	b.sees("order:11")
-	b.do(chromedp.Click(`//a[text()="order:1"]`, chromedp.BySearch))
+	b.click("a", "order:1")
 	b.sees(owners["order:1"])
 	for name, owner := range owners {
 		assert.Contains(t, list, `id="row-rlock-`+name+`"`)
