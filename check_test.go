@@ -70,6 +70,18 @@ func TestCheckNamesTheMissingRight(t *testing.T) {
 	require.NoError(t, redlatch.Check(t.Context(), few))
 }
 
+// F20, F28: a proxy in front of a newer server may not pass on what sharded wake-ups take. An older server needs none of it.
+func TestCheckNamesWhatShardedWakeupsLack(t *testing.T) {
+	if redistest.Shared(t).Major(t) < 7 {
+		t.Skip("skipped: this server has no sharded channels")
+	}
+	for _, lacks := range []string{"spublish", "ssubscribe", "sunsubscribe"} {
+		rdb := redistest.Start(t, "--rename-command", lacks, "").Client(t)
+		require.ErrorContains(t, redlatch.Check(t.Context(), rdb, redlatch.WithShardedWakeups(redlatch.ShardedAlways)), "no permission for: "+lacks+", which the server does not know")
+		require.NoError(t, redlatch.Check(t.Context(), rdb), "plain ones do without")
+	}
+}
+
 // F26, F27
 func TestCheckOfASilentServerEnds(t *testing.T) {
 	server := redistest.Start(t)

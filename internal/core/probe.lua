@@ -23,7 +23,10 @@ if not allowed then
   return {}
 end
 for command in string.gmatch(messaging, '%S+') do
-  if not redis.acl_check_cmd(command, channel) then
+  local known, may = pcall(redis.acl_check_cmd, command, channel)
+  if not known then
+    table.insert(refused, command .. ', which the server does not know')
+  elseif not may then
     table.insert(refused, command .. ' ' .. channel)
   end
 end
