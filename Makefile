@@ -62,10 +62,12 @@ race: ## run all tests under the race detector
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
 
-matrix: ## run all tests on each supported server; about 5 minutes each
+matrix: ## run all tests, the nested modules' too, on each supported server; about 10 minutes each
 	@for server in $(SERVERS); do \
-		printf '\n=== %s\n' "$$server"; \
-		.ci/with-server "$$server" go test -count=1 -p 3 ./... || { printf '\n=== failed on %s; repeat it with: .ci/with-server %s go test ./...\n' "$$server" "$$server"; exit 1; }; \
+		for what in 'go test -count=1 -p 3 ./...' '$(MAKE) --no-print-directory nested'; do \
+			printf '\n=== %s: %s\n' "$$server" "$$what"; \
+			.ci/with-server "$$server" $$what || { printf '\n=== failed; repeat it with: .ci/with-server %s %s\n' "$$server" "$$what"; exit 1; }; \
+		done; \
 	done
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)

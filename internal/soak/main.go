@@ -1,5 +1,5 @@
-// Command soak runs all tests on each supported server, then the long counts of the failure tests, those beside Java
-// included, and writes what it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
+// Command soak runs all tests on each supported server, then the long counts of the failure tests, those of the console
+// and beside Java included, and writes what it saw to docs/proof.md. It runs at the top of the module, on a clean checkout:
 //
 //	go run ./internal/soak         # the servers of the matrix, then the long counts
 //	go run ./internal/soak -long=  # the servers alone
@@ -49,13 +49,20 @@ func main() {
 type step struct {
 	server string // as .ci/with-server knows it
 	long   bool   // with the long counts
-	java   bool   // the module interop
+	module string // its folder
 }
 
 func (s step) String() string {
-	text := s.server
-	if s.java {
-		text += ", beside Java"
+	return s.server + s.suffix()
+}
+
+// suffix says what a step is beside its server.
+func (s step) suffix() (text string) {
+	switch s.module {
+	case "interop":
+		text = ", beside Java"
+	case "console":
+		text = ", the console"
 	}
 	if s.long {
 		text += ", long counts"
@@ -84,15 +91,15 @@ func run(ctx context.Context, args []string) error {
 	}
 	var steps []step
 	for server := range strings.FieldsSeq(*servers) {
-		steps = append(steps, step{server: server})
+		steps = append(steps, step{server: server, module: "."})
 	}
 	for i, server := range strings.Fields(*long) {
-		if !slices.Contains(steps, step{server: server}) {
+		if !slices.Contains(steps, step{server: server, module: "."}) {
 			return fmt.Errorf("the long counts of %s: it is not among -servers", server)
 		}
-		steps = append(steps, step{server: server, long: true})
+		steps = append(steps, step{server: server, module: ".", long: true})
 		if i == 0 {
-			steps = append(steps, step{server: server, long: true, java: true})
+			steps = append(steps, step{server: server, module: "console", long: true}, step{server: server, module: "interop", long: true})
 		}
 	}
 	results, failed := map[step]map[string]result{}, error(nil)
@@ -103,7 +110,7 @@ func run(ctx context.Context, args []string) error {
 	for _, s := range steps {
 		dir := filepath.Join(cache, "redlatch", "soak", strings.NewReplacer(", ", "-", " ", "-").Replace(s.String()))
 		var tests map[string][]string
-		if s.long && !s.java {
+		if s.long && s.module == "." {
 			tests = counting(s, results)
 		}
 		if results[s], err = s.run(ctx, dir, tests); err != nil {
@@ -137,7 +144,7 @@ func counting(s step, results map[step]map[string]result) map[string][]string {
 		}
 	}
 	tests := map[string][]string{}
-	for pkg, r := range results[step{server: s.server}] {
+	for pkg, r := range results[step{server: s.server, module: s.module}] {
 		for test, o := range r.Tests {
 			if o.Rounds > 0 && !ran[pkg+"."+test] {
 				tests[pkg] = append(tests[pkg], test)
@@ -235,15 +242,11 @@ func (r result) passed(tests []string) bool {
 
 // run runs the packages that have not passed yet, and returns the results of all: of all their tests, or only of some, by package.
 func (s step) run(ctx context.Context, dir string, tests map[string][]string) (map[string]result, error) {
-	module := "."
-	if s.java {
-		module = "interop"
-	}
-	packages, err := output(ctx, "go", "-C", module, "list", "./...")
+	packages, err := output(ctx, "go", "-C", s.module, "list", "./...")
 	if err != nil {
 		return nil, err
 	}
-	built, err := builds(ctx, module)
+	built, err := s.builds(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +274,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := []string{s.server, "go", "-C", module, "test", "-json", "-count=1", "-timeout=100m", "-p=3", "-parallel=4"}
+	args := []string{s.server, "go", "-C", s.module, "test", "-json", "-count=1", "-timeout=100m", "-p=3", "-parallel=4"}
 	if s.long { // these load the machine, and what they measure must not be each other
 		args = append(args, "-p=1", "-parallel=3")
 	}
@@ -312,16 +315,22 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	return all, err
 }
 
-// builds returns what each package of a module and its tests are built of, in short: another text after any change of their sources or of
-// what they import. Tests that read other files belong to the commit that has these.
-func builds(ctx context.Context, module string) (map[string]string, error) {
-	ids, err := output(ctx, "go", "-C", module, "list", "-export", "-test", "-f", `{{.ImportPath}} {{.BuildID}}`, "./...")
+// builds returns what each package of a step and its tests are built of, in short: another text after any change of their sources, of what
+// they import, or of the server. Tests that read documents belong to the commit that has these.
+func (s step) builds(ctx context.Context) (map[string]string, error) {
+	ids, err := output(ctx, "go", "-C", s.module, "list", "-export", "-test", "-f", `{{.ImportPath}} {{.BuildID}}`, "./...")
 	if err != nil {
 		return nil, err
 	}
-	others, err := output(ctx, "git", "rev-parse", "HEAD:docs", "HEAD:interop", "HEAD:internal/doctest", "HEAD:Makefile", "HEAD:README.md")
-	if err != nil {
-		return nil, err
+	read := map[string]string{} // by package
+	for pkg, paths := range map[string][]string{
+		module:                       {"docs/operations.md"}, // has the permissions that tests try
+		module + "/internal/doctest": {".", ":!docs/proof.md"},
+		module + "/interop":          {"interop", "docs/migrating.md"},
+	} {
+		if read[pkg], err = output(ctx, "git", append([]string{"log", "-1", "--format=%H", "--"}, paths...)...); err != nil {
+			return nil, err
+		}
 	}
 	sums := map[string]hash.Hash{}
 	for line := range strings.Lines(ids) {
@@ -329,9 +338,7 @@ func builds(ctx context.Context, module string) (map[string]string, error) {
 		pkg := strings.TrimSuffix(strings.TrimSuffix(name, ".test"), "_test")
 		if sums[pkg] == nil {
 			sums[pkg] = sha256.New()
-			if strings.Contains(pkg, "/interop") || strings.Contains(pkg, "/internal/doctest") {
-				sums[pkg].Write([]byte(others))
-			}
+			sums[pkg].Write([]byte(title(s) + read[pkg]))
 		}
 		sums[pkg].Write([]byte(line))
 	}

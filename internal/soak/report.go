@@ -119,9 +119,9 @@ func classes(b *strings.Builder, steps []step, results map[step]map[string]resul
 ## By failure class
 
 [failure-classes.md](failure-classes.md) says what each class is. Rounds are what a test counts itself: repetitions
-of what it is about, such as an acquisition, a fault, a kill, or a history that is checked. A test without a number
-does it once. The letters are those of the servers in the first table on which the test ran, as usual and with its long
-count.
+of what it is about, such as an acquisition, a fault, a kill, or a history that is checked. One that has several
+counts, such as waiters and kills, has their sum here. A test without a number does it once. The letters are those of
+the servers in the first table on which the test ran, as usual and with its long count.
 
 | class | test | usual | rounds | long | rounds | failed |
 |---|---|---|--:|---|--:|--:|
@@ -206,11 +206,5 @@ func title(s step) string {
 			}
 		}
 	}
-	if s.java {
-		name += ", beside Java"
-	}
-	if s.long {
-		name += ", long counts"
-	}
-	return name
+	return name + s.suffix()
 }
