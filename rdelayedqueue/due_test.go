@@ -71,7 +71,7 @@ func TestJobsAreNeitherLateNorEarly(t *testing.T) {
 func TestManyDueAtOnceDrain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	n := faulttest.Rounds(t, 5000, 50_000)
+	n := faulttest.Rounds(t, 5000, 100_000)
 	q := queue(r.direct(t))
 	_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], n))
 	require.NoError(t, err)

@@ -75,7 +75,7 @@ func TestProcessesAreServedInTheOrderOfTheQueue(t *testing.T) {
 	client, err := redlatch.New(rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	for range faulttest.Rounds(t, 1, 75) { // 5,000 grants in the long run
+	for range faulttest.Rounds(t, 1, 157) { // 10,000 grants in the long run
 		require.NoError(t, rdb.Del(t.Context(), served).Err())
 		h := locktest.Acquire(t, t.Context(), client.GetFairLock(key))
 		var running [4]*faulttest.Child

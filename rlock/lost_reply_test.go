@@ -173,7 +173,7 @@ func TestRandomLostRepliesAgreeWithAModel(t *testing.T) {
 	for i := range 4 {
 		models = append(models, &model{rig: r, lock: c.GetLock(fmt.Sprintf("model-%d", i))})
 	}
-	for range faulttest.Rounds(t, 300, 5000) {
+	for range faulttest.Rounds(t, 300, 10_000) {
 		if rand.N(3) == 0 {
 			r.proxy.DropReply(faulttest.Script, 1+rand.N(3))
 		}
