@@ -68,8 +68,8 @@ func (t *Telemetry) observables(m metric.Meter) error {
 func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 	w := &t.watched
 	crowds := func(all map[inspect.Object]*inspect.Crowd, number metric.Int64Observable, longest metric.Float64Observable) {
-		for object, c := range all {
-			of := metric.WithAttributeSet(attribute.NewSet(kindKey.String(object.Kind), nameKey.String(object.Name)))
+		for which, c := range all {
+			of := metric.WithAttributeSet(attribute.NewSet(object(which.Kind, which.Name)...))
 			o.ObserveInt64(number, int64(c.Count), of)
 			o.ObserveFloat64(longest, c.Longest().Seconds(), of)
 		}

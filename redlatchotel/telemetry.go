@@ -262,8 +262,8 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 	}
 	k := seriesKey{of: "script", node: e.Node, name: e.Name, result: inspect.Result(e.Err)}
 	of := t.known(k)
-	if of == nil {
-		of = t.learn(k, append(scriptOn(e.Name, e.Node), outcome(k.result)...)...)
+	if of == nil { // the convention has an error, and no result
+		of = t.learn(k, append(scriptOn(e.Name, e.Node), outcome(k.result)[1:]...)...)
 	}
 	t.script.Record(ctx, e.Took.Seconds(), of.record...)
 }
@@ -313,16 +313,28 @@ func (t *Telemetry) object(kind, name, result string) *series {
 	if s := t.known(k); s != nil {
 		return s
 	}
-	attributes := []attribute.KeyValue{kindKey.String(kind), nameKey.String(k.name)}
+	attributes := object(kind, k.name)
 	if result != "" {
 		attributes = append(attributes, outcome(result)...)
 	}
 	return t.learn(k, attributes...)
 }
 
+// object returns the attributes of an object; without a name if that is "". Each attribute costs time at each measurement.
+func object(kind, name string) []attribute.KeyValue {
+	if name == "" {
+		return []attribute.KeyValue{kindKey.String(kind)}
+	}
+	return []attribute.KeyValue{kindKey.String(kind), nameKey.String(name)}
+}
+
 // queue returns the attributes of a metric of a queue.
 func (t *Telemetry) queue(name string, more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributes(append(more, system, semconv.MessagingDestinationName(t.name(name)))...)
+	more = append(more, system)
+	if shown := t.name(name); shown != "" {
+		more = append(more, semconv.MessagingDestinationName(shown))
+	}
+	return metric.WithAttributes(more...)
 }
 
 func (t *Telemetry) name(name string) string {
