@@ -53,7 +53,30 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{url: redistest.Start(t).URL()}
+	return rigAt(t, redistest.Start(t).URL())
+}
+
+// onEach runs a test on a server, and on a cluster that has nothing else.
+func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Run("server", func(t *testing.T) { test(t, newRig(t)) })
+	t.Run("cluster", func(t *testing.T) {
+		cluster := redistest.SharedCluster(t)
+		for _, node := range cluster.Nodes() {
+			require.NoError(t, node.Client(t).FlushAll(t.Context()).Err())
+		}
+		test(t, rigAt(t, clusterURL(cluster)))
+	})
+}
+
+func clusterURL(c *redistest.Cluster) string {
+	addrs := c.Addrs()
+	return "redis://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
+}
+
+func rigAt(t *testing.T, url string) *rig {
+	t.Helper()
+	r := &rig{url: url}
 	var err error
 	r.c, err = redlatch.Open(t.Context(), r.url, redlatch.WithClientName("worker"), redlatch.WithCallSites())
 	require.NoError(t, err)
@@ -137,82 +160,88 @@ func TestServerThatDoesNotAnswerIsSaid(t *testing.T) {
 }
 
 func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
-	r := newRig(t)
-	hold, err := r.c.GetFairLock("orders").Lock(t.Context())
-	require.NoError(t, err)
-	assert.Contains(t, r.must(t, "lock", "info", "orders"), "from the third second of its use on")
-	var s struct {
-		Locked  bool
-		Holders []struct {
-			Owner, Client, Site string
-			Levels              int
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		hold, err := r.c.GetFairLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, r.must(t, "lock", "info", "orders"), "from the third second of its use on")
+		var s struct {
+			Locked  bool
+			Holders []struct {
+				Owner, Client, Site string
+				Levels              int
+			}
 		}
-	}
-	require.Eventually(t, func() bool { // the client listens after some seconds of use
-		require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "lock", "info", "orders")), &s))
-		return len(s.Holders) == 1 && s.Holders[0].Site != ""
-	}, 20*time.Second, 100*time.Millisecond)
-	assert.True(t, s.Locked)
-	assert.Equal(t, hold.Owner(), s.Holders[0].Owner)
-	assert.Equal(t, r.c.ID(), s.Holders[0].Client)
-	text := r.must(t, "lock", "info", "orders")
-	assert.Regexp(t, `held by +worker\.`, text)
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	assert.Contains(t, text, fmt.Sprintf("process      %d on %s\n", os.Getpid(), host))
-	assert.Regexp(t, `acquired at +.*:\d+\n`, text)
-	assert.Regexp(t, `rlock +orders +\d+s +held by worker`, r.must(t, "ls"))
-	var o struct{ Since time.Time }
-	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "ls")), &o))
-	assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
-	assert.Contains(t, r.must(t, "clients"), r.c.ID())
-	assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
-	for _, given := range []string{r.c.ID(), hold.Owner(), "worker"} {
-		assert.Regexp(t, `rfairlock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
-	}
-	require.NoError(t, hold.Unlock(t.Context()))
-	assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
+		require.Eventually(t, func() bool { // the client listens after some seconds of use
+			require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "lock", "info", "orders")), &s))
+			return len(s.Holders) == 1 && s.Holders[0].Site != ""
+		}, 20*time.Second, 100*time.Millisecond)
+		assert.True(t, s.Locked)
+		assert.Equal(t, hold.Owner(), s.Holders[0].Owner)
+		assert.Equal(t, r.c.ID(), s.Holders[0].Client)
+		text := r.must(t, "lock", "info", "orders")
+		assert.Regexp(t, `held by +worker\.`, text)
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		assert.Contains(t, text, fmt.Sprintf("process      %d on %s\n", os.Getpid(), host))
+		assert.Regexp(t, `acquired at +.*:\d+\n`, text)
+		assert.Regexp(t, `rlock +orders +\d+s +held by worker`, r.must(t, "ls"))
+		var o struct{ Since time.Time }
+		require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "ls")), &o))
+		assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
+		assert.Contains(t, r.must(t, "clients"), r.c.ID())
+		assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
+		for _, given := range []string{r.c.ID(), hold.Owner(), "worker"} {
+			assert.Regexp(t, `rfairlock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
+		}
+		require.NoError(t, hold.Unlock(t.Context()))
+		assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
+	})
 }
 
 func TestReadWriteLockHasItsReaders(t *testing.T) {
-	r := newRig(t)
-	for range 2 {
-		hold, err := r.c.GetReadWriteLock("page").RLock(t.Context())
-		require.NoError(t, err)
-		defer func() { assert.Error(t, hold.Unlock(t.Context()), "it was forced") }()
-	}
-	text := r.must(t, "lock", "info", "page")
-	assert.Regexp(t, `held to +read`, text)
-	assert.Equal(t, 2, strings.Count(text, "held by"))
-	r.must(t, "lock", "force", "page", "--yes")
-	assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "page"))
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		for range 2 {
+			hold, err := r.c.GetReadWriteLock("page").RLock(t.Context())
+			require.NoError(t, err)
+			defer func() { assert.Error(t, hold.Unlock(t.Context()), "it was forced") }()
+		}
+		text := r.must(t, "lock", "info", "page")
+		assert.Regexp(t, `held to +read`, text)
+		assert.Equal(t, 2, strings.Count(text, "held by"))
+		r.must(t, "lock", "force", "page", "--yes")
+		assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "page"))
+	})
 }
 
 func TestNothingIsTakenAwayWithoutAYes(t *testing.T) {
-	r := newRig(t)
-	hold, err := r.c.GetLock("orders").Lock(t.Context())
-	require.NoError(t, err)
-	q := redlatch.GetDelayedQueue[string](r.c, "mails")
-	id, err := q.Offer(t.Context(), "hello", 0)
-	require.NoError(t, err)
-	for _, args := range [][]string{{"lock", "force", "orders"}, {"queue", "purge", "mails", "--state", "ready"}, {"queue", "cancel", "mails", id}} {
-		code, _, text := r.run(t.Context(), args...)
-		assert.Equal(t, exitUsage, code, "%v", args)
-		assert.Contains(t, text, "--yes")
-	}
-	locked, err := r.c.GetLock("orders").IsLocked(t.Context())
-	require.NoError(t, err)
-	assert.True(t, locked)
-	s, err := q.Stats(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, 1, s.Ready)
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		hold, err := r.c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		q := redlatch.GetDelayedQueue[string](r.c, "mails")
+		id, err := q.Offer(t.Context(), "hello", 0)
+		require.NoError(t, err)
+		for _, args := range [][]string{{"lock", "force", "orders"}, {"queue", "purge", "mails", "--state", "ready"}, {"queue", "cancel", "mails", id}} {
+			code, _, text := r.run(t.Context(), args...)
+			assert.Equal(t, exitUsage, code, "%v", args)
+			assert.Contains(t, text, "--yes")
+		}
+		locked, err := r.c.GetLock("orders").IsLocked(t.Context())
+		require.NoError(t, err)
+		assert.True(t, locked)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, s.Ready)
 
-	text := r.must(t, "lock", "force", "orders", "--yes")
-	assert.Regexp(t, `freed +orders\ntaken from +`+hold.Owner()+`\nwaiting +0 clients\n`, text)
-	<-hold.Context().Done()
-	code, _, _ := r.run(t.Context(), "lock", "force", "orders", "--yes")
-	assert.Equal(t, exitFailed, code, "nobody holds it")
-	r.must(t, "queue", "cancel", "mails", id, "--yes")
+		text := r.must(t, "lock", "force", "orders", "--yes")
+		assert.Regexp(t, `freed +orders\ntaken from +`+hold.Owner()+`\nwaiting +0 clients\n`, text)
+		<-hold.Context().Done()
+		code, _, _ := r.run(t.Context(), "lock", "force", "orders", "--yes")
+		assert.Equal(t, exitFailed, code, "nobody holds it")
+		r.must(t, "queue", "cancel", "mails", id, "--yes")
+	})
 }
 
 // Who reads whom the lock is to be taken from, and then answers, does not free that of another one.
@@ -234,49 +263,53 @@ func TestForceAfterAnAnswerTakesTheLockFromNobodyElse(t *testing.T) {
 }
 
 func TestQueueIsLookedAtAndOperated(t *testing.T) {
-	r := newRig(t)
-	q := redlatch.GetDelayedQueue[map[string]int](r.c, "mails", rdelayedqueue.WithMaxAttempts(1))
-	_, err := q.Offer(t.Context(), map[string]int{"to": 7}, time.Hour)
-	require.NoError(t, err)
-	dead, err := q.Offer(t.Context(), map[string]int{"to": 8}, 0)
-	require.NoError(t, err)
-	m, err := q.Take(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, m.Reject(t.Context(), "no such address"))
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		q := redlatch.GetDelayedQueue[map[string]int](r.c, "mails", rdelayedqueue.WithMaxAttempts(1))
+		_, err := q.Offer(t.Context(), map[string]int{"to": 7}, time.Hour)
+		require.NoError(t, err)
+		dead, err := q.Offer(t.Context(), map[string]int{"to": 8}, 0)
+		require.NoError(t, err)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Reject(t.Context(), "no such address"))
 
-	assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false}`, r.must(t, "--json", "queue", "stats", "mails"))
-	hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
-	assert.Contains(t, hidden, "no such address")
-	assert.NotContains(t, hidden, `"to"`)
-	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed", "--payloads"), `{"to":7}`)
-	var j struct{ Payload map[string]int }
-	require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "queue", "get", "mails", dead, "--payloads")), &j))
-	assert.Equal(t, map[string]int{"to": 8}, j.Payload)
+		assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false}`, r.must(t, "--json", "queue", "stats", "mails"))
+		hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
+		assert.Contains(t, hidden, "no such address")
+		assert.NotContains(t, hidden, `"to"`)
+		assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed", "--payloads"), `{"to":7}`)
+		var j struct{ Payload map[string]int }
+		require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "queue", "get", "mails", dead, "--payloads")), &j))
+		assert.Equal(t, map[string]int{"to": 8}, j.Payload)
 
-	assert.Equal(t, "1 message\n", r.must(t, "queue", "redrive", "mails", dead))
-	code, _, _ := r.run(t.Context(), "queue", "redrive", "mails", dead)
-	assert.Equal(t, exitFailed, code, "it is no dead letter")
-	r.must(t, "queue", "pause", "mails")
-	assert.Regexp(t, `paused +true`, r.must(t, "queue", "stats", "mails"))
-	r.must(t, "queue", "resume", "mails")
-	assert.Equal(t, "1 message\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
-	assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
+		assert.Equal(t, "1 message\n", r.must(t, "queue", "redrive", "mails", dead))
+		code, _, _ := r.run(t.Context(), "queue", "redrive", "mails", dead)
+		assert.Equal(t, exitFailed, code, "it is no dead letter")
+		r.must(t, "queue", "pause", "mails")
+		assert.Regexp(t, `paused +true`, r.must(t, "queue", "stats", "mails"))
+		r.must(t, "queue", "resume", "mails")
+		assert.Equal(t, "1 message\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
+		assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
+	})
 }
 
 func TestCountersAreLookedAt(t *testing.T) {
-	r := newRig(t)
-	_, err := r.c.GetSemaphore("uploads").TrySetPermits(t.Context(), 3)
-	require.NoError(t, err)
-	_, err = r.c.GetCountDownLatch("ready").TrySetCount(t.Context(), 2)
-	require.NoError(t, err)
-	_, err = r.c.GetPermitSemaphore("leased").TrySetPermits(t.Context(), 2)
-	require.NoError(t, err)
-	p, err := r.c.GetPermitSemaphore("leased").Acquire(t.Context())
-	require.NoError(t, err)
-	assert.Regexp(t, `available +3`, r.must(t, "sem", "info", "uploads"))
-	assert.Regexp(t, `count +2`, r.must(t, "latch", "info", "ready"))
-	assert.Contains(t, r.must(t, "sem", "info", "leased"), p.ID())
-	require.NoError(t, p.Release(t.Context()))
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		_, err := r.c.GetSemaphore("uploads").TrySetPermits(t.Context(), 3)
+		require.NoError(t, err)
+		_, err = r.c.GetCountDownLatch("ready").TrySetCount(t.Context(), 2)
+		require.NoError(t, err)
+		_, err = r.c.GetPermitSemaphore("leased").TrySetPermits(t.Context(), 2)
+		require.NoError(t, err)
+		p, err := r.c.GetPermitSemaphore("leased").Acquire(t.Context())
+		require.NoError(t, err)
+		assert.Regexp(t, `available +3`, r.must(t, "sem", "info", "uploads"))
+		assert.Regexp(t, `count +2`, r.must(t, "latch", "info", "ready"))
+		assert.Contains(t, r.must(t, "sem", "info", "leased"), p.ID())
+		require.NoError(t, p.Release(t.Context()))
+	})
 }
 
 func TestNoTextControlsTheTerminal(t *testing.T) {
@@ -301,24 +334,26 @@ func TestNoTextControlsTheTerminal(t *testing.T) {
 }
 
 func TestWatchTellsEachChange(t *testing.T) {
-	r := newRig(t)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int, 1)
-	go func() {
-		code, _, _ := r.run(ctx, "lock", "watch", "orders", "--every", "10ms")
-		ended <- code
-	}()
-	says := func(what string) {
+	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(r.out.String(), what) }, 10*time.Second, time.Millisecond)
-	}
-	says("free, 0 clients wait")
-	hold, err := r.c.GetLock("orders").Lock(t.Context())
-	require.NoError(t, err)
-	says("held by worker.")
-	require.NoError(t, hold.Unlock(t.Context()))
-	stop()
-	assert.Zero(t, <-ended)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			code, _, _ := r.run(ctx, "lock", "watch", "orders", "--every", "10ms")
+			ended <- code
+		}()
+		says := func(what string) {
+			t.Helper()
+			require.Eventually(t, func() bool { return strings.Contains(r.out.String(), what) }, 10*time.Second, time.Millisecond)
+		}
+		says("free, 0 clients wait")
+		hold, err := r.c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		says("held by worker.")
+		require.NoError(t, hold.Unlock(t.Context()))
+		stop()
+		assert.Zero(t, <-ended)
+	})
 }
 
 func TestWatchAsJSONHasTheTimeAndNothingThatWasNotAsked(t *testing.T) {
@@ -424,64 +459,68 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 }
 
 func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
-	r := newRig(t)
-	q := redlatch.GetDelayedQueue[string](r.c, "mails", rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Hour }))
-	for _, id := range []string{"bad", "worse", "panics"} {
-		_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID(id))
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		q := redlatch.GetDelayedQueue[string](r.c, "mails", rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Hour }))
+		for _, id := range []string{"bad", "worse", "panics"} {
+			_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID(id))
+			require.NoError(t, err)
+		}
+		_, err := q.Offer(t.Context(), "later", time.Hour, rdelayedqueue.WithID("later"))
 		require.NoError(t, err)
-	}
-	_, err := q.Offer(t.Context(), "later", time.Hour, rdelayedqueue.WithID("later"))
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
-			if m.ID == "panics" {
-				panic("no hope")
-			}
-			return errors.New(m.ID + " address\nand more of it")
-		})
-	}()
-	require.Eventually(t, func() bool { return strings.Contains(r.must(t, "queue", "stats", "mails"), "failed before  3") }, 20*time.Second, 10*time.Millisecond)
-	stop()
-	require.NoError(t, <-ended)
-	assert.Contains(t, r.must(t, "ls"), "4 delayed, 0 ready, 0 in flight, 0 dead, 3 of them failed before")
-	list := r.must(t, "queue", "ls", "mails", "--state", "delayed")
-	assert.Equal(t, 5, strings.Count(list, "\n"))
-	assert.Contains(t, list, "worse address …")
-	assert.Regexp(t, `panic: no hope at redlatch\.Test\S+ \(redlatch/command_test\.go:\d+\)`, list)
-	assert.Regexp(t, `error +bad address\n +and more of it\n`, r.must(t, "queue", "get", "mails", "bad"))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
+				if m.ID == "panics" {
+					panic("no hope")
+				}
+				return errors.New(m.ID + " address\nand more of it")
+			})
+		}()
+		require.Eventually(t, func() bool { return strings.Contains(r.must(t, "queue", "stats", "mails"), "failed before  3") }, 20*time.Second, 10*time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+		assert.Contains(t, r.must(t, "ls"), "4 delayed, 0 ready, 0 in flight, 0 dead, 3 of them failed before")
+		list := r.must(t, "queue", "ls", "mails", "--state", "delayed")
+		assert.Equal(t, 5, strings.Count(list, "\n"))
+		assert.Contains(t, list, "worse address …")
+		assert.Regexp(t, `panic: no hope at redlatch\.Test\S+ \(redlatch/command_test\.go:\d+\)`, list)
+		assert.Regexp(t, `error +bad address\n +and more of it\n`, r.must(t, "queue", "get", "mails", "bad"))
 
-	assert.Equal(t, "0 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "2", "--yes"))
-	assert.Equal(t, "1 message\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--error", "worse", "--yes"))
-	assert.Equal(t, "2 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--yes"))
-	assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed"), "later", "it has not failed")
+		assert.Equal(t, "0 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "2", "--yes"))
+		assert.Equal(t, "1 message\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--error", "worse", "--yes"))
+		assert.Equal(t, "2 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--yes"))
+		assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed"), "later", "it has not failed")
+	})
 }
 
 func TestProgramRunsUnderTheLock(t *testing.T) {
-	r := newRig(t)
-	code, out, _ := r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "echo inside; exit 3")
-	assert.Equal(t, 3, code)
-	assert.Equal(t, "inside\n", out)
-	code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "kill -9 $$")
-	assert.Equal(t, 128+9, code)
-	code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "no such program")
-	assert.Equal(t, 127, code)
-	locked, err := r.c.GetLock("nightly").IsLocked(t.Context())
-	require.NoError(t, err)
-	assert.False(t, locked)
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		code, out, _ := r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "echo inside; exit 3")
+		assert.Equal(t, 3, code)
+		assert.Equal(t, "inside\n", out)
+		code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "sh", "-c", "kill -9 $$")
+		assert.Equal(t, 128+9, code)
+		code, _, _ = r.run(t.Context(), "lock", "run", "nightly", "--", "no such program")
+		assert.Equal(t, 127, code)
+		locked, err := r.c.GetLock("nightly").IsLocked(t.Context())
+		require.NoError(t, err)
+		assert.False(t, locked)
 
-	hold, err := r.c.GetLock("nightly").Lock(t.Context())
-	require.NoError(t, err)
-	for _, flag := range []string{"--no-wait", "--wait=20ms", "--wait=0s"} {
-		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
-		defer giveUp()
-		code, out, text := r.run(ctx, "lock", "run", "nightly", flag, "--", "echo", "inside")
-		assert.Equal(t, exitTaken, code)
-		assert.Empty(t, out)
-		assert.Contains(t, text, hold.Owner())
-	}
-	require.NoError(t, hold.Unlock(t.Context()))
+		hold, err := r.c.GetLock("nightly").Lock(t.Context())
+		require.NoError(t, err)
+		for _, flag := range []string{"--no-wait", "--wait=20ms", "--wait=0s"} {
+			ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
+			defer giveUp()
+			code, out, text := r.run(ctx, "lock", "run", "nightly", flag, "--", "echo", "inside")
+			assert.Equal(t, exitTaken, code)
+			assert.Empty(t, out)
+			assert.Contains(t, text, hold.Owner())
+		}
+		require.NoError(t, hold.Unlock(t.Context()))
+	})
 }
 
 func TestLongWaitSaysWhoHoldsTheLock(t *testing.T) {
