@@ -99,9 +99,13 @@ var (
 		return g.clients[0].GetReadWriteLock(name)
 	}, inThread("write", "redisson_rwlock"))
 
-	reading = lockKind("read", func(g *goSide, name string) rlock.Locker {
-		return g.clients[0].GetReadWriteLock(name).RLocker()
-	}, inThread("read", "redisson_rwlock"))
+	reading = func() kind {
+		k := lockKind("read", func(g *goSide, name string) rlock.Locker {
+			return g.clients[0].GetReadWriteLock(name).RLocker()
+		}, inThread("read", "redisson_rwlock"))
+		k.force = write.force // of the writer or all readers
+		return k
+	}()
 
 	multi = lockKind("multi", func(g *goSide, name string) rlock.Locker {
 		var members []rlock.Locker
@@ -190,8 +194,9 @@ var (
 	}
 )
 
-// kindOf returns the kind that has this name in Java's commands.
+// kindOf returns the kind that has this name in Java's commands, without a timeout.
 func kindOf(java string) kind {
+	java, _, _ = strings.Cut(java, "@")
 	all := []kind{plain, fenced, fair, write, reading, multi, multiInReverse, member, red, semaphore, permit}
 	return all[slices.IndexFunc(all, func(k kind) bool { return k.java == java })]
 }

@@ -63,8 +63,8 @@ func forced(t *testing.T, p *place, k kind) {
 		if holder == side(g) {
 			waiter = p.goSide(t) // the holder's own client would not have to be told
 		}
-		second := waiter.acquire(k, name)
-		k.waits(t, p, waiter, name)
+		second := waiter.acquire(k.rival(), name)
+		k.rival().waits(t, p, waiter, name)
 
 		begun := time.Now()
 		done, err := other.force(k, name)

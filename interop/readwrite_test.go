@@ -49,7 +49,10 @@ func TestReadersOfBothSidesShareTheLock(t *testing.T) {
 }
 
 func TestReadWriteLockIsForcedFromEitherSide(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) { forced(t, p, write) })
+	everywhere(t, func(t *testing.T, p *place) {
+		forced(t, p, write)
+		forced(t, p, reading)
+	})
 }
 
 func TestWriteLockLosesNoUpdate(t *testing.T) {
