@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -56,15 +57,14 @@ func freesJava(t *testing.T, p *place, kinds []kind) {
 
 func freesGo(t *testing.T, p *place, kinds []kind) {
 	t.Helper()
-	args := p.childArgs()
 	named := map[string]kind{}
 	for _, k := range kinds {
-		name := k.made(t, p.goSide(t))
-		named[name] = k
-		args = append(args, k.java+"="+name)
+		named[k.made(t, p.goSide(t))] = k
 	}
 	permanent := semaphore.made(t, p.goSide(t))
-	victim := faulttest.StartChild(t, "holder", append(args, semaphore.java+"="+permanent)...)
+	all := maps.Clone(named)
+	all[permanent] = semaphore
+	victim := startChild(t, p, "holder", all)
 	victim.WaitFor("held")
 	frees(t, p, p.javaSide(), named, victim.Kill)
 	keepsOut(t, p.javaSide(), permanent)
@@ -99,9 +99,108 @@ func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
 	}
 }
 
+// deadPlace is the timeout of fair locks on both sides: a waiter's place ends that long after the lease that it found.
+const deadPlace = 3 * time.Second
+
+// F4, F11
+func TestAKilledWaiterHoldsUpNobodyOfTheOtherSide(t *testing.T) {
+	everywhere(t, atOnce(func(t *testing.T, p *place) {
+		g, j := p.goSideWith(t, likeJavaAt(deadPlace)...), p.javaSide()
+		t.Run("Java", func(t *testing.T) {
+			victim := &javaSide{j: p.another(t)}
+			goesOn(t, p, j, g, victim, func(named map[string]kind) (kill func()) {
+				for name, k := range named {
+					victim.acquire(k, name)
+				}
+				return func() { require.NoError(t, victim.j.kill()) }
+			})
+		})
+		t.Run("Go", func(t *testing.T) {
+			goesOn(t, p, g, j, g, func(named map[string]kind) (kill func()) {
+				return startChild(t, p, "waiter", named).Kill
+			})
+		})
+	}))
+}
+
+// goesOn has a victim wait for what a side holds, and the other side behind it, and checks when that one has it after the kill.
+func goesOn(t *testing.T, p *place, holder, behind, victim side, wait func(map[string]kind) (kill func())) {
+	t.Helper()
+	named, held, waiting := map[string]kind{}, map[string]*attempt{}, map[string]*attempt{}
+	for _, k := range []kind{plain, fairAt(deadPlace), write, semaphore, permit} {
+		name := k.made(t, p.goSide(t))
+		named[name], held[name] = k, hold(t, holder, k, name)
+	}
+	kill := wait(named)
+	for name, k := range named {
+		k.waits(t, p, victim, name)
+		waiting[name] = behind.acquire(k, name)
+		awaitTwo(t, p, k, name)
+		k.waits(t, p, behind, name)
+	}
+	lag := faulttest.MeasureLag(t, p.addrs[0])
+	kill()
+	for name, k := range named {
+		due, most := time.Now(), promptly
+		if k.java == fairAt(deadPlace).java {
+			due, most = headEnds(t, p, name), late
+			assert.WithinRange(t, due, time.Now(), time.Now().Add(deadPlace+lease))
+		}
+		require.NoError(t, held[name].release())
+		elapsed := waiting[name].within(t, limit).Sub(due)
+		t.Logf("%s: %s had it %.1f ms after it was due", k.java, behind, ms(elapsed))
+		assert.Positive(t, elapsed, k.java)
+		assert.Less(t, elapsed, most+lag.Late(), k.java)
+		require.NoError(t, waiting[name].release())
+	}
+}
+
+// awaitTwo waits until two processes wait.
+func awaitTwo(t *testing.T, p *place, k kind, name string) {
+	t.Helper()
+	prefix, listens := map[string]string{
+		plain.java: "redisson_lock__channel", write.java: "redisson_rwlock", semaphore.java: "redisson_sc", permit.java: "redisson_sc",
+	}[k.java]
+	if !listens {
+		p.awaitQueue(t, name, 2)
+		return
+	}
+	p.awaitSubscribers(t, 2, prefix+":{"+name+"}")
+}
+
+// headEnds is when the first waiter of a fair lock loses its place.
+func headEnds(t *testing.T, p *place, name string) time.Time {
+	t.Helper()
+	head, err := p.rdb().LIndex(t.Context(), "redisson_lock_queue:{"+name+"}", 0).Result()
+	require.NoError(t, err)
+	end, err := p.rdb().ZScore(t.Context(), "redisson_lock_timeout:{"+name+"}", head).Result()
+	require.NoError(t, err)
+	return time.UnixMilli(int64(end))
+}
+
+// startChild starts a process of Go with so many objects.
+func startChild(t *testing.T, p *place, child string, named map[string]kind) *faulttest.Child {
+	t.Helper()
+	args := p.childArgs()
+	for name, k := range named {
+		args = append(args, k.java+"="+name)
+	}
+	return faulttest.StartChild(t, child, args...)
+}
+
+// waitUntilKilled is a process that waits for what its arguments name.
+func waitUntilKilled(args []string) {
+	g := openChild(args, likeJavaAt(deadPlace)...)
+	for _, arg := range args[2:] {
+		word, name, _ := strings.Cut(arg, "=")
+		g.acquire(kindOf(word), name)
+	}
+	select {}
+}
+
 // holdUntilKilled is a process that holds what its arguments name, and renews it.
 func holdUntilKilled(args []string) {
-	g := openChild(args)
+	g := openChild(args, likeJava()...)
 	for _, arg := range args[2:] {
 		word, name, _ := strings.Cut(arg, "=")
 		a := g.acquire(kindOf(word), name)

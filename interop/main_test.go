@@ -12,6 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("holder", holdUntilKilled)
+	faulttest.RegisterChild("waiter", waitUntilKilled)
 	faulttest.RegisterChild("adder", addInChild)
 	faulttest.RunChildIfAsked()
 	// A shared Java process lives as long as the tests.

@@ -198,12 +198,12 @@ func (p *place) childArgs() []string {
 	return []string{strconv.FormatBool(p.cluster), strings.Join(p.addrs, ",")}
 }
 
-func openChild(args []string) *goSide {
+func openChild(args []string, opts ...redlatch.Option) *goSide {
 	cluster, err := strconv.ParseBool(args[0])
 	if err != nil {
 		panic(err)
 	}
-	g, err := openGo(cluster, strings.Split(args[1], ","), likeJava()...)
+	g, err := openGo(cluster, strings.Split(args[1], ","), opts...)
 	if err != nil {
 		panic(err)
 	}
@@ -212,7 +212,7 @@ func openChild(args []string) *goSide {
 
 // addInChild is the child of goProcess.
 func addInChild(args []string) {
-	g := openChild(args)
+	g := openChild(args, likeJava()...)
 	times, err := strconv.Atoi(args[5])
 	if err != nil {
 		panic(err)
