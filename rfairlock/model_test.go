@@ -216,10 +216,12 @@ func (r *record) check(t *testing.T) {
 	historytest.Check(t, leasedFairLock, ops)
 }
 
+// F11
 func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
 	play(t, faulttest.Rounds(t, 40, 80), 0, nil, nil).check(t)
 }
 
+// F1, F2, F11
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
 	for range faulttest.Rounds(t, 1, 10) { // of some 350 steps each
 		play(t, 30, 0, (*faulttest.Proxy).Disturb, nil).check(t)

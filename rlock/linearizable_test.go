@@ -18,12 +18,14 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+// F15
 func TestHistoryIsLinearizable(t *testing.T) {
 	h := locktest.NewHistory(true, time.Minute)
 	play(t, h, nil, nil)
 	h.Check(t)
 }
 
+// F1, F2
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 2, 15) {
 		h := locktest.NewHistory(false, shortLease/2)

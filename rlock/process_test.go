@@ -94,6 +94,7 @@ return 1`
 	return n == 1, err
 }
 
+// F1
 func TestKilledProcessesExcludeEachOther(t *testing.T) {
 	server := serve(t)
 	witness := faulttest.NewWitness(t, server.Addr(), "killed")
