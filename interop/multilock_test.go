@@ -17,8 +17,8 @@ func TestMultiLockWaitsForOneMemberOfTheOtherSide(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) { passes(t, p, member, multi) })
 }
 
-// With members in another order each side may hold what the other one needs. They have to yield, and not to each other for ever: half
-// of the sections per second are left, as docs/migrating.md says.
+// With members in another order each side may hold what the other one needs. They have to yield, and not to each other for ever: 0.3 to
+// 0.8 of the sections per second are left, and none waits for 4 s, as docs/migrating.md says. The bounds leave room for a busy machine.
 func TestMultiLockLosesNoUpdate(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		lag := faulttest.MeasureLag(t, p.addrs[0])
