@@ -444,6 +444,7 @@ func (r *jobRecord) byTheServer() []historytest.Op[jobEvent] {
 	return ops
 }
 
+// F8
 func TestQueueHistoryIsLinearizable(t *testing.T) {
 	r := newJobRecord()
 	r.play(t, nil, nil)

@@ -278,6 +278,7 @@ func TestLatchHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 	}
 }
 
+// F22
 func TestLatchHistoryIsLinearizable(t *testing.T) {
 	r := newLatchRecord()
 	r.play(t, nil, nil)

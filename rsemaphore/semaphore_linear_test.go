@@ -235,12 +235,14 @@ func (r *permitRecord) play(t *testing.T, harm func(*faulttest.Proxy), behind fu
 	return r.settled(func(name string) int { return counter(t, rdb, name) }, names...)
 }
 
+// F13
 func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 1, 15) {
 		checkPermits(t, newPermitRecord(true).play(t, nil, nil))
 	}
 }
 
+// F2, F13
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
 	for range faulttest.Rounds(t, 2, 15) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb, nil))
