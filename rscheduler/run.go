@@ -70,7 +70,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	}()
 	err := s.queue.Consume(ctx, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
-		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle,
+		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle, Due: dueOf,
 	})
 	cancel()
 	<-stopped

@@ -171,6 +171,15 @@ func (t *tick) due() int64 {
 	return t.Instant
 }
 
+// dueOf returns when an attempt at a tick was to begin. In the queue a tick that was passed on, or has waited, is due anew.
+func dueOf(m *queue.Message) time.Time {
+	var t tick
+	if m.Attempt > 1 || json.Unmarshal(m.Payload, &t) != nil {
+		return m.DueAt
+	}
+	return time.UnixMicro(t.due())
+}
+
 // idOf returns the id that all processes give to a tick.
 func idOf(job string, instant int64) string { return fmt.Sprintf("%s@%d", job, instant) }
 

@@ -653,3 +653,32 @@ func TestIdleSchedulerIsCheap(t *testing.T) {
 		assert.LessOrEqual(t, len(p.Sent())-before, 200)
 	})
 }
+
+// An observer sees how late a tick is by its schedule, although it was due anew each time it was passed on.
+func TestObserverIsToldHowLateATickIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		other, _ := r.scheduler(t)
+		require.NoError(t, other.Register("other", rscheduler.MustCron("@yearly"), r.handle))
+		run(t, other)
+		s, _ := r.worker(t, rscheduler.EveryAfter(time.Minute), r.handle)
+		stop := run(t, s)
+		time.Sleep(time.Second)
+		require.NoError(t, stop())
+		time.Sleep(80 * time.Second) // the tick is due after 60 s, and passed on
+		var begun []redlatch.HandleStartEvent
+		s = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			HandleStart: func(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
+				begun = append(begun, e)
+				return ctx
+			},
+		})).GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.EveryAfter(time.Minute), r.handle))
+		stop = run(t, s)
+		time.Sleep(30 * time.Second)
+		require.NoError(t, stop())
+		require.Len(t, begun, 1)
+		require.Len(t, r.began, 1)
+		assert.Greater(t, begun[0].Late, 20*time.Second)
+		assert.InDelta(t, r.began[0].Sub(r.runs[0].Scheduled), begun[0].Late, float64(10*time.Millisecond))
+	})
+}

@@ -34,6 +34,7 @@ type Work struct {
 	HandlerTimeout time.Duration // 0 for none
 	StopGrace      time.Duration
 	Handle         func(ctx context.Context, m *Message) error
+	Due            func(m *Message) time.Time // for observers, when it was to be handled; nil for its DueAt
 }
 
 // consumer is one Consume.
@@ -210,8 +211,12 @@ func (c *consumer) handle(m *Message) (err error) {
 	}
 	hooks, started := &c.queue.manager.core.Hooks, time.Now()
 	if hooks.HandleStart != nil {
+		due := m.DueAt
+		if c.Due != nil {
+			due = c.Due(m)
+		}
 		m.enter(c.queue.manager.core.BeginHandle(ctx, core.HandleStart{
-			Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(), Headers: m.Headers,
+			Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
 		}))
 		ctx = m.Context()
 	}

@@ -100,12 +100,12 @@ func (m *Message) report() core.HoldInfo {
 }
 
 // late returns for how long the message has been due. The number of a claim is Redis's time in µs, or slightly more.
-func (m *Message) late() time.Duration {
+func (m *Message) late(due time.Time) time.Duration {
 	claimed, err := strconv.ParseInt(m.claim, 10, 64)
 	if err != nil {
 		return 0
 	}
-	return max(0, time.UnixMicro(claimed).Sub(m.DueAt)+m.client.core.Clock.Now()-m.since)
+	return max(0, time.UnixMicro(claimed).Sub(due)+m.client.core.Clock.Now()-m.since)
 }
 
 // next returns when the timer has to fire: at the deadline; for one that is renewed after a third of the visibility, and by a third
