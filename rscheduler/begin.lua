@@ -52,7 +52,7 @@ local behind = next and next ~= '' and tonumber(next) < tonumber(instant)
 kind = kind == 'r' and (next == instant or behind and tonumber(instant) <= tonumber(to)) and 'c' or kind
 if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
-  if kind == 'c' and next == instant then -- and so are those that were to run late after it
+  if kind == 'c' and next == instant and of == expected then -- and so are those that were to run late after it
     redis.call('hset', marks, job, last .. ' ' .. of)
   end
   if waiting == id then

@@ -454,3 +454,55 @@ func TestStalledLogStopsNoHeartbeat(t *testing.T) {
 		require.NoError(t, stop())
 	})
 }
+
+// F7: a tick whose schedule was replaced goes by the new one, which has the same instant, and takes no other from it.
+func TestTickOfAReplacedScheduleGoesByTheNewOne(t *testing.T) {
+	for name, next := range map[string]func(tick time.Time) rscheduler.Schedule{
+		"once":   rscheduler.At,
+		"hourly": func(tick time.Time) rscheduler.Schedule { return rscheduler.MustCron(tick.Format("5 4 * * * *")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+				stop := run(t, s)
+				time.Sleep(15 * time.Second) // 20 to 50 are offered
+				require.NoError(t, stop())
+				assert.Equal(t, []string{"10:1"}, r.take())
+				time.Sleep(time.Minute)
+				s = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+						if e.Name == "rdelayedqueue.claim" {
+							time.Sleep(time.Second) // the schedule is replaced first
+						}
+						return ctx
+					},
+				})).GetScheduler("billing")
+				require.NoError(t, s.Register("job", next(r.start.Add(30*time.Second)), r.handle, rscheduler.WithCatchUp(time.Hour)))
+				run(t, s)
+				time.Sleep(5 * time.Minute)
+				assert.Equal(t, []string{"30:1"}, r.take())
+			})
+		})
+	}
+}
+
+// F7: a tick of a schedule that was replaced meets the new one in the middle of a backfill from the same instant on.
+func TestTickOfAReplacedScheduleEndsNoBackfill(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		stop := run(t, s)
+		time.Sleep(15 * time.Second) // 20 to 50 are offered
+		require.NoError(t, stop())
+		assert.Equal(t, []string{"10:1"}, r.take())
+		time.Sleep(time.Minute)
+		next := rscheduler.MustCron("*/10 * * * * *")
+		at := func(second int) int64 { return r.start.Add(time.Duration(second) * time.Second).UnixMicro() }
+		const keys = "redlatch_sched:{billing}:"
+		require.NoError(t, r.Redis.HSet(t.Context(), keys+"jobs", "job", next.String()).Err())
+		require.NoError(t, r.Redis.HSet(t.Context(), keys+"marks", "job", fmt.Sprintf("%d,%d-%d %s", at(70), at(20), at(70), next)).Err())
+		s, _ = r.worker(t, next, r.handle, rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill())
+		run(t, s)
+		time.Sleep(15 * time.Second)
+		assert.Equal(t, []string{"20:1", "30:1", "40:1", "50:1", "60:1", "70:1", "80:1", "90:1"}, r.take())
+	})
+}

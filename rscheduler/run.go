@@ -97,7 +97,8 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		schedule := j.scheduleOf(other)
 		if at := time.UnixMicro(t.Instant); schedule != nil {
 			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
-				b.tick.Text = other
+				t.Text = other
+				b = r.beginning(j, m, t)
 				answer, other, err = r.begin(ctx, b)
 			}
 		}
