@@ -143,7 +143,8 @@ func (r *runner) mark(ctx context.Context, marks []any) error {
 	return err
 }
 
-// ticks returns what is to be offered of a job, and its mark before and after that.
+// ticks returns what is to be offered of a job, and its mark before and after that: the ticks from the mark on, up to the horizon. Those
+// of them that are past were missed: they are left out, or their span stands in the mark, as next and until, while they run late.
 func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 	schedule, o := s.job.scheduleOf(s.text), &s.job.options
 	if schedule == nil {
@@ -183,14 +184,9 @@ func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 			add(t, catchUp)
 			m.last = from.UnixMicro()
 		}
-		switch len(late) {
-		case 1:
-			m.next = late[0]
+		m.moveTo(late)
+		if len(late) == 1 {
 			before = m.write(s.text)
-		case maxTicks:
-			m.next = late[maxTicks-1] + 1 // the others with the next heartbeat
-		default:
-			m.next = 0
 		}
 	}
 	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < 2*maxTicks {
@@ -208,6 +204,19 @@ func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 type mark struct {
 	last        int64 // of a fixed delay, the only one
 	next, until int64 // 0, or those that run late one after another: the next one, and until when; what comes after last waits for them
+}
+
+// moveTo moves the span of ticks that run late to those that are offered. If it is one, the mark names it until the end of its run moves
+// it on. If they are as many as one heartbeat offers, the next heartbeat goes on behind them; else they are the last ones.
+func (m *mark) moveTo(late []int64) {
+	switch len(late) {
+	case 1:
+		m.next = late[0]
+	case maxTicks:
+		m.next = late[maxTicks-1] + 1
+	default:
+		m.next = 0
+	}
 }
 
 // readMark returns a mark; false if it is of another schedule.
