@@ -34,55 +34,80 @@ type Job struct {
 }
 
 // Jobs returns the jobs of all processes that share the name, by their names. It waits for Redis until ctx is done, or for the call
-// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs one round trip. So do the other methods but
-// Run; those that change something may have done so after redlatch.ErrUnknown, and may be repeated.
+// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs a round trip for each hundred jobs or runs.
+// Those that come or go meanwhile may be left out. The other methods but Run cost one; those that change something may have done so after
+// redlatch.ErrUnknown, and may be repeated.
 func (s *Scheduler) Jobs(ctx context.Context) ([]Job, error) {
 	jobs, err := s.list(ctx)
 	return jobs, s.wrap("list the jobs of", err)
 }
 
 func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
-	if s.err != nil {
+	switch {
+	case s.err != nil:
 		return nil, s.err
+	case ctx == nil:
+		return nil, core.ErrNilContext
 	}
-	call, err := s.core.Read(ctx, s.keys.list)
-	if err != nil {
-		return nil, err
-	}
-	row := call.Row()
-	now := time.UnixMicro(row.Int())
-	jobs := make([]Job, max(0, row.Int()))
-	for i := range jobs {
-		j := &jobs[i]
-		j.Name, j.Schedule = row.Text(), row.Text()
-		seen := time.UnixMicro(row.Int())
-		j.Orphaned = now.Sub(seen) > lifetime
-		j.Paused, j.Why = row.Int() == 1, row.Text()
-		j.Next = s.next(j, row.Text(), now)
-		if !j.Next.IsZero() {
-			j.Next = j.Next.UTC()
+	ctx, cancel := s.core.Bound(ctx)
+	defer cancel()
+	byName, runs := map[string]Job{}, map[int64]Run{}
+	for here, there := "0", "0"; here != "" || there != ""; {
+		call, err := s.core.Read(ctx, func() *script.Call { return s.keys.list(here, there) })
+		if err != nil {
+			return nil, err
 		}
-		if last := row.Text(); last != "" {
-			if err := json.Unmarshal([]byte(last), &j.Last); err != nil {
-				return nil, fmt.Errorf("the last result of %q: %w", j.Name, err)
+		row := call.Row()
+		now := time.UnixMicro(row.Int())
+		here, there = row.Text(), row.Text()
+		for range row.Int() {
+			j, err := s.read(row, now)
+			if err != nil {
+				return nil, err
 			}
+			byName[j.Name] = j
 		}
+		for row.More() {
+			var run Run
+			if err := json.Unmarshal([]byte(row.Text()), &run); err != nil {
+				return nil, fmt.Errorf("a run: %w", err)
+			}
+			runs[run.Token] = run
+		}
+		if err := row.Err(); err != nil {
+			return nil, err
+		}
+	}
+	for _, run := range runs {
+		if j, ok := byName[run.Job]; ok {
+			j.Running = append(j.Running, run)
+			byName[run.Job] = j
+		}
+	}
+	jobs := make([]Job, 0, len(byName))
+	for _, j := range byName {
+		slices.SortFunc(j.Running, func(a, b Run) int { return a.Scheduled.Compare(b.Scheduled) })
+		jobs = append(jobs, j)
 	}
 	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
-	for row.More() {
-		var run Run
-		if err := json.Unmarshal([]byte(row.Text()), &run); err != nil {
-			return nil, fmt.Errorf("a run: %w", err)
-		}
-		i, ok := slices.BinarySearchFunc(jobs, run.Job, func(j Job, name string) int { return cmp.Compare(j.Name, name) })
-		if ok {
-			jobs[i].Running = append(jobs[i].Running, run)
+	return jobs, nil
+}
+
+// read reads one job of what jobs.lua returns.
+func (s *Scheduler) read(row *script.Row, now time.Time) (j Job, err error) {
+	j.Name, j.Schedule = row.Text(), row.Text()
+	seen := time.UnixMicro(row.Int())
+	j.Orphaned = now.Sub(seen) > lifetime
+	j.Paused, j.Why = row.Int() == 1, row.Text()
+	if next := s.next(&j, row.Text(), now); !next.IsZero() {
+		j.Next = next.UTC()
+	}
+	if last := row.Text(); last != "" {
+		if err := json.Unmarshal([]byte(last), &j.Last); err != nil {
+			return j, fmt.Errorf("the last result of %q: %w", j.Name, err)
 		}
 	}
-	for _, j := range jobs {
-		slices.SortFunc(j.Running, func(a, b Run) int { return a.Scheduled.Compare(b.Scheduled) })
-	}
-	return jobs, row.Err()
+	return j, nil
 }
 
 // next returns when a job comes next.

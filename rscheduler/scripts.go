@@ -103,8 +103,8 @@ func (k *keys) job(job, verb string, detail any) *script.Call {
 		job, verb, detail, lifetime.Microseconds())
 }
 
-func (k *keys) list() *script.Call {
-	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims)
+func (k *keys) list(jobs, runs string) *script.Call {
+	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims, jobs, runs)
 }
 
 func number(b bool) int {

@@ -108,13 +108,13 @@ func TestServersBehaveAlike(t *testing.T) {
 }
 
 // onServer returns a scheduler on a server of its own, and a client of that for faults.
-func onServer(t *testing.T) (*redis.Client, *rscheduler.Scheduler) {
+func onServer(t *testing.T, opts ...rscheduler.Option) (*redis.Client, *rscheduler.Scheduler) {
 	t.Helper()
 	rdb := redistest.Start(t).Client(t)
 	c, err := redlatch.New(rdb, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	return rdb, c.GetScheduler("jobs")
+	return rdb, c.GetScheduler("jobs", opts...)
 }
 
 // F25, F28
@@ -253,4 +253,50 @@ func TestKilledProcessesTakeNoTickWithThem(t *testing.T) {
 	}
 	assert.Zero(t, missed)
 	t.Logf("%d ticks, %d repeated", len(ticks), again)
+}
+
+func TestThousandsOfJobsAreListedInManySteps(t *testing.T) {
+	t.Parallel()
+	const jobs, long = 5000, 300
+	rdb, s := onServer(t, rscheduler.WithConcurrency(long))
+	release := make(chan struct{})
+	for i := range jobs {
+		schedule := rscheduler.MustCron("@yearly")
+		if i < long {
+			schedule = rscheduler.At(time.Now())
+		}
+		require.NoError(t, s.Register(fmt.Sprintf("job %04d", i), schedule, func(context.Context, rscheduler.Run) error {
+			<-release
+			return nil
+		}, rscheduler.WithCatchUp(time.Hour)))
+	}
+	stop := run(t, s)
+	var all []rscheduler.Job
+	redistest.Eventually(t, patience, "all jobs are written, and the long ones run", func() (err error) {
+		all, err = s.Jobs(t.Context())
+		running := 0
+		for _, j := range all {
+			running += len(j.Running)
+		}
+		if err == nil && (len(all) != jobs || running != long) {
+			err = fmt.Errorf("%d jobs, %d run", len(all), running)
+		}
+		return err
+	})
+	for i, j := range all {
+		require.Equal(t, fmt.Sprintf("job %04d", i), j.Name)
+		require.Equal(t, i < long, len(j.Running) == 1, j.Name)
+	}
+	require.NoError(t, rdb.ConfigResetStat(t.Context()).Err())
+	_, err := s.Jobs(t.Context())
+	require.NoError(t, err)
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	_, stats, _ = strings.Cut(stats, "cmdstat_hscan:calls=")
+	steps := 0
+	_, err = fmt.Sscanf(stats, "%d,", &steps)
+	require.NoError(t, err, stats)
+	assert.InDelta(t, (jobs+long)/100, steps, 25)
+	close(release)
+	require.NoError(t, stop())
 }
