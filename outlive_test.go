@@ -25,6 +25,7 @@ import (
 	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rtopic"
 )
 
 // swept is an object in a state in which its methods are called.
@@ -176,6 +177,53 @@ var sweptCounters = map[string]sweptState{
 	},
 }
 
+// sweptOnce has a client run the function of a key until it is freed.
+func sweptOnce(t *testing.T, runs *redlatch.Client, name string) (free func() error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { // ends with the test, if it is not freed
+		_, _, _ = redlatch.GetOnce[string](runs, name).Do(t.Context(), "key", func(ctx context.Context) (string, error) {
+			select {
+			case <-done:
+			case <-ctx.Done():
+			}
+			return "value", nil
+		})
+	}()
+	synctest.Wait()
+	return sync.OnceValue(func() error { close(done); return nil })
+}
+
+// sweptGenerics are the states of objects that have a type of value.
+var sweptGenerics = map[string]sweptState{
+	"once, free": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: redlatch.GetOnce[string](mine, name), text: "key"}
+	},
+	"once, kept": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		t.Helper()
+		_, _, err := redlatch.GetOnce[string](theirs, name).Do(t.Context(), "key", func(context.Context) (string, error) { return "value", nil })
+		require.NoError(t, err)
+		return swept{object: redlatch.GetOnce[string](mine, name), text: "key"}
+	},
+	"once, ended": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		t.Helper()
+		return swept{object: redlatch.GetOnce[string](mine, name), text: "key", free: sweptOnce(t, theirs, name)}
+	},
+	"once, ended by its own client": func(t *testing.T, mine, _ *redlatch.Client, name string) swept {
+		t.Helper()
+		return swept{object: redlatch.GetOnce[string](mine, name), text: "key", free: sweptOnce(t, mine, name)}
+	},
+	"topic": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		t.Helper()
+		_, err := redlatch.GetTopic[string](theirs, name).Subscribe(t.Context())
+		require.NoError(t, err)
+		return swept{object: redlatch.GetTopic[string](mine, name), text: "value"}
+	},
+	"topics of a pattern": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
+		return swept{object: redlatch.GetPatternTopic[string](mine, name+"*")}
+	},
+}
+
 // sweptOptions are the options with which methods are called that take some.
 var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[rlock.Option]():             {{}, {rlock.WithWait(time.Minute)}, {rlock.WithHolder(), rlock.WithWait(50 * time.Millisecond)}},
@@ -184,6 +232,7 @@ var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[redlatch.AskOption]():       {{}},
 	reflect.TypeFor[relection.CampaignOption](): {{}, {relection.WithValue("value")}},
 	reflect.TypeFor[redlatch.ObjectsOption]():   {{}, {redlatch.WithKinds("rlatch")}},
+	reflect.TypeFor[rtopic.SubscribeOption]():   {{}, {rtopic.WithBuffer(1)}},
 }
 
 // sweptCall is a method, and the options with which it is called.
@@ -239,6 +288,8 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 			args = append(args, reflect.ValueOf(time.Minute))
 		case reflect.TypeFor[func(context.Context) error]():
 			args = append(args, reflect.ValueOf(func(context.Context) error { return nil }))
+		case reflect.TypeFor[func(context.Context) (string, error)]():
+			args = append(args, reflect.ValueOf(func(context.Context) (string, error) { return "value", nil }))
 		case reflect.TypeFor[func(context.Context, int64) error]():
 			args = append(args, reflect.ValueOf(func(context.Context, int64) error { return nil }))
 		default:
@@ -318,6 +369,7 @@ func (s *sweep) call(t *testing.T, c sweptCall, nth int) (took time.Duration, er
 // F26, F27
 func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 	states := maps.Clone(sweptCounters)
+	maps.Copy(states, sweptGenerics)
 	for kind := range movingKinds() {
 		maps.Copy(states, sweptLocks(kind))
 	}
