@@ -126,6 +126,15 @@ func (h *hold) begin() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	spare := len(h.parts) - h.lock.quorum
+	for _, p := range h.parts {
+		if p.state != closing {
+			continue
+		}
+		if spare--; spare < 0 {
+			return errs.ErrClosed
+		}
+	}
 	// A part's deadline is its lease less the time that the answer took and an allowance for clock drift.
 	if h.live < h.lock.quorum || !time.Now().Before(h.deadlineLocked()) {
 		return errLate

@@ -161,6 +161,25 @@ func TestCloseOfOneClientEndsAMultiLock(t *testing.T) {
 	})
 }
 
+// F23
+func TestCloseOfOneClientEndsAnAttempt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 2)
+		p := s.peers(t)
+		slow := s[0].Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptEnd: func(context.Context, redlatch.ScriptEndEvent) { time.Sleep(100 * time.Millisecond) },
+		}))
+		m := slow.GetMultiLock(slow.GetLock("a"), p[1].GetLock("b"))
+		trying := locktest.Begin(func() (*rlock.Hold, error) { return m.TryLock(t.Context()) })
+		synctest.Wait()                                 // the first lock is not answered yet
+		go func() { assert.NoError(t, p[1].Close()) }() // ends within its grace
+		err := locktest.Fetch(t, trying).Err
+		require.ErrorIs(t, err, redlatch.ErrClosed)
+		require.NotErrorIs(t, err, redlatch.ErrUnavailable)
+		s.empty(t, 10*time.Second)
+	})
+}
+
 func TestReadWriteLocksTakePart(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, other := b.Peer(t), b.Peer(t)
