@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlatch"
 )
 
 // reshaped is a cluster of which one master has the objects of two clients.
@@ -66,6 +67,11 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 		s := c.GetSemaphore(name)
 		return holding{ctx, func(ctx context.Context) error { return s.Release(ctx, 1) }}, s.Acquire(ctx, 1)
 	}
+	var newest atomic.Int64
+	kinds["election"] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+		lead, err := campaignInTurn(ctx, c, name, &newest)
+		return holding{lead.Context(), lead.Resign}, err
+	}
 	for kind := range kinds {
 		name := "{" + r.onMaster(t, prefix+kind) + "}" // for all parts of a multi-lock
 		switch kind {
@@ -81,12 +87,18 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 		}
 	}
 	name := r.onMaster(t, prefix+"queue")
-	for _, c := range []*redlatch.Client{r.holder, r.waiter} {
+	clients := []*redlatch.Client{r.holder, r.waiter}
+	for i, c := range clients {
 		q := redlatch.GetDelayedQueue[string](c, name)
 		l.run(t, "queue", func(ctx context.Context) error { return passOn(ctx, q) })
+		latch := r.onMaster(t, prefix+fmt.Sprint("latch", i))
+		mine, theirs := c.GetCountDownLatch(latch), clients[1-i].GetCountDownLatch(latch)
+		l.run(t, "latch", func(ctx context.Context) error { return openLatch(ctx, mine, theirs) })
 	}
-	shared, check := sharedUses(t, []*redlatch.Client{r.holder, r.waiter}, 0, func(kind string) string { return r.onMaster(t, prefix+kind) })
-	for _, u := range shared {
+	nameOf := func(kind string) string { return r.onMaster(t, prefix+kind) }
+	shared, check := sharedUses(t, clients, 0, nameOf)
+	turns, stopTurns := turnUses(t, clients, nameOf, func(string) {})
+	for _, u := range append(shared, turns...) {
 		l.run(t, u.kind, func(ctx context.Context) error {
 			<-time.After(5 * time.Millisecond)
 			return u.once(ctx)
@@ -94,6 +106,7 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 	}
 	return func() {
 		close(l.ended)
+		stopTurns()
 		l.all.Wait()
 		check(0)
 		s, err := redlatch.GetDelayedQueue[string](r.holder, name).Stats(t.Context())
@@ -155,6 +168,22 @@ func passOn(ctx context.Context, q *rdelayedqueue.Queue[string]) error {
 		return err
 	}
 	return m.Ack(ctx)
+}
+
+// openLatch opens a latch, for which another client waits.
+func openLatch(ctx context.Context, mine, theirs *rlatch.Latch) error {
+	if ok, err := mine.TrySetCount(ctx, 2); err != nil || !ok {
+		return fmt.Errorf("set: %t, %w", ok, err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- theirs.Await(ctx) }()
+	if err := mine.CountDown(ctx); err != nil {
+		return err
+	}
+	if n, err := theirs.Count(ctx); err != nil || n != 1 {
+		return fmt.Errorf("count: %d, %w", n, err)
+	}
+	return errors.Join(mine.CountDown(ctx), <-waited)
 }
 
 // F24, F29: whatever is held while a master joins a cluster, or leaves it, stays held and excludes others; what is called meanwhile
