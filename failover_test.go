@@ -43,6 +43,8 @@ type topology struct {
 	serves func()
 	// live says that the new master also has what was acknowledged during the change.
 	live bool
+	// frozen says that an old master does not answer meanwhile: nobody would know of a call to it whether it was made.
+	frozen bool
 	// retire makes an old master that still runs a replica, and ends its subscriptions, as Sentinel does some seconds later. nil if there
 	// is none.
 	retire func()
@@ -98,6 +100,22 @@ func failovers() []failover {
 			p.serves = func() { g.Sentinel.AwaitMaster(g.Master.Addr()) }
 			return p
 		}},
+		{"a master behind Sentinel freezes", func(t *testing.T) *topology {
+			t.Helper()
+			p, g := sentinel(t)
+			p.frozen = true
+			p.change = func() {
+				redistest.AwaitSync(t, g.Master, g.Replica)
+				g.Master.Pause()
+			}
+			p.serves = func() {
+				g.Sentinel.AwaitMaster(g.Master.Addr())
+				g.Master.Resume() // a subscription to one that stays silent is found dead after up to 20 s
+				demote(t, g)
+				awaitRole(t, g.Master, "slave")
+			}
+			return p
+		}},
 		{"a master behind Sentinel is replaced", func(t *testing.T) *topology {
 			t.Helper()
 			p, g := sentinel(t)
@@ -106,13 +124,7 @@ func failovers() []failover {
 				g.Sentinel.Failover()
 			}
 			p.serves = func() {}
-			p.retire = func() {
-				host, port, err := net.SplitHostPort(g.Replica.Addr())
-				require.NoError(t, err)
-				old := g.Master.Client(t)
-				require.NoError(t, old.ReplicaOf(t.Context(), host, port).Err())
-				require.NoError(t, old.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-			}
+			p.retire = func() { demote(t, g) }
 			return p
 		}},
 	}
@@ -129,14 +141,29 @@ func servedBy(t *testing.T, c *redistest.Cluster, master *redistest.Server) func
 	}
 }
 
+// demote has the old master do what Sentinel has it do some seconds later.
+func demote(t *testing.T, g *locktest.Group) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(g.Replica.Addr())
+	require.NoError(t, err)
+	old := g.Master.Client(t)
+	require.NoError(t, old.ReplicaOf(t.Context(), host, port).Err())
+	require.NoError(t, old.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+}
+
 // awaitPromotion waits until the replica of a master that was killed takes its place.
 func awaitPromotion(t *testing.T, replica *redistest.Server) {
 	t.Helper()
-	rdb := replica.Client(t)
-	redistest.Eventually(t, redistest.ElectionLimit, "the replica takes over", func() error {
+	awaitRole(t, replica, "master")
+}
+
+func awaitRole(t *testing.T, server *redistest.Server, want string) {
+	t.Helper()
+	rdb := server.Client(t)
+	redistest.Eventually(t, redistest.ElectionLimit, "the "+want, func() error {
 		role, err := rdb.Do(t.Context(), "role").Slice()
-		if err == nil && role[0] != "master" {
-			err = errors.New("it is a replica")
+		if err == nil && role[0] != want {
+			err = fmt.Errorf("it is a %v", role[0])
 		}
 		return err
 	})
