@@ -75,7 +75,10 @@ func failovers() []failover {
 	return []failover{
 		{"a master of a cluster is killed", func(t *testing.T) *topology {
 			t.Helper()
-			p, _, master, replica := cluster(t)
+			p, c, master, replica := cluster(t)
+			for _, other := range c.Nodes()[1:] {
+				c.AddReplica(t, other)
+			}
 			p.change = func() {
 				redistest.AwaitSync(t, master, replica)
 				master.Kill()
