@@ -2,7 +2,6 @@ package rfairlock
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -10,10 +9,10 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// Info is the state of a fair lock in Redis at one moment. Its Waiting is the length of the queue.
+// Info is the state of a fair lock in Redis at one moment. Its Waiting is the length of the queue, however long it is.
 type Info struct {
 	rlock.Info
-	// Queue are those who wait, the next one first.
+	// Queue are those who wait, the next one first: the first 100 of them.
 	Queue []Waiter
 }
 
@@ -29,9 +28,9 @@ type Waiter struct {
 }
 
 // Info returns who holds the lock and who waits for it, in order. It blocks and fails as [rlock.Lock.IsLocked] does, and
-// costs one round trip, and time in Redis in proportion to the queue.
+// costs one round trip, and time in Redis in proportion to what it lists, which is bounded: less than a millisecond.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	info, err := l.info(ctx, math.MaxInt32)
+	info, err := l.info(ctx, core.MostListed)
 	return info, wrap("info", l.Name(), err)
 }
 

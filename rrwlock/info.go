@@ -19,12 +19,14 @@ type Info struct {
 	Locked bool
 	// Mode says how the lock is held.
 	Mode Mode
-	// Left is how long the lock stays held unless a hold is renewed: 0 for a free lock, negative for a key without a TTL.
+	// Left is what [Lock.TTL] returns.
 	Left time.Duration
 	// Writer is who writes; nil if nobody does.
 	Writer *Holder
-	// Readers are those who read, in no order. A writer who also reads is both.
+	// Readers are those who read, in no order: all of up to 100, and some of more. A writer who also reads is both.
 	Readers []Holder
+	// MoreReaders is how many read besides those in Readers. Those that died may count until the next writer tries.
+	MoreReaders int
 	// Waiting is the number of clients that wait, readers and writers, however many goroutines of each. Writers of the client
 	// that writes, which wait without Redis, do not count, see redlatch.Client.Waits; a client that stopped to wait may
 	// count for a second more. It is -1 if it is not known: the user may not run PUBSUB, or a node did not answer within
@@ -60,16 +62,18 @@ type Holder struct {
 }
 
 // Info returns who holds the lock and how many wait. It blocks and fails as [rlock.Lock.IsLocked] does, and costs two round
-// trips, on a cluster three, one of them to all nodes at once, and time in Redis in proportion to the number of readers.
+// trips, on a cluster three, one of them to all nodes at once, and time in Redis in proportion to what it lists, which is
+// bounded: about a millisecond at most. Where a crowd of readers has died and nobody has tried to write since, it costs
+// another round trip for each hundred of them.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	info, err := l.inspect(ctx, inspect)
+	info, err := l.inspect(ctx, inspect, "")
 	if err == nil {
 		info.Waiting = l.core.Listening(ctx, channelOf(l.write.Key()))
 	}
 	return info, wrap("info", l.Name(), err)
 }
 
-// Holder returns the writer, or the reader whose lease is the longest, and otherwise what [Lock.Info] says.
+// Holder returns the writer, or of those in Readers the one whose lease is the longest, and otherwise what [Lock.Info] says.
 func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
 	info, err := l.Info(ctx)
 	who := rlock.Info{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
@@ -79,34 +83,48 @@ func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
 	return who, err
 }
 
-// holder returns the writer, or the reader whose lease is the longest; nil for a free lock.
+// holder returns the writer, or the listed reader whose lease is the longest; nil for a free lock.
 func (i *Info) holder() *Holder {
 	if i.Writer != nil {
 		return i.Writer
 	}
+	var longest *Holder
 	for n := range i.Readers {
-		if i.Readers[n].Left == i.Left {
-			return &i.Readers[n]
+		if h := &i.Readers[n]; longest == nil || h.outlives(longest.Left) {
+			longest = h
 		}
 	}
-	return nil
+	return longest
 }
 
-func (l *Lock) inspect(ctx context.Context, call func(key string) *script.Call) (Info, error) {
+// outlives reports whether a hold lasts longer than what has a time left; a negative one has no end.
+func (h *Holder) outlives(left time.Duration) bool { return left >= 0 && (h.Left < 0 || h.Left > left) }
+
+// inspect looks at the lock, or at one holder of it. Of many readers it looks at some, until it has found one that lives.
+func (l *Lock) inspect(ctx context.Context, call func(key, cursor, field string) *script.Call, field string) (Info, error) {
 	if err := l.check(); err != nil {
 		return Info{}, err
 	}
-	c, err := l.core.Read(ctx, func() *script.Call { return call(l.write.Key()) })
-	if err != nil {
-		return Info{}, err
+	cursor := "0"
+	for {
+		c, err := l.core.Read(ctx, func() *script.Call { return call(l.write.Key(), cursor, field) })
+		if err != nil {
+			return Info{}, err
+		}
+		info, next, err := inspected(l.Name(), cursor, c)
+		if err != nil || info.Locked || next == "0" {
+			return info, err
+		}
+		cursor = next
 	}
-	return inspected(l.Name(), c)
 }
 
-// inspected reads the reply of inspect.lua.
-func inspected(name string, c *script.Call) (Info, error) {
+// inspected reads the reply of inspect.lua for a cursor, and where to go on.
+func inspected(name, cursor string, c *script.Call) (info Info, next string, err error) {
 	row := c.Row()
-	info := Info{Name: name, Mode: Mode(row.Text()), WritersWaiting: int(row.Int())}
+	info = Info{Name: name, Mode: Mode(row.Text()), WritersWaiting: int(row.Int())}
+	fields, lives := int(row.Int()), core.Left(row.Int())
+	next = row.Text()
 	for row.More() {
 		field, levels, left := row.Text(), row.Int(), core.Left(row.Int())
 		owner, writes := strings.CutSuffix(field, fieldOf("", lease.Write))
@@ -116,7 +134,7 @@ func inspected(name string, c *script.Call) (Info, error) {
 		} else {
 			info.Readers = append(info.Readers, h)
 		}
-		if info.Left >= 0 && (left < 0 || left > info.Left) {
+		if h.outlives(info.Left) {
 			info.Left = left
 		}
 	}
@@ -124,7 +142,13 @@ func inspected(name string, c *script.Call) (Info, error) {
 	if !info.Locked {
 		info.Mode = Free
 	}
-	return info, row.Err()
+	all := len(info.Readers)
+	if (cursor != "0" || next != "0") && info.Writer == nil { // there are others; beside readers there is only the mode
+		info.Left, all = lives, fields-1
+	}
+	info.Readers = info.Readers[:min(len(info.Readers), core.MostListed)]
+	info.MoreReaders = all - len(info.Readers)
+	return info, next, row.Err()
 }
 
 // levelsOf returns the levels of an owner in a mode: 0 if it does not hold the lock.

@@ -161,9 +161,9 @@ func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...
 }
 
 // IsLocked reports whether anyone holds the lock, for writing or reading. It blocks and fails as [rlock.Lock.IsLocked]
-// does, and costs one round trip.
+// does, and costs one round trip, and more where a crowd of readers has died, as for [Lock.Info].
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	info, err := l.inspect(ctx, inspectLock)
+	info, err := l.inspect(ctx, inspectLock, "")
 	return info.Locked, wrap("is locked", l.Name(), err)
 }
 
@@ -178,15 +178,16 @@ func (l *Lock) HoldCount(ctx context.Context) (int, error) {
 	if hold == nil {
 		return 0, wrap("hold count", l.Name(), l.check())
 	}
-	info, err := l.inspect(ctx, inspectLock)
+	info, err := l.inspect(ctx, inspectLock, fieldOf(hold.Owner(), hold.Mode()))
 	return info.levelsOf(hold.Owner(), hold.Mode()), wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how long the lock stays held unless a hold is renewed: the rest of the writer's lease, or of the longest
-// reader's. It returns 0 if the lock is free, and a negative number if the key has no TTL, which neither redlatch nor
-// Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
+// reader's, or what is left to the key if it has more than 100 readers, which may be longer. It returns 0 if the lock is free,
+// and a negative number if the key has no TTL, which neither redlatch nor Redisson leaves behind. It blocks, fails and costs
+// as IsLocked does.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	info, err := l.inspect(ctx, inspectLock)
+	info, err := l.inspect(ctx, inspectLock, "")
 	return info.Left, wrap("ttl", l.Name(), err)
 }
 

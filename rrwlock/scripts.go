@@ -213,11 +213,13 @@ func holdBack(key string) *script.Call {
 func force(key string) *script.Call { return forceScript.Call(1, key, channelOf(key)) }
 
 // inspectLock looks at the lock alone.
-func inspectLock(key string) *script.Call { return inspectScript.Call(1, key, readersOf(key)) }
+func inspectLock(key, cursor, field string) *script.Call {
+	return inspectScript.Call(1, key, readersOf(key), core.MostListed, cursor, field)
+}
 
 // inspect looks at waiting writers too.
-func inspect(key string) *script.Call {
-	return inspectScript.Call(2, key, writersOf(key), readersOf(key))
+func inspect(key, cursor, field string) *script.Call {
+	return inspectScript.Call(2, key, writersOf(key), readersOf(key), core.MostListed, cursor, field)
 }
 
 func channelOf(key any) string { return core.Prefixed("redisson_rwlock", text(key)) }

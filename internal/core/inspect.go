@@ -17,6 +17,9 @@ import (
 // Free is what the scripts that look at a lock answer as the rest of the lease of one that nobody holds.
 const Free = -2
 
+// MostListed is how many waiters or holders an Info lists, so that no call of a script takes long. Docs name the number.
+const MostListed = 100
+
 // Left returns the rest of a lease that a script answered in ms, which is negative for a key without a TTL.
 func Left(ms int64) time.Duration {
 	if ms < 0 {
