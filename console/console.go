@@ -237,6 +237,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
 	"page":      kindPage,
 	"number":    inspect.Number,
+	"more":      inspect.More,
 	"firstline": inspect.FirstLine,
 	"timename":  inspect.TimeName,
 	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -66,6 +67,30 @@ func TestPagesComeSoonAmongManyKeys(t *testing.T) {
 			assert.Less(t, asked, 10, "locks are not looked at for %s", page)
 		}
 		t.Logf("%q: first byte %v, whole page %v, %d bytes, %d scripts", page, first, whole, len(text), asked)
+	}
+}
+
+// Where not all are listed, a page says how many more there are.
+func TestPagesOfACrowdSayHowManyMore(t *testing.T) {
+	server := redistest.Start(t)
+	client := open(t, server)
+	permits := client.GetPermitSemaphore("uploads")
+	require.NoError(t, permits.SetPermits(t.Context(), 130))
+	_, err := permits.AcquireN(t.Context(), 120)
+	require.NoError(t, err)
+	for range 130 {
+		acquire(t, client.GetReadWriteLock("prices").RLocker())
+	}
+	acquire(t, client.GetFairLock("orders"))
+	for i := range 140 {
+		require.NoError(t, server.Client(t).RPush(t.Context(), "redisson_lock_queue:{orders}", fmt.Sprint("java:", i)).Err())
+	}
+	s := served(t, Handler(client, WithActions(func(*http.Request, Action) error { return nil })))
+	for page, more := range map[string]string{"lock?name=orders": "40", "lock?name=prices": "30", "semaphore?name=uploads": "20"} {
+		status, text := get(t, s.URL+"/"+page)
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, text, "<p>… and "+more+" more</p>", page)
+		assert.Equal(t, page == "lock?name=orders", strings.Contains(text, "and from nobody else"), page)
 	}
 }
 

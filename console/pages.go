@@ -298,6 +298,7 @@ func nameOf(r *request) (string, error) {
 type semaphorePage struct {
 	rsemaphore.PermitSemaphoreInfo
 	Leased []leased
+	More   int // that are leased and not listed
 	Waits  []inspect.Wait
 }
 
@@ -318,7 +319,9 @@ func (h *handler) semaphore(r *request) (any, error) {
 	}
 	r.begin()
 	said := h.crowd.look(r.ctx)
-	p := &semaphorePage{PermitSemaphoreInfo: info, Waits: said.WaitsFor(name)}
+	p := &semaphorePage{
+		PermitSemaphoreInfo: info, More: info.Permits - info.Available - len(info.Holders), Waits: said.WaitsFor(name),
+	}
 	for _, holder := range info.Holders {
 		one := leased{Holder: holder}
 		if i := slices.IndexFunc(said.Holds, func(h inspect.Hold) bool { return h.Owner == holder.ID && h.Name == name }); i >= 0 {

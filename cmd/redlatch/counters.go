@@ -33,7 +33,7 @@ func writeSemaphore(w io.Writer, info rsemaphore.PermitSemaphoreInfo) error {
 	for _, h := range info.Holders {
 		err = errors.Join(err, row(w, "permit", h.ID, "client "+h.Client, "left "+h.Left.Round(time.Millisecond).String()))
 	}
-	return err
+	return errors.Join(err, more(w, info.Permits-info.Available-len(info.Holders)))
 }
 
 func (a *app) latch() *cobra.Command {

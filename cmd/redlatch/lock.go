@@ -50,6 +50,7 @@ func (s *lockState) write(w io.Writer) error {
 			err = errors.Join(err, row(w, "  acquired at", h.Site))
 		}
 	}
+	err = errors.Join(err, more(w, s.MoreHolders))
 	if s.Token != 0 {
 		err = errors.Join(err, row(w, "token", s.Token))
 	}
@@ -57,6 +58,7 @@ func (s *lockState) write(w io.Writer) error {
 	for i, waiter := range s.Queue {
 		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), waiter.Owner))
 	}
+	err = errors.Join(err, more(w, s.MoreQueued))
 	for _, call := range s.Waits {
 		text := fmt.Sprintf("%s, for %v", call.Client, time.Since(call.Since).Round(time.Millisecond))
 		if call.Site != "" {
@@ -72,6 +74,14 @@ func (s *lockState) write(w io.Writer) error {
 		}
 	}
 	return err
+}
+
+// more says how many there are that are not listed, if there are any.
+func more(w io.Writer, n int) error {
+	if n <= 0 {
+		return nil
+	}
+	return row(w, "", inspect.More(n))
 }
 
 // waiting says how many clients wait, of which the others have a word.
@@ -155,7 +165,7 @@ func (s *lockState) writeTaken(w io.Writer) error {
 		}
 		err = errors.Join(err, row(w, "taken from", text))
 	}
-	return errors.Join(err, row(w, "waiting", waiting(s.Waiting, "")))
+	return errors.Join(err, more(w, s.MoreHolders), row(w, "waiting", waiting(s.Waiting, "")))
 }
 
 // sight is what watch sees of a lock: nothing that changes while it stays with its holder.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -22,16 +23,18 @@ import (
 
 // Lock is the state of a lock of any kind.
 type Lock struct {
-	Name    string
-	Locked  bool
-	Mode    string // read or write, of a read-write lock
-	Left    time.Duration
-	Waiting int
-	Token   int64
-	Holders []Holder
-	Queue   []rfairlock.Waiter // of a fair lock
-	Waits   []Wait             // calls, of clients that answered
-	Circles []Circle           // that it is in
+	Name        string
+	Locked      bool
+	Mode        string // read or write, of a read-write lock
+	Left        time.Duration
+	Waiting     int
+	Token       int64
+	Holders     []Holder
+	MoreHolders int                // who are not listed
+	Queue       []rfairlock.Waiter // of a fair lock
+	MoreQueued  int                // who are not listed
+	Waits       []Wait             // calls, of clients that answered
+	Circles     []Circle           // that it is in
 }
 
 // Holder is who holds a lock. What only its client knows is there if that answers.
@@ -61,6 +64,7 @@ func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) 
 		Name: name, Locked: info.Locked, Left: info.Left, Token: plain.Token, Queue: info.Queue,
 		Waiting: info.Waiting + plain.Waiting, // a lock may be used in both ways
 	}
+	l.MoreQueued = max(info.Waiting-len(info.Queue), 0)
 	if plain.Waiting < 0 && info.Waiting > 0 { // the user may not count the plain ones
 		l.Waiting = info.Waiting
 	}
@@ -71,7 +75,7 @@ func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) 
 }
 
 func ofReadWrite(info rrwlock.Info) Lock {
-	l := Lock{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
+	l := Lock{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting, MoreHolders: info.MoreReaders}
 	if info.Locked {
 		l.Mode = "read"
 	}
@@ -149,14 +153,15 @@ func (h *Holder) learn(name string, report redlatch.ClientReport) (hold redlatch
 var ErrOthers = errors.New("somebody else holds it now")
 
 // Force frees the lock, if nobody holds it but those in Holders. It looks again for that: who acquires the lock between this look and
-// the release, which follows at once, loses it.
+// the release, which follows at once, loses it. Readers that were as many as are listed at most may be others by now.
 func (l *Lock) Force(ctx context.Context, c *redlatch.Client) (freed bool, err error) {
 	now, err := LockOf(ctx, c, l.Name)
 	if err != nil || !now.Locked {
 		return false, err
 	}
+	crowd := now.Mode == "read" && len(l.Holders) >= core.MostListed
 	for _, h := range now.Holders {
-		if !slices.ContainsFunc(l.Holders, func(seen Holder) bool { return seen.Owner == h.Owner }) {
+		if !crowd && !slices.ContainsFunc(l.Holders, func(seen Holder) bool { return seen.Owner == h.Owner }) {
 			return false, fmt.Errorf("%w: %s", ErrOthers, h.Owner)
 		}
 	}
@@ -213,7 +218,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		for _, h := range i.Readers {
 			s.Clients, s.Owners = append(s.Clients, h.Client), append(s.Owners, h.Owner)
 		}
-		s.State = N(len(i.Readers), "reader", "readers")
+		s.State = N(len(i.Readers)+i.MoreReaders, "reader", "readers")
 		if i.Writer != nil {
 			s.State = "written by " + i.Writer.Owner
 			s.Clients, s.Owners = append(s.Clients, i.Writer.Client), append(s.Owners, i.Writer.Owner)
@@ -267,6 +272,14 @@ func jobs(all []rscheduler.Job) string {
 		}
 	}
 	return fmt.Sprintf("jobs: %d, running %d, paused %d, failed at last %d", len(all), running, paused, failed)
+}
+
+// More says how many there are beside those that were listed; empty if there are none.
+func More(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("… and %d more", n)
 }
 
 // N returns a number and what there are so many of.

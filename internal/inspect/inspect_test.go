@@ -142,3 +142,24 @@ func TestHoldThatIsNotAmongTheFirstIsFound(t *testing.T) {
 		return !l.Holders[0].Since.IsZero()
 	}, 10*time.Second, 50*time.Millisecond)
 }
+
+func TestForceFreesACrowdOfReadersThatCome(t *testing.T) {
+	c, err := embedded.Open(redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	read := func(n int) {
+		for range n {
+			_, err := c.GetReadWriteLock("prices").RLock(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	read(150)
+	seen, err := inspect.LockOf(t.Context(), c, "prices")
+	require.NoError(t, err)
+	assert.Len(t, seen.Holders, 100)
+	assert.Equal(t, 50, seen.MoreHolders)
+	read(50)
+	freed, err := seen.Force(t.Context(), c)
+	require.NoError(t, err)
+	assert.True(t, freed)
+}
