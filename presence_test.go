@@ -404,7 +404,8 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 // F20
 func TestRefusedChannelIsAskedForOnceAnHour(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c := b.Peer(t)
+		var log logbook
+		c := b.Peer(t, log.option())
 		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
 		tries := 0
 		b.Mini.Server().SetPreHook(func(peer *server.Peer, cmd string, args ...string) bool {
@@ -420,6 +421,9 @@ func TestRefusedChannelIsAskedForOnceAnHour(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		assert.Equal(t, 2, tries)
 		locktest.Unlock(t, hold)
+		lines := log.take()
+		require.Len(t, lines, 1, "of both")
+		assert.Equal(t, "redlatch: subscription refused", lines[0]["msg"])
 	})
 }
 

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -256,18 +257,16 @@ func (c *connection) deliver(m *redis.Message) {
 
 // settle records the reply to a command, and notifies the listeners whose subscription it confirms or refuses.
 func (c *connection) settle(reply any, refusal error) error {
-	if refusal != nil {
-		if c.sharded {
-			if err := ending(refusal); err != nil {
-				return err
-			}
-		}
-		if !redis.HasErrorPrefix(refusal, "ASK") { // Redis 8.2 says so to SUNSUBSCRIBE while a slot moves
-			c.router.refused(refusal)
+	if refusal != nil && c.sharded {
+		if err := ending(refusal); err != nil {
+			return err
 		}
 	}
-	c.router.back()
 	err := c.record(reply)
+	if refusal != nil && !redis.HasErrorPrefix(refusal, "ASK") && !c.known() { // Redis 8.2 says so to SUNSUBSCRIBE while a slot moves
+		c.router.refused(refusal)
+	}
+	c.router.back()
 	for _, l := range c.targets {
 		if refusal == nil {
 			l.Subscribed()
@@ -277,6 +276,14 @@ func (c *connection) settle(reply any, refusal error) error {
 	}
 	c.clearTargets()
 	return err
+}
+
+// known reports whether all who are refused know that already.
+func (c *connection) known() bool {
+	return len(c.targets) > 0 && !slices.ContainsFunc(c.targets, func(l Listener) bool {
+		k, ok := l.(knowing)
+		return !ok || !k.KnowsRefusal()
+	})
 }
 
 // ending returns an error if a refused SSUBSCRIBE is to end the connection: its channels belong to another node, or to none just now, or

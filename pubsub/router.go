@@ -47,6 +47,9 @@ type PatternListener interface {
 // tries again after half a minute.
 type Refused interface{ Refused(err error) }
 
+// knowing is what a listener implements that may know already that Redis refuses its subscription: that is not logged again.
+type knowing interface{ KnowsRefusal() bool }
+
 // patterned is a PatternListener among the Listeners.
 type patterned struct{ PatternListener }
 

@@ -23,7 +23,6 @@ const (
 // beats has Redis know that this process runs, and sees to it that all ticks are offered that come before the beat after the next one. So
 // a process that dies takes none with it, and what Redis has lost is there again after the next beat.
 func (r *runner) beats(ctx context.Context) {
-	failing := false
 	for {
 		r.mu.Lock()
 		kick := r.kick
@@ -34,12 +33,9 @@ func (r *runner) beats(ctx context.Context) {
 		case errors.Is(err, errs.ErrClosed) || ctx.Err() != nil:
 			return
 		case err != nil:
-			if !failing {
-				r.core.Warn("redlatch: a scheduler cannot plan, and tries again", "kind", "rscheduler", "name", r.name, "cause", err)
-			}
 			pause = core.Jitter(beatAgain)
 		}
-		failing = err != nil
+		r.plans.Note(r.core, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():

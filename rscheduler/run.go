@@ -36,6 +36,8 @@ type runner struct {
 	*Scheduler
 	process string
 	written map[string]bool // jobs that were written by this runner
+
+	plans, begins core.Trouble
 }
 
 // Run runs what is due, of the jobs that are registered here, until ctx is done. Then it begins nothing more, waits for running
@@ -106,8 +108,8 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	if err == nil && answer == "died" {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
+	r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
 	if err != nil {
-		r.core.Warn("redlatch: a run cannot begin, and is tried again", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
 		m.Return(beginAgain)
 		return nil
 	}

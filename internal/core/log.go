@@ -81,6 +81,30 @@ func (c *Core) writeLines(written chan<- struct{}) {
 	}
 }
 
+// Trouble is what is tried again until it succeeds. Its first failure is logged, and the first success after it.
+type Trouble struct {
+	mu    sync.Mutex // guards all
+	lasts bool
+	since time.Duration
+}
+
+// Note says what came of a try: the line is for the first failure, and over for the end.
+func (t *Trouble) Note(c *Core, err error, line, over, kind, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lasts == (err != nil) {
+		return
+	}
+	t.lasts = err != nil
+	if t.lasts {
+		t.since = c.Clock.Now()
+		c.Warn(line, "kind", kind, "name", name, "cause", err)
+		return
+	}
+	length := c.Clock.Now() - t.since
+	c.log(func() { c.Logger.Info(over, "kind", kind, "name", name, "length", length) })
+}
+
 // Lost says that something ended just now although nobody released it. The noun is what it is, and the cause the error for who held it.
 func (c *Core) Lost(noun string, l LossInfo, cause error) {
 	l.At = c.Clock.Time(c.Clock.Now())

@@ -25,6 +25,7 @@ type presence struct {
 	mu       sync.Mutex
 	member   *pubsub.Membership // nil unless it listens
 	heard    bool               // Redis has confirmed that
+	refused  bool               // Redis has refused it once
 	idle     int                // looks in a row that found nothing in use
 	waited   int                // looks since it began to listen, until that is confirmed
 	rest     int                // looks until it may listen again
@@ -94,7 +95,14 @@ func (p *presence) Subscribed() {
 func (p *presence) Refused(error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waited = presenceWait
+	p.waited, p.refused = presenceWait, true
+}
+
+// KnowsRefusal keeps the router from logging each refusal: one says all.
+func (p *presence) KnowsRefusal() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
 }
 
 // Message takes a question. Who may publish on the channel is not known: what is no question, or too many of them, has no answer.
