@@ -120,14 +120,15 @@ func onServer(t *testing.T, opts ...rscheduler.Option) (*redis.Client, *rschedul
 // F25, F28
 func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
 	t.Parallel()
-	for name, schedule := range map[string]rscheduler.Schedule{
-		"once": rscheduler.At(time.Now().Add(time.Second)), "fixed delay": rscheduler.EveryAfter(10 * time.Millisecond),
+	for name, schedule := range map[string]func() rscheduler.Schedule{
+		"once":        func() rscheduler.Schedule { return rscheduler.At(time.Now().Add(3 * time.Second)) }, // must not have passed when Run begins
+		"fixed delay": func() rscheduler.Schedule { return rscheduler.EveryAfter(10 * time.Millisecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rdb, s := onServer(t)
 			var runs atomic.Int32
-			require.NoError(t, s.Register("job", schedule, func(ctx context.Context, _ rscheduler.Run) error {
+			require.NoError(t, s.Register("job", schedule(), func(ctx context.Context, _ rscheduler.Run) error {
 				runs.Add(1)
 				return rdb.ConfigSet(ctx, "maxmemory", "1").Err()
 			}))
