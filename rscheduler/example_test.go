@@ -30,7 +30,7 @@ func Example() {
 	defer client.Close()
 
 	s := client.GetScheduler("greetings")
-	soon := rscheduler.At(time.Now().Add(50 * time.Millisecond))
+	soon := rscheduler.At(time.Now().Add(time.Second))
 	err = s.Register("greet", soon, func(_ context.Context, run rscheduler.Run) error {
 		fmt.Println(run.Job, "attempt", run.Attempt)
 		stop()
