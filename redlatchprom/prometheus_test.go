@@ -155,8 +155,20 @@ func keysOf(v any, path string) (all []string) {
 	return all
 }
 
-// expressions returns what the dashboard and the alerts ask for, with values for the dashboard's variables.
-func expressions(t *testing.T) (all []string) {
+// expressions returns what the dashboard and the alerts ask for.
+func expressions(t *testing.T) []string {
+	t.Helper()
+	all := panelExpressions(t)
+	text, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	for _, found := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*)`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, strings.Join(strings.Fields(strings.TrimPrefix(found[1], ">")), " "))
+	}
+	return all
+}
+
+// panelExpressions returns what the dashboard asks for, with values for its variables.
+func panelExpressions(t *testing.T) (all []string) {
 	t.Helper()
 	board, _ := readDashboard(t)
 	values := strings.NewReplacer("$__rate_interval", "1m", "$kind", ".*", "$name", ".*")
@@ -165,11 +177,6 @@ func expressions(t *testing.T) (all []string) {
 		for _, target := range p.Targets {
 			all = append(all, values.Replace(target.Expr))
 		}
-	}
-	text, err := os.ReadFile("alerts.yaml")
-	require.NoError(t, err)
-	for _, found := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*)`).FindAllStringSubmatch(string(text), -1) {
-		all = append(all, strings.Join(strings.Fields(strings.TrimPrefix(found[1], ">")), " "))
 	}
 	return all
 }
@@ -197,7 +204,8 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// A real Prometheus understands all that the dashboard and the alerts ask for, and finds what clients under load have done.
+// A real Prometheus understands all that the dashboard and the alerts ask for, and finds what clients under load have done: each
+// expression of the dashboard has series. Those of an alert have none unless it fires.
 func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	program := binary(t, "prometheus")
 	metrics := redlatchprom.New(redlatchprom.WithNames("orders", "mail"))
@@ -218,14 +226,14 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	var missing []string
 	for {
 		missing = nil
-		for _, expr := range []string{
+		for _, expr := range append(panelExpressions(t),
 			`rate(redlatch_acquire_seconds_count{kind="rlock",name="orders",result="ok"}[1m]) > 0`,
 			`rate(redlatch_hold_seconds_count{kind="rlock",name="orders"}[1m]) > 0`,
 			`rate(redlatch_handle_seconds_count{name="mail",result="ok"}[1m]) > 0`,
 			`redlatch_queue_up{name="mail"} == 1`,
 			`redlatch_queue_messages{name="mail",state="ready"} >= 0`,
 			`rate(redlatch_script_seconds_count{script="rlock.acquire"}[1m]) > 0`,
-		} {
+		) {
 			if n, err := api.query(t, expr); err != nil || n == 0 {
 				missing = append(missing, fmt.Sprintf("%s: %d, %v", expr, n, err))
 			}
@@ -236,17 +244,23 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 		require.True(t, time.Now().Before(deadline), "%v", missing)
 		pause(t, 500*time.Millisecond)
 	}
-	for _, expr := range expressions(t) {
+	for _, expr := range expressions(t) { // those of the alerts too
 		_, err := api.query(t, expr)
 		assert.NoError(t, err, expr)
 	}
 }
 
-// load has a client acquire a lock and handle messages until the test ends.
+// load has a client acquire a lock, handle messages, and hold another lock for which it waits too, until the test ends.
 func load(t *testing.T, c *redlatch.Client, q *rdelayedqueue.Queue[string]) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
+	ended := make(chan error, 3)
+	go func() {
+		ended <- c.GetLock("report").Do(context.WithoutCancel(ctx), func(context.Context) error {
+			_, _ = c.GetLock("report").Lock(ctx) // until the test ends
+			return nil
+		})
+	}()
 	go func() {
 		for ctx.Err() == nil {
 			_ = c.GetLock("orders").Do(ctx, func(ctx context.Context) error {
