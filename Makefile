@@ -20,7 +20,7 @@ EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcar
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme nested ci
+.PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,12 @@ cover: ## measure test coverage of the library and print the total
 
 readme: ## write anew what the documents take from the code: examples, names of tests
 	go run ./internal/doctest/cut README.md docs/*.md
+
+# The pictures show the name of the machine, which is nobody's.
+pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and root
+	unshare --uts bash -euo pipefail -c 'hostname shop-1; export REDLATCH_REQUIRE_CHROMIUM=1 REDLATCH_REQUIRE_TMUX=1; \
+		( cd console && go test -count=1 -run TestPagesInChromium . -pictures "$(CURDIR)/docs/pictures" ); \
+		cd cmd/redlatch && go test -count=1 -run Top . -pictures "$(CURDIR)/docs/pictures"'
 
 nested: ## build, vet and test the modules below this one, but for interop
 	@for dir in $(filter-out interop,$(NESTED)); do \

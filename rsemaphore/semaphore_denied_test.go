@@ -21,12 +21,17 @@ import (
 
 // denyScripts has the server refuse calls of scripts as long as denied says so of a call, counted from 1.
 func denyScripts(b *locktest.Bubble, denied func(call int64) bool) {
+	refuseScripts(b, denied, "NOPERM no permission")
+}
+
+// refuseScripts does so with one of these errors at random.
+func refuseScripts(b *locktest.Bubble, denied func(call int64) bool, with ...string) {
 	var calls atomic.Int64
 	b.Mini.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
 		if !strings.HasPrefix(cmd, "EVAL") || !denied(calls.Add(1)) {
 			return false
 		}
-		p.WriteError("NOPERM no permission")
+		p.WriteError(with[rand.N(len(with))])
 		return true
 	})
 }
@@ -123,14 +128,16 @@ func TestSemaphoreCallsBehindARefusedBatchGetItsError(t *testing.T) {
 	})
 }
 
-// F2
+// F2, F25
 func TestSemaphoreRandomRefusalsAgreeWithAModel(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetSemaphore("s")
 		give(t, s, 10)
 		var sick atomic.Bool
-		denyScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 })
+		refuseScripts(b, func(int64) bool { return sick.Load() && rand.N(3) == 0 },
+			"NOPERM no permission", "READONLY You can't write against a read only replica.", "NOAUTH Authentication required.",
+			"OOM command not allowed when used memory > 'maxmemory'.")
 		var there atomic.Int64
 		there.Store(10)
 		for range faulttest.Rounds(t, 30, 100) {

@@ -23,9 +23,9 @@ func report(commit string, took time.Duration, steps []step, results map[step]ma
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Proof
 
-Written by `+"`make soak`"+`, which ran all tests on each supported server, and each long count of the failure tests on one
-of them. It is written once every test has passed. A package that has passed runs again only if something has changed
-that it is built of.
+Written by `+"`make soak`"+`, which ran all tests of the library on each supported server, and each long count of the failure
+tests, those of the console and beside Java included, on one of them. It is written once every test has passed. A
+package that has passed runs again only if something has changed that it is built of.
 
 Commit %s, %s, %s on %d cores.
 
