@@ -98,7 +98,7 @@ pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and r
 nested: ## build, vet and test the modules below this one, but for interop
 	@for dir in $(filter-out interop,$(NESTED)); do \
 		echo "module $$dir"; \
-		( cd "$$dir" && go build -o /dev/null ./... && go vet ./... && go test ./... ); \
+		( cd "$$dir" && go build -o /dev/null ./... && go vet ./... && go test -count=1 ./... ); \
 	done
 
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 2 minutes

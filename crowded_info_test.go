@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rrwlock"
 )
 
 const (
@@ -67,6 +68,15 @@ func TestInfoOfACrowdIsShort(t *testing.T) {
 			require.NoError(t, err)
 			assert.True(t, locked)
 		},
+		"all readers are dead": func(t *testing.T) {
+			lock := c.GetReadWriteLock("all dead")
+			info, err := lock.Info(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, rrwlock.Info{Name: "all dead", Mode: rrwlock.Free}, info)
+			left, err := lock.TTL(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, left)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			look(t) // it loads the script
@@ -86,7 +96,7 @@ func TestInfoOfACrowdIsShort(t *testing.T) {
 
 func crowdOwner(i int) string { return fmt.Sprintf("web.9f2c1a0b77d01e42:%d", i) }
 
-// writeCrowds writes a fair lock with a queue, permits of which 10 have expired, readers, and readers of whom all but one have died.
+// writeCrowds writes a fair lock with a queue, permits of which 10 have expired, readers, readers of whom all but one have died, and dead ones alone.
 func writeCrowds(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -96,6 +106,7 @@ func writeCrowds(t *testing.T, rdb *redis.Client) {
 		p.Set(ctx, "permits", 5, 0)
 		p.HSet(ctx, "readers", "mode", "read")
 		p.HSet(ctx, "dead", "mode", "read")
+		p.HSet(ctx, "all dead", "mode", "read")
 		p.Set(ctx, "{dead}:"+crowdOwner(0)+":rwlock_timeout:1", 1, time.Hour)
 		for i := range infoCrowd {
 			owner, later := crowdOwner(i), float64(now.Add(time.Duration(i)*time.Second).Add(time.Hour).UnixMilli())
@@ -108,9 +119,11 @@ func writeCrowds(t *testing.T, rdb *redis.Client) {
 			p.HSet(ctx, "readers", owner, 1)
 			p.Set(ctx, "{readers}:"+owner+":rwlock_timeout:1", 1, time.Hour)
 			p.HSet(ctx, "dead", owner, 1)
+			p.HSet(ctx, "all dead", owner, 1)
 		}
 		p.PExpire(ctx, "readers", time.Hour)
 		p.PExpire(ctx, "dead", time.Hour)
+		p.PExpire(ctx, "all dead", time.Hour)
 		return nil
 	})
 	require.NoError(t, err)

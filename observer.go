@@ -127,8 +127,8 @@ type HandleStartEvent struct {
 	// Name is that of the queue, and ID that of the message.
 	Name, ID string
 	Attempt  int
-	// Late is for about how long the message has been due. The first attempt at a tick of a scheduler counts from the time
-	// of the tick, although it may have waited or was passed on.
+	// Late is for about how long the message has been due. The first attempt at a tick of a scheduler counts from when
+	// that was due at first, even if it has waited or was passed on.
 	Late time.Duration
 	// Headers are those that the offer has added; nil for none.
 	Headers map[string]string

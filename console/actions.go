@@ -26,7 +26,7 @@ type Action struct {
 	// Why is the reason, for pause-job; "by the console" if none was given.
 	Why string
 	// Owners are the owner ids that the page has shown as holding the lock, for force. If another one holds it now, nothing is done,
-	// unless readers hold it of whom the page has shown 100.
+	// unless the page has shown 100 readers: then all readers lose it.
 	Owners []string
 }
 

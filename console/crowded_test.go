@@ -72,7 +72,9 @@ func TestPagesComeSoonAmongManyKeys(t *testing.T) {
 	// The machine may take time away in the middle of a call, so a few long ones prove nothing.
 	if long := redistest.LongCalls(t, rdb, ""); len(long) > 0 {
 		t.Logf("%d calls took 2 ms or more, the longest %v: %.60q", len(long), long[0].Duration, long[0].Args)
-		assert.Less(t, len(long), max(10, keys/1000))
+		if lag.Worst() < 2*time.Millisecond {
+			assert.Less(t, len(long), max(10, keys/1000))
+		}
 	}
 }
 
@@ -88,8 +90,9 @@ func TestPagesOfACrowdSayHowManyMore(t *testing.T) {
 		acquire(t, client.GetReadWriteLock("prices").RLocker())
 	}
 	acquire(t, client.GetFairLock("orders"))
+	rdb := server.Client(t)
 	for i := range 140 {
-		require.NoError(t, server.Client(t).RPush(t.Context(), "redisson_lock_queue:{orders}", fmt.Sprint("java:", i)).Err())
+		require.NoError(t, rdb.RPush(t.Context(), "redisson_lock_queue:{orders}", fmt.Sprint("java:", i)).Err())
 	}
 	s := served(t, Handler(client, WithActions(func(*http.Request, Action) error { return nil })))
 	for page, more := range map[string]string{"lock?name=orders": "40", "lock?name=prices": "30", "semaphore?name=uploads": "20"} {

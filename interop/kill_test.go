@@ -3,6 +3,7 @@ package interop_test
 import (
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,18 +90,19 @@ func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
 		waiting[name] = s.acquire(k.rival(), name)
 		k.rival().waits(t, p, s, name)
 	}
+	lag := faulttest.MeasureLag(t, p.addrs[0])
 	begun := time.Now()
 	kill()
 	for name, k := range named {
 		elapsed := waiting[name].within(t, limit).Sub(begun)
 		t.Logf("%s: %s had it %.1f s after the kill", k.java, s, elapsed.Seconds())
-		assert.Less(t, elapsed, lease+late, k.java)
+		assert.Less(t, elapsed, lease+late+lag.Late(), k.java)
 		require.NoError(t, waiting[name].release())
 	}
 }
 
 // deadPlace is the timeout of fair locks on both sides: a waiter's place ends that long after the lease that it found.
-const deadPlace = 3 * time.Second
+const deadPlace = 6 * time.Second
 
 // F4, F11
 func TestAKilledWaiterHoldsUpNobodyOfTheOtherSide(t *testing.T) {
@@ -127,12 +129,15 @@ func TestAKilledWaiterHoldsUpNobodyOfTheOtherSide(t *testing.T) {
 func goesOn(t *testing.T, p *place, holder, behind, victim side, wait func(map[string]kind) (kill func())) {
 	t.Helper()
 	named, held, waiting := map[string]kind{}, map[string]*attempt{}, map[string]*attempt{}
-	for _, k := range []kind{plain, fairAt(deadPlace), write, semaphore, permit} {
+	var names []string
+	for _, k := range []kind{plain, write, semaphore, permit, fairAt(deadPlace)} { // a place in a fair queue must not end before the kill
 		name := k.made(t, p.goSide(t))
+		names = append(names, name)
 		named[name], held[name] = k, hold(t, holder, k, name)
 	}
 	kill := wait(named)
-	for name, k := range named {
+	for _, name := range names {
+		k := named[name]
 		k.waits(t, p, victim, name)
 		waiting[name] = behind.acquire(k, name)
 		awaitTwo(t, p, k, name)
@@ -140,8 +145,8 @@ func goesOn(t *testing.T, p *place, holder, behind, victim side, wait func(map[s
 	}
 	lag := faulttest.MeasureLag(t, p.addrs[0])
 	kill()
-	for name, k := range named {
-		due, most := time.Now(), promptly
+	for _, name := range slices.Backward(names) {
+		k, due, most := named[name], time.Now(), promptly
 		if k.java == fairAt(deadPlace).java {
 			due, most = headEnds(t, p, name), late
 			assert.WithinRange(t, due, time.Now(), time.Now().Add(deadPlace+lease))

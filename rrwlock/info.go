@@ -143,7 +143,7 @@ func inspected(name, cursor string, c *script.Call) (info Info, next string, err
 		info.Mode = Free
 	}
 	all := len(info.Readers)
-	if (cursor != "0" || next != "0") && info.Writer == nil { // there are others; beside readers there is only the mode
+	if info.Locked && (cursor != "0" || next != "0") && info.Writer == nil { // there are others; beside readers there is only the mode
 		info.Left, all = lives, fields-1
 	}
 	info.Readers = info.Readers[:min(len(info.Readers), core.MostListed)]

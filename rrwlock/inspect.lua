@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock: hash, mode -> read or write, owner -> levels of reading, owner:write -> levels of writing
 -- KEYS[2]  waiting writers: sorted set, owner -> Redis's time until which its mark is good, ms; optional
 -- ARGV[1]  what the keys of readers begin with: strings, one for each level, which live as long as it
--- ARGV[2]  how many readers to look at at once, about: of fewer, at all of them
+-- ARGV[2]  about how many readers to look at in a call; fewer than that are all looked at
 -- ARGV[3]  where to go on among more: 0 at first, then what the last call said
 -- ARGV[4]  the field to look at alone; empty for all
 --

@@ -139,8 +139,8 @@ func (r *runner) mark(ctx context.Context, marks []any) error {
 	return err
 }
 
-// ticks returns what is to be offered of a job, and its mark before and after that: the ticks from the mark on, up to the horizon. Those
-// of them that are past were missed: they are left out, or their span stands in the mark, as next and until, while they run late.
+// ticks returns what is to be offered of a job, and its mark before and after that: the ticks from the mark on, up to the horizon. A tick
+// in the past was missed: it is left out, or runs late. While ticks run late, the mark has the first and the last of those that have not.
 func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 	schedule, o := s.job.scheduleOf(s.text), &s.job.options
 	if schedule == nil {
@@ -202,8 +202,8 @@ type mark struct {
 	next, until int64 // 0, or those that run late one after another: the next one, and until when; what comes after last waits for them
 }
 
-// moveTo moves the span of ticks that run late to those that are offered. If it is one, the mark names it until the end of its run moves
-// it on. If they are as many as one heartbeat offers, the next heartbeat goes on behind them; else they are the last ones.
+// moveTo takes the late ticks that are offered now out of those that the mark still has to offer. A single one stays in the mark: the end
+// of its run takes it out. Behind as many as one heartbeat offers there may be more, for the next heartbeat; behind fewer there are none.
 func (m *mark) moveTo(late []int64) {
 	switch len(late) {
 	case 1:

@@ -35,7 +35,7 @@ func Example() {
 		fmt.Println(run.Job, "attempt", run.Attempt)
 		stop()
 		return nil
-	})
+	}, rscheduler.WithCatchUp(time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}

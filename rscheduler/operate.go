@@ -35,7 +35,7 @@ type Job struct {
 
 // Jobs returns the jobs of all processes that share the name, by their names. It waits for Redis until ctx is done, or for the call
 // timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs a round trip for each hundred jobs or runs.
-// Those that come or go meanwhile may be left out. The other methods but Run cost one; those that change something may have done so after
+// Those that come or go meanwhile may be left out. The other methods but Run and Trigger cost one; those that change something may have done so after
 // redlatch.ErrUnknown, and may be repeated.
 func (s *Scheduler) Jobs(ctx context.Context) ([]Job, error) {
 	jobs, err := s.list(ctx)

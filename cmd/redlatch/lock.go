@@ -119,8 +119,8 @@ func (a *app) lockForce() *cobra.Command {
 of its lease later: until then two may work at the same time. If the holder's process is dead, its lease ends by itself.
 It prints from whom the lock was taken.
 
-It frees the lock only from the holder that it has shown: if another one holds it after the answer, nothing is done, and
-the exit code is 75. Whoever acquires it in the very moment of the release, a round trip after that look, loses it too.`,
+It frees the lock only from the holders that it has shown: if another one holds it after the answer, nothing is done, and
+the exit code is 75. If it has shown 100 readers, it takes the lock from all that read. Whoever acquires it in the very moment of the release, a round trip after that look, loses it too.`,
 		Example: "  redlatch lock force orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])

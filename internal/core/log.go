@@ -81,7 +81,7 @@ func (c *Core) writeLines(written chan<- struct{}) {
 	}
 }
 
-// Trouble is what is tried again until it succeeds. Its first failure is logged, and the first success after it.
+// Trouble logs the first failure of something that is tried until it succeeds, and the first success after that.
 type Trouble struct {
 	mu    sync.Mutex // guards all
 	lasts bool

@@ -153,7 +153,7 @@ func (h *Holder) learn(name string, report redlatch.ClientReport) (hold redlatch
 var ErrOthers = errors.New("somebody else holds it now")
 
 // Force frees the lock, if nobody holds it but those in Holders. It looks again for that: who acquires the lock between this look and
-// the release, which follows at once, loses it. Readers that were as many as are listed at most may be others by now.
+// the release, which follows at once, loses it. If as many readers were listed as a list has at most, others are freed too.
 func (l *Lock) Force(ctx context.Context, c *redlatch.Client) (freed bool, err error) {
 	now, err := LockOf(ctx, c, l.Name)
 	if err != nil || !now.Locked {
