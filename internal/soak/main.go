@@ -318,9 +318,16 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 // builds returns what each package of a step and its tests are built of, in short: another text after any change of their sources, of what
 // they import, or of the server. Tests that read documents belong to the commit that has these.
 func (s step) builds(ctx context.Context) (map[string]string, error) {
-	ids, err := output(ctx, "go", "-C", s.module, "list", "-export", "-test", "-f", `{{.ImportPath}} {{.BuildID}}`, "./...")
+	// A package is not compiled again if only the body of a function has changed far below it, so all that it is linked with counts.
+	lines, err := output(ctx, "go", "-C", s.module, "list", "-deps", "-export", "-test",
+		"-f", `{{.ImportPath}}{{"\t"}}{{.BuildID}}{{range .Deps}}{{"\t"}}{{.}}{{end}}`, "./...")
 	if err != nil {
 		return nil, err
+	}
+	ids := map[string]string{}
+	for line := range strings.Lines(lines) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		ids[f[0]] = f[min(1, len(f)-1)]
 	}
 	read := map[string]string{} // by package
 	for pkg, paths := range map[string][]string{
@@ -334,14 +341,18 @@ func (s step) builds(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	sums := map[string]hash.Hash{}
-	for line := range strings.Lines(ids) {
-		name, _, _ := strings.Cut(line, " ")
+	for line := range strings.Lines(lines) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		name, _, _ := strings.Cut(f[0], " ")
 		pkg := strings.TrimSuffix(strings.TrimSuffix(name, ".test"), "_test")
 		if sums[pkg] == nil {
 			sums[pkg] = sha256.New()
 			sums[pkg].Write([]byte(title(s) + read[pkg]))
 		}
-		sums[pkg].Write([]byte(line))
+		sums[pkg].Write([]byte(f[0] + ids[f[0]]))
+		for _, dep := range f[min(2, len(f)):] {
+			sums[pkg].Write([]byte(ids[dep]))
+		}
 	}
 	built := map[string]string{}
 	for pkg, sum := range sums {
