@@ -15,30 +15,31 @@
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs
 -- ARGV[3]  the job
--- ARGV[4]  id of the tick
--- ARGV[5]  its claim
--- ARGV[6]  its kind: r regular, c catches up, m manual
--- ARGV[7]  text of its schedule
--- ARGV[8]  its instant, µs
--- ARGV[9]  when it was due first, µs
--- ARGV[10]  the attempt
--- ARGV[11]  the attempt after which a run whose process died is not repeated
--- ARGV[12]  overlap: skip, queue or allow
--- ARGV[13]  1 if a newer tick of the job is due as well
--- ARGV[14]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs
--- ARGV[15]  1 if it has to be the one of the mark
--- ARGV[16]  what is shown of it
--- ARGV[17]  id of the tick before it, which has to be gone before it runs late; or nothing
+-- ARGV[4]  its field in running
+-- ARGV[5]  id of the tick
+-- ARGV[6]  its claim
+-- ARGV[7]  its kind: r regular, c catches up, m manual
+-- ARGV[8]  text of its schedule
+-- ARGV[9]  its instant, µs
+-- ARGV[10]  when it was due first, µs
+-- ARGV[11]  the attempt
+-- ARGV[12]  the attempt after which a run whose process died is not repeated
+-- ARGV[13]  overlap: skip, queue or allow
+-- ARGV[14]  1 if a newer tick of the job is due as well
+-- ARGV[15]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs
+-- ARGV[16]  1 if it has to be the one of the mark
+-- ARGV[17]  what is shown of it
+-- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
 --          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then
 --          the time in µs; after gone the text of another schedule, if there is one; after died what is shown of the attempt that died
 local jobs, paused, marks, running, spans, left, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local process, length, job, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local instant, due, attempt, limit, overlap = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12]
-local newer, window, chained, shown, before = ARGV[13] == '1', tonumber(ARGV[14]), ARGV[15] == '1', ARGV[16], ARGV[17]
+local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
+local newer, window, chained, shown, before = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18]
 
-local slot, now, up = overlap == 'allow' and id or job, touch(alive, meta, process, length)
+local now, up = touch(alive, meta, process, length)
 local stamp, first, text = string.format('%.0f', now), attempt == 1, redis.call('hget', jobs, job)
 local state, held, began, missed, holder, attempted = string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
 if held == claim and holder == id and state ~= 'w' then -- the script runs again
