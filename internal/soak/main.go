@@ -324,10 +324,10 @@ func (s step) builds(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := map[string]string{}
+	ids, deps := map[string]string{}, map[string][]string{}
 	for line := range strings.Lines(lines) {
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		ids[f[0]] = f[min(1, len(f)-1)]
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		ids[f[0]], deps[f[0]] = f[1], f[2:]
 	}
 	read := map[string]string{} // by package
 	for pkg, paths := range map[string][]string{
@@ -341,16 +341,15 @@ func (s step) builds(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	sums := map[string]hash.Hash{}
-	for line := range strings.Lines(lines) {
-		f := strings.Split(strings.TrimSpace(line), "\t")
-		name, _, _ := strings.Cut(f[0], " ")
+	for _, variant := range sorted(ids) {
+		name, _, _ := strings.Cut(variant, " ")
 		pkg := strings.TrimSuffix(strings.TrimSuffix(name, ".test"), "_test")
 		if sums[pkg] == nil {
 			sums[pkg] = sha256.New()
 			sums[pkg].Write([]byte(title(s) + read[pkg]))
 		}
-		sums[pkg].Write([]byte(f[0] + ids[f[0]]))
-		for _, dep := range f[min(2, len(f)):] {
+		sums[pkg].Write([]byte(variant + ids[variant]))
+		for _, dep := range deps[variant] {
 			sums[pkg].Write([]byte(ids[dep]))
 		}
 	}
