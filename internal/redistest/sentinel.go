@@ -42,25 +42,27 @@ func StartSentinel(tb testing.TB, master *Server, name string, quorum, n int) *S
 	if err != nil {
 		tb.Fatalf("redistest: sentinel: %v", err)
 	}
-	g.tune(100 * time.Millisecond)
+	g.tune(100*time.Millisecond, 100*time.Millisecond)
 	for _, node := range g.nodes {
 		Eventually(tb, readyLimit, "sentinel", func() error {
 			return g.knows(tb.Context(), node, fields["connected_slaves"])
 		})
 	}
-	g.tune(500 * time.Millisecond)
+	g.tune(500*time.Millisecond, 500*time.Millisecond)
 	return g
 }
 
-// tune has the nodes talk about the master every publish, and ping more often than they do by default; from Redis 7 on
-// they can be told. A new master that another node has not heard of for four times as long is made a replica again, so
-// that the shortest time suits discovery only.
-func (g *Sentinel) tune(publish time.Duration) {
+// tune has the nodes talk about the master every publish and ping every ping, more often than they do by default; from
+// Redis 7 on they can be told. The shortest times suit discovery only: a new master that another node has not heard of
+// for four times publish is made a replica again, and a replica is not promoted if its INFO, which is asked for each
+// second, is older than five times ping.
+func (g *Sentinel) tune(publish, ping time.Duration) {
 	g.tb.Helper()
 	ctx := g.tb.Context()
+	periods := []any{"SENTINEL", "DEBUG", "PUBLISH-PERIOD", publish.Milliseconds(), "PING-PERIOD", ping.Milliseconds()}
 	for _, node := range g.nodes {
 		rdb := redis.NewClient(node.options())
-		err := rdb.Do(ctx, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", publish.Milliseconds(), "PING-PERIOD", 100).Err()
+		err := rdb.Do(ctx, periods...).Err()
 		closeClient(g.tb, rdb)
 		var answer redis.Error
 		if err != nil && !errors.As(err, &answer) {
