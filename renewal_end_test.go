@@ -101,7 +101,7 @@ func TestNothingIsRenewedAfterItsEndOnAServer(t *testing.T) {
 		each = 20
 	}
 	renewals, disturbed, runs := 0, 0, 0
-	for round := range faulttest.Rounds(t, 1, 18) {
+	for round := range faulttest.Rounds(t, 1, 9) {
 		var all []*interleaving
 		var keys []string
 		for kind := range take(0) {

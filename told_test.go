@@ -206,7 +206,7 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 	server := redistest.Start(t)
 	other := startToldClient(t, server.Addr())
 	kinds := take(time.Minute) // which nobody renews: what is written while they last is not theirs
-	for round := range faulttest.Rounds(t, 2, 8) {
+	for round := range faulttest.Rounds(t, 2, 5) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
 		child := faulttest.StartChild(t, "sleeper", server.Addr(), fmt.Sprint(round))

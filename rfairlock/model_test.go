@@ -223,7 +223,7 @@ func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
 
 // F1, F2, F11
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
-	for range faulttest.Rounds(t, 1, 10) { // of some 350 steps each
+	for range faulttest.Rounds(t, 1, 5) { // of some 350 steps each
 		play(t, 30, 0, (*faulttest.Proxy).Disturb, nil).check(t)
 	}
 }

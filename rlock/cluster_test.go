@@ -226,7 +226,7 @@ func TestReshapedClusterLosesNoHold(t *testing.T) {
 }
 
 func heldInFailover(t *testing.T, g *group) {
-	for range faulttest.Rounds(t, 1, 4) {
+	for range faulttest.Rounds(t, 1, 2) {
 		lease := kept
 		for g.heldFor(t, lease) > lease/3 { // the masters did not vote at once; what cannot be reached cannot be renewed
 			lease *= 4

@@ -94,7 +94,7 @@ func TestFlushedScriptsAreNotNoticed(t *testing.T) {
 	require.NoError(t, err)
 
 	stop := flushing(t, server.Client(t))
-	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 30)) * patchyLease)
+	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 15)) * patchyLease)
 	var workers sync.WaitGroup
 	for i := range 16 {
 		locks := []*rlock.Lock{
@@ -168,7 +168,7 @@ func TestFailoverToAColdReplica(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	c := g.client(t, redlatch.WithWatchdogTimeout(lease))
-	for range faulttest.Rounds(t, 2, 10) {
+	for range faulttest.Rounds(t, 2, 5) {
 		require.NoError(t, wholeLife(t.Context(), c.GetLock(g0(0)))) // the client has used its scripts already
 		held := locktest.Acquire(t, t.Context(), c.GetLock(g0(0)))
 		require.NoError(t, g.replica.Client(t).ScriptFlush(t.Context()).Err())

@@ -112,7 +112,7 @@ func TestWaitersGoOnWithoutMessages(t *testing.T) {
 	a := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
 	b := r.client(t, redlatch.WithWatchdogTimeout(lease), redlatch.WithHandoffBudget(0))
 	var took spans
-	rounds := faulttest.Rounds(t, 2, 25)
+	rounds := faulttest.Rounds(t, 2, 12)
 	share(t, 20, 20, func(lane, _ int) error {
 		name := fmt.Sprintf("deaf-%d", lane)
 		hold, err := a.GetLock(name).Lock(t.Context())

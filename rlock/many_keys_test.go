@@ -238,7 +238,7 @@ func TestWaitersDoNotStarveRenewal(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 15)) * 2 * patchyLease)
+	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 6)) * 2 * patchyLease)
 	for _, hold := range holds {
 		redistest.Eventually(t, time.Until(end)+time.Minute, "renewals go on", func() error {
 			if hold.Deadline().Before(end) && hold.Context().Err() == nil {

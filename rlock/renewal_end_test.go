@@ -161,7 +161,7 @@ func TestReleaseThatNeverArrivesDoesNotKeepTheLock(t *testing.T) {
 	clock := faulttest.NewWitness(t, r.server.Addr(), "clock")
 	c := r.client(t, redlatch.WithWatchdogTimeout(briskLease))
 	release := calls(t, "release")
-	for run := range faulttest.Rounds(t, 2, 15) {
+	for run := range faulttest.Rounds(t, 2, 8) {
 		name := fmt.Sprintf("stuck-%d", run)
 		monitor := faulttest.MonitorWrites(t, r.server.Addr(), name)
 		hold := locktest.Acquire(t, t.Context(), c.GetLock(name))
