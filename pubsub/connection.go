@@ -3,7 +3,6 @@ package pubsub
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -263,27 +262,20 @@ func (c *connection) settle(reply any, refusal error) error {
 		}
 	}
 	err := c.record(reply)
-	if refusal != nil && !redis.HasErrorPrefix(refusal, "ASK") && !c.known() { // Redis 8.2 says so to SUNSUBSCRIBE while a slot moves
-		c.router.refused(refusal)
-	}
 	c.router.back()
+	news := len(c.targets) == 0
 	for _, l := range c.targets {
 		if refusal == nil {
 			l.Subscribed()
-		} else if refused, ok := l.(Refused); ok {
-			refused.Refused(refusal)
+		} else if refused, ok := l.(Refused); !ok || !refused.Refused(refusal) {
+			news = true
 		}
 	}
 	c.clearTargets()
+	if refusal != nil && news && !redis.HasErrorPrefix(refusal, "ASK") { // Redis 8.2 says so to SUNSUBSCRIBE while a slot moves
+		c.router.refused(refusal)
+	}
 	return err
-}
-
-// known reports whether all who are refused know that already.
-func (c *connection) known() bool {
-	return len(c.targets) > 0 && !slices.ContainsFunc(c.targets, func(l Listener) bool {
-		k, ok := l.(knowing)
-		return !ok || !k.KnowsRefusal()
-	})
 }
 
 // ending returns an error if a refused SSUBSCRIBE is to end the connection: its channels belong to another node, or to none just now, or

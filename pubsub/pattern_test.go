@@ -24,10 +24,11 @@ type patternEar struct {
 
 func (e *patternEar) Message(channel, payload string) { e.ear.Message(channel + "=" + payload) }
 
-func (e *patternEar) Refused(err error) {
+func (e *patternEar) Refused(err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refusal = err
+	return false
 }
 
 // F4

@@ -44,11 +44,8 @@ type PatternListener interface {
 }
 
 // Refused is what a listener of a [Router] may implement too, to learn that Redis has refused the subscription. The router
-// tries again after half a minute.
-type Refused interface{ Refused(err error) }
-
-// knowing is what a listener implements that may know already that Redis refuses its subscription: that is not logged again.
-type knowing interface{ KnowsRefusal() bool }
+// tries again after half a minute. It logs a refusal unless each listener of the channel says that it is known.
+type Refused interface{ Refused(err error) (known bool) }
 
 // patterned is a PatternListener among the Listeners.
 type patterned struct{ PatternListener }
@@ -57,10 +54,9 @@ type patterned struct{ PatternListener }
 func (patterned) Message(string) {}
 
 // Refused passes on that Redis has refused the subscription.
-func (p patterned) Refused(err error) {
-	if l, ok := p.PatternListener.(Refused); ok {
-		l.Refused(err)
-	}
+func (p patterned) Refused(err error) (known bool) {
+	l, ok := p.PatternListener.(Refused)
+	return ok && l.Refused(err)
 }
 
 // Options are the settings of a [Router]. The zero value sets every default.

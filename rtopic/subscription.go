@@ -182,13 +182,14 @@ func (b *buffer) Subscribed() {
 }
 
 // Refused ends a Subscribe that waits, unless Redis may confirm soon. Later it is an outage like others.
-func (b *buffer) Refused(err error) {
+func (b *buffer) Refused(err error) (known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.confirmed && b.refusal == nil && script.Final(err) {
 		b.refusal = err
 		close(b.began)
 	}
+	return false
 }
 
 // add keeps a message, and drops the oldest if there are too many.

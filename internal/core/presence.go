@@ -91,18 +91,13 @@ func (p *presence) Subscribed() {
 	p.heard = true
 }
 
-// Refused notes that Redis refuses the subscription, so that the next look ends it, before it is tried again.
-func (p *presence) Refused(error) {
+// Refused notes that Redis refuses the subscription, so that the next look ends it, before it is tried again. The first
+// refusal is logged, and says all.
+func (p *presence) Refused(error) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waited, p.refused = presenceWait, true
-}
-
-// KnowsRefusal keeps the router from logging each refusal: one says all.
-func (p *presence) KnowsRefusal() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.refused
+	known, p.waited, p.refused = p.refused, presenceWait, true
+	return known
 }
 
 // Message takes a question. Who may publish on the channel is not known: what is no question, or too many of them, has no answer.
