@@ -41,10 +41,9 @@ func TestOpenTakesEveryFormOfURL(t *testing.T) {
 	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	redistest.Start(t, "--unixsocket", socket)
-	addrs := cluster.Addrs()
 	for form, url := range map[string]string{
 		"single":   server.URL(),
-		"cluster":  "redis://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2],
+		"cluster":  cluster.URL(),
 		"Sentinel": "redis://" + locktest.StartGroup(t).Sentinel.Addrs()[0] + "?master_name=redlatch",
 		"socket":   "unix://" + socket,
 		"TLS":      "rediss://" + encrypted(t, server.Addr()) + "?skip_verify=true",

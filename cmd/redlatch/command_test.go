@@ -65,13 +65,8 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 		for _, node := range cluster.Nodes() {
 			require.NoError(t, node.Client(t).FlushAll(t.Context()).Err())
 		}
-		test(t, rigAt(t, clusterURL(cluster)))
+		test(t, rigAt(t, cluster.URL()))
 	})
-}
-
-func clusterURL(c *redistest.Cluster) string {
-	addrs := c.Addrs()
-	return "redis://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
 }
 
 func rigAt(t *testing.T, url string) *rig {

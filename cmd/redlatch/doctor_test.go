@@ -232,7 +232,7 @@ func TestCommandOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	addrs := cluster.Addrs()
-	r := &rig{url: clusterURL(cluster)}
+	r := &rig{url: cluster.URL()}
 	c := r.other(t, "worker", redlatch.WithCloseGrace(0))
 	nodes := map[string]bool{}
 	names := []string{}

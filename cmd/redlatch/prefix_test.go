@@ -15,10 +15,9 @@ import (
 
 func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
 	for name, url := range map[string]string{
 		"server":  redistest.Start(t).URL(),
-		"cluster": "redis://" + cluster.Addrs()[0] + "?addr=" + cluster.Addrs()[1],
+		"cluster": redistest.StartCluster(t, 3).URL(),
 	} {
 		r := &rig{url: url}
 		hint := "no client without a name prefix can be asked, only 1 client with --prefix shop:, 1 client with --prefix {eu}:"

@@ -133,6 +133,12 @@ func (c *Cluster) Nodes() []*Server { return c.nodes }
 // Addrs are the addresses of those masters.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
+// URL is for redlatch.Open; it names those masters.
+func (c *Cluster) URL() string {
+	addrs := c.Addrs()
+	return "redis://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
+}
+
 func addrs(servers []*Server) []string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
