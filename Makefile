@@ -17,7 +17,7 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go
 WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 test@redis-8.2.3 demo examples lint nested@redis-8.2.3 interop@valkey-9.1.2 newest@valkey-9.1.2
+CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
 .PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
@@ -49,15 +49,15 @@ test: ## run all tests; those that need a missing redis-server are skipped
 older: ## run all tests with the older supported Go and the lowest supported go-redis
 	GOTOOLCHAIN=$(OLDER_GO) go test -p 3 ./...
 
-newest: ## run all tests with the newest go-redis, under the race detector
+newest: ## run all tests with the newest go-redis
 	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	cp go.mod go.sum "$$dir"; \
 	export GOWORK=off; \
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
-	go test -race -p 3 -modfile="$$dir/go.mod" ./...
+	go test -p 3 -modfile="$$dir/go.mod" ./...
 
-race: ## run all tests under the race detector
-	go test -race ./...
+race: ## run the tests under the race detector, but for those with clusters and Sentinels of their own
+	go test -race -short ./...
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...

@@ -27,9 +27,6 @@ func TestClusterServesEverySlot(t *testing.T) {
 }
 
 func TestRestartedClusterNodeComesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a cluster of its own takes seconds")
-	}
 	c := redistest.StartCluster(t, 3)
 	node := c.Nodes()[1]
 	node.Restart()
@@ -51,9 +48,6 @@ func TestReplicaOfServerWithPassword(t *testing.T) {
 }
 
 func TestFailoverMakesTheReplicaMaster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a failover takes seconds")
-	}
 	master := redistest.Start(t)
 	require.NoError(t, master.Client(t).Set(t.Context(), "key", "value", 0).Err())
 	replica := redistest.StartReplica(t, master)
@@ -69,9 +63,6 @@ func TestFailoverMakesTheReplicaMaster(t *testing.T) {
 }
 
 func TestSentinelReplacesDeadMaster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a failover takes seconds")
-	}
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	group := redistest.StartSentinel(t, master, "main", 2, 3)
@@ -81,9 +72,6 @@ func TestSentinelReplacesDeadMaster(t *testing.T) {
 }
 
 func TestClusterIsReshapedWhileItServes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a cluster of its own takes seconds")
-	}
 	c := redistest.StartCluster(t, 3)
 	rdb := c.Client(t)
 	const key, gone = "{reshaped}1", "{reshaped}2"
@@ -112,9 +100,6 @@ func TestClusterIsReshapedWhileItServes(t *testing.T) {
 }
 
 func TestMastersComeAndGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a cluster of its own takes seconds")
-	}
 	c := redistest.StartCluster(t, 3)
 	const key = "comes and goes"
 	require.NoError(t, c.Client(t).Set(t.Context(), key, "value", 0).Err())
