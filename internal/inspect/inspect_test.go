@@ -123,7 +123,8 @@ func TestHoldThatIsNotAmongTheFirstIsFound(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	open := func() *redlatch.Client {
-		c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+		c, err := redlatch.Open(t.Context(), server.URL(), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
+			redlatch.WithWatchdogTimeout(time.Hour)) // a thousand renewals take miniredis seconds under the race detector
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		return c
