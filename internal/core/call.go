@@ -54,7 +54,7 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent) && (ctx.Err() == nil || !script.Passing(err)):
 		return Explain(err)
 	}
-	ended := ctx.Err()
+	ended := endOf(ctx)
 	switch {
 	case ended == nil || errors.Is(context.Cause(ctx), errCallTimeout):
 		return fmt.Errorf("%w: %w", kind, err)
@@ -62,6 +62,17 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 		return fmt.Errorf("%w: %w", ended, kind)
 	}
 	return fmt.Errorf("%w: %w: %w", ended, kind, err)
+}
+
+// endOf returns ctx.Err(). A connection may notice the deadline of ctx a moment before ctx does.
+func endOf(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return ctx.Err()
 }
 
 // Unanswered returns the error of a call that changed nothing and has not ended by its context: [errs.ErrUnavailable] if

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,32 @@ func TestABoundContextEndsWithTheCallTimeout(t *testing.T) {
 		defer cancelOwn()
 		same, _ := e.Bound(own)
 		assert.Equal(t, own, same, "a deadline of the caller's is the only one")
+	})
+}
+
+// lateContext ends a moment after its deadline, as one whose timer is late.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Deadline() (time.Time, bool) {
+	deadline, ok := c.Context.Deadline()
+	return deadline.Add(-time.Millisecond), ok
+}
+
+// F16, F23: a connection has the deadline of the context, and its timer may fire first.
+func TestATimeoutAtTheDeadlineIsTheEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.Sleep(time.Second - time.Millisecond)
+		err := core.Conclude(lateContext{ctx}, script.NotDone, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, errs.ErrUnavailable)
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = core.Conclude(ctx, script.NotDone, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, err, errs.ErrUnavailable)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "a shorter timeout of the connection is none of the context")
 	})
 }
 
