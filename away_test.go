@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
@@ -138,6 +139,8 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 		"once Forget": func(ctx context.Context) error { return once.Forget(ctx, "k") },
 	}
 	maps.Copy(calls, awayNewer(c))
+	maps.Copy(calls, awayLed(t, c, holder))
+	maps.Copy(calls, awayEntered(t, c))
 	for name, s := range semaphores {
 		maps.Copy(calls, map[string]func(ctx context.Context) error{
 			name + " Acquire":    func(ctx context.Context) error { return s.Acquire(ctx, 1) },
@@ -168,13 +171,15 @@ func awayOthers(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx co
 func awayNewer(c *redlatch.Client) map[string]func(ctx context.Context) error {
 	election, jobs := c.GetElection("election"), c.GetScheduler("scheduler")
 	limiter := c.GetRateLimiter("limiter", rratelimiter.Per(100, time.Second))
-	ids, barrier, topic := c.GetIDGenerator("ids"), c.GetBarrier("barrier", 2), redlatch.GetTopic[string](c, "topic")
+	ids, barrier := c.GetIDGenerator("ids"), c.GetBarrier("barrier", 2)
+	topic, topics := redlatch.GetTopic[string](c, "topic"), redlatch.GetPatternTopic[string](c, "topic*")
 	return map[string]func(ctx context.Context) error{
 		"election Campaign":   func(ctx context.Context) error { _, err := election.Campaign(ctx); return err },
 		"election Leader":     func(ctx context.Context) error { _, err := election.Leader(ctx); return err },
 		"election Candidates": func(ctx context.Context) error { _, err := election.Candidates(ctx); return err },
 		"scheduler Trigger":   func(ctx context.Context) error { return jobs.Trigger(ctx, "job") },
 		"scheduler Pause":     func(ctx context.Context) error { return jobs.Pause(ctx, "job", "why") },
+		"scheduler Resume":    func(ctx context.Context) error { return jobs.Resume(ctx, "job") },
 		"scheduler Jobs":      func(ctx context.Context) error { _, err := jobs.Jobs(ctx); return err },
 		"scheduler Runs":      func(ctx context.Context) error { _, err := jobs.Runs(ctx, "job", 1); return err },
 		"scheduler Remove":    func(ctx context.Context) error { _, err := jobs.Remove(ctx, "job"); return err },
@@ -183,6 +188,44 @@ func awayNewer(c *redlatch.Client) map[string]func(ctx context.Context) error {
 		"ids Next":            func(ctx context.Context) error { _, err := ids.Next(ctx); return err },
 		"barrier Await":       barrier.Await,
 		"topic Publish":       func(ctx context.Context) error { _, err := topic.Publish(ctx, "x"); return err },
+		"topic Subscribe":     func(ctx context.Context) error { _, err := topic.Subscribe(ctx); return err },
+		"topic Info":          func(ctx context.Context) error { _, err := topic.Info(ctx); return err },
+		"topics Subscribe":    func(ctx context.Context) error { _, err := topics.Subscribe(ctx); return err },
+	}
+}
+
+// awayLed are calls of leaders, and on an election and a key that somebody else has.
+func awayLed(t *testing.T, c, holder *redlatch.Client) map[string]func(ctx context.Context) error {
+	t.Helper()
+	lead := func(c *redlatch.Client, name string) *relection.Leadership {
+		l, err := c.GetElection(name).Campaign(t.Context())
+		require.NoError(t, err)
+		return l
+	}
+	proclaims, resigns := lead(c, "proclaiming"), lead(c, "resigning")
+	lead(holder, "led")
+	led, once := c.GetElection("led"), redlatch.GetOnce[string](c, "once")
+	kept := func(context.Context) (string, error) { return "kept", nil }
+	_, _, err := redlatch.GetOnce[string](holder, "once").Do(t.Context(), "kept", kept)
+	require.NoError(t, err)
+	return map[string]func(ctx context.Context) error{
+		"leadership Proclaim": func(ctx context.Context) error { return proclaims.Proclaim(ctx, "value") },
+		"leadership Resign":   resigns.Resign,
+		"led Campaign":        func(ctx context.Context) error { _, err := led.Campaign(ctx); return err },
+		"led Leader":          func(ctx context.Context) error { _, err := led.Leader(ctx); return err },
+		"kept Do":             func(ctx context.Context) error { _, _, err := once.Do(ctx, "kept", kept); return err },
+		"kept Peek":           func(ctx context.Context) error { _, _, err := once.Peek(ctx, "kept"); return err },
+	}
+}
+
+// awayEntered are calls of participants of double barriers, one outside and one inside.
+func awayEntered(t *testing.T, c *redlatch.Client) map[string]func(ctx context.Context) error {
+	t.Helper()
+	enters, leaves := c.GetDoubleBarrier("entering", 2), c.GetDoubleBarrier("leaving", 1)
+	require.NoError(t, leaves.Enter(t.Context()))
+	return map[string]func(ctx context.Context) error{
+		"double barrier Enter": enters.Enter,
+		"double barrier Leave": leaves.Leave,
 	}
 }
 
@@ -209,9 +252,10 @@ var away = map[string]func(t *testing.T, p *faulttest.Proxy, s *redistest.Server
 		p.Blackhole(true)
 		return func() { p.Blackhole(false) }
 	},
-	"half-open": func(_ *testing.T, p *faulttest.Proxy, _ *redistest.Server) func() { // each script runs, and nobody hears of it
+	"half-open": func(_ *testing.T, p *faulttest.Proxy, _ *redistest.Server) func() { // each command runs, and nobody hears of it
+		asks := faulttest.Named("EVAL", "EVALSHA", "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "PUBSUB")
 		p.OnCommand(func(cmd []string) {
-			if faulttest.Script(cmd) {
+			if asks(cmd) {
 				p.HalfOpen()
 			}
 		})
