@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -45,6 +46,20 @@ func crowdKinds() map[string]crowdKind {
 				return 0, nil, err
 			}
 			return 1, p.Release, nil
+		}},
+		"queue": {1, 2, 2, 0, func(ctx context.Context, c []*redlatch.Client) (int64, func(context.Context) error, error) {
+			m, err := crowdQueue(c[0]).Take(ctx)
+			if err != nil {
+				return 0, nil, err
+			}
+			return 1, func(ctx context.Context) error { return m.Nack(ctx, 0) }, nil
+		}},
+		"election": {1, 1, 7, 0, func(ctx context.Context, c []*redlatch.Client) (int64, func(context.Context) error, error) {
+			lead, err := c[0].GetElection(crowdName).Campaign(ctx)
+			if err != nil {
+				return 0, nil, err
+			}
+			return 1, lead.Resign, nil
 		}},
 	}
 	lock := func(kind string, servers int, base float64, get func(c []*redlatch.Client) rlock.Locker) {
@@ -80,6 +95,11 @@ func crowdKinds() map[string]crowdKind {
 		return weight, hold.Unlock, nil
 	}}
 	return kinds
+}
+
+// crowdQueue is a queue whose messages go from one to another for ever.
+func crowdQueue(c *redlatch.Client) *rdelayedqueue.Queue[string] {
+	return redlatch.GetDelayedQueue[string](c, crowdName, rdelayedqueue.WithMaxAttempts(0))
 }
 
 // crowdOfReaders is more readers than there are, and what a writer weighs.
@@ -183,10 +203,16 @@ func furnishCrowd(t *testing.T, c *redlatch.Client, kind string) {
 	if kind == "permits" {
 		set = c.GetPermitSemaphore(crowdName).TrySetPermits
 	}
-	if n := crowdKinds()[kind].most; kind == "permits" || kind == "semaphore" {
-		ok, err := set(t.Context(), int(n))
+	switch n := int(crowdKinds()[kind].most); kind {
+	case "permits", "semaphore":
+		ok, err := set(t.Context(), n)
 		require.NoError(t, err)
 		require.True(t, ok)
+	case "queue":
+		for range n {
+			_, err := crowdQueue(c).Offer(t.Context(), "message", 0)
+			require.NoError(t, err)
+		}
 	}
 }
 
