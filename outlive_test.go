@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
@@ -194,6 +195,11 @@ func sweptOnce(t *testing.T, runs *redlatch.Client, name string) (free func() er
 	return sync.OnceValue(func() error { close(done); return nil })
 }
 
+// sweptQueue is a queue whose messages are not delivered again meanwhile.
+func sweptQueue(c *redlatch.Client, name string) *rdelayedqueue.Queue[string] {
+	return redlatch.GetDelayedQueue[string](c, name, rdelayedqueue.WithVisibility(time.Hour))
+}
+
 // sweptGenerics are the states of objects that have a type of value.
 var sweptGenerics = map[string]sweptState{
 	"once, free": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
@@ -219,6 +225,39 @@ var sweptGenerics = map[string]sweptState{
 		require.NoError(t, err)
 		return swept{object: redlatch.GetTopic[string](mine, name), text: "value"}
 	},
+	"queue, stocked": func(t *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		t.Helper()
+		q := sweptQueue(theirs, name)
+		for _, id := range []string{"dead", "held"} {
+			_, err := q.Offer(t.Context(), "value", 0, rdelayedqueue.WithID(id))
+			require.NoError(t, err)
+			m, err := q.Take(t.Context())
+			require.NoError(t, err)
+			if id == "dead" {
+				require.NoError(t, m.Reject(t.Context(), "why"))
+			}
+		}
+		for id, delay := range map[string]time.Duration{"ready": 0, "more": 0, "later": time.Hour} {
+			_, err := q.Offer(t.Context(), "value", delay, rdelayedqueue.WithID(id))
+			require.NoError(t, err)
+		}
+		return swept{object: sweptQueue(mine, name), text: "later"}
+	},
+	"queue, empty": func(_ *testing.T, mine, theirs *redlatch.Client, name string) swept {
+		return swept{object: sweptQueue(mine, name), text: "id", free: func() error {
+			_, err := sweptQueue(theirs, name).Offer(context.Background(), "value", 0)
+			return err
+		}}
+	},
+	"message": func(t *testing.T, mine, _ *redlatch.Client, name string) swept {
+		t.Helper()
+		q := sweptQueue(mine, name)
+		_, err := q.Offer(t.Context(), "value", 0)
+		require.NoError(t, err)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		return swept{object: m, text: "why"}
+	},
 	"topics of a pattern": func(_ *testing.T, mine, _ *redlatch.Client, name string) swept {
 		return swept{object: redlatch.GetPatternTopic[string](mine, name+"*")}
 	},
@@ -226,13 +265,15 @@ var sweptGenerics = map[string]sweptState{
 
 // sweptOptions are the options with which methods are called that take some.
 var sweptOptions = map[reflect.Type][][]any{
-	reflect.TypeFor[rlock.Option]():             {{}, {rlock.WithWait(time.Minute)}, {rlock.WithHolder(), rlock.WithWait(50 * time.Millisecond)}},
-	reflect.TypeFor[rsemaphore.AcquireOption](): {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
-	reflect.TypeFor[rsemaphore.PermitOption]():  {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
-	reflect.TypeFor[redlatch.AskOption]():       {{}},
-	reflect.TypeFor[relection.CampaignOption](): {{}, {relection.WithValue("value")}},
-	reflect.TypeFor[redlatch.ObjectsOption]():   {{}, {redlatch.WithKinds("rlatch")}},
-	reflect.TypeFor[rtopic.SubscribeOption]():   {{}, {rtopic.WithBuffer(1)}},
+	reflect.TypeFor[rlock.Option]():              {{}, {rlock.WithWait(time.Minute)}, {rlock.WithHolder(), rlock.WithWait(50 * time.Millisecond)}},
+	reflect.TypeFor[rsemaphore.AcquireOption]():  {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
+	reflect.TypeFor[rsemaphore.PermitOption]():   {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
+	reflect.TypeFor[redlatch.AskOption]():        {{}},
+	reflect.TypeFor[relection.CampaignOption]():  {{}, {relection.WithValue("value")}},
+	reflect.TypeFor[redlatch.ObjectsOption]():    {{}, {redlatch.WithKinds("rlatch")}},
+	reflect.TypeFor[rtopic.SubscribeOption]():    {{}, {rtopic.WithBuffer(1)}},
+	reflect.TypeFor[rdelayedqueue.OfferOption](): {{}, {rdelayedqueue.WithID("an id")}},
+	reflect.TypeFor[rdelayedqueue.State]():       {{}, {rdelayedqueue.Ready, rdelayedqueue.Dead}},
 }
 
 // sweptCall is a method, and the options with which it is called.
@@ -251,7 +292,7 @@ func sweptCalls(t *testing.T, object any) (all []sweptCall) {
 		m := of.Method(i)
 		switch last := m.Type.NumIn() - 1; {
 		case last < 1 || m.Type.In(1) != contextType:
-		case of == reflect.TypeFor[*rscheduler.Scheduler]() && m.Name == "Run": // it drains, like Consume
+		case of == reflect.TypeFor[*rscheduler.Scheduler]() && m.Name == "Run", m.Name == "Consume": // they drain
 		case m.Type.IsVariadic():
 			variants := sweptOptions[m.Type.In(last).Elem()]
 			require.NotEmpty(t, variants, "with what is %s called?", m.Name)
@@ -283,7 +324,17 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 		case reflect.TypeFor[int]():
 			args = append(args, reflect.ValueOf(2))
 		case reflect.TypeFor[string]():
-			args = append(args, reflect.ValueOf(s.text))
+			text := s.text
+			if c.method.Name == "List" {
+				text = "" // the cursor of the first page
+			}
+			args = append(args, reflect.ValueOf(text))
+		case reflect.TypeFor[time.Time]():
+			args = append(args, reflect.ValueOf(time.Now()))
+		case reflect.TypeFor[rdelayedqueue.State]():
+			args = append(args, reflect.ValueOf(rdelayedqueue.Ready))
+		case reflect.TypeFor[[]rdelayedqueue.Item[string]]():
+			args = append(args, reflect.ValueOf([]rdelayedqueue.Item[string]{{Value: "value"}, {Value: "later", Delay: time.Hour}}))
 		case reflect.TypeFor[time.Duration]():
 			args = append(args, reflect.ValueOf(time.Minute))
 		case reflect.TypeFor[func(context.Context) error]():
@@ -323,7 +374,7 @@ func (c sweptCall) do(t *testing.T, ctx context.Context, s swept) error {
 
 // sweptReplies is how many replies a method waits for that waits for more than one. A lock of several locks needs them of each.
 // A barrier subscribes and asks at once, and either may be answered first.
-var sweptReplies = map[string]int{"barrier, Await": 2, "double barrier, Enter": 2, "double barrier, Leave": 2, "Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2, "Trigger": 2}
+var sweptReplies = map[string]int{"barrier, Await": 2, "double barrier, Enter": 2, "double barrier, Leave": 2, "Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2, "Trigger": 2, "List": 2, "Purge": 3}
 
 // sweep is a bubble in which the methods of one object are called.
 type sweep struct {
@@ -421,7 +472,8 @@ func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 			})
 		}
 	})
-	for _, of := range reachable(reflect.TypeFor[*redlatch.Client](), nil) {
+	all := reachable(reflect.TypeFor[*redlatch.Client](), nil)
+	for _, of := range reachable(reflect.TypeFor[*rdelayedqueue.Queue[string]](), all) {
 		_, ok := swept.Load(of)
 		assert.True(t, ok, "%v has methods that were not called", of)
 	}
