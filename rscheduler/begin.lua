@@ -30,6 +30,7 @@
 -- ARGV[16]  1 if it has to be the one of the mark
 -- ARGV[17]  what is shown of it
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
+-- ARGV[19]  1 if this is repeated after gone with the text of another schedule, which may have the tick as well; then 0
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
 --          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then
@@ -37,7 +38,7 @@
 local jobs, paused, marks, running, spans, left, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
-local newer, window, chained, shown, before = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18]
+local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
 
 local now, up = touch(alive, meta, process, length)
 local stamp, first, text = string.format('%.0f', now), attempt == 1, redis.call('hget', jobs, job)
@@ -48,18 +49,18 @@ end
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local stopped, replaced = kind ~= 'm' and redis.call('hexists', paused, job) == 1, kind ~= 'm' and text and text ~= expected
 local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
-local earlier = next and next ~= '' and tonumber(next) < tonumber(instant)
+local earlier, again = next and next ~= '' and tonumber(next) < tonumber(instant), more and replaced and not stopped
 kind = kind == 'r' and (next == instant or earlier and tonumber(instant) <= tonumber(to)) and 'c' or kind
 if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
   if kind == 'c' and next == instant and of == expected then -- and so are those that were to run late after it
     redis.call('hset', marks, job, last .. ' ' .. of)
   end
-  if waiting == id then
+  if waiting == id and not again then
     redis.call('hset', left, job, newest .. ' ')
   end
-  redis.call('hdel', running, holder == id and slot or '')
-  return {'gone', stamp, replaced and not stopped and text or nil}
+  redis.call('hdel', running, holder == id and not again and slot or '')
+  return {'gone', stamp, again and text or nil}
 end
 local late = kind == 'r' and first and due < up and waiting ~= id
 if late and tonumber(instant) < up - window then

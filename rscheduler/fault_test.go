@@ -62,29 +62,31 @@ func TestQueuedTickOfAPausedJobDoesNotRunAfterIt(t *testing.T) {
 	})
 }
 
-// F7: a restart is no reason for the tick that waits to be missed.
+// F7: a restart is no reason for the tick that waits to be missed, nor is a new schedule that has it.
 func TestQueuedTickOutlivesARestart(t *testing.T) {
 	for name, handle := range map[string]func(r *rig) func(context.Context, rscheduler.Run) error{
 		"the run is cut off": func(r *rig) func(context.Context, rscheduler.Run) error { return r.slowly(time.Minute) },
 		"the run ends":       func(r *rig) func(context.Context, rscheduler.Run) error { return r.slowly(23 * time.Second) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
-				queued := rscheduler.WithOverlap(rscheduler.Queue)
-				s, _ := r.worker(t, rscheduler.Every(20*time.Second), handle(r), queued)
-				stop := run(t, s)
-				time.Sleep(41 * time.Second) // the tick of 40 s waits for the run of 20 s
-				require.NoError(t, stop())
-				assert.Equal(t, []string{"20:1"}, r.take())
-				s, _ = r.worker(t, rscheduler.Every(20*time.Second), r.handle, queued)
-				run(t, s)
-				time.Sleep(13 * time.Second)
-				ran := r.take()
-				require.NotEmpty(t, ran)
-				assert.Regexp(t, "^40:", ran[len(ran)-1])
-				assert.LessOrEqual(t, len(ran), 2, "%v", ran)
+		for _, next := range []rscheduler.Schedule{rscheduler.Every(20 * time.Second), rscheduler.MustCron("*/20 * * * * *")} {
+			t.Run(name+", "+next.String(), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					queued := rscheduler.WithOverlap(rscheduler.Queue)
+					s, _ := r.worker(t, rscheduler.Every(20*time.Second), handle(r), queued)
+					stop := run(t, s)
+					time.Sleep(41 * time.Second) // the tick of 40 s waits for the run of 20 s
+					require.NoError(t, stop())
+					assert.Equal(t, []string{"20:1"}, r.take())
+					s, _ = r.worker(t, next, r.handle, queued)
+					run(t, s)
+					time.Sleep(13 * time.Second)
+					ran := r.take()
+					require.NotEmpty(t, ran)
+					assert.Regexp(t, "^40:", ran[len(ran)-1])
+					assert.LessOrEqual(t, len(ran), 2, "%v", ran)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -299,20 +301,29 @@ func TestProcessThatStopsIsCountedNoMore(t *testing.T) {
 
 // F8
 func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		s, killed := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(time.Hour), rscheduler.WithOverlap(rscheduler.Allow))
-		run(t, s)
-		time.Sleep(15 * time.Second)
-		killed.Blackhole(true)
-		other, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithOverlap(rscheduler.Allow))
-		run(t, other)
-		require.NoError(t, other.Pause(t.Context(), "job", "why"))
-		time.Sleep(time.Second)
-		assert.Equal(t, []string{"running"}, r.kept(t, "running"))
-		time.Sleep(time.Minute)
-		assert.Empty(t, r.kept(t, "running"))
-		assert.Equal(t, []string{"10:1"}, r.take())
-	})
+	for name, next := range map[string]rscheduler.Schedule{
+		"paused":   rscheduler.Every(10 * time.Second),
+		"replaced": rscheduler.MustCron("@yearly"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, killed := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(time.Hour), rscheduler.WithOverlap(rscheduler.Allow))
+				run(t, s)
+				time.Sleep(15 * time.Second)
+				killed.Blackhole(true)
+				other, _ := r.worker(t, next, r.handle, rscheduler.WithOverlap(rscheduler.Allow))
+				run(t, other)
+				if name == "paused" {
+					require.NoError(t, other.Pause(t.Context(), "job", "why"))
+				}
+				time.Sleep(time.Second)
+				assert.Equal(t, []string{"running"}, r.kept(t, "running"))
+				time.Sleep(time.Minute)
+				assert.Empty(t, r.kept(t, "running"))
+				assert.Equal(t, []string{"10:1"}, r.take())
+			})
+		})
+	}
 }
 
 // F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.

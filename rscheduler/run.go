@@ -101,9 +101,10 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
 				t.Text = other
 				b = r.beginning(j, m, t)
-				answer, other, err = r.begin(ctx, b)
 			}
 		}
+		b.second = true
+		answer, other, err = r.begin(ctx, b)
 	}
 	if err == nil && answer == "died" {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
