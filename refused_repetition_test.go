@@ -140,6 +140,46 @@ func permitChanges() []change {
 	}
 }
 
+// semaphoreChanges are calls on a semaphore of 5 permits, except where there is none before.
+func semaphoreChanges() (changes []change) {
+	type sem = *rsemaphore.Semaphore
+	one := func(verb string, before, after int, unsure []int, call func(ctx context.Context, s sem) error) {
+		changes = append(changes, change{
+			name: "semaphore " + verb, before: []int{before}, after: []int{after}, unsure: unsure, begins: strings.HasPrefix(verb, "acquire"),
+			prepare: func(t *testing.T, c *redlatch.Client) func() error {
+				t.Helper()
+				s := c.GetSemaphore("object")
+				if before > 0 {
+					require.NoError(t, did(s.TrySetPermits(t.Context(), before)))
+				}
+				return func() error { return call(t.Context(), s) }
+			},
+			state: func(t *testing.T, rdb *redis.Client) []int { t.Helper(); return []int{number(t, rdb, "object")} },
+		})
+	}
+	one("acquire", 5, 4, []int{5}, func(ctx context.Context, s sem) error { return did(s.TryAcquire(ctx, 1)) })
+	one("acquire 3 and wait", 5, 2, []int{5}, func(ctx context.Context, s sem) error { return s.Acquire(ctx, 3) })
+	one("release", 5, 7, []int{7}, func(ctx context.Context, s sem) error { return s.Release(ctx, 2) })
+	one("add", 5, 7, nil, func(ctx context.Context, s sem) error { return s.AddPermits(ctx, 2) })
+	one("remove", 5, 3, nil, func(ctx context.Context, s sem) error { return s.AddPermits(ctx, -2) })
+	one("set", 0, 5, nil, func(ctx context.Context, s sem) error { return did(s.TrySetPermits(ctx, 5)) })
+	one("drain", 5, 0, nil, func(ctx context.Context, s sem) error {
+		n, err := s.Drain(ctx)
+		return did(n == 5, err)
+	})
+	return changes
+}
+
+// number returns the value of a counter, 0 if there is none.
+func number(t *testing.T, rdb *redis.Client, key string) int {
+	t.Helper()
+	n, err := rdb.Get(t.Context(), key).Int()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(t, err)
+	}
+	return n
+}
+
 // did returns the error of a call, and one if it says that it has changed nothing.
 func did(ok bool, err error) error {
 	if err == nil && !ok {
@@ -161,14 +201,7 @@ func latchChanges() (changes []change) {
 				}
 				return func() error { return call(t.Context(), l) }
 			},
-			state: func(t *testing.T, rdb *redis.Client) []int {
-				t.Helper()
-				n, err := rdb.Get(t.Context(), "object").Int()
-				if !errors.Is(err, redis.Nil) {
-					require.NoError(t, err)
-				}
-				return []int{n}
-			},
+			state: func(t *testing.T, rdb *redis.Client) []int { t.Helper(); return []int{number(t, rdb, "object")} },
 		})
 	}
 	one("count down", 3, 2, func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) })
@@ -342,7 +375,7 @@ func (p *refusedPeer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // F2, F25: whoever repeats a call after an error that is not ErrUnknown never acts twice, whatever refuses the repetition of one whose
 // reply was lost.
 func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
-	for _, c := range slices.Concat(lockChanges(), permitChanges(), latchChanges(), queueChanges(), onceChanges()) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges()) {
 		for refusal := range refusals {
 			for _, lost := range []int{1, 0, 2}[:faulttest.Rounds(t, 1, 3)] {
 				t.Run(fmt.Sprint(c.name, " ", refusal, " ", lost), func(t *testing.T) {
