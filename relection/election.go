@@ -86,7 +86,7 @@ func (e *Election) campaign(ctx context.Context, o campaignOptions) (*Leadership
 			return l, nil
 		}
 		lost := errors.Is(err, errs.ErrNotHeld) || errors.Is(context.Cause(hold.Context()), errs.ErrLost)
-		_ = l.resign(ctx) // it goes on in the background
+		l.giveBack(ctx)
 		m.leave()
 		if !lost || ctx.Err() != nil || e.core.Closed() {
 			return nil, e.core.Interrupted(ctx, err)
