@@ -472,6 +472,12 @@ func TestRefusedCommandsLeaveALeaderKnownOrNot(t *testing.T) {
 				leader, leaderErr := p.other.GetElection("e").Leader(t.Context())
 				if !leads {
 					require.ErrorIs(t, leaderErr, relection.ErrNoLeader, "after %v", err)
+					redistest.Eventually(t, 10*time.Second, "the lock is free", func() error {
+						if p.admin.Exists(t.Context(), "e").Val() == 1 {
+							return fmt.Errorf("it is held after %w", err)
+						}
+						return nil
+					})
 					return
 				}
 				require.NoError(t, leaderErr, "after %v", err)

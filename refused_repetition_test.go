@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,10 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -35,6 +38,8 @@ type change struct {
 	// ends says that the call ends a hold: what Redis refuses goes on in the background. begins, that it acquires one: what it was granted
 	// before an error is released in the background.
 	ends, begins bool
+	// skip is how many scripts the call runs before the one that changes the object.
+	skip int
 	// prepare makes the object. The result makes the call, once or again.
 	prepare func(t *testing.T, c *redlatch.Client) (call func() error)
 	state   func(t *testing.T, rdb *redis.Client) []int
@@ -313,6 +318,96 @@ func onceChanges() []change {
 	}
 }
 
+// electionChanges are calls on an election. The states are how often its lock is held, the value of the leader, and how many candidates
+// have one.
+func electionChanges() []change {
+	campaign := func(t *testing.T, c *redlatch.Client) (*relection.Leadership, error) {
+		t.Helper()
+		return c.GetElection("object").Campaign(t.Context(), relection.WithValue("1"))
+	}
+	one := func(verb string, before, after []int, call func(ctx context.Context, l *relection.Leadership) error) change {
+		return change{
+			name: "election " + verb, before: before, after: after, ends: verb == "resign",
+			prepare: func(t *testing.T, c *redlatch.Client) func() error {
+				t.Helper()
+				l, err := campaign(t, c)
+				require.NoError(t, err)
+				return func() error { return call(t.Context(), l) }
+			},
+			state: leads,
+		}
+	}
+	nobody, leader := []int{0, 0, 0}, []int{1, 1, 0}
+	elect := change{
+		before: nobody, after: leader, unsure: nobody, begins: true, state: leads,
+		prepare: func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			return func() error { _, err := campaign(t, c); return err }
+		},
+	}
+	term := elect
+	elect.name, term.name, term.skip = "election campaign", "election term", 1
+	resign := one("resign", leader, nobody, func(ctx context.Context, l *relection.Leadership) error { return l.Resign(ctx) })
+	resign.unsure = nobody
+	return []change{
+		elect, term, resign,
+		one("proclaim", leader, []int{1, 2, 0}, func(ctx context.Context, l *relection.Leadership) error { return l.Proclaim(ctx, "2") }),
+	}
+}
+
+func leads(t *testing.T, rdb *redis.Client) []int {
+	t.Helper()
+	value := 0
+	leader, err := rdb.HMGet(t.Context(), "redlatch_election:{object}", "owner", "value").Result()
+	require.NoError(t, err)
+	if owner, ok := leader[0].(string); ok && rdb.HExists(t.Context(), "object", owner).Val() { // else it has resigned
+		value, err = strconv.Atoi(fmt.Sprint(leader[1]))
+		require.NoError(t, err)
+	}
+	candidates, err := rdb.HLen(t.Context(), "redlatch_election_candidates:{object}").Result()
+	require.NoError(t, err)
+	return []int{levels(t, rdb, "object"), value, int(candidates)}
+}
+
+// jobChanges are calls for a job. The states are whether there is one, whether it is paused, and how many of its ticks are queued.
+func jobChanges() (changes []change) {
+	type jobs = *rscheduler.Scheduler
+	one := func(verb string, before, after []int, call func(ctx context.Context, s jobs) error) {
+		c := change{name: "job " + verb, before: before, after: after}
+		if verb == "trigger" {
+			c.skip = 1
+		}
+		c.prepare = func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			s := c.GetScheduler("object")
+			require.NoError(t, s.Register("job", rscheduler.At(time.Now().Add(time.Hour)), func(context.Context, rscheduler.Run) error { return nil }))
+			ctx, stop := context.WithTimeout(t.Context(), time.Second) // in the bubble: it writes the job
+			defer stop()
+			require.NoError(t, s.Run(ctx))
+			if before[1] == 1 {
+				require.NoError(t, s.Pause(t.Context(), "job", "x"))
+			}
+			return func() error { return call(t.Context(), s) }
+		}
+		c.state = func(t *testing.T, rdb *redis.Client) (state []int) {
+			t.Helper()
+			for _, key := range []string{"redlatch_sched:{object}:jobs", "redlatch_sched:{object}:paused", "redlatch_dq:{object}:ticks:bodies"} {
+				n, err := rdb.HLen(t.Context(), key).Result()
+				require.NoError(t, err)
+				state = append(state, int(n))
+			}
+			return state
+		}
+		changes = append(changes, c)
+	}
+	idle, paused := []int{1, 0, 1}, []int{1, 1, 1}
+	one("trigger", idle, []int{1, 0, 2}, func(ctx context.Context, s jobs) error { return s.Trigger(ctx, "job") })
+	one("pause", idle, paused, func(ctx context.Context, s jobs) error { return s.Pause(ctx, "job", "x") })
+	one("resume", paused, idle, func(ctx context.Context, s jobs) error { return s.Resume(ctx, "job") })
+	one("remove", paused, []int{0, 0, 1}, func(ctx context.Context, s jobs) error { return did(s.Remove(ctx, "job")) })
+	return changes
+}
+
 // refusals are what may happen to the repetition of a call: a reply, or what is done to the connections, and its end.
 var refusals = map[string]struct {
 	reply string
@@ -375,9 +470,12 @@ func (p *refusedPeer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // F2, F25: whoever repeats a call after an error that is not ErrUnknown never acts twice, whatever refuses the repetition of one whose
 // reply was lost.
 func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
-	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges()) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), jobChanges()) {
 		for refusal := range refusals {
 			for _, lost := range []int{1, 0, 2}[:faulttest.Rounds(t, 1, 3)] {
+				if lost == 0 && c.skip > 0 {
+					continue // the scripts before it would be refused
+				}
 				t.Run(fmt.Sprint(c.name, " ", refusal, " ", lost), func(t *testing.T) {
 					t.Parallel()
 					locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) { c.refused(t, b, refusal, lost) })
@@ -411,7 +509,7 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 		}
 		begin()
 	}
-	var sent, refused int
+	sent, refused := -c.skip, 0
 	var over bool
 	var mu sync.Mutex // guards all of this: calls of several connections come at the same time
 	b.Mini.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
@@ -420,7 +518,10 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 		if !strings.HasPrefix(cmd, "EVAL") || over {
 			return false
 		}
-		if sent++; sent == lost {
+		if sent++; sent == 0 {
+			p.LoseReplies(lost)
+		}
+		if sent == lost {
 			begin()
 		}
 		if sent > lost && r.reply != "" {
@@ -430,7 +531,9 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 		}
 		return false
 	})
-	p.LoseReplies(lost)
+	if c.skip == 0 {
+		p.LoseReplies(lost)
+	}
 	lift := sync.OnceFunc(func() {
 		mu.Lock()
 		defer mu.Unlock()
