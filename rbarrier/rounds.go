@@ -131,18 +131,21 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 	member, _ := c.Router.Join(r.keys.channel, w) // first, so that no message is lost after an answer; see Subscribed
 	defer member.Leave()
 	answered := c.Clock.Now()
-	for {
-		call, err := c.Read(ctx, func() *script.Call { return ask(had) })
-		var is code
-		var n int
-		if err == nil {
-			is, n, err = readCode(call)
+	unknown := false // a call without an answer may have completed the round
+	end := func(err error) error {
+		if unknown && !errors.Is(err, errs.ErrUnknown) && !errors.Is(err, errs.ErrClosed) {
+			err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
 		}
+		return err
+	}
+	for {
+		is, n, err := r.answer(ctx, func() *script.Call { return ask(had) })
+		unknown = err != nil && (unknown || errors.Is(err, errs.ErrUnknown))
 		switch now := c.Clock.Now(); {
 		case err == nil:
 			answered = now
 		case !had || ctx.Err() != nil || !errors.Is(err, errs.ErrUnavailable) || now-answered >= good:
-			return err
+			return end(err)
 		}
 		switch {
 		case err != nil: // the place is good yet
@@ -155,9 +158,22 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 		}
 		had = had || err == nil && is == placed
 		if err := r.rest(ctx, w); err != nil {
-			return err
+			return end(err)
 		}
 	}
+}
+
+// answer asks. Without an answer its error is [errs.ErrUnavailable], and [errs.ErrUnknown] besides if the call may have run.
+func (r *rounds) answer(ctx context.Context, ask func() *script.Call) (is code, n int, err error) {
+	c := r.manager.core
+	call, _, err := c.Query(ctx, ask)
+	switch {
+	case err == nil:
+		return readCode(call)
+	case errors.Is(err, errs.ErrUnknown) && script.Silent(err):
+		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+	}
+	return 0, 0, c.Interrupted(ctx, err)
 }
 
 // rest waits for a message, or until it is time to ask again.
