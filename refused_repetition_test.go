@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
@@ -411,7 +412,7 @@ func jobChanges() (changes []change) {
 // refusals are what may happen to the repetition of a call: a reply, or what is done to the connections, and its end.
 var refusals = map[string]struct {
 	reply string
-	begin func(t *testing.T, p *refusedPeer) (end func())
+	begin func(p *refusedPeer) (end func())
 }{
 	"READONLY": {reply: "READONLY You can't write against a read only replica."},
 	"NOPERM":   {reply: "NOPERM this user has no permissions to run the 'evalsha' command"},
@@ -419,11 +420,11 @@ var refusals = map[string]struct {
 	"OOM":      {reply: "OOM command not allowed when used memory > 'maxmemory'."},
 	"LOADING":  {reply: "LOADING Redis is loading the dataset in memory"},
 	"MISCONF":  {reply: "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."},
-	"refused": {begin: func(_ *testing.T, p *refusedPeer) func() {
+	"refused": {begin: func(p *refusedPeer) func() {
 		p.Refuse(true)
 		return func() { p.Refuse(false) }
 	}},
-	"pool": {begin: func(_ *testing.T, p *refusedPeer) func() {
+	"pool": {begin: func(p *refusedPeer) func() {
 		p.full.Store(true)
 		return func() { p.full.Store(false) }
 	}},
@@ -467,6 +468,73 @@ func (p *refusedPeer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
+// obstacle is in the way of what a peer sends.
+type obstacle struct {
+	peer           *refusedPeer
+	refusal, owner string
+	lost           int
+
+	mu            sync.Mutex // guards the rest: calls of several connections come at the same time
+	sent, refused int
+	over          bool
+	end           func()
+}
+
+// obstruct has the peer's next scripts pass, as many as are skipped; those after them run, and lose their replies; what comes then is
+// refused. Only scripts count that have an argument which begins with the owner.
+func (p *refusedPeer) obstruct(b *locktest.Bubble, refusal, owner string, skip, lost int) *obstacle {
+	o := &obstacle{peer: p, refusal: refusal, owner: owner, lost: lost, sent: -skip, end: func() {}}
+	if lost == 0 {
+		if refusal != "pool" { // which sends nothing
+			p.Cut()
+		}
+		o.begin()
+	}
+	b.Mini.Server().SetPreHook(o.refuses)
+	if skip == 0 {
+		p.LoseReplies(lost)
+	}
+	return o
+}
+
+func (o *obstacle) begin() {
+	if begin := refusals[o.refusal].begin; begin != nil {
+		o.end = begin(o.peer)
+	}
+}
+
+func (o *obstacle) refuses(conn *server.Peer, cmd string, args ...string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, o.owner) })
+	if !strings.HasPrefix(cmd, "EVAL") || !of || o.over {
+		return false
+	}
+	if o.sent++; o.sent == 0 {
+		o.peer.LoseReplies(o.lost)
+	}
+	if o.sent == o.lost {
+		o.begin()
+	}
+	reply := refusals[o.refusal].reply
+	if o.sent <= o.lost || reply == "" {
+		return false
+	}
+	o.refused++
+	conn.WriteError(reply)
+	return true
+}
+
+// lift ends the refusals.
+func (o *obstacle) lift() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over {
+		o.over = true
+		o.end()
+	}
+}
+
 // F2, F25: whoever repeats a call after an error that is not ErrUnknown never acts twice, whatever refuses the repetition of one whose
 // reply was lost.
 func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
@@ -496,56 +564,13 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 	call := c.prepare(t, p.Client)
 	time.Sleep(time.Millisecond) // in the bubble: a RedLock returns before its last master has answered
 	require.Equal(t, c.before, c.state(t, b.Redis))
-	r := refusals[refusal]
-	end := func() {}
-	begin := func() {
-		if r.begin != nil {
-			end = r.begin(t, p)
-		}
-	}
-	if lost == 0 {
-		if refusal != "pool" { // which sends nothing
-			p.Cut()
-		}
-		begin()
-	}
-	sent, refused := -c.skip, 0
-	var over bool
-	var mu sync.Mutex // guards all of this: calls of several connections come at the same time
-	b.Mini.Server().SetPreHook(func(peer *server.Peer, cmd string, _ ...string) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if !strings.HasPrefix(cmd, "EVAL") || over {
-			return false
-		}
-		if sent++; sent == 0 {
-			p.LoseReplies(lost)
-		}
-		if sent == lost {
-			begin()
-		}
-		if sent > lost && r.reply != "" {
-			refused++
-			peer.WriteError(r.reply)
-			return true
-		}
-		return false
-	})
-	if c.skip == 0 {
-		p.LoseReplies(lost)
-	}
-	lift := sync.OnceFunc(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		over = true
-		end()
-	})
-	time.AfterFunc(15*time.Second, lift) // so that what was held before is not lost
+	o := p.obstruct(b, refusal, "", c.skip, lost)
+	time.AfterFunc(15*time.Second, o.lift) // so that what was held before is not lost
 	err := call()
 	said := c.state(t, b.Redis)
-	lift()
-	if r.reply != "" && err == nil {
-		assert.Positive(t, refused, "nothing was refused")
+	o.lift()
+	if refusals[refusal].reply != "" && err == nil {
+		assert.Positive(t, o.refused, "nothing was refused")
 	}
 	time.Sleep(5 * time.Second) // in the bubble: what is undone later is by then
 	now := c.state(t, b.Redis)
@@ -570,5 +595,65 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 		assert.Equal(t, c.before, now, "after %v", err)
 		assert.NoError(t, again, "the repetition after %v", err)
 		assert.Equal(t, c.after, c.state(t, b.Redis))
+	}
+}
+
+// F2, F25: a participant whose error is not ErrUnknown has not completed the round for the others, whatever refuses the repetition of a
+// call whose reply was lost.
+func TestRefusedRepetitionsLeaveARoundCompleteOrNot(t *testing.T) {
+	for kind, newcomer := range pairs {
+		for _, verb := range []string{"enter", "leave"} {
+			for refusal := range refusals {
+				for _, lost := range []int{1, 0, 2}[:faulttest.Rounds(t, 1, 3)] {
+					t.Run(fmt.Sprint(kind, " ", verb, " ", refusal, " ", lost), func(t *testing.T) {
+						t.Parallel()
+						locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) { refusedRound(t, b, newcomer, verb, refusal, lost) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func refusedRound(t *testing.T, b *locktest.Bubble, newcomer func(*redlatch.Client) participant, verb, refusal string, lost int) {
+	t.Helper()
+	p := newRefusedPeer(t, b)
+	first, last := newcomer(b.Peer(t).Client), newcomer(p.Client)
+	passed := make(chan error, 1)
+	type verbOf = func(participant, context.Context) error
+	start := func(call verbOf) {
+		go func() { passed <- call(first, t.Context()) }()
+		time.Sleep(time.Millisecond) // in the bubble: it waits
+	}
+	both := func(call verbOf) {
+		start(call)
+		require.NoError(t, errors.Join(call(last, t.Context()), <-passed))
+	}
+	both(participant.Enter)
+	call := participant.Leave
+	if verb == "enter" {
+		both(call)
+		call = participant.Enter
+	}
+	start(call)
+	o := p.obstruct(b, refusal, p.ID(), 0, lost)
+	err := call(last, t.Context())
+	o.lift()
+	time.Sleep(10 * time.Second) // in the bubble: a place that is not kept has ended
+	var other error
+	waits := false
+	select {
+	case other = <-passed:
+	default:
+		waits = true
+	}
+	switch {
+	case err == nil:
+		require.False(t, waits)
+		require.NoError(t, other)
+	case waits: // it has never come
+		require.NoError(t, errors.Join(call(last, t.Context()), <-passed))
+	case !errors.Is(err, redlatch.ErrUnknown):
+		require.ErrorIs(t, other, rbarrier.ErrBroken, "after %v", err)
 	}
 }
