@@ -60,7 +60,8 @@ func newPartial(t *testing.T, opts ...redlatch.Option) *partial {
 	server := redistest.Start(t)
 	p := &partial{admin: server.Client(t)}
 	p.rules(t, "reset", "on", ">secret", "~*", "&*", "+@all")
-	opts = append(opts, redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	opts = append([]redlatch.Option{quiet, redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0)}, opts...)
 	client := func(user string) *redlatch.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
