@@ -7,6 +7,7 @@
 -- Returns  1
 local jobs, marks, items = KEYS[1], KEYS[2], ARGV
 
+redis.call('hdel', marks, '') -- does nothing; a full Redis refuses only the first write of a script, and never one that frees memory
 for i = 1, #items, 4 do
   local job, text, old, new = items[i], items[i + 1], items[i + 2], items[i + 3]
   if redis.call('hget', jobs, job) == text and (redis.call('hget', marks, job) or '') == old then
