@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +18,12 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rscheduler"
+	"github.com/redlatch/redlatch/rtopic"
 )
 
 // F28
@@ -165,5 +172,199 @@ func TestRoundsGoOnInAFullRedis(t *testing.T) {
 			require.ErrorIs(t, <-passed, context.Canceled)
 			placed("arrived", 0, 0)
 		})
+	}
+}
+
+// newFillable returns a client of a server, and what has that refuse what needs memory, or end it.
+func newFillable(t *testing.T, opts ...redlatch.Option) (c *redlatch.Client, fill func(full bool)) {
+	t.Helper()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	opts = append([]redlatch.Option{redlatch.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
+	c, err := redlatch.New(server.Client(t), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c, func(full bool) {
+		assert.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(map[bool]int{true: 1}[full])).Err())
+	}
+}
+
+// F25, F28
+func TestLimiterCountsNothingInAFullRedis(t *testing.T) {
+	t.Parallel()
+	c, fill := newFillable(t)
+	l := c.GetRateLimiter("api", rratelimiter.Per(3, time.Hour))
+	res, err := l.Allow(t.Context(), "exhausted", 3)
+	require.NoError(t, err)
+	require.True(t, res.Allowed)
+	fill(true)
+	res, err = l.Allow(t.Context(), "exhausted", 1)
+	require.NoError(t, err, "a no needs no memory")
+	require.False(t, res.Allowed)
+	for _, call := range []func() error{
+		func() error { _, err := l.Allow(t.Context(), "new", 1); return err },
+		func() error { return l.Wait(t.Context(), "new", 1) },
+	} {
+		err := call()
+		require.ErrorContains(t, err, "OOM")
+		require.NotErrorIs(t, err, redlatch.ErrUnknown)
+		require.NotErrorIs(t, err, rratelimiter.ErrExceeds)
+	}
+	fill(false)
+	res, err = l.Allow(t.Context(), "new", 3)
+	require.NoError(t, err)
+	assert.True(t, res.Allowed, "what was refused took nothing")
+}
+
+// F25, F28
+func TestIDsRiseAfterAFullRedis(t *testing.T) {
+	t.Parallel()
+	for form, opts := range map[string][]rid.Option{"plain": nil, "timed": {rid.WithTimePrefix(32)}} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			c, fill := newFillable(t)
+			const block = 10
+			g := c.GetIDGenerator("order", append(opts, rid.WithBlock(block))...)
+			last := int64(0)
+			next := func() error {
+				id, err := g.Next(t.Context())
+				if err == nil {
+					require.Greater(t, id, last)
+					last = id
+				}
+				return err
+			}
+			require.NoError(t, next())
+			fill(true)
+			for range block - 1 {
+				require.NoError(t, next(), "the block goes on")
+			}
+			for range 2 {
+				err := next()
+				require.ErrorContains(t, err, "OOM")
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+			}
+			fill(false)
+			require.NoError(t, next())
+		})
+	}
+}
+
+// F28
+func TestTopicsDeliverInAFullRedis(t *testing.T) {
+	t.Parallel()
+	c, fill := newFillable(t)
+	topic := redlatch.GetTopic[string](c, "prices")
+	before, err := topic.Subscribe(t.Context())
+	require.NoError(t, err)
+	fill(true)
+	after, err := topic.Subscribe(t.Context())
+	require.NoError(t, err)
+	_, err = topic.Publish(t.Context(), "up")
+	require.NoError(t, err)
+	for _, sub := range []*rtopic.Subscription[string]{before, after} {
+		for value, err := range sub.All() {
+			require.NoError(t, err)
+			require.Equal(t, "up", value)
+			break
+		}
+		sub.Close()
+	}
+}
+
+// F25, F28
+func TestElectionsInAFullRedisAreHeldOrNot(t *testing.T) {
+	t.Parallel()
+	c, fill := newFillable(t)
+	led, free := c.GetElection("led"), c.GetElection("free")
+	l, err := led.Campaign(t.Context(), relection.WithValue("old"))
+	require.NoError(t, err)
+	fill(true)
+	_, err = free.Campaign(t.Context())
+	require.ErrorContains(t, err, "OOM")
+	require.NotErrorIs(t, err, redlatch.ErrUnknown)
+	_, err = free.Leader(t.Context())
+	require.ErrorIs(t, err, relection.ErrNoLeader)
+
+	value := "old"
+	if err := l.Proclaim(t.Context(), "new"); err == nil {
+		value = "new"
+	}
+	leader, err := led.Leader(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, value, leader.Value)
+	require.NoError(t, l.Resign(t.Context()))
+	_, err = led.Leader(t.Context())
+	require.ErrorIs(t, err, relection.ErrNoLeader)
+
+	fill(false)
+	for _, e := range []*relection.Election{led, free} {
+		again, err := e.Campaign(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, again.Resign(t.Context()))
+	}
+}
+
+// F25, F28: while Redis is full the ticks that are queued run, once each, and jobs can be paused, resumed and removed.
+func TestJobsGoOnInAFullRedis(t *testing.T) {
+	t.Parallel()
+	var c *redlatch.Client
+	var fill func(bool)
+	var once sync.Once
+	marked := make(chan error, 99)
+	c, fill = newFillable(t, redlatch.WithObserver(redlatch.Observer{
+		ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+			if e.Name == "rscheduler.mark" { // the ticks were offered
+				once.Do(func() { fill(true) })
+			}
+			return ctx
+		},
+		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+			if e.Name == "rscheduler.mark" {
+				marked <- e.Err
+			}
+		},
+	}))
+	s := c.GetScheduler("jobs")
+	var mu sync.Mutex
+	ran := map[time.Time]int{}
+	manual := make(chan struct{}, 1)
+	require.NoError(t, s.Register("job", rscheduler.Every(50*time.Millisecond), func(_ context.Context, run rscheduler.Run) error {
+		if run.Manual {
+			manual <- struct{}{}
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ran[run.Scheduled]++
+		return nil
+	}, rscheduler.WithOverlap(rscheduler.Allow)))
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Run(ctx) }()
+	require.NoError(t, <-marked, "else the same ticks are offered again")
+	redistest.Eventually(t, 10*time.Second, "ticks run", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(ran) < 20 {
+			return fmt.Errorf("%d have run", len(ran))
+		}
+		return nil
+	})
+	require.NoError(t, s.Pause(t.Context(), "job", "why"))
+	require.NoError(t, s.Resume(t.Context(), "job"))
+	require.ErrorContains(t, s.Trigger(t.Context(), "job"), "OOM")
+	fill(false)
+	require.NoError(t, s.Trigger(t.Context(), "job"))
+	<-manual
+	fill(true)
+	removed, err := s.Remove(t.Context(), "job")
+	require.NoError(t, err)
+	assert.True(t, removed)
+	stop()
+	require.NoError(t, <-stopped)
+	assert.Empty(t, manual)
+	for tick, times := range ran {
+		assert.Equal(t, 1, times, tick)
 	}
 }
