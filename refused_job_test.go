@@ -70,12 +70,17 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 				stopped := make(chan error, 1)
 				go func() { stopped <- s.Run(ctx) }()
 				err := <-refused.err
-				run := <-runs
-				assert.Equal(t, 1, run.Attempt)
+				redistest.Eventually(t, 10*time.Second, "the tick runs", func() error {
+					if len(runs) == 0 {
+						return fmt.Errorf("it does not after %w", err)
+					}
+					return nil
+				})
+				assert.Equal(t, 1, (<-runs).Attempt)
 				p.noTick(t)
 				stop()
 				require.NoError(t, <-stopped)
-				assert.Empty(t, runs)
+				assert.Empty(t, runs, "after %v", err)
 				results, runsErr := p.other.GetScheduler(t.Name()).Runs(t.Context(), "job", 10)
 				require.NoError(t, runsErr)
 				assert.Len(t, results, 1)
