@@ -109,7 +109,7 @@ func (d *DoubleBarrier) leave(ctx context.Context) error {
 	delete(m.entered, d)
 	m.mu.Unlock()
 	defer d.set(outside)
-	return d.rounds.wait(ctx, d.who, true, func(bool) *script.Call { return d.rounds.keys.leave(d.who, true) })
+	return d.rounds.wait(ctx, d.who, true, func(bool) *script.Call { return d.rounds.keys.leave(d.who, d.rounds.n, true) })
 }
 
 // turn changes the state.
@@ -138,7 +138,7 @@ func (d *DoubleBarrier) Due(now time.Duration) {
 		return
 	}
 	c := d.rounds.manager.core
-	c.Batch.Start(d.rounds.keys.leave(who, false), pipeline.Urgent, func(*script.Call) {}) // without an answer again in a second
+	c.Batch.Start(d.rounds.keys.leave(who, d.rounds.n, false), pipeline.Urgent, func(*script.Call) {}) // without an answer again in a second
 	c.Timers.Set(&d.timer, now+core.Jitter(recheck))
 }
 

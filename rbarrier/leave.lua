@@ -8,29 +8,31 @@
 -- ARGV[3]  how long a place is good, ms
 -- ARGV[4]  how long an ended round is remembered, ms
 -- ARGV[5]  channel of those who wait
+-- ARGV[6]  how many participants the barrier has
 --
 -- Returns  an array of a code and 0, as arrive.lua does:
 --          -1 the round is broken; 0 the participant has its place; 1 all have left
 local inside, leaving, ended = KEYS[1], KEYS[2], KEYS[3]
-local who, leaves, good, keep, channel = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local who, leaves, good, keep, channel, parties = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 prepare(ended, keep)
-if lapsed(inside) or lapsed(leaving) then
+local places = redis.call('zcard', inside) + redis.call('zcard', leaving)
+if lapsed(inside) or lapsed(leaving) or places > 0 and places ~= parties then -- perhaps Redis has lost some
   finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
 end
 local over = outcome(ended, who)
 if over ~= 0 then
   return { over, 0 }
 end
-local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
-if not places then
+local place = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
+if not place then
   return { -1, 0 } -- Redis has lost its data
 end
 if leaves == '1' then
   redis.call('zrem', inside, who)
   redis.call('zadd', leaving, clock() + good, who)
 else
-  redis.call('zadd', places, clock() + good, who)
+  redis.call('zadd', place, clock() + good, who)
 end
 redis.call('pexpire', inside, keep)
 redis.call('pexpire', leaving, keep)

@@ -71,9 +71,9 @@ func (k *keys) arrive(who string, n int, had bool) *script.Call {
 	return arriveScript.Call(len(list), append(list, who, n, good.Milliseconds(), remembered.Milliseconds(), k.channel, script.Flag(had))...)
 }
 
-func (k *keys) leave(who string, leaves bool) *script.Call {
+func (k *keys) leave(who string, n int, leaves bool) *script.Call {
 	return leaveScript.Call(3, k.inside, k.leaving, k.ended,
-		who, script.Flag(leaves), good.Milliseconds(), remembered.Milliseconds(), k.channel)
+		who, script.Flag(leaves), good.Milliseconds(), remembered.Milliseconds(), k.channel, n)
 }
 
 func (k *keys) quit(who string) *script.Call {
