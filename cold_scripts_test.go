@@ -63,7 +63,12 @@ func noticeNothing(t *testing.T, nodes []*redistest.Server, connect func() redis
 			}
 		})
 	}
+	nameOf := func(kind string) string { return kind }
+	clients := []*redlatch.Client{holder, waiter}
+	uses, check := sharedUses(t, clients, 0, nameOf)
+	uses = append(uses, barrierUses(clients, nameOf, func(string) {})...)
 	for round := range faulttest.Rounds(t, 2, 10) {
+		useEach(t, uses, 100)
 		all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return fmt.Sprint(g.name, "-", round) })
 		redistest.AwaitChannels(t, connect(), channels(all))
 		stayHeld(t, all, 2*lease)
@@ -71,6 +76,7 @@ func noticeNothing(t *testing.T, nodes []*redistest.Server, connect func() redis
 			h.handOver(t)
 		}
 	}
+	check(0)
 	stop()
 	flushers.Wait()
 }
