@@ -194,9 +194,10 @@ func evictEach(t *testing.T, begin func(t *testing.T, b *locktest.Bubble) (check
 			keys := b.Keys(t)
 			slices.Sort(keys)
 			more = n+1 < len(keys)
-			t.Logf("%s is evicted, %d of %d", keys[n], n+1, len(keys))
-			b.Delete(t, keys[n])
-			check(t, keys[n])
+			key := keys[min(n, len(keys)-1)] // a scheduler has some keys only for a moment
+			t.Logf("%s is evicted, %d of %d", key, n+1, len(keys))
+			b.Delete(t, key)
+			check(t, key)
 		})
 	}
 }
