@@ -125,10 +125,10 @@ func (c *call) all(h *hold) error {
 		c.busy = c.busyHere()
 	}
 	waited := c.busy
-	if waited != nobody && c.mode == tries { // no need to ask for the others
-		return errs.ErrNotAcquired
-	}
 	if waited != nobody {
+		if c.mode == tries { // no need to ask for the others
+			return errs.ErrNotAcquired
+		}
 		if err := c.waitFor(h, waited, c.left()); err != nil {
 			if !errors.Is(err, errs.ErrNotAcquired) && !script.Refused(err) { // which ends the member's own Lock at its first attempt
 				c.fatal = err
