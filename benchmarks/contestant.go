@@ -51,6 +51,7 @@ const (
 	rueidisName  = "rueidislock"
 
 	silentName = "without presence"
+	sitesName  = "call sites"
 	emptyName  = "empty observer"
 	promName   = "redlatchprom"
 	otelName   = "redlatchotel, 1 %"
@@ -90,6 +91,7 @@ func allContestants() []contestant {
 		{name: redlatchName, open: openRedlatch},
 		{name: noBudgetName, open: openRedlatchNoBudget},
 		{name: silentName, open: openSilent},
+		{name: sitesName, open: openWithSites},
 		{name: emptyName, open: openObserved(emptyObserver)},
 		{name: promName, open: openObserved(prometheusObserver)},
 		{name: otelName, open: openObserved(otelObserver)},

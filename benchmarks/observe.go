@@ -20,6 +20,11 @@ func openSilent(_ context.Context, s setup) (session, error) {
 	return newRedlatch(s, reentrantLock, redlatch.WithoutPresence())
 }
 
+// openWithSites notes for each hold from which line it was acquired.
+func openWithSites(_ context.Context, s setup) (session, error) {
+	return newRedlatch(s, reentrantLock, redlatch.WithCallSites())
+}
+
 func openObserved(o func() (redlatch.Observer, error)) func(context.Context, setup) (session, error) {
 	return func(_ context.Context, s setup) (session, error) {
 		observer, err := o()
@@ -59,7 +64,7 @@ func otelObserver() (redlatch.Observer, error) {
 
 // observe measures what it costs to be seen, and to be observed.
 func observe(ctx context.Context, b *bench) ([]row, error) {
-	names := []string{silentName, redlatchName, emptyName, promName, otelName}
+	names := []string{silentName, redlatchName, sitesName, emptyName, promName, otelName}
 	open, err := openAll(ctx, b, names...)
 	if err != nil {
 		return nil, err
