@@ -101,7 +101,7 @@ nested: ## build, vet and test the modules below this one, but for interop
 		( cd "$$dir" && go build -o /dev/null ./... && go vet ./... && go test -count=1 ./... ); \
 	done
 
-interop: ## run the library beside Redisson; needs Java 17 and Maven; 2 minutes
+interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
 # The race step is the last one, so that a run ends in the summary of go test. A step that fails names at its end what

@@ -60,7 +60,7 @@ func told(t *testing.T, r *rig, lease time.Duration) error {
 		proxies[i] = faulttest.NewProxy(t, r.server.Addr())
 		holders[i] = connect(t, &redis.Options{Addr: proxies[i].Addr()}, redlatch.WithWatchdogTimeout(lease))
 	}
-	return shared(lanes, faulttest.Rounds(t, 24, 400), func(lane, run int) error {
+	return shared(lanes, faulttest.Rounds(t, 24, 1000), func(lane, run int) error {
 		outage := outages[run%len(outages)]
 		name := fmt.Sprintf("%s-%d-%v", outage.name, run, lease)
 		defer outage.heal(proxies[lane])
