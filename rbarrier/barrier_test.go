@@ -30,6 +30,7 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 	})
 }
 
+// F21
 func TestRoundCostsTwoCallsForEachWhoWaits(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 3)

@@ -207,6 +207,7 @@ func TestHandlerMaySettleItsMessage(t *testing.T) {
 	})
 }
 
+// F21
 func TestIdleConsumersCostNextToNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
@@ -220,6 +221,7 @@ func TestIdleConsumersCostNextToNothing(t *testing.T) {
 	})
 }
 
+// F21
 func TestOneSleepingClientIsWokenForEachMessage(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		const clients = 8

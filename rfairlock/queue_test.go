@@ -98,6 +98,7 @@ func TestOrderIsThatOfTheQueue(t *testing.T) {
 	})
 }
 
+// F19
 func TestQueueEndsByItselfWithItsWaiters(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		h := locktest.Acquire(t, t.Context(), b.Peer(t).GetFairLock(key))

@@ -81,6 +81,7 @@ func TestWokenByAnotherProgram(t *testing.T) {
 	})
 }
 
+// F21
 func TestWaitersReadTogether(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p, other := b.Peer(t), b.Peer(t)

@@ -127,6 +127,7 @@ func TestWaitThatCannotEndInTimeTakesNothing(t *testing.T) {
 	})
 }
 
+// F3
 func TestLastReservationIsGivenBack(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Second))

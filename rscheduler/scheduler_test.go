@@ -641,6 +641,7 @@ func TestJobsThatCannotBePlannedHoldUpNoOthers(t *testing.T) {
 	})
 }
 
+// F21
 func TestIdleSchedulerIsCheap(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, p := r.scheduler(t)

@@ -131,6 +131,7 @@ func TestSemaphorePairCostsTwoCommands(t *testing.T) {
 	})
 }
 
+// F21
 func TestSemaphoreWaitersCostLittle(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
