@@ -120,6 +120,17 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 				require.NoError(t, err)
 			}
 		})
+		t.Run("limiter "+name, func(t *testing.T) {
+			limiter := one.GetRateLimiter(name+"limiter", rratelimiter.Per(100, time.Second))
+			require.NoError(t, limiter.Wait(t.Context(), "k", 1))
+			_, err := limiter.Allow(t.Context(), "k", 1)
+			require.NoError(t, err)
+		})
+		t.Run("RedLock "+name, func(t *testing.T) {
+			hold, err := one.GetRedLock(one.GetLock(name+"r"), one.GetLock(name+"s"), one.GetLock(name+"t")).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, hold.Unlock(t.Context()))
+		})
 		t.Run("scheduler "+name, func(t *testing.T) { scheduled(t, one, two, name) })
 	}
 	t.Run("latch", func(t *testing.T) {
