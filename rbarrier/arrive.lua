@@ -26,7 +26,9 @@ prepare(ended, keep)
 if lapsed(arrived) then
   finish({ arrived }, ended, { broken = 1, keep = keep, channel = channel })
 end
-if inside and (lapsed(inside) or lapsed(leaving)) then
+-- The last one inside ends the round as it leaves: if all that is left are leavers, Redis has lost some.
+local lost = inside and redis.call('zcard', inside) == 0 and redis.call('zcard', leaving) > 0
+if inside and (lost or lapsed(inside) or lapsed(leaving)) then
   finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
 end
 local over = outcome(ended, who)

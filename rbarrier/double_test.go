@@ -144,6 +144,23 @@ func TestRoundIsNotCompleteForOneWhoseOthersAreForgotten(t *testing.T) {
 	})
 }
 
+// F19
+func TestNobodyEntersBesideARoundThatIsHalfForgotten(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds, next := participants(all), participants(all)
+		enter(t, ds...)
+		leaves := begin(func() error { return ds[0].Leave(t.Context()) })
+		waiting := begin(func() error { return next[0].Enter(t.Context()) })
+		b.Delete(t, "redlatch_double_inside:{work}")
+		require.NoError(t, next[1].Enter(t.Context()))
+		finish(t, waiting)
+		require.ErrorIs(t, <-leaves, rbarrier.ErrBroken)
+		require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken)
+		leave(t, next...)
+	})
+}
+
 // F2
 func TestLostRepliesOfADoubleBarrierChangeNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
