@@ -163,14 +163,15 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 	}
 }
 
-// answer asks. Without an answer its error is [errs.ErrUnavailable], and [errs.ErrUnknown] besides if the call may have run.
+// answer asks. Its error is [errs.ErrUnavailable] if Redis does not answer, or cannot serve at the moment. After a call
+// without a reply it is so too, and [errs.ErrUnknown] besides, whatever Redis said to a repetition.
 func (r *rounds) answer(ctx context.Context, ask func() *script.Call) (is code, n int, err error) {
 	c := r.manager.core
 	call, _, err := c.Query(ctx, ask)
 	switch {
 	case err == nil:
 		return readCode(call)
-	case errors.Is(err, errs.ErrUnknown) && script.Silent(err):
+	case errors.Is(err, errs.ErrUnknown):
 		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	return 0, 0, c.Interrupted(ctx, err)
