@@ -43,18 +43,18 @@ func (c *Core) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 //
 // The end of a context that [Core.Bound] has made is no error of its own.
 func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
-	kind := errs.ErrUnavailable
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	kind, ended := errs.ErrUnavailable, endOf(ctx)
+	switch {
 	case outcome == script.Unknown:
 		kind = errs.ErrUnknown
 	case errors.Is(err, errs.ErrClosed), errors.Is(err, errs.ErrNotListening):
 		return err
-	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent) && (ctx.Err() == nil || !script.Passing(err)):
+	case !script.Silent(err) && !errors.Is(err, script.ErrNotSent) && (ended == nil || !script.Passing(err)):
 		return Explain(err)
 	}
-	ended := endOf(ctx)
 	switch {
 	case ended == nil || errors.Is(context.Cause(ctx), errCallTimeout):
 		return fmt.Errorf("%w: %w", kind, err)
@@ -64,7 +64,7 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	return fmt.Errorf("%w: %w: %w", ended, kind, err)
 }
 
-// endOf returns ctx.Err(). A connection may notice the deadline of ctx a moment before ctx does.
+// endOf returns ctx.Err(); past the deadline it waits up to 10 ms for it. A connection may notice the deadline before ctx.
 func endOf(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
 		select {

@@ -175,21 +175,30 @@ func (c lateContext) Deadline() (time.Time, bool) {
 	return deadline.Add(-time.Millisecond), ok
 }
 
+// dialTimeout is what net says of a dial whose deadline is over; unlike os.ErrDeadlineExceeded it is that of no context.
+type dialTimeout struct{}
+
+func (dialTimeout) Error() string { return "i/o timeout" }
+
+func (dialTimeout) Timeout() bool { return true }
+
 // F16, F23: a connection has the deadline of the context, and its timer may fire first.
 func TestATimeoutAtTheDeadlineIsTheEndOfTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		time.Sleep(time.Second - time.Millisecond)
-		err := core.Conclude(lateContext{ctx}, script.NotDone, os.ErrDeadlineExceeded)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, errs.ErrUnavailable)
+		for _, timeout := range []error{os.ErrDeadlineExceeded, &net.OpError{Op: "dial", Err: dialTimeout{}}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			time.Sleep(time.Second - time.Millisecond)
+			err := core.Conclude(lateContext{ctx}, script.NotDone, timeout)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, errs.ErrUnavailable)
 
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err = core.Conclude(ctx, script.NotDone, os.ErrDeadlineExceeded)
-		assert.ErrorIs(t, err, errs.ErrUnavailable)
-		assert.NotErrorIs(t, err, context.DeadlineExceeded, "a shorter timeout of the connection is none of the context")
+			ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = core.Conclude(ctx, script.NotDone, timeout)
+			assert.ErrorIs(t, err, errs.ErrUnavailable)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, "a shorter timeout of the connection is none of the context")
+		}
 	})
 }
 
