@@ -12,8 +12,9 @@ var (
 	// background.
 	ErrUnknown = errs.ErrUnknown
 	// ErrUnavailable is returned if Redis did not answer in time, refused the connection, or cannot serve at the moment
-	// (it is loading, failing over, or moving keys): nothing was done, and it is unknown whether the object was free. A
-	// wait that ends like this joins it with rlock.ErrNotAcquired or the error of the context.
+	// (it is loading, failing over, or moving keys): nothing was done, unless the error is ErrUnknown besides, and it is
+	// unknown whether the object was free. A wait that ends like this joins it with rlock.ErrNotAcquired or the error of
+	// the context.
 	ErrUnavailable = errs.ErrUnavailable
 	// ErrNotConfirmed is returned if the master answered, but the replicas of [WithReplicas], or its disk with
 	// [WithDurability], did not confirm in time. Locks and permits are released again, and the error is joined with
