@@ -11,7 +11,8 @@
 // A round ends alike for all its participants: it is complete when all are there, or it is broken ([ErrBroken]) when
 // one of them gives up before, since its context ends or its client closes, or dies, which is noticed 4 to 7 s later.
 // The next round starts afresh. Only a call that gives up in the moment in which the round becomes complete, or whose
-// answer was lost (redlatch.ErrUnknown), returns its own error while the others return nil.
+// answer was lost (redlatch.ErrUnknown, or redlatch.ErrClosed if its client closes), returns its own error while the
+// others return nil.
 //
 // The number of participants is that of the first one. Whoever expects another number is redlatch.ErrInvalid, until the
 // barrier has not been used for a minute.

@@ -131,7 +131,7 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 	member, _ := c.Router.Join(r.keys.channel, w) // first, so that no message is lost after an answer; see Subscribed
 	defer member.Leave()
 	answered := c.Clock.Now()
-	unknown := false // a call without an answer may have completed the round
+	unknown := false // a call without an answer may have completed the round; ErrClosed says as much, and cannot be repeated
 	end := func(err error) error {
 		if unknown && !errors.Is(err, errs.ErrUnknown) && !errors.Is(err, errs.ErrClosed) {
 			err = fmt.Errorf("%w: %w", errs.ErrUnknown, err)
