@@ -30,7 +30,7 @@
 -- ARGV[16]  1 if it has to be the one of the mark
 -- ARGV[17]  what is shown of it
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
--- ARGV[19]  1 if this is repeated after gone with the text of another schedule, which may have the tick as well; then 0
+-- ARGV[19]  1 if the caller asks again after gone when the schedule was replaced: then nothing is cleaned up yet; else 0
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
 --          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then

@@ -103,7 +103,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 				b = r.beginning(j, m, t)
 			}
 		}
-		b.second = true
+		b.more = false // only the last call cleans up
 		answer, other, err = r.begin(ctx, b)
 	}
 	if err == nil && answer == "died" {
@@ -136,7 +136,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	claim, _ := strconv.ParseInt(m.Claim(), 10, 64)
 	at, claimed, o := time.UnixMicro(t.Instant), time.UnixMicro(claim), &j.options
-	b := &beginning{process: r.process, job: j, message: m, tick: t, run: Run{
+	b := &beginning{process: r.process, job: j, message: m, tick: t, more: true, run: Run{
 		Job: t.Job, Scheduled: at, Started: claimed, Where: r.core.ID, Attempt: m.Attempt, Token: claim, Manual: t.Kind == manually,
 	}}
 	schedule := j.scheduleOf(t.Text)

@@ -59,7 +59,7 @@ type beginning struct {
 	window  time.Duration // in which it may run late
 	delay   time.Duration // of a fixed delay
 
-	second        bool   // after an attempt by a schedule that was replaced
+	more          bool   // it is tried again if the schedule was replaced
 	before, after string // ids of the ticks that run before and after it if it runs late
 }
 
@@ -77,7 +77,7 @@ func (k *keys) begin(b *beginning) *script.Call {
 	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
 		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), b.window.Microseconds(), number(b.delay > 0), shown,
-		b.before, number(!b.second))
+		b.before, number(b.more))
 }
 
 // ending says how an attempt ends.
