@@ -131,8 +131,8 @@ func (l *Leadership) resign(ctx context.Context) error {
 
 // giveBack resigns a leadership that nobody knows of. What Redis does not answer, or refuses, goes on in the background.
 func (l *Leadership) giveBack(ctx context.Context) {
-	err := l.resign(ctx)
-	if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok && script.Final(err) {
-		h.Settle()
+	if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
+		_ = h.UnlockSurely(ctx) // nobody waits for it
 	}
+	l.member.resigned()
 }

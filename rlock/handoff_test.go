@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +73,25 @@ func TestHandedOnHoldNestsAndIsLost(t *testing.T) {
 		locktest.Ended(t, inner.Context(), rlock.ErrLost)
 		locktest.Ended(t, next.Context(), rlock.ErrLost)
 		assert.ErrorIs(t, context.Cause(h.Context()), rlock.ErrUnlocked)
+	})
+}
+
+// F25
+func TestRefusedReleaseOfAHoldThatNobodyTookGoesOn(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		h := locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"))
+		var refused atomic.Bool
+		b.Mini.Server().SetPreHook(func(p *server.Peer, cmd string, _ ...string) bool {
+			first := strings.HasPrefix(cmd, "EVAL") && !refused.Swap(true)
+			if first {
+				p.WriteError("NOPERM this user has no permissions")
+			}
+			return first
+		})
+		rlock.Unwrap(h).(interface{ Pass() }).Pass()
+		time.Sleep(time.Second)
+		assert.True(t, refused.Load())
+		assert.Empty(t, b.Keys(t))
 	})
 }
 

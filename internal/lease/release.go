@@ -375,7 +375,7 @@ func (l *Lease) longestLocked(now time.Duration) time.Duration {
 // Pass releases a hold that was handed to a call which has given up, or hands it on.
 func (h *Hold) Pass() {
 	h.lease.manager.soon(func() {
-		_ = h.Unlock(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
+		_ = h.UnlockSurely(context.Background()) //nolint:forbidigo // bounded; what cannot be released is settled
 	})
 }
 
@@ -420,6 +420,11 @@ func (h *Hold) UnlockBy(ctx context.Context, release func() *script.Call) error 
 		l.opsLocked().release = release
 	}
 	l.mu.Unlock()
+	return h.UnlockSurely(ctx)
+}
+
+// UnlockSurely is Unlock, and goes on in the background if Redis refuses the release.
+func (h *Hold) UnlockSurely(ctx context.Context) error {
 	err := h.Unlock(ctx)
 	if script.Final(err) {
 		h.Settle()
