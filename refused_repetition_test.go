@@ -639,6 +639,9 @@ func refusedRound(t *testing.T, b *locktest.Bubble, newcomer func(*redlatch.Clie
 	o := p.obstruct(b, refusal, p.ID(), 0, lost)
 	err := call(last, t.Context())
 	o.lift()
+	if refusals[refusal].reply != "" {
+		assert.Positive(t, o.refused, "nothing was refused")
+	}
 	time.Sleep(10 * time.Second) // in the bubble: a place that is not kept has ended
 	var other error
 	waits := false
@@ -653,7 +656,7 @@ func refusedRound(t *testing.T, b *locktest.Bubble, newcomer func(*redlatch.Clie
 		require.NoError(t, other)
 	case waits: // it has never come
 		require.NoError(t, errors.Join(call(last, t.Context()), <-passed))
-	case !errors.Is(err, redlatch.ErrUnknown):
+	case !errors.Is(err, redlatch.ErrUnknown) || other != nil:
 		require.ErrorIs(t, other, rbarrier.ErrBroken, "after %v", err)
 	}
 }
