@@ -42,20 +42,26 @@ func TestOpenTakesEveryFormOfURL(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	redistest.Start(t, "--unixsocket", socket)
 	for form, url := range map[string]string{
-		"single":   server.URL(),
-		"cluster":  cluster.URL(),
-		"Sentinel": "redis://" + locktest.StartGroup(t).Sentinel.Addrs()[0] + "?master_name=redlatch",
-		"socket":   "unix://" + socket,
-		"TLS":      "rediss://" + encrypted(t, server.Addr()) + "?skip_verify=true",
+		"single":  server.URL(),
+		"cluster": cluster.URL(),
+		"socket":  "unix://" + socket,
+		"TLS":     "rediss://" + encrypted(t, server.Addr()) + "?skip_verify=true",
 	} {
-		t.Run(form, func(t *testing.T) {
-			c, err := redlatch.Open(t.Context(), url)
-			require.NoError(t, err)
-			locktest.Free(t, c.GetLock("open:orders"))
-			locktest.Free(t, c.GetFencedLock("open:{shop}:orders"))
-			require.NoError(t, c.Close())
-		})
+		t.Run(form, func(t *testing.T) { opens(t, url) })
 	}
+	t.Run("Sentinel", func(t *testing.T) { // which -short skips
+		opens(t, "redis://"+locktest.StartGroup(t).Sentinel.Addrs()[0]+"?master_name=redlatch")
+	})
+}
+
+// opens uses a client that Open makes of a URL.
+func opens(t *testing.T, url string) {
+	t.Helper()
+	c, err := redlatch.Open(t.Context(), url)
+	require.NoError(t, err)
+	locktest.Free(t, c.GetLock("open:orders"))
+	locktest.Free(t, c.GetFencedLock("open:{shop}:orders"))
+	require.NoError(t, c.Close())
 }
 
 // encrypted returns the address of a listener that takes the TLS off what it passes on to addr.

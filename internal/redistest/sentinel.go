@@ -54,9 +54,9 @@ func StartSentinel(tb testing.TB, master *Server, name string, quorum, n int) *S
 }
 
 // tune has the nodes talk about the master every publish and ping every ping, more often than they do by default; from
-// Redis 7 on they can be told. The shortest times suit discovery only: a new master that another node has not heard of
-// for four times publish is made a replica again, and a replica is not promoted if its INFO, which is asked for each
-// second, is older than five times ping.
+// Redis 7 on they can be told. The shortest times suit discovery only, for two reasons. A new master that another node
+// has not heard of for four times publish is made a replica again. A replica is not promoted if its INFO, which is asked
+// for each second, is older than five times ping.
 func (g *Sentinel) tune(publish, ping time.Duration) {
 	g.tb.Helper()
 	ctx := g.tb.Context()
