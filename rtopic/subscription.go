@@ -106,6 +106,8 @@ type buffer struct {
 	lost      lost      // after the newest
 }
 
+var _ pubsub.Refused = (*buffer)(nil)
+
 // open returns the buffer of a new subscription, once that is confirmed.
 func (s subject) open(ctx context.Context, opts []SubscribeOption, join func(*buffer) (*pubsub.Membership, bool)) (*buffer, error) {
 	limit, err := bufferSize(opts)

@@ -35,6 +35,8 @@ type presence struct {
 	answers sync.Mutex // held while one is made: one at a time
 }
 
+var _ pubsub.Refused = (*presence)(nil)
+
 // begin is called when the first object of the client is made.
 func (p *presence) begin(c *Core) {
 	if c.WithoutPresence {
