@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,21 +186,30 @@ func TestEvictedCountsAndMessagesGrantNothing(t *testing.T) {
 	}
 }
 
-// evictEach runs test once for each key of what begin has made. It evicts that key first.
-func evictEach(t *testing.T, begin func(t *testing.T, b *locktest.Bubble) (check func(t *testing.T, key string))) {
+// clientID is that of a client, which is another one each time.
+var clientID = regexp.MustCompile(`[^:{}]+\.\d+\.[0-9a-f]{16}`)
+
+// evictEach runs test once for each key of what begin has made. It evicts that key first, and returns those that it has evicted, without
+// ids of clients.
+func evictEach(t *testing.T, begin func(t *testing.T, b *locktest.Bubble) (check func(t *testing.T, key string))) (evicted []string) {
 	t.Helper()
-	for n, more := 0, true; more; n++ {
+	for more := true; more; {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			check := begin(t, b)
 			keys := b.Keys(t)
 			slices.Sort(keys)
-			more = n+1 < len(keys)
-			key := keys[min(n, len(keys)-1)] // a scheduler has some keys only for a moment
-			t.Logf("%s is evicted, %d of %d", key, n+1, len(keys))
+			left := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+				return slices.Contains(evicted, clientID.ReplaceAllString(key, "ID"))
+			})
+			more = len(left) > 1
+			key := append(left, keys[0])[0] // a scheduler has some keys only for a moment
+			evicted = append(evicted, clientID.ReplaceAllString(key, "ID"))
+			t.Logf("%s is evicted, %d are left", key, len(left))
 			b.Delete(t, key)
 			check(t, key)
 		})
 	}
+	return evicted
 }
 
 // F19, F24: whichever key of an object Redis evicts, its holder has it alone or is notified at the next renewal, and whoever waits gets it
@@ -290,7 +300,7 @@ func TestEvictionOfASingleKeyLeavesAQueueThatWorks(t *testing.T) {
 		"due":    {false, "new", 1},
 		"dead":   {false, "due later new", 0},
 	}
-	evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+	evicted := evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
 		t.Helper()
 		holder, other := b.Peer(t, redlatch.WithCloseGrace(0)), b.Peer(t, redlatch.WithCloseGrace(0))
 		queue := func(p *locktest.Peer) *rdelayedqueue.Queue[string] {
@@ -362,4 +372,7 @@ func TestEvictionOfASingleKeyLeavesAQueueThatWorks(t *testing.T) {
 			assert.Zero(t, stats)
 		}
 	})
+	for key := range outcomes {
+		assert.Contains(t, evicted, "redlatch_dq:{n}:"+key)
+	}
 }

@@ -3,6 +3,8 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +29,7 @@ func TestEvictionOfASingleKeyLetsNobodyPassABarrierAlone(t *testing.T) {
 		"redlatch_double_inside:{leave double}":    "leave ",
 		"redlatch_double_leaving:{leave double}":   "leave ",
 	}
-	evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+	evicted := evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
 		t.Helper()
 		one, two := b.Peer(t).Client, b.Peer(t).Client
 		met := meetings(t, b.Redis, one, two)
@@ -44,6 +46,7 @@ func TestEvictionOfASingleKeyLetsNobodyPassABarrierAlone(t *testing.T) {
 			}
 		}
 	})
+	assert.Subset(t, evicted, slices.Collect(maps.Keys(broken)))
 }
 
 // F19: ids go on above Redis's clock, and a rate limiter gives its tokens back, once.
@@ -88,7 +91,7 @@ func TestEvictionRepeatsNoIDAndGivesTokensBackOnce(t *testing.T) {
 // F8, F19: whichever key of a scheduler Redis evicts, no two runs of a job go on at once, its ticks come again, and a paused job runs only
 // if its pause was evicted.
 func TestEvictionOfASingleKeyLeavesASchedulerThatWorks(t *testing.T) {
-	evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
+	evicted := evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
 		t.Helper()
 		ctx, stop := context.WithCancel(t.Context())
 		ends, begun := make(chan error, 2), make(chan struct{}, 100)
@@ -141,4 +144,7 @@ func TestEvictionOfASingleKeyLeavesASchedulerThatWorks(t *testing.T) {
 			assert.Equal(t, strings.HasSuffix(key, ":paused"), paused > 0, "the paused job ran")
 		}
 	})
+	for _, suffix := range []string{"alive", "jobs", "marks", "meta", "paused", "running", "seen", "spans", "ticks:bodies", "ticks:due", "ticks:flight"} {
+		assert.True(t, slices.ContainsFunc(evicted, func(key string) bool { return strings.HasSuffix(key, ":"+suffix) }), suffix)
+	}
 }
