@@ -79,7 +79,11 @@ func newPartial(t *testing.T, opts ...redlatch.Option) *partial {
 
 func (p *partial) rules(t *testing.T, rules ...any) {
 	t.Helper()
-	require.NoError(t, p.admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err())
+	require.NoError(t, p.setRules(t.Context(), rules...))
+}
+
+func (p *partial) setRules(ctx context.Context, rules ...any) error {
+	return p.admin.Do(ctx, append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err()
 }
 
 // rightsRefused returns the rules that take away one right each, of those that the scripts of packages need.

@@ -31,13 +31,13 @@ func newRefusedOnce(t *testing.T) (*partial, *atomic.Pointer[refusedOnce], *logb
 	p = newPartial(t, log.option(), redlatch.WithObserver(redlatch.Observer{
 		ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
 			if r := now.Load(); r != nil && e.Name == r.script && !r.begun.Swap(true) {
-				p.rules(t, r.refusal)
+				assert.NoError(t, p.setRules(t.Context(), r.refusal))
 			}
 			return ctx
 		},
 		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
 			if r := now.Load(); r != nil && e.Name == r.script && !r.ended.Swap(true) {
-				p.rules(t, "&*", "+@all")
+				assert.NoError(t, p.setRules(t.Context(), "&*", "+@all"))
 				r.err <- e.Err
 			}
 		},
@@ -69,7 +69,7 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				stopped := make(chan error, 1)
 				go func() { stopped <- s.Run(ctx) }()
-				err := <-refused.err
+				err := next(t, refused.err)
 				redistest.Eventually(t, 10*time.Second, "the tick runs", func() error {
 					if len(runs) == 0 {
 						return fmt.Errorf("it does not after %w", err)
@@ -101,12 +101,15 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 func (p *partial) noTick(t *testing.T) {
 	t.Helper()
 	redistest.Eventually(t, 10*time.Second, "no tick is there", func() error {
-		if keys := p.admin.Keys(t.Context(), "*:bodies").Val(); len(keys) > 0 {
-			return fmt.Errorf("%q", keys)
+		keys, err := p.admin.Keys(t.Context(), "*:bodies").Result()
+		if err == nil && len(keys) > 0 {
+			err = fmt.Errorf("%q", keys)
 		}
-		return nil
+		return err
 	})
-	assert.Empty(t, p.admin.Keys(t.Context(), "*:running").Val())
+	running, err := p.admin.Keys(t.Context(), "*:running").Result()
+	require.NoError(t, err)
+	assert.Empty(t, running)
 }
 
 // F25, F28: what an operator does is done or not done.
@@ -116,6 +119,7 @@ func TestRefusedCommandsLeaveAJobOperatedOrNot(t *testing.T) {
 	s := p.other.GetScheduler("jobs")
 	require.NoError(t, s.Register("job", rscheduler.At(time.Now().Add(time.Hour)), func(context.Context, rscheduler.Run) error { return nil }))
 	for _, verb := range []string{"trigger", "pause", "resume"} {
+		refused := 0
 		for _, refusal := range rightsRefused(t, "rscheduler", "internal/queue") {
 			t.Run(verb+" "+refusal, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
@@ -143,6 +147,9 @@ func TestRefusedCommandsLeaveAJobOperatedOrNot(t *testing.T) {
 					}
 				}
 				p.rules(t, "&*", "+@all")
+				if err != nil {
+					refused++
+				}
 				require.NotErrorIs(t, err, redlatch.ErrUnknown)
 				jobs, jobsErr := s.Jobs(t.Context())
 				require.NoError(t, jobsErr)
@@ -151,6 +158,7 @@ func TestRefusedCommandsLeaveAJobOperatedOrNot(t *testing.T) {
 				assert.Equal(t, queued, ticks(), "after %v", err)
 			})
 		}
+		assert.Positive(t, refused, "%s was never refused", verb)
 	}
 }
 
