@@ -243,8 +243,8 @@ func (s *Server) Kill() {
 
 func (s *Server) end() { s.report("kill", s.proc.kill()) }
 
-// Restart kills the server if it runs, starts it on the same port, and returns once it answers. Its data is gone; a
-// cluster node keeps its place in the cluster.
+// Restart kills the server if it runs, starts it on the same port, and returns once it answers. Its data is gone, unless
+// it was started with an append-only file; a cluster node keeps its place in the cluster.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.Kill()
