@@ -133,6 +133,12 @@ func confirmedCalls() []confirmedCall {
 		{"AddPermits", func(ctx context.Context, c *redlatch.Client) error {
 			return c.GetSemaphore("other").AddPermits(ctx, 1)
 		}, nil},
+		{"SetPermits of leased ones", func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetPermitSemaphore("set").SetPermits(ctx, 2)
+		}, nil},
+		{"AddPermits of leased ones", func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetPermitSemaphore("added").AddPermits(ctx, 1)
+		}, nil},
 		{"TrySetCount", func(ctx context.Context, c *redlatch.Client) error {
 			_, err := c.GetCountDownLatch("new").TrySetCount(ctx, 1)
 			return err
@@ -140,8 +146,20 @@ func confirmedCalls() []confirmedCall {
 		{"CountDown", func(ctx context.Context, c *redlatch.Client) error {
 			return c.GetCountDownLatch("latch").CountDown(ctx)
 		}, nil},
+		{"CountDownOnce", func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetCountDownLatch("by name").CountDownOnce(ctx, "a participant")
+			return err
+		}, nil},
+		{"Delete", func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetCountDownLatch("deleted").Delete(ctx)
+			return err
+		}, nil},
 		{"Offer", func(ctx context.Context, c *redlatch.Client) error {
 			_, err := jobs(c).Offer(ctx, "job", time.Hour)
+			return err
+		}, nil},
+		{"OfferBatch", func(ctx context.Context, c *redlatch.Client) error {
+			_, err := jobs(c).OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "one", Delay: time.Hour}, {Value: "two", Delay: time.Hour}})
 			return err
 		}, nil},
 	}
@@ -158,8 +176,10 @@ func furnishConfirmed(t *testing.T, c *redlatch.Client) {
 	require.NoError(t, err)
 	_, err = c.GetSemaphore("semaphore").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
-	_, err = c.GetCountDownLatch("latch").TrySetCount(t.Context(), 10)
-	require.NoError(t, err)
+	for _, latch := range []string{"latch", "by name", "deleted"} {
+		_, err = c.GetCountDownLatch(latch).TrySetCount(t.Context(), 10)
+		require.NoError(t, err)
+	}
 }
 
 // F9
@@ -212,18 +232,25 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 // requireCounted requires that what confirmedCalls counts was called so often, and each call counted.
 func requireCounted(t *testing.T, c *redlatch.Client, times int) {
 	t.Helper()
-	n, err := c.GetCountDownLatch("latch").Count(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, 10-times, n, "each countdown counted")
-	n, err = c.GetCountDownLatch("new").Count(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-	n, err = c.GetSemaphore("other").Available(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, times, n)
+	for what, n := range map[string]struct {
+		get  func(ctx context.Context) (int, error)
+		want int
+	}{
+		"CountDown":                 {c.GetCountDownLatch("latch").Count, 10 - times},
+		"CountDownOnce":             {c.GetCountDownLatch("by name").Count, 9},
+		"TrySetCount":               {c.GetCountDownLatch("new").Count, 1},
+		"Delete":                    {c.GetCountDownLatch("deleted").Count, 0},
+		"AddPermits":                {c.GetSemaphore("other").Available, times},
+		"SetPermits of leased ones": {c.GetPermitSemaphore("set").Available, 2},
+		"AddPermits of leased ones": {c.GetPermitSemaphore("added").Available, times},
+	} {
+		got, err := n.get(t.Context())
+		require.NoError(t, err, what)
+		assert.Equal(t, n.want, got, what)
+	}
 	stats, err := jobs(c).Stats(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, times, stats.Delayed)
+	assert.Equal(t, 3*times, stats.Delayed)
 }
 
 // F9: the double grant after a failover, and what holds it off.
