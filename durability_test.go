@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -160,5 +161,60 @@ func TestBothOptionsConfirmTheSameCalls(t *testing.T) {
 				return nil
 			}))
 		})
+	}
+}
+
+// A node refuses a call on a key that it does not have while the slot moves to another one.
+//
+// F24
+func TestConfirmedCallsInASlotOnTheMove(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	for _, master := range cluster.Nodes() {
+		cluster.AddReplica(t, master)
+	}
+	c, err := redlatch.New(cluster.Client(t), redlatch.WithReplicas(1, time.Second), redlatch.WithCallTimeout(200*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	calls := map[string]func(ctx context.Context) error{
+		"AddPermits": func(ctx context.Context) error { return c.GetSemaphore("{slot}semaphore").AddPermits(ctx, 1) },
+		"leased":     func(ctx context.Context) error { return c.GetPermitSemaphore("{slot}permits").AddPermits(ctx, 1) },
+		"latch": func(ctx context.Context) error {
+			_, err := c.GetCountDownLatch("slot").TrySetCount(ctx, 1)
+			return err
+		},
+		"Offer": func(ctx context.Context) error {
+			_, err := redlatch.GetDelayedQueue[string](c, "{slot}queue").Offer(ctx, "job", 0)
+			return err
+		},
+	}
+	waiting := map[string]<-chan locktest.Outcome{}
+	move, refused := cluster.Migrate(t, "slot", cluster.Other(t, "slot")), 0
+	for kind, get := range lockKinds {
+		calls[kind] = func(ctx context.Context) error {
+			_, err := get(c, "{slot}tried-"+kind).TryLock(ctx)
+			return err
+		}
+		waiting[kind] = locktest.Begin(func() (*rlock.Hold, error) { return get(c, "{slot}"+kind).Lock(t.Context()) })
+	}
+	for what, call := range calls {
+		err := call(t.Context())
+		require.NotErrorIs(t, err, redlatch.ErrNotConfirmed, what)
+		require.NotErrorIs(t, err, rlock.ErrNotAcquired, what)
+		if !errors.Is(err, redlatch.ErrUnknown) { // else it was being sent at the end
+			require.ErrorIs(t, err, redlatch.ErrUnavailable, what)
+			refused++
+		}
+	}
+	require.Positive(t, refused)
+	for kind, done := range waiting {
+		require.Empty(t, done, "%s has ended while the slot moves", kind)
+	}
+	move.Finish(t)
+	for _, done := range waiting {
+		locktest.Unlock(t, locktest.Next(t, done))
+	}
+	for what, call := range calls {
+		require.NoError(t, call(t.Context()), what)
 	}
 }
