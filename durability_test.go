@@ -144,8 +144,8 @@ func TestBothOptionsConfirmTheSameCalls(t *testing.T) {
 			c := client(option)
 			calls := unconfirmedCalls(t, c)
 			before := waits()
-			for len(renewed) > 0 {
-				<-renewed
+			for len(renewed) > 0 { // those of the clients before
+				require.NoError(t, <-renewed)
 			}
 			require.NoError(t, <-renewed)
 			assert.Equal(t, before, waits(), "renewals")
