@@ -222,12 +222,22 @@ func TestTicksOfAJobWhoseProcessesAreAwayAreCaughtUpWith(t *testing.T) {
 	}
 }
 
-// F1
+// F1: another process repeats it, once the first one has been told.
 func TestRunThatIsCutOffIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		s, p := r.worker(t, rscheduler.At(r.start.Add(10*time.Second)), r.slowly(2*time.Minute))
+		at := rscheduler.At(r.start.Add(10 * time.Second))
+		first := make(chan context.Context, 1)
+		s, p := r.worker(t, at, func(ctx context.Context, run rscheduler.Run) error {
+			first <- ctx
+			return r.slowly(2*time.Minute)(ctx, run)
+		})
 		run(t, s)
 		time.Sleep(15 * time.Second)
+		s, _ = r.worker(t, at, func(ctx context.Context, run rscheduler.Run) error {
+			assert.Error(t, (<-first).Err(), "two run it")
+			return r.slowly(2*time.Minute)(ctx, run)
+		})
+		run(t, s)
 		p.Down(true)
 		time.Sleep(time.Minute)
 		p.Down(false)
