@@ -247,6 +247,37 @@ func TestRunThatIsCutOffIsRepeated(t *testing.T) {
 	})
 }
 
+// F9: with each attempt, after a failure, a death, and the loss of all data.
+func TestTokensRise(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		twice := rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })
+		s, p := r.worker(t, rscheduler.Every(20*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			if run.Attempt == 1 {
+				return errors.New("again")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, twice)
+		run(t, s)
+		time.Sleep(22 * time.Second)
+		p.Down(true)
+		s, _ = r.worker(t, rscheduler.Every(20*time.Second), r.handle, twice)
+		run(t, s)
+		time.Sleep(43 * time.Second)
+		r.Mini.FlushAll()
+		time.Sleep(17 * time.Second)
+		r.mu.Lock()
+		var tokens []int64
+		for _, run := range r.runs {
+			tokens = append(tokens, run.Token)
+		}
+		r.mu.Unlock()
+		assert.IsIncreasing(t, tokens)
+		assert.Equal(t, []string{"20:1", "20:2", "20:3", "60:1", "80:1"}, r.take())
+	})
+}
+
 // kept are the hashes that have fields of a job or its runs.
 func (r *rig) kept(t *testing.T, hashes ...string) (all []string) {
 	t.Helper()
