@@ -23,7 +23,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -563,6 +565,141 @@ func TestRefusedCommandsLeaveAJobRemovedOrNot(t *testing.T) {
 			}
 			require.NoError(t, runsErr)
 			assert.Len(t, results, 1, "after %v", err)
+		})
+	}
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveTokensTakenOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	limiter := func(c *redlatch.Client) *rratelimiter.Limiter {
+		return c.GetRateLimiter("l", rratelimiter.Per(3, time.Hour))
+	}
+	for verb, take := range map[string]func(ctx context.Context) error{
+		"allow": func(ctx context.Context) error { _, err := limiter(p.client).Allow(ctx, "k", 1); return err },
+		"wait":  func(ctx context.Context) error { return limiter(p.client).Wait(ctx, "k", 1) },
+	} {
+		for _, refusal := range rightsRefused(t, "rratelimiter") {
+			t.Run(verb+" "+refusal, func(t *testing.T) {
+				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+				p.rules(t, refusal)
+				err := take(t.Context())
+				p.rules(t, "&*", "+@all")
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+				res, allErr := limiter(p.other).Allow(t.Context(), "k", 3)
+				require.NoError(t, allErr)
+				assert.Equal(t, err != nil, res.Allowed, "after %v", err)
+			})
+		}
+	}
+}
+
+// F25, F28: a reservation that cannot be given back stays.
+func TestRefusedCommandsLeaveTokensGivenBackOrNot(t *testing.T) {
+	t.Parallel()
+	reserved, ended := make(chan struct{}, 99), make(chan error, 99)
+	p := newPartial(t, redlatch.WithObserver(redlatch.Observer{ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+		switch e.Name {
+		case "rratelimiter.take":
+			reserved <- struct{}{}
+		case "rratelimiter.giveback":
+			ended <- e.Err
+		}
+	}}))
+	l := p.client.GetRateLimiter("l", rratelimiter.Per(3, time.Hour))
+	for _, refusal := range rightsRefused(t, "rratelimiter") {
+		t.Run(refusal, func(t *testing.T) {
+			require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+			require.NoError(t, l.Wait(t.Context(), "k", 3))
+			<-reserved
+			before := p.values(t)
+			ctx, giveUp := context.WithCancel(t.Context())
+			waited := make(chan error, 1)
+			go func() { waited <- l.Wait(ctx, "k", 3) }()
+			<-reserved
+			want := p.values(t)
+			p.rules(t, refusal)
+			giveUp()
+			require.ErrorIs(t, <-waited, context.Canceled)
+			err := <-ended
+			p.rules(t, "&*", "+@all")
+			if err == nil {
+				want = before
+			}
+			assert.Equal(t, want, p.values(t), "after %v", err)
+		})
+	}
+}
+
+// values returns what all keys hold, which are strings.
+func (p *partial) values(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, key := range p.admin.Keys(t.Context(), "*").Val() {
+		value, err := p.admin.Get(t.Context(), key).Result()
+		require.NoError(t, err)
+		all[key] = value
+	}
+	return all
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveIDsTakenOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	for form, opts := range map[string][]rid.Option{"plain": nil, "timed": {rid.WithTimePrefix(32)}} {
+		opts = append(opts, rid.WithBlock(1))
+		for _, refusal := range rightsRefused(t, "rid") {
+			t.Run(form+" "+refusal, func(t *testing.T) {
+				ids := p.client.GetIDGenerator(form, opts...)
+				newest, err := ids.Next(t.Context())
+				require.NoError(t, err)
+				before := p.values(t)
+				p.rules(t, refusal)
+				id, err := ids.Next(t.Context())
+				p.rules(t, "&*", "+@all")
+				if err == nil {
+					assert.Greater(t, id, newest)
+					newest = id
+				} else {
+					require.NotErrorIs(t, err, redlatch.ErrUnknown)
+					assert.Equal(t, before, p.values(t), "after %v", err)
+				}
+				id, err = p.other.GetIDGenerator(form, opts...).Next(t.Context())
+				require.NoError(t, err)
+				assert.Greater(t, id, newest)
+			})
+		}
+	}
+}
+
+// F25, F28
+func TestRefusedCommandsLeaveAMessagePublishedOrNot(t *testing.T) {
+	t.Parallel()
+	p := newPartial(t)
+	sub, err := redlatch.GetTopic[string](p.other, "t").Subscribe(t.Context())
+	require.NoError(t, err)
+	for _, refusal := range rightsRefused(t, "rtopic") {
+		t.Run(refusal, func(t *testing.T) {
+			p.rules(t, refusal)
+			_, err := redlatch.GetTopic[string](p.client, "t").Publish(t.Context(), "first")
+			p.rules(t, "&*", "+@all")
+			require.NotErrorIs(t, err, redlatch.ErrUnknown)
+			want := []string{"first", "last"}
+			if err != nil {
+				want = want[1:]
+			}
+			_, err = redlatch.GetTopic[string](p.client, "t").Publish(t.Context(), "last")
+			require.NoError(t, err)
+			var got []string
+			for value, err := range sub.All() {
+				require.NoError(t, err)
+				if got = append(got, value); value == "last" {
+					break
+				}
+			}
+			assert.Equal(t, want, got)
 		})
 	}
 }
