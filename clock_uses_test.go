@@ -110,7 +110,7 @@ func passing(d *rbarrier.DoubleBarrier) func(ctx context.Context) error {
 }
 
 // meetings has one client wait at a barrier, to enter a double barrier, and to leave another one.
-func meetings(t *testing.T, rdb *redis.Client, one, two *redlatch.Client) []meeting {
+func meetings(t *testing.T, rdb redis.UniversalClient, one, two *redlatch.Client) []meeting {
 	t.Helper()
 	begin := func(name, key string, first, second func(ctx context.Context) error) meeting {
 		waited := make(chan error, 1)

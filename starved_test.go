@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/rratelimiter"
 )
 
 // crowded is a deployment whose servers have no connection left for others while it is full.
@@ -136,11 +137,25 @@ func attempts(c *redlatch.Client) map[string]func(context.Context) error {
 			return err
 		},
 		"RedLock": func(ctx context.Context) error { _, err := red(c, "new red").TryLock(ctx); return err },
+		"limiter": func(ctx context.Context) error {
+			_, err := c.GetRateLimiter("new limiter", rratelimiter.Per(1, time.Second)).Allow(ctx, "k", 1)
+			return err
+		},
+		"ids":   func(ctx context.Context) error { _, err := c.GetIDGenerator("new ids").Next(ctx); return err },
+		"topic": func(ctx context.Context) error { _, err := redlatch.GetTopic[int](c, "new topic").Publish(ctx, 1); return err },
 	}
 	for kind, get := range lockKinds {
 		all[kind] = func(ctx context.Context) error { _, err := get(c, "new "+kind).TryLock(ctx); return err }
 	}
 	return all
+}
+
+// allUses returns how two clients use what nobody holds, and what looks at what all uses have got together.
+func allUses(t *testing.T, one, two *redlatch.Client) (all []use, check func(twoMasters time.Duration)) {
+	t.Helper()
+	clients, nameOf := []*redlatch.Client{one, two}, func(kind string) string { return "used " + kind }
+	all, check = sharedUses(t, clients, 0, nameOf)
+	return append(all, barrierUses(clients, nameOf, func(string) {})...), check
 }
 
 // F25, F27, F28
@@ -150,6 +165,9 @@ func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
 		holder, waiter, another := s.client(t), s.client(t), s.client(t, redlatch.WithCallTimeout(s.lease/8))
 		all := enterAll(t, holder, waiter, guests(s.lease), func(g guest) string { return g.name })
 		redistest.AwaitChannels(t, s.connect(), channels(all))
+		uses, check := allUses(t, holder, waiter)
+		useEach(t, uses, 20)
+		met := meetings(t, s.connect(), holder, waiter)
 		require.NoError(t, another.GetCountDownLatch("old latch").CountDown(t.Context())) // it knows where to send
 
 		s.fill(t)
@@ -173,6 +191,11 @@ func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
 		for _, h := range all {
 			h.handOver(t)
 		}
+		for _, m := range met {
+			m.end(t, false)
+		}
+		useEach(t, uses, 20)
+		check(0)
 	})
 }
 
@@ -180,11 +203,16 @@ func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
 func TestReleasesOnAServerThatHasNoConnectionLeftAreDoneOnceItHas(t *testing.T) {
 	t.Parallel()
 	onEachCrowd(t, 3*time.Second, func(t *testing.T, s *crowded) {
-		all := enterAll(t, s.client(t), s.client(t), guests(s.lease), func(g guest) string { return g.name })
+		holder, waiter := s.client(t), s.client(t)
+		all := enterAll(t, holder, waiter, guests(s.lease), func(g guest) string { return g.name })
 		redistest.AwaitChannels(t, s.connect(), channels(all))
+		met := meetings(t, s.connect(), holder, waiter)
 
 		s.fill(t)
-		released := make(chan error, len(all))
+		released := make(chan error, len(all)+len(met))
+		for _, m := range met {
+			go func() { released <- errors.Join(m.second(t.Context()), <-m.first) }()
+		}
 		for _, h := range all {
 			go func() {
 				err := h.release(t.Context())
@@ -199,7 +227,7 @@ func TestReleasesOnAServerThatHasNoConnectionLeftAreDoneOnceItHas(t *testing.T) 
 		}
 		s.awaitRefused(t, 20)
 		s.clear(t)
-		for range all {
+		for range cap(released) {
 			assert.NoError(t, <-released)
 		}
 		for _, h := range all {
@@ -243,6 +271,9 @@ func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
 				}
 			}
 			redistest.AwaitChannels(t, server.Client(t), channels(all))
+			uses, check := allUses(t, holder, waiter)
+			useEach(t, uses, 50)
+			check(0)
 			stayHeld(t, all, 3*lease)
 			require.Empty(t, others, "two hold it")
 			for range crowd { // each of those who wait takes one away
