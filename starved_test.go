@@ -141,8 +141,11 @@ func attempts(c *redlatch.Client) map[string]func(context.Context) error {
 			_, err := c.GetRateLimiter("new limiter", rratelimiter.Per(1, time.Second)).Allow(ctx, "k", 1)
 			return err
 		},
-		"ids":   func(ctx context.Context) error { _, err := c.GetIDGenerator("new ids").Next(ctx); return err },
-		"topic": func(ctx context.Context) error { _, err := redlatch.GetTopic[int](c, "new topic").Publish(ctx, 1); return err },
+		"ids": func(ctx context.Context) error { _, err := c.GetIDGenerator("new ids").Next(ctx); return err },
+		"topic": func(ctx context.Context) error {
+			_, err := redlatch.GetTopic[int](c, "new topic").Publish(ctx, 1)
+			return err
+		},
 	}
 	for kind, get := range lockKinds {
 		all[kind] = func(ctx context.Context) error { _, err := get(c, "new "+kind).TryLock(ctx); return err }
