@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -76,6 +77,89 @@ func take(lease time.Duration) map[string]func(ctx context.Context, c *redlatch.
 	return all
 }
 
+// takeAll are those of take, and the ways to lead, and to have a function run that nobody else runs meanwhile.
+func takeAll(lease time.Duration) map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+	all := take(lease)
+	all["election"] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+		l, err := c.GetElection(name).Campaign(ctx)
+		return holding{l.Context(), l.Resign}, err
+	}
+	for kind, run := range runs {
+		all[kind] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+			return working(ctx, func(ctx context.Context, work func(context.Context)) error {
+				return run(ctx, c, name, max(lease, toldLease), work)
+			})
+		}
+	}
+	return all
+}
+
+// runs run a function once, which has something alone meanwhile. They return when it has ended.
+var runs = map[string]func(ctx context.Context, c *redlatch.Client, name string, lease time.Duration, work func(context.Context)) error{
+	"once": func(ctx context.Context, c *redlatch.Client, name string, _ time.Duration, work func(context.Context)) error {
+		done := errors.New("done") // it keeps nothing
+		_, _, err := onceOf(c, name).Do(ctx, "k", func(ctx context.Context) (string, error) {
+			work(ctx)
+			return "", done
+		})
+		if errors.Is(err, done) {
+			err = nil
+		}
+		return err
+	},
+	"handler": func(ctx context.Context, c *redlatch.Client, name string, lease time.Duration, work func(context.Context)) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		q := redlatch.GetDelayedQueue[string](c, name, rdelayedqueue.WithVisibility(lease))
+		return q.Consume(ctx, func(ctx context.Context, _ *rdelayedqueue.Message[string]) error {
+			defer stop()
+			work(ctx)
+			return nil
+		}, rdelayedqueue.WithConcurrency(1), rdelayedqueue.WithPrefetch(0))
+	},
+	"scheduler": func(ctx context.Context, c *redlatch.Client, name string, lease time.Duration, work func(context.Context)) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s := c.GetScheduler(name, rscheduler.WithConcurrency(1), rscheduler.WithLease(lease))
+		err := s.Register("job", rscheduler.At(time.Now().UTC().Truncate(24*time.Hour)), func(ctx context.Context, _ rscheduler.Run) error {
+			defer stop()
+			work(ctx)
+			return nil
+		}, rscheduler.WithCatchUp(48*time.Hour))
+		if err == nil {
+			err = s.Run(ctx)
+		}
+		return err
+	},
+}
+
+// working has run call a function, and returns once that goes on. It ends with the release, or when it is lost.
+func working(ctx context.Context, run func(ctx context.Context, work func(context.Context)) error) (holding, error) {
+	began, finish, done := make(chan context.Context, 1), make(chan struct{}), make(chan error, 1)
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, stop)()
+	go func() {
+		done <- run(life, func(ctx context.Context) {
+			began <- ctx
+			select {
+			case <-finish:
+			case <-ctx.Done():
+			}
+		})
+		stop()
+	}()
+	select {
+	case held := <-began:
+		return holding{held, func(context.Context) error {
+			cause := ended(held)
+			close(finish)
+			return errors.Join(<-done, cause)
+		}}, nil
+	case err := <-done:
+		return holding{}, errors.Join(err, ctx.Err())
+	}
+}
+
 // rivalOf is the kind of who has to wait for a holder.
 func rivalOf(kind string) string {
 	if kind == "reader" {
@@ -88,20 +172,23 @@ func rivalOf(kind string) string {
 func furnish(t *testing.T, c *redlatch.Client, name func(kind string) string) {
 	t.Helper()
 	require.NoError(t, c.GetPermitSemaphore(name("permit")).SetPermits(t.Context(), 1))
-	_, err := redlatch.GetDelayedQueue[string](c, name("message")).Offer(t.Context(), "work", 0)
-	require.NoError(t, err)
+	for _, kind := range []string{"message", "handler"} {
+		_, err := redlatch.GetDelayedQueue[string](c, name(kind)).Offer(t.Context(), "work", 0)
+		require.NoError(t, err)
+	}
 }
 
 // toldClient is a client of short leases.
-func toldClient(addr string) (*redlatch.Client, *redis.Client, error) {
+func toldClient(addr string, opts ...redlatch.Option) (*redlatch.Client, *redis.Client, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 50})
-	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(toldLease), redlatch.WithCloseGrace(0))
+	opts = append([]redlatch.Option{redlatch.WithWatchdogTimeout(toldLease), redlatch.WithCloseGrace(0)}, opts...)
+	c, err := redlatch.New(rdb, opts...)
 	return c, rdb, err
 }
 
-func startToldClient(t *testing.T, addr string) *redlatch.Client {
+func startToldClient(t *testing.T, addr string, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()
-	c, rdb, err := toldClient(addr)
+	c, rdb, err := toldClient(addr, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = c.Close() // what is lost cannot be released
@@ -133,7 +220,7 @@ func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 // cutOff cuts one client off, which has one of each kind, and requires that it is told before another one has it.
 func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, name func(kind string) string) {
 	t.Helper()
-	kinds := take(0)
+	kinds := takeAll(0)
 	furnish(t, other, name)
 	held := map[string]holding{}
 	for kind, take := range kinds {
@@ -177,7 +264,7 @@ func sleeper(args []string) {
 	c, _, err := toldClient(args[0])
 	exitOn(err)
 	held := map[string]holding{}
-	for kind, take := range take(0) {
+	for kind, take := range takeAll(0) {
 		held[kind], err = take(ctx, c, kind+args[1])
 		exitOn(err)
 	}
@@ -204,8 +291,9 @@ func exitOn(err error) {
 func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	other := startToldClient(t, server.Addr())
-	kinds := take(time.Minute) // which nobody renews: what is written while they last is not theirs
+	const lease = time.Minute // which nobody renews: what is written while they last is not theirs
+	other := startToldClient(t, server.Addr(), redlatch.WithWatchdogTimeout(lease))
+	kinds := takeAll(lease)
 	for round := range faulttest.Rounds(t, 2, 5) {
 		name := func(kind string) string { return fmt.Sprint(kind, round) }
 		furnish(t, other, name)
@@ -222,6 +310,9 @@ func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
 		}
 		keys, err := server.Client(t).Keys(ctx, "*").Result()
 		require.NoError(t, err)
+		keys = slices.DeleteFunc(keys, func(key string) bool { // all processes write those
+			return strings.HasPrefix(key, "redlatch_sched:") || strings.HasSuffix(key, ":waiters") || strings.Contains(key, ":asked:")
+		})
 		monitor := faulttest.MonitorWrites(t, server.Addr(), keys...)
 		child.Send("go on")
 		child.Cont()
