@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,14 @@ func (i *interleaving) keys() []string {
 		return []string{i.name + "1", i.name + "2", i.name + "3"}
 	case "permit":
 		return []string{"{" + i.name + "}:timeout"}
+	case "once":
+		return []string{"redlatch_once:" + fmt.Sprint(len(i.name)+2) + ":{" + i.name + "}:k"}
+	case "handler":
+		return []string{"redlatch_dq:{" + i.name + "}:flight"}
+	case "scheduler":
+		return []string{"redlatch_dq:{" + i.name + "}:ticks:flight"}
+	case "double":
+		return []string{"redlatch_double_inside:{" + i.name + "}", "redlatch_double_ended:{" + i.name + "}"}
 	}
 	return []string{i.name}
 }
@@ -51,9 +60,25 @@ func (i *interleaving) since(m *faulttest.Monitor, t time.Time, names ...string)
 	return slices.DeleteFunc(m.Since(t, names...), func(c faulttest.Command) bool { return !c.On(i.keys()...) })
 }
 
+// nests reports whether its holder may take it again.
+func (i *interleaving) nests() bool {
+	return !slices.Contains([]string{"election", "once", "handler", "scheduler", "double"}, i.kind)
+}
+
+// endKinds are the ways to have something that is renewed.
+func endKinds() map[string]func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+	all := takeAll(0)
+	delete(all, "message") // Take renews nothing
+	all["double"] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
+		d := c.GetDoubleBarrier(name, 1)
+		return holding{ctx, d.Leave}, d.Enter(ctx)
+	}
+	return all
+}
+
 // run interleaves the steps at random. On a machine that stands still for a part of the lease it fails.
 func (i *interleaving) run(ctx context.Context, c *redlatch.Client, now func() time.Time) error {
-	take := take(0)[i.kind]
+	take := endKinds()[i.kind]
 	given, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if rand.N(3) == 0 {
@@ -69,7 +94,7 @@ func (i *interleaving) run(ctx context.Context, c *redlatch.Client, now func() t
 		return err
 	}
 	i.held = now()
-	if rand.N(4) == 0 { // a second level, or permit
+	if i.nests() && rand.N(4) == 0 { // a second level, or permit
 		inner, err := take(held.ctx, c, i.name)
 		if err == nil {
 			err = inner.release(ctx)
@@ -104,14 +129,15 @@ func TestNothingIsRenewedAfterItsEndOnAServer(t *testing.T) {
 	for round := range faulttest.Rounds(t, 1, 9) {
 		var all []*interleaving
 		var keys []string
-		for kind := range take(0) {
+		for kind := range endKinds() {
 			for n := range each {
-				if kind == "message" { // Take renews nothing
-					continue
-				}
 				i := &interleaving{kind: kind, name: fmt.Sprint("end-", kind, "-", round, "-", n)}
 				if kind == "permit" {
 					require.NoError(t, c.GetPermitSemaphore(i.name).SetPermits(t.Context(), 5))
+				}
+				if kind == "handler" {
+					_, err := redlatch.GetDelayedQueue[string](c, i.name).Offer(t.Context(), "work", 0)
+					require.NoError(t, err)
 				}
 				all = append(all, i)
 				keys = append(keys, i.keys()...)
@@ -161,6 +187,9 @@ func isAny(err error, of []error) bool {
 	return false
 }
 
+// kept are keys that stay for some time, or for good: of elections, permits, queues, schedulers and barriers.
+var kept = regexp.MustCompile(`redlatch_election|end-(permit|handler|scheduler|double)-`)
+
 // noneHeld returns an error for what is still held. Tokens and the numbers of permits stay.
 func noneHeld(t *testing.T, rdb *redis.Client, c *redlatch.Client, all []*interleaving) error {
 	t.Helper()
@@ -176,7 +205,7 @@ func noneHeld(t *testing.T, rdb *redis.Client, c *redlatch.Client, all []*interl
 		return err
 	}
 	for _, key := range keys {
-		if strings.Contains(key, "token") || strings.Contains(key, "end-permit-") {
+		if strings.Contains(key, "token") || kept.MatchString(key) {
 			continue
 		}
 		return fmt.Errorf("%s is left", key)
