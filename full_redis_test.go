@@ -340,7 +340,7 @@ func TestJobsGoOnInAFullRedis(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Run(ctx) }()
 	require.NoError(t, next(t, marked), "else the same ticks are offered again")
-	redistest.Eventually(t, 10*time.Second, "ticks run", func() error {
+	redistest.Eventually(t, tickLimit, "ticks run", func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(ran) < 20 {

@@ -23,6 +23,9 @@ type refusedOnce struct {
 	err             chan error
 }
 
+// tickLimit is longer than the 15 s after which a consumer looks for messages whose wake-up was lost.
+const tickLimit = 30 * time.Second
+
 // newRefusedOnce returns a server that does so for what is stored there, and a log of its clients.
 func newRefusedOnce(t *testing.T) (*partial, *atomic.Pointer[refusedOnce], *logbook) {
 	t.Helper()
@@ -70,7 +73,7 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 				stopped := make(chan error, 1)
 				go func() { stopped <- s.Run(ctx) }()
 				err := next(t, refused.err)
-				redistest.Eventually(t, 10*time.Second, "the tick runs", func() error {
+				redistest.Eventually(t, tickLimit, "the tick runs", func() error {
 					if len(runs) == 0 {
 						return fmt.Errorf("it does not after %w", err)
 					}
@@ -100,7 +103,7 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 // noTick waits until no tick is queued, and requires that none runs.
 func (p *partial) noTick(t *testing.T) {
 	t.Helper()
-	redistest.Eventually(t, 10*time.Second, "no tick is there", func() error {
+	redistest.Eventually(t, tickLimit, "no tick is there", func() error {
 		keys, err := p.admin.Keys(t.Context(), "*:bodies").Result()
 		if err == nil && len(keys) > 0 {
 			err = fmt.Errorf("%q", keys)
@@ -168,7 +171,7 @@ func (p *partial) written(t *testing.T, s *rscheduler.Scheduler) {
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Run(ctx) }()
-	redistest.Eventually(t, 10*time.Second, "the ticks are queued", func() error {
+	redistest.Eventually(t, tickLimit, "the ticks are queued", func() error {
 		if len(p.admin.Keys(t.Context(), "*:bodies").Val()) == 0 {
 			return errors.New("none is")
 		}
