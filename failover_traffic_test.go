@@ -377,7 +377,11 @@ func (f *traffic) judge(t *testing.T, change, served time.Time, margin time.Dura
 		if c.begun.After(served) {
 			since = c.begun
 		}
-		assert.Less(t, c.over.Sub(since), margin, "too late: %s", said)
+		late := margin
+		if strings.HasPrefix(c.what, "red: ") {
+			late += time.Second // nobody is woken who waits for a RedLock: the other one may be faster several times
+		}
+		assert.Less(t, c.over.Sub(since), late, "too late: %s", said)
 		if c.err == nil {
 			continue
 		}
