@@ -24,10 +24,8 @@ import (
 // have got together.
 func (s *clocked) uses(t *testing.T) (all []use, check func()) {
 	t.Helper()
-	nameOf := func(kind string) string { return kind }
 	clients := []*redlatch.Client{s.client(t, s.Addr()), s.client(t, s.Addr())}
-	shared, adds := sharedUses(t, clients, 1, nameOf)
-	all = append(shared, barrierUses(clients, nameOf, func(string) {})...)
+	all, adds := allUses(t, clients[0], clients[1], 1)
 	all = append(all, idsInTurn(clients, "plain ids"), idsInTurn(clients, "timed ids", rid.WithTimePrefix(20)))
 	return all, func() { adds(0) }
 }

@@ -63,10 +63,7 @@ func noticeNothing(t *testing.T, nodes []*redistest.Server, connect func() redis
 			}
 		})
 	}
-	nameOf := func(kind string) string { return kind }
-	clients := []*redlatch.Client{holder, waiter}
-	uses, check := sharedUses(t, clients, 0, nameOf)
-	uses = append(uses, barrierUses(clients, nameOf, func(string) {})...)
+	uses, check := allUses(t, holder, waiter, 0)
 	for round := range faulttest.Rounds(t, 2, 10) {
 		useEach(t, uses, 100)
 		all := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return fmt.Sprint(g.name, "-", round) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rratelimiter"
 )
 
 // crowded is a deployment whose servers have no connection left for others while it is full.
@@ -118,15 +118,11 @@ func (c *crowded) awaitRefused(t *testing.T, n int) {
 
 // attempts are calls that need one answer of Redis, on objects of their own.
 func attempts(c *redlatch.Client) map[string]func(context.Context) error {
-	all := map[string]func(context.Context) error{
-		"permit": func(ctx context.Context) error {
-			_, err := c.GetPermitSemaphore("new permit").TryAcquire(ctx)
-			return err
-		},
-		"semaphore": func(ctx context.Context) error {
-			_, err := c.GetSemaphore("new semaphore").TryAcquire(ctx, 1)
-			return err
-		},
+	all := map[string]func(context.Context) error{}
+	for kind, call := range oneCalls() {
+		all[kind] = func(ctx context.Context) error { return call(ctx, c, "new "+kind) }
+	}
+	maps.Copy(all, map[string]func(context.Context) error{
 		"latch": func(ctx context.Context) error { return c.GetCountDownLatch("new latch").CountDown(ctx) },
 		"queue": func(ctx context.Context) error {
 			_, err := redlatch.GetDelayedQueue[string](c, "new queue").Offer(ctx, "work", 0)
@@ -137,27 +133,16 @@ func attempts(c *redlatch.Client) map[string]func(context.Context) error {
 			return err
 		},
 		"RedLock": func(ctx context.Context) error { _, err := red(c, "new red").TryLock(ctx); return err },
-		"limiter": func(ctx context.Context) error {
-			_, err := c.GetRateLimiter("new limiter", rratelimiter.Per(1, time.Second)).Allow(ctx, "k", 1)
-			return err
-		},
-		"ids": func(ctx context.Context) error { _, err := c.GetIDGenerator("new ids").Next(ctx); return err },
-		"topic": func(ctx context.Context) error {
-			_, err := redlatch.GetTopic[int](c, "new topic").Publish(ctx, 1)
-			return err
-		},
-	}
-	for kind, get := range lockKinds {
-		all[kind] = func(ctx context.Context) error { _, err := get(c, "new "+kind).TryLock(ctx); return err }
-	}
+	})
 	return all
 }
 
-// allUses returns how two clients use what nobody holds, and what looks at what all uses have got together.
-func allUses(t *testing.T, one, two *redlatch.Client) (all []use, check func(twoMasters time.Duration)) {
+// allUses returns how two clients use what nobody holds, and what looks at what all uses have got together. The server may give the
+// tokens of the limiter back so many times.
+func allUses(t *testing.T, one, two *redlatch.Client, refills int) (all []use, check func(twoMasters time.Duration)) {
 	t.Helper()
 	clients, nameOf := []*redlatch.Client{one, two}, func(kind string) string { return "used " + kind }
-	all, check = sharedUses(t, clients, 0, nameOf)
+	all, check = sharedUses(t, clients, refills, nameOf)
 	return append(all, barrierUses(clients, nameOf, func(string) {})...), check
 }
 
@@ -168,7 +153,7 @@ func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
 		holder, waiter, another := s.client(t), s.client(t), s.client(t, redlatch.WithCallTimeout(s.lease/8))
 		all := enterAll(t, holder, waiter, guests(s.lease), func(g guest) string { return g.name })
 		redistest.AwaitChannels(t, s.connect(), channels(all))
-		uses, check := allUses(t, holder, waiter)
+		uses, check := allUses(t, holder, waiter, 0)
 		useEach(t, uses, 20)
 		met := meetings(t, s.connect(), holder, waiter)
 		require.NoError(t, another.GetCountDownLatch("old latch").CountDown(t.Context())) // it knows where to send
@@ -274,7 +259,7 @@ func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
 				}
 			}
 			redistest.AwaitChannels(t, server.Client(t), channels(all))
-			uses, check := allUses(t, holder, waiter)
+			uses, check := allUses(t, holder, waiter, 0)
 			useEach(t, uses, 50)
 			check(0)
 			stayHeld(t, all, 3*lease)
