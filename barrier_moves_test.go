@@ -107,6 +107,7 @@ func (w *waiting) passes(t *testing.T, outage time.Duration, broken []error, cli
 
 // F9, F24, F29: a failover breaks the round of a barrier for all who wait or for nobody, and a short one breaks none. Then a round is whole.
 func TestFailoverBreaksABarrierForAllOrNobody(t *testing.T) {
+	t.Parallel()
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

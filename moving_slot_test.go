@@ -221,6 +221,7 @@ func (m *moving) endsInTime(t *testing.T) {
 
 // F24
 func TestLocksOutliveASlotOnTheMove(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for state, moves := range map[string]func(key string) bool{
 		"none moved": func(string) bool { return false },

@@ -444,7 +444,7 @@ func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 						usual, refused := s.call(t, c, 0)
 						assert.LessOrEqual(t, usual, sweepLimit+sweepSlack, c.method.Name)
 						replies := parts * max(1, sweptReplies[c.method.Name], sweptReplies[name+", "+c.method.Name])
-						last := min(replies, 6) + 1
+						last := min(replies, 4) + 1
 						switch {
 						case faulttest.Soaking():
 							last = 20

@@ -280,6 +280,9 @@ func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
 }
 
 func TestHoldsAreToldInPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of holds in memory take seconds")
+	}
 	t.Parallel()
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer := b.Peer(t), b.Peer(t)

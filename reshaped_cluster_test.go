@@ -99,10 +99,7 @@ func (r *reshaped) traffic(t *testing.T, prefix string) (stop func()) {
 	shared, check := sharedUses(t, clients, 0, nameOf)
 	turns, stopTurns := turnUses(t, clients, nameOf, func(string) {})
 	for _, u := range append(shared, turns...) {
-		l.run(t, u.kind, func(ctx context.Context) error {
-			<-time.After(5 * time.Millisecond)
-			return u.once(ctx)
-		})
+		l.run(t, u.kind, u.once)
 	}
 	return func() {
 		close(l.ended)
@@ -130,7 +127,7 @@ func (l *loops) run(t *testing.T, what string, once func(ctx context.Context) er
 			case <-l.ended:
 				t.Logf("%s: %d times, within %v", what, n, longest)
 				return
-			default:
+			case <-time.After(20 * time.Millisecond): // faster would load the machine only
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			start := time.Now()

@@ -90,6 +90,7 @@ func deleteKeys(t *testing.T, rdb redis.UniversalClient, part string) {
 
 // F1, F9: after a failover or a restart everything that has a lease is verified at once, also what is not renewed until long after.
 func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
+	t.Parallel()
 	handsOver := failovers()[1]
 	for _, tc := range []struct {
 		failover

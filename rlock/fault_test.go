@@ -117,7 +117,7 @@ func (r *rig) holds(t *testing.T, name, owner string, levels int) error {
 // empty waits until the server has no keys but those of the rig itself.
 func (r *rig) empty(t *testing.T, limit time.Duration) {
 	t.Helper()
-	redistest.Eventually(t, limit, "every key is gone", func() error { return r.noKeys(t, "*") })
+	redistest.Eventually(t, limit+r.lag.Late(), "every key is gone", func() error { return r.noKeys(t, "*") })
 }
 
 func (r *rig) noKeys(t *testing.T, pattern string) error {

@@ -40,7 +40,7 @@ func byTryLock(t *testing.T, r *rig, ctx context.Context, l *rlock.Lock) *rlock.
 			require.NoError(t, err)
 			return h
 		}
-		redistest.Eventually(t, settled, "a try of unknown outcome is released", func() error { return r.noKeys(t, l.Name()) })
+		redistest.Eventually(t, settled+r.lag.Late(), "a try of unknown outcome is released", func() error { return r.noKeys(t, l.Name()) })
 	}
 }
 
@@ -86,7 +86,7 @@ func (p *patient) live(t *testing.T, sick int, fault func()) {
 		}
 		step.do(t, p)
 		if step.levels == 0 {
-			redistest.Eventually(t, settled, "nothing is left", func() error { return p.rig.noKeys(t, p.lock.Name()) })
+			redistest.Eventually(t, settled+p.rig.lag.Late(), "nothing is left", func() error { return p.rig.noKeys(t, p.lock.Name()) })
 			continue
 		}
 		require.NoError(t, p.rig.holds(t, p.lock.Name(), p.outer.Owner(), step.levels), step.name)
@@ -226,7 +226,7 @@ func (m *model) unlock(t *testing.T) {
 func (m *model) check(t *testing.T) {
 	t.Helper()
 	if len(m.levels) == 0 {
-		redistest.Eventually(t, settled, "nothing is left", func() error { return m.rig.noKeys(t, m.lock.Name()) })
+		redistest.Eventually(t, settled+m.rig.lag.Late(), "nothing is left", func() error { return m.rig.noKeys(t, m.lock.Name()) })
 		return
 	}
 	require.NoError(t, m.rig.holds(t, m.lock.Name(), m.levels[0].Owner(), len(m.levels)))

@@ -237,8 +237,9 @@ func TestWaitForABusyLockIsNotUnavailable(t *testing.T) {
 					one.Foreign(t, "a", time.Hour)
 					slowDown(one, 3*time.Millisecond)
 				}
-				for i := range 200 {
-					limit := 300*time.Millisecond + time.Duration(i)*100*time.Microsecond
+				n := faulttest.Rounds(t, 40, 200)
+				for i := range n {
+					limit := 300*time.Millisecond + time.Duration(i)*20*time.Millisecond/time.Duration(n)
 					asks := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithWait(limit)) })
 					synctest.Wait()
 					late := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(t.Context(), rlock.WithWait(limit+time.Millisecond)) })
