@@ -47,24 +47,24 @@ test: ## run all tests; those that need a missing redis-server are skipped
 	go test ./...
 
 older: ## run all tests with the older supported Go and the lowest supported go-redis
-	GOTOOLCHAIN=$(OLDER_GO) go test -p 3 ./...
+	GOTOOLCHAIN=$(OLDER_GO) go test ./...
 
 newest: ## run all tests with the newest go-redis
 	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	cp go.mod go.sum "$$dir"; \
 	export GOWORK=off; \
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
-	go test -p 3 -modfile="$$dir/go.mod" ./...
+	go test -modfile="$$dir/go.mod" ./...
 
-race: ## run the tests under the race detector, but for those with clusters and Sentinels of their own
-	go test -race -short -p 2 ./...
+race: ## run the tests under the race detector, but for the longest, and those of clusters, Sentinels and documents
+	go test -race -short -p 3 $$(go list ./... | grep -v internal/doctest)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
 
 matrix: ## run all tests, the nested modules' too, on each supported server; about 10 minutes each
 	@for server in $(SERVERS); do \
-		for what in 'go test -count=1 -p 3 ./...' '$(MAKE) --no-print-directory nested'; do \
+		for what in 'go test -count=1 -p 4 ./...' '$(MAKE) --no-print-directory nested'; do \
 			printf '\n=== %s: %s\n' "$$server" "$$what"; \
 			.ci/with-server "$$server" $$what || { printf '\n=== failed; repeat it with: .ci/with-server %s %s\n' "$$server" "$$what"; exit 1; }; \
 		done; \
