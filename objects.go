@@ -49,7 +49,7 @@ func WithKinds(kinds ...string) ObjectsOption {
 // It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the
 // keys of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits
 // for it. A fair lock for which nobody waits is listed as a lock. An election is listed if somebody leads, and as a lock besides; the
-// ticks of a scheduler are listed as a queue besides. An object that changes meanwhile may be missing, or come twice.
+// ticks of a scheduler are listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice.
 //
 // It is made for servers in use: each command looks at some hundred keys, and nothing is collected. It blocks as long as the loop goes
 // on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last

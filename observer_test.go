@@ -300,8 +300,12 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 
 		s := p.GetScheduler("billing")
 		failure := errors.New("the bank is down")
+		var held []string // during each run
 		require.NoError(t, s.Register("close", rscheduler.At(time.Now().Add(time.Second)), func(context.Context, rscheduler.Run) error {
 			time.Sleep(time.Second)
+			for _, h := range p.Holds() {
+				held = append(held, h.Kind+" "+h.Name)
+			}
 			return failure
 		}, rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })))
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -317,6 +321,7 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 			require.ErrorIs(t, e.Err, failure)
 			assert.Equal(t, time.Second, e.Took.Round(100*time.Millisecond))
 		}
+		assert.Equal(t, []string{"rscheduler billing", "rscheduler billing"}, held)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,5 +40,20 @@ func TestLinksLeadToWhatTheyName(t *testing.T) {
 		assert.Contains(t, follow("queue?name="+url.QueryEscape("queue:"+name), "message", "id", name), "<td>ready</td>")
 		assert.Contains(t, follow("queue?name="+url.QueryEscape("queue:"+name), "queue", "state", "dead"), "No message is dead.")
 		assert.Contains(t, follow("message?name="+url.QueryEscape("queue:"+name)+"&id="+url.QueryEscape(name), "queue", "name", "queue:"+name), "0 delayed, 1 ready")
+	}
+}
+
+func TestKindsWithoutAPageAreNotLinked(t *testing.T) {
+	for kind, page := range map[string]string{
+		"rlock": "lock", "relection": "lock", "rsemaphore": "semaphore", "rlatch": "latch", "rdelayedqueue": "queue",
+		"rscheduler": "scheduler", "ronce": "", "rbarrier": "",
+	} {
+		var b strings.Builder
+		require.NoError(t, templates.ExecuteTemplate(&b, "object", map[string]string{"Kind": kind, "Name": "a&b"}))
+		want := kind + ` <a href="` + page + `?name=a%26b">a&amp;b</a>`
+		if page == "" {
+			want = kind + " a&amp;b"
+		}
+		assert.Equal(t, want, b.String())
 	}
 }

@@ -472,7 +472,7 @@ func (h *handler) one(r *request) (any, error) {
 	return p, err
 }
 
-// kindPage returns the page of an object of a kind.
+// kindPage returns the page of an object of a kind, or "" if there is none.
 func kindPage(kind string) string {
 	switch {
 	case inspect.IsLock(kind):
@@ -483,7 +483,9 @@ func kindPage(kind string) string {
 		return "latch"
 	case kind == "rscheduler":
 		return "scheduler"
-	default:
+	case kind == "rdelayedqueue":
 		return "queue"
+	default:
+		return ""
 	}
 }

@@ -46,7 +46,7 @@ func New(c *core.Core, name string, opts ...Option) *Scheduler {
 		s.err = err
 	}
 	s.options = o
-	s.queue = core.Manager(c, queue.New).Derived(name, "ticks")
+	s.queue = core.Manager(c, queue.New).Derived("rscheduler", name, "ticks")
 	if s.err == nil {
 		s.err = s.queue.Check()
 	}

@@ -131,7 +131,7 @@ func (l *claimer) report() []core.WaitInfo {
 	c := l.client.core
 	for _, d := range l.demands {
 		if d.stay == once && d.asked > 0 {
-			all = append(all, core.WaitInfo{Kind: title, Name: c.UserName(l.client.name), Since: c.Clock.Time(d.since), Site: d.site.String()})
+			all = append(all, core.WaitInfo{Kind: l.client.kind, Name: l.client.user, Since: c.Clock.Time(d.since), Site: d.site.String()})
 		}
 	}
 	return all
@@ -283,7 +283,7 @@ func (l *claimer) claim(terms Terms, want int) {
 		return
 	}
 	for _, m := range dead {
-		c.core.DeadLetter(title, c.core.UserName(c.name), m.ID, m.Attempt, string(m.Payload))
+		c.core.DeadLetter(c.kind, c.user, m.ID, m.Attempt, string(m.Payload))
 	}
 	wanted := l.assign(claims, terms, asked)
 	switch {
@@ -497,7 +497,7 @@ func (l *claimer) Message(payload string) {
 	}
 	c := l.client
 	if hook := c.core.Hooks.Woken; hook != nil && left == 0 && l.waits() {
-		hook(title, c.name[len(c.core.Prefix):])
+		hook(c.kind, c.user)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,9 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 )
 
-// title is the name of the public package, for messages.
-const title = "rdelayedqueue"
-
 const (
 	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
 	prefetch     = 16                   // the least of these, where nothing else was asked for
@@ -106,7 +103,7 @@ func (c *consumer) report(err error, text string) {
 	}
 	c.mu.Unlock()
 	if !quiet {
-		c.logger.Warn(text, "kind", title, "name", c.queue.user, "cause", err)
+		c.logger.Warn(text, "kind", c.queue.kind, "name", c.queue.user, "cause", err)
 	}
 }
 
@@ -230,7 +227,7 @@ func (c *consumer) handle(m *Message) (err error) {
 		p := recover()
 		switch {
 		case p != nil:
-			err = c.queue.manager.core.Panicked(p, title, c.queue.user, m.ID, m.Attempt)
+			err = c.queue.manager.core.Panicked(p, c.queue.kind, c.queue.user, m.ID, m.Attempt)
 		case !returned:
 			c.settle(m, errors.New("the handler ended its goroutine"))
 		}

@@ -38,6 +38,8 @@ func New(e *core.Core) *Manager {
 type client struct {
 	manager *Manager
 	core    *core.Core
+	kind    string // the name of the public package
+	user    string // without the prefix
 	name    string
 	keys    *keys
 	users   int // guarded by the manager's mu
@@ -67,7 +69,7 @@ func (m *Manager) use(q *Queue) *client {
 }
 
 func newClient(m *Manager, q *Queue) *client {
-	c := &client{manager: m, core: m.core, name: q.full, keys: q.names(), operating: make(chan struct{}, 1)}
+	c := &client{manager: m, core: m.core, kind: q.kind, user: q.user, name: q.full, keys: q.names(), operating: make(chan struct{}, 1)}
 	k, id := c.keys, m.core.ID
 	c.offers = batcher[offer]{
 		manager: m, second: whenFull, weight: func(o *offer) int { return len(o.payload) },

@@ -94,7 +94,7 @@ func (m *Message) report() core.HoldInfo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return core.HoldInfo{
-		Kind: title, Name: c.UserName(m.client.name), Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
+		Kind: m.client.kind, Name: m.client.user, Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
 		Renewed: m.renewed, Site: m.site.String(),
 	}
 }
@@ -407,7 +407,7 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 	}
 	first := m.forget(ended, ErrFinished)
 	if n := sent.value; first && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
-		m.client.core.DeadLetter(title, m.client.core.UserName(m.client.name), m.ID, m.Attempt, n.text)
+		m.client.core.DeadLetter(m.client.kind, m.client.user, m.ID, m.Attempt, n.text)
 	}
 	return nil
 }

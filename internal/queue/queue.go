@@ -12,6 +12,7 @@ import (
 // Queue is the name of a queue, and the manager that knows it. It is safe for concurrent use.
 type Queue struct {
 	manager *Manager
+	kind    string // the name of the public package
 	user    string // the name as it was given
 	full    string // with the client's prefix
 	err     error  // what is wrong with the name
@@ -21,14 +22,14 @@ type Queue struct {
 // Queue returns the queue of that name.
 func (m *Manager) Queue(name string) *Queue {
 	full := m.core.Prefix + name
-	return &Queue{manager: m, user: name, full: full, err: core.CheckUserName(name, full)}
+	return &Queue{manager: m, kind: "rdelayedqueue", user: name, full: full, err: core.CheckUserName(name, full)}
 }
 
-// Derived returns the queue that belongs to an object of another kind and that name, in the slot of the object's keys. Observers and
-// logs know it by the name of the object.
-func (m *Manager) Derived(name, suffix string) *Queue {
+// Derived returns the queue that belongs to an object of another kind and that name, in the slot of the object's keys. Observers, logs
+// and what a client says that it holds have the kind and the name of the object.
+func (m *Manager) Derived(kind, name, suffix string) *Queue {
 	full := core.Suffixed(m.core.Prefix+name, suffix)
-	return &Queue{manager: m, user: name, full: full, err: core.CheckName(full)}
+	return &Queue{manager: m, kind: kind, user: name, full: full, err: core.CheckName(full)}
 }
 
 // Keys returns the names of the hashes in which each id has its body and its latest claim: h while it is held, and the number.
