@@ -17,7 +17,7 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go
 WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
 MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples lint nested@redis-8.2.3 interop@valkey-9.1.2 race
+CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
 .PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
@@ -104,10 +104,11 @@ nested: ## build, vet and test the modules below this one, but for interop
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
-# The race step is the last one, so that a run ends in the summary of go test. A step that fails names at its end what
-# failed, since the stacks of a test that hangs are longer than some logs.
-ci: ## all that CI runs, step by step
-	@log="$$(mktemp)"; trap 'rm -f "$$log"' EXIT; \
+# A step that fails names at its end what failed, since the stacks of a test that hangs are longer than some logs. The
+# linters take what the tests, which often wait, leave of the CPUs.
+ci: ## all that CI runs, step by step, and the linters beside it
+	@log="$$(mktemp)"; lint="$$(mktemp)"; trap 'rm -f "$$log" "$$lint"; kill "$$linters" 2>/dev/null || true' EXIT; \
+	nice -n 19 $(MAKE) --no-print-directory lint > "$$lint" 2>&1 & linters=$$!; \
 	for step in $(CI_STEPS); do \
 		printf '\n=== %s\n' "$$step"; \
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
@@ -116,4 +117,5 @@ ci: ## all that CI runs, step by step
 			grep -E '^ *--- FAIL|^FAIL|^panic:|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' "$$log" | tail -n 60 || true; \
 			exit 1; \
 		}; \
-	done
+	done; \
+	printf '\n=== lint\n'; wait "$$linters" || { cat "$$lint"; exit 1; }
