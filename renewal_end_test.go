@@ -71,7 +71,8 @@ func endKinds() map[string]func(ctx context.Context, c *redlatch.Client, name st
 	delete(all, "message") // Take renews nothing
 	all["double"] = func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
 		d := c.GetDoubleBarrier(name, 1)
-		return holding{ctx, d.Leave}, d.Enter(ctx)
+		leave := func(context.Context) error { return d.Leave(context.WithoutCancel(ctx)) } // a context that is over would leave it inside
+		return holding{ctx, leave}, d.Enter(ctx)
 	}
 	return all
 }
