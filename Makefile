@@ -20,7 +20,7 @@ EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcar
 CI_STEPS := older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint test older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
+.PHONY: help demo examples fmt lint tidy linters test older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,10 +34,14 @@ examples: ## run the other examples; needs no server
 fmt: ## format all Go code
 	$(GOLANGCI_LINT) fmt
 
-lint: ## golangci-lint, which checks the format too, and go mod tidy
+lint: tidy linters ## golangci-lint, which checks the format too, and go mod tidy
+
+tidy: # changes go.mod of some modules for a moment, so nothing else may run
 	go mod tidy -diff
 	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && go mod tidy -diff; status=$$?; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
 	@# Not in the nested modules: the tests of a peer there need modules that the module proxy does not serve.
+
+linters:
 	@for dir in . $(NESTED); do \
 		echo "lint $$dir"; \
 		( cd "$$dir" && $(GOLANGCI_LINT) run ./... ); \
@@ -104,8 +108,9 @@ interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 # A step that fails names at its end what failed, since the stacks of a test that hangs are longer than some logs. The
 # linters take what the tests, which often wait, leave of the CPUs.
 ci: ## all that CI runs, step by step, and the linters beside it
-	@log="$$(mktemp)"; lint="$$(mktemp)"; trap 'rm -f "$$log" "$$lint"; kill "$$linters" 2>/dev/null || true' EXIT; \
-	nice -n 19 $(MAKE) --no-print-directory lint > "$$lint" 2>&1 & linters=$$!; \
+	@log="$$(mktemp)"; lint="$$(mktemp)"; trap 'rm -f "$$log" "$$lint"; kill "$${linters:-}" 2>/dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory tidy; \
+	nice -n 19 $(MAKE) --no-print-directory linters > "$$lint" 2>&1 & linters=$$!; \
 	for step in $(CI_STEPS); do \
 		printf '\n=== %s\n' "$$step"; \
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
