@@ -61,14 +61,14 @@ newest: ## run all tests with the newest go-redis
 	go test -modfile="$$dir/go.mod" ./...
 
 race: ## run the tests under the race detector, but for the longest, and those of clusters, Sentinels and documents
-	go test -race -short -p 3 $$(go list ./... | grep -v internal/doctest)
+	go test -race -short -p 2 -parallel 4 $$(go list ./... | grep -v internal/doctest)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
 
 matrix: ## run all tests, the nested modules' too, on each supported server; about 10 minutes each
 	@for server in $(SERVERS); do \
-		for what in 'go test -count=1 -p 4 ./...' '$(MAKE) --no-print-directory nested'; do \
+		for what in 'go test -count=1 -p 3 ./...' '$(MAKE) --no-print-directory nested'; do \
 			printf '\n=== %s: %s\n' "$$server" "$$what"; \
 			.ci/with-server "$$server" $$what || { printf '\n=== failed; repeat it with: .ci/with-server %s %s\n' "$$server" "$$what"; exit 1; }; \
 		done; \
