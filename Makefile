@@ -100,7 +100,7 @@ pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and r
 		cd cmd/redlatch && go test -count=1 -run Top . -pictures "$(CURDIR)/docs/pictures"'
 
 nested: ## test the modules below this one, but for interop
-	@printf '%s\n' $(filter-out interop,$(NESTED)) | xargs -P 2 -I DIR sh -c 'cd DIR && go test -count=1 ./...'
+	@for dir in $(filter-out interop,$(NESTED)); do ( cd "$$dir" && go test -count=1 ./... ); done
 
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
