@@ -116,7 +116,7 @@ ci: ## all that CI runs, step by step, and the linters beside it
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
 		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
 			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
-			grep -E '^ *--- FAIL|^FAIL|^panic:|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' "$$log" | tail -n 60 || true; \
+			grep -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' "$$log" | tail -n 60 || true; \
 			exit 1; \
 		}; \
 	done; \

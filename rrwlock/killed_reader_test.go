@@ -118,10 +118,11 @@ func killedReader(t *testing.T, k *killing, name, who string) {
 	w := k.lock(t, name)
 	writing := locktest.Begin(func() (*rlock.Hold, error) { return w.Lock(t.Context()) })
 	redistest.Eventually(t, killedLease+100*time.Millisecond+lag.Late(), "the lease of the dead one ends", func() error {
-		if n, err := rdb.Exists(t.Context(), level(dead)).Result(); err != nil || n > 0 {
-			return fmt.Errorf("it is there: %w", err)
+		left, err := rdb.PTTL(t.Context(), level(dead)).Result()
+		if err == nil && left != -2 { // -2: there is no such key
+			err = fmt.Errorf("%v are left", left)
 		}
-		return nil
+		return err
 	})
 	time.Sleep(time.Until(killed.Add(2 * killedLease)))
 	require.EqualValues(t, 1, rdb.Exists(t.Context(), level(alive.Owner())).Val())

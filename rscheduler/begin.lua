@@ -41,11 +41,12 @@ local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonum
 local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
 
 local now, up = touch(alive, meta, process, length)
-local stamp, first, text = string.format('%.0f', now), attempt == 1, redis.call('hget', jobs, job)
+local stamp, text = string.format('%.0f', now), redis.call('hget', jobs, job)
 local state, held, began, missed, holder, attempted = string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
 if held == claim and holder == id and state ~= 'w' then -- the script runs again
   return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
+local fresh = holder ~= id -- no attempt of it has begun
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local stopped, replaced = kind ~= 'm' and redis.call('hexists', paused, job) == 1, kind ~= 'm' and text and text ~= expected
 local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
@@ -62,13 +63,13 @@ if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, holder == id and not again and slot or '')
   return {'gone', stamp, again and text or nil}
 end
-local late = kind == 'r' and first and due < up and waiting ~= id
+local late = kind == 'r' and fresh and due < up and waiting ~= id
 if late and tonumber(instant) < up - window then
   return {'missed', stamp}
 end
 kind = late and 'c' or kind
 local behind = kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
-if overlap ~= 'allow' and first and kind ~= 'c' then
+if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, to = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) <= due and due <= tonumber(to)
   local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
@@ -76,14 +77,14 @@ if overlap ~= 'allow' and first and kind ~= 'c' then
     return {'left', stamp}
   end
 end
-if holder ~= id and (behind or holder and redis.call('hexists', bodies, holder) == 1) then
+if fresh and (behind or holder and redis.call('hexists', bodies, holder) == 1) then
   local waits = overlap == 'queue' and due >= tonumber(newest)
   if waits and kind ~= 'c' then
     redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
   end
   return {(waits or kind == 'c') and 'wait' or 'left', stamp}
 end
-if holder ~= id then
+if fresh then
   state, began, missed = nil, stamp, '0'
 elseif state ~= 'w' then
   missed = stamp

@@ -452,6 +452,35 @@ func TestNextRunThatCouldNotBeOfferedComesAfterTheOutage(t *testing.T) {
 	}
 }
 
+// F7, F8: what is left out stays left out, although the acknowledgement of its message was lost.
+func TestMissedTickWhoseAcknowledgementIsLostDoesNotRun(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle)
+		stop := run(t, s)
+		time.Sleep(100 * time.Second)
+		require.NoError(t, stop())
+		time.Sleep(100 * time.Second)
+		r.take()
+		var p *locktest.Peer
+		var once sync.Once
+		p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+				if e.Name == "rscheduler.begin" && e.Err == nil {
+					once.Do(func() {
+						p.Down(true)
+						time.AfterFunc(time.Second, func() { p.Down(false) })
+					})
+				}
+			},
+		}))
+		s = p.GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.MustCron("* * * * *"), r.handle))
+		run(t, s)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"240:1", "300:1"}, r.take())
+	})
+}
+
 // F7: a tick that runs late ends before the process that offered it goes on.
 func TestBackfillGoesOnIfItsRunsOvertakeThePlan(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -147,7 +147,7 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	case fixed.delay > 0:
 		b.delay, b.window = fixed.delay, maxPeriod // it is never missed
 		return b
-	case t.Kind == regular && m.Attempt == 1:
+	case t.Kind == regular:
 		_, b.newer = latest(schedule, at, claimed)
 		if o.backfill || !b.newer {
 			b.window = o.catchUp

@@ -11,7 +11,7 @@ import (
 )
 
 // leakLimit bounds the wait for goroutines that are about to end after the tests.
-const leakLimit = 1500 * time.Millisecond
+const leakLimit = 10 * time.Second
 
 // shared holds the servers that live as long as the test binary.
 //
