@@ -139,7 +139,9 @@ func (l *Lease) recountLocked(replied func(bool)) func() {
 
 // settleLevels sets the number of levels in Redis, in the background and again until it has answered: a level whose call had no answer
 // may be counted there.
-func (l *Lease) settleLevels() {
+func (l *Lease) settleLevels() { l.settleLevelsUntil(l.now() + l.manager.core.Lease) }
+
+func (l *Lease) settleLevelsUntil(end time.Duration) {
 	attempt := func(report func(settled bool)) {
 		l.mu.Lock()
 		if l.state != holding || l.levels == nil || l.ops == nil {
@@ -155,7 +157,7 @@ func (l *Lease) settleLevels() {
 		}
 		ask()
 	}
-	l.manager.core.Settler.Add(attempt, l.now()+l.manager.core.Lease)
+	l.manager.core.Settler.Add(attempt, end)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let

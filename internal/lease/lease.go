@@ -229,7 +229,12 @@ func (l *Lease) Verify() {
 		return
 	}
 	l.opsLocked()
-	ask := l.recountLocked(nil) // a lease that is not renewed is asked for in another way
+	end := l.member.End()
+	ask := l.recountLocked(func(answered bool) { // a lease that is not renewed is asked for in another way
+		if !answered {
+			l.settleLevelsUntil(end)
+		}
+	})
 	l.mu.Unlock()
 	if ask != nil {
 		ask()
