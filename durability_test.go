@@ -103,9 +103,9 @@ func unconfirmedCalls(t *testing.T, c *redlatch.Client) (all []namedCall) {
 			_, err := redlatch.GetTopic[string](c, "topic").Publish(ctx, "value")
 			return err
 		}})
-	single := singleCalls(t, c, func(kind string) string { return "single-" + kind })
-	for _, name := range []string{"Resign", "Proclaim", "Forget", "Cancel", "Nack", "Allow", "Next"} {
-		all = append(all, namedCall{name, single[name]})
+	single := singleCalls(t, c, func(kind string) string { return "single-" + kind }, []string{"a", "b", "c", "d", "e"})
+	for _, name := range []string{"Resign", "Proclaim", "Forget", "Cancel of a queue", "Nack of a queue", "Allow", "Next"} {
+		all = append(all, namedCall{name, single[name].call})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +23,12 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rscheduler"
+	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rtopic"
 )
 
 // lockKinds are the kinds of lock, and the two sides of the read-write lock.
@@ -330,7 +335,12 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 					return u.once(ctx)
 				})
 			}
-			calls := singleCalls(t, hasty, nameOf)
+			calls := singleCalls(t, hasty, nameOf, inSlotOf(t, cluster.Nodes()[0].Client(t), tag, 5))
+			for what, one := range calls {
+				if one.done != nil {
+					require.Error(t, one.done(t.Context()), what)
+				}
+			}
 			lag := faulttest.MeasureLag(t, "")
 
 			m := cluster.Migrate(t, tag, cluster.Other(t, tag))
@@ -351,16 +361,27 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 				}
 			}
 			held = append(held, late...)
-			for what, call := range calls {
-				start := time.Now()
-				err := call(t.Context())
-				assert.Less(t, time.Since(start), timeout+50*time.Millisecond+lag.Late(), what)
-				goesOn := what == "Resign" && errors.Is(err, redlatch.ErrUnknown)
-				if err != nil && !goesOn && !errors.Is(err, script.ErrNoAnswer) { // else one sending was in flight at the end
-					assert.ErrorIs(t, err, redlatch.ErrUnavailable, what)
-					assert.NotErrorIs(t, err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
+			var called sync.WaitGroup
+			for what, one := range calls {
+				called.Go(func() {
+					start := time.Now()
+					one.err = one.call(t.Context())
+					assert.Less(t, time.Since(start), timeout+50*time.Millisecond+lag.Late(), what)
+				})
+			}
+			called.Wait()
+			unanswered := 0
+			for what, one := range calls {
+				switch {
+				case one.err == nil || goesOn(what, one.err):
+				case inFlight(one.err):
+					unanswered++
+				default:
+					assert.ErrorIs(t, one.err, redlatch.ErrUnavailable, what)
+					assert.NotErrorIs(t, one.err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
 				}
 			}
+			assert.Less(t, unanswered, len(calls)/4)
 			stayHeld(t, held, 3*lease)
 			m.Finish(t)
 			moved := time.Now()
@@ -374,55 +395,367 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 			close(l.ended)
 			l.all.Wait()
 			check(0)
+			for what, one := range calls {
+				one.requireDoneOrNot(t, what)
+			}
 			assert.Empty(t, m.Left(t), "keys that both nodes have")
 		})
 	}
 }
 
-// singleCalls are calls that do not wait for others, on objects that are in use. It makes what they need.
-func singleCalls(t *testing.T, c *redlatch.Client, nameOf func(kind string) string) map[string]func(ctx context.Context) error {
+// singleCall does not wait for others. It is sent to an object that is its own, unless it only reads.
+type singleCall struct {
+	call func(ctx context.Context) error
+	done func(ctx context.Context) error // nil once the call has done all that it does, and nothing else; nil if it only reads
+	err  error                           // of the call
+}
+
+// goesOn reports whether a call's release goes on after its end.
+func goesOn(what string, err error) bool {
+	return (what == "Resign" || strings.HasPrefix(what, "Release, ")) && errors.Is(err, redlatch.ErrUnknown)
+}
+
+// inFlight reports whether one sending of a call was in flight at its end.
+func inFlight(err error) bool {
+	return errors.Is(err, script.ErrNoAnswer) || errors.Is(err, redlatch.ErrUnknown) && errors.Is(err, context.DeadlineExceeded)
+}
+
+// requireDoneOrNot requires of a call that was made while its slot moved that it is done, if it said so, and else that it can be done.
+func (c *singleCall) requireDoneOrNot(t *testing.T, what string) {
 	t.Helper()
-	once, permits := onceOf(c, nameOf("once")), c.GetPermitSemaphore(nameOf("permits"))
-	_, _, err := once.Do(t.Context(), "done", func(context.Context) (string, error) { return "", nil })
-	require.NoError(t, err)
-	require.NoError(t, permits.SetPermits(t.Context(), 1))
-	var leads [2]*relection.Leadership
-	for i := range leads {
-		leads[i], err = c.GetElection(fmt.Sprint(nameOf("leads"), i)).Campaign(t.Context())
-		require.NoError(t, err)
+	switch {
+	case c.done == nil && c.err != nil:
+		assert.NoError(t, c.call(t.Context()), what)
+	case c.done == nil || inFlight(c.err) && !goesOn(what, c.err):
+	case c.err != nil && !goesOn(what, c.err):
+		require.Error(t, c.done(t.Context()), "%s is done: %v", what, c.err)
+		require.NoError(t, c.call(t.Context()), "%s after %v", what, c.err)
+		fallthrough
+	default: // a hold notices soon that it is lost, and a release may go on
+		redistest.Eventually(t, settledWithin, fmt.Sprintf("%s after %v", what, c.err), func() error { return c.done(t.Context()) })
 	}
-	q := redlatch.GetDelayedQueue[string](c, nameOf("calls"))
-	_, err = q.Offer(t.Context(), "taken", 0)
-	require.NoError(t, err)
-	m, err := q.Take(t.Context())
-	require.NoError(t, err)
-	_, err = q.Offer(t.Context(), "later", time.Hour, rdelayedqueue.WithID("later"))
-	require.NoError(t, err)
-	return map[string]func(ctx context.Context) error{
-		"Leader":   func(ctx context.Context) error { _, err := c.GetElection(nameOf("election")).Leader(ctx); return err },
-		"Resign":   leads[0].Resign,
-		"Proclaim": func(ctx context.Context) error { return leads[1].Proclaim(ctx, "me") },
-		"Peek":     func(ctx context.Context) error { _, _, err := once.Peek(ctx, "k"); return err },
-		"Forget":   func(ctx context.Context) error { return once.Forget(ctx, "done") },
-		"Offer": func(ctx context.Context) error {
-			_, err := redlatch.GetDelayedQueue[string](c, nameOf("queue")).Offer(ctx, "later", time.Hour)
-			return err
-		},
-		"Cancel":  func(ctx context.Context) error { _, err := q.Cancel(ctx, "later"); return err },
-		"Nack":    func(ctx context.Context) error { return m.Nack(ctx, time.Hour) },
-		"Jobs":    func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err },
-		"Trigger": func(ctx context.Context) error { return c.GetScheduler(nameOf("scheduler")).Trigger(ctx, "job") },
-		"Available": func(ctx context.Context) error {
-			_, err := c.GetPermitSemaphore(nameOf("permit")).Available(ctx)
-			return err
-		},
-		"SetPermits": func(ctx context.Context) error { return permits.SetPermits(ctx, 2) },
-		"Allow": func(ctx context.Context) error {
+}
+
+// gives calls what has to give that.
+func gives[T any](want T, call func(context.Context) (T, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		got, err := call(ctx)
+		if err == nil && !reflect.DeepEqual(got, want) {
+			err = fmt.Errorf("got %+v, want %+v", got, want)
+		}
+		return err
+	}
+}
+
+// singleCalls are calls on objects that are in use, and on some that are made for them.
+func singleCalls(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, latches []string) map[string]*singleCall {
+	t.Helper()
+	all := map[string]*singleCall{
+		"Jobs":    {call: func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err }},
+		"Trigger": {call: func(ctx context.Context) error { return c.GetScheduler(nameOf("scheduler")).Trigger(ctx, "job") }},
+		"Allow": {call: func(ctx context.Context) error {
 			_, err := c.GetRateLimiter("{"+nameOf("limiter")+"}", rratelimiter.Per(1, time.Hour)).Allow(ctx, "hasty", 1)
 			return err
-		},
-		"Next": func(ctx context.Context) error { _, err := c.GetIDGenerator(nameOf("ids")).Next(ctx); return err },
+		}},
+		"Next":            {call: func(ctx context.Context) error { _, err := c.GetIDGenerator(nameOf("ids")).Next(ctx); return err }},
+		"Info of a topic": {call: gives(rtopic.Info{Name: nameOf("unheard")}, redlatch.GetTopic[string](c, nameOf("unheard")).Info)},
 	}
+	callsOfLocks(t, c, nameOf, all)
+	callsOfCounters(t, c, nameOf, latches, all)
+	callsOfQueues(t, c, nameOf, all)
+	callsOfElections(t, c, nameOf, all)
+	callsOfJobs(t, c, nameOf("jobs"), all)
+	once := onceOf(c, nameOf("once"))
+	for _, key := range []string{"kept", "forgotten"} {
+		_, _, err := once.Do(t.Context(), key, func(context.Context) (string, error) { return "value", nil })
+		require.NoError(t, err)
+	}
+	there := func(key string) func(ctx context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) { _, ok, err := once.Peek(ctx, key); return ok, err }
+	}
+	all["Peek"] = &singleCall{call: gives(true, there("kept"))}
+	all["Forget"] = &singleCall{call: func(ctx context.Context) error { return once.Forget(ctx, "forgotten") }, done: gives(false, there("forgotten"))}
+	return all
+}
+
+func callsOfLocks(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, all map[string]*singleCall) {
+	t.Helper()
+	for kind, get := range lockKinds {
+		get := func(use string) (rlock.Locker, *rlock.Hold, interface {
+			ForceUnlock(ctx context.Context) (bool, error)
+			IsLocked(ctx context.Context) (bool, error)
+			TTL(ctx context.Context) (time.Duration, error)
+		},
+		) {
+			l := get(c, nameOf(use+kind))
+			h := locktest.Acquire(t, t.Context(), l, long)
+			switch kind {
+			case "plain":
+				return l, h, c.GetLock(l.Name())
+			case "fenced":
+				return l, h, c.GetFencedLock(l.Name())
+			case "fair":
+				return l, h, c.GetFairLock(l.Name())
+			}
+			return l, h, c.GetReadWriteLock(l.Name())
+		}
+		_, forced, free := get("forced-")
+		all["ForceUnlock, "+kind] = &singleCall{call: func(ctx context.Context) error {
+			ok, err := free.ForceUnlock(ctx)
+			if ok != (err == nil) || err != nil && ended(forced.Context()) != nil {
+				err = errors.New(fmt.Sprint("released: ", ok, ", the hold: ", ended(forced.Context()), ", and ", err))
+			}
+			return err
+		}, done: gives(false, func(ctx context.Context) (bool, error) {
+			locked, err := free.IsLocked(ctx)
+			return locked || ended(forced.Context()) == nil, err
+		})}
+		kept, extended, l := get("kept-")
+		all["IsLocked, "+kind] = &singleCall{call: gives(true, l.IsLocked)}
+		all["Holder, "+kind] = &singleCall{call: gives(extended.Owner(), func(ctx context.Context) (string, error) {
+			info, err := kept.Holder(ctx)
+			return info.Owner, err
+		})}
+		all["Extend, "+kind] = &singleCall{call: func(ctx context.Context) error { return extended.Extend(ctx, time.Minute) }, done: short(l.TTL)}
+	}
+}
+
+// short requires that less than an hour is left, of a minute to which something was set.
+func short(left func(context.Context) (time.Duration, error)) func(context.Context) error {
+	return gives(true, func(ctx context.Context) (bool, error) { d, err := left(ctx); return d > 0 && d <= time.Minute, err })
+}
+
+func callsOfCounters(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, latches []string, all map[string]*singleCall) {
+	t.Helper()
+	counted := func(what string, left int, call func(ctx context.Context, s *rsemaphore.Semaphore) error) {
+		s := c.GetSemaphore(nameOf("counted-" + what))
+		require.NoError(t, s.AddPermits(t.Context(), 3))
+		all[what+", counted"] = &singleCall{call: func(ctx context.Context) error { return call(ctx, s) }, done: gives(left, s.Available)}
+	}
+	counted("AddPermits", 5, func(ctx context.Context, s *rsemaphore.Semaphore) error { return s.AddPermits(ctx, 2) })
+	counted("Release", 5, func(ctx context.Context, s *rsemaphore.Semaphore) error { return s.Release(ctx, 2) })
+	counted("TryAcquire", 1, func(ctx context.Context, s *rsemaphore.Semaphore) error {
+		return gives(true, func(ctx context.Context) (bool, error) { return s.TryAcquire(ctx, 2) })(ctx)
+	})
+	counted("Drain", 0, func(ctx context.Context, s *rsemaphore.Semaphore) error { return gives(3, s.Drain)(ctx) })
+	set := c.GetSemaphore(nameOf("set-counted"))
+	all["TrySetPermits, counted"] = &singleCall{
+		call: gives(true, func(ctx context.Context) (bool, error) { return set.TrySetPermits(ctx, 2) }), done: gives(2, set.Available),
+	}
+	leased := func(what string, left int, call func(ctx context.Context, s *rsemaphore.PermitSemaphore, p *rsemaphore.Permit) error) {
+		s := c.GetPermitSemaphore(nameOf("leased-" + what))
+		require.NoError(t, s.SetPermits(t.Context(), 3))
+		p, err := s.Acquire(t.Context(), rsemaphore.WithLease(time.Hour))
+		require.NoError(t, err)
+		done := gives(left, s.Available)
+		if left == 2 { // as before
+			done = short(func(ctx context.Context) (time.Duration, error) {
+				info, err := s.Info(ctx)
+				return info.Holders[0].Left, err
+			})
+		}
+		all[what+", leased"] = &singleCall{call: func(ctx context.Context) error { return call(ctx, s, p) }, done: done}
+	}
+	type (
+		permits = rsemaphore.PermitSemaphore
+		permit  = rsemaphore.Permit
+	)
+	leased("SetPermits", 4, func(ctx context.Context, s *permits, _ *permit) error { return s.SetPermits(ctx, 5) })
+	leased("AddPermits", 4, func(ctx context.Context, s *permits, _ *permit) error { return s.AddPermits(ctx, 2) })
+	leased("TryAcquire", 1, func(ctx context.Context, s *permits, _ *permit) error { _, err := s.TryAcquire(ctx); return err })
+	leased("ReleaseID", 3, func(ctx context.Context, s *permits, p *permit) error { return s.ReleaseID(ctx, p.ID()) })
+	leased("Release", 3, func(ctx context.Context, _ *permits, p *permit) error { return p.Release(ctx) })
+	leased("ExtendID", 2, func(ctx context.Context, s *permits, p *permit) error { return s.ExtendID(ctx, p.ID(), time.Minute) })
+	leased("Extend", 2, func(ctx context.Context, _ *permits, p *permit) error { return p.Extend(ctx, time.Minute) })
+	all["Available, counted"] = &singleCall{call: func(ctx context.Context) error {
+		_, err := c.GetSemaphore(nameOf("semaphore")).Available(ctx)
+		return err
+	}}
+	all["Available, leased"] = &singleCall{call: func(ctx context.Context) error {
+		_, err := c.GetPermitSemaphore(nameOf("permit")).Available(ctx)
+		return err
+	}}
+	fresh := c.GetPermitSemaphore(nameOf("set-leased"))
+	all["TrySetPermits, leased"] = &singleCall{
+		call: gives(true, func(ctx context.Context) (bool, error) { return fresh.TrySetPermits(ctx, 2) }), done: gives(2, fresh.Available),
+	}
+	latch := func(what string, left int, call func(ctx context.Context, l *rlatch.Latch) (bool, error)) {
+		l := c.GetCountDownLatch(latches[0])
+		latches = latches[1:]
+		if what != "TrySetCount" {
+			_, err := l.TrySetCount(t.Context(), 5)
+			require.NoError(t, err)
+		}
+		all[what] = &singleCall{call: gives(true, func(ctx context.Context) (bool, error) { return call(ctx, l) }), done: gives(left, l.Count)}
+	}
+	latch("TrySetCount", 3, func(ctx context.Context, l *rlatch.Latch) (bool, error) { return l.TrySetCount(ctx, 3) })
+	latch("CountDown", 4, func(ctx context.Context, l *rlatch.Latch) (bool, error) { return true, l.CountDown(ctx) })
+	latch("CountDownBy", 2, func(ctx context.Context, l *rlatch.Latch) (bool, error) { return true, l.CountDownBy(ctx, 3) })
+	latch("CountDownOnce", 4, func(ctx context.Context, l *rlatch.Latch) (bool, error) { return l.CountDownOnce(ctx, "one") })
+	latch("Delete", 0, func(ctx context.Context, l *rlatch.Latch) (bool, error) { return l.Delete(ctx) })
+}
+
+func callsOfQueues(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, all map[string]*singleCall) {
+	t.Helper()
+	type (
+		queue   = rdelayedqueue.Queue[string]
+		message = rdelayedqueue.Message[string]
+		stats   = rdelayedqueue.Stats
+	)
+	add := func(what string, after stats, call func(ctx context.Context, q *queue, m *message) error) *queue {
+		q := redlatch.GetDelayedQueue[string](c, nameOf("calls-"+what))
+		offer := func(id string, delay time.Duration) {
+			_, err := q.Offer(t.Context(), id, delay, rdelayedqueue.WithID(id))
+			require.NoError(t, err)
+		}
+		take := func() *message {
+			m, err := q.Take(t.Context())
+			require.NoError(t, err)
+			return m
+		}
+		offer("dead", 0)
+		require.NoError(t, take().Reject(t.Context(), "why"))
+		offer("held", 0)
+		held := take()
+		offer("later", time.Hour)
+		all[what+" of a queue"] = &singleCall{call: func(ctx context.Context) error { return call(ctx, q, held) }, done: gives(after, q.Stats)}
+		return q
+	}
+	is := func(ok bool, err error) error {
+		if err == nil && !ok {
+			err = errors.New("it says that it is not done")
+		}
+		return err
+	}
+	add("Offer", stats{Delayed: 2, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
+		_, err := q.Offer(ctx, "v", time.Hour)
+		return err
+	})
+	add("OfferNew", stats{Delayed: 2, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
+		_, added, err := q.OfferNew(ctx, "v", time.Hour)
+		return is(added, err)
+	})
+	add("OfferBatch", stats{Delayed: 3, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
+		_, err := q.OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "v", Delay: time.Hour}, {Value: "w", Delay: time.Hour}})
+		return err
+	})
+	add("Cancel", stats{InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error { return is(q.Cancel(ctx, "later")) })
+	add("Reschedule", stats{Ready: 1, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error { return is(q.Reschedule(ctx, "later", 0)) })
+	add("Redrive", stats{Delayed: 1, Ready: 1, InFlight: 1}, func(ctx context.Context, q *queue, _ *message) error { return is(q.Redrive(ctx, "dead")) })
+	add("RedriveAll", stats{Delayed: 1, Ready: 1, InFlight: 1}, func(ctx context.Context, q *queue, _ *message) error { return gives(1, q.RedriveAll)(ctx) })
+	add("Purge", stats{InFlight: 1}, func(ctx context.Context, q *queue, _ *message) error {
+		return gives(2, func(ctx context.Context) (int, error) { return q.Purge(ctx, rdelayedqueue.Delayed, rdelayedqueue.Dead) })(ctx)
+	})
+	add("Pause", stats{Delayed: 1, InFlight: 1, Dead: 1, Paused: true}, func(ctx context.Context, q *queue, _ *message) error { return q.Pause(ctx) })
+	paused := add("Resume", stats{Delayed: 1, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error { return q.Resume(ctx) })
+	require.NoError(t, paused.Pause(t.Context()))
+	add("Ack", stats{Delayed: 1, Dead: 1}, func(ctx context.Context, _ *queue, m *message) error { return m.Ack(ctx) })
+	add("Nack", stats{Delayed: 2, Dead: 1}, func(ctx context.Context, _ *queue, m *message) error { return m.Nack(ctx, time.Hour) })
+	add("Reject", stats{Delayed: 1, Dead: 2}, func(ctx context.Context, _ *queue, m *message) error { return m.Reject(ctx, "why") })
+	reads := func(what string, call func(ctx context.Context, q *queue, m *message) error) {
+		add(what, stats{}, call)
+		all[what+" of a queue"].done = nil
+	}
+	reads("Extend", func(ctx context.Context, _ *queue, m *message) error { return m.Extend(ctx, time.Minute) })
+	reads("Stats", func(ctx context.Context, q *queue, _ *message) error {
+		return gives(stats{Delayed: 1, InFlight: 1, Dead: 1}, q.Stats)(ctx)
+	})
+	reads("Get", func(ctx context.Context, q *queue, _ *message) error {
+		e, err := q.Get(ctx, "later")
+		return is(e != nil, err)
+	})
+	reads("Dead", func(ctx context.Context, q *queue, _ *message) error {
+		dead, err := q.Dead(ctx, 9)
+		return is(len(dead) == 1, err)
+	})
+	reads("List", func(ctx context.Context, q *queue, _ *message) error {
+		later, _, err := q.List(ctx, rdelayedqueue.Delayed, "", 9)
+		return is(len(later) == 1, err)
+	})
+}
+
+func callsOfElections(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, all map[string]*singleCall) {
+	t.Helper()
+	leads := func(what string, then string, call func(ctx context.Context, lead *relection.Leadership) error) {
+		e := c.GetElection(nameOf("leads-" + what))
+		lead, err := e.Campaign(t.Context(), relection.WithValue("at first"))
+		require.NoError(t, err)
+		all[what] = &singleCall{call: func(ctx context.Context) error { return call(ctx, lead) }, done: gives(then, func(ctx context.Context) (string, error) {
+			leader, err := e.Leader(ctx)
+			if errors.Is(err, relection.ErrNoLeader) {
+				err = nil
+			}
+			return leader.Value, err
+		})}
+	}
+	leads("Resign", "", func(ctx context.Context, lead *relection.Leadership) error { return lead.Resign(ctx) })
+	leads("Proclaim", "me", func(ctx context.Context, lead *relection.Leadership) error { return lead.Proclaim(ctx, "me") })
+	all["Leader"] = &singleCall{call: func(ctx context.Context) error {
+		_, err := c.GetElection(nameOf("leads-Proclaim")).Leader(ctx)
+		return err
+	}}
+	all["Candidates"] = &singleCall{call: func(ctx context.Context) error {
+		_, err := c.GetElection(nameOf("election")).Candidates(ctx)
+		return err
+	}}
+}
+
+func callsOfJobs(t *testing.T, c *redlatch.Client, name string, all map[string]*singleCall) {
+	t.Helper()
+	s := c.GetScheduler(name)
+	ctx, stop := context.WithCancel(t.Context())
+	for _, job := range []string{"paused", "resumed", "removed"} {
+		require.NoError(t, s.Register(job, rscheduler.MustCron("@yearly"), func(context.Context, rscheduler.Run) error { return nil }))
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	state := func(ctx context.Context, job string) (string, error) {
+		jobs, err := s.Jobs(ctx)
+		for _, j := range jobs {
+			if j.Name == job {
+				return "there " + j.Why, err
+			}
+		}
+		return "", err
+	}
+	of := func(job string) func(ctx context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) { return state(ctx, job) }
+	}
+	for _, job := range []string{"paused", "resumed", "removed"} {
+		redistest.Eventually(t, 10*time.Second, "the job is written", func() error { return gives("there ", of(job))(t.Context()) })
+	}
+	stop()
+	require.NoError(t, <-ran)
+	require.NoError(t, s.Pause(t.Context(), "resumed", "why"))
+	all["Pause of a job"] = &singleCall{call: func(ctx context.Context) error { return s.Pause(ctx, "paused", "why") }, done: gives("there why", of("paused"))}
+	all["Resume of a job"] = &singleCall{call: func(ctx context.Context) error { return s.Resume(ctx, "resumed") }, done: gives("there ", of("resumed"))}
+	all["Remove of a job"] = &singleCall{
+		call: gives(true, func(ctx context.Context) (bool, error) { return s.Remove(ctx, "removed") }), done: gives("", of("removed")),
+	}
+	all["Runs of a job"] = &singleCall{call: func(ctx context.Context) error { _, err := s.Runs(ctx, "paused", 1); return err }}
+}
+
+// inSlotOf returns names in the slot of a key that have no tag.
+func inSlotOf(t *testing.T, rdb redis.Cmdable, key string, n int) (names []string) {
+	t.Helper()
+	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
+	require.NoError(t, err)
+	for i := 0; len(names) < n; i += 5000 {
+		var slots []*redis.IntCmd
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for j := range 5000 {
+				slots = append(slots, p.ClusterKeySlot(t.Context(), fmt.Sprint("latch", i+j)))
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		for j, cmd := range slots {
+			if cmd.Val() == slot {
+				names = append(names, fmt.Sprint("latch", i+j))
+			}
+		}
+	}
+	return names
 }
 
 // clusterClient returns a client that does not wait for its holds when it closes, at the end of the test.
