@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -206,18 +207,7 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 			if tc.name != "RedLock" { // which joins it with that it is unavailable
 				require.NotErrorIs(t, err, rlock.ErrNotAcquired)
 			}
-			if tc.undone != nil {
-				require.ErrorIs(t, err, redlatch.ErrUnavailable)
-				redistest.Eventually(t, 2*time.Second, "released", func() error {
-					undone, err := tc.undone(t.Context(), plain)
-					if err == nil && !undone {
-						err = errors.New("it is held")
-					}
-					return err
-				})
-			} else {
-				require.NotErrorIs(t, err, redlatch.ErrUnavailable, "it is done")
-			}
+			tc.requireUndone(t, plain, err)
 			replica.Resume()
 			redistest.AwaitSync(t, master, replica)
 			patient, err := redlatch.New(master.Client(t), redlatch.WithReplicas(1, time.Second), redlatch.WithCloseGrace(0))
@@ -227,6 +217,61 @@ func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
 		})
 	}
 	requireCounted(t, plain, 2) // also what was not confirmed
+}
+
+// requireUndone requires that nothing is left of a call that was not confirmed, or that its error says that it is done.
+func (tc confirmedCall) requireUndone(t *testing.T, plain *redlatch.Client, err error) {
+	t.Helper()
+	if tc.undone == nil {
+		require.NotErrorIs(t, err, redlatch.ErrUnavailable, "it is done")
+		return
+	}
+	require.ErrorIs(t, err, redlatch.ErrUnavailable)
+	redistest.Eventually(t, 2*time.Second, "released", func() error {
+		undone, err := tc.undone(t.Context(), plain)
+		if err == nil && !undone {
+			err = errors.New("it is held")
+		}
+		return err
+	})
+}
+
+// F9
+func TestOneOfTwoReplicasIsNotTwo(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	redistest.StartReplica(t, master)
+	other := redistest.StartReplica(t, master)
+	plain, err := redlatch.New(master.Client(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, plain.Close()) })
+	furnishConfirmed(t, plain)
+	several := slices.DeleteFunc(confirmedCalls(), func(tc confirmedCall) bool {
+		return !slices.Contains([]string{"Lock", "fair", "permits", "CountDown", "Offer"}, tc.name)
+	})
+	call := func(tc confirmedCall, n int, timeout time.Duration) error {
+		c, err := redlatch.New(master.Client(t), redlatch.WithReplicas(n, timeout), redlatch.WithCloseGrace(0))
+		require.NoError(t, err)
+		defer c.Close() // which releases what the call has acquired
+		return tc.call(t.Context(), c)
+	}
+	for _, tc := range several {
+		require.NoError(t, call(tc, 2, time.Second), tc.name)
+	}
+	other.Pause()
+	for _, tc := range several {
+		err := call(tc, 2, 100*time.Millisecond)
+		require.ErrorIs(t, err, redlatch.ErrNotConfirmed, tc.name)
+		require.ErrorContains(t, err, "of 2 replicas within 100ms", tc.name)
+		tc.requireUndone(t, plain, err)
+		require.NoError(t, call(tc, 1, time.Second), tc.name)
+	}
+	left, err := plain.GetCountDownLatch("latch").Count(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 10-3, left, "what was not confirmed is counted too")
+	stats, err := jobs(plain).Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 3, stats.Delayed)
 }
 
 // requireCounted requires that what confirmedCalls counts was called so often, and each call counted.
