@@ -94,7 +94,8 @@ func WithNames(names ...string) Option {
 	return func(s *settings) { s.names = append(s.names, names...) }
 }
 
-// WithScripts adds a span for each script that is sent to Redis. By default there is only a metric of them.
+// WithScripts adds a span and a measurement, db.client.operation.duration, for each script that is sent to Redis, of which a lock
+// and its release need two. Each script is a time series for each server. Defaults to neither.
 func WithScripts() Option { return func(s *settings) { s.scripts = true } }
 
 // WithCollectTimeout sets how long a collection of metrics waits for the states of all queues together. Defaults to 2 s,
@@ -157,10 +158,9 @@ func (t *Telemetry) Observer() redlatch.Observer {
 		OfferStart: t.offerStart, OfferEnd: t.offerEnd,
 		HandleStart: t.handleStart, HandleEnd: t.handleEnd,
 		DeadLetter: t.deadLetter,
-		ScriptEnd:  t.scriptEnd,
 	}
 	if t.scripts {
-		o.ScriptStart = t.scriptStart
+		o.ScriptStart, o.ScriptEnd = t.scriptStart, t.scriptEnd
 	}
 	return o
 }
@@ -257,9 +257,7 @@ func scriptOn(name, node string) []attribute.KeyValue {
 }
 
 func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
-	if t.scripts {
-		end(trace.SpanFromContext(ctx), e.Err)
-	}
+	end(trace.SpanFromContext(ctx), e.Err)
 	k := seriesKey{of: "script", node: e.Node, name: e.Name, result: inspect.Result(e.Err)}
 	of := t.known(k)
 	if of == nil { // the convention has an error, and no result

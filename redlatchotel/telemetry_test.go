@@ -223,7 +223,7 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 	}, redlatchotel.WithNames("mail"))
 }
 
-func TestScriptsAreSpansIfTheyAreAskedFor(t *testing.T) {
+func TestScriptsAreObservedIfTheyAreAskedFor(t *testing.T) {
 	for name, opts := range map[string][]redlatchotel.Option{"with": {redlatchotel.WithScripts()}, "without": nil} {
 		t.Run(name, func(t *testing.T) {
 			inLab(t, func(t *testing.T, l *lab) {
@@ -231,6 +231,7 @@ func TestScriptsAreSpansIfTheyAreAskedFor(t *testing.T) {
 				require.NoError(t, err)
 				s, ok := l.take()["rlock.inspect"]
 				assert.Equal(t, name == "with", ok)
+				assert.Equal(t, ok, l.told.Observer().ScriptEnd != nil, "no measurement either")
 				if ok {
 					assert.Equal(t, "rlock.inspect", attributes(s)["db.stored_procedure.name"])
 				}
