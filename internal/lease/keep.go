@@ -139,9 +139,7 @@ func (l *Lease) recountLocked(replied func(bool)) func() {
 
 // settleLevels sets the number of levels in Redis, in the background and again until it has answered: a level whose call had no answer
 // may be counted there.
-func (l *Lease) settleLevels() { l.settleLevelsUntil(l.now() + l.manager.core.Lease) }
-
-func (l *Lease) settleLevelsUntil(end time.Duration) {
+func (l *Lease) settleLevels() {
 	attempt := func(report func(settled bool)) {
 		l.mu.Lock()
 		if l.state != holding || l.levels == nil || l.ops == nil {
@@ -157,7 +155,7 @@ func (l *Lease) settleLevelsUntil(end time.Duration) {
 		}
 		ask()
 	}
-	l.manager.core.Settler.Add(attempt, end)
+	l.manager.core.Settler.Add(attempt, l.now()+l.manager.core.Lease)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let

@@ -229,12 +229,7 @@ func (l *Lease) Verify() {
 		return
 	}
 	l.opsLocked()
-	end := l.member.End()
-	ask := l.recountLocked(func(answered bool) { // a lease that is not renewed is asked for in another way
-		if !answered {
-			l.settleLevelsUntil(end)
-		}
-	})
+	ask := l.recountLocked(nil) // a lease that is not renewed is asked for in another way
 	l.mu.Unlock()
 	if ask != nil {
 		ask()
