@@ -406,7 +406,7 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 // singleCall does not wait for others. It is sent to an object that is its own, unless it only reads.
 type singleCall struct {
 	call func(ctx context.Context) error
-	done func(ctx context.Context) error // nil once the call has done all that it does, and nothing else; nil if it only reads
+	done func(ctx context.Context) error // returns nil once the call has done all that it does, and nothing else; nil if nothing tells
 	err  error                           // of the call
 }
 
@@ -426,7 +426,7 @@ func (c *singleCall) requireDoneOrNot(t *testing.T, what string) {
 	switch {
 	case c.done == nil && c.err != nil:
 		assert.NoError(t, c.call(t.Context()), what)
-	case c.done == nil || inFlight(c.err) && !goesOn(what, c.err):
+	case c.done == nil || inFlight(c.err) && !goesOn(what, c.err): // nobody knows whether it is done
 	case c.err != nil && !goesOn(what, c.err):
 		require.Error(t, c.done(t.Context()), "%s is done: %v", what, c.err)
 		require.NoError(t, c.call(t.Context()), "%s after %v", what, c.err)
@@ -508,7 +508,9 @@ func callsOfLocks(t *testing.T, c *redlatch.Client, nameOf func(kind string) str
 			return err
 		}, done: gives(false, func(ctx context.Context) (bool, error) {
 			locked, err := free.IsLocked(ctx)
-			return locked || ended(forced.Context()) == nil, err
+			// A hold with a fixed lease asks once whether it is lost. For a reader Redis refuses that while the slot moves.
+			told := kind == "reader" || ended(forced.Context()) != nil
+			return locked || !told, err
 		})}
 		kept, extended, l := get("kept-")
 		all["IsLocked, "+kind] = &singleCall{call: gives(true, l.IsLocked)}
@@ -551,7 +553,13 @@ func callsOfCounters(t *testing.T, c *redlatch.Client, nameOf func(kind string) 
 		if left == 2 { // as before
 			done = short(func(ctx context.Context) (time.Duration, error) {
 				info, err := s.Info(ctx)
-				return info.Holders[0].Left, err
+				if err == nil && len(info.Holders) != 1 {
+					err = fmt.Errorf("it is held by %v", info.Holders)
+				}
+				if err != nil {
+					return 0, err
+				}
+				return info.Holders[0].Left, nil
 			})
 		}
 		all[what+", leased"] = &singleCall{call: func(ctx context.Context) error { return call(ctx, s, p) }, done: done}

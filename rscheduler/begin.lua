@@ -46,7 +46,7 @@ local state, held, began, missed, holder, attempted = string.match(redis.call('h
 if held == claim and holder == id and state ~= 'w' then -- the script runs again
   return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
-local fresh, newest, waiting = holder ~= id, string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$') -- fresh: no attempt of it has begun
+local fresh, newest, waiting = holder ~= id, string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$') -- fresh: running has no attempt of it
 local stopped, replaced = kind ~= 'm' and redis.call('hexists', paused, job) == 1, kind ~= 'm' and text and text ~= expected
 local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
 local earlier, again = next and next ~= '' and tonumber(next) < tonumber(instant), more and replaced and not stopped

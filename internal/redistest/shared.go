@@ -10,7 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leakLimit bounds the wait for goroutines that are about to end after the tests.
+// leakLimit bounds the wait for goroutines that are about to end after the tests. A connection pool that was refused
+// dials again for a second and a half, and for longer on a busy machine.
 const leakLimit = 10 * time.Second
 
 // shared holds the servers that live as long as the test binary.
@@ -84,7 +85,6 @@ func Run(m *testing.M, opts ...goleak.Option) int {
 	if code != 0 {
 		return code
 	}
-	// A connection pool that was refused looks again within a second before it ends.
 	if err := retry(leakLimit, func() error { return goleak.Find(opts...) }); err != nil {
 		fmt.Fprintln(os.Stderr, "goroutines left after the tests:", err)
 		return 1
