@@ -79,9 +79,10 @@ func TestLoneCallWithoutAnAnswerRanOnce(t *testing.T) {
 func TestPipelineWithoutAnswersRanOnce(t *testing.T) {
 	eachWire(t, func(t *testing.T, b *pipeline.Batcher, p *faulttest.Proxy, direct *redis.Client) {
 		const calls, spared = 40, 10
-		open := make(chan struct{})
+		arrived, open := make(chan struct{}, calls+2), make(chan struct{})
 		p.OnCommand(func(cmd []string) {
 			if faulttest.Script(cmd) {
+				arrived <- struct{}{}
 				<-open // the first calls wait there while the others gather
 			}
 		})
@@ -90,6 +91,9 @@ func TestPipelineWithoutAnswersRanOnce(t *testing.T) {
 		outcomes := make(chan *script.Call, calls+2) // one of each call
 		for i := range calls + 2 {
 			b.Start(add().Call(1, "k:"+strconv.Itoa(i), 1), pipeline.Normal, func(c *script.Call) { outcomes <- c })
+			if i < 2 {
+				<-arrived
+			}
 		}
 		close(open)
 		unknown := 0
