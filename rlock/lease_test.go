@@ -196,7 +196,7 @@ func TestUnreachableRedisEndsTheContextBeforeTheLease(t *testing.T) {
 				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
 				child, cancel := context.WithCancel(h.Context())
 				defer cancel()
-				time.Sleep(2 * lease)
+				time.Sleep(2*lease + lease/6) // no renewal is in flight
 				breakOff(p)
 				deadline := h.Deadline()
 				endsAt(t, child, deadline, rlock.ErrLost)
