@@ -71,7 +71,8 @@ func historyChild(kind historyKind, args []string) {
 	}
 	var clients []*redlatch.Client
 	for _, addr := range args[2:] {
-		c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), historyOptions(h)...)
+		opts := append(historyOptions(h), redlatch.WithHandoffBudget(0)) // it is not told whether there are steps
+		c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), opts...)
 		if err != nil {
 			panic(err)
 		}
@@ -85,9 +86,13 @@ func historyChild(kind historyKind, args []string) {
 }
 
 func historyOptions(h *locktest.History) []redlatch.Option {
-	return []redlatch.Option{
+	opts := []redlatch.Option{
 		redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
 	}
+	if h.Steps > 0 { // a hold that is handed over in a client has a lease which an earlier step may have ended
+		opts = append(opts, redlatch.WithHandoffBudget(0))
+	}
+	return opts
 }
 
 // historyRig is where a history comes from.
