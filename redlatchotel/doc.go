@@ -6,6 +6,6 @@
 //
 // There is a span for each call that acquires a lock or permit, for each call that offers messages, and for each handler of a
 // message, which is a child of the offer: the context of the trace travels with the message. [WithScripts] adds one, and a
-// metric, for each script that is sent to Redis. Attributes and metrics for messages and for Redis are those of OpenTelemetry's semantic
-// conventions where they fit.
+// metric, for each script that is sent to Redis. Attributes and metrics for messages and for Redis are those of OpenTelemetry's
+// semantic conventions where they fit.
 package redlatchotel

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/internal/locktest"
@@ -77,14 +76,10 @@ func play(t *testing.T, h *locktest.History, harm func(*faulttest.Proxy), behind
 	server := h.Serve(t)
 	faulttest.LeakCheck(t, server.Addr(), "redisson_lock_token:*")
 	rdb := server.Client(t)
-	opts := []redlatch.Option{redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0)}
-	if h.Steps > 0 { // a hold that is handed over in a client has a lease which an earlier step may have ended
-		opts = append(opts, redlatch.WithHandoffBudget(0))
-	}
 	var users sync.WaitGroup
 	for range 3 {
 		proxy := faulttest.NewProxy(t, server.Addr())
-		client := clientAt(t, proxy.Addr(), opts...)
+		client := clientAt(t, proxy.Addr(), h.Options()...)
 		locks := []*rlock.Lock{
 			client.GetLock("plain 1"), client.GetLock("plain 2"),
 			client.GetFencedLock("fenced 1"), client.GetFencedLock("fenced 2"),

@@ -86,13 +86,7 @@ func historyChild(kind historyKind, args []string) {
 }
 
 func historyOptions(h *locktest.History) []redlatch.Option {
-	opts := []redlatch.Option{
-		redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
-	}
-	if h.Steps > 0 { // a hold that is handed over in a client has a lease which an earlier step may have ended
-		opts = append(opts, redlatch.WithHandoffBudget(0))
-	}
-	return opts
+	return append(h.Options(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // historyRig is where a history comes from.

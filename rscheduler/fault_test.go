@@ -411,6 +411,23 @@ func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 	}
 }
 
+// downAfter returns a client that loses Redis for a while once a script of that name was answered for the first time.
+func (r *rig) downAfter(t *testing.T, name string, outage time.Duration) (p *locktest.Peer) {
+	t.Helper()
+	var once sync.Once
+	p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+			if e.Name == name && e.Err == nil {
+				once.Do(func() {
+					p.Down(true)
+					time.AfterFunc(outage, func() { p.Down(false) })
+				})
+			}
+		},
+	}))
+	return p
+}
+
 // F7: the end of a run is in Redis, but what is to run after it could not be offered.
 func TestNextRunThatCouldNotBeOfferedComesAfterTheOutage(t *testing.T) {
 	backfill := []rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}
@@ -430,19 +447,7 @@ func TestNextRunThatCouldNotBeOfferedComesAfterTheOutage(t *testing.T) {
 				require.NoError(t, stop())
 				r.take()
 				time.Sleep(580 * time.Second)
-				var p *locktest.Peer
-				var once sync.Once
-				p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
-					ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
-						if e.Name == "rscheduler.end" && e.Err == nil {
-							once.Do(func() {
-								p.Down(true)
-								time.AfterFunc(15*time.Second, func() { p.Down(false) })
-							})
-						}
-					},
-				}))
-				s = p.GetScheduler("billing")
+				s = r.downAfter(t, "rscheduler.end", 15*time.Second).GetScheduler("billing")
 				require.NoError(t, s.Register("job", c.schedule, r.handle, c.opts...))
 				run(t, s)
 				time.Sleep(45 * time.Second)
@@ -461,19 +466,7 @@ func TestMissedTickWhoseAcknowledgementIsLostDoesNotRun(t *testing.T) {
 		require.NoError(t, stop())
 		time.Sleep(100 * time.Second)
 		r.take()
-		var p *locktest.Peer
-		var once sync.Once
-		p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
-			ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
-				if e.Name == "rscheduler.begin" && e.Err == nil {
-					once.Do(func() {
-						p.Down(true)
-						time.AfterFunc(time.Second, func() { p.Down(false) })
-					})
-				}
-			},
-		}))
-		s = p.GetScheduler("billing")
+		s = r.downAfter(t, "rscheduler.begin", time.Second).GetScheduler("billing")
 		require.NoError(t, s.Register("job", rscheduler.MustCron("* * * * *"), r.handle))
 		run(t, s)
 		time.Sleep(2 * time.Minute)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -95,6 +96,15 @@ func NewHistory(strict bool, lease time.Duration) *History {
 func NewHistoryIn(process, begun string, lease time.Duration, emit func(string, ...any)) (*History, error) {
 	h, err := historytest.NewIn[Event](begun, emit)
 	return &History{History: h, Lease: lease, process: process}, err
+}
+
+// Options returns the options of the clients.
+func (h *History) Options() []redlatch.Option {
+	opts := []redlatch.Option{redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0)}
+	if h.Steps > 0 { // a hold that is handed over in a client has a lease which an earlier step may have ended
+		opts = append(opts, redlatch.WithHandoffBudget(0))
+	}
+	return opts
 }
 
 // held is a hold of the history, on each of its keys.
