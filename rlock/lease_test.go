@@ -196,7 +196,8 @@ func TestUnreachableRedisEndsTheContextBeforeTheLease(t *testing.T) {
 				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
 				child, cancel := context.WithCancel(h.Context())
 				defer cancel()
-				time.Sleep(2*lease + lease/6) // no renewal is in flight
+				time.Sleep(2 * lease)
+				synctest.Wait() // no renewal is in flight
 				breakOff(p)
 				deadline := h.Deadline()
 				endsAt(t, child, deadline, rlock.ErrLost)
