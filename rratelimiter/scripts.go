@@ -50,6 +50,6 @@ func readTaken(c *script.Call) (taken, error) {
 	return t, row.Err()
 }
 
-func giveBackOf(key, state string, cost span) *script.Call {
-	return giveBackScript.Call(1, key, state, cost.micros, cost.parts)
+func giveBackOf(key, state string, count int64, cost span) *script.Call {
+	return giveBackScript.Call(1, key, state, cost.micros, cost.parts, count)
 }

@@ -1,7 +1,7 @@
 -- take.lua: take tokens if the rate allows it now, or reserve them for a later moment.
 --
--- KEYS[1]  the state: string, '<µs> <parts> <count>', the moment at which all tokens are back, in µs of the server's clock
---          and parts of a µs, of which a µs has count
+-- KEYS[1]  the state: the moment at which all tokens are back, in µs of the server's clock. '<µs> <parts> <count>' if that is
+--          not a whole number: of the parts a µs has count
 -- ARGV[1]  count: tokens that come back in one period, the parts of a µs
 -- ARGV[2]  how long the tokens to take need to come back, whole µs
 -- ARGV[3]  the rest of that, parts
@@ -20,7 +20,10 @@ local now = time[1] * 1000000 + time[2]
 local used, rest = 0, 0
 local state = redis.call('get', key)
 if state then
-  local back, parts, of = string.match(state, '^(%d+) (%d+) (%d+)$')
+  local back, parts, of = tonumber(state), 0, count
+  if not back then
+    back, parts, of = string.match(state, '^(%d+) (%d+) (%d+)$')
+  end
   if not back then
     return redis.error_reply('WRONGTYPE the key holds no state of a rate limiter')
   end
@@ -45,6 +48,9 @@ wait = math.max(wait, 0)
 if longest >= 0 and wait > longest then
   return { 0, wait, used, rest, '' }
 end
-state = string.format('%.0f %.0f %.0f', now + after, afterRest, count) -- tostring would round
-redis.call('set', key, state, 'px', string.format('%.0f', math.ceil((after + 1) / 1000)))
+state = now + after
+if afterRest > 0 then
+  state = string.format('%.0f %.0f %.0f', state, afterRest, count) -- tostring would round
+end
+redis.call('set', key, state, 'px', math.ceil((after + 1) / 1000))
 return { 1, wait, after, afterRest, state }

@@ -49,11 +49,13 @@ func (r *Row) Int() int64 {
 	return 0
 }
 
-// Text reads a text.
+// Text reads a text, or a number as one.
 func (r *Row) Text() string {
 	switch v := r.next().(type) {
 	case string:
 		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
 	default:
 		r.fail("a %T, not a text", v)
 	}
