@@ -35,6 +35,7 @@ type failover struct {
 
 // topology is a master with a replica.
 type topology struct {
+	url       string // for clients of the library: users have them from Open
 	client    func() redis.UniversalClient
 	concerned func(name string) bool // whether the object of a name is on the master that changes
 	// change changes the master. The replica has whatever was acknowledged before the call.
@@ -53,7 +54,7 @@ type topology struct {
 // connect returns a client of the master that lasts as long as the test.
 func (p *topology) connect(t *testing.T, opts ...redlatch.Option) *redlatch.Client {
 	t.Helper()
-	c, err := redlatch.New(p.client(), append(opts, redlatch.WithCloseGrace(0))...)
+	c, err := redlatch.Open(t.Context(), p.url, append(opts, redlatch.WithCloseGrace(0))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
@@ -65,12 +66,12 @@ func failovers() []failover {
 		c := redistest.StartCluster(t, 3)
 		master := c.Nodes()[0]
 		replica := c.AddReplica(t, master)
-		return &topology{client: func() redis.UniversalClient { return c.Client(t) }, concerned: servedBy(t, c, master)}, c, master, replica
+		return &topology{url: c.URL(), client: func() redis.UniversalClient { return c.Client(t) }, concerned: servedBy(t, c, master)}, c, master, replica
 	}
 	sentinel := func(t *testing.T) (*topology, *locktest.Group) {
 		t.Helper()
 		g := locktest.StartGroup(t)
-		return &topology{client: func() redis.UniversalClient { return g.Sentinel.Client(t) }, concerned: func(string) bool { return true }}, g
+		return &topology{url: g.Sentinel.URL(), client: func() redis.UniversalClient { return g.Sentinel.Client(t) }, concerned: func(string) bool { return true }}, g
 	}
 	return []failover{
 		{"a master of a cluster is killed", func(t *testing.T) *topology {

@@ -144,8 +144,9 @@ func (c *Cluster) Nodes() []*Server { return c.nodes }
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
 // URL is for redlatch.Open; it names those masters.
-func (c *Cluster) URL() string {
-	addrs := c.Addrs()
+func (c *Cluster) URL() string { return clientURL(c.Addrs()) }
+
+func clientURL(addrs []string) string {
 	return "redis://" + addrs[0] + "?addr=" + strings.Join(addrs[1:], "&addr=")
 }
 
