@@ -125,7 +125,7 @@ func (l *Limiter) wait(ctx context.Context, key string, n int) error {
 		return err
 	}
 	// In the background. If it fails the tokens are lost, and nobody needs to know.
-	l.core.Batch.Start(giveBackOf(l.key(key), t.state, int64(l.rate.count), l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
+	l.core.Batch.Start(giveBackOf(l.key(key), int64(l.rate.count), t.back, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
 	return err
 }
 

@@ -42,7 +42,7 @@ func TestTokensComeBackEvenlyUpToTheBurst(t *testing.T) {
 		time.Sleep(time.Microsecond)
 		assert.True(t, allow(t, l, "a", 1).Allowed)
 		assert.Equal(t, 200*time.Millisecond, allow(t, l, "a", 2).RetryAfter)
-		time.Sleep(time.Hour)
+		time.Sleep(allow(t, l, "a", 2).ResetAfter + time.Millisecond)
 		assert.Empty(t, b.Keys(t), "what is full again is no key")
 		assert.Equal(t, 0, allow(t, l, "a", 3).Remaining, "no more than the burst has come back")
 	})
@@ -75,6 +75,10 @@ func TestLimiterEqualsItsModel(t *testing.T) {
 					}
 					r := allow(t, l, "a", n)
 					require.Equal(t, want, r.Allowed)
+					require.Equal(t, micros(new(big.Rat).Sub(back, now)), r.ResetAfter)
+					if !want {
+						require.Equal(t, micros(new(big.Rat).Sub(new(big.Rat).Sub(after, now), full)), r.RetryAfter)
+					}
 					free := new(big.Rat).Sub(full, new(big.Rat).Sub(back, now))
 					left, _ := free.Quo(free, each).Float64()
 					require.Equal(t, int(left), r.Remaining)
@@ -87,6 +91,12 @@ func TestLimiterEqualsItsModel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// micros rounds a number of microseconds up.
+func micros(n *big.Rat) time.Duration {
+	up := new(big.Int).Div(new(big.Int).Sub(new(big.Int).Add(n.Num(), n.Denom()), big.NewInt(1)), n.Denom())
+	return time.Duration(up.Int64()) * time.Microsecond
 }
 
 func TestWaitersPassInOrderAtTheRate(t *testing.T) {
@@ -151,6 +161,33 @@ func TestLastReservationIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 2*time.Second, allow(t, l, "a", 1).RetryAfter, "the last one is not")
 	})
+}
+
+// F3: a reservation that is given back leaves what was there before it, to a part of a microsecond.
+func TestFractionsAreGivenBack(t *testing.T) {
+	for _, n := range []int{1, 3, 7, 999_999} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(n, time.Second), rratelimiter.WithBurst(7))
+				const key = "redlatch_rate:3:{api:a}"
+				require.True(t, allow(t, l, "a", 7).Allowed)
+				for range 7 {
+					before, left := b.Redis.Get(t.Context(), key).Val(), b.TTL(t, key)
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := make(chan error, 1)
+					go func() { ended <- l.Wait(ctx, "a", 4) }()
+					synctest.Wait()
+					require.NotEqual(t, before, b.Redis.Get(t.Context(), key).Val())
+					cancel()
+					require.ErrorIs(t, <-ended, context.Canceled)
+					synctest.Wait()
+					require.Equal(t, before, b.Redis.Get(t.Context(), key).Val())
+					require.InDelta(t, left, b.TTL(t, key), float64(time.Millisecond))
+					require.NoError(t, l.Wait(t.Context(), "a", 1))
+				}
+			})
+		})
+	}
 }
 
 // F16
@@ -292,7 +329,7 @@ func TestNoTokenIsGivenTwice(t *testing.T) {
 			start := time.Now()
 			for range clients {
 				c := connect()
-				l := c.GetRateLimiter(name, rratelimiter.Per(1000, time.Hour), rratelimiter.WithBurst(500))
+				l := c.GetRateLimiter(name, rratelimiter.Per(1001, time.Hour), rratelimiter.WithBurst(500)) // a token takes no whole number of microseconds
 				for range each {
 					all.Go(func() {
 						for range rounds {
@@ -309,7 +346,7 @@ func TestNoTokenIsGivenTwice(t *testing.T) {
 				defer func() { assert.NoError(t, c.Close()) }()
 			}
 			all.Wait()
-			back := int64(time.Since(start)/(time.Hour/1000)) + 1
+			back := int64(time.Since(start)/(time.Hour/1001)) + 1
 			assert.GreaterOrEqual(t, allowed.Load(), int64(500))
 			assert.LessOrEqual(t, allowed.Load(), 500+back)
 		})

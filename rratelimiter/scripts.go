@@ -33,23 +33,23 @@ func takeOf(key string, count int64, cost, all span, longest time.Duration) *scr
 
 // taken is the reply of take.lua.
 type taken struct {
-	ok    bool
-	wait  time.Duration // until the tokens are there
-	used  span          // until all tokens are back
-	state string        // what a reservation has left
+	ok   bool
+	wait time.Duration // until the tokens are there
+	used span          // until all tokens are back
+	back span          // when they are, by the server's clock
 }
 
 func readTaken(c *script.Call) (taken, error) {
 	row := c.Row()
 	t := taken{
-		ok:    row.Int() == 1,
-		wait:  time.Duration(row.Int()) * time.Microsecond,
-		used:  span{row.Int(), row.Int()},
-		state: row.Text(),
+		ok:   row.Int() == 1,
+		wait: time.Duration(row.Int()) * time.Microsecond,
+		used: span{row.Int(), row.Int()},
 	}
+	t.back = span{row.Int(), t.used.parts}
 	return t, row.Err()
 }
 
-func giveBackOf(key, state string, count int64, cost span) *script.Call {
-	return giveBackScript.Call(1, key, state, cost.micros, cost.parts, count)
+func giveBackOf(key string, count int64, back, cost span) *script.Call {
+	return giveBackScript.Call(1, key, back.micros, back.parts, cost.micros, cost.parts, count)
 }

@@ -1,7 +1,7 @@
 -- take.lua: take tokens if the rate allows it now, or reserve them for a later moment.
 --
--- KEYS[1]  the state: the moment at which all tokens are back, in µs of the server's clock. '<µs> <parts> <count>' if that is
---          not a whole number: of the parts a µs has count
+-- KEYS[1]  the state: string, '<µs>', the moment at which all tokens are back, by the server's clock; or '<µs> <parts> <count>'
+--          if that moment has a rest, in parts, of which a µs has count
 -- ARGV[1]  count: tokens that come back in one period, the parts of a µs
 -- ARGV[2]  how long the tokens to take need to come back, whole µs
 -- ARGV[3]  the rest of that, parts
@@ -10,7 +10,7 @@
 -- ARGV[6]  longest wait, µs; 0 takes nothing that is not there now, negative for any
 --
 -- Returns  an array: 1 if the tokens were taken, 0 if not; µs until they are there; µs until all tokens are back, and the
---          rest of that in parts; what KEYS[1] holds now, empty if nothing was taken
+--          rest of that in parts; when they are back, µs of the server's clock, without that rest
 local key = KEYS[1]
 local count, cost, costRest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local all, allRest, longest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -46,11 +46,13 @@ if afterRest > allRest then
 end
 wait = math.max(wait, 0)
 if longest >= 0 and wait > longest then
-  return { 0, wait, used, rest, '' }
+  return { 0, wait, used, rest, now + used }
 end
-state = now + after
+local back = now + after
 if afterRest > 0 then
-  state = string.format('%.0f %.0f %.0f', state, afterRest, count) -- tostring would round
+  state = string.format('%.0f %.0f %.0f', back, afterRest, count)
+else
+  state = string.format('%.0f', back) -- tostring, and redis.call of Redis 7.2.0, would round
 end
-redis.call('set', key, state, 'px', math.ceil((after + 1) / 1000))
-return { 1, wait, after, afterRest, state }
+redis.call('set', key, state, 'px', string.format('%.0f', math.ceil((after + 1) / 1000)))
+return { 1, wait, after, afterRest, back }

@@ -49,13 +49,11 @@ func (r *Row) Int() int64 {
 	return 0
 }
 
-// Text reads a text, or a number as one.
+// Text reads a text.
 func (r *Row) Text() string {
 	switch v := r.next().(type) {
 	case string:
 		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
 	default:
 		r.fail("a %T, not a text", v)
 	}
