@@ -222,7 +222,7 @@ func (c *cron) parse(texts []string, d dialect) error {
 	case bothSet && d == anyCron:
 		return invalid("the day of the month and that of the week are both set, which differs between dialects: name Quartz() or Spring()")
 	case d == anyCron && dialectMatters.MatchString(week):
-		return invalid("the day of the week %q has digits, of which 1 is Sunday in Quartz and Monday elsewhere: name Quartz() or Spring()", week)
+		return invalid("the day of the week %q has a digit, of which 1 is Sunday in Quartz and Monday elsewhere, or steps from a day to the end of the week, which is Saturday in Quartz and Sunday elsewhere: name Quartz() or Spring()", week)
 	}
 	c.either = bothSet && d == unixCron
 	c.fields = [...]field{
@@ -270,8 +270,9 @@ func (c *cron) parse(texts []string, d dialect) error {
 	return nil
 }
 
-// dialectMatters finds the digits of days of the week. What counts days in the month or steps through them is the same in all dialects.
-var dialectMatters = regexp.MustCompile(`(^|,)[^,#/]*\d`)
+// dialectMatters finds the digits of days of the week, and steps from a day on. What counts days in the month, or steps through a range,
+// is the same in all dialects.
+var dialectMatters = regexp.MustCompile(`(^|,)([^,#/]*\d|[A-Z]+/)`)
 
 // addMonthDay adds one part of a list of days of the month.
 func (f *field) addMonthDay(part string) (err error) {
