@@ -415,6 +415,7 @@ func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 func (r *rig) downAfter(t *testing.T, name string, outage time.Duration) (p *locktest.Peer) {
 	t.Helper()
 	var once sync.Once
+	t.Cleanup(func() { once.Do(func() { t.Errorf("there was no outage: no %s has run", name) }) })
 	p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
 		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
 			if e.Name == name && e.Err == nil {

@@ -98,10 +98,10 @@ func NewHistoryIn(process, begun string, lease time.Duration, emit func(string, 
 	return &History{History: h, Lease: lease, process: process}, err
 }
 
-// Options returns the options of the clients.
+// Options returns the options of the clients. Set Steps before.
 func (h *History) Options() []redlatch.Option {
 	opts := []redlatch.Option{redlatch.WithWatchdogTimeout(h.Lease), redlatch.WithCloseGrace(0)}
-	if h.Steps > 0 { // a hold that is handed over in a client has a lease which an earlier step may have ended
+	if h.Steps > 0 { // a hand-off within a client gives on a lease that an earlier step may have ended
 		opts = append(opts, redlatch.WithHandoffBudget(0))
 	}
 	return opts

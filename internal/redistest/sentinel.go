@@ -179,7 +179,7 @@ func (g *Sentinel) moved(old string) error {
 	return err
 }
 
-// URL is for redlatch.Open, whose client is one of whichever server is the master. It has no password.
+// URL is for redlatch.Open, whose client is one of whichever server is the master. It does not name the group's password.
 func (g *Sentinel) URL() string { return clientURL(g.Addrs()) + "&master_name=" + g.name }
 
 // Client returns a client of whichever server is the master. It is closed when the test ends.
