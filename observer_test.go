@@ -166,6 +166,12 @@ func TestObserverIsToldOfCallsThatAcquire(t *testing.T) {
 				done = one(t, &ends)
 				require.ErrorIs(t, done.Err, context.DeadlineExceeded)
 				p.Blackhole(false)
+
+				p.Down(true)
+				_, _, err = object.try(t.Context(), p.Client, 0)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable)
+				require.ErrorIs(t, one(t, &ends).Err, redlatch.ErrUnavailable)
+				p.Down(false)
 			})
 		})
 	}

@@ -18,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -182,17 +184,58 @@ func TestPairIsTwoCommandsHoweverItIsWatched(t *testing.T) {
 	}
 }
 
-// A pair has had 21 allocations since before clients listened, at most 19 where the context cannot end.
+// A pair has had 21 allocations since before clients listened, at most 19 where the context cannot end. A client that has a name, is
+// listed and has an observer without functions needs no more.
 func TestPairAllocatesNoMoreThanItDid(t *testing.T) {
-	c, err := redlatch.New(redistest.Start(t).Client(t))
+	c, err := redlatch.New(redistest.Start(t).Client(t), redlatch.WithClientName("web"), redlatch.WithObserver(redlatch.Observer{}))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
 	lock := c.GetLock("n")
+	if faulttest.Soaking() { // it takes 3 to 8 s, in which no other test may run
+		locktest.Acquire(t, t.Context(), c.GetLock("kept"))
+		redistest.Eventually(t, 15*time.Second, "it is listed", func() error {
+			if seen := ids(t, c); !slices.Equal(seen, []string{c.ID()}) {
+				return fmt.Errorf("%v are listed", seen)
+			}
+			return nil
+		})
+	}
 	for most, ctx := range map[float64]context.Context{21: t.Context(), 19: context.Background()} {
 		assert.LessOrEqual(t, testing.AllocsPerRun(500, func() {
 			locktest.Unlock(t, locktest.Acquire(t, ctx, lock))
 		}), most)
 	}
+}
+
+// What a client says of itself has no payload, no argument of its program and nothing of its environment.
+func TestAnswersTellNoSecrets(t *testing.T) {
+	t.Setenv("REDLATCH_SECRET", "of-the-environment")
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, viewer := b.Peer(t, redlatch.WithCallSites()), b.Peer(t)
+		q := redlatch.GetDelayedQueue[string](c.Client, "mails")
+		_, err := q.Offer(t.Context(), "of-the-payload", 0)
+		require.NoError(t, err)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		lead, err := c.GetElection("leader").Campaign(t.Context(), relection.WithValue("of-the-leader"))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		answers := b.Redis.PSubscribe(t.Context(), "redlatch_reply:*")
+		defer func() { assert.NoError(t, answers.Close()) }()
+		_, err = answers.Receive(t.Context())
+		require.NoError(t, err)
+		r, err := viewer.Ask(t.Context(), c.ID())
+		require.NoError(t, err)
+		require.Equal(t, 2, r.HoldCount, "the message and the leader")
+		answer, err := answers.ReceiveMessage(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, answer.Payload, "mails")
+		for _, secret := range append([]string{"of-the-environment", "of-the-payload", "of-the-leader"}, os.Args[1:]...) {
+			assert.NotContains(t, answer.Payload, secret)
+		}
+		require.NoError(t, m.Ack(t.Context()))
+		require.NoError(t, lead.Resign(t.Context()))
+	})
 }
 
 func TestClientsTellWhatTheyHaveLost(t *testing.T) {
