@@ -208,6 +208,22 @@ func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
 	})
 }
 
+func TestCallsShareRoundTrips(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetRateLimiter("api", rratelimiter.Per(1000, time.Second))
+		allow(t, l, "a", 1)
+		scripts, trips := p.Scripts(), p.Trips()
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() { assert.True(t, allow(t, l, fmt.Sprint(i), 1).Allowed) })
+		}
+		all.Wait()
+		assert.Equal(t, 1000, p.Scripts()-scripts)
+		assert.Less(t, p.Trips()-trips, 500)
+	})
+}
+
 // What was sent may have taken its token, or takes it when it arrives late; what was not sent takes none. Nothing is taken twice.
 //
 // F2, F25

@@ -541,24 +541,36 @@ func TestTicksFindTheProcessesThatHaveTheirJobs(t *testing.T) {
 
 func TestScheduleThatWasRegisteredLastWinsForAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		old, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		var log bytes.Buffer // of both
+		logged := redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+		old, next := r.Peer(t, logged).GetScheduler("billing"), r.Peer(t, logged).GetScheduler("billing")
+		require.NoError(t, old.Register("job", rscheduler.Every(10*time.Second), r.handle))
 		run(t, old)
 		time.Sleep(15 * time.Second)
-		var log bytes.Buffer // of one client
-		next := r.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).GetScheduler("billing")
 		require.NoError(t, next.Register("job", rscheduler.MustCron("30 * * * * *"), r.handle))
 		require.NoError(t, next.Register("new", rscheduler.Every(24*time.Hour), r.handle))
 		stop := run(t, next)
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
-		synctest.Wait()
-		assert.Equal(t, 1, strings.Count(log.String(), "was changed"), "a new job is no change:\n%s", log.String())
-		assert.Contains(t, log.String(), `job=job from="every 10s" to="30 * * * * *"`)
 		_, err := next.Remove(t.Context(), "new")
 		require.NoError(t, err)
 		time.Sleep(140 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, strings.Count(log.String(), "was changed"), "a new job is no change:\n%s", log.String())
+		assert.Contains(t, log.String(), `job=job from="every 10s" to="30 * * * * *"`)
 		assert.Equal(t, []string{"10:1", "30:1", "90:1", "150:1"}, r.take(), "the old one follows it")
 		assert.Equal(t, "30 * * * * *", job(t, old).Schedule)
+	})
+}
+
+func TestJobRegisteredWhileItRunsBeginsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(time.Hour), r.handle)
+		run(t, s)
+		time.Sleep(time.Second)
+		require.NoError(t, s.Register("new", rscheduler.Every(2*time.Second), r.handle))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []string{"2:1", "4:1", "6:1"}, r.take())
 	})
 }
 

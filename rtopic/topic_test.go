@@ -39,6 +39,24 @@ func publish(t *testing.T, to *rtopic.Topic[int], first, last int) {
 	synctest.Wait() // until they have arrived
 }
 
+func TestPublicationsShareRoundTrips(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		publish(t, topic(p), 1, 1)
+		scripts, trips := p.Scripts(), p.Trips()
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() {
+				_, err := topic(p).Publish(t.Context(), 2)
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		assert.Equal(t, 1000, p.Scripts()-scripts)
+		assert.Less(t, p.Trips()-trips, 500)
+	})
+}
+
 // read returns the next values and errors of a loop.
 func read[E any](sub *rtopic.Subscription[E], n int) (got []any) {
 	for value, err := range sub.All() {

@@ -111,7 +111,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 
 // forbidden says why the file must not import the package, if so.
 func forbidden(name string, file *ast.File, imported string) string {
-	objects := []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rlatch", "rdelayedqueue", "rtopic", "rratelimiter", "ronce", "relection", "rid", "rbarrier"}
+	objects := []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rlatch", "rdelayedqueue", "rtopic", "rratelimiter", "ronce", "relection", "rid", "rbarrier", "rscheduler"}
 	object := imported == module || slices.Contains(objects, strings.TrimPrefix(imported, module+"/"))
 	switch {
 	case path.Dir(name) == "internal/inspect" && object: // is for nested modules, above the objects
