@@ -166,3 +166,36 @@ func TestRepeatedAcksOfAnOutageAreSentOnce(t *testing.T) {
 		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
 	})
 }
+
+// F2: a message that was acknowledged is not lost, although Redis does not know it any more, and the Ack has no answer yet.
+func TestUnansweredAckIsNoLoss(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		renewals, lost := 0, 0
+		p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{Renewed: func(renewed, gone int, _ error) {
+			renewals, lost = renewals+renewed, lost+gone
+		}}))
+		q := jobs(p, rdelayedqueue.WithVisibility(6*time.Second))
+		offer(t, q, "a", 0)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Ack(t.Context())) // Redis knows the scripts after it
+		var work context.Context
+		consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+			work = ctx
+			time.Sleep(3 * time.Second)
+			p.HangReplies(1)
+			ended := make(chan error)
+			go func() { ended <- m.Ack(ctx) }()
+			time.Sleep(2500 * time.Millisecond) // the next renewals do not find the message
+			assert.NoError(t, ctx.Err())
+			assert.ErrorIs(t, <-ended, redlatch.ErrUnknown)
+			assert.NoError(t, m.Ack(ctx))
+			return nil
+		}, rdelayedqueue.WithConcurrency(1))
+		offer(t, q, "b", 0)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{1, 0}, []int{renewals, lost})
+		assert.ErrorIs(t, context.Cause(work), rdelayedqueue.ErrFinished)
+	})
+}

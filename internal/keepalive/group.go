@@ -249,7 +249,7 @@ func (g *group) notifyLocked() {
 
 // answer takes what came of a call, one of whose keys is given.
 func (g *group) answer(key string, gone []int64, err error) {
-	g.refuse(gone) // first: the end that moves below is that of the members
+	lost := g.refuse(gone) // first: the end that moves below is that of the members
 
 	g.mu.Lock()
 	size := g.size + len(g.left)
@@ -266,7 +266,7 @@ func (g *group) answer(key string, gone []int64, err error) {
 	o := g.outcomeLocked(err, size)
 	g.mu.Unlock()
 
-	g.renewer.core.Renewed(key, size-len(gone), len(gone), err)
+	g.renewer.core.Renewed(key, size-len(gone), lost, err)
 	for _, d := range answered {
 		d.member.renewed(g, o)
 	}
@@ -277,10 +277,11 @@ func (g *group) lastsLocked() bool {
 	return g.phase == renewing && g.of.Plain && g.of.Length == g.renewer.core.Lease && g.size >= groupLeast
 }
 
-// refuse ends the members at the given places, counted from 1.
-func (g *group) refuse(places []int64) {
+// refuse ends the members at the given places, counted from 1. It returns how many were held: others have been released since the call
+// was sent.
+func (g *group) refuse(places []int64) (lost int) {
 	if len(places) == 0 {
-		return
+		return 0
 	}
 	refused := make(map[int]bool, len(places))
 	for _, place := range places {
@@ -300,8 +301,11 @@ func (g *group) refuse(places []int64) {
 	}
 	g.mu.Unlock()
 	for _, m := range gone {
-		m.lease().Gone()
+		if m.lease().Gone() {
+			lost++
+		}
 	}
+	return lost
 }
 
 // restLocked sets the timer for the next call: not quite a period after the last one, by a random part of it, so that calls

@@ -26,7 +26,7 @@ type held struct {
 func (*held) Due(time.Duration)     {}
 func (h *held) Mutex() *sync.Mutex  { return &h.mu }
 func (*held) Ref() (key, owner any) { return nil, nil }
-func (*held) Gone()                 {}
+func (*held) Gone() bool            { return true }
 func (*held) HeldLocked() bool      { return true }
 func (*held) ArmLocked()            {}
 

@@ -94,12 +94,14 @@ func (l *lease) Ref() (key, owner any) { return l.key, "owner" }
 func (l *lease) HeldLocked() bool      { return !l.gone }
 func (l *lease) Mutex() *sync.Mutex    { return &l.mu }
 
-func (l *lease) Gone() {
+func (l *lease) Gone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	was := !l.gone
 	l.member.Leave()
 	l.gone = true
 	l.bed.Timers.Stop(&l.member.Timer)
+	return was
 }
 
 func (l *lease) RenewalLocked(now time.Duration) (keepalive.CallKey, time.Duration, bool) {

@@ -26,8 +26,8 @@ type Lease interface {
 	Mutex() *sync.Mutex
 	// Ref returns the lock's name in Redis and the owner id, as arguments of a call.
 	Ref() (key, owner any)
-	// Gone ends the lease: Redis has said that its owner does not hold the lock.
-	Gone()
+	// Gone ends the lease: Redis has said that its owner does not hold the lock. It reports whether the lease was held.
+	Gone() bool
 
 	// The others are called with the mutex held.
 

@@ -270,12 +270,12 @@ func (l *Lease) expireLocked(now time.Duration) (c cancels, detail string) {
 	return c, detail
 }
 
-// Gone ends all levels after Redis said that the owner does not hold the lock.
-func (l *Lease) Gone() {
+// Gone ends all levels after Redis said that the owner does not hold the lock. It reports whether there were any.
+func (l *Lease) Gone() bool {
 	l.mu.Lock()
 	if l.state != holding {
 		l.mu.Unlock()
-		return
+		return false
 	}
 	l.site = l.siteLocked()
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
@@ -285,6 +285,7 @@ func (l *Lease) Gone() {
 	l.lost()
 	cancels.run() // after lost: whoever is notified finds the lock free here
 	l.notifyLost(causeGone)
+	return true
 }
 
 // lost forgets a lease that is over although nobody released it.

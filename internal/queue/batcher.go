@@ -419,3 +419,6 @@ func (e *entry[T]) settled(ctx context.Context) (int64, error) {
 }
 
 func (e *entry[T]) isAnswered() bool { return e.state.Load() == answered }
+
+// mayWork reports whether there is an operation without an answer yet, or with a good one.
+func (e *entry[T]) mayWork() bool { return e != nil && (!e.isAnswered() || e.err == nil) }

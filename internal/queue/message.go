@@ -446,6 +446,14 @@ func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) 
 	return first
 }
 
+// ending reports whether Ack, Nack or Reject has ended the message, or may have. A renewal that does not find the message says nothing
+// of it then: the answer to the other call does.
+func (m *Message) ending() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state == acked || m.state == ended || m.acking.mayWork() || m.nacking.mayWork()
+}
+
 // Finished reports whether Ack, Nack or Reject has ended the message.
 func (m *Message) Finished() bool {
 	m.mu.Lock()

@@ -44,16 +44,22 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 			c.core.Workers.Go(func() { c.sendRenewals(renewals, c.core.Clock.Now(), moving) })
 			return
 		}
-		c.reportRenewals(call.Key(), results, err)
+		kept, gone := 0, 0
 		for i, one := range renewals {
 			switch {
 			case err != nil || i >= len(results): // the timer is set for the next try
-			case results[i] == notHeld:
-				c.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
 			case results[i] == renewed:
+				kept++
 				one.done(sentAt)
+			case one.ending():
+			case results[i] == notHeld:
+				gone++
+				c.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
+			default:
+				gone++
 			}
 		}
+		c.core.Renewed(call.Key(), kept, gone, err)
 	})
 }
 
@@ -89,17 +95,6 @@ func (r renewal) done(sentAt time.Duration) {
 	if !superseded {
 		r.watch(sentAt)
 	}
-}
-
-// reportRenewals says what came of a renewal.
-func (c *client) reportRenewals(key string, results []int64, err error) {
-	kept := 0
-	for _, result := range results {
-		if result == renewed {
-			kept++
-		}
-	}
-	c.core.Renewed(key, kept, len(results)-kept, err)
 }
 
 // watch sets the timer after a call that was sent at the given time has set the visibility anew.
