@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -83,7 +85,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 	done, err := verb.do(r.Context(), h, a)
 	if err != nil {
 		log.WarnContext(r.Context(), "redlatch console: an action failed", "cause", err)
-		http.Error(w, "it failed: "+err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, "it failed: "+err.Error(), statusOf(err))
 		return
 	}
 	log.InfoContext(r.Context(), "redlatch console: an action was done", "result", done)
@@ -133,7 +135,7 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	"purge": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
 		s, err := inspect.StateOf(a.State)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
 		}
 		return messages(inspect.QueueOf(h.client, a.Name).Purge(ctx, s))
 	}},

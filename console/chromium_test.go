@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -65,6 +66,10 @@ func startChromium(t *testing.T, s *httptest.Server) *chromium {
 		case *cdpruntime.EventConsoleAPICalled:
 			if e.Type == cdpruntime.APITypeError {
 				t.Errorf("the browser complains: %v", e.Args)
+			}
+		case *cdplog.EventEntryAdded: // what the page's policy has kept from loading or running is here
+			if e.Entry.Source == cdplog.SourceSecurity {
+				t.Errorf("the browser complains: %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		}
 	})
@@ -245,6 +250,13 @@ func TestPagesInChromium(t *testing.T) {
 
 	b.open("lock?name=order:4711")
 	b.sees("web-1")
+	b.do(chromedp.Poll(`(() => { // the bar runs down, also while no message puts another one in its place
+		const bar = document.querySelector("progress");
+		if (window.seen !== bar) {
+			[window.seen, window.left] = [bar, bar.value];
+		}
+		return bar.value < window.left;
+	})()`, nil, chromedp.WithPollingTimeout(20*time.Second)))
 	require.NoError(t, held.Unlock(t.Context()))
 	b.sees("worker-2") // whom the page has not shown as holder, without being loaded again
 	var history string

@@ -199,21 +199,24 @@ type content struct {
 	Data any
 }
 
-// render returns the part of a page that changes, and the status of the answer.
-func (h *handler) render(p page, v view, r *request) (main template.HTML, status int) {
-	var b bytes.Buffer
-	data, err := v.of(h, r)
-	name := p.Path
+// statusOf returns the status of an answer that ended with err.
+func statusOf(err error) int {
 	switch {
 	case err == nil:
-		status = http.StatusOK
+		return http.StatusOK
 	case errors.Is(err, errAbsent):
-		status = http.StatusNotFound
+		return http.StatusNotFound
 	case errors.Is(err, redlatch.ErrInvalid), errors.Is(err, redlatch.ErrWrongType):
-		status = http.StatusBadRequest
-	default:
-		status = http.StatusServiceUnavailable
+		return http.StatusBadRequest
 	}
+	return http.StatusServiceUnavailable
+}
+
+// render returns the part of a page that changes, and the status of the answer.
+func (h *handler) render(p page, v view, r *request) (template.HTML, int) {
+	var b bytes.Buffer
+	data, err := v.of(h, r)
+	name, status := p.Path, statusOf(err)
 	if err != nil {
 		name, data = "error", err.Error()
 		if errors.Is(err, redlatch.ErrUnavailable) {

@@ -414,7 +414,7 @@ func TestQueuesAreOperated(t *testing.T) {
 	assert.Contains(t, do("purge", "", "ready"), "0 delayed, 0 ready")
 	assert.Contains(t, do("resume", "", ""), "It delivers again.")
 	status, text := s.post(t, url.Values{"verb": {"purge"}, "name": {"mails"}, "state": {"lost"}, "csrf": {csrf}})
-	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Equal(t, http.StatusBadRequest, status)
 	assert.Contains(t, text, "no state")
 }
 

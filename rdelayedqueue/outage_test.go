@@ -179,9 +179,9 @@ func TestUnansweredAckIsNoLoss(t *testing.T) {
 		m, err := q.Take(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, m.Ack(t.Context())) // Redis knows the scripts after it
-		var work context.Context
+		var worked *rdelayedqueue.Message[job]
 		consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
-			work = ctx
+			worked = m
 			time.Sleep(3 * time.Second)
 			p.HangReplies(1)
 			ended := make(chan error)
@@ -196,6 +196,6 @@ func TestUnansweredAckIsNoLoss(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, []int{1, 0}, []int{renewals, lost})
-		assert.ErrorIs(t, context.Cause(work), rdelayedqueue.ErrFinished)
+		assert.ErrorIs(t, context.Cause(worked.Context()), rdelayedqueue.ErrFinished)
 	})
 }
