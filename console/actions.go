@@ -6,11 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rscheduler"
 )
@@ -133,9 +131,9 @@ var verbs = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 		return message(inspect.QueueOf(h.client, a.Name).Cancel(ctx, a.ID))
 	}},
 	"purge": {"queue", func(ctx context.Context, h *handler, a Action) (string, error) {
-		s, err := inspect.StateOf(a.State)
+		s, err := stateOf(a.State)
 		if err != nil {
-			return "", fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
+			return "", err
 		}
 		return messages(inspect.QueueOf(h.client, a.Name).Purge(ctx, s))
 	}},

@@ -351,6 +351,15 @@ func (h *handler) latch(r *request) (any, error) {
 	return &latchPage{info, h.crowd.waitsFor(r.ctx, name)}, nil
 }
 
+// stateOf returns the state of a name in an address or a form.
+func stateOf(name string) (rdelayedqueue.State, error) {
+	state, err := inspect.StateOf(name)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
+	}
+	return state, err
+}
+
 // queuePage is the page of a queue, with the messages of one state.
 type queuePage struct {
 	Name     string
@@ -370,9 +379,9 @@ func (h *handler) queue(r *request) (any, error) {
 	for _, s := range inspect.States() {
 		p.States = append(p.States, inspect.StateName(s))
 	}
-	state, err := inspect.StateOf(p.State)
+	state, err := stateOf(p.State)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", redlatch.ErrInvalid, err)
+		return nil, err
 	}
 	q := inspect.QueueOf(h.client, name)
 	if p.Stats, err = q.Stats(r.ctx); err != nil {
