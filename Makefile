@@ -112,7 +112,7 @@ ci: ## all that CI runs, step by step, and the linters beside it
 	$(MAKE) --no-print-directory tidy; \
 	nice -n 19 $(MAKE) --no-print-directory linters > "$$lint" 2>&1 & linters=$$!; \
 	for step in $(CI_STEPS); do \
-		printf '\n=== %s\n' "$$step"; \
+		printf '\n=== %s, after %d s\n' "$$step" "$$SECONDS"; \
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
 		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
 			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
@@ -120,4 +120,4 @@ ci: ## all that CI runs, step by step, and the linters beside it
 			exit 1; \
 		}; \
 	done; \
-	printf '\n=== lint\n'; wait "$$linters" || { cat "$$lint"; exit 1; }
+	printf '\n=== lint, after %d s\n' "$$SECONDS"; wait "$$linters" || { cat "$$lint"; exit 1; }
