@@ -381,7 +381,8 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 					assert.NotErrorIs(t, one.err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
 				}
 			}
-			assert.Less(t, unanswered, len(calls)/4)
+			slow := float64(lag.Late()) / float64(timeout) // of the calls, as many more may be in flight at their end
+			assert.Less(t, float64(unanswered), float64(len(calls))*(0.25+slow))
 			stayHeld(t, held, 3*lease)
 			m.Finish(t)
 			moved := time.Now()
