@@ -376,9 +376,8 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 				case one.err == nil || goesOn(what, one.err):
 				case inFlight(one.err):
 					unanswered++
-				default:
+				default: // Redis has refused it each time
 					assert.ErrorIs(t, one.err, redlatch.ErrUnavailable, what)
-					assert.NotErrorIs(t, one.err, redlatch.ErrUnknown, "%s: Redis has refused it each time", what)
 				}
 			}
 			slow := float64(lag.Late()) / float64(timeout) // of the calls, as many more may be in flight at their end
@@ -416,9 +415,9 @@ func goesOn(what string, err error) bool {
 	return (what == "Resign" || strings.HasPrefix(what, "Release, ")) && errors.Is(err, redlatch.ErrUnknown)
 }
 
-// inFlight reports whether one sending of a call was in flight at its end.
+// inFlight reports whether a sending of a call was not answered by its end.
 func inFlight(err error) bool {
-	return errors.Is(err, script.ErrNoAnswer) || errors.Is(err, redlatch.ErrUnknown) && errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, redlatch.ErrUnknown) || errors.Is(err, script.ErrNoAnswer)
 }
 
 // requireDoneOrNot requires of a call that was made while its slot moved that it is done, if it said so, and else that it can be done.
