@@ -40,58 +40,82 @@ local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
 
+-- What Redis knows of the job.
 local now, up = touch(alive, meta, process, length)
 local stamp, text = string.format('%.0f', now), redis.call('hget', jobs, job)
 local state, held, began, missed, holder, attempted = string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-if held == claim and holder == id and state ~= 'w' then -- the script runs again
+local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
+local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
+local fresh = holder ~= id -- no attempt of the tick is in running
+
+-- 1. A call that is repeated has the same answer.
+if held == claim and not fresh and state ~= 'w' then
   return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
-local fresh, newest, waiting = holder ~= id, string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$') -- fresh: running has no attempt of it
-local stopped, replaced = kind ~= 'm' and redis.call('hexists', paused, job) == 1, kind ~= 'm' and text and text ~= expected
-local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
-local earlier, again = next and next ~= '' and tonumber(next) < tonumber(instant), more and replaced and not stopped
-kind = kind == 'r' and (next == instant or earlier and tonumber(instant) <= tonumber(to)) and 'c' or kind
+
+-- 2. A tick of what is not scheduled any more is gone, and leaves nothing behind.
+local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
+local replaced = kind ~= 'm' and text and text ~= expected
+local earlier = next and next ~= '' and tonumber(next) < tonumber(instant) -- another tick runs late before it
+if kind == 'r' and (next == instant or earlier and tonumber(instant) <= tonumber(to)) then
+  kind = 'c'
+end
 if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
+  local again = more and replaced and not stopped
   if kind == 'c' and next == instant and of == expected then -- and so are those that were to run late after it
     redis.call('hset', marks, job, last .. ' ' .. of)
   end
   if waiting == id and not again then
     redis.call('hset', left, job, newest .. ' ')
   end
-  redis.call('hdel', running, holder == id and not again and slot or '')
+  if not fresh and not again then
+    redis.call('hdel', running, slot)
+  end
   return {'gone', stamp, again and text or nil}
 end
-local late = kind == 'r' and fresh and due < up and waiting ~= id
-if late and tonumber(instant) < up - window then
-  return {'missed', stamp}
+
+-- 3. One that was due while nobody ran the scheduler is missed, or runs late if it is not too old.
+if kind == 'r' and fresh and due < up and waiting ~= id then
+  if tonumber(instant) < up - window then
+    return {'missed', stamp}
+  end
+  kind = 'c'
 end
-kind = late and 'c' or kind
-local behind = kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
+
+-- 4. One that may not overlap another is left out, or waits. Those that run late wait for one another.
 if overlap ~= 'allow' and fresh and kind ~= 'c' then
-  local from, to = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
-  local overlapped = from and tonumber(from) <= due and due <= tonumber(to)
+  local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
+  local overlapped = from and tonumber(from) <= due and due <= tonumber(till)
   local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
   if overlapped and overlap == 'skip' or outdated or due < tonumber(newest) then
     return {'left', stamp}
   end
 end
+local behind = kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
 if fresh and (behind or holder and redis.call('hexists', bodies, holder) == 1) then
-  local waits = overlap == 'queue' and due >= tonumber(newest)
-  if waits and kind ~= 'c' then
-    redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
+  if kind == 'c' then
+    return {'wait', stamp}
   end
-  return {(waits or kind == 'c') and 'wait' or 'left', stamp}
+  if overlap ~= 'queue' or due < tonumber(newest) then
+    return {'left', stamp}
+  end
+  redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
+  return {'wait', stamp}
+end
+
+-- 5. It runs, or has died too often.
+local died = attempt > limit and (fresh or state ~= 'w')
+if died and not fresh then
+  shown = attempted
 end
 if fresh then
-  state, began, missed = nil, stamp, '0'
+  began, missed = stamp, '0'
 elseif state ~= 'w' then
   missed = stamp
 end
 if waiting == id then
   redis.call('hset', left, job, newest .. ' ')
 end
-local died = attempt > limit and state ~= 'w'
-shown = died and state and attempted or shown
 redis.call('hset', running, slot, (died and 'd ' or 'r ') .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
 return {died and 'died' or 'run', stamp, died and shown or nil}
