@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -365,6 +366,40 @@ func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// F1: nobody knows whether the script that begins the run is still on its way.
+func TestTickWhoseProcessDiesAsItBeginsRunsAtMostOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		opts := []rscheduler.JobOption{rscheduler.WithAtMostOnce(), rscheduler.WithOverlap(rscheduler.Allow)}
+		var dies *locktest.Peer
+		dies = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+				if e.Name == "rscheduler.begin" {
+					dies.Down(true)
+				}
+				return ctx
+			},
+		}))
+		first := dies.GetScheduler("billing")
+		require.NoError(t, first.Register("job", rscheduler.Every(10*time.Second), r.handle, opts...))
+		run(t, first)
+		time.Sleep(9 * time.Second)
+		other, p := r.worker(t, rscheduler.Every(10*time.Second), r.handle, opts...)
+		time.Sleep(2 * time.Second) // the first one has claimed the tick of 10 s
+		run(t, other)
+		time.Sleep(time.Minute)
+		ran := r.take()
+		assert.NotContains(t, ran, "10:1")
+		assert.NotContains(t, ran, "10:2")
+		assert.Contains(t, ran, "60:1")
+		results, err := other.Runs(t.Context(), "job", 100)
+		require.NoError(t, err)
+		at := slices.IndexFunc(results, func(res rscheduler.Result) bool { return res.Scheduled.Equal(r.start.Add(10 * time.Second)) })
+		require.GreaterOrEqual(t, at, 0)
+		assert.Equal(t, rscheduler.ErrDied.Error(), results[at].Err)
+		assert.Equal(t, p.ID(), results[at].Where, "who has found it")
+	})
 }
 
 // F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.
