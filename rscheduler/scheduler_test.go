@@ -313,6 +313,27 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 	}
 }
 
+func TestRetriesPauseTwiceAsLongEachTimeByDefault(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var ended time.Time
+		var pauses []time.Duration
+		s, _ := r.worker(t, rscheduler.At(r.start.Add(10*time.Second)), func(_ context.Context, run rscheduler.Run) error {
+			if run.Attempt > 1 {
+				pauses = append(pauses, time.Since(ended))
+			}
+			ended = time.Now()
+			return errors.New("again")
+		}, rscheduler.WithRetry(13, nil))
+		run(t, s)
+		time.Sleep(2 * time.Hour)
+		require.Len(t, pauses, 12)
+		for i, pause := range pauses {
+			want := min(time.Second<<i, 15*time.Minute)
+			assert.InDelta(t, want.Seconds(), pause.Seconds(), want.Seconds()/4+0.1, "after attempt %d", i+1)
+		}
+	})
+}
+
 // F7: a run that is to be repeated waits for a process that has the job. The ticks after it do not run again.
 func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
