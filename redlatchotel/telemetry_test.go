@@ -24,6 +24,7 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchotel"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -221,6 +222,29 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
 			append(append(queue, attribute.String("messaging.operation.name", "handle")), failed("failed")...)...))
 	}, redlatchotel.WithNames("mail"))
+}
+
+// The tick that waits for the run of the one before is due at its instant, and not when it was put back.
+func TestDriftOfASchedulerIsMeasured(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		s := l.GetScheduler("billing")
+		took := 13 * time.Second // of the first run
+		require.NoError(t, s.Register("close", rscheduler.Every(10*time.Second), func(context.Context, rscheduler.Run) error {
+			time.Sleep(took)
+			took = 0
+			return nil
+		}, rscheduler.WithOverlap(rscheduler.Queue)))
+		time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(15 * time.Second)))
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		require.NoError(t, s.Run(ctx))
+		late, ok := l.metric(t, "redlatch.message.late").(metricdata.Histogram[float64])
+		require.True(t, ok)
+		require.Len(t, late.DataPoints, 1)
+		want := attribute.NewSet(ofQueue("billing")...)
+		assert.True(t, late.DataPoints[0].Attributes.Equals(&want))
+		assert.InDelta(t, 3, late.DataPoints[0].Sum, 0.1)
+	}, redlatchotel.WithNames("billing"))
 }
 
 func TestScriptsAreObservedIfTheyAreAskedFor(t *testing.T) {

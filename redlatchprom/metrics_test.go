@@ -22,6 +22,7 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/redlatchprom"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rscheduler"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -165,6 +166,30 @@ func TestMetricsOfQueues(t *testing.T) {
 		require.NoError(t, q.Pause(t.Context()))
 		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_paused", `name="mail"`), 0)
 		assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="ok",script="rdelayedqueue.offer"`))
+	})
+}
+
+// The tick that waits for the run of the one before is due at its instant, and not when it was put back.
+func TestDriftOfASchedulerIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("billing"))
+		c, err := embedded.Open(redlatch.WithObserver(metrics.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		s := c.GetScheduler("billing")
+		took := 13 * time.Second // of the first run
+		require.NoError(t, s.Register("close", rscheduler.Every(10*time.Second), func(context.Context, rscheduler.Run) error {
+			time.Sleep(took)
+			took = 0
+			return nil
+		}, rscheduler.WithOverlap(rscheduler.Queue)))
+		time.Sleep(time.Until(time.Now().Truncate(10 * time.Second).Add(15 * time.Second)))
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		require.NoError(t, s.Run(ctx))
+		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain, "redlatch_late_seconds")
+		require.NoError(t, err)
+		assert.Regexp(t, `redlatch_late_seconds_sum\{name="billing"\} 3(\.0\d*)?\n`, string(text))
 	})
 }
 
