@@ -316,3 +316,100 @@ func TestSlowLogNamesWhatTookLong(t *testing.T) {
 		assert.Equal(t, 4, seen, "the observer hears all as before")
 	})
 }
+
+func TestSlowLogNamesWaitsThatFailed(t *testing.T) {
+	const limit = 3 * time.Second
+	for kind, acquire := range map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"rlock": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetLock("orders").Lock(ctx)
+			return err
+		},
+		"rsemaphore": func(ctx context.Context, c *redlatch.Client) error {
+			return c.GetSemaphore("orders").Acquire(ctx, 1)
+		},
+	} {
+		for name, wait := range map[string]struct {
+			length time.Duration
+			lines  int
+		}{
+			"long":  {limit, 1},
+			"short": {limit - time.Millisecond, 0},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					var log logbook
+					c := b.Peer(t, log.option(), redlatch.WithSlowLog(limit, time.Hour))
+					if kind == "rlock" {
+						locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"))
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), wait.length)
+					defer cancel()
+					require.ErrorIs(t, acquire(ctx, c.Client), context.DeadlineExceeded)
+					synctest.Wait()
+					lines := log.take()
+					require.Len(t, lines, wait.lines)
+					for _, line := range lines {
+						assert.Equal(t, map[string]any{
+							"level": "WARN", "msg": "redlatch: a call waited long", "client": c.ID(), "kind": kind, "name": "orders",
+							"waited": float64(limit), "cause": context.DeadlineExceeded.Error(),
+						}, line)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestSlowLogNamesWaitsThatReachedTheirLimit(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option(), redlatch.WithSlowLog(2*time.Second, 0))
+		locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"))
+		_, err := c.GetLock("orders").TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.Empty(t, log.take(), "it did not wait")
+		_, err = c.GetLock("orders").TryLock(t.Context(), rlock.WithWait(3*time.Second))
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		synctest.Wait()
+		assert.Equal(t, []map[string]any{{
+			"level": "WARN", "msg": "redlatch: a call waited long", "client": c.ID(), "kind": "rlock", "name": "orders",
+			"waited": float64(3 * time.Second), "cause": rlock.ErrNotAcquired.Error(),
+		}}, log.take())
+	})
+}
+
+func TestSlowLogNamesHoldsThatWereLost(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		lost, ended := 0, 0
+		observer := redlatch.Observer{
+			Lost:    func(string, string, error) { lost++ },
+			HoldEnd: func(context.Context, redlatch.HoldEndEvent) { ended++ },
+		}
+		c := b.Peer(t, log.option(), redlatch.WithSlowLog(0, 2*lease), redlatch.WithObserver(observer))
+		lose := func(held time.Duration) (cause string) {
+			hold := locktest.Acquire(t, t.Context(), c.GetLock("orders"))
+			time.Sleep(held)
+			b.Delete(t, "orders")
+			<-hold.Context().Done()
+			synctest.Wait()
+			return context.Cause(hold.Context()).Error()
+		}
+		lose(0)
+		lines := log.take()
+		require.Len(t, lines, 1)
+		assert.Equal(t, "redlatch: a lock was lost", lines[0]["msg"])
+
+		cause := lose(2 * lease)
+		lines = log.take()
+		require.Len(t, lines, 2)
+		assert.Equal(t, "redlatch: a lock was lost", lines[0]["msg"])
+		held := lines[1]["held"]
+		assert.InDelta(t, 2*lease+lease/4, held, float64(lease/4))
+		assert.Equal(t, map[string]any{
+			"level": "WARN", "msg": "redlatch: a hold lasted long", "client": c.ID(), "kind": "rlock", "name": "orders",
+			"held": held, "cause": cause,
+		}, lines[1])
+		assert.Equal(t, []int{2, 2}, []int{lost, ended}, "the observer hears all as before")
+	})
+}
