@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +123,25 @@ func TestClientListensWhileItIsInUse(t *testing.T) {
 		assert.Contains(t, ids(t, viewer.Client), c.ID())
 		require.ErrorIs(t, <-waits, context.DeadlineExceeded)
 		locktest.Unlock(t, unseen)
+	})
+}
+
+func TestAnswerSaysVersionUptimeAndRenewals(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		const before, held = 1500 * time.Millisecond, 5 * lease
+		c, viewer := b.Peer(t), b.Peer(t)
+		time.Sleep(before)
+		locktest.Acquire(t, t.Context(), c.GetLock("n"))
+		time.Sleep(held)
+		r, err := viewer.Ask(t.Context(), c.ID())
+		require.NoError(t, err)
+		info, ok := debug.ReadBuildInfo()
+		require.True(t, ok)
+		assert.Equal(t, info.Main.Version, r.Version)
+		assert.Equal(t, before+held, r.Up)
+		require.Len(t, r.Holds, 1)
+		assert.Equal(t, c.Holds()[0].Renewed, r.Holds[0].Renewed)
+		assert.InDelta(t, 15, r.Holds[0].Renewed, 1.1, "three times in a lease")
 	})
 }
 
