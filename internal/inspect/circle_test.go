@@ -114,7 +114,7 @@ func TestForgedAnswersMakeFewCirclesSoon(t *testing.T) {
 	s.waits("a", "rlock", "y", 10).waits("c", "rlock", "x", 10)
 	began := time.Now()
 	assert.Empty(t, s.Circles())
-	assert.Less(t, time.Since(began), time.Second)
+	assert.Less(t, time.Since(began), 10*time.Second, "without a limit it is over half a minute")
 }
 
 func TestLossesNameTheFailoverThatWasNear(t *testing.T) {
