@@ -41,9 +41,9 @@ func WithClientName(s string) Option { return func(c *core.Config) { c.ClientNam
 // redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
-// WithSlowLog logs, at the level WARN, each call for a lock, a permit or a number of semaphore permits that waited for wait
-// or longer, and each hold or leased permit that ended after hold or longer. What failed or was lost is logged with its
-// cause. From 0, which logs none, to ten years. Defaults to 0 for both.
+// WithSlowLog logs, at the level WARN, each acquired lock, permit or number of semaphore permits whose call waited for wait
+// or longer, and each hold or leased permit that was released after hold or longer. From 0, which logs none, to ten
+// years. Defaults to 0 for both.
 func WithSlowLog(wait, hold time.Duration) Option {
 	return func(c *core.Config) { c.SlowWait, c.SlowHold = wait, hold }
 }

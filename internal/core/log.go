@@ -147,33 +147,26 @@ func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
 
 // slow adds the lines of a slow log to what is observed.
 func (c *Core) slow() {
-	var h Hooks
-	if limit := c.SlowWait; limit > 0 {
-		waited := func(kind, name string, waited time.Duration, cause ...any) {
+	if limit, then := c.SlowWait, c.Hooks.Acquired; limit > 0 {
+		c.Hooks.Acquired = func(kind, name string, waited time.Duration) {
 			if waited >= limit {
-				c.Warn("redlatch: a call waited long", append([]any{"kind", kind, "name", name, "waited", waited}, cause...)...)
+				c.Warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
 			}
-		}
-		h.Acquired = func(kind, name string, d time.Duration) { waited(kind, name, d) }
-		h.AcquireEnd = func(_ context.Context, e AcquireEnd) {
-			if e.Err != nil {
-				waited(e.Kind, e.Name, e.Waited, "cause", e.Err)
+			if then != nil {
+				then(kind, name, waited)
 			}
 		}
 	}
-	if limit := c.SlowHold; limit > 0 {
-		h.HoldEnd = func(_ context.Context, e HoldEnd) {
-			if e.Held < limit {
-				return
+	if limit, then := c.SlowHold, c.Hooks.Released; limit > 0 {
+		c.Hooks.Released = func(kind, name string, held time.Duration) {
+			if held >= limit {
+				c.Warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
 			}
-			attributes := []any{"kind", e.Kind, "name", e.Name, "held", e.Held}
-			if e.Err != nil {
-				attributes = append(attributes, "cause", e.Err)
+			if then != nil {
+				then(kind, name, held)
 			}
-			c.Warn("redlatch: a hold lasted long", attributes...)
 		}
 	}
-	c.Hooks = h.And(c.Hooks)
 }
 
 // outages are those of nodes on which renewals fail. The first failure is logged, and the first success after it.
