@@ -83,7 +83,6 @@ func (e *Election) campaign(ctx context.Context, o campaignOptions) (*Leadership
 		}
 		l := &Leadership{member: m, hold: hold}
 		if err = l.begin(); err == nil {
-			e.core.Info("redlatch: a leadership has begun", "kind", title, "name", e.Name(), "owner", l.ID(), "term", l.Term())
 			return l, nil
 		}
 		lost := errors.Is(err, errs.ErrNotHeld) || errors.Is(context.Cause(hold.Context()), errs.ErrLost)
@@ -232,5 +231,5 @@ func (e *Election) run(ctx context.Context, fn func(context.Context, int64) erro
 func (e *Election) term(ctx context.Context, l *Leadership, fn func(context.Context, int64) error) {
 	defer func() { _ = l.Resign(ctx) }() // a loss is logged, and a release goes on in the background
 	err := fn(l.Context(), l.Term())
-	e.core.Info("redlatch: a leader has returned", "kind", title, "name", e.Name(), "term", l.Term(), "cause", err)
+	e.core.Logger.Info("redlatch: a leader has returned", "kind", title, "name", e.Name(), "term", l.Term(), "cause", err)
 }

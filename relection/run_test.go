@@ -47,29 +47,11 @@ func TestRunLeadsAgainWhateverTheFunctionReturned(t *testing.T) {
 		}, relection.WithValue("v"))
 		require.NoError(t, err, "the end of its context is none")
 		require.Len(t, terms, 4)
-		synctest.Wait()
 		assert.IsIncreasing(t, terms)
 		assert.Equal(t, 4, strings.Count(log.String(), "a leader has returned"))
 		assert.Contains(t, log.String(), fmt.Sprintf("kind=relection name=e term=%d cause=broken", terms[1]))
 		nobodyLeads(t, e)
 		require.NoError(t, e.Run(ctx, func(context.Context, int64) error { return nil }), "also one that had ended before")
-	})
-}
-
-func TestLeaderIsLoggedOnceItIsElected(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		var log bytes.Buffer
-		e := election(b.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
-		first := lead(t, election(b.Peer(t)), "first")
-		waiting := campaign(t.Context(), e, "second")
-		assert.Empty(t, log.String(), "it is a candidate")
-		resign(t, first)
-		second := elected(t, waiting)
-		synctest.Wait()
-		assert.Equal(t, 1, strings.Count(log.String(), "\n"))
-		line := fmt.Sprintf("kind=relection name=e owner=%s term=%d\n", second.ID(), second.Term())
-		assert.Regexp(t, `level=INFO msg="redlatch: a leadership has begun" client=\S+ `+line, log.String())
-		resign(t, second)
 	})
 }
 

@@ -27,11 +27,6 @@ func (c *Core) Warn(text string, attributes ...any) {
 	c.log(func() { c.Logger.Warn(text, attributes...) })
 }
 
-// Info is Warn for a line of a lower level.
-func (c *Core) Info(text string, attributes ...any) {
-	c.log(func() { c.Logger.Info(text, attributes...) })
-}
-
 func (c *Core) log(line func()) {
 	l := &c.lines
 	l.mu.Lock()
