@@ -281,6 +281,48 @@ func TestPayloadThatCannotBeDecodedIsLogged(t *testing.T) {
 	})
 }
 
+func TestOutageOfAConsumerIsLoggedOnce(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		q := redlatch.GetDelayedQueue[string](c.Client, "jobs")
+		ctx, cancel := context.WithCancel(t.Context())
+		consumed := make(chan error, 1)
+		go func() {
+			consumed <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+				c.Down(true)
+				return nil
+			}, rdelayedqueue.WithVisibility(time.Hour))
+		}()
+		of := func(began, ended string) {
+			t.Helper()
+			counts := map[any]int{}
+			for _, line := range log.take() {
+				counts[line["msg"]]++
+				if line["msg"] == ended {
+					assert.InDelta(t, time.Minute, line["length"], float64(20*time.Second))
+				}
+			}
+			assert.Equal(t, []int{1, 1}, []int{counts[began], counts[ended]}, "%v", counts)
+		}
+		time.Sleep(time.Minute)
+		c.Down(true)
+		time.Sleep(time.Minute)
+		c.Down(false)
+		time.Sleep(time.Minute)
+		of("redlatch: a consumer cannot claim messages, and tries again", "redlatch: a consumer claims messages again")
+
+		_, err := redlatch.GetDelayedQueue[string](b.Peer(t).Client, "jobs").Offer(t.Context(), "a", 0)
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // its handler ends in an outage
+		c.Down(false)
+		time.Sleep(time.Minute)
+		of("redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
+		cancel()
+		require.NoError(t, <-consumed)
+	})
+}
+
 func TestSlowLogNamesWhatTookLong(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		var log logbook

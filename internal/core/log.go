@@ -27,6 +27,11 @@ func (c *Core) Warn(text string, attributes ...any) {
 	c.log(func() { c.Logger.Warn(text, attributes...) })
 }
 
+// Info is Warn for a line of a lower level.
+func (c *Core) Info(text string, attributes ...any) {
+	c.log(func() { c.Logger.Info(text, attributes...) })
+}
+
 func (c *Core) log(line func()) {
 	l := &c.lines
 	l.mu.Lock()
@@ -101,8 +106,7 @@ func (t *Trouble) Note(c *Core, err error, line, over, kind, name string) {
 		c.Warn(line, "kind", kind, "name", name, "cause", err)
 		return
 	}
-	length := c.Clock.Now() - t.since
-	c.log(func() { c.Logger.Info(over, "kind", kind, "name", name, "length", length) })
+	c.Info(over, "kind", kind, "name", name, "length", c.Clock.Now()-t.since)
 }
 
 // Lost says that something ended just now although nobody released it. The noun is what it is, and the cause the error for who held it.
@@ -190,7 +194,7 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	case o.open.Load() > 0:
 		if since, ended := o.ended(key, c.Batch.Node); ended {
 			node, length := c.Batch.Node(key), c.Clock.Now()-since
-			c.log(func() { c.Logger.Info("redlatch: renewals succeed again", "node", node, "length", length) })
+			c.Info("redlatch: renewals succeed again", "node", node, "length", length)
 		}
 	}
 	if err != nil {

@@ -99,7 +99,8 @@ type demand struct {
 	since   time.Duration // when it came; guarded by the claimer's mu
 
 	deliver func([]Claimed, time.Duration) // the claims, and the client's time before they were asked for; must return at once
-	fail    func(error)                    // for one that stays, only reports an error; must return at once
+	// For one that stays it only reports what came of a claim: an error, or nil for the first success after errors. It must return at once.
+	fail func(error)
 }
 
 // stay says for how long a demand wants messages.
@@ -370,6 +371,7 @@ func (l *claimer) assign(claims []Claimed, terms Terms, asked time.Duration) int
 	}
 	var parcels []parcel
 	l.mu.Lock()
+	again := l.failing > 0
 	l.failing, l.standby = 0, unlisted
 	left := l.demands[:0:0]
 	for _, d := range l.demands {
@@ -391,6 +393,11 @@ func (l *claimer) assign(claims []Claimed, terms Terms, asked time.Duration) int
 	l.demands = left
 	wanted := l.wantedLocked()
 	l.mu.Unlock()
+	for _, d := range left {
+		if again && d.stay == always {
+			d.fail(nil)
+		}
+	}
 	for _, p := range parcels {
 		p.to.deliver(p.claims, asked)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,7 +17,6 @@ const (
 	quick        = 5 * time.Millisecond // handlers that take less may have messages claimed ahead
 	prefetch     = 16                   // the least of these, where nothing else was asked for
 	maxText      = 4 << 10              // bytes of an error's text that are kept
-	outageLog    = 10 * time.Second     // between two lines about one outage
 	finishPauses = 100 * time.Millisecond
 )
 
@@ -41,16 +39,16 @@ type consumer struct {
 	client  *client
 	demand  *demand
 	base    context.Context //nolint:containedctx // the handlers' own, ended by the consumer
-	logger  *slog.Logger
-	failed  chan error // 1: why the consumer cannot go on
+	failed  chan error      // 1: why the consumer cannot go on
 	workers sync.WaitGroup
+
+	claims, endings core.Trouble
 
 	mu       sync.Mutex // guards all below; before the claimer's
 	buffer   []*Message // claimed ahead
 	running  int
 	took     time.Duration // smoothed time of a handler
 	stopping bool
-	logged   time.Time
 }
 
 // Consume hands messages to handlers until ctx is done, which is no error, or the client closes.
@@ -64,8 +62,7 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(ErrStopped)
 	c := &consumer{
-		Work: w, queue: q, client: q.manager.use(q), base: base, logger: q.manager.core.Logger, failed: make(chan error, 1),
-		took: quick,
+		Work: w, queue: q, client: q.manager.use(q), base: base, failed: make(chan error, 1), took: quick,
 	}
 	defer c.client.leave()
 	c.demand = &demand{
@@ -81,13 +78,13 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	return err
 }
 
-// fail reports claims that failed.
+// fail notes what came of a claim.
 func (c *consumer) fail(err error) {
-	c.report(err, "redlatch: a consumer cannot claim messages, and tries again")
+	c.report(&c.claims, err, "redlatch: a consumer cannot claim messages, and tries again", "redlatch: a consumer claims messages again")
 }
 
-// report logs a call that failed. Outages are waited out; what was wrong from the beginning is not.
-func (c *consumer) report(err error, text string) {
+// report notes what came of a call. Outages are waited out; what was wrong from the beginning is not.
+func (c *consumer) report(t *core.Trouble, err error, line, over string) {
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType) {
 		select {
 		case c.failed <- err:
@@ -95,16 +92,7 @@ func (c *consumer) report(err error, text string) {
 		}
 		return
 	}
-	now := time.Now()
-	c.mu.Lock()
-	quiet := now.Sub(c.logged) < outageLog
-	if !quiet {
-		c.logged = now
-	}
-	c.mu.Unlock()
-	if !quiet {
-		c.logger.Warn(text, "kind", c.queue.kind, "name", c.queue.user, "cause", err)
-	}
+	t.Note(c.queue.manager.core, err, line, over, c.queue.kind, c.queue.user)
 }
 
 // deliver takes messages that were claimed.
@@ -251,12 +239,19 @@ func (c *consumer) settle(m *Message, failure error) {
 	}
 	clock := c.queue.manager.core.Clock
 	until := clock.Now() + 2*c.Visibility
-	for !m.Finished() {
+	note := func(err error) {
+		c.report(&c.endings, err, "redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
+	}
+	for tried := false; !m.Finished(); tried = true {
 		err := end()
-		if err == nil || errors.Is(err, ErrNotHeld) || clock.Now() > until {
+		ended := err == nil || errors.Is(err, ErrNotHeld)
+		if ended && tried {
+			note(nil)
+		}
+		if ended || clock.Now() > until {
 			return
 		}
-		c.report(err, "redlatch: a consumer cannot end an attempt, and tries again")
+		note(err)
 		if c.queue.manager.core.Closed() {
 			return // Drain and the visibility do the rest
 		}
