@@ -47,6 +47,7 @@ func TestRunLeadsAgainWhateverTheFunctionReturned(t *testing.T) {
 		}, relection.WithValue("v"))
 		require.NoError(t, err, "the end of its context is none")
 		require.Len(t, terms, 4)
+		synctest.Wait()
 		assert.IsIncreasing(t, terms)
 		assert.Equal(t, 4, strings.Count(log.String(), "a leader has returned"))
 		assert.Contains(t, log.String(), fmt.Sprintf("kind=relection name=e term=%d cause=broken", terms[1]))
