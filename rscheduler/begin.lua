@@ -33,14 +33,15 @@
 -- ARGV[19]  1 if the caller asks again after gone when the schedule was replaced: then nothing is cleaned up yet; else 0
 --
 -- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
---          or will run instead; wait, until another one has ended; died, if it ran and is not to be repeated: it has to be ended; then
---          the time in µs; after gone the text of another schedule, if there is one; after died what is shown of the attempt that died
+--          or will run instead; wait, until another one has ended; died, if a process of it died and it is not to be repeated: it has
+--          to be ended; then the time in µs; after gone the text of another schedule, if there is one; after died what is shown of the
+--          attempt that died
 local jobs, paused, marks, running, spans, left, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
 
--- What Redis knows of the job.
+-- The process counts as running from now on. What is kept of the job:
 local now, up = touch(alive, meta, process, length)
 local stamp, text = string.format('%.0f', now), redis.call('hget', jobs, job)
 local state, held, began, missed, holder, attempted = string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
@@ -48,12 +49,12 @@ local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%
 local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
 local fresh = holder ~= id -- no attempt of the tick is in running
 
--- 1. A call that is repeated has the same answer.
+-- 1. A call that is repeated has the same answer: the tick runs, or has died.
 if held == claim and not fresh and state ~= 'w' then
   return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
 
--- 2. A tick of what is not scheduled any more is gone, and leaves nothing behind.
+-- 2. A tick of what is not scheduled any more is gone. Nothing is kept of it, unless the caller asks again.
 local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
 local replaced = kind ~= 'm' and text and text ~= expected
 local earlier = next and next ~= '' and tonumber(next) < tonumber(instant) -- another tick runs late before it
@@ -83,7 +84,7 @@ if kind == 'r' and fresh and due < up and waiting ~= id then
   kind = 'c'
 end
 
--- 4. One that may not overlap another is left out, or waits. Those that run late wait for one another.
+-- 4. One that may not overlap another is left out, or waits. One that runs late waits whatever the policy is.
 if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) <= due and due <= tonumber(till)
@@ -92,12 +93,12 @@ if overlap ~= 'allow' and fresh and kind ~= 'c' then
     return {'left', stamp}
   end
 end
-local behind = kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
-if fresh and (behind or holder and redis.call('hexists', bodies, holder) == 1) then
+local behind = fresh and kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
+if behind or fresh and holder and redis.call('hexists', bodies, holder) == 1 then
   if kind == 'c' then
     return {'wait', stamp}
   end
-  if overlap ~= 'queue' or due < tonumber(newest) then
+  if overlap == 'skip' then
     return {'left', stamp}
   end
   redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
