@@ -299,7 +299,7 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 // done.
 func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 	t.Parallel()
-	const lease, timeout = 1500 * time.Millisecond, 300 * time.Millisecond
+	const lease, timeout = 3 * time.Second, 300 * time.Millisecond
 	cluster := redistest.StartCluster(t, 3)
 	for state, moves := range map[string]func(n int) bool{
 		"none moved": func(int) bool { return false },
@@ -380,9 +380,10 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 					assert.ErrorIs(t, one.err, redlatch.ErrUnavailable, what)
 				}
 			}
-			slow := float64(lag.Late()) / float64(timeout) // of the calls, as many more may be in flight at their end
-			assert.Less(t, float64(unanswered), float64(len(calls))*(0.25+slow))
-			stayHeld(t, held, 3*lease)
+			// A machine that stands still for a while delays the last answers of all calls.
+			still := float64(lag.Worst()) / float64(timeout)
+			assert.Less(t, float64(unanswered), float64(len(calls))*(0.25+still))
+			stayHeld(t, held, 2*lease)
 			m.Finish(t)
 			moved := time.Now()
 			for kind, waited := range free {

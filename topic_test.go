@@ -139,7 +139,7 @@ func TestKilledSubscriptionConnectionIsAGap(t *testing.T) {
 	}
 	run("server", single, kill)
 	cluster := redistest.StartCluster(t, 3)
-	// Only the node that has the connection: another one might kill its successor, after the gap.
+	// Only on the node that has the connection: a kill on another one may hit the connection that replaces it.
 	killOne := func(ctx context.Context) error {
 		for _, node := range cluster.Nodes() {
 			if n, err := killPubSub(ctx, node.Client(t)); n > 0 || err != nil {

@@ -41,7 +41,7 @@ func doer(args []string) {
 	}
 }
 
-// F12: the one that waits runs its own function once the lease of the dead one is over, and its value is kept.
+// F1: the one that waits runs its own function once the lease of the dead one is over, and its value is kept.
 func TestKilledRunnerIsReplacedByOneThatWaits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
