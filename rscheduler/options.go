@@ -76,7 +76,8 @@ func WithCatchUp(window time.Duration) JobOption {
 }
 
 // WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
-// with [Allow] at the same time, where 10,000 of them come into the queue each 10 s.
+// with [Allow] at the same time, where 10,000 of them come into the queue each 10 s. Also without a WithCatchUp, ticks that are
+// late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
 func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
 
 // WithJitter has each tick begin up to d later, by chance, up to a day. Defaults to 0.
