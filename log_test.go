@@ -323,6 +323,41 @@ func TestOutageOfAConsumerIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// A message whose attempt nobody could end, for as long as it was the consumer's, is no reason to be silent about the next outage.
+func TestEachOutageOfAConsumerIsLogged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		c := b.Peer(t, log.option())
+		q := redlatch.GetDelayedQueue[string](c.Client, "jobs")
+		ctx, cancel := context.WithCancel(t.Context())
+		consumed := make(chan error, 1)
+		handled := 0
+		go func() {
+			consumed <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+				handled++
+				c.Down(handled%2 == 1) // it comes again after the outage
+				return nil
+			}, rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithConcurrency(1))
+		}()
+		producer := redlatch.GetDelayedQueue[string](b.Peer(t).Client, "jobs")
+		for range 2 {
+			_, err := producer.Offer(t.Context(), "a", 0)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			c.Down(false)
+			time.Sleep(time.Minute)
+		}
+		counts := map[any]int{}
+		for _, line := range log.take() {
+			counts[line["msg"]]++
+		}
+		assert.Equal(t, 2, counts["redlatch: a consumer cannot end an attempt, and tries again"], "%v", counts)
+		assert.Equal(t, 2, counts["redlatch: a consumer ends attempts again"], "%v", counts)
+		cancel()
+		require.NoError(t, <-consumed)
+	})
+}
+
 func TestSlowLogNamesWhatTookLong(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		var log logbook

@@ -17,15 +17,9 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-const killedLease = 600 * time.Millisecond
-
-func processOnce(addr string) (*redlatch.Client, error) {
-	return redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithWatchdogTimeout(killedLease))
-}
-
 // doer is for a child process: it runs a function that ends when a line comes. Args: the server's address, the value.
 func doer(args []string) {
-	c, err := processOnce(args[0])
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithWatchdogTimeout(600*time.Millisecond))
 	if err == nil {
 		value, shared := "", false
 		value, shared, err = redlatch.GetOnce[string](c, "webhooks").Do(context.Background(), "a", func(context.Context) (string, error) {

@@ -239,19 +239,18 @@ func (c *consumer) settle(m *Message, failure error) {
 	}
 	clock := c.queue.manager.core.Clock
 	until := clock.Now() + 2*c.Visibility
-	note := func(err error) {
-		c.report(&c.endings, err, "redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
-	}
-	for tried := false; !m.Finished(); tried = true {
+	for !m.Finished() {
 		err := end()
-		ended := err == nil || errors.Is(err, ErrNotHeld)
-		if ended && tried {
-			note(nil)
+		if errors.Is(err, ErrNotHeld) {
+			err = nil // Redis has answered: somebody else has it
 		}
-		if ended || clock.Now() > until {
+		if err != nil && clock.Now() > until {
 			return
 		}
-		note(err)
+		c.report(&c.endings, err, "redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
+		if err == nil {
+			return
+		}
 		if c.queue.manager.core.Closed() {
 			return // Drain and the visibility do the rest
 		}
