@@ -100,7 +100,7 @@ type demand struct {
 
 	deliver func([]Claimed, time.Duration) // the claims, and the client's time before they were asked for; must return at once
 	// For one that stays it only reports what came of a claim: an error, or nil for the first success after errors. It must return at once.
-	fail func(error)
+	report func(error)
 }
 
 // stay says for how long a demand wants messages.
@@ -115,7 +115,7 @@ func (l *claimer) add(d *demand) {
 	l.mu.Lock()
 	if l.phase == closed || l.client.core.Closed() { // Close may have begun before it could see this claimer
 		l.mu.Unlock()
-		d.fail(errs.ErrClosed)
+		d.report(errs.ErrClosed)
 		return
 	}
 	d.since = l.client.core.Clock.Now()
@@ -395,7 +395,7 @@ func (l *claimer) assign(claims []Claimed, terms Terms, asked time.Duration) int
 	l.mu.Unlock()
 	for _, d := range left {
 		if again && d.stay == always {
-			d.fail(nil)
+			d.report(nil)
 		}
 	}
 	for _, p := range parcels {
@@ -578,7 +578,7 @@ func (l *claimer) failed(err error) {
 	}
 	l.mu.Unlock()
 	for _, d := range concerned {
-		d.fail(err)
+		d.report(err)
 	}
 }
 
@@ -599,7 +599,7 @@ func (l *claimer) close() {
 	}
 	l.mu.Unlock()
 	for _, d := range demands {
-		d.fail(errs.ErrClosed)
+		d.report(errs.ErrClosed)
 	}
 	if number != 0 {
 		l.client.manager.workers.Go(func() { l.recover(number) }) // Drain waits for it

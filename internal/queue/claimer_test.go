@@ -55,7 +55,7 @@ func TestDemandThatComesAfterCloseFails(t *testing.T) {
 		synctest.Wait()
 		c := r.manager.use(&Queue{manager: r.manager, full: "another"}) // Close has not seen it
 		failed := make(chan error, 1)
-		c.claimer.add(&demand{want: 1, fail: func(err error) { failed <- err }})
+		c.claimer.add(&demand{want: 1, report: func(err error) { failed <- err }})
 		synctest.Wait()
 		require.Len(t, failed, 1, "it would sleep until its next look")
 		assert.ErrorIs(t, <-failed, errs.ErrClosed)

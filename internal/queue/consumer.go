@@ -66,7 +66,7 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	}
 	defer c.client.leave()
 	c.demand = &demand{
-		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Site(), deliver: c.deliver, fail: c.fail,
+		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Site(), deliver: c.deliver, report: c.claimed,
 	}
 	c.client.claimer.add(c.demand)
 	var err error
@@ -78,8 +78,8 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	return err
 }
 
-// fail notes what came of a claim.
-func (c *consumer) fail(err error) {
+// claimed notes what came of a claim.
+func (c *consumer) claimed(err error) {
 	c.report(&c.claims, err, "redlatch: a consumer cannot claim messages, and tries again", "redlatch: a consumer claims messages again")
 }
 

@@ -133,10 +133,10 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 		asked  time.Duration
 		err    error
 	}
-	result := make(chan outcome, 1) // one of deliver and fail is called once
+	result := make(chan outcome, 1) // one of deliver and report is called once
 	d := &demand{terms: terms, want: min(n, maxBatch), site: q.manager.core.Site()}
 	d.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
-	d.fail = func(err error) { result <- outcome{err: err} }
+	d.report = func(err error) { result <- outcome{err: err} }
 	c.claimer.add(d)
 	var got outcome
 	select {
