@@ -110,6 +110,9 @@ const crowdOfReaders = 1 << 20
 //
 // F21
 func TestCommandsGrowWithProcessesAndNotWithWaiters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many processes take minutes under the race detector, which sees no commands")
+	}
 	t.Parallel()
 	const waiters = 8
 	processes := []int{2, faulttest.Rounds(t, 4, 20)}

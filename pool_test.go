@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -95,9 +96,13 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 			}
 			busy := rdb.Conn()
 			require.NoError(t, busy.Ping(t.Context()).Err())
-			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			err = call(short, c)
+			// On a busy machine the call may end before it is known how its last try ended.
+			for try, unknown := 0, true; unknown && try < 10; try++ {
+				short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				err = call(short, c)
+				cancel()
+				unknown = errors.Is(err, redlatch.ErrUnknown)
+			}
 			require.ErrorIs(t, err, redlatch.ErrUnavailable, fmt.Sprint(err))
 			require.NotErrorIs(t, err, redlatch.ErrUnknown)
 			require.NoError(t, busy.Close())

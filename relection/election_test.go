@@ -370,7 +370,8 @@ func TestTermOfALostReplyIsTheOneThatWasDrawn(t *testing.T) {
 				done <- result{l, err}
 			}()
 			seen := map[string]bool{}
-			for len(done) == 0 {
+			for ended := false; !ended; { // once more after its end, which may come at the moment of a look
+				ended = len(done) > 0
 				time.Sleep(50 * time.Millisecond)
 				if said := b.Hash(t, record); said["owner"] != "" {
 					seen[said["term"]] = true
