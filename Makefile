@@ -99,8 +99,8 @@ pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and r
 		( cd console && go test -count=1 -run TestPagesInChromium . -pictures "$(CURDIR)/docs/pictures" ); \
 		cd cmd/redlatch && go test -count=1 -run Top . -pictures "$(CURDIR)/docs/pictures"'
 
-nested: ## test the modules below this one, but for interop
-	@for dir in $(filter-out interop,$(NESTED)); do ( cd "$$dir" && go test -count=1 ./... ); done
+nested: ## test the modules below this one, two at a time, but for interop
+	@printf '%s\n' $(filter-out interop,$(NESTED)) | xargs -P 2 -I DIR bash -c 'cd DIR && go test -count=1 ./...'
 
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
