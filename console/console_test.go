@@ -249,9 +249,14 @@ func TestPayloadsAreShownIfWanted(t *testing.T) {
 }
 
 func TestNamesAreText(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, WithPayloads())
 	acquire(t, s.client.GetLock(hostile))
-	for _, page := range []string{"locks", "lock?name=" + url.QueryEscape(hostile), "locks?q=" + url.QueryEscape(hostile)} {
+	offer(t, s.client, hostile, hostile, hostile, 0)
+	escaped := url.QueryEscape(hostile)
+	for _, page := range []string{
+		"", "locks", "lock?name=" + escaped, "locks?q=" + escaped,
+		"queues", "queue?name=" + escaped, "message?name=" + escaped + "&id=" + escaped,
+	} {
 		_, text := s.get(t, page)
 		assert.Contains(t, text, "&lt;script&gt;document.title", page)
 		assert.NotContains(t, text, "<script>", page)
