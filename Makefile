@@ -61,7 +61,7 @@ newest: ## run all tests with the newest go-redis
 	go test -modfile="$$dir/go.mod" ./...
 
 race: ## run the tests under the race detector, but for the longest, and those of clusters, Sentinels and documents
-	go test -race -short -p 2 -parallel 4 $$(go list ./... | grep -v internal/doctest)
+	go test -race -short -parallel 4 $$(go list ./... | grep -v internal/doctest)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
