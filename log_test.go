@@ -281,19 +281,29 @@ func TestPayloadThatCannotBeDecodedIsLogged(t *testing.T) {
 	})
 }
 
+// consume has a consumer handle messages until the returned function stops it.
+func consume(t *testing.T, q *rdelayedqueue.Queue[string], handle func(), opts ...rdelayedqueue.ConsumeOption) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+			handle()
+			return nil
+		}, opts...)
+	}()
+	return func() {
+		cancel()
+		require.NoError(t, <-consumed)
+	}
+}
+
 func TestOutageOfAConsumerIsLoggedOnce(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		var log logbook
 		c := b.Peer(t, log.option())
 		q := redlatch.GetDelayedQueue[string](c.Client, "jobs")
-		ctx, cancel := context.WithCancel(t.Context())
-		consumed := make(chan error, 1)
-		go func() {
-			consumed <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
-				c.Down(true)
-				return nil
-			}, rdelayedqueue.WithVisibility(time.Hour))
-		}()
+		stop := consume(t, q, func() { c.Down(true) }, rdelayedqueue.WithVisibility(time.Hour))
 		of := func(began, ended string) {
 			t.Helper()
 			counts := map[any]int{}
@@ -318,8 +328,7 @@ func TestOutageOfAConsumerIsLoggedOnce(t *testing.T) {
 		c.Down(false)
 		time.Sleep(time.Minute)
 		of("redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
-		cancel()
-		require.NoError(t, <-consumed)
+		stop()
 	})
 }
 
@@ -329,16 +338,11 @@ func TestEachOutageOfAConsumerIsLogged(t *testing.T) {
 		var log logbook
 		c := b.Peer(t, log.option())
 		q := redlatch.GetDelayedQueue[string](c.Client, "jobs")
-		ctx, cancel := context.WithCancel(t.Context())
-		consumed := make(chan error, 1)
 		handled := 0
-		go func() {
-			consumed <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
-				handled++
-				c.Down(handled%2 == 1) // it comes again after the outage
-				return nil
-			}, rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithConcurrency(1))
-		}()
+		stop := consume(t, q, func() {
+			handled++
+			c.Down(handled%2 == 1) // it comes again after the outage
+		}, rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithConcurrency(1))
 		producer := redlatch.GetDelayedQueue[string](b.Peer(t).Client, "jobs")
 		for range 2 {
 			_, err := producer.Offer(t.Context(), "a", 0)
@@ -353,8 +357,7 @@ func TestEachOutageOfAConsumerIsLogged(t *testing.T) {
 		}
 		assert.Equal(t, 2, counts["redlatch: a consumer cannot end an attempt, and tries again"], "%v", counts)
 		assert.Equal(t, 2, counts["redlatch: a consumer ends attempts again"], "%v", counts)
-		cancel()
-		require.NoError(t, <-consumed)
+		stop()
 	})
 }
 
