@@ -55,9 +55,22 @@ func (i *interleaving) keys() []string {
 	return []string{i.name}
 }
 
-// since are the commands of these names that a monitor has seen on its keys at t or later.
-func (i *interleaving) since(m *faulttest.Monitor, t time.Time, names ...string) []faulttest.Command {
-	return slices.DeleteFunc(m.Since(t, names...), func(c faulttest.Command) bool { return !c.On(i.keys()...) })
+// renewals are the commands of these names that a monitor has seen on its keys at t or later. The claim of a message is not among
+// them: one that is on its way when its consumer goes is given back once it is answered.
+func (i *interleaving) renewals(m *faulttest.Monitor, t time.Time, names ...string) []faulttest.Command {
+	var all []faulttest.Command
+	claims := false
+	for _, cmd := range m.Since(t, names...) {
+		if !cmd.On(i.keys()...) {
+			continue
+		}
+		tries := strings.HasSuffix(cmd.Args[1], ":flight") && cmd.Args[2] == "xx" // what claim.lua sends before its ZADD
+		if !tries && !claims {
+			all = append(all, cmd)
+		}
+		claims = tries
+	}
+	return all
 }
 
 // nests reports whether its holder may take it again.
@@ -163,11 +176,11 @@ func TestNothingIsRenewedAfterItsEndOnAServer(t *testing.T) {
 				continue // what it left unknown is settled for some time; that no key is left holds all the same
 			}
 			over := i.ended.Add(2*endJolt + 50*time.Millisecond + lag.Late()) // what was in flight has arrived
-			for _, cmd := range i.since(monitor, over, "PEXPIRE", "ZADD", "HINCRBY", "HSET") {
+			for _, cmd := range i.renewals(monitor, over, "PEXPIRE", "ZADD", "HINCRBY", "HSET") {
 				assert.Fail(t, "renewed after its end", "%s, %v later: %v", i.kind, cmd.At.Sub(i.ended), cmd.Args)
 			}
 			if !i.held.IsZero() {
-				renewals += len(i.since(monitor, i.held, "PEXPIRE", "ZADD")) - len(i.since(monitor, i.ended, "PEXPIRE", "ZADD"))
+				renewals += len(i.renewals(monitor, i.held, "PEXPIRE", "ZADD")) - len(i.renewals(monitor, i.ended, "PEXPIRE", "ZADD"))
 			}
 		}
 		redistest.Eventually(t, endLease+lag.Late(), "no key is left", func() error { return noneHeld(t, direct, c, all) })
