@@ -19,9 +19,9 @@ import (
 // options are those of New: the name prefix decides which names the user must be allowed.
 //
 // It waits for Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see [WithCallTimeout]),
-// and then returns [ErrUnavailable]. Of a cluster it asks every master for its commands. A server older than Redis 7.0
-// cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds nothing
-// there. It costs five round trips at most.
+// and then returns [ErrUnavailable]. Of a cluster it asks every master, since each has its own users. A server older than
+// Redis 7.0 cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds
+// nothing there. It costs five round trips at most, and three more for each further master.
 func Check(ctx context.Context, rdb redis.UniversalClient, opts ...Option) error {
 	c, err := New(rdb, opts...)
 	if err != nil {
@@ -56,7 +56,32 @@ func (c *Client) check(ctx context.Context, rdb redis.UniversalClient) (policy s
 	if err != nil {
 		return "", err
 	}
-	return policy, c.core.Probe(ctx)
+	return policy, c.permitted(ctx, rdb)
+}
+
+// permitted returns an error that names the rights that the Redis user lacks, and the master of a cluster that told it.
+func (c *Client) permitted(ctx context.Context, rdb redis.UniversalClient) error {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return c.core.Probe(ctx, "probe")
+	}
+	asked := map[string]bool{}
+	for n := range 1000 { // so many that each of a hundred masters has a slot of one; nothing is sent to find it
+		name := fmt.Sprintf("probe{%d}", n)
+		node, err := cluster.MasterForKey(ctx, c.core.Prefix+name)
+		if err != nil {
+			return core.Conclude(ctx, script.NotDone, err)
+		}
+		addr := node.Options().Addr
+		if asked[addr] {
+			continue
+		}
+		asked[addr] = true
+		if err := c.core.Probe(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+	}
+	return nil
 }
 
 // knows returns an error that names those of the commands which a server does not know.

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,6 +69,28 @@ func TestCheckNamesTheMissingRight(t *testing.T) {
 	require.ErrorContains(t, err, "no permission for: zadd")
 	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "few", "+zadd", "-command").Err())
 	require.NoError(t, redlatch.Check(t.Context(), few))
+}
+
+// F28: the nodes of a cluster do not share their users.
+func TestCheckNamesTheMasterThatLacksARight(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	if redistest.Shared(t).Major(t) < 7 {
+		t.Skip("skipped: this server cannot tell the rights of its users")
+	}
+	for n, lacking := range cluster.Addrs() {
+		name := fmt.Sprint("few", n)
+		for _, node := range cluster.Nodes() {
+			rights := []any{"acl", "setuser", name, "on", "nopass", "~*", "&*", "+@all"}
+			if node.Addr() == lacking {
+				rights = append(rights, "-zadd")
+			}
+			require.NoError(t, node.Client(t).Do(t.Context(), rights...).Err())
+		}
+		few := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: name, Password: "x", DisableIdentity: true})
+		t.Cleanup(func() { assert.NoError(t, few.Close()) })
+		require.ErrorContains(t, redlatch.Check(t.Context(), few), lacking+": the Redis user has no permission for: zadd")
+	}
 }
 
 // F20, F28: a proxy in front of a newer server may not pass on what sharded wake-ups take. An older server needs none of it.

@@ -34,10 +34,10 @@ func (c *Core) confirming() []string {
 	return commands
 }
 
-// Probe returns an error that names the rights that this client's Redis user lacks: a script that misses one stops half-way. It returns nil
-// where Redis cannot tell, and where the user may use names of another prefix only.
-func (c *Core) Probe(ctx context.Context) error {
-	name, messaging := c.Prefix+"probe", "publish subscribe unsubscribe"
+// Probe returns an error that names the rights that this client's Redis user lacks on the node of a name, which no object may have: a
+// script that misses one stops half-way. It returns nil where Redis cannot tell, and where the user may use names of another prefix only.
+func (c *Core) Probe(ctx context.Context, name string) error {
+	name, messaging := c.Prefix+name, "publish subscribe unsubscribe"
 	if c.Batch.Sharded {
 		messaging = "spublish ssubscribe sunsubscribe"
 	}
