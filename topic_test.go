@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rtopic"
 )
@@ -82,6 +83,34 @@ func TestTopicReachesEverySubscriberInOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// F4: any node of a cluster takes a PUBLISH, and values would overtake each other when the slot moves.
+func TestClusterPublishesAtTheNodeOfTheTopicOnly(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	rdb := cluster.Client(t)
+	c, err := redlatch.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	name := fresh(t)
+	owner, err := rdb.MasterForKey(t.Context(), name)
+	require.NoError(t, err)
+	monitors := map[string]*faulttest.Monitor{}
+	for _, addr := range cluster.Addrs() {
+		monitors[addr] = faulttest.MonitorWrites(t, addr, name)
+	}
+	_, err = redlatch.GetTopic[int](c, name).Publish(t.Context(), 1)
+	require.NoError(t, err)
+	for addr, monitor := range monitors {
+		published := monitor.Since(time.Time{}, "PUBLISH")
+		if addr != owner.Options().Addr {
+			assert.Empty(t, published, addr)
+			continue
+		}
+		require.Len(t, published, 1)
+		assert.Equal(t, "lua", published[0].Source, "a script, which a node without the slot refuses")
+	}
 }
 
 // F4, F21

@@ -9,4 +9,7 @@ import (
 //go:embed publish.lua
 var publishSource string
 
-var publishScript = script.New("rtopic.publish", publishSource)
+var (
+	publishScript  = script.New("rtopic.publish", publishSource)
+	publishCommand = script.Command("rtopic.publish", "publish")
+)

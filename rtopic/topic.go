@@ -97,12 +97,21 @@ func (t *Topic[T]) publish(ctx context.Context, value T) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errs.ErrInvalid, err)
 	}
-	sent, err := t.core.Once(ctx, func() *script.Call { return publishScript.Call(1, t.channel, t.channel, payload) })
+	sent, err := t.core.Once(ctx, func() *script.Call { return t.publication(payload) })
 	if err != nil {
 		return 0, err
 	}
 	n, err := sent.Int()
 	return int(n), err
+}
+
+// publication returns the call that publishes a value: a plain command, but on a cluster a script. Any node of a cluster takes a
+// PUBLISH, and only the node of the channel's slot the script, so that values stay in order when the slot moves.
+func (t *Topic[T]) publication(payload []byte) *script.Call {
+	if t.core.Cluster {
+		return publishScript.Call(1, t.channel, t.channel, payload)
+	}
+	return publishCommand.Call(1, t.channel, payload)
 }
 
 // Subscribe subscribes to the topic until ctx is done or [Subscription.Close] is called. When it returns, the server has

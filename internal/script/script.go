@@ -10,9 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script and its digest. It is safe for concurrent use.
+// Script is a Lua script and its digest, or a command of Redis. It is safe for concurrent use.
 type Script struct {
 	name    string
+	command any     // boxed once; nil for a script, and then there are:
 	source  any     // the Lua text, boxed once: it is an argument of EVAL
 	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
 	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
@@ -25,6 +26,11 @@ func New(name, source string) *Script {
 		s.sharded = newScript(name, shardedPublish+strings.ReplaceAll(source, publish, "publish"))
 	}
 	return s
+}
+
+// Command returns a command of Redis, with the given name for those who observe it. It has the key first.
+func Command(name, command string) *Script {
+	return &Script{name: name, command: command}
 }
 
 const (
@@ -59,7 +65,12 @@ type Call struct {
 func (s *Script) Call(keys int, args ...any) *Call {
 	c := &Call{script: s, keys: keys}
 	c.key, _ = args[0].(string)
-	list := append(c.room[:0], "evalsha", s.digest, keys)
+	list := c.room[:0]
+	if s.command != nil {
+		list = append(list, s.command)
+	} else {
+		list = append(list, "evalsha", s.digest, keys)
+	}
 	c.command(append(list, args...))
 	return c
 }
@@ -75,7 +86,11 @@ func (c *Call) Shard() {
 // command makes the call run a command of go-redis.
 func (c *Call) command(args []any) {
 	c.Cmd = *redis.NewCmd(noContext, args...)
-	c.SetFirstKeyPos(3)
+	if c.script.command == nil {
+		c.SetFirstKeyPos(3)
+	} else {
+		c.SetFirstKeyPos(1)
+	}
 }
 
 // ScriptName returns the name of the call's script.

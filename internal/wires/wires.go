@@ -145,7 +145,10 @@ func (w *Wires) Trips() (n int) {
 }
 
 // Scripts returns how many scripts were sent so far.
-func (w *Wires) Scripts() int { return w.Count("eval", "evalsha") }
+func (w *Wires) Scripts() int { return w.Count("eval", "evalsha", "publish") }
+
+// isScript reports whether a command counts as a script, as that of a topic does.
+func isScript(name string) bool { return strings.HasPrefix(name, "eval") || name == "publish" }
 
 func (w *Wires) set(change func()) {
 	w.mu.Lock()
@@ -196,7 +199,7 @@ func (c *wire) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	stays := w.black
 	names := commands(string(b))
-	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "eval") }) {
+	if slices.ContainsFunc(names, isScript) {
 		w.trips++
 	}
 	for _, name := range names {
@@ -204,7 +207,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			continue
 		}
 		w.sent = append(w.sent, name)
-		script := strings.HasPrefix(name, "eval")
+		script := isScript(name)
 		switch hangs := script || w.any; {
 		case script && w.lose > 0:
 			w.lose--
@@ -215,7 +218,7 @@ func (c *wire) Write(b []byte) (int, error) {
 			w.hang--
 			c.silent = true
 		}
-		if w.hold > 0 && strings.HasPrefix(name, "eval") {
+		if w.hold > 0 && script {
 			w.hold--
 			w.held = append(w.held, slices.Clone(b))
 			stays = true
