@@ -56,9 +56,9 @@ type Observer struct {
 	// run INFO. The address is that of the go-redis client, of a cluster that of the master.
 	FailedOver func(node string)
 
-	// AcquireStart reports a call that begins to acquire a lock, a leased permit, or permits of a semaphore, and AcquireEnd
-	// its end, also without success. A nested level is not reported. A multi-lock is reported as such, and those of its
-	// locks too for which it waits.
+	// AcquireStart reports a call that begins to acquire a lock, a leased permit, permits of a semaphore, or tokens of a
+	// rate limiter, and AcquireEnd its end, also without success. A nested level is not reported. A multi-lock is reported
+	// as such, and those of its locks too for which it waits.
 	AcquireStart func(ctx context.Context, e AcquireStartEvent) context.Context
 	AcquireEnd   func(ctx context.Context, e AcquireEndEvent)
 	// HoldEnd reports what Released and Lost do. Its context is empty.

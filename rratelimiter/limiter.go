@@ -74,11 +74,12 @@ type Result struct {
 // answer is not repeated: its error is redlatch.ErrUnknown if the tokens may have been taken, and redlatch.ErrUnavailable
 // if they were not. It costs one round trip, which concurrent calls share.
 func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) {
-	err := l.check(key, n)
-	var t taken
-	if err == nil {
-		t, err = l.send(ctx, key, n, 0)
+	if err := l.check(ctx, key, n); err != nil {
+		return Result{}, l.wrap("allow", err)
 	}
+	ctx, call := l.begin(ctx)
+	t, err := l.send(ctx, key, n, 0)
+	call.End(ctx, "", 1, outcome(t, err))
 	if err != nil {
 		return Result{}, l.wrap("allow", err)
 	}
@@ -97,35 +98,50 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 // once, and takes nothing, if n is above the capacity, or if the deadline of ctx is before the tokens are there. Other errors
 // and costs are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
-	return l.wrap("wait", l.wait(ctx, key, n))
-}
-
-func (l *Limiter) wait(ctx context.Context, key string, n int) error {
-	if err := l.check(key, n); err != nil {
-		return err
+	if err := l.check(ctx, key, n); err != nil {
+		return l.wrap("wait", err)
 	}
-	longest := -time.Microsecond // any
-	if ctx != nil {
-		if deadline, ok := ctx.Deadline(); ok {
-			longest = max(time.Until(deadline), 0)
-		}
-	}
-	if !l.core.Admit() { // until the reservation is used or given back
-		return errs.ErrClosed
-	}
-	t, err := l.send(ctx, key, n, longest)
+	ctx, call := l.begin(ctx)
+	t, err := l.wait(ctx, key, n)
+	call.End(ctx, "", 1, outcome(t, err))
 	if err == nil && !t.ok {
 		err = fmt.Errorf("%w before the deadline of the context: it takes %v", ErrExceeds, t.wait)
 	}
-	if err == nil {
+	return l.wrap("wait", err)
+}
+
+// wait is Wait, but that tokens which are not there before the deadline are no error.
+func (l *Limiter) wait(ctx context.Context, key string, n int) (taken, error) {
+	longest := -time.Microsecond // any
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = max(time.Until(deadline), 0)
+	}
+	if !l.core.Admit() { // until the reservation is used or given back
+		return taken{}, errs.ErrClosed
+	}
+	t, err := l.send(ctx, key, n, longest)
+	if err == nil && t.ok {
 		err = l.sleep(ctx, t.wait)
 	}
 	if err == nil || !t.ok {
 		l.core.End()
-		return err
+		return t, err
 	}
 	// In the background. If it fails the tokens are lost, and nobody needs to know.
 	l.core.Batch.Start(giveBackOf(l.key(key), int64(l.rate.count), t.back, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
+	return t, err
+}
+
+// begin tells an observer that a call begins to take tokens.
+func (l *Limiter) begin(ctx context.Context) (context.Context, core.Acquisition) {
+	return l.core.BeginAcquire(ctx, "rratelimiter", l.Name())
+}
+
+// outcome is the error by which an observer learns what came of a call.
+func outcome(t taken, err error) error {
+	if err == nil && !t.ok {
+		return errs.ErrNotAcquired
+	}
 	return err
 }
 
@@ -145,9 +161,12 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *Limiter) check(key string, n int) error {
+func (l *Limiter) check(ctx context.Context, key string, n int) error {
 	if l.err != nil {
 		return l.err
+	}
+	if ctx == nil {
+		return core.ErrNilContext
 	}
 	if err := core.CheckKey(key); err != nil {
 		return err

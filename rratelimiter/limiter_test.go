@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
 )
 
@@ -45,6 +46,40 @@ func TestTokensComeBackEvenlyUpToTheBurst(t *testing.T) {
 		time.Sleep(allow(t, l, "a", 2).ResetAfter + time.Millisecond)
 		assert.Empty(t, b.Keys(t), "what is full again is no key")
 		assert.Equal(t, 0, allow(t, l, "a", 3).Remaining, "no more than the burst has come back")
+	})
+}
+
+func TestObserverLearnsWhatCameOfEachCall(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		type key struct{}
+		var seen []redlatch.AcquireEndEvent
+		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
+			AcquireStart: func(ctx context.Context, e redlatch.AcquireStartEvent) context.Context {
+				return context.WithValue(ctx, key{}, e)
+			},
+			AcquireEnd: func(ctx context.Context, e redlatch.AcquireEndEvent) {
+				assert.Equal(t, redlatch.AcquireStartEvent{Kind: "rratelimiter", Name: "api"}, ctx.Value(key{}))
+				seen = append(seen, e)
+			},
+		}))
+		l := p.GetRateLimiter("api", rratelimiter.Per(1, time.Second))
+		assert.True(t, allow(t, l, "a", 1).Allowed)
+		assert.False(t, allow(t, l, "a", 1).Allowed)
+		require.NoError(t, l.Wait(t.Context(), "a", 1))
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, l.Wait(soon, "a", 1), rratelimiter.ErrExceeds)
+		cancelled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		require.ErrorIs(t, l.Wait(cancelled, "a", 1), context.Canceled)
+		_, err := l.Allow(t.Context(), "a", 2)
+		require.ErrorIs(t, err, rratelimiter.ErrExceeds, "it asks nothing")
+		event := func(waited time.Duration, err error) redlatch.AcquireEndEvent {
+			return redlatch.AcquireEndEvent{Kind: "rratelimiter", Name: "api", Waited: waited, Asked: 1, Err: err}
+		}
+		assert.Equal(t, []redlatch.AcquireEndEvent{
+			event(0, nil), event(0, rlock.ErrNotAcquired), event(time.Second, nil), event(0, rlock.ErrNotAcquired), event(time.Millisecond, context.Canceled),
+		}, seen)
 	})
 }
 
