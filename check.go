@@ -66,7 +66,7 @@ func (c *Client) permitted(ctx context.Context, rdb redis.UniversalClient) error
 		return c.core.Probe(ctx, "probe")
 	}
 	asked := map[string]bool{}
-	for n := range 1000 { // so many that each of a hundred masters has a slot of one; nothing is sent to find it
+	for n := range 1000 { // a master with a hundredth of the slots has one, one with a few may have none
 		name := fmt.Sprintf("probe{%d}", n)
 		node, err := cluster.MasterForKey(ctx, c.core.Prefix+name)
 		if err != nil {
