@@ -274,9 +274,9 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	if len(open) == 0 {
 		return all, nil
 	}
-	args := []string{s.server, "go", "-C", s.module, "test", "-json", "-count=1", "-timeout=100m", "-p=3", "-parallel=4"}
-	if s.long { // these load the machine, and what they measure must not be each other
-		args = append(args, "-p=1", "-parallel=3")
+	args := []string{s.server, "go", "-C", s.module, "test", "-json", "-count=1", "-timeout=100m", "-vet=off", "-p=3", "-parallel=6"}
+	if s.long { // these load the machine: with more at a time they would measure each other
+		args = append(args, "-p=2", "-parallel=3")
 	}
 	if tests != nil {
 		var names []string
