@@ -13,7 +13,7 @@ import (
 // Script is a Lua script and its digest, or a command of Redis. It is safe for concurrent use.
 type Script struct {
 	name    string
-	command any     // boxed once; nil for a script, and then there are:
+	command any     // the name of a command, boxed once; nil for a script, which alone has the others:
 	source  any     // the Lua text, boxed once: it is an argument of EVAL
 	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
 	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
