@@ -29,7 +29,7 @@ func mountConsole(mux *http.ServeMux, client *redlatch.Client) {
 			}
 			return nil
 		}),
-		console.WithUser(userOf), // for the log
+		console.WithUser(userOf), // for the log; without it the user of basic authentication
 	))))
 }
 

@@ -26,9 +26,14 @@ func Example() {
 }
 
 func traced(ctx context.Context, url string) (*redlatch.Client, error) {
-	telemetry, err := redlatchotel.New() // of the global providers
+	telemetry, err := redlatchotel.New(redlatchotel.WithNames("orders")) // other names are no attributes of metrics
 	if err != nil {
 		return nil, err
 	}
-	return redlatch.Open(ctx, url, redlatch.WithObserver(telemetry.Observer()))
+	client, err := redlatch.Open(ctx, url, redlatch.WithObserver(telemetry.Observer()))
+	if err != nil {
+		return nil, err
+	}
+	telemetry.Watch(client) // what it holds and waits for
+	return client, nil
 }

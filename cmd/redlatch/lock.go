@@ -42,7 +42,7 @@ func (s *lockState) write(w io.Writer) error {
 	for _, h := range s.Holders {
 		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", h.Left))
 		if h.Since.IsZero() {
-			err = errors.Join(err, row(w, "  held for", "its client does not say; one answers from the third second of its use on"))
+			err = errors.Join(err, row(w, "  held for", "its client does not say; one does that has held something for 3 s"))
 		} else {
 			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed), row(w, "  process", fmt.Sprintf("%d on %s", h.PID, h.Host)))
 		}
@@ -98,7 +98,7 @@ func (a *app) lockInfo() *cobra.Command {
 		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed (three times in a
 lease, and once a second while another call of its process waits), and with redlatch.WithCallSites where it was
 acquired. The clients that wait say likewise, of the first 50 clients. "circle" says which clients seem to wait for each
-other for ever. A client says that from the third second of its use on. One that does not listen, and Java, do not.`,
+other for ever. A client says that once it has held or waited for something for three seconds. One that does not listen, and Java, do not.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])

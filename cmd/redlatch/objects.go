@@ -115,9 +115,9 @@ func (m member) write(w io.Writer) error {
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
 		Use: "clients", Short: "List the clients that hold or wait for something", Example: "  redlatch clients", Args: exactly(0),
-		Long: `List the clients that hold or wait for something, and how much. The first 100 are asked. A client listens from the third
-second of its use on, unless it has redlatch.WithoutPresence; one that works in short turns may be missing. Of others
-those are listed that hold a lock, if a look of a second at the locks finds it.`,
+		Long: `List the clients that hold or wait for something, and how much. The first 100 are asked. A client
+listens once it has held or waited for something for three seconds, unless it has redlatch.WithoutPresence; one that works
+in short turns may be missing. Of others those are listed that hold a lock, if a look of a second at the locks finds it.`,
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, _ []string) error {
 			all, err := members(ctx, c)
 			if err != nil {

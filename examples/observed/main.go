@@ -80,6 +80,7 @@ func observed(ctx context.Context, url string, tracers *sdktrace.TracerProvider)
 		return nil, nil, err
 	}
 	metrics.Watch(client)
+	telemetry.Watch(client)
 	metrics.WatchQueue(redlatch.GetDelayedQueue[string](client, "mails"))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
