@@ -21,6 +21,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -29,9 +30,10 @@ func (a *app) doctor() *cobra.Command {
 		Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
 memory, persistence, uptime, replicas, clocks (of replicas too), messages (of each node) and latency; and the clients,
-of which the first 100 are asked: whether some wait for each other in a circle, and what was lost within an hour. Each
-finding says what it means and how to mend it. The exit code is 1 if something was found that loses locks or jobs, or
-stands still.`,
+of which the first 100 are asked: whether some wait for each other in a circle, or for more than a minute for a lock,
+and what was lost within an hour; and the queues, as many as it finds in a second: whether handlers fail, and what is
+paused. Each finding says what it means and how to mend it. The exit code is 1 if something was found that loses locks
+or jobs, or stands still.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rdb, err := a.connect()
 			if err != nil {
@@ -221,9 +223,14 @@ func (d *doctor) clients(ctx context.Context) error {
 		return err
 	}
 	some, cancel := context.WithTimeout(ctx, seekFor)
-	for _, err := range c.Objects(some, "", redlatch.WithKinds("rdelayedqueue")) {
-		d.queues = err == nil
-		break
+	for o, err := range c.Objects(some, "", redlatch.WithKinds("rdelayedqueue")) {
+		if err != nil {
+			break
+		}
+		d.queues = true
+		if s, ok := o.Info.(rdelayedqueue.Stats); ok {
+			d.queue(o.Name, s)
+		}
 	}
 	cancel()
 	if said, err := census(ctx, c); err == nil {
@@ -235,6 +242,67 @@ func (d *doctor) clients(ctx context.Context) error {
 		d.losses(&said, others)
 	}
 	return c.Close()
+}
+
+// mostAlike is how many findings of one kind there are at the most.
+const mostAlike = 10
+
+// several reports whether there are as many findings of one kind as there should be.
+func (d *doctor) several(check string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, f := range d.findings {
+		if f.Check == check {
+			n++
+		}
+	}
+	return n >= mostAlike
+}
+
+// queue looks whether the handlers of a queue fail, and whether it is paused.
+func (d *doctor) queue(name string, s rdelayedqueue.Stats) {
+	f := finding{Level: note, Check: "queue", Found: name + ": " + inspect.Counts(s)}
+	switch {
+	case d.several(f.Check):
+		return
+	case s.Dead > 0:
+		f.Means, f.Mend = "Dead letters have used up their attempts, and are not tried again.", "redlatch queue ls "+name+" --state dead shows the errors."
+	case s.Failed > 0:
+		f.Means, f.Mend = "Handlers fail, and each attempt takes the time of others.", "redlatch queue ls "+name+" shows the errors."
+	case s.Paused:
+		f.Means, f.Mend = "None of its messages is delivered.", "redlatch queue resume "+name+", once the reason has gone."
+	default:
+		return
+	}
+	d.find(f)
+}
+
+// longWait is how long calls wait before it is said for whom, as long as for the alert RedlatchWaitsLong.
+const longWait = time.Minute
+
+// long looks for locks that others wait long for. A candidate of an election does by its nature, and a circle is a finding of its own.
+func (d *doctor) long(said *inspect.Census, circles []inspect.Circle) {
+	for _, h := range said.Holds {
+		waits := said.WaitsFor(h.Name)
+		circular := slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) })
+		if len(waits) == 0 || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.several("wait") {
+			continue
+		}
+		waited, at := time.Since(waits[0].Since).Round(time.Second), ""
+		if waited < longWait {
+			continue
+		}
+		if h.Site != "" {
+			at = " (" + h.Site + ")"
+		}
+		d.find(finding{
+			note, "wait", "", fmt.Sprintf("%s has held %s%s for %v, and %s for it, the longest for %v", h.Client, h.Name, at,
+				time.Since(h.Since).Round(time.Second), inspect.N(len(waits), "call waits", "calls wait"), waited),
+			"A hold is renewed until it is released, also one that was forgotten.",
+			`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
+		})
+	}
 }
 
 // waits looks for clients that wait for each other. others says which clients could not be asked, for their prefix; "" for none.
@@ -262,6 +330,7 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 	if len(all) == 0 {
 		d.none("waits", "no circle", said)
 	}
+	d.long(said, all)
 }
 
 // none finds that there is nothing of a kind, by what the clients said, which may be nothing.

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -136,6 +137,56 @@ func TestDoctorSaysWhomItCouldNotAsk(t *testing.T) {
 	found = r.must(t, "doctor")
 	assert.Regexp(t, `note +waits +no circle, by what 0 of 1 client said`, found)
 	assert.Regexp(t, `note +losses +none within an hour, by what 0 of 1 client said`, found)
+}
+
+func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	hold := func(client, kind, name string) inspect.Hold {
+		return inspect.Hold{Client: client, HoldInfo: redlatch.HoldInfo{Kind: kind, Name: name, Since: ago(time.Hour), Site: "a.go:1"}}
+	}
+	wait := func(client, kind, name string, d time.Duration) inspect.Wait {
+		return inspect.Wait{Client: client, WaitInfo: redlatch.WaitInfo{Kind: kind, Name: name, Since: ago(d)}}
+	}
+	said := inspect.Census{
+		Holds: []inspect.Hold{
+			hold("a.1", "rlock", "long"), hold("a.1", "rlock", "short"), hold("a.1", "rlock", "alone"),
+			hold("a.1", "relection", "led"), hold("a.1", "rlock", "circular"),
+		},
+		Waits: []inspect.Wait{
+			wait("b.2", "rlock", "long", 5*time.Minute), wait("b.2", "relection", "led", 5*time.Minute), wait("b.2", "rlock", "circular", 5*time.Minute),
+			wait("c.3", "rlock", "long", time.Minute), wait("c.3", "rlock", "short", 59*time.Second),
+		},
+	}
+	d := &doctor{}
+	d.long(&said, []inspect.Circle{{inspect.Link{Client: "a.1", Hold: said.Holds[4].HoldInfo, Wait: said.Waits[2].WaitInfo}}})
+	require.Len(t, d.findings, 1)
+	assert.Equal(t, note, d.findings[0].Level)
+	assert.Equal(t, "a.1 has held long (a.go:1) for 1h0m0s, and 2 calls wait for it, the longest for 5m0s", d.findings[0].Found)
+	for range 2 * mostAlike {
+		d.long(&said, nil)
+	}
+	assert.Len(t, d.findings, mostAlike)
+}
+
+func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
+	for state, tc := range map[rdelayedqueue.Stats]struct{ found, mend string }{
+		{Ready: 7, InFlight: 2}:    {},
+		{Ready: 7, Failed: 1}:      {"mails: 0 delayed, 7 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls mails shows the errors."},
+		{Dead: 3, Failed: 1}:       {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 of them failed before", "redlatch queue ls mails --state dead shows the errors."},
+		{Delayed: 1, Paused: true}: {"mails: 1 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume mails, once the reason has gone."},
+	} {
+		d := &doctor{}
+		for range 2 * mostAlike {
+			d.queue("mails", state)
+		}
+		if tc.found == "" {
+			assert.Empty(t, d.findings)
+			continue
+		}
+		require.Len(t, d.findings, mostAlike)
+		assert.Equal(t, note, d.findings[0].Level)
+		assert.Equal(t, []string{tc.found, tc.mend}, []string{d.findings[0].Found, d.findings[0].Mend})
+	}
 }
 
 func TestDoctorJudgesWhatAServerSays(t *testing.T) {

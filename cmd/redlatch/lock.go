@@ -44,7 +44,7 @@ func (s *lockState) write(w io.Writer) error {
 		if h.Since.IsZero() {
 			err = errors.Join(err, row(w, "  held for", "its client does not say; one does that has held something for 3 s"))
 		} else {
-			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  renewed", h.Renewed), row(w, "  process", fmt.Sprintf("%d on %s", h.PID, h.Host)))
+			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  since", h.Since.UTC().Format(time.RFC3339)), row(w, "  renewed", h.Renewed), row(w, "  process", fmt.Sprintf("%d on %s", h.PID, h.Host)))
 		}
 		if h.Site != "" {
 			err = errors.Join(err, row(w, "  acquired at", h.Site))
