@@ -189,9 +189,14 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
 		assert.Contains(t, r.must(t, "clients"), r.c.ID())
 		assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
-		for _, given := range []string{r.c.ID(), hold.Owner(), "worker"} {
+		uploads := r.c.GetPermitSemaphore("uploads")
+		require.NoError(t, uploads.SetPermits(t.Context(), 1))
+		permit, err := uploads.Acquire(t.Context())
+		require.NoError(t, err)
+		for _, given := range []string{r.c.ID(), hold.Owner(), permit.ID(), "worker"} {
 			assert.Regexp(t, `rfairlock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
 		}
+		require.NoError(t, permit.Release(t.Context()))
 		require.NoError(t, hold.Unlock(t.Context()))
 		assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
 	})

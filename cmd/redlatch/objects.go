@@ -185,7 +185,7 @@ func (a *app) aClient() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
 		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
-does the owner id of something that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.`,
+does the id of an owner, or of a permit, that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.`,
 		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			id, err := clientID(ctx, c, args[0])
@@ -212,7 +212,10 @@ type answer struct {
 	Losses []inspect.Loss
 }
 
-// clientID returns the id of the client that is meant: by its id, an owner id, or its name.
+// permitID is the length of the id of a leased permit, which begins with the digits that the id of its client ends with.
+const permitID = 32
+
+// clientID returns the id of the client that is meant: by its id, an owner id, a permit id, or its name.
 func clientID(ctx context.Context, c *redlatch.Client, given string) (string, error) {
 	id, _, _ := strings.Cut(given, ":")
 	if core.IsClientID(id) {
@@ -225,7 +228,7 @@ func clientID(ctx context.Context, c *redlatch.Client, given string) (string, er
 	var named, ids []string
 	for _, one := range all {
 		ids = append(ids, one.ID)
-		if one.Name == given {
+		if one.Name == given || len(given) == permitID && strings.HasSuffix(one.ID, "."+given[:permitID/2]) {
 			named = append(named, one.ID)
 		}
 	}
