@@ -19,9 +19,10 @@ import (
 // options are those of New: the name prefix decides which names the user must be allowed.
 //
 // It waits for Redis until ctx is done, or for the call timeout of 10 s if ctx has no deadline (see [WithCallTimeout]),
-// and then returns [ErrUnavailable]. Of a cluster it asks every master, since each has its own users. A server older than
-// Redis 7.0 cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds
-// nothing there. It costs five round trips at most, and three more for each further master.
+// and then returns [ErrUnavailable]. Of a cluster it asks every master for its commands, and each that may have names of this client
+// for the rights, since each has its own users; one with a few slots may be left out. A server older than Redis 7.0
+// cannot tell the rights of its user, and one that refuses COMMAND does not tell its commands: Check finds nothing
+// there. It costs five round trips at most, and three more for each further master.
 func Check(ctx context.Context, rdb redis.UniversalClient, opts ...Option) error {
 	c, err := New(rdb, opts...)
 	if err != nil {
@@ -66,8 +67,8 @@ func (c *Client) permitted(ctx context.Context, rdb redis.UniversalClient) error
 		return c.core.Probe(ctx, "probe")
 	}
 	asked := map[string]bool{}
-	for n := range 1000 { // a master with a hundredth of the slots has one, one with a few may have none
-		name := fmt.Sprintf("probe{%d}", n)
+	for n := range 1000 { // enough for each master that has at least a hundredth of the slots
+		name := fmt.Sprint("probe", n) // without a hash tag, so that the channel's name has the form that users are allowed
 		node, err := cluster.MasterForKey(ctx, c.core.Prefix+name)
 		if err != nil {
 			return core.Conclude(ctx, script.NotDone, err)

@@ -37,7 +37,7 @@ func Example_inspect() {
 	// rlock orders, held by this client: true
 }
 
-// askTheOthers is not run by the example: a client listens from the third second of its use on.
+// askTheOthers is not run by the example: a client listens once it has held something for three seconds.
 func askTheOthers(ctx context.Context, client *redlatch.Client) error {
 	clients, err := client.Clients(ctx)
 	if err != nil {

@@ -73,7 +73,7 @@ type Observer struct {
 	HandleEnd   func(ctx context.Context, e HandleEndEvent)
 	// DeadLetter reports a message that became a dead letter, to the client that found it so. Its context is empty.
 	DeadLetter func(ctx context.Context, e DeadLetterEvent)
-	// ScriptStart reports a script that is sent to Redis, and ScriptEnd that it was answered, or was not. The context of a
+	// ScriptStart reports a script that is sent to Redis, or the PUBLISH of a topic, and ScriptEnd that it was answered, or was not. The context of a
 	// script that shares a round trip with others is not that of its call.
 	ScriptStart func(ctx context.Context, e ScriptStartEvent) context.Context
 	ScriptEnd   func(ctx context.Context, e ScriptEndEvent)
@@ -84,13 +84,13 @@ type AcquireStartEvent struct{ Kind, Name string }
 
 // AcquireEndEvent is a call that has acquired, or has not.
 type AcquireEndEvent struct {
-	// Owner is the owner id of the hold; "" without one, and for permits of a counting semaphore.
+	// Owner is the owner id of the hold; "" without one, and for tokens and permits of a counting semaphore.
 	Kind, Name, Owner string
 	// Waited is how long the call took, and Asked how often it asked Redis.
 	Waited time.Duration
 	Asked  int
-	// Err is the error of the call, among them rlock.ErrNotAcquired, [ErrUnavailable] and that of the context; nil if it has
-	// acquired.
+	// Err is the error of the call, among them [ErrUnavailable] and that of the context; nil if it has acquired. It is
+	// rlock.ErrNotAcquired if somebody else has it, or the tokens are not there.
 	Err error
 }
 

@@ -16,7 +16,7 @@ type ClientInfo struct {
 }
 
 // Clients returns the clients with the name prefix of this one that hold or wait for something, in the order of their ids: those that
-// have been in use for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
+// have done so for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
 // a client with [WithoutPresence], or whose user may not use its channel, never is. It costs a round trip to each node.
 //
 // It fails if the user may not run PUBSUB, and ends with ctx or the call timeout.

@@ -90,7 +90,7 @@ func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
 	})
 }
 
-// A client listens from the third second of its use on, for as long as it holds or waits for something and half a minute more.
+// A client looks each three seconds whether it holds or waits for something. It listens once it does, and for half a minute after it did.
 func TestClientListensWhileItIsInUse(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer, silent := b.Peer(t), b.Peer(t), b.Peer(t, redlatch.WithoutPresence())

@@ -123,7 +123,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 		"locks":                          {"orders", "prices", s.client.ID()},
 		"locks?q=ord":                    {"orders"},
 		"locks?q=p*&sort=name":           {"prices"},
-		"lock?name=orders":               {", token 1", s.client.ID(), "its client does not say"},
+		"lock?name=orders":               {", token 1", s.client.ID(), "its client says so once it has held something for 3 s"},
 		"lock?name=prices":               {"Held to write"},
 		"lock?name=nobody":               {"Nobody holds it"},
 		"semaphores":                     {"uploads", "2 of 3 available"},

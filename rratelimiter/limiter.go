@@ -110,7 +110,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 	return l.wrap("wait", err)
 }
 
-// wait is Wait, but that tokens which are not there before the deadline are no error.
+// wait is Wait, except that tokens which are not there before the deadline are no error.
 func (l *Limiter) wait(ctx context.Context, key string, n int) (taken, error) {
 	longest := -time.Microsecond // any
 	if deadline, ok := ctx.Deadline(); ok {

@@ -1,4 +1,4 @@
--- publish.lua: publish a message on a plain channel, also for a client whose other scripts publish on sharded ones.
+-- publish.lua: publish a message of a cluster on a plain channel, also for a client whose other scripts publish on sharded ones.
 --
 -- KEYS[1]  any key of the slot, for the way there
 -- ARGV[1]  the channel

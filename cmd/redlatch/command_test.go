@@ -161,7 +161,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		hold, err := r.c.GetFairLock("orders").Lock(t.Context())
 		require.NoError(t, err)
 		if text := r.must(t, "lock", "info", "orders"); time.Since(began) < 2*time.Second {
-			assert.Contains(t, text, "one does that has held something for 3 s")
+			assert.Contains(t, text, "its client says so once it has held something for 3 s")
 		}
 		var s struct {
 			Locked  bool

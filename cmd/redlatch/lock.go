@@ -42,7 +42,7 @@ func (s *lockState) write(w io.Writer) error {
 	for _, h := range s.Holders {
 		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", h.Left))
 		if h.Since.IsZero() {
-			err = errors.Join(err, row(w, "  held for", "its client does not say; one does that has held something for 3 s"))
+			err = errors.Join(err, row(w, "  held for", "not known: its client says so once it has held something for 3 s"))
 		} else {
 			err = errors.Join(err, row(w, "  held for", time.Since(h.Since)), row(w, "  since", h.Since.UTC().Format(time.RFC3339)), row(w, "  renewed", h.Renewed), row(w, "  process", fmt.Sprintf("%d on %s", h.PID, h.Host)))
 		}

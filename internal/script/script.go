@@ -1,4 +1,4 @@
-// Package script runs Lua scripts by EVALSHA, each exactly once or with a clear word that the outcome is not known.
+// Package script runs Lua scripts by EVALSHA, and single commands, each exactly once or with a clear word that the outcome is not known.
 package script
 
 import (
@@ -12,11 +12,12 @@ import (
 
 // Script is a Lua script and its digest, or a command of Redis. It is safe for concurrent use.
 type Script struct {
-	name    string
-	command any     // the name of a command, boxed once; nil for a script, which alone has the others:
-	source  any     // the Lua text, boxed once: it is an argument of EVAL
-	digest  any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
-	sharded *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
+	name     string
+	firstKey int8    // where the first key is among the arguments
+	command  any     // the name of a command, boxed once; nil for a script, which alone has what follows
+	source   any     // the Lua text, boxed once: it is an argument of EVAL
+	digest   any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
+	sharded  *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
 }
 
 // New returns the script with the given name, for those who observe it, and Lua text.
@@ -30,7 +31,7 @@ func New(name, source string) *Script {
 
 // Command returns a command of Redis, with the given name for those who observe it. It has the key first.
 func Command(name, command string) *Script {
-	return &Script{name: name, command: command}
+	return &Script{name: name, command: command, firstKey: 1}
 }
 
 const (
@@ -41,10 +42,10 @@ const (
 
 func newScript(name, source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{name: name, source: source, digest: hex.EncodeToString(sum[:])}
+	return &Script{name: name, firstKey: 3, source: source, digest: hex.EncodeToString(sum[:])}
 }
 
-// Call is one run of a script: a go-redis command that go-redis never sends twice.
+// Call is one run of a script or a command: a go-redis command that go-redis never sends twice.
 //
 // Go-redis repeats EVALSHA after a read time-out or a closed connection, which may run a script twice unnoticed.
 // It honours NoRetry on single, cluster and pipelined clients, also on those that the user configured.
@@ -71,7 +72,7 @@ func (s *Script) Call(keys int, args ...any) *Call {
 	} else {
 		list = append(list, "evalsha", s.digest, keys)
 	}
-	c.command(append(list, args...))
+	c.set(append(list, args...))
 	return c
 }
 
@@ -83,14 +84,10 @@ func (c *Call) Shard() {
 	}
 }
 
-// command makes the call run a command of go-redis.
-func (c *Call) command(args []any) {
+// set gives the call its arguments.
+func (c *Call) set(args []any) {
 	c.Cmd = *redis.NewCmd(noContext, args...)
-	if c.script.command == nil {
-		c.SetFirstKeyPos(3)
-	} else {
-		c.SetFirstKeyPos(1)
-	}
+	c.SetFirstKeyPos(c.script.firstKey)
 }
 
 // ScriptName returns the name of the call's script.
@@ -108,7 +105,7 @@ func (c *Call) NoRetry() bool { return true }
 // Clone returns a copy of the call.
 func (c *Call) Clone() redis.Cmder {
 	clone := &Call{script: c.script, key: c.key, keys: c.keys}
-	clone.command(append(clone.room[:0], c.Args()...))
+	clone.set(append(clone.room[:0], c.Args()...))
 	clone.SetVal(c.Val())
 	clone.SetErr(c.Err())
 	return clone
@@ -129,7 +126,7 @@ func (c *Call) Resend() {
 	list := make([]any, len(args))
 	copy(list, args)
 	list[0], list[1] = "eval", c.script.source
-	c.command(list)
+	c.set(list)
 }
 
 // Int returns the reply of a script that answers an integer.

@@ -144,10 +144,10 @@ func (w *Wires) Trips() (n int) {
 	return n
 }
 
-// Scripts returns how many scripts were sent so far.
+// Scripts returns how many scripts were sent so far, PUBLISH included.
 func (w *Wires) Scripts() int { return w.Count("eval", "evalsha", "publish") }
 
-// isScript reports whether a command counts as a script, as that of a topic does.
+// isScript reports whether a command counts as a script. The PUBLISH of a topic does: a script does it on a cluster.
 func isScript(name string) bool { return strings.HasPrefix(name, "eval") || name == "publish" }
 
 func (w *Wires) set(change func()) {
