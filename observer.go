@@ -154,7 +154,7 @@ type DeadLetterEvent struct {
 
 // ScriptStartEvent is a script that is sent.
 type ScriptStartEvent struct {
-	// Name is that of the package and the script, such as rlock.acquire.
+	// Name is that of the package and the script, such as rlock.acquire, or of the command: publish.
 	Name string
 	// Node is the address of the server; "" if a cluster's layout is not known yet.
 	Node string

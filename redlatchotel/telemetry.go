@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,9 +241,14 @@ func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent
 	return ctx
 }
 
-// scriptOn returns the attributes of a script that a server runs.
+// scriptOn returns the attributes of a script, or a command, that a server runs.
 func scriptOn(name, node string) []attribute.KeyValue {
-	all := []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(name)}
+	all := []attribute.KeyValue{semconv.DBSystemNameRedis}
+	if strings.Contains(name, ".") {
+		all = append(all, semconv.DBOperationName("EVALSHA"), semconv.DBStoredProcedureName(name))
+	} else {
+		all = append(all, semconv.DBOperationName(strings.ToUpper(name)))
+	}
 	host, port, err := net.SplitHostPort(node)
 	if err != nil { // a socket of this machine, or a node that is not known yet
 		host = node

@@ -256,8 +256,14 @@ func TestScriptsAreObservedIfTheyAreAskedFor(t *testing.T) {
 				s, ok := l.take()["rlock.inspect"]
 				assert.Equal(t, name == "with", ok)
 				assert.Equal(t, ok, l.told.Observer().ScriptEnd != nil, "no measurement either")
+				_, err = redlatch.GetTopic[string](l.Client, "prices").Publish(t.Context(), "1")
+				require.NoError(t, err)
+				published, ok := l.take()["publish"]
+				assert.Equal(t, name == "with", ok)
 				if ok {
 					assert.Equal(t, "rlock.inspect", attributes(s)["db.stored_procedure.name"])
+					assert.Equal(t, "PUBLISH", attributes(published)["db.operation.name"])
+					assert.NotContains(t, attributes(published), "db.stored_procedure.name")
 				}
 			}, opts...)
 		})

@@ -11,5 +11,5 @@ var publishSource string
 
 var (
 	publishScript  = script.New("rtopic.publish", publishSource)
-	publishCommand = script.Command("rtopic.publish", "publish")
+	publishCommand = script.Command("publish")
 )

@@ -29,9 +29,9 @@ func New(name, source string) *Script {
 	return s
 }
 
-// Command returns a command of Redis, with the given name for those who observe it. It has the key first.
-func Command(name, command string) *Script {
-	return &Script{name: name, command: command, firstKey: 1}
+// Command returns a command of Redis that has its key first.
+func Command(name string) *Script {
+	return &Script{name: name, command: name, firstKey: 1}
 }
 
 const (
