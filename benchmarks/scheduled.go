@@ -28,7 +28,7 @@ type scheduledTask struct {
 	Lease  time.Duration `json:"lease"`
 	Spread bool          `json:"spread"`
 	Killed bool          `json:"killed"`
-	Filled bool          `json:"filled"` // jobs have the overlap that is the default, and catch up on what they miss
+	Filled bool          `json:"filled"` // jobs have the default overlap, Skip, with catch-up and backfill
 }
 
 // offset is a schedule of a fixed rate whose instants are some time after those of rscheduler.Every.

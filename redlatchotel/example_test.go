@@ -26,7 +26,7 @@ func Example() {
 }
 
 func traced(ctx context.Context, url string) (*redlatch.Client, error) {
-	telemetry, err := redlatchotel.New(redlatchotel.WithNames("orders")) // other names are no attributes of metrics
+	telemetry, err := redlatchotel.New(redlatchotel.WithNames("orders")) // only these names become attributes of metrics
 	if err != nil {
 		return nil, err
 	}

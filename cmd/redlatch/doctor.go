@@ -29,8 +29,8 @@ func (a *app) doctor() *cobra.Command {
 memory, persistence, uptime, replicas, clocks (of replicas too), messages (of each node) and latency; and the clients,
 of which the first 100 are asked: whether some wait for each other in a circle, or for more than a minute for a lock,
 and what was lost within an hour; and the queues, as many as it finds in a second: whether handlers fail, and what is
-paused. Each finding says what it means and how to mend it. The exit code is 1 if something was found that loses locks
-or jobs, or stands still.`,
+paused. Each finding says what it means and how to mend it. The exit code is 1 if one is "bad": it loses locks or jobs,
+or waits for ever.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rdb, err := a.connect()
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -12,25 +13,14 @@ import (
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-// clients asks clients what they hold and wait for, and looks whether there are queues. Without the rights, which looking checks, it
-// finds nothing.
+// clients asks clients what they hold and wait for, and looks at queues. Without the rights, which looking checks, it finds nothing.
 func (d *doctor) clients(ctx context.Context) error {
 	c, err := redlatch.New(d.rdb, redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(d.prefix), redlatch.WithoutPresence(),
 		redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
-	some, cancel := context.WithTimeout(ctx, seekFor)
-	for o, err := range c.Objects(some, "", redlatch.WithKinds("rdelayedqueue")) {
-		if err != nil {
-			break
-		}
-		d.queues = true
-		if s, ok := o.Info.(rdelayedqueue.Stats); ok {
-			d.queue(o.Name, s)
-		}
-	}
-	cancel()
+	d.allQueues(ctx, c)
 	if said, err := census(ctx, c); err == nil {
 		others := ""
 		if len(said.Clients) == 0 {
@@ -42,64 +32,89 @@ func (d *doctor) clients(ctx context.Context) error {
 	return c.Close()
 }
 
-// mostAlike is how many findings of one kind there are at the most.
-const mostAlike = 10
+// maxAlike is how many findings of one check there are at the most.
+const maxAlike = 10
 
-// several reports whether there are as many findings of one kind as there should be.
-func (d *doctor) several(check string) bool {
+// full reports whether there are as many findings of a check as there may be.
+func (d *doctor) full(check string) bool { return d.count(check) >= maxAlike }
+
+func (d *doctor) count(check string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := 0
 	for _, f := range d.findings {
 		if f.Check == check {
 			n++
 		}
 	}
-	return n >= mostAlike
+	return n
+}
+
+// allQueues looks at the queues that it finds in a second.
+func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
+	ctx, cancel := context.WithTimeout(ctx, seekFor)
+	defer cancel()
+	n, seen := 0, ""
+	for o, err := range c.Objects(ctx, "", redlatch.WithKinds("rdelayedqueue")) {
+		s, ok := o.Info.(rdelayedqueue.Stats)
+		if err != nil || !ok {
+			seen = ", of all that were found in time"
+			break
+		}
+		n++
+		d.queue(o.Name, s)
+	}
+	d.queues = n > 0
+	if n > 0 && d.count("queue") == 0 {
+		d.find(finding{Level: good, Check: "queue", Found: "no dead letter, no failed attempt and no pause in " + inspect.N(n, "queue", "queues") + seen})
+	}
 }
 
 // queue looks whether the handlers of a queue fail, and whether it is paused.
 func (d *doctor) queue(name string, s rdelayedqueue.Stats) {
-	f := finding{Level: note, Check: "queue", Found: name + ": " + inspect.Counts(s)}
+	var means, mend []string
 	switch {
-	case d.several(f.Check):
-		return
 	case s.Dead > 0:
-		f.Means, f.Mend = "Dead letters have used up their attempts, and are not tried again.", "redlatch queue ls "+name+" --state dead shows the errors."
+		means = append(means, "Dead letters have used up their attempts, and are not tried again.")
+		mend = append(mend, "redlatch queue ls NAME --state dead shows the errors.")
 	case s.Failed > 0:
-		f.Means, f.Mend = "Handlers fail, and each attempt takes the time of others.", "redlatch queue ls "+name+" shows the errors."
-	case s.Paused:
-		f.Means, f.Mend = "None of its messages is delivered.", "redlatch queue resume "+name+", once the reason has gone."
-	default:
-		return
+		means = append(means, "Handlers fail, and each attempt takes the time of others.")
+		mend = append(mend, "redlatch queue ls NAME shows the errors.")
 	}
-	d.find(f)
+	if s.Paused {
+		means = append(means, "Somebody has paused it: none of its messages is delivered.")
+		mend = append(mend, "redlatch queue resume NAME, once the reason has gone.")
+	}
+	if means != nil && !d.full("queue") {
+		d.find(finding{note, "queue", "", name + ": " + inspect.Counts(s), strings.Join(means, " "), strings.Join(mend, " ")})
+	}
 }
 
-// longWait is how long calls wait before it is said for whom, as long as for the alert RedlatchWaitsLong.
+// longWait is how long calls wait before they are a finding, as long as for the alert RedlatchWaitsLong.
 const longWait = time.Minute
 
-// long looks for locks that others wait long for. A candidate of an election does by its nature, and a circle is a finding of its own.
-func (d *doctor) long(said *inspect.Census, circles []inspect.Circle) {
+// longWaits looks for locks that others wait long for. A candidate of an election does by its nature, and a circle is a finding of its
+// own.
+func (d *doctor) longWaits(said *inspect.Census, circles []inspect.Circle) {
 	for _, h := range said.Holds {
-		waits := said.WaitsFor(h.Name)
+		waits := said.WaitsFor(h.Name) // what waits longest first
 		circular := slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) })
-		if len(waits) == 0 || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.several("wait") {
+		if len(waits) == 0 || time.Since(waits[0].Since) < longWait || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.full("long wait") {
 			continue
 		}
-		waited, at := time.Since(waits[0].Since).Round(time.Second), ""
-		if waited < longWait {
-			continue
-		}
+		held, at := time.Since(h.Since), ""
 		if h.Site != "" {
 			at = " (" + h.Site + ")"
 		}
-		d.find(finding{
-			note, "wait", "", fmt.Sprintf("%s has held %s%s for %v, and %s for it, the longest for %v", h.Client, h.Name, at,
-				time.Since(h.Since).Round(time.Second), inspect.N(len(waits), "call waits", "calls wait"), waited),
-			"A hold is renewed until it is released, also one that was forgotten.",
+		f := finding{
+			note, "long wait", "", fmt.Sprintf("%s has held %s%s for %v, and %s for it, the longest for %v", h.Client, h.Name, at,
+				held.Round(time.Second), inspect.N(len(waits), "call waits", "calls wait"), time.Since(waits[0].Since).Round(time.Second)),
+			"A hold that is renewed lasts until it is released, also one that was forgotten.",
 			`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
-		})
+		}
+		if held < longWait {
+			f.Means, f.Mend = "More calls want it than it can serve.", "Shorten the work under the lock, or split its name."
+		}
+		d.find(f)
 	}
 }
 
@@ -128,7 +143,7 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 	if len(all) == 0 {
 		d.none("waits", "no circle", said)
 	}
-	d.long(said, all)
+	d.longWaits(said, all)
 }
 
 // none finds that there is nothing of a kind, by what the clients said, which may be nothing.

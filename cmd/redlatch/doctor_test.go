@@ -61,9 +61,14 @@ func TestDoctorSaysWhatACrashTakes(t *testing.T) {
 	found := r.must(t, "doctor")
 	assert.Contains(t, found, "all jobs are gone: it makes no snapshots.")
 	assert.Regexp(t, `note +uptime +\S+ +it started \d+s ago`, found)
-	_, err := redlatch.GetDelayedQueue[string](r.other(t, "worker"), "mails").Offer(t.Context(), "hello", time.Hour)
+	mails := redlatch.GetDelayedQueue[string](r.other(t, "worker"), "mails")
+	_, err := mails.Offer(t.Context(), "hello", time.Hour)
 	require.NoError(t, err)
 	code, found, _ := r.run(t.Context(), "doctor")
+	assert.Regexp(t, `ok +queue +no dead letter, no failed attempt and no pause in 1 queue\n`, found)
+	require.NoError(t, mails.Pause(t.Context()))
+	_, paused, _ := r.run(t.Context(), "doctor")
+	assert.Regexp(t, `note +queue +mails: 1 delayed, .*, paused`, paused)
 	assert.Equal(t, exitFailed, code)
 	assert.Regexp(t, `bad +persistence .*no snapshots, and there are queues`, found)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "save", "900 1").Err())
@@ -141,49 +146,62 @@ func TestDoctorSaysWhomItCouldNotAsk(t *testing.T) {
 
 func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-	hold := func(client, kind, name string) inspect.Hold {
-		return inspect.Hold{Client: client, HoldInfo: redlatch.HoldInfo{Kind: kind, Name: name, Since: ago(time.Hour), Site: "a.go:1"}}
+	hold := func(kind, name string, d time.Duration) inspect.Hold {
+		return inspect.Hold{Client: "a.1", HoldInfo: redlatch.HoldInfo{Kind: kind, Name: name, Since: ago(d), Site: "a.go:1"}}
 	}
 	wait := func(client, kind, name string, d time.Duration) inspect.Wait {
 		return inspect.Wait{Client: client, WaitInfo: redlatch.WaitInfo{Kind: kind, Name: name, Since: ago(d)}}
 	}
 	said := inspect.Census{
 		Holds: []inspect.Hold{
-			hold("a.1", "rlock", "long"), hold("a.1", "rlock", "short"), hold("a.1", "rlock", "alone"),
-			hold("a.1", "relection", "led"), hold("a.1", "rlock", "circular"),
+			hold("rlock", "kept", time.Hour), hold("rlock", "new", time.Hour), hold("rlock", "alone", time.Hour),
+			hold("relection", "led", time.Hour), hold("rlock", "busy", time.Second),
 		},
 		Waits: []inspect.Wait{
-			wait("b.2", "rlock", "long", 5*time.Minute), wait("b.2", "relection", "led", 5*time.Minute), wait("b.2", "rlock", "circular", 5*time.Minute),
-			wait("c.3", "rlock", "long", time.Minute), wait("c.3", "rlock", "short", 59*time.Second),
+			wait("b.2", "rlock", "kept", 5*time.Minute), wait("b.2", "relection", "led", 5*time.Minute), wait("b.2", "rlock", "busy", 5*time.Minute),
+			wait("c.3", "rlock", "kept", time.Minute), wait("c.3", "rlock", "new", 59*time.Second),
 		},
 	}
 	d := &doctor{}
-	d.long(&said, []inspect.Circle{{inspect.Link{Client: "a.1", Hold: said.Holds[4].HoldInfo, Wait: said.Waits[2].WaitInfo}}})
-	require.Len(t, d.findings, 1)
-	assert.Equal(t, note, d.findings[0].Level)
-	assert.Equal(t, "a.1 has held long (a.go:1) for 1h0m0s, and 2 calls wait for it, the longest for 5m0s", d.findings[0].Found)
-	for range 2 * mostAlike {
-		d.long(&said, nil)
+	d.waits(&said, "")
+	require.Len(t, d.findings, 3)
+	kept, busy := d.findings[1], d.findings[2]
+	assert.Equal(t, finding{
+		note, "long wait", "", "a.1 has held kept (a.go:1) for 1h0m0s, and 2 calls wait for it, the longest for 5m0s",
+		"A hold that is renewed lasts until it is released, also one that was forgotten.",
+		`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
+	}, kept)
+	assert.Equal(t, "a.1 has held busy (a.go:1) for 1s, and 1 call waits for it, the longest for 5m0s", busy.Found)
+	assert.Equal(t, "More calls want it than it can serve.", busy.Means)
+
+	d.longWaits(&said, []inspect.Circle{{inspect.Link{Client: "a.1", Hold: said.Holds[0].HoldInfo, Wait: said.Waits[0].WaitInfo}}})
+	assert.Len(t, d.findings, 4, "not the one in a circle")
+	for range maxAlike {
+		d.longWaits(&said, nil)
 	}
-	assert.Len(t, d.findings, mostAlike)
+	assert.Equal(t, maxAlike, d.count("long wait"))
 }
 
 func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 	for state, tc := range map[rdelayedqueue.Stats]struct{ found, mend string }{
-		{Ready: 7, InFlight: 2}:    {},
-		{Ready: 7, Failed: 1}:      {"mails: 0 delayed, 7 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls mails shows the errors."},
-		{Dead: 3, Failed: 1}:       {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 of them failed before", "redlatch queue ls mails --state dead shows the errors."},
-		{Delayed: 1, Paused: true}: {"mails: 1 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume mails, once the reason has gone."},
+		{Ready: 7, InFlight: 2}: {},
+		{Ready: 7, Failed: 1}:   {"mails: 0 delayed, 7 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls NAME shows the errors."},
+		{Dead: 3, Failed: 1}:    {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 of them failed before", "redlatch queue ls NAME --state dead shows the errors."},
+		{Paused: true}:          {"mails: 0 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume NAME, once the reason has gone."},
+		{Dead: 3, Paused: true}: {
+			"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, paused",
+			"redlatch queue ls NAME --state dead shows the errors. redlatch queue resume NAME, once the reason has gone.",
+		},
 	} {
 		d := &doctor{}
-		for range 2 * mostAlike {
+		for range 2 * maxAlike {
 			d.queue("mails", state)
 		}
 		if tc.found == "" {
 			assert.Empty(t, d.findings)
 			continue
 		}
-		require.Len(t, d.findings, mostAlike)
+		require.Len(t, d.findings, maxAlike)
 		assert.Equal(t, note, d.findings[0].Level)
 		assert.Equal(t, []string{tc.found, tc.mend}, []string{d.findings[0].Found, d.findings[0].Mend})
 	}

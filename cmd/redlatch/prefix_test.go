@@ -25,7 +25,7 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 			_, err := r.other(t, "worker", redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
 			require.NoError(t, err, name)
 		}
-		require.Eventually(t, func() bool { // they listen from the third second of their use on
+		require.Eventually(t, func() bool { // they listen once they have held something for 3 s
 			_, _, said := r.run(t.Context(), "ls")
 			return said == "redlatch: "+hint+"\n"
 		}, 30*time.Second, 100*time.Millisecond, name)
