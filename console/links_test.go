@@ -45,7 +45,7 @@ func TestLinksLeadToWhatTheyName(t *testing.T) {
 
 func TestKindsWithoutAPageAreNotLinked(t *testing.T) {
 	for kind, page := range map[string]string{
-		"rlock": "lock", "relection": "lock", "rsemaphore": "semaphore", "rlatch": "latch", "rdelayedqueue": "queue",
+		"rlock": "lock", "relection": "election", "rsemaphore": "semaphore", "rlatch": "latch", "rdelayedqueue": "queue",
 		"rscheduler": "scheduler", "ronce": "", "rbarrier": "",
 	} {
 		var b strings.Builder

@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -40,6 +41,7 @@ var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	"latches":    {[]string{"rlatch", "counter"}, "latch", []string{"name", "waiting", "lease"}},
 	"queues":     {[]string{"rdelayedqueue"}, "queue", []string{"name", "messages"}},
 	"schedulers": {[]string{"rscheduler"}, "scheduler", []string{"name"}},
+	"elections":  {[]string{"relection"}, "election", []string{"name"}},
 }
 
 // list is a page of objects.
@@ -155,7 +157,7 @@ func (h *handler) overview(r *request) (any, error) {
 	o := &overview{}
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
-	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
+	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"relection"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
 		if err := h.tally(r.ctx, o, counts, kinds); err != nil {
 			return nil, err
 		}
@@ -455,6 +457,29 @@ func (h *handler) scheduler(r *request) (any, error) {
 	return p, err
 }
 
+// electionPage is the page of an election.
+type electionPage struct {
+	Name       string
+	Leader     relection.Leader // the zero value if nobody leads
+	Client     string           // of the leader
+	Candidates []relection.Candidate
+}
+
+func (h *handler) election(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	p := &electionPage{Name: name}
+	e := h.client.GetElection(name)
+	if p.Leader, err = e.Leader(r.ctx); err != nil && !errors.Is(err, relection.ErrNoLeader) {
+		return nil, err
+	}
+	p.Client, _, _ = strings.Cut(p.Leader.ID, ":")
+	p.Candidates, err = e.Candidates(r.ctx)
+	return p, err
+}
+
 func (h *handler) clients(r *request) (any, error) {
 	c := h.crowd.look(r.ctx)
 	return &c, c.Err
@@ -484,6 +509,8 @@ func (h *handler) one(r *request) (any, error) {
 // kindPage returns the page of an object of a kind, or "" if there is none.
 func kindPage(kind string) string {
 	switch {
+	case kind == "relection":
+		return "election"
 	case inspect.IsLock(kind):
 		return "lock"
 	case kind == "rsemaphore", kind == "counter":

@@ -40,6 +40,8 @@ func mainPages() map[string][]string {
 		"lock?name=invoices":                 {"Queue, in order"},
 		"schedulers":                         {"billing"},
 		"scheduler?name=billing&job=dunning": {"the bank does not answer"},
+		"elections":                          {"Nothing was found"},
+		"election?name=none":                 {"Nobody leads"},
 		"clients":                            {"2 of 2 clients answered"},
 		"lock":                               {"the address has no name"}, // an error
 	}
@@ -57,7 +59,7 @@ func TestPagesAreReadAndUsedWithoutScripts(t *testing.T) {
 		})
 	}
 	b.open("")
-	for _, page := range []string{"Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Clients", "Overview"} {
+	for _, page := range []string{"Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Elections", "Clients", "Overview"} {
 		b.do(chromedp.Click(`//nav/a[.="`+page+`"]`, chromedp.BySearch))
 		b.sees(page)
 		b.title(page)
@@ -186,7 +188,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 		acquire(t, s.client.GetLock(name))
 	}
 	b := startChromium(t, s.Server)
-	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Clients"}
+	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Elections", "Clients"}
 	b.open("ops/locks/")
 	b.sees("Longest holds")
 	b.tabs(append([]string{"To the content"}, pages[:2]...)...)
