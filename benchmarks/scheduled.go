@@ -28,7 +28,7 @@ type scheduledTask struct {
 	Lease  time.Duration `json:"lease"`
 	Spread bool          `json:"spread"`
 	Killed bool          `json:"killed"`
-	Filled bool          `json:"filled"` // jobs have the default overlap, Skip, with catch-up and backfill
+	Filled bool          `json:"filled"` // jobs have the overlap Queue, with catch-up and backfill
 }
 
 // offset is a schedule of a fixed rate whose instants are some time after those of rscheduler.Every.
@@ -57,7 +57,9 @@ func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Tim
 	go note(ctx, recorder, notes)
 	opts := []rscheduler.JobOption{rscheduler.WithHistory(1), rscheduler.WithOverlap(rscheduler.Allow)} // else the tick after a dead run is left out
 	if task.Filled {
-		opts = []rscheduler.JobOption{rscheduler.WithHistory(1), rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill()}
+		opts = []rscheduler.JobOption{
+			rscheduler.WithHistory(1), rscheduler.WithOverlap(rscheduler.Queue), rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill(),
+		}
 	}
 	for n := range scheduledJobs {
 		every := rscheduler.Every(scheduledPeriod)
@@ -110,7 +112,7 @@ func scheduled(ctx context.Context, b *bench) ([]row, error) {
 		{"evenly", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second, Spread: true}, span},
 		{"at one instant", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second}, span},
 		{"evenly, a kill -9 each second", scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true}, kills},
-		{"evenly, a kill -9 each second, Skip with backfill", scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true, Filled: true}, kills},
+		{"evenly, a kill -9 each second, Queue with backfill", scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true, Filled: true}, kills},
 	} {
 		what := "1,000 jobs each second, " + r.what
 		progress("%s", what)
