@@ -16,7 +16,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
-	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -459,10 +458,8 @@ func (h *handler) scheduler(r *request) (any, error) {
 
 // electionPage is the page of an election.
 type electionPage struct {
-	Name       string
-	Leader     relection.Leader // the zero value if nobody leads
-	Client     string           // of the leader
-	Candidates []relection.Candidate
+	inspect.Election
+	Client string // of the leader
 }
 
 func (h *handler) election(r *request) (any, error) {
@@ -470,13 +467,11 @@ func (h *handler) election(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &electionPage{Name: name}
-	e := h.client.GetElection(name)
-	if p.Leader, err = e.Leader(r.ctx); err != nil && !errors.Is(err, relection.ErrNoLeader) {
-		return nil, err
+	e, err := inspect.ElectionOf(r.ctx, h.client, name)
+	p := &electionPage{Election: e}
+	if e.Leader != nil {
+		p.Client, _, _ = strings.Cut(e.Leader.ID, ":")
 	}
-	p.Client, _, _ = strings.Cut(p.Leader.ID, ":")
-	p.Candidates, err = e.Candidates(r.ctx)
 	return p, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/relection"
 )
 
@@ -21,11 +22,7 @@ func (a *app) elect() *cobra.Command {
 }
 
 // electionState is an election as it is printed.
-type electionState struct {
-	Name       string
-	Leader     *relection.Leader
-	Candidates []relection.Candidate
-}
+type electionState struct{ inspect.Election }
 
 func (s *electionState) write(w io.Writer) error {
 	err := row(w, "election", s.Name)
@@ -56,17 +53,8 @@ func (a *app) electInfo() *cobra.Command {
 }
 
 func electionOf(ctx context.Context, c *redlatch.Client, name string) (electionState, error) {
-	e := c.GetElection(name)
-	s := electionState{Name: name}
-	leader, err := e.Leader(ctx)
-	switch {
-	case err == nil:
-		s.Leader = &leader
-	case !errors.Is(err, relection.ErrNoLeader):
-		return s, err
-	}
-	s.Candidates, err = e.Candidates(ctx)
-	return s, err
+	e, err := inspect.ElectionOf(ctx, c, name)
+	return electionState{e}, err
 }
 
 func (a *app) electWatch() *cobra.Command {
@@ -75,7 +63,7 @@ func (a *app) electWatch() *cobra.Command {
 		Example: "  redlatch elect watch workers", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			for leader, err := range c.GetElection(args[0]).Observe(ctx) {
-				s := electionState{Name: args[0], Leader: &leader}
+				s := electionState{inspect.Election{Name: args[0], Leader: &leader}}
 				switch {
 				case errors.Is(err, relection.ErrNoLeader):
 					s.Leader = nil
