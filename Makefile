@@ -105,10 +105,11 @@ nested: ## test the modules below this one, two at a time, but for interop
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
-# A step that fails names at its end what failed, since the stacks of a test that hangs are longer than some logs. The
-# linters take what the tests, which often wait, leave of the CPUs.
+# All steps run, though one has failed, so that one run shows all that is wrong. The end names what failed, since the stacks
+# of a test that hangs are longer than some logs. The linters take what the tests, which often wait, leave of the CPUs.
 ci: ## all that CI runs, step by step, and the linters beside it
-	@log="$$(mktemp)"; lint="$$(mktemp)"; trap 'rm -f "$$log" "$$lint"; kill "$${linters:-}" 2>/dev/null || true' EXIT; \
+	@log="$$(mktemp)"; lint="$$(mktemp)"; failed="$$(mktemp)"; \
+	trap 'rm -f "$$log" "$$lint" "$$failed"; kill "$${linters:-}" 2>/dev/null || true' EXIT; \
 	$(MAKE) --no-print-directory tidy; \
 	nice -n 19 $(MAKE) --no-print-directory linters > "$$lint" 2>&1 & linters=$$!; \
 	for step in $(CI_STEPS); do \
@@ -116,8 +117,9 @@ ci: ## all that CI runs, step by step, and the linters beside it
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
 		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
 			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
-			grep -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' "$$log" | tail -n 60 || true; \
-			exit 1; \
-		}; \
+			grep -Ev '^redis: |WARN|INFO' "$$log" | grep -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
+		} >> "$$failed"; \
 	done; \
-	printf '\n=== lint, after %d s\n' "$$SECONDS"; wait "$$linters" || { cat "$$lint"; exit 1; }
+	printf '\n=== lint, after %d s\n' "$$SECONDS"; \
+	wait "$$linters" || { printf '\n=== lint failed\n'; cat "$$lint"; } >> "$$failed"; \
+	cat "$$failed"; [ ! -s "$$failed" ]
