@@ -320,7 +320,9 @@ func TestCommandOnACluster(t *testing.T) {
 		assert.Regexp(t, `rlock +`+name+` .*held by worker`, all)
 		assert.Regexp(t, `held by +worker`, r.must(t, "lock", "info", name))
 	}
-	assert.Regexp(t, `ready +1`, r.must(t, "queue", "stats", "mails"))
+	stats := r.must(t, "queue", "stats", "mails")
+	assert.Regexp(t, `ready +1`, stats)
+	assert.Regexp(t, `lag +[1-9]`, stats, "commands have run since it was due")
 	_, found, _ := r.run(t.Context(), "doctor") // the servers keep no data, which is bad
 	sharded := cluster.Nodes()[0].Major(t) >= 7
 	for _, addr := range addrs {

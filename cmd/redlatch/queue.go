@@ -50,10 +50,15 @@ func (a *app) queueStats() *cobra.Command {
 		Use: "stats NAME", Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
 		Long: `How many messages are in each state. "failed before" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
-setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
+setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is for how long the message has been due
+that is delivered next.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			s, err := a.stats(ctx, q, args[0])
-			if err != nil {
+			var s lagging
+			var err error
+			if s.Stats, err = a.stats(ctx, q, args[0]); err != nil {
+				return err
+			}
+			if s.Lag, err = inspect.Lag(ctx, a.client, args[0]); err != nil {
 				return err
 			}
 			return a.print(s, func(w io.Writer) error { return writeStats(w, args[0], s) })
@@ -61,9 +66,15 @@ setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here.`,
 	}
 }
 
-func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
-	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready),
-		row(w, "in flight", s.InFlight), row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused))
+// lagging is what a queue has, and how far it lags.
+type lagging struct {
+	rdelayedqueue.Stats
+	Lag time.Duration
+}
+
+func writeStats(w io.Writer, name string, s lagging) error {
+	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
+		row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused), row(w, "lag", s.Lag))
 }
 
 // stats returns how many messages a queue has. One that Redis does not have is an error.
