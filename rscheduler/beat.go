@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,36 +19,62 @@ import (
 const (
 	horizon  = 3 * beatEvery // how far ahead ticks are offered; of each job at least the next one
 	maxTicks = 10_000        // late ones of a job in one beat; all are twice as many at most
-	maxJobs  = 200           // in one script call
+	maxJobs  = 100           // in one script call
 )
 
 // beats has Redis know that this process runs, and sees to it that all ticks are offered that come before the beat after the next one. So
 // a process that dies takes none with it, and what Redis has lost is there again after the next beat.
+//
+// Many jobs are planned in parts, spread over the time between two beats, so that no run waits for much planning. What is new is planned
+// at once: all jobs at first, and after a job was registered or a part failed.
 func (r *runner) beats(ctx context.Context) {
-	for {
-		r.mu.Lock()
-		kick := r.kick
-		r.mu.Unlock()
-		err := r.beat(ctx)
-		pause := core.Jitter(beatEvery)
-		switch {
-		case errors.Is(err, errs.ErrClosed) || ctx.Err() != nil:
-			return
-		case err != nil:
-			pause = core.Jitter(beatAgain)
+	for atOnce := true; ; {
+		parts, kick := r.parts()
+		gap := core.Jitter(beatEvery) / time.Duration(len(parts))
+		var failed error
+		for i, part := range parts {
+			failed = errors.Join(failed, r.plan(ctx, part))
+			if !atOnce && failed == nil && i < len(parts)-1 && r.rest(ctx, gap, kick) {
+				break
+			}
 		}
-		r.plans.Note(r.core, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-r.core.Closing():
-			timer.Stop()
+		if errors.Is(failed, errs.ErrClosed) || ctx.Err() != nil || r.core.Closed() {
 			return
-		case <-kick:
-		case <-timer.C:
 		}
-		timer.Stop()
+		r.plans.Note(r.core, failed, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
+		if failed != nil {
+			gap = core.Jitter(beatAgain)
+		}
+		kicked := r.rest(ctx, gap, kick)
+		atOnce = failed != nil || kicked
 	}
+}
+
+// parts returns all jobs, as many in each part as one script call has, and what is closed when there is another one.
+func (r *runner) parts() (all [][]*job, kick <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	jobs := slices.SortedFunc(maps.Values(r.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) }) // the same parts each time
+	all = slices.Collect(slices.Chunk(jobs, maxJobs))
+	if len(all) == 0 {
+		all = [][]*job{nil} // Redis has to know that this process runs
+	}
+	return all, r.kick
+}
+
+// rest waits for a while, and no longer than for the end of the scheduler or the client. It reports whether a job was registered, which
+// ends it too.
+func (r *runner) rest(ctx context.Context, d time.Duration, kick <-chan struct{}) (kicked bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.core.Closing():
+	case <-timer.C:
+	case <-kick:
+		return true
+	}
+	return false
 }
 
 // standing is what Redis has of a job.
@@ -56,22 +84,6 @@ type standing struct {
 	replaced string
 	mark     string
 	queued   bool // the tick that its mark waits for is in the queue
-}
-
-func (r *runner) beat(ctx context.Context) error {
-	r.mu.Lock()
-	jobs := make([]*job, 0, len(r.jobs))
-	for _, j := range r.jobs {
-		jobs = append(jobs, j)
-	}
-	r.mu.Unlock()
-	var err error
-	for first := true; first || len(jobs) > 0; first = false {
-		n := min(len(jobs), maxJobs)
-		err = errors.Join(err, r.plan(ctx, jobs[:n]))
-		jobs = jobs[n:]
-	}
-	return err
 }
 
 func (r *runner) plan(ctx context.Context, jobs []*job) error {
