@@ -322,7 +322,9 @@ func TestEveryCallEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 					started := time.Now()
 					err := call(ctx)
 					assert.Less(t, time.Since(started), patience+slack+lag.Late(), name)
-					unanswered := errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown)
+					// A goroutine that comes late has asked nobody.
+					late := errors.Is(err, context.DeadlineExceeded) && lag.Worst() > patience/3
+					unanswered := errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrUnknown) || late
 					assert.True(t, unanswered, "%s: %v", name, err)
 					if fault != "refused" && fault != "killed" { // there is no Redis: a call may say so at once
 						assert.ErrorIs(t, err, context.DeadlineExceeded, name)

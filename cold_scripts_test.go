@@ -34,7 +34,7 @@ func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
 // noticeNothing has each object held and waited for while all nodes forget their scripts again and again.
 func noticeNothing(t *testing.T, nodes []*redistest.Server, connect func() redis.UniversalClient) {
 	t.Helper()
-	const lease = time.Second
+	const lease = 3 * time.Second
 	client := func() *redlatch.Client {
 		c, err := redlatch.New(connect(), redlatch.WithWatchdogTimeout(lease), redlatch.WithObserver(redlatch.Observer{
 			Renewed: func(_, lost int, err error) {

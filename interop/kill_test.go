@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
@@ -83,7 +84,9 @@ func keepsOut(t *testing.T, s side, name string) {
 func frees(t *testing.T, p *place, s side, named map[string]kind, kill func()) {
 	t.Helper()
 	waiting := map[string]*attempt{}
-	for name, k := range named {
+	byLease := slices.SortedFunc(maps.Keys(named), func(a, b string) int { return cmp.Compare(named[b].lease, named[a].lease) })
+	for _, name := range byLease { // nobody renews a lease of Java's, so it comes first
+		k := named[name]
 		got, err := s.try(k.rival(), name, 0)
 		require.NoError(t, err)
 		require.False(t, got, "%s is held", k.java)

@@ -7,13 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 const latchChannel = "redisson_countdownlatch__channel__"
 
 func TestLatchThatEitherSideOpensReleasesBoth(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		inGo := p.goSide(t).clients[0]
+		inGo, lag := p.goSide(t).clients[0], faulttest.MeasureLag(t, p.addrs[0])
 		for _, last := range []string{"Java", "Go"} {
 			var slowest time.Duration
 			for range rounds {
@@ -62,7 +64,7 @@ func TestLatchThatEitherSideOpensReleasesBoth(t *testing.T) {
 				slowest = max(slowest, time.Since(begun))
 			}
 			t.Logf("%s opened: both sides were released within %.1f ms", last, ms(slowest))
-			assert.Less(t, slowest, promptly)
+			assert.Less(t, slowest, promptly+lag.Late())
 		}
 	})
 }
@@ -75,11 +77,13 @@ func TestLatchThatJavaDeletesReleasesGo(t *testing.T) {
 		opened := make(chan error, 1)
 		go func() { opened <- latch.Await(context.WithoutCancel(t.Context())) }() // ends with the client
 		p.awaitSubscribers(t, 1, latchChannel+"{"+name+"}")
+		lag, deleted := faulttest.MeasureLag(t, p.addrs[0]), time.Now()
 		assert.Equal(t, "true", p.java.must(t, "delete", "latch", name))
 		select {
 		case err := <-opened:
 			require.NoError(t, err)
-		case <-time.After(promptly):
+			assert.Less(t, time.Since(deleted), promptly+lag.Late())
+		case <-time.After(limit):
 			require.Fail(t, "Go waits for a latch that is gone")
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -31,7 +32,7 @@ func TestWritersWaitForTheReaderOfTheOtherSide(t *testing.T) {
 
 func TestReadersOfBothSidesShareTheLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		g, j := p.goSide(t), p.javaSide()
+		g, j, lag := p.goSide(t), p.javaSide(), faulttest.MeasureLag(t, p.addrs[0])
 		for _, writer := range []side{g, j} {
 			name := unused("read")
 			inGo, inJava := hold(t, g, reading, name), hold(t, j, reading, name)
@@ -42,7 +43,7 @@ func TestReadersOfBothSidesShareTheLock(t *testing.T) {
 			require.NoError(t, err)
 			assert.False(t, got, "one reader is left")
 			require.NoError(t, inGo.release())
-			waiting.within(t, promptly)
+			waiting.soon(t, lag)
 			require.NoError(t, waiting.release())
 		}
 	})
@@ -109,7 +110,7 @@ func (g *goSide) watch(name, counter string, times int) error {
 
 func TestJavaReaderIsWokenByADowngradeInGo(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		g, name := p.goSide(t), unused("read")
+		g, name, lag := p.goSide(t), unused("read"), faulttest.MeasureLag(t, p.addrs[0])
 		lock := g.clients[0].GetReadWriteLock(name)
 		writer, err := lock.Lock(t.Context())
 		require.NoError(t, err)
@@ -119,7 +120,7 @@ func TestJavaReaderIsWokenByADowngradeInGo(t *testing.T) {
 		waiting := j.acquire(reading, name)
 		reading.waits(t, p, j, name)
 		require.NoError(t, writer.Unlock(t.Context()))
-		waiting.within(t, promptly)
+		waiting.soon(t, lag)
 		require.NoError(t, waiting.release())
 		require.NoError(t, reader.Unlock(t.Context()))
 	})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 func TestSemaphorePassesBetweenGoAndJava(t *testing.T) {
@@ -39,11 +41,13 @@ func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {
 		agree(1)
 		waiting := p.java.send(p.java.thread(), "acquiren", "semaphore", name, "3")
 		semaphore.waits(t, p, p.javaSide(), name)
+		lag, released := faulttest.MeasureLag(t, p.addrs[0]), time.Now()
 		require.NoError(t, inGo.Release(t.Context(), 2))
 		select {
 		case r := <-waiting:
 			require.NoError(t, r.err)
-		case <-time.After(promptly):
+			assert.Less(t, time.Since(released), promptly+lag.Late())
+		case <-time.After(limit):
 			require.Fail(t, "three permits, and Java waits for three")
 		}
 		agree(0)
@@ -51,11 +55,13 @@ func TestSeveralPermitsPassBetweenGoAndJava(t *testing.T) {
 		granted := make(chan error, 1)
 		go func() { granted <- inGo.Acquire(context.WithoutCancel(t.Context()), 3) }() // ends with the client
 		semaphore.waits(t, p, g, name)
+		released = time.Now()
 		p.java.must(t, "releasen", "semaphore", name, "3")
 		select {
 		case err := <-granted:
 			require.NoError(t, err)
-		case <-time.After(promptly):
+			assert.Less(t, time.Since(released), promptly+lag.Late())
+		case <-time.After(limit):
 			require.Fail(t, "three permits, and Go waits for three")
 		}
 		agree(0)

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/rlock"
@@ -57,6 +59,13 @@ func (a *attempt) within(t *testing.T, d time.Duration) time.Time {
 		require.Failf(t, "not acquired", "within %v", d)
 	}
 	return a.at
+}
+
+// soon waits for the grant, and checks that it came promptly, but for what the machine was late.
+func (a *attempt) soon(t *testing.T, lag *faulttest.Lag) {
+	t.Helper()
+	begun := time.Now()
+	assert.Less(t, a.within(t, limit).Sub(begun), promptly+lag.Late())
 }
 
 // hold acquires at once.

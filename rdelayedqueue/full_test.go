@@ -92,7 +92,7 @@ func TestClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
 // F28
 func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
 	t.Parallel()
-	const visibility = time.Second
+	const visibility = 2 * time.Second
 	r := newRig(t)
 	q := queue(r.direct(t), rdelayedqueue.WithVisibility(visibility))
 	began, finish := make(chan *rdelayedqueue.Message[job], 10), make(chan struct{})
@@ -108,7 +108,7 @@ func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
 	offer(t, q, "a", 0)
 	m := <-began
 	require.NoError(t, r.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	time.Sleep(3*visibility + visibility/2) // by the clock of a real server the visibility has to be over three times
+	time.Sleep(2*visibility + visibility/2) // by the clock of a real server the visibility has to be over twice
 	assert.NoError(t, m.Context().Err(), "%v", context.Cause(m.Context()))
 	close(finish)
 	redistest.Eventually(t, patience, "the message is acknowledged", func() error {

@@ -229,7 +229,7 @@ type message = rdelayedqueue.Message[job]
 
 // take takes a message and works on it.
 func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work func(m *message, claim string)) {
-	e := jobEvent{Op: takes, D: jobVisibility - jobWait, Did: yes, At: r.Now()}
+	e := jobEvent{Op: takes, D: jobVisibility / 2, Did: yes, At: r.Now()} // a stopped process may have had the claim for longer
 	m, err := q.Take(ctx)
 	if err != nil {
 		return

@@ -27,7 +27,7 @@ const (
 	// toldParts says for how short a part of the visibility a machine may stand still without an effect: half the margin.
 	toldParts = 200
 
-	stoppedVisibility = time.Second
+	stoppedVisibility = 2 * time.Second
 )
 
 // cutOff are ways to cut a consumer off from Redis, and how each ends.

@@ -26,11 +26,11 @@ func TestServersBehaveAlike(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			place(t, func(t *testing.T, s *locktest.Server) {
 				quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-				open := func() *rdelayedqueue.Queue[job] {
-					return redlatch.GetDelayedQueue[job](s.Client(t, quiet), "jobs-"+t.Name(), rdelayedqueue.WithVisibility(time.Second))
+				open := func(visibility time.Duration) *rdelayedqueue.Queue[job] {
+					return redlatch.GetDelayedQueue[job](s.Client(t, quiet), "jobs-"+t.Name(), rdelayedqueue.WithVisibility(visibility))
 				}
-				passThrough(t, open)
-				pastVisibility(t, open())
+				passThrough(t, func() *rdelayedqueue.Queue[job] { return open(10 * time.Second) })
+				pastVisibility(t, open(time.Second))
 			})
 		})
 	}

@@ -208,7 +208,7 @@ var causes = []struct {
 		return hold.Unlock(t.Context())
 	}},
 	{"unlocked after its lease", "ErrNotHeld", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(20*time.Millisecond))
+		hold := b.hold(t, b.client, rlock.WithLease(200*time.Millisecond))
 		<-hold.Context().Done()
 		return hold.Unlock(t.Context())
 	}},
@@ -218,7 +218,7 @@ var causes = []struct {
 		return hold.Extend(t.Context(), time.Minute)
 	}},
 	{"extended after its lease", "ErrLost", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(20*time.Millisecond))
+		hold := b.hold(t, b.client, rlock.WithLease(200*time.Millisecond))
 		<-hold.Context().Done()
 		return hold.Extend(t.Context(), time.Minute)
 	}},
@@ -239,7 +239,7 @@ var causes = []struct {
 		return lossOf(hold)
 	}},
 	{"cause: the lease is over", "ErrLost", func(t *testing.T, b *bench) error {
-		return lossOf(b.hold(t, b.client, rlock.WithLease(20*time.Millisecond)))
+		return lossOf(b.hold(t, b.client, rlock.WithLease(200*time.Millisecond)))
 	}},
 	{"lost within Do", "ErrLost", func(t *testing.T, b *bench) error {
 		return b.client.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {
@@ -252,8 +252,8 @@ var causes = []struct {
 		return b.client.GetLock("f23").Do(t.Context(), func(context.Context) error { return b.client.Close() })
 	}},
 	{"lost within Do while the client closes", "ErrLost", func(t *testing.T, b *bench) error {
-		c := clientAt(t, b.proxy.Addr(), redlatch.WithWatchdogTimeout(shortLease), redlatch.WithCloseGrace(time.Minute))
-		closed := make(chan error, 1) // the result of Close
+		c := clientAt(t, b.proxy.Addr(), redlatch.WithCloseGrace(time.Minute)) // no renewal tells before the release does
+		closed := make(chan error, 1)                                          // the result of Close
 		err := c.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {
 			go func() { closed <- c.Close() }()
 			<-ctx.Done()

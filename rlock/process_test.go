@@ -112,7 +112,7 @@ func TestKilledProcessesExcludeEachOther(t *testing.T) {
 		victim := rand.N(children)
 		if kill%2 == 0 {
 			running[victim].Stop() // not for long: its lease goes on
-			elapse(time.Now().Add(rand.N(processLease / 2)))
+			elapse(time.Now().Add(rand.N(processLease / 4)))
 			running[victim].Cont()
 			continue
 		}

@@ -19,7 +19,7 @@ import (
 
 // doer is for a child process: it runs a function that ends when a line comes. Args: the server's address, the value.
 func doer(args []string) {
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithWatchdogTimeout(600*time.Millisecond))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithWatchdogTimeout(3*time.Second))
 	if err == nil {
 		value, shared := "", false
 		value, shared, err = redlatch.GetOnce[string](c, "webhooks").Do(context.Background(), "a", func(context.Context) (string, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rrwlock"
 )
 
-const killedLease = 600 * time.Millisecond
+const killedLease = 2 * time.Second
 
 // holdUntilKilled is for a child process: it acquires the lock, and says who it is. Args: the server's address, the lock's name, and as what.
 func holdUntilKilled(args []string) {

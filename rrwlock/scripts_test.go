@@ -101,7 +101,7 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 		}
 		assert.Equal(t, -3, b.run(t, read.Acquire(b.ask("B"))))
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1")
-		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(time.Second), "the longest")
+		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(10*time.Second), "the longest")
 
 		ask := b.ask("W")
 		assert.Positive(t, b.run(t, write.Acquire(ask)))
@@ -110,14 +110,14 @@ func TestScriptsKeepTheWireFormat(t *testing.T) {
 			assert.InDelta(t, 60_000, b.run(t, write.Acquire(ask)), 31_000)
 		}
 		assert.Positive(t, b.run(t, read.Acquire(b.ask("C"))), "held back")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 2}, time.Second, time.Hour)), "B re-enters")
-		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 1}, time.Second, time.Hour)))
-		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(time.Second), "not below another's")
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 2}, 10*time.Second, time.Hour)), "B re-enters")
+		assert.Equal(t, 1, b.run(t, read.Keep(b.key, "B", lease.Levels{Read: 1}, 10*time.Second, time.Hour)))
+		assert.InDelta(t, time.Minute, b.PTTL(t.Context(), b.key).Val(), float64(10*time.Second), "not below another's")
 		b.is(t, "mode", "read", "A", "2", "B", "1", "A"+level+"1", "1", "A"+level+"2", "1", "B"+level+"1", "1", "waits W", "")
 
 		assert.Equal(t, 1, b.run(t, read.Release(b.key, "A")))
 		assert.Zero(t, b.run(t, read.Release(b.key, "A")), "a second run finds nothing")
-		assert.LessOrEqual(t, b.PTTL(t.Context(), b.key).Val(), time.Second, "what is left is the longest of the rest")
+		assert.LessOrEqual(t, b.PTTL(t.Context(), b.key).Val(), 10*time.Second, "what is left is the longest of the rest")
 		assert.Equal(t, 1, b.run(t, read.Release(b.key, "B")), "1: free, and nobody heard")
 		b.is(t, "waits W", "")
 		assert.Equal(t, -2, b.run(t, write.Acquire(ask)))
@@ -144,10 +144,10 @@ func TestScriptsDowngrade(t *testing.T) {
 		assert.Equal(t, 1, keep("W", lease.Levels{Write: 1}, time.Minute))
 		b.is(t, "mode", "write", "W:write", "1")
 		for range 2 {
-			assert.Equal(t, 1, keep("W", reads, time.Second))
+			assert.Equal(t, 1, keep("W", reads, 10*time.Second))
 			b.is(t, "mode", "read", "W", "1", "W"+level+"1", "1")
 		}
-		assert.LessOrEqual(t, b.PTTL(t.Context(), b.key).Val(), time.Second)
+		assert.LessOrEqual(t, b.PTTL(t.Context(), b.key).Val(), 10*time.Second)
 		assert.Zero(t, keep("W", both, time.Minute), "a late one, from before the downgrade, changes nothing")
 		b.is(t, "mode", "read", "W", "1", "W"+level+"1", "1")
 		assert.Equal(t, -2, b.run(t, readKind{}.Acquire(b.ask("A"))), "others may read")
@@ -261,7 +261,7 @@ func TestReadersAreHeldBackForWhoLeavesNoMark(t *testing.T) {
 		b.is(t)
 		assert.Equal(t, -2, b.run(t, read.Acquire(b.ask("A"))))
 		assert.Zero(t, note(0), "noted")
-		assert.InDelta(t, noteFor, b.PTTL(t.Context(), writers).Val(), float64(time.Second))
+		assert.InDelta(t, noteFor, b.PTTL(t.Context(), writers).Val(), float64(10*time.Second))
 		assert.Zero(t, note(time.Minute), "the note is too young")
 		assert.Equal(t, -3, b.run(t, read.Acquire(b.ask("B"))), "a note holds nobody back")
 		b.run(t, read.Release(b.key, "B"))
@@ -275,12 +275,16 @@ func TestReadersAreHeldBackForWhoLeavesNoMark(t *testing.T) {
 
 		assert.Equal(t, 1, note(0))
 		assert.Zero(t, note(0), "the mark is not made longer")
-		assert.InDelta(t, foreignFor, b.PTTL(t.Context(), writers).Val(), float64(time.Second))
+		assert.InDelta(t, foreignFor, b.PTTL(t.Context(), writers).Val(), float64(10*time.Second))
 		assert.Equal(t, 100, b.run(t, read.Acquire(b.ask("C"))), "look again soon")
 		assert.Equal(t, -2, b.run(t, readKind{}.Acquire(b.ask("D"))), "one that passes")
 		b.run(t, read.Release(b.key, "D"))
 		b.run(t, read.Release(b.key, "A"))
-		assert.InDelta(t, 50, b.run(t, read.Acquire(b.ask("C"))), 25, "a moment for the writer")
+		if left := b.run(t, read.Acquire(b.ask("C"))); b.memory != nil {
+			assert.InDelta(t, 50, left, 25, "a moment for the writer")
+		} else { // which passes meanwhile
+			assert.LessOrEqual(t, left, 75)
+		}
 		assert.LessOrEqual(t, b.PTTL(t.Context(), writers).Val(), 50*time.Millisecond)
 		if b.memory != nil {
 			b.memory.FastForward(50 * time.Millisecond)
@@ -303,7 +307,7 @@ func TestRenewalSparesWhatIsLonger(t *testing.T) {
 		ctx := context.WithoutCancel(t.Context())
 		b.run(t, readKind{}.Acquire(b.ask("A")))
 		b.run(t, readKind{}.Keep(b.key, "A", lease.Levels{Read: 2}, time.Minute, time.Hour))
-		require.NoError(t, b.PExpire(ctx, levelOf(b.key, "A", 2), time.Second).Err())
+		require.NoError(t, b.PExpire(ctx, levelOf(b.key, "A", 2), 10*time.Second).Err())
 		other := b.key + ":x"
 		require.NoError(t, b.Set(ctx, other, "data", 0).Err())
 		gone := func(c *script.Call) []int64 {
@@ -320,14 +324,14 @@ func TestRenewalSparesWhatIsLonger(t *testing.T) {
 		c := readKind{}.Renew(lease.Read, []any{b.key, b.key, other, b.key}, []any{"A", "B", "C", "A"}, 30*time.Second)
 		assert.Equal(t, []int64{2, 3}, gone(c))
 		for i, want := range []time.Duration{time.Minute, 30 * time.Second} {
-			assert.InDelta(t, want, b.PTTL(ctx, levelOf(b.key, "A", i+1)).Val(), float64(time.Second))
+			assert.InDelta(t, want, b.PTTL(ctx, levelOf(b.key, "A", i+1)).Val(), float64(10*time.Second))
 		}
-		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(time.Second))
+		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(10*time.Second))
 		assert.Equal(t, []int64{1}, gone(writeKind{}.Renew(lease.Write, []any{b.key}, []any{"A"}, time.Second)), "a reader is no writer")
 		require.NoError(t, b.Del(ctx, b.key, other).Err())
 		b.run(t, writeKind{}.Acquire(b.ask("W")))
 		assert.Empty(t, gone(writeKind{}.Renew(lease.Write, []any{b.key}, []any{"W"}, time.Minute)))
-		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(time.Second))
+		assert.InDelta(t, time.Minute, b.PTTL(ctx, b.key).Val(), float64(10*time.Second))
 	})
 }
 

@@ -198,7 +198,7 @@ func TestPermitsOfKilledHoldersComeBack(t *testing.T) {
 	t.Parallel()
 	const processes, each = 4, 3
 	r := newPermitRig(t)
-	s := r.connect(t, r.server.Addr()).GetPermitSemaphore("slots")
+	s := r.connect(t, r.server.Addr(), redlatch.WithWatchdogTimeout(30*time.Second)).GetPermitSemaphore("slots")
 	givePermits(t, s, processes*each)
 	var slowest time.Duration
 	for range faulttest.Rounds(t, 3, 15) {

@@ -514,7 +514,7 @@ func TestProgramRunsUnderTheLock(t *testing.T) {
 
 		hold, err := r.c.GetLock("nightly").Lock(t.Context())
 		require.NoError(t, err)
-		for _, flag := range []string{"--no-wait", "--wait=20ms", "--wait=0s"} {
+		for _, flag := range []string{"--no-wait", "--wait=500ms", "--wait=0s"} {
 			ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
 			defer giveUp()
 			code, out, text := r.run(ctx, "lock", "run", "nightly", flag, "--", "echo", "inside")
@@ -544,7 +544,7 @@ func (r *rig) start(t *testing.T, script string) <-chan int {
 	t.Helper()
 	ended := make(chan int, 1)
 	go func() {
-		code, _, _ := r.run(t.Context(), "lock", "run", "nightly", "--lease", "1s", "--", "sh", "-c", script)
+		code, _, _ := r.run(t.Context(), "lock", "run", "nightly", "--lease", "3s", "--", "sh", "-c", script)
 		ended <- code
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "started") }, 10*time.Second, time.Millisecond)
