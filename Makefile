@@ -38,7 +38,7 @@ lint: tidy linters ## golangci-lint, which checks the format too, and go mod tid
 
 tidy: # changes go.mod of some modules for a moment, so nothing else may run
 	go mod tidy -diff
-	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && go mod tidy -diff; status=$$?; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
+	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && { status=0; go mod tidy -diff || status=$$?; }; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
 	@# Not in the nested modules: the tests of a peer there need modules that the module proxy does not serve.
 
 linters:
@@ -105,7 +105,7 @@ nested: ## test the modules below this one, two at a time, but for interop
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
 
-# All steps run, though one has failed, so that one run shows all that is wrong. The end names what failed, since the stacks
+# All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
 # of a test that hangs are longer than some logs. The linters take what the tests, which often wait, leave of the CPUs.
 ci: ## all that CI runs, step by step, and the linters beside it
 	@log="$$(mktemp)"; lint="$$(mktemp)"; failed="$$(mktemp)"; \
@@ -117,8 +117,8 @@ ci: ## all that CI runs, step by step, and the linters beside it
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
 		.ci/with-server "$$server" $(MAKE) --no-print-directory "$${step%@*}" 2>&1 | tee "$$log" || { \
 			printf '\n=== %s failed; repeat it with: .ci/with-server %s make %s\n' "$$step" "$$server" "$${step%@*}"; \
-			grep -Ev '^redis: |WARN|INFO' "$$log" | grep -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
-		} >> "$$failed"; \
+			grep -Ev '^redis: |(WARN|INFO) ' "$$log" | grep -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
+		} | tee -a "$$failed"; \
 	done; \
 	printf '\n=== lint, after %d s\n' "$$SECONDS"; \
 	wait "$$linters" || { printf '\n=== lint failed\n'; cat "$$lint"; } >> "$$failed"; \

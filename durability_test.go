@@ -214,7 +214,7 @@ func TestConfirmedCallsInASlotOnTheMove(t *testing.T) {
 	for _, done := range waiting {
 		locktest.Unlock(t, locktest.Next(t, done))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // which is the limit instead of the short one of the client
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // its deadline replaces the short limit of the client
 	defer cancel()
 	for what, call := range calls {
 		require.NoError(t, call(ctx), what)

@@ -573,7 +573,7 @@ func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
 				}
 			}
 			requireWoken(t, lag, took)
-			most := 2 // may have asked just before it came
+			most := 2 // so many may ask just before their message comes
 			if lag.Worst() > 20*time.Millisecond {
 				most = len(took) / 2
 			}

@@ -92,7 +92,7 @@ func TestInfoOfALockTellsWhoHoldsItAndHowManyWait(t *testing.T) {
 				entered <- get(w.waiter, name).Do(context.WithoutCancel(t.Context()), func(context.Context) error { return nil })
 			}()
 			await(t, 1, func() (int, error) { info, err = lock.Info(t.Context()); return info.Waiting, err })
-			assert.InDelta(t, 30, info.Left.Seconds(), 10)
+			assert.InDelta(t, 25, info.Left.Seconds(), 5)
 			info.Left = 0
 			assert.Equal(t, rlock.Info{Name: name, Locked: true, Owner: hold.Owner(), Client: w.holder.ID(), Levels: 2, Waiting: 1, Token: hold.Token()}, info)
 			require.NoError(t, nested.Unlock(t.Context()))
@@ -158,7 +158,7 @@ func TestInfoOfAReadWriteLockTellsReadersAndWriters(t *testing.T) {
 			return info.Waiting + info.WritersWaiting, err
 		})
 		require.Len(t, info.Readers, 1)
-		assert.InDelta(t, 30, info.Left.Seconds(), 10)
+		assert.InDelta(t, 25, info.Left.Seconds(), 5)
 		assert.Equal(t, info.Left, info.Readers[0].Left)
 		info.Left, info.Readers[0].Left = 0, 0
 		assert.Equal(t, rrwlock.Info{
@@ -217,7 +217,7 @@ func TestInfoOfSemaphoresAndLatchesTellsWhoHasWhat(t *testing.T) {
 		for _, h := range of.Holders {
 			assert.True(t, ids[h.ID])
 			assert.True(t, strings.HasSuffix(w.holder.ID(), "."+h.Client))
-			assert.InDelta(t, 30, h.Left.Seconds(), 10)
+			assert.InDelta(t, 25, h.Left.Seconds(), 5)
 			delete(ids, h.ID)
 		}
 		assert.Empty(t, ids)

@@ -229,7 +229,7 @@ type message = rdelayedqueue.Message[job]
 
 // take takes a message and works on it.
 func (r *jobRecord) take(ctx context.Context, q *rdelayedqueue.Queue[job], work func(m *message, claim string)) {
-	e := jobEvent{Op: takes, D: jobVisibility / 2, Did: yes, At: r.Now()} // a stopped process may have had the claim for longer
+	e := jobEvent{Op: takes, D: jobVisibility * 3 / 4, Did: yes, At: r.Now()} // a stopped process may have had the claim for longer than jobWait
 	m, err := q.Take(ctx)
 	if err != nil {
 		return

@@ -252,7 +252,7 @@ var causes = []struct {
 		return b.client.GetLock("f23").Do(t.Context(), func(context.Context) error { return b.client.Close() })
 	}},
 	{"lost within Do while the client closes", "ErrLost", func(t *testing.T, b *bench) error {
-		c := clientAt(t, b.proxy.Addr(), redlatch.WithCloseGrace(time.Minute)) // no renewal tells before the release does
+		c := clientAt(t, b.proxy.Addr(), redlatch.WithCloseGrace(time.Minute)) // no renewal notices the loss before the release does
 		closed := make(chan error, 1)                                          // the result of Close
 		err := c.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {
 			go func() { closed <- c.Close() }()

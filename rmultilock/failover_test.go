@@ -101,7 +101,7 @@ func TestRedLockOutlivesAFailoverOfOneMaster(t *testing.T) {
 			locktest.Unlock(t, next)
 			for _, s := range []*redistest.Server{group.Replica, others[1]} {
 				rdb := s.Client(t)
-				redistest.Eventually(t, 10*time.Second, "no key is left", func() error {
+				redistest.Eventually(t, 2*time.Second+lag.Late(), "no key is left", func() error {
 					keys, err := rdb.Keys(t.Context(), "*").Result()
 					if err == nil && len(keys) > 0 {
 						err = fmt.Errorf("%v", keys)

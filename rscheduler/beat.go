@@ -25,46 +25,63 @@ const (
 // beats has Redis know that this process runs, and sees to it that all ticks are offered that come before the beat after the next one. So
 // a process that dies takes none with it, and what Redis has lost is there again after the next beat.
 //
-// Many jobs are planned in parts, spread over the time between two beats, so that no run waits for much planning. What is new is planned
-// at once: all jobs at first, and after a job was registered or a part failed.
+// Many jobs are planned in parts, spread over the time between two beats, so that no run waits for much planning. If some job is new, or
+// a part has failed, all are planned at once.
 func (r *runner) beats(ctx context.Context) {
-	for atOnce := true; ; {
+	for again := false; ; {
 		parts, kick := r.parts()
-		gap := core.Jitter(beatEvery) / time.Duration(len(parts))
-		var failed error
+		atOnce := again || r.hasNew(parts)
+		began, gap := time.Now(), core.Jitter(beatEvery)/time.Duration(len(parts))
+		var err error
 		for i, part := range parts {
-			failed = errors.Join(failed, r.plan(ctx, part))
-			if !atOnce && failed == nil && i < len(parts)-1 && r.rest(ctx, gap, kick) {
+			err = errors.Join(err, r.plan(ctx, part))
+			if errors.Is(err, errs.ErrUnavailable) { // so would be the others
+				break
+			}
+			due := began.Add(time.Duration(i+1) * gap)
+			if !atOnce && err == nil && r.rest(ctx, time.Until(due), kick) {
 				break
 			}
 		}
-		if errors.Is(failed, errs.ErrClosed) || ctx.Err() != nil || r.core.Closed() {
+		if errors.Is(err, errs.ErrClosed) || ctx.Err() != nil || r.core.Closed() {
 			return
 		}
-		r.plans.Note(r.core, failed, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
-		if failed != nil {
-			gap = core.Jitter(beatAgain)
+		r.plans.Note(r.core, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
+		again = err != nil
+		switch {
+		case again:
+			r.rest(ctx, core.Jitter(beatAgain), kick)
+		case atOnce:
+			r.rest(ctx, gap, kick)
 		}
-		kicked := r.rest(ctx, gap, kick)
-		atOnce = failed != nil || kicked
 	}
 }
 
-// parts returns all jobs, as many in each part as one script call has, and what is closed when there is another one.
-func (r *runner) parts() (all [][]*job, kick <-chan struct{}) {
+// parts returns the jobs in parts of maxJobs, sorted by name, and a channel that is closed when a job is registered.
+func (r *runner) parts() (parts [][]*job, kick <-chan struct{}) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	jobs := slices.SortedFunc(maps.Values(r.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) }) // the same parts each time
-	all = slices.Collect(slices.Chunk(jobs, maxJobs))
-	if len(all) == 0 {
-		all = [][]*job{nil} // Redis has to know that this process runs
+	jobs, kick := slices.Collect(maps.Values(r.jobs)), r.kick
+	r.mu.Unlock()
+	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	parts = slices.Collect(slices.Chunk(jobs, maxJobs))
+	if len(parts) == 0 {
+		parts = [][]*job{nil} // Redis has to know that this process runs
 	}
-	return all, r.kick
+	return parts, kick
 }
 
-// rest waits for a while, and no longer than for the end of the scheduler or the client. It reports whether a job was registered, which
-// ends it too.
-func (r *runner) rest(ctx context.Context, d time.Duration, kick <-chan struct{}) (kicked bool) {
+// hasNew reports whether some job has not been written yet.
+func (r *runner) hasNew(parts [][]*job) bool {
+	for _, part := range parts {
+		if slices.ContainsFunc(part, func(j *job) bool { return !r.written[j.name] }) {
+			return true
+		}
+	}
+	return false
+}
+
+// rest waits for d. It returns early, with true, if a job is registered, and with false if the scheduler or the client ends.
+func (r *runner) rest(ctx context.Context, d time.Duration, kick <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

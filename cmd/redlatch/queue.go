@@ -50,10 +50,10 @@ func (a *app) queueStats() *cobra.Command {
 		Use: "stats NAME", Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
 		Long: `How many messages are in each state. "failed before" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
-setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is for how long the message has been due
-that is delivered next.`,
+setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
+been due.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			var s lagging
+			var s queueStats
 			var err error
 			if s.Stats, err = a.stats(ctx, q, args[0]); err != nil {
 				return err
@@ -66,13 +66,13 @@ that is delivered next.`,
 	}
 }
 
-// lagging is what a queue has, and how far it lags.
-type lagging struct {
+// queueStats is what a queue has, and how far it lags.
+type queueStats struct {
 	rdelayedqueue.Stats
 	Lag time.Duration
 }
 
-func writeStats(w io.Writer, name string, s lagging) error {
+func writeStats(w io.Writer, name string, s queueStats) error {
 	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
 		row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused), row(w, "lag", s.Lag))
 }

@@ -205,7 +205,7 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 			return nil, err
 		}
 		lag, err := inspect.Lag(ctx, c, name)
-		return func(w io.Writer) error { return writeStats(w, name, lagging{s, lag}) }, err
+		return func(w io.Writer) error { return writeStats(w, name, queueStats{s, lag}) }, err
 	case "relection":
 		s, err := electionOf(ctx, c, name)
 		return s.write, err
