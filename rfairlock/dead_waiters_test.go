@@ -103,14 +103,15 @@ func TestDeadWaitersCostOneTimeout(t *testing.T) {
 					peers[i].Blackhole(true)
 				}
 				time.Sleep(rand.N(timeout / 2))
-				start := time.Now()
+				start, most := time.Now(), timeout+slack
 				locktest.Unlock(t, h)
 				for i := range all {
 					if slices.Contains(killed, i) {
 						continue
 					}
 					h := locktest.Next(t, waiting[i])
-					assert.LessOrEqual(t, time.Since(start), timeout+slack)
+					assert.LessOrEqual(t, time.Since(start), most)
+					most = timeout + recheck + slack // the message of a release may have gone to a dead one
 					assert.Equal(t, queued[i], h.Owner(), "in order")
 					locktest.Unlock(t, h)
 				}

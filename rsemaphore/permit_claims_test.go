@@ -195,7 +195,7 @@ func expiredPermitComesBackOnce(t *testing.T, p *permitPlace) {
 }
 
 func lossEndsThePermit(t *testing.T, p *permitPlace) {
-	s := p.permits(t, 2, redlatch.WithWatchdogTimeout(900*time.Millisecond))
+	s := p.permits(t, 2, redlatch.WithWatchdogTimeout(3*time.Second))
 	gone, stays := takePermit(t, s), takePermit(t, s)
 	p.drop(t, gone)
 	locktest.Ended(t, gone.Context(), rsemaphore.ErrLost)

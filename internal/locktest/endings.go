@@ -32,10 +32,10 @@ var endings = []claim{
 	{name: "DoTellsOfALoss", test: doTellsOfALoss},
 }
 
-// shortLease makes a loss show after 0.3 s.
+// shortLease makes a loss show after two thirds of a second.
 //
 //nolint:gochecknoglobals // a constant
-var shortLease = redlatch.WithWatchdogTimeout(900 * time.Millisecond)
+var shortLease = redlatch.WithWatchdogTimeout(2 * time.Second)
 
 func contextDescends(t *testing.T, r *rig) {
 	l := r.lock(t)
