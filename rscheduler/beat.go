@@ -35,7 +35,7 @@ func (r *runner) beats(ctx context.Context) {
 		var err error
 		for i, part := range parts {
 			err = errors.Join(err, r.plan(ctx, part))
-			if errors.Is(err, errs.ErrUnavailable) { // so would be the others
+			if unanswered(err) { // nor would be the others
 				break
 			}
 			due := began.Add(time.Duration(i+1) * gap)

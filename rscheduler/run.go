@@ -271,8 +271,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text) })
 		cancel()
-		silent := errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
-		if !silent || core.Pause(claim, try) != nil {
+		if !unanswered(err) || core.Pause(claim, try) != nil {
 			break
 		}
 	}
@@ -302,4 +301,9 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		_ = r.advance(ctx, now, next) // what fails is left to the next heartbeat
 	}
 	return true
+}
+
+// unanswered reports whether Redis did not answer, or refused the call for now.
+func unanswered(err error) bool {
+	return errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnknown)
 }
