@@ -20,6 +20,9 @@ import (
 	"github.com/redlatch/redlatch/rtopic"
 )
 
+// silence is after what time a subscription is found dead whose server does not answer, at most.
+const silence = 20 * time.Second
+
 // use is what one goroutine does again and again with an object that nobody holds.
 type use struct {
 	kind string
@@ -75,7 +78,7 @@ func exchange(t *testing.T, publisher, subscriber *redlatch.Client, name string)
 		if _, err := topic.Publish(ctx, next); err != nil {
 			return err
 		}
-		timer := time.AfterFunc(15*time.Second, sub.Close)
+		timer := time.AfterFunc(silence+5*time.Second, sub.Close)
 		defer timer.Stop()
 		for value, err := range sub.All() {
 			var gap *rtopic.Gap

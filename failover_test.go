@@ -46,6 +46,8 @@ type topology struct {
 	live bool
 	// frozen says that an old master does not answer meanwhile: nobody would know of a call to it whether it was made.
 	frozen bool
+	// silent says that it stays so: subscriptions to it are found dead after silence.
+	silent bool
 	// retire makes an old master that still runs a replica, and ends its subscriptions, as Sentinel does some seconds later. nil if there
 	// is none.
 	retire func()
@@ -83,6 +85,21 @@ func failovers() []failover {
 			p.change = func() {
 				redistest.AwaitSync(t, master, replica)
 				master.Kill()
+			}
+			p.serves = func() { awaitPromotion(t, replica) }
+			return p
+		}},
+		{"a master of a cluster freezes", func(t *testing.T) *topology {
+			t.Helper()
+			p, c, master, replica := cluster(t)
+			for _, other := range c.Nodes()[1:] {
+				c.AddReplica(t, other)
+			}
+			p.url += "&read_timeout=1s" // go-redis waits for it when it asks the master for the layout
+			p.frozen, p.silent = true, true
+			p.change = func() {
+				redistest.AwaitSync(t, master, replica)
+				master.Pause()
 			}
 			p.serves = func() { awaitPromotion(t, replica) }
 			return p

@@ -424,7 +424,7 @@ func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 	for kind := range movingKinds() {
 		maps.Copy(states, sweptLocks(kind))
 	}
-	var swept sync.Map // the types of the objects
+	var swept sync.Map                 // the types of the objects
 	most := faulttest.Rounds(t, 5, 20) // replies of a call that are kept back, one at a time
 	t.Run("sweep", func(t *testing.T) {
 		for name, state := range states {
