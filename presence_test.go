@@ -417,11 +417,17 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 		}
 		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, `,"cursor":9`)))
 		time.Sleep(time.Second)
-		answered := 0
-		for range 50 {
-			answered += len(answers(ask(1, asker, nonce, "")))
+		answered := func(questions int) (n int) {
+			for range questions {
+				n += len(answers(ask(1, asker, nonce, "")))
+			}
+			return n
 		}
-		assert.Equal(t, 10, answered)
+		assert.Equal(t, 1, answered(1))
+		time.Sleep(900 * time.Millisecond)
+		assert.Equal(t, 9, answered(50), "ten within a second")
+		time.Sleep(200 * time.Millisecond)
+		assert.Equal(t, 1, answered(50), "the first one was more than a second ago")
 		locktest.Unlock(t, hold)
 	})
 }

@@ -138,15 +138,15 @@ func (s *Server) Restart(data Data) {
 	}
 }
 
-// Held is a hold of a lock, or a leased permit.
+// Held is a hold of a lock, a leased permit, or a leadership.
 type Held interface {
 	// Context is that of the hold.
 	Context() context.Context
 }
 
-// Lose takes a lock or a leased permit away from its holder, as an operator or a server that is full does, and returns when
-// the holder has been told: at the next renewal, which comes after up to a third of the lease, or else at the end of the
-// lease. Somebody else can have it at once. A multi-lock is lost with one of its parts: lose that.
+// Lose takes a lock, a leased permit or a leadership away from its holder, as an operator or a server that is full does, and
+// returns when the holder has been told: at the next renewal, which comes after up to a third of the lease, or else at the
+// end of the lease. Somebody else can have it at once. A multi-lock is lost with one of its parts: lose that.
 func (s *Server) Lose(held Held) {
 	s.tb.Helper()
 	if held.Context().Err() != nil {
@@ -155,7 +155,7 @@ func (s *Server) Lose(held Held) {
 	found := false
 	switch h := held.(type) {
 	case interface{ ID() string }:
-		found = s.losePermit(h.ID())
+		found = s.losePermit(h.ID()) || s.loseLock(h.ID())
 	case interface{ Owner() string }:
 		found = s.loseLock(h.Owner())
 	}

@@ -64,6 +64,20 @@ func TestLostReaderLeavesTheOthers(t *testing.T) {
 	})
 }
 
+func TestLostLeaderIsToldAndReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, s *redlatchtest.Server) {
+		mine, theirs := s.Client(), s.Client()
+		lead, err := mine.GetElection("leader").Campaign(t.Context())
+		require.NoError(t, err)
+		s.Lose(lead)
+		require.ErrorIs(t, context.Cause(lead.Context()), rlock.ErrLost)
+		next, err := theirs.GetElection("leader").Campaign(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, next.Term(), lead.Term())
+		require.NoError(t, next.Resign(t.Context()))
+	})
+}
+
 func TestLostPermitIsAvailableAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *redlatchtest.Server) {
 		c := s.Client()

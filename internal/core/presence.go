@@ -29,8 +29,7 @@ type presence struct {
 	idle     int                // looks in a row that found nothing in use
 	waited   int                // looks since it began to listen, until that is confirmed
 	rest     int                // looks until it may listen again
-	window   time.Duration      // when the current second of answers began
-	answered int                // in that second
+	answered []time.Duration    // when the last answers were given, at most presenceRate
 
 	answers sync.Mutex // held while one is made: one at a time
 }
@@ -115,11 +114,14 @@ func (p *presence) Message(text string) {
 func (p *presence) admit(now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now-p.window >= time.Second {
-		p.window, p.answered = now, 0
+	if len(p.answered) == presenceRate {
+		if now-p.answered[0] < time.Second {
+			return false
+		}
+		p.answered = p.answered[1:]
 	}
-	p.answered++
-	return p.answered <= presenceRate
+	p.answered = append(p.answered, now)
+	return true
 }
 
 // ClientChannels is what the channels on which clients are asked begin with, whatever their name prefix.
