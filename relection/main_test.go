@@ -4,7 +4,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("candidate", candidate)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}

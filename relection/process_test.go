@@ -1,0 +1,85 @@
+package relection_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
+)
+
+const processLease = 2 * time.Second
+
+// candidate is for a child process: it leads until it is killed, or loses its leadership, and says its terms. Args: the server's address.
+func candidate(args []string) {
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: args[0]}), redlatch.WithWatchdogTimeout(processLease))
+	if err == nil {
+		err = c.GetElection("leader").Run(context.Background(), func(ctx context.Context, term int64) error {
+			faulttest.Emit("%d", term)
+			<-ctx.Done()
+			return nil
+		})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(3)
+}
+
+// F1, F11: each leader is killed with SIGKILL. The next one leads within its lease and 200 ms, with a higher term.
+func TestKilledLeadersAreReplacedInTime(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	type led struct {
+		child *faulttest.Child
+		term  int64
+	}
+	terms := make(chan led)
+	run := func() {
+		child := faulttest.StartChild(t, "candidate", server.Addr())
+		go func() { // until the child has ended
+			for line := range child.Lines() {
+				var term int64
+				_, _ = fmt.Sscan(line, &term) // else it is 0, and not the next one
+				select {
+				case terms <- led{child, term}:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+	}
+	for range 3 {
+		run()
+	}
+	next := func() led {
+		select {
+		case l := <-terms:
+			return l
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "nobody leads")
+			return led{}
+		}
+	}
+	lag := faulttest.MeasureLag(t, server.Addr())
+	leader := next()
+	var longest time.Duration
+	for range faulttest.Rounds(t, 3, 100) {
+		leader.child.Kill()
+		killed := time.Now()
+		run()
+		successor := next()
+		took := time.Since(killed)
+		longest = max(longest, took)
+		assert.Less(t, took, processLease+200*time.Millisecond+lag.Late())
+		require.Greater(t, successor.term, leader.term)
+		leader = successor
+	}
+	t.Logf("the next one led after at most %v", longest)
+}
