@@ -130,6 +130,7 @@ func TestCommandsGrowWithProcessesAndNotWithWaiters(t *testing.T) {
 	}
 }
 
+// fewCommands returns an error if a hand-off costs more commands than it may.
 func fewCommands(t *testing.T, kind string, k crowdKind, processes []int, waiters int) error {
 	t.Helper()
 	few := 0.0
