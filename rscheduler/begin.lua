@@ -87,9 +87,13 @@ end
 -- 4. One that may not overlap another is left out, or waits. One that runs late waits whatever the policy is.
 if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
-  local overlapped = from and tonumber(from) <= due and due <= tonumber(till)
+  local overlapped = from and tonumber(from) < due and due <= tonumber(till)
   local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
-  if overlapped and overlap == 'skip' or outdated or due < tonumber(newest) then
+  -- One whose process died before it began is missed, and runs late. So does one that meets a run which began after it was due.
+  local late = attempt > 1 and waiting ~= id or overlap == 'skip' and holder and tonumber(began) >= due
+  if late and kind == 'r' and not overlapped and not chained and tonumber(instant) >= now - window then
+    kind = 'c'
+  elseif overlapped and overlap == 'skip' or outdated or due < tonumber(newest) then
     return {'left', stamp}
   end
 end

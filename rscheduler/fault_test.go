@@ -372,16 +372,7 @@ func TestNothingIsKeptOfADeadRunThatIsNotRepeated(t *testing.T) {
 func TestTickWhoseProcessDiesAsItBeginsRunsAtMostOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		opts := []rscheduler.JobOption{rscheduler.WithAtMostOnce(), rscheduler.WithOverlap(rscheduler.Allow)}
-		var dies *locktest.Peer
-		dies = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
-			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-				if e.Name == "rscheduler.begin" {
-					dies.Down(true)
-				}
-				return ctx
-			},
-		}))
-		first := dies.GetScheduler("billing")
+		first := r.diesAsItBegins(t).GetScheduler("billing")
 		require.NoError(t, first.Register("job", rscheduler.Every(10*time.Second), r.handle, opts...))
 		run(t, first)
 		time.Sleep(9 * time.Second)
@@ -400,6 +391,63 @@ func TestTickWhoseProcessDiesAsItBeginsRunsAtMostOnce(t *testing.T) {
 		assert.Equal(t, rscheduler.ErrDied.Error(), results[at].Err)
 		assert.Equal(t, p.ID(), results[at].Where, "who has found it")
 	})
+}
+
+// diesAsItBegins returns a client that is cut off for good when it begins a run.
+func (r *rig) diesAsItBegins(t *testing.T) (p *locktest.Peer) {
+	t.Helper()
+	p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+		ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+			if e.Name == "rscheduler.begin" {
+				p.Down(true)
+			}
+			return ctx
+		},
+	}))
+	return p
+}
+
+// F7: a tick whose process died before it began is missed, not overlapped, whatever runs when its lease is over; nor does it take the place of
+// the tick that is due just then.
+func TestTickWhoseProcessDiesAsItBeginsIsCaughtUpWith(t *testing.T) {
+	skip, queue, backfill := rscheduler.WithOverlap(rscheduler.Skip), rscheduler.WithOverlap(rscheduler.Queue), rscheduler.WithBackfill()
+	catchUp, again := rscheduler.WithCatchUp(time.Hour), 45*time.Second
+	for name, c := range map[string]struct {
+		opts  []rscheduler.JobOption
+		again time.Duration // when the tick of 10 s comes again
+		want  []string
+	}{
+		"skip":                      {[]rscheduler.JobOption{skip}, again, []string{"20:1", "40:1"}},
+		"skip, a newer one ran":     {[]rscheduler.JobOption{skip, catchUp}, again, []string{"20:1", "40:1"}},
+		"skip, too old":             {[]rscheduler.JobOption{skip, rscheduler.WithCatchUp(30 * time.Second), backfill}, again, []string{"20:1", "40:1"}},
+		"skip, backfill":            {[]rscheduler.JobOption{skip, catchUp, backfill}, again, []string{"10:2", "20:1", "40:1"}},
+		"skip, backfill, at a tick": {[]rscheduler.JobOption{skip, catchUp, backfill}, 40 * time.Second, []string{"10:2", "20:1", "40:1"}},
+		"queue":                     {[]rscheduler.JobOption{queue}, again, []string{"20:1", "30:1", "40:1"}},
+		"queue, a newer one ran":    {[]rscheduler.JobOption{queue, catchUp}, again, []string{"20:1", "30:1", "40:1"}},
+		"queue, backfill":           {[]rscheduler.JobOption{queue, catchUp, backfill}, again, []string{"10:2", "20:1", "30:1", "40:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				first := r.diesAsItBegins(t).GetScheduler("billing", rscheduler.WithLease(c.again-10*time.Second))
+				require.NoError(t, first.Register("job", rscheduler.Every(10*time.Second), r.handle, c.opts...))
+				run(t, first)
+				time.Sleep(9 * time.Second)
+				other, _ := r.worker(t, rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+					switch run.Scheduled.Sub(r.start) {
+					case 20 * time.Second:
+						defer time.Sleep(12 * time.Second)
+					case 40 * time.Second:
+						defer time.Sleep(7 * time.Second)
+					}
+					return r.handle(ctx, run)
+				}, c.opts...)
+				time.Sleep(2 * time.Second) // the first one has claimed the tick of 10 s
+				run(t, other)
+				time.Sleep(38 * time.Second)
+				assert.ElementsMatch(t, c.want, r.take())
+			})
+		})
+	}
 }
 
 // F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.

@@ -70,7 +70,8 @@ func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap =
 // A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job, or if the last process
 // stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
 // due in a gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the
-// repetition of its run.
+// repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one
+// is due by then, it runs only with [WithBackfill].
 func WithCatchUp(window time.Duration) JobOption {
 	return func(s *jobOptions) { s.catchUp = window }
 }
