@@ -450,6 +450,39 @@ func TestTickWhoseProcessDiesAsItBeginsIsCaughtUpWith(t *testing.T) {
 	}
 }
 
+// F7: what ran before a late run began is not made up for when that run's process dies too.
+func TestLateRunOfADeadProcessRepeatsNoOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		opts := []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}
+		first := r.diesAsItBegins(t).GetScheduler("billing")
+		require.NoError(t, first.Register("job", rscheduler.Every(20*time.Second), r.handle, opts...))
+		run(t, first)
+		time.Sleep(19 * time.Second)
+		var dies *locktest.Peer
+		second, dies := r.worker(t, rscheduler.Every(20*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+			if run.Attempt == 2 {
+				dies.Down(true)
+			}
+			return r.handle(ctx, run)
+		}, opts...)
+		time.Sleep(2 * time.Second) // the first one has claimed the tick of 20 s
+		run(t, second)
+		time.Sleep(30 * time.Second) // the second one runs it
+		third, _ := r.worker(t, rscheduler.Every(20*time.Second), r.handle, opts...)
+		run(t, third)
+		time.Sleep(5 * time.Minute)
+		got, once := r.take(), map[string]bool{}
+		for _, tick := range got {
+			assert.False(t, once[tick], "%s runs again: %v", tick, got)
+			once[tick] = true
+		}
+		for at := 40; at <= 340; at += 20 {
+			assert.True(t, once[fmt.Sprint(at, ":1")], "%v", at)
+		}
+		assert.True(t, once["20:3"], got)
+	})
+}
+
 // F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.
 func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 	for name, schedule := range map[string]rscheduler.Schedule{
