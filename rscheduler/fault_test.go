@@ -616,6 +616,26 @@ func TestBackfillGoesOnIfItsRunsOvertakeThePlan(t *testing.T) {
 	})
 }
 
+// F7: a tick that runs late waits for others of its job, and finds a gap between them.
+func TestBackfillGoesOnBesideRunsThatComeEachSecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		start := func() (stop func() error) {
+			s, _ := r.worker(t, rscheduler.Every(time.Second), r.slowly(600*time.Millisecond), rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill())
+			return run(t, s)
+		}
+		stop := start()
+		time.Sleep(3 * time.Second)
+		require.NoError(t, stop())
+		time.Sleep(7300 * time.Millisecond)
+		start()
+		time.Sleep(time.Minute)
+		ran := r.take()
+		for missed := 4; missed <= 10; missed++ {
+			assert.Contains(t, ran, fmt.Sprint(missed, ":1"))
+		}
+	})
+}
+
 // stalled is a log whose lines are not taken until it is let go on.
 type stalled struct {
 	slog.Handler

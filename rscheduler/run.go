@@ -21,7 +21,7 @@ const (
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
 	beginAgain = time.Second      // after a begin that failed
-	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told
+	waitLate   = time.Second      // or so, for the end of what runs before a tick that runs late, unless told: that may come each second
 	stopGrace  = 5 * time.Second
 	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
 	maxText    = 4 << 10     // bytes of an error's text that are kept
@@ -120,9 +120,9 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	case answer == "run":
 		return r.run(ctx, b)
 	case answer == "wait" && b.before != "":
-		m.Return(waitLate)
+		m.Return(core.Jitter(waitLate))
 	case answer == "wait":
-		m.Return(passMost)
+		m.Return(core.Jitter(passMost))
 	case answer == "died" && !r.end(ctx, b, ends, resultOf(b.run, 0, ErrDied)),
 		answer != "died" && b.delay > 0 && !r.end(ctx, b, dropped, Result{}):
 		m.Return(beginAgain)
