@@ -1,6 +1,7 @@
 package rscheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (r *runner) parts() (parts [][]*job, kick <-chan struct{}) {
 // hasNew reports whether some job has not been written yet.
 func (r *runner) hasNew(parts [][]*job) bool {
 	for _, part := range parts {
-		if slices.ContainsFunc(part, func(j *job) bool { return !r.written[j.name] }) {
+		if slices.ContainsFunc(part, func(j *job) bool { return r.written[j.name] == "" }) {
 			return true
 		}
 	}
@@ -106,7 +107,8 @@ type standing struct {
 func (r *runner) plan(ctx context.Context, jobs []*job) error {
 	var args []any
 	for _, j := range jobs {
-		args = append(args, j.name, j.text, number(!r.written[j.name]))
+		last := r.written[j.name] // which may be that of another process
+		args = append(args, j.name, cmp.Or(last, j.text), number(last == ""))
 	}
 	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.beat(r.process, lifetime, args) })
 	if err != nil {
@@ -125,7 +127,7 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 		if s.replaced != "" {
 			r.core.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
 		}
-		r.written[s.job.name] = true
+		r.written[s.job.name] = s.text
 	}
 	return r.advance(ctx, now, all...)
 }

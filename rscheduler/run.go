@@ -35,7 +35,7 @@ const (
 type runner struct {
 	*Scheduler
 	process string
-	written map[string]bool // jobs that were written by this runner
+	written map[string]string // job -> text of its schedule that Redis had last; of those that were written by this runner
 
 	plans, begins core.Trouble
 }
@@ -62,7 +62,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil // its end is no error, however early
 	}
-	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]bool{}}
+	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}}
 	beating, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stopped := make(chan struct{})

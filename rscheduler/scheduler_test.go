@@ -584,6 +584,25 @@ func TestScheduleThatWasRegisteredLastWinsForAll(t *testing.T) {
 	})
 }
 
+// F9: an older version of a program does not bring its schedule back.
+func TestScheduleThatWasRegisteredLastOutlivesALossOfData(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		old, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+		run(t, old)
+		time.Sleep(time.Second)
+		next, _ := r.worker(t, rscheduler.Every(15*time.Second), r.handle)
+		stop := run(t, next)
+		time.Sleep(20 * time.Second)
+		require.NoError(t, stop()) // it is not the one that writes the job anew
+		r.Mini.FlushAll()
+		time.Sleep(20 * time.Second)
+		r.take()
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, "every 15s", job(t, old).Schedule)
+		assert.Equal(t, []string{"45:1", "60:1"}, r.take())
+	})
+}
+
 func TestJobRegisteredWhileItRunsBeginsAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, _ := r.worker(t, rscheduler.Every(time.Hour), r.handle)
