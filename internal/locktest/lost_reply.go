@@ -93,7 +93,7 @@ type patient struct {
 	outer, inner  *rlock.Hold
 }
 
-// LoseReplies tests a kind of lock on a real server, of which each of the first replies to each step is lost in turn: every
+// LoseReplies tests a kind of lock on a real server, of which each reply to a script of each step is lost in turn: every
 // call succeeds, one hold of the right levels is there, and nothing is left after it.
 func LoseReplies(t *testing.T, env Env) {
 	t.Helper()
@@ -106,9 +106,11 @@ func LoseReplies(t *testing.T, env Env) {
 	if env.Downgraded == nil {
 		steps = slices.DeleteFunc(slices.Clone(life), func(s step) bool { return s.name == "downgrade" })
 	}
+	const tooMany = 30 // replies to a step
 	for sick, step := range steps {
-		for n := 1; n <= 6; n++ {
-			t.Run(fmt.Sprintf("%s: %d", step.name, n), func(t *testing.T) {
+		for n, lost := 1, true; lost && n <= tooMany; n++ {
+			lost = t.Run(fmt.Sprintf("%s: %d", step.name, n), func(t *testing.T) {
+				require.Less(t, n, tooMany)
 				p := &patient{
 					env: env, rdb: rdb, name: fmt.Sprintf("lost:%d:%d", sick, n),
 					proxy: faulttest.NewProxy(t, server.Addr()), beside: faulttest.NewProxy(t, server.Addr()),
@@ -125,8 +127,9 @@ func LoseReplies(t *testing.T, env Env) {
 					}
 					step.do(t, p)
 					redistest.Eventually(t, settled, step.name, func() error { return p.has(t, step.levels) })
-					if i == sick && n == 1 {
-						require.Equal(t, 1, p.proxy.Dropped(), "%s has lost a reply", step.name)
+					if i == sick {
+						lost = p.proxy.Dropped() > 0
+						require.True(t, lost || n > 1, "%s has lost a reply", step.name)
 					}
 					if step.levels > 0 {
 						Live(t, p.outer.Context())
@@ -140,7 +143,7 @@ func LoseReplies(t *testing.T, env Env) {
 					}
 					return err
 				})
-			})
+			}) && lost
 		}
 	}
 }
