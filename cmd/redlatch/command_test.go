@@ -526,6 +526,19 @@ func TestProgramRunsUnderTheLock(t *testing.T) {
 	})
 }
 
+// An owner id is all that Redis knows of a holder.
+func TestHolderThatRunsAProgramSaysWhereItRuns(t *testing.T) {
+	r := newRig(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for noun, says := range map[string]string{"lock": "held by", "elect": "led by"} {
+		code, out, text := r.run(t.Context(), noun, "run", "nightly", "--",
+			"env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL="+r.url, self, noun, "info", "nightly")
+		assert.Zero(t, code, text)
+		assert.Regexp(t, fmt.Sprintf(`%s +\S+\.%d\.[0-9a-f]{16}:`, says, os.Getpid()), out)
+	}
+}
+
 func TestLongWaitSaysWhoHoldsTheLock(t *testing.T) {
 	r := newRig(t)
 	hold, err := r.c.GetLock("nightly").Lock(t.Context())

@@ -200,7 +200,7 @@ func (a *app) server() (string, error) {
 
 // lookQuietly connects without showing up among the clients.
 func (a *app) lookQuietly(ctx context.Context) (*redlatch.Client, error) {
-	return a.open(ctx, redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	return a.open(ctx, redlatch.WithClientName("redlatch"), redlatch.WithoutPresence(), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 }
 
 // look connects as lookQuietly does, and says so if the prefix may be wrong.
@@ -234,7 +234,7 @@ func (a *app) looking(do func(ctx context.Context, c *redlatch.Client, args []st
 func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	all := append([]redlatch.Option{redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix)}, opts...)
+	all := append([]redlatch.Option{redlatch.WithNamePrefix(a.prefix)}, opts...)
 	server, err := a.server()
 	if err != nil {
 		return nil, err

@@ -102,8 +102,8 @@ func (a *app) join(lease time.Duration) (c *redlatch.Client, closing func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err = redlatch.New(rdb, redlatch.WithClientName("redlatch"), redlatch.WithNamePrefix(a.prefix),
-		redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
+	c, err = redlatch.New(rdb, redlatch.WithNamePrefix(a.prefix), redlatch.WithWatchdogTimeout(lease),
+		redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))
 	if err != nil {
 		return nil, nil, errors.Join(err, rdb.Close())
 	}
