@@ -91,7 +91,7 @@ func (a *app) electRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Wait to be elected, and run a program as the leader",
 		Long: `Wait to be elected, and run a program as the leader; its term is in REDLATCH_TERM. When the program ends, the next
-candidate is elected. Signals are passed on. If the leadership is lost, the program gets SIGTERM and the exit code is 76.`,
+candidate is elected. Signals are passed on as by "lock run". If the leadership is lost, the program gets SIGTERM and the exit code is 76.`,
 		Example:           "  redlatch elect run workers --value \"$HOSTNAME\" -- ./worker",
 		Args:              programAfterDash,
 		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),

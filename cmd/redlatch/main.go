@@ -36,7 +36,7 @@ func main() {
 	redis.SetLogger(silent{})                               // what it would say of connections, the errors say
 	ctx, stop := signal.NotifyContext(context.Background(), //nolint:forbidigo // ends with the command
 		os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], &environment{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
+	code := run(ctx, os.Args[1:], &environment{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, tty: "/dev/tty"})
 	stop()
 	os.Exit(code)
 }
@@ -46,6 +46,7 @@ type environment struct {
 	in       *os.File
 	out, err io.Writer
 	getenv   func(string) string
+	tty      string // the terminal that sends it signals, if there is one
 }
 
 // terminal reports whether somebody sits there who can answer.

@@ -25,9 +25,12 @@ func (a *app) lockRun() *cobra.Command {
 	noWait := false
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
-		Long: `Run a program while holding a lock, which is renewed until the program ends. Signals are passed on. If the lock is
-lost, the program gets SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of
-more than a second says on stderr who holds the lock.`,
+		Long: `Run a program while holding a lock, which is renewed until the program ends. If the lock is lost, the program gets
+SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of more than a second says
+on stderr who holds the lock.
+
+Signals are passed on. In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not: the terminal and the
+shell send them to the program too. So there use kill with SIGTERM.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args:    programAfterDash,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,21 +141,27 @@ func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(contex
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, h.release(context.WithoutCancel(ctx)))
 	}
+	early := len(signals) // which came before there was a child
 	if err := child.Start(); err != nil {
 		return errors.Join(&exit{126, err}, h.release(context.WithoutCancel(ctx)))
 	}
-	return h.watch(ctx, child, signals)
+	return h.watch(ctx, child, signals, func(s os.Signal) bool {
+		early--
+		return early >= 0 || !sentToAll(s, a.tty)
+	})
 }
 
-// watch passes signals on to a program, and a loss, until it ends. Then it releases.
-func (h *holding) watch(ctx context.Context, child *exec.Cmd, signals <-chan os.Signal) error {
+// watch passes signals on to a program, unless they have come to it too, and a loss, until it ends. Then it releases.
+func (h *holding) watch(ctx context.Context, child *exec.Cmd, signals <-chan os.Signal, missed func(os.Signal) bool) error {
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }() // ends with the child
 	lost := h.held.Done()
 	for {
 		select {
 		case s := <-signals:
-			_ = child.Process.Signal(s) // it may have ended
+			if missed(s) {
+				_ = child.Process.Signal(s) // it may have ended
+			}
 		case <-lost:
 			lost = nil
 			if errors.Is(context.Cause(h.held), rlock.ErrLost) {

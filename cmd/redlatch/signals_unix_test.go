@@ -7,15 +7,20 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 func TestSignalsArePassedOn(t *testing.T) {
-	for name, signal := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "ALRM": syscall.SIGALRM, "CONT": syscall.SIGCONT, "WINCH": syscall.SIGWINCH} {
+	for name, signal := range map[string]syscall.Signal{"INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "ALRM": syscall.SIGALRM, "CONT": syscall.SIGCONT, "WINCH": syscall.SIGWINCH} {
 		r := newRig(t)
 		ended := r.start(t, `trap 'echo told; exit 5' `+name+`; echo started; for i in $(seq 100); do sleep 0.05; done`)
 		require.NoError(t, syscall.Kill(os.Getpid(), signal))
@@ -25,6 +30,23 @@ func TestSignalsArePassedOn(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, locked)
 	}
+}
+
+func TestCtrlCComesOnce(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	term := startInTerminal(t, redistest.Start(t).URL(), "lock", "run", "nightly", "--",
+		"env", "-u", "REDLATCH_TEST_COMMAND", "REDLATCH_TEST_SIGNALS=1", self)
+	parent := regexp.MustCompile(`child of (\d+)\n`).FindStringSubmatch(term.sees(`child of \d+\n`))
+	pid, err := strconv.Atoi(parent[1])
+	require.NoError(t, err)
+	term.tmux("send-keys", "-t", "top", "C-c")
+	term.sees("got interrupt")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM), "after it comes what was passed on")
+	text := term.sees(`exit code \d+`)
+	assert.Contains(t, text, "exit code 5")
+	assert.Equal(t, 1, strings.Count(text, "got interrupt"), text)
+	assert.Equal(t, 1, strings.Count(text, "got terminated"), text)
 }
 
 // during runs a program, after an acquisition that does something and whose hold is released in the end.

@@ -149,7 +149,7 @@ func startInTerminal(t *testing.T, url string, args ...string) *terminal {
 	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid())}
 	term.tmux(append([]string{
 		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "130", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
-		"sh", "-c", `"$0" "$@"; echo "exit code $?"; cat`, self,
+		"sh", "-c", `trap : INT; "$0" "$@"; echo "exit code $?"; cat`, self,
 	}, args...)...)
 	t.Cleanup(func() { term.tmux("kill-server") })
 	return term
