@@ -78,7 +78,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 // view is a page: what it shows, or an error.
 type view struct {
 	title string
-	slow  bool // it may have to look at many keys, or ask many clients
+	slow  bool // it may have to look at many keys, or ask clients
 	of    func(h *handler, r *request) (any, error)
 }
 
@@ -107,7 +107,7 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"scheduler":  {"Scheduler", false, (*handler).scheduler},
 	"election":   {"Election", false, (*handler).election},
 	"clients":    {"Clients", true, (*handler).clients},
-	"client":     {"Client", false, (*handler).one},
+	"client":     {"Client", true, (*handler).one},
 }
 
 // errAbsent is the error of a page about something that is not there.

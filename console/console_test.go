@@ -228,13 +228,14 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		"lock?name=" + strings.Repeat("x", 70000): http.StatusBadRequest,
 		"queue?name=mails&state=lost":             http.StatusBadRequest,
 		"message?name=mails&id=other":             http.StatusNotFound,
-		"client?id=nonsense":                      http.StatusBadRequest,
-		"client?id=web.0123456789abcdef":          http.StatusNotFound,
+		"client?id=nonsense":                      http.StatusOK, // it is asked once the head is out
 		"events?page=nonsense":                    http.StatusNotFound,
 	} {
 		status, text := s.get(t, page)
 		assert.Equal(t, want, status, "%.40s: %.300s", page, text)
 	}
+	_, text := s.get(t, "client?id=web.0123456789abcdef")
+	assert.Contains(t, text, "it is not there")
 	r, err := s.browser.Post(s.at("locks"), "text/plain", nil)
 	require.NoError(t, err)
 	require.NoError(t, r.Body.Close())

@@ -144,6 +144,7 @@ func TestPagesComeSoonWhereAClientDoesNotAnswer(t *testing.T) {
 	lag := faulttest.MeasureLag(t, server.Addr())
 	for page, want := range map[string]string{
 		"lock?name=orders": owner, "semaphore?name=uploads": "3 of 3 permits", "latch?name=start": "The count is 7",
+		"client?id=stopped.0123456789abcdef": "no answer in",
 	} {
 		s := served(t, Handler(client)) // another one would know what was said a moment ago
 		text, first, whole := timed(t, s, page)
