@@ -27,8 +27,8 @@ type Object struct {
 	Kind string
 	// Name is its name.
 	Name string
-	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo, rsemaphore.PermitSemaphoreInfo,
-	// rlatch.Info, rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter its value, an int.
+	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.PermitSemaphoreInfo, rlatch.Info,
+	// rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter its value, an int.
 	Info any
 }
 
@@ -51,8 +51,12 @@ func WithKinds(kinds ...string) ObjectsOption {
 // for it. A fair lock for which nobody waits is listed as a lock. An election is listed if somebody leads, and as a lock besides; the
 // ticks of a scheduler are listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice.
 //
-// It is made for servers in use: each command looks at some hundred keys, and nothing is collected. It blocks as long as the loop goes
-// on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last
+// It is made for servers in use: each SCAN looks at some hundred keys, and the loop gets what it has found before the next one. Only
+// names of semaphores and latches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
+// once for latches, goes through all channels of the server for those that are known by their waiters alone; with [WithKinds] without
+// "counter" and "rlatch" it does not.
+//
+// It blocks as long as the loop goes on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last
 // thing that it yields. The user needs +scan and the commands of Info; without the right to PUBSUB, what is known by its waiters alone
 // is missing.
 func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOption) iter.Seq2[Object, error] {

@@ -218,18 +218,22 @@ func SummaryOf(o redlatch.Object) Summary {
 		for _, h := range i.Readers {
 			s.Clients, s.Owners = append(s.Clients, h.Client), append(s.Owners, h.Owner)
 		}
-		s.State = N(len(i.Readers)+i.MoreReaders, "reader", "readers")
+		s.State = N(i.MoreReaders, "reader", "readers")
+		if len(i.Readers) > 0 {
+			s.State = "read by " + andMore(i.Readers[0].Owner, len(i.Readers)+i.MoreReaders-1)
+		}
 		if i.Writer != nil {
 			s.State = "written by " + i.Writer.Owner
 			s.Clients, s.Owners = append(s.Clients, i.Writer.Client), append(s.Owners, i.Writer.Owner)
 		}
 		s.State += ", " + N(i.WritersWaiting, "writer waits", "writers wait")
-	case rsemaphore.SemaphoreInfo:
-		s.Waiting = i.Waiting
-		s.State = fmt.Sprintf("%d available, %s", i.Available, Waiting(i.Waiting))
 	case rsemaphore.PermitSemaphoreInfo:
 		s.Waiting = i.Waiting
-		s.State = fmt.Sprintf("%d of %d available, %s", i.Available, i.Permits, Waiting(i.Waiting))
+		s.State = fmt.Sprintf("%d of %d available, ", i.Available, i.Permits)
+		if len(i.Holders) > 0 {
+			s.State += "held by " + andMore(i.Holders[0].ID, max(i.Permits-i.Available, len(i.Holders))-1) + ", "
+		}
+		s.State += Waiting(i.Waiting)
 		for _, h := range i.Holders {
 			s.Owners = append(s.Owners, h.ID)
 		}
@@ -257,6 +261,14 @@ func (s *Summary) held(i rlock.Info, waiting int) {
 		s.Clients, s.Owners = []string{i.Client}, []string{i.Owner}
 		s.State = fmt.Sprintf("held by %s, %s", i.Owner, Waiting(waiting))
 	}
+}
+
+// andMore names one, and says how many more there are.
+func andMore(one string, n int) string {
+	if n <= 0 {
+		return one
+	}
+	return fmt.Sprintf("%s and %d more", one, n)
 }
 
 // jobs says in a few words how the jobs of a scheduler are.

@@ -32,6 +32,36 @@ func TestNumberThatMayBeASemaphoreOrALatchHasAState(t *testing.T) {
 	assert.Equal(t, []inspect.Summary{{Kind: "counter", Name: "uploads", State: "is 3", Waiting: -1}}, seen)
 }
 
+func TestListsNameTheFirstOfThoseWhoHold(t *testing.T) {
+	c, err := embedded.Open(redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	uploads := c.GetPermitSemaphore("uploads")
+	require.NoError(t, uploads.SetPermits(t.Context(), 3))
+	stateIs := func(name, want string, held ...string) {
+		t.Helper()
+		var s inspect.Summary
+		for o, err := range c.Objects(t.Context(), name) {
+			require.NoError(t, err)
+			s = inspect.SummaryOf(o)
+		}
+		require.ElementsMatch(t, held, s.Owners)
+		assert.Equal(t, fmt.Sprintf(want, s.Owners[0]), s.State)
+	}
+	reader, err := c.GetReadWriteLock("page").RLock(t.Context())
+	require.NoError(t, err)
+	stateIs("page", "read by %s, 0 writers wait", reader.Owner())
+	other, err := c.GetReadWriteLock("page").RLock(t.Context())
+	require.NoError(t, err)
+	stateIs("page", "read by %s and 1 more, 0 writers wait", reader.Owner(), other.Owner())
+	permit, err := uploads.Acquire(t.Context())
+	require.NoError(t, err)
+	stateIs("uploads", "2 of 3 available, held by %s, 0 clients wait", permit.ID())
+	another, err := uploads.Acquire(t.Context())
+	require.NoError(t, err)
+	stateIs("uploads", "1 of 3 available, held by %s and 1 more, 0 clients wait", permit.ID(), another.ID())
+}
+
 func TestWaitersOfALockThatIsFairAndPlainAreCountedTogether(t *testing.T) {
 	server, err := embedded.Start()
 	require.NoError(t, err)
