@@ -48,7 +48,7 @@ func othersListen(ctx context.Context, rdb redis.UniversalClient, prefix string)
 		case one == "":
 			clients += " without"
 		default:
-			clients += " with --prefix " + one
+			clients += " with --prefix " + quoted(one)
 		}
 		others = append(others, clients)
 		if len(others) > mostPrefixes {
@@ -60,6 +60,14 @@ func othersListen(ctx context.Context, rdb redis.UniversalClient, prefix string)
 		given = fmt.Sprintf("with the name prefix %q", prefix)
 	}
 	return fmt.Sprintf("no client %s can be asked, only %s", given, strings.Join(others, ", "))
+}
+
+// quoted is a text as a shell takes it for one word: anybody who may subscribe makes up prefixes.
+func quoted(text string) string {
+	if !strings.ContainsFunc(text, unsafe) && !strings.ContainsAny(text, "{=") {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 const mostPrefixes = 5 // that are named

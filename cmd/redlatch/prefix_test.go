@@ -20,7 +20,7 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 		"cluster": redistest.StartCluster(t, 3).URL(),
 	} {
 		r := &rig{url: url}
-		hint := "no client without a name prefix can be asked, only 1 client with --prefix shop:, 1 client with --prefix {eu}:"
+		hint := "no client without a name prefix can be asked, only 1 client with --prefix shop:, 1 client with --prefix '{eu}:'"
 		for _, prefix := range []string{"shop:", "{eu}:"} {
 			_, err := r.other(t, "worker", redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
 			require.NoError(t, err, name)
@@ -52,6 +52,26 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 		r.prefix = ""
 		_, _, said := r.run(t.Context(), "ls", "--prefix", "shop")
 		assert.Contains(t, said, `no client with the name prefix "shop" can be asked`)
+	}
+}
+
+func TestPrefixThatIsShownIsOneWordOfAShell(t *testing.T) {
+	server := redistest.Start(t)
+	r := &rig{url: server.URL()}
+	for prefix, want := range map[string]string{
+		"shop:":              `shop:`,
+		"a; rm -rf $HOME; '": `'a; rm -rf $HOME; '\'''`,
+		"x,--url=redis://b":  `'x,--url=redis://b'`,
+	} {
+		sub := server.Client(t).Subscribe(t.Context(), "redlatch_client:{"+prefix+"}worker.0123456789abcdef")
+		_, err := sub.Receive(t.Context())
+		require.NoError(t, err)
+		_, _, said := r.run(t.Context(), "ls")
+		assert.Equal(t, "redlatch: no client without a name prefix can be asked, only 1 client with --prefix "+want+"\n", said)
+		require.NoError(t, sub.Unsubscribe(t.Context()))
+		_, err = sub.Receive(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, sub.Close())
 	}
 }
 
