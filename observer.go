@@ -105,17 +105,17 @@ type HoldEndEvent struct {
 
 // OfferStartEvent is a call that begins to offer messages.
 type OfferStartEvent struct {
-	// Name is that of the queue, and Messages the number of them.
-	Name     string
-	Messages int
+	// Kind and Name are those of the queue or the scheduler, and Messages is the number of them.
+	Kind, Name string
+	Messages   int
 	// Headers are for OfferStart to fill.
 	Headers map[string]string
 }
 
 // OfferEndEvent is a call that has offered messages, or has not.
 type OfferEndEvent struct {
-	Name     string
-	Messages int
+	Kind, Name string
+	Messages   int
 	// IDs are those of the messages, also after an error.
 	IDs  []string
 	Took time.Duration
@@ -124,9 +124,9 @@ type OfferEndEvent struct {
 
 // HandleStartEvent is a handler that begins to work on a message.
 type HandleStartEvent struct {
-	// Name is that of the queue, and ID that of the message.
-	Name, ID string
-	Attempt  int
+	// Kind and Name are those of the queue or the scheduler, and ID is that of the message.
+	Kind, Name, ID string
+	Attempt        int
 	// Late is for about how long the message has been due. The first attempt at a tick of a scheduler counts from when
 	// that was due at first, even if it has waited or was passed on.
 	Late time.Duration
@@ -136,18 +136,18 @@ type HandleStartEvent struct {
 
 // HandleEndEvent is a handler that has returned.
 type HandleEndEvent struct {
-	Name, ID string
-	Attempt  int
-	Took     time.Duration
+	Kind, Name, ID string
+	Attempt        int
+	Took           time.Duration
 	// Err is the handler's error, also of one that panicked or took too long.
 	Err error
 }
 
 // DeadLetterEvent is a message that became a dead letter.
 type DeadLetterEvent struct {
-	// Name is that of the queue, and ID that of the message.
-	Name, ID string
-	Attempt  int
+	// Kind and Name are those of the queue or the scheduler, and ID is that of the message.
+	Kind, Name, ID string
+	Attempt        int
 	// Cause is the text of the last error, which may contain data of the message.
 	Cause string
 }

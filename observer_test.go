@@ -204,6 +204,7 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		var dead sink[redlatch.DeadLetterEvent]
 		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
 			OfferStart: func(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
+				assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
 				e.Headers["traceparent"] = ctx.Value(span{}).(string)
 				return ctx
 			},
@@ -225,7 +226,7 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		offered := one(t, &offers)
 		assert.GreaterOrEqual(t, offered.Took, time.Duration(0))
 		offered.Took = 0
-		assert.Equal(t, redlatch.OfferEndEvent{Name: "q", Messages: 1, IDs: []string{id}}, offered)
+		assert.Equal(t, redlatch.OfferEndEvent{Kind: "rdelayedqueue", Name: "q", Messages: 1, IDs: []string{id}}, offered)
 		given, err := q.Offer(context.WithValue(ctx, span{}, "two"), "panic", 0, rdelayedqueue.WithID("given"))
 		require.NoError(t, err)
 		ids, err := q.OfferBatch(context.WithValue(ctx, span{}, "three"), []rdelayedqueue.Item[string]{{Value: "fail", ID: "x"}, {Value: "work"}})
@@ -261,12 +262,13 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		all := begun.take()
 		require.Len(t, all, 4)
 		for _, e := range all {
-			assert.Equal(t, []any{"q", 1}, []any{e.Name, e.Attempt})
+			assert.Equal(t, []any{"rdelayedqueue", "q", 1}, []any{e.Kind, e.Name, e.Attempt})
 			assert.InDelta(t, 2*time.Second, e.Late, float64(100*time.Millisecond))
 		}
 		ends := handled.take()
 		require.Len(t, ends, 4)
 		for _, e := range ends {
+			assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
 			assert.Equal(t, time.Second, e.Took.Round(time.Millisecond))
 			switch e.ID {
 			case given:
@@ -277,7 +279,11 @@ func TestObserverFollowsAMessage(t *testing.T) {
 				assert.NoError(t, e.Err)
 			}
 		}
-		assert.Len(t, dead.take(), 2)
+		letters := dead.take()
+		require.Len(t, letters, 2)
+		for _, e := range letters {
+			assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
+		}
 	})
 }
 
@@ -321,9 +327,9 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 		require.Len(t, starts, 2)
 		require.Len(t, ends, 2)
 		for i, e := range ends {
-			assert.Equal(t, "billing", starts[i].Name)
+			assert.Equal(t, []any{"rscheduler", "billing"}, []any{starts[i].Kind, starts[i].Name})
 			assert.Regexp(t, `^close@\d+$`, starts[i].ID)
-			assert.Equal(t, []any{"billing", starts[i].ID, i + 1}, []any{e.Name, e.ID, e.Attempt})
+			assert.Equal(t, []any{"rscheduler", "billing", starts[i].ID, i + 1}, []any{e.Kind, e.Name, e.ID, e.Attempt})
 			require.ErrorIs(t, e.Err, failure)
 			assert.Equal(t, time.Second, e.Took.Round(100*time.Millisecond))
 		}

@@ -56,7 +56,8 @@ var asClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 // seriesByKey are never changed: there are few, so a new one has them copied.
 type seriesByKey map[seriesKey]*series
 
-// seriesKey is what a series is found by. Its name is a label, of which there are few.
+// seriesKey is what a series is found by. The first is object, script, or the operation on a queue; a name is a label, of which there
+// are few.
 type seriesKey struct{ of, kind, node, name, result string }
 
 // series has the attributes of a time series.
@@ -204,7 +205,7 @@ func (t *Telemetry) renewed(renewed, lost int, err error) {
 func (t *Telemetry) offerStart(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
 	ctx, _ = t.tracer.Start(ctx, "send "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("offer"),
-		semconv.MessagingDestinationName(e.Name), semconv.MessagingBatchMessageCount(e.Messages)))
+		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingBatchMessageCount(e.Messages)))
 	t.propagator.Inject(ctx, propagation.MapCarrier(e.Headers))
 	return ctx
 }
@@ -215,25 +216,25 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
 	end(span, e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Name, append(outcome(inspect.Result(e.Err)), semconv.MessagingOperationName("offer"))...))
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "offer", inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
 	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("handle"),
-		semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
-	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Name))
+		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
+	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Kind, e.Name, "", "").record...)
 	return ctx
 }
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 	end(trace.SpanFromContext(ctx), e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Name, append(outcome(inspect.Result(e.Err)), semconv.MessagingOperationName("handle"))...))
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "handle", inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
-	t.dead.Add(ctx, 1, t.queue(e.Name))
+	t.dead.Add(ctx, 1, t.queue(e.Kind, e.Name, "", "").add...)
 }
 
 func (t *Telemetry) scriptStart(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
@@ -332,13 +333,20 @@ func object(kind, name string) []attribute.KeyValue {
 	return []attribute.KeyValue{kindKey.String(kind), nameKey.String(name)}
 }
 
-// queue returns the attributes of a metric of a queue.
-func (t *Telemetry) queue(name string, more ...attribute.KeyValue) metric.MeasurementOption {
-	more = append(more, system)
-	if shown := t.name(name); shown != "" {
-		more = append(more, semconv.MessagingDestinationName(shown))
+// queue returns the series of a queue; without an operation and a result if those are "".
+func (t *Telemetry) queue(kind, name, operation, result string) *series {
+	k := seriesKey{of: operation, kind: kind, name: t.name(name), result: result}
+	if s := t.known(k); s != nil {
+		return s
 	}
-	return metric.WithAttributes(more...)
+	attributes := []attribute.KeyValue{system, kindKey.String(kind)}
+	if k.name != "" {
+		attributes = append(attributes, semconv.MessagingDestinationName(k.name))
+	}
+	if operation != "" {
+		attributes = append(append(attributes, semconv.MessagingOperationName(operation)), outcome(result)...)
+	}
+	return t.learn(k, attributes...)
 }
 
 func (t *Telemetry) name(name string) string {

@@ -216,11 +216,15 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 		assert.Equal(t, sent.SpanContext.TraceID(), spans["inner"].SpanContext.TraceID())
 		assert.Equal(t, processed.SpanContext.SpanID(), spans["inner"].Parent.SpanID())
 		assert.Equal(t, codes.Error, processed.Status.Code)
-		queue := []attribute.KeyValue{attribute.String("messaging.system", "redlatch"), attribute.String("messaging.destination.name", "mail")}
+		assert.Equal(t, "rdelayedqueue", attributes(sent)["redlatch.kind"])
+		assert.Equal(t, "rdelayedqueue", attributes(processed)["redlatch.kind"])
+		queue := ofQueue("mail", attribute.String("redlatch.kind", "rdelayedqueue"))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", queue...))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", queue...))
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
 			append(append(queue, attribute.String("messaging.operation.name", "handle")), failed("failed")...)...))
+		assert.Equal(t, int64(1), l.count(t, "messaging.client.operation.duration",
+			append(queue, attribute.String("messaging.operation.name", "offer"), attribute.String("redlatch.result", "ok"))...))
 	}, redlatchotel.WithNames("mail"))
 }
 
@@ -241,7 +245,7 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 		late, ok := l.metric(t, "redlatch.message.late").(metricdata.Histogram[float64])
 		require.True(t, ok)
 		require.Len(t, late.DataPoints, 1)
-		want := attribute.NewSet(ofQueue("billing")...)
+		want := attribute.NewSet(ofQueue("billing", attribute.String("redlatch.kind", "rscheduler"))...)
 		assert.True(t, late.DataPoints[0].Attributes.Equals(&want))
 		assert.InDelta(t, 3, late.DataPoints[0].Sum, 0.1)
 	}, redlatchotel.WithNames("billing"))

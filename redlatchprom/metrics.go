@@ -90,13 +90,13 @@ func New(opts ...Option) *Metrics {
 	}
 	m.acquire = histogram("acquire_seconds", "How long calls that acquire took.", "kind", "name", "result")
 	m.hold = histogram("hold_seconds", "How long holds lasted that were released or lost.", "kind", "name")
-	m.handle = histogram("handle_seconds", "How long handlers of messages took.", "name", "result")
-	m.late = histogram("late_seconds", "How long messages had been due when their handlers began.", "name")
+	m.handle = histogram("handle_seconds", "How long handlers of messages took.", "kind", "name", "result")
+	m.late = histogram("late_seconds", "How long messages had been due when their handlers began.", "kind", "name")
 	m.script = histogram("script_seconds", "How long Redis took to answer scripts, the way included.", "script", "result")
 	m.lost = counter("lost_total", "Holds that ended although nobody released them.", "kind", "name")
 	m.renewals = counter("renewals_total", "Leases that were renewed or lost, and calls to renew that failed.", "result")
-	m.offers = counter("offered_messages_total", "Messages that were offered to queues.", "name", "result")
-	m.dead = counter("dead_letters_total", "Messages that became dead letters.", "name")
+	m.offers = counter("offered_messages_total", "Messages that were offered to queues.", "kind", "name", "result")
+	m.dead = counter("dead_letters_total", "Messages that became dead letters.", "kind", "name")
 	m.woken = counter("wakeups_total", "Messages from Redis that woke waiters.", "kind")
 	m.reconnects = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "redlatch", Name: "reconnects_total", Help: "Subscription connections that were replaced.",
@@ -115,7 +115,9 @@ func (m *Metrics) zero(names []string) {
 		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
 			m.lost.WithLabelValues(kind, name)
 		}
-		m.dead.WithLabelValues(name)
+		for _, kind := range []string{"rdelayedqueue", "rscheduler"} {
+			m.dead.WithLabelValues(kind, name)
+		}
 	}
 	for _, result := range []string{renewalsRenewed, renewalsLost, renewalsFailed} {
 		m.renewals.WithLabelValues(result)
@@ -169,16 +171,18 @@ func (m *Metrics) Observer() redlatch.Observer {
 		Reconnected: m.reconnects.Inc,
 		FailedOver:  func(string) { m.failovers.Inc() },
 		OfferEnd: func(_ context.Context, e redlatch.OfferEndEvent) {
-			m.offers.WithLabelValues(m.name(e.Name), Result(e.Err)).Add(float64(e.Messages))
+			m.offers.WithLabelValues(e.Kind, m.name(e.Name), Result(e.Err)).Add(float64(e.Messages))
 		},
 		HandleStart: func(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
-			m.observe(m.late, e.Late, m.name(e.Name))
+			m.observe(m.late, e.Late, e.Kind, m.name(e.Name))
 			return ctx
 		},
 		HandleEnd: func(_ context.Context, e redlatch.HandleEndEvent) {
-			m.observe(m.handle, e.Took, m.name(e.Name), Result(e.Err))
+			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), Result(e.Err))
 		},
-		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) { m.dead.WithLabelValues(m.name(e.Name)).Inc() },
+		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) {
+			m.dead.WithLabelValues(e.Kind, m.name(e.Name)).Inc()
+		},
 		ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
 			m.observe(m.script, e.Took, e.Name, Result(e.Err))
 		},

@@ -114,12 +114,14 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
 			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
-		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("name=%q", name)))
+		for _, kind := range []string{"rdelayedqueue", "rscheduler"} {
+			assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
+		}
 	}
 	for _, result := range []string{"renewed", "lost", "failed"} {
 		assert.Zero(t, value(t, registry, "redlatch_renewals_total", fmt.Sprintf("result=%q", result)))
 	}
-	assert.Equal(t, 12+2+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
+	assert.Equal(t, 12+4+3, testutil.CollectAndCount(metrics, "redlatch_lost_total", "redlatch_dead_letters_total", "redlatch_renewals_total"))
 }
 
 func TestMetricsOfQueues(t *testing.T) {
@@ -154,11 +156,11 @@ func TestMetricsOfQueues(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		require.NoError(t, <-consumed)
-		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `name="mail",result="ok"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `name="mail",result="ok"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `name="mail",result="failed"`), 0)
-		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `name="mail"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `name="mail"`), 0)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `kind="rdelayedqueue",name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="rdelayedqueue",name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="rdelayedqueue",name="mail",result="failed"`), 0)
+		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `kind="rdelayedqueue",name="mail"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `kind="rdelayedqueue",name="mail"`), 0)
 		for state, n := range map[string]float64{"delayed": 1, "ready": 0, "in flight": 0, "dead": 1} {
 			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("name=%q,state=%q", "mail", state)), 0, state)
 		}
@@ -189,7 +191,7 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 		require.NoError(t, s.Run(ctx))
 		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain, "redlatch_late_seconds")
 		require.NoError(t, err)
-		assert.Regexp(t, `redlatch_late_seconds_sum\{name="billing"\} 3(\.0\d*)?\n`, string(text))
+		assert.Regexp(t, `redlatch_late_seconds_sum\{kind="rscheduler",name="billing"\} 3(\.0\d*)?\n`, string(text))
 	})
 }
 
@@ -218,7 +220,7 @@ func TestFullRedisIsTold(t *testing.T) {
 	_, err = redlatch.GetDelayedQueue[string](c, "mail").Offer(t.Context(), "hello", 0)
 	require.ErrorContains(t, err, "OOM")
 	assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="",result="unwritable"`), 0)
-	assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", `name="",result="unwritable"`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", `kind="rdelayedqueue",name="",result="unwritable"`), 0)
 	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rlock.acquire"`))
 	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rdelayedqueue.offer"`))
 }

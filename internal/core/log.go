@@ -126,7 +126,7 @@ func (c *Core) DeadLetter(kind, queue, id string, attempt int, cause string) {
 	c.Warn("redlatch: a message became a dead letter",
 		"kind", kind, "name", queue, "id", id, "attempt", attempt, "cause", cause)
 	if f := c.Hooks.DeadLetter; f != nil {
-		f(context.Background(), DeadLetter{Name: queue, ID: id, Attempt: attempt, Cause: cause}) //nolint:forbidigo // nobody's
+		f(context.Background(), DeadLetter{Kind: kind, Name: queue, ID: id, Attempt: attempt, Cause: cause}) //nolint:forbidigo // nobody's
 	}
 }
 

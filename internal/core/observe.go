@@ -49,41 +49,41 @@ type HoldEnd struct {
 
 // OfferStart is a call that begins to offer messages.
 type OfferStart struct {
-	Name     string
-	Messages int
-	Headers  map[string]string
+	Kind, Name string
+	Messages   int
+	Headers    map[string]string
 }
 
 // OfferEnd is a call that has offered messages, or has not.
 type OfferEnd struct {
-	Name     string
-	Messages int
-	IDs      []string
-	Took     time.Duration
-	Err      error
+	Kind, Name string
+	Messages   int
+	IDs        []string
+	Took       time.Duration
+	Err        error
 }
 
 // HandleStart is a handler that begins.
 type HandleStart struct {
-	Name, ID string
-	Attempt  int
-	Late     time.Duration
-	Headers  map[string]string
+	Kind, Name, ID string
+	Attempt        int
+	Late           time.Duration
+	Headers        map[string]string
 }
 
 // HandleEnd is a handler that has returned.
 type HandleEnd struct {
-	Name, ID string
-	Attempt  int
-	Took     time.Duration
-	Err      error
+	Kind, Name, ID string
+	Attempt        int
+	Took           time.Duration
+	Err            error
 }
 
 // DeadLetter is a message that has become one.
 type DeadLetter struct {
-	Name, ID string
-	Attempt  int
-	Cause    string
+	Kind, Name, ID string
+	Attempt        int
+	Cause          string
 }
 
 // ScriptStart is a script that is about to be sent.
@@ -136,10 +136,10 @@ func descendant(before, ctx context.Context) context.Context {
 }
 
 // BeginOffer says that a call begins to offer messages, and returns its context and the messages' headers.
-func (c *Core) BeginOffer(ctx context.Context, name string, messages int) (context.Context, map[string]string) {
+func (c *Core) BeginOffer(ctx context.Context, kind, name string, messages int) (context.Context, map[string]string) {
 	headers := map[string]string{}
 	if f := c.Hooks.OfferStart; f != nil {
-		ctx = descendant(ctx, f(ctx, OfferStart{Name: name, Messages: messages, Headers: headers}))
+		ctx = descendant(ctx, f(ctx, OfferStart{Kind: kind, Name: name, Messages: messages, Headers: headers}))
 	}
 	return ctx, headers
 }

@@ -201,13 +201,15 @@ func (c *consumer) handle(m *Message) (err error) {
 			due = c.Due(m)
 		}
 		m.enter(c.queue.manager.core.BeginHandle(ctx, core.HandleStart{
-			Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
+			Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
 		}))
 		ctx = m.Context()
 	}
 	if f := hooks.HandleEnd; f != nil {
 		defer func() {
-			f(ctx, core.HandleEnd{Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure)})
+			f(ctx, core.HandleEnd{
+				Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure),
+			})
 		}()
 	}
 	returned := false

@@ -96,13 +96,13 @@ func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []
 		return q.offer(ctx, items)
 	}
 	began := time.Now()
-	ctx, headers := q.manager.core.BeginOffer(ctx, q.Name(), len(items))
+	ctx, headers := q.manager.core.BeginOffer(ctx, q.kind, q.Name(), len(items))
 	for i := range items {
 		items[i].Headers = headers
 	}
 	ids, added, err = q.offer(ctx, items)
 	if f := hooks.OfferEnd; f != nil {
-		f(ctx, core.OfferEnd{Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
+		f(ctx, core.OfferEnd{Kind: q.kind, Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
 	}
 	return ids, added, err
 }
