@@ -35,8 +35,8 @@ type Observer struct {
 	// its call gave up; that lock may be reported as released.
 	Acquired func(kind, name string, waited time.Duration)
 	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
-	// did not answer, and how long it was held. Permits of a counting semaphore, which belong to nobody, are not
-	// reported.
+	// did not answer, which ScriptEnd tells, and how long it was held. Permits of a counting semaphore, which belong to
+	// nobody, are not reported.
 	Released func(kind, name string, held time.Duration)
 	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
 	// reported.

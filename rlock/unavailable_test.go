@@ -2,8 +2,11 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,12 +36,12 @@ func rival(kind string, c *redlatch.Client) rlock.Locker {
 }
 
 // eachKind runs a test for each kind of lock, on a client that has been in use.
-func eachKind(t *testing.T, fn func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker)) {
+func eachKind(t *testing.T, fn func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker), opts ...redlatch.Option) {
 	t.Helper()
 	for name, get := range anyKind {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				p := b.Peer(t)
+				p := b.Peer(t, opts...)
 				locktest.Free(t, get(p.Client, "others"))
 				fn(t, b, p, get(p.Client, "orders"))
 			})
@@ -143,20 +146,57 @@ func TestTryLockEndsWithTheCallTimeout(t *testing.T) {
 	}
 }
 
+// lines are what is told, by any goroutine.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, line...)
+	return len(line), nil
+}
+
+// take returns what was told since it was last called.
+func (l *lines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := string(l.text)
+	l.text = nil
+	return text
+}
+
 // F2
 func TestDoReturnsWhatItsFunctionReturnedWhenTheReleaseIsNotAnswered(t *testing.T) {
+	var told lines
+	logged := redlatch.WithLogger(slog.New(slog.NewTextHandler(&told, nil)))
+	observed := redlatch.WithObserver(redlatch.Observer{ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+		if e.Err != nil {
+			_, _ = fmt.Fprintln(&told, "failed:", e.Name)
+		}
+	}})
 	eachKind(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, l rlock.Locker) {
 		for _, want := range []error{nil, assert.AnError} {
+			told.take()
+			var held []redlatch.HoldInfo
 			err := l.Do(t.Context(), func(context.Context) error {
+				held = p.Holds()
 				p.Blackhole(true)
 				return want
 			})
 			assert.Equal(t, want, err)
+			require.Len(t, held, 1)
+			text := told.take()
+			assert.Contains(t, text, fmt.Sprintf("level=WARN msg=\"redlatch: a lock was not released\" client=%s kind=%s name=orders owner=%s cause=",
+				p.ID(), held[0].Kind, held[0].Owner))
+			assert.Contains(t, text, "failed: "+held[0].Kind+".release\n")
 			p.Blackhole(false)
 			time.Sleep(10 * time.Second)
 			assert.Empty(t, b.Hash(t, "orders"), "the release goes on")
 		}
-	})
+	}, logged, observed)
 }
 
 // F2

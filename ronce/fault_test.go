@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,6 +118,26 @@ func TestSilenceAtTheEndIsUnknownAndSettled(t *testing.T) {
 		waits := do(t.Context(), get(b.Peer(t)), never(t))
 		p.Blackhole(false)
 		assert.Equal(t, made{value: "made", shared: true}, <-waits, "it is kept when Redis answers again, before the lease ends")
+	})
+}
+
+// F16
+func TestClaimThatIsNotReleasedIsLogged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log strings.Builder // read after Close
+		p := b.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		var held []redlatch.HoldInfo
+		_, _, err := get(p).Do(t.Context(), "k", func(context.Context) (string, error) {
+			held = p.Holds()
+			p.Blackhole(true)
+			return "", assert.AnError
+		})
+		require.ErrorIs(t, err, assert.AnError)
+		p.Blackhole(false)
+		require.NoError(t, p.Close())
+		require.Len(t, held, 1)
+		assert.Contains(t, log.String(), fmt.Sprintf("level=WARN msg=\"redlatch: a claim was not released\" client=%s kind=ronce name=%s owner=%s cause=",
+			p.ID(), held[0].Name, held[0].Owner))
 	})
 }
 

@@ -104,7 +104,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 	returned := false
 	defer func() {
 		if !returned {
-			o.logUnreleased(o.ended(claim, claim.Unlock(ctx)))
+			o.logUnreleased(claim, o.ended(claim, claim.Unlock(ctx)))
 		}
 	}()
 	made, failure := fn(claim.Context())
@@ -116,7 +116,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 		if errors.Is(released, ErrLost) {
 			return value, errors.Join(err, o.wrap("do", released))
 		}
-		o.logUnreleased(released)
+		o.logUnreleased(claim, released)
 		return value, err
 	}
 	owner := claim.Owner()
@@ -127,7 +127,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 	case failure == nil || errors.Is(kept, ErrLost):
 		return value, errors.Join(failure, o.wrap("do", kept))
 	}
-	o.logUnreleased(kept)
+	o.logUnreleased(claim, kept)
 	return value, failure
 }
 
@@ -163,9 +163,9 @@ func (o *Once[T]) ended(claim *lease.Hold, err error) error {
 }
 
 // logUnreleased logs that a claim was left to its lease: the caller gets the error of its fn.
-func (o *Once[T]) logUnreleased(err error) {
+func (o *Once[T]) logUnreleased(claim *lease.Hold, err error) {
 	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, errs.ErrClosed) {
-		o.core.Logger.Warn("redlatch: a claim was not released", "kind", "ronce", "name", o.Name(), "cause", err)
+		o.core.Logger.Warn("redlatch: a claim was not released", "kind", "ronce", "name", o.Name(), "owner", claim.Owner(), "cause", err)
 	}
 }
 

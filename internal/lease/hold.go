@@ -380,6 +380,7 @@ func (h *Hold) LostSince() time.Time {
 // Unlocker is a hold as the public packages show it.
 type Unlocker interface {
 	Context() context.Context
+	Owner() string
 	Unlock(ctx context.Context) error
 }
 
@@ -394,7 +395,7 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
 		case released == nil || errors.Is(released, errs.ErrWrongType):
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: the loss in the context is that of an outer hold
-			logger.Warn("redlatch: a lock was not released", "kind", title, "name", name, "cause", released)
+			logger.Warn("redlatch: a lock was not released", "kind", title, "name", name, "owner", h.Owner(), "cause", released)
 			released = nil
 		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own
 			released = cause
