@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // logbook is a log as an operator's tools read it.
@@ -384,6 +385,8 @@ func TestSlowLogNamesWhatTookLong(t *testing.T) {
 		require.Len(t, lines, 1)
 		assert.Equal(t, "redlatch: a call waited long", lines[0]["msg"])
 		assert.InDelta(t, 3*time.Second, lines[0]["waited"], float64(100*time.Millisecond))
+		assert.Equal(t, slow.Owner(), lines[0]["owner"])
+		assert.NotContains(t, lines[0], "cause")
 		time.Sleep(11 * time.Second)
 		locktest.Unlock(t, slow)
 		synctest.Wait()
@@ -392,7 +395,44 @@ func TestSlowLogNamesWhatTookLong(t *testing.T) {
 		assert.Equal(t, "redlatch: a hold lasted long", lines[0]["msg"])
 		assert.Equal(t, "rlock", lines[0]["kind"])
 		assert.Equal(t, "orders", lines[0]["name"])
+		assert.Equal(t, slow.Owner(), lines[0]["owner"])
 		assert.InDelta(t, 11*time.Second, lines[0]["held"], float64(100*time.Millisecond))
 		assert.Equal(t, 4, seen, "the observer hears all as before")
+	})
+}
+
+func TestSlowLogNamesCallsThatWaitedInVain(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log logbook
+		p := b.Peer(t, log.option(), redlatch.WithSlowLog(2*time.Second, 0))
+		locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"))
+		for what, wait := range map[string]func() error{
+			"its limit": func() error {
+				_, err := p.GetLock("orders").TryLock(t.Context(), rlock.WithWait(3*time.Second))
+				return err
+			},
+			"its context": func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				_, err := p.GetLock("orders").Lock(ctx)
+				return err
+			},
+			"a semaphore": func() error {
+				acquired, err := p.GetSemaphore("seats").TryAcquire(t.Context(), 1, rsemaphore.WithWait(3*time.Second))
+				assert.False(t, acquired)
+				return err
+			},
+		} {
+			err := wait()
+			synctest.Wait()
+			lines := log.take()
+			require.Len(t, lines, 1, what)
+			assert.Equal(t, "redlatch: a call waited long", lines[0]["msg"], what)
+			assert.InDelta(t, 3*time.Second, lines[0]["waited"], float64(100*time.Millisecond), what)
+			if err == nil {
+				err = rlock.ErrNotAcquired
+			}
+			assert.Contains(t, err.Error(), lines[0]["cause"], what)
+		}
 	})
 }

@@ -146,25 +146,24 @@ func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
 
 // slow adds the lines of a slow log to what is observed.
 func (c *Core) slow() {
-	if limit, then := c.SlowWait, c.Hooks.Acquired; limit > 0 {
-		c.Hooks.Acquired = func(kind, name string, waited time.Duration) {
-			if waited >= limit {
-				c.Warn("redlatch: a call waited long", "kind", kind, "name", name, "waited", waited)
+	if limit := c.SlowWait; limit > 0 {
+		c.Hooks.AcquireEnd = two(func(_ context.Context, e AcquireEnd) {
+			if e.Waited < limit {
+				return
 			}
-			if then != nil {
-				then(kind, name, waited)
+			attributes := []any{"kind", e.Kind, "name", e.Name, "owner", e.Owner, "waited", e.Waited}
+			if e.Err != nil {
+				attributes = append(attributes, "cause", e.Err)
 			}
-		}
+			c.Warn("redlatch: a call waited long", attributes...)
+		}, c.Hooks.AcquireEnd)
 	}
-	if limit, then := c.SlowHold, c.Hooks.Released; limit > 0 {
-		c.Hooks.Released = func(kind, name string, held time.Duration) {
-			if held >= limit {
-				c.Warn("redlatch: a hold lasted long", "kind", kind, "name", name, "held", held)
+	if limit := c.SlowHold; limit > 0 {
+		c.Hooks.HoldEnd = two(func(_ context.Context, e HoldEnd) {
+			if e.Held >= limit && e.Err == nil { // a loss is logged anyway
+				c.Warn("redlatch: a hold lasted long", "kind", e.Kind, "name", e.Name, "owner", e.Owner, "held", e.Held)
 			}
-			if then != nil {
-				then(kind, name, held)
-			}
-		}
+		}, c.Hooks.HoldEnd)
 	}
 }
 
