@@ -26,6 +26,8 @@ import (
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -64,7 +66,15 @@ func lockChanges() (changes []change) {
 			count = 2 // a majority, of those with the most levels
 		}
 		each := func(n int) []int { return slices.Repeat([]int{n}, count) }
-		for verb, s := range all {
+		of := maps.Clone(all)
+		switch kind {
+		case "writer":
+			maps.Copy(of, downgrades)
+			fallthrough
+		case "plain", "fenced", "fair":
+			maps.Copy(of, claims)
+		}
+		for verb, s := range of {
 			one := change{
 				name: kind + " " + verb, before: each(s.before), after: each(s.after), unsure: each(min(s.before, s.after)), ends: s.after < s.before, begins: s.after > s.before,
 				prepare: func(t *testing.T, c *redlatch.Client) func() error {
@@ -82,17 +92,58 @@ func lockChanges() (changes []change) {
 					return state[len(state)-count:]
 				},
 			}
+			switch verb {
+			case "take over":
+				one.ends, one.begins, one.unsure = false, true, each(0)
+			case "force unlock", "force unlock a reader": // it is sent once, and nothing goes on
+				one.ends, one.unsure = false, nil
+			}
 			changes = append(changes, one)
 		}
 	}
 	return changes
 }
 
+// claims are steps that do not ask the holder.
+var claims = map[string]step{
+	"take over": {2, 1, nested, func(t *testing.T, l rlock.Locker, h *rlock.Hold) error {
+		t.Helper()
+		_, err := l.TryLock(t.Context(), rlock.WithTakeOver(h.Owner()))
+		return err
+	}},
+	"force unlock": {1, 0, held, forceUnlock},
+}
+
+// downgrades are steps of a read-write lock that one owner has for writing and for reading, and that of readers by force.
+var downgrades = map[string]step{
+	"read as well": {1, 2, held, func(t *testing.T, l rlock.Locker, h *rlock.Hold) error {
+		t.Helper()
+		_, err := readerOf(l).Lock(h.Context())
+		return err
+	}},
+	"downgrade": {2, 1, func(t *testing.T, l rlock.Locker) *rlock.Hold {
+		t.Helper()
+		h := held(t, l)
+		locktest.Acquire(t, h.Context(), readerOf(l))
+		return h
+	}, unlock},
+	"force unlock a reader": {1, 0, func(t *testing.T, l rlock.Locker) *rlock.Hold { t.Helper(); return held(t, readerOf(l)) }, forceUnlock},
+}
+
+func readerOf(l rlock.Locker) rlock.Locker { return l.(*rrwlock.Lock).RLocker() }
+
+func forceUnlock(t *testing.T, l rlock.Locker, _ *rlock.Hold) error {
+	t.Helper()
+	return did(l.(interface {
+		ForceUnlock(ctx context.Context) (bool, error)
+	}).ForceUnlock(t.Context()))
+}
+
 // permitChanges are calls on a semaphore of 5 leased permits, of which one is held.
 func permitChanges() []change {
 	one := func(verb string, free, leased int, unsure []int, call func(t *testing.T, s *rsemaphore.PermitSemaphore, held *rsemaphore.Permit) error) change {
 		return change{
-			name: "permit " + verb, before: []int{4, 1}, after: []int{free, leased}, unsure: unsure, ends: leased == 0, begins: leased > 1,
+			name: "permit " + verb, before: []int{4, 1}, after: []int{free, leased}, unsure: unsure, ends: verb == "release", begins: leased > 1,
 			prepare: func(t *testing.T, c *redlatch.Client) func() error {
 				t.Helper()
 				s := c.GetPermitSemaphore("object")
@@ -103,15 +154,19 @@ func permitChanges() []change {
 			},
 			state: func(t *testing.T, rdb *redis.Client) []int {
 				t.Helper()
-				free, err := rdb.Get(t.Context(), "object").Int()
-				require.NoError(t, err)
 				leased, err := rdb.ZCard(t.Context(), "{object}:timeout").Result()
 				require.NoError(t, err)
-				return []int{free, int(leased)}
+				return []int{number(t, rdb, "object"), int(leased)}
 			},
 		}
 	}
+	first := one("try to set", 5, 0, nil, nil)
+	first.before, first.prepare = []int{0, 0}, func(t *testing.T, c *redlatch.Client) func() error {
+		t.Helper()
+		return func() error { return did(c.GetPermitSemaphore("object").TrySetPermits(t.Context(), 5)) }
+	}
 	return []change{
+		first,
 		one("acquire", 3, 2, []int{4, 1}, func(t *testing.T, s *rsemaphore.PermitSemaphore, _ *rsemaphore.Permit) error {
 			t.Helper()
 			_, err := s.TryAcquire(t.Context())
@@ -134,6 +189,14 @@ func permitChanges() []change {
 		one("release", 5, 0, []int{5, 0}, func(t *testing.T, _ *rsemaphore.PermitSemaphore, held *rsemaphore.Permit) error {
 			t.Helper()
 			return held.Release(t.Context())
+		}),
+		one("extend by id", 4, 1, nil, func(t *testing.T, s *rsemaphore.PermitSemaphore, held *rsemaphore.Permit) error {
+			t.Helper()
+			return s.ExtendID(t.Context(), held.ID(), time.Minute)
+		}),
+		one("release by id", 5, 0, nil, func(t *testing.T, s *rsemaphore.PermitSemaphore, held *rsemaphore.Permit) error {
+			t.Helper()
+			return s.ReleaseID(t.Context(), held.ID())
 		}),
 		one("add", 6, 1, nil, func(t *testing.T, s *rsemaphore.PermitSemaphore, _ *rsemaphore.Permit) error {
 			t.Helper()
@@ -221,19 +284,19 @@ func latchChanges() (changes []change) {
 	return changes
 }
 
-// queueChanges are calls on a queue. The states are how many messages are due, in flight and dead letters.
+// queueChanges are calls on a queue. The states are how many messages are due, in flight and dead letters, and whether it is paused.
 func queueChanges() (changes []change) {
 	type q = *rdelayedqueue.Queue[string]
 	type m = *rdelayedqueue.Message[string]
 	one := func(verb string, before, after []int, call func(ctx context.Context, q q, m m) error) {
-		c := change{name: "queue " + verb, before: before, after: after, begins: verb == "take"}
+		c := change{name: "queue " + verb, before: before, after: after, begins: strings.HasPrefix(verb, "take")}
 		if c.begins {
 			c.unsure = before
 		}
 		c.prepare = func(t *testing.T, c *redlatch.Client) func() error {
 			t.Helper()
 			q, m := redlatch.GetDelayedQueue[string](c, "object"), m(nil)
-			if !slices.Equal(before, []int{0, 0, 0}) {
+			if !slices.Equal(before, []int{0, 0, 0, 0}) {
 				_, err := q.Offer(t.Context(), "x", 0, rdelayedqueue.WithID("id"))
 				require.NoError(t, err)
 			}
@@ -245,6 +308,9 @@ func queueChanges() (changes []change) {
 			if before[2] > 0 {
 				require.NoError(t, m.Reject(t.Context(), "x"))
 			}
+			if before[3] > 0 {
+				require.NoError(t, q.Pause(t.Context()))
+			}
 			return func() error { return call(t.Context(), q, m) }
 		}
 		c.state = func(t *testing.T, rdb *redis.Client) (state []int) {
@@ -254,12 +320,28 @@ func queueChanges() (changes []change) {
 				require.NoError(t, err)
 				state = append(state, int(n))
 			}
-			return state
+			paused := 0
+			if rdb.HExists(t.Context(), "redlatch_dq:{object}:meta", "paused").Val() {
+				paused = 1
+			}
+			return append(state, paused)
 		}
 		changes = append(changes, c)
 	}
-	none, due, taken, dead := []int{0, 0, 0}, []int{1, 0, 0}, []int{0, 1, 0}, []int{0, 0, 1}
+	none, due, taken, dead, paused := []int{0, 0, 0, 0}, []int{1, 0, 0, 0}, []int{0, 1, 0, 0}, []int{0, 0, 1, 0}, []int{1, 0, 0, 1}
 	one("offer", none, due, func(ctx context.Context, q q, _ m) error { _, err := q.Offer(ctx, "x", 0); return err })
+	one("offer at", none, due, func(ctx context.Context, q q, _ m) error { _, err := q.OfferAt(ctx, "x", time.Now()); return err })
+	one("offer new", none, due, func(ctx context.Context, q q, _ m) error {
+		_, added, err := q.OfferNew(ctx, "x", 0, rdelayedqueue.WithID("id"))
+		return did(added, err)
+	})
+	one("offer a batch", none, []int{2, 0, 0, 0}, func(ctx context.Context, q q, _ m) error {
+		_, err := q.OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "x"}, {Value: "y", ID: "id"}})
+		return err
+	})
+	one("take a batch", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.TakeBatch(ctx, 2); return err })
+	one("pause", due, paused, func(ctx context.Context, q q, _ m) error { return q.Pause(ctx) })
+	one("resume", paused, due, func(ctx context.Context, q q, _ m) error { return q.Resume(ctx) })
 	one("take", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.Take(ctx); return err })
 	one("ack", taken, none, func(ctx context.Context, _ q, m m) error { return m.Ack(ctx) })
 	one("nack", taken, due, func(ctx context.Context, _ q, m m) error { return m.Nack(ctx, 0) })
@@ -268,6 +350,15 @@ func queueChanges() (changes []change) {
 	one("cancel", due, none, func(ctx context.Context, q q, _ m) error { return did(q.Cancel(ctx, "id")) })
 	one("reschedule", due, due, func(ctx context.Context, q q, _ m) error { return did(q.Reschedule(ctx, "id", time.Hour)) })
 	one("redrive", dead, due, func(ctx context.Context, q q, _ m) error { return did(q.Redrive(ctx, "id")) })
+	// Of more messages than fit into one call, those before the refusal are gone: so the number says.
+	one("redrive all", dead, due, func(ctx context.Context, q q, _ m) error {
+		n, err := q.RedriveAll(ctx)
+		return did(n == 1, err)
+	})
+	one("purge", dead, none, func(ctx context.Context, q q, _ m) error {
+		n, err := q.Purge(ctx)
+		return did(n == 1, err)
+	})
 	return changes
 }
 
@@ -409,6 +500,31 @@ func jobChanges() (changes []change) {
 	return changes
 }
 
+// limitChanges are calls for tokens. The state is how many are taken.
+func limitChanges() []change {
+	one := func(verb string, call func(ctx context.Context, l *rratelimiter.Limiter) error) change {
+		return change{
+			name: "limiter " + verb, before: []int{0}, after: []int{2},
+			prepare: func(t *testing.T, c *redlatch.Client) func() error {
+				t.Helper()
+				return func() error { return call(t.Context(), c.GetRateLimiter("object", rratelimiter.Per(10, 10*time.Hour))) }
+			},
+			state: func(t *testing.T, rdb *redis.Client) []int {
+				t.Helper()
+				back := number(t, rdb, "redlatch_rate:6:{object:k}")
+				return []int{max(0, int(time.Until(time.UnixMicro(int64(back))).Round(time.Hour).Hours()))}
+			},
+		}
+	}
+	return []change{
+		one("allow", func(ctx context.Context, l *rratelimiter.Limiter) error {
+			got, err := l.Allow(ctx, "k", 2)
+			return did(got.Allowed, err)
+		}),
+		one("wait", func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Wait(ctx, "k", 2) }),
+	}
+}
+
 // refusals are what may happen to the repetition of a call: a reply, or what is done to the connections, and its end.
 var refusals = map[string]struct {
 	reply string
@@ -538,7 +654,7 @@ func (o *obstacle) lift() {
 // F2, F25: whoever repeats a call after an error that is not ErrUnknown never acts twice, whatever refuses the repetition of one whose
 // reply was lost.
 func TestRefusedRepetitionsLeaveDoneOrNotDone(t *testing.T) {
-	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), jobChanges()) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), jobChanges(), limitChanges()) {
 		for refusal := range refusals {
 			for _, lost := range []int{1, 0, 2}[:faulttest.Rounds(t, 1, 3)] {
 				if lost == 0 && c.skip > 0 {
@@ -578,10 +694,13 @@ func (c change) refused(t *testing.T, b *locktest.Bubble, refusal string, lost i
 	case err == nil:
 		assert.Equal(t, c.after, now)
 	case errors.Is(err, redlatch.ErrUnknown):
-		if c.unsure != nil {
-			assert.Equal(t, c.unsure, now, "after %v", err)
-		} else {
+		switch {
+		case c.unsure == nil:
 			assert.Contains(t, [][]int{c.before, c.after}, now, "after %v", err)
+		case c.begins && lost == 0: // it was never granted
+			assert.Equal(t, c.before, now, "after %v", err)
+		default:
+			assert.Equal(t, c.unsure, now, "after %v", err)
 		}
 	default:
 		if !c.begins {
