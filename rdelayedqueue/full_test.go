@@ -108,7 +108,7 @@ func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
 	offer(t, q, "a", 0)
 	m := <-began
 	require.NoError(t, r.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	time.Sleep(2*visibility + visibility/2) // by the clock of a real server the visibility has to be over twice
+	time.Sleep(3 * visibility) // by the clock of a real server the visibility has to be over three times
 	assert.NoError(t, m.Context().Err(), "%v", context.Cause(m.Context()))
 	close(finish)
 	redistest.Eventually(t, patience, "the message is acknowledged", func() error {
