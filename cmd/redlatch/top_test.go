@@ -146,7 +146,7 @@ func startInTerminal(t *testing.T, url string, args ...string) *terminal {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid())}
+	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid(), ".", time.Now().UnixNano())} // the server of the test before may be about to end
 	term.tmux(append([]string{
 		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "130", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
 		"sh", "-c", `trap : INT; "$0" "$@"; echo "exit code $?"; cat`, self,
