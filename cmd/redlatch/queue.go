@@ -47,7 +47,7 @@ func (a *app) onQueue(do func(ctx context.Context, q *jobs, args []string) error
 
 func (a *app) queueStats() *cobra.Command {
 	return &cobra.Command{
-		Use: "stats NAME", Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
+		Use: "stats NAME", Aliases: []string{"info"}, Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
 		Long: `How many messages are in each state. "failed before" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
 setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
