@@ -250,19 +250,23 @@ func TestNothingIsTakenAwayWithoutAYes(t *testing.T) {
 // Who reads whom the lock is to be taken from, and then answers, does not free that of another one.
 func TestForceAfterAnAnswerTakesTheLockFromNobodyElse(t *testing.T) {
 	r := newRig(t)
-	shown, err := r.c.GetLock("orders").Lock(t.Context())
-	require.NoError(t, err)
-	term := startInTerminal(t, r.url, "lock", "force", "orders")
-	term.sees(`(?s)held by +` + shown.Owner() + `.*free "orders"\? \[y/N\]`)
-	require.NoError(t, shown.Unlock(t.Context()))
-	other, err := r.c.GetLock("orders").Lock(t.Context())
-	require.NoError(t, err)
-	term.tmux("send-keys", "-t", "top", "y", "Enter")
-	text := term.sees(`exit code \d+`)
-	assert.Contains(t, text, "exit code 75")
-	assert.Regexp(t, `nothing was done, look at "orders" again: somebody else holds it now: `+other.Owner(), strings.ReplaceAll(text, "\n", ""))
-	require.NoError(t, other.Context().Err())
-	require.NoError(t, other.Unlock(t.Context()))
+	for name, args := range map[string][]string{"text": {}, "JSON": {"--json"}} {
+		t.Run(name, func(t *testing.T) {
+			shown, err := r.c.GetLock("orders").Lock(t.Context())
+			require.NoError(t, err)
+			term := startInTerminal(t, r.url, append(args, "lock", "force", "orders")...)
+			term.sees(`(?s)held by +` + shown.Owner() + `.*free "orders"\? \[y/N\]`)
+			require.NoError(t, shown.Unlock(t.Context()))
+			other, err := r.c.GetLock("orders").Lock(t.Context())
+			require.NoError(t, err)
+			term.tmux("send-keys", "-t", "top", "y", "Enter")
+			text := term.sees(`exit code \d+`)
+			assert.Contains(t, text, "exit code 75")
+			assert.Regexp(t, `nothing was done, look at "orders" again: somebody else holds it now: `+other.Owner(), strings.ReplaceAll(text, "\n", ""))
+			require.NoError(t, other.Context().Err())
+			require.NoError(t, other.Unlock(t.Context()))
+		})
+	}
 }
 
 func TestQueueIsLookedAtAndOperated(t *testing.T) {
@@ -356,6 +360,12 @@ func TestWatchTellsEachChange(t *testing.T) {
 		require.NoError(t, err)
 		says("held by worker.")
 		require.NoError(t, hold.Unlock(t.Context()))
+		for range 2 {
+			hold, err := r.c.GetReadWriteLock("orders").RLock(t.Context())
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, hold.Unlock(t.Context())) }()
+		}
+		says(" and 1 more, 0 clients wait")
 		stop()
 		assert.Zero(t, <-ended)
 	})
@@ -381,7 +391,7 @@ func TestWatchAsJSONHasTheTimeAndNothingThatWasNotAsked(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), at, time.Minute)
 	delete(seen, "at")
 	assert.Equal(t, map[string]any{
-		"name": "orders", "locked": true, "mode": "", "token": 0.0, "waiting": 0.0, "queue": []any{},
+		"name": "orders", "locked": true, "mode": "", "token": 0.0, "waiting": 0.0, "queue": []any{}, "more_holders": 0.0,
 		"holders": []any{map[string]any{"owner": hold.Owner(), "client": r.c.ID()}},
 	}, seen)
 	require.NoError(t, hold.Unlock(t.Context()))

@@ -131,7 +131,7 @@ the exit code is 75. If it has shown 100 readers, it takes the lock from all tha
 				return &exit{exitFailed, fmt.Errorf("nobody holds %q", args[0])}
 			}
 			s.Ask(ctx, c)
-			if !a.json && !yes {
+			if !yes {
 				if err := a.table(a.err, s.write); err != nil {
 					return err
 				}
@@ -177,13 +177,15 @@ type sight struct {
 	Waiting int
 	Holders []party
 	Queue   []party
+
+	MoreHolders int // who are not listed
 }
 
 // party is an owner id, and the client that it is of.
 type party struct{ Owner, Client string }
 
 func (s *lockState) sight() sight {
-	v := sight{Name: s.Name, Locked: s.Locked, Mode: s.Mode, Token: s.Token, Waiting: s.Waiting}
+	v := sight{Name: s.Name, Locked: s.Locked, Mode: s.Mode, Token: s.Token, Waiting: s.Waiting, MoreHolders: s.MoreHolders}
 	for _, h := range s.Holders {
 		v.Holders = append(v.Holders, party{h.Owner, h.Client})
 	}
@@ -210,7 +212,11 @@ it does not see a hold that is shorter than that.`,
 					if !s.Locked {
 						return "free, " + inspect.Waiting(s.Waiting)
 					}
-					return fmt.Sprintf("held by %s, %s", s.Holders[0].Owner, inspect.Waiting(s.Waiting))
+					others := 0
+					if s.Mode == "read" {
+						others = len(s.Holders) + s.MoreHolders - 1
+					}
+					return fmt.Sprintf("held by %s, %s", inspect.AndMore(s.Holders[0].Owner, others), inspect.Waiting(s.Waiting))
 				})
 			})
 		}),

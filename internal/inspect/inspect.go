@@ -52,6 +52,10 @@ type Holder struct {
 // LockOf asks for the state of a lock. A name that is no lock's is an error.
 func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) {
 	info, err := c.GetFairLock(name).Info(ctx)
+	var plain rlock.Info
+	if err == nil {
+		plain, err = c.GetFencedLock(name).Info(ctx) // its waiters have a channel of their own
+	}
 	if errors.Is(err, redlatch.ErrWrongType) {
 		rw, err := c.GetReadWriteLock(name).Info(ctx)
 		return ofReadWrite(rw), err
@@ -59,7 +63,6 @@ func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) 
 	if err != nil {
 		return Lock{}, err
 	}
-	plain, err := c.GetFencedLock(name).Info(ctx) // its waiters have a channel of their own
 	l := Lock{
 		Name: name, Locked: info.Locked, Left: info.Left, Token: plain.Token, Queue: info.Queue,
 		Waiting: info.Waiting + plain.Waiting, // a lock may be used in both ways
@@ -71,7 +74,7 @@ func LockOf(ctx context.Context, c *redlatch.Client, name string) (Lock, error) 
 	if info.Locked {
 		l.Holders = []Holder{{Owner: info.Owner, Client: info.Client, Levels: info.Levels, Left: info.Left}}
 	}
-	return l, err
+	return l, nil
 }
 
 func ofReadWrite(info rrwlock.Info) Lock {
@@ -220,7 +223,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		}
 		s.State = N(i.MoreReaders, "reader", "readers")
 		if len(i.Readers) > 0 {
-			s.State = "read by " + andMore(i.Readers[0].Owner, len(i.Readers)+i.MoreReaders-1)
+			s.State = "read by " + AndMore(i.Readers[0].Owner, len(i.Readers)+i.MoreReaders-1)
 		}
 		if i.Writer != nil {
 			s.State = "written by " + i.Writer.Owner
@@ -231,7 +234,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("%d of %d available, ", i.Available, i.Permits)
 		if len(i.Holders) > 0 {
-			s.State += "held by " + andMore(i.Holders[0].ID, max(i.Permits-i.Available, len(i.Holders))-1) + ", "
+			s.State += "held by " + AndMore(i.Holders[0].ID, max(i.Permits-i.Available, len(i.Holders))-1) + ", "
 		}
 		s.State += Waiting(i.Waiting)
 		for _, h := range i.Holders {
@@ -263,8 +266,8 @@ func (s *Summary) held(i rlock.Info, waiting int) {
 	}
 }
 
-// andMore names one, and says how many more there are.
-func andMore(one string, n int) string {
+// AndMore names one, and says how many more there are.
+func AndMore(one string, n int) string {
 	if n <= 0 {
 		return one
 	}
