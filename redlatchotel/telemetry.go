@@ -44,6 +44,7 @@ type Telemetry struct {
 
 	acquire, hold, send, process, late, script metric.Float64Histogram
 	lost, renewals, dead                       metric.Int64Counter
+	woken, reconnects, failovers               metric.Int64Counter
 	watched                                    watched
 
 	series atomic.Pointer[seriesByKey] // a set of attributes costs more to make than a measurement
@@ -148,15 +149,24 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 	counter(&t.lost, "redlatch.lost", "{hold}", "Holds that ended although nobody released them.")
 	counter(&t.renewals, "redlatch.renewals", "{lease}", "Leases that were renewed or lost, and calls to renew that failed.")
 	counter(&t.dead, "redlatch.dead_letters", "{message}", "Messages that became dead letters.")
-	return errors.Join(failed...)
+	counter(&t.woken, "redlatch.wakeups", "{message}", "Messages from Redis that woke waiters.")
+	counter(&t.reconnects, "redlatch.reconnects", "{connection}", "Subscription connections that were replaced.")
+	counter(&t.failovers, "redlatch.failovers", "{failover}", "Failovers and restarts of Redis that a client has noticed.")
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	t.reconnects.Add(context.Background(), 0) //nolint:forbidigo // so that the first one is an increase
+	t.failovers.Add(context.Background(), 0)  //nolint:forbidigo // likewise
+	return nil
 }
 
 // Observer returns the observer for redlatch.WithObserver. Several clients may have it.
 func (t *Telemetry) Observer() redlatch.Observer {
 	o := redlatch.Observer{
 		AcquireStart: t.acquireStart, AcquireEnd: t.acquireEnd,
-		HoldEnd:    t.holdEnd,
-		Renewed:    t.renewed,
+		HoldEnd: t.holdEnd,
+		Renewed: t.renewed,
+		Woken:   t.wokenUp, Reconnected: t.reconnected, FailedOver: t.failedOver,
 		OfferStart: t.offerStart, OfferEnd: t.offerEnd,
 		HandleStart: t.handleStart, HandleEnd: t.handleEnd,
 		DeadLetter: t.deadLetter,
@@ -201,6 +211,14 @@ func (t *Telemetry) renewed(renewed, lost int, err error) {
 	t.renewals.Add(ctx, int64(renewed), metric.WithAttributes(resultKey.String("renewed")))
 	t.renewals.Add(ctx, int64(lost), metric.WithAttributes(resultKey.String("lost")))
 }
+
+func (t *Telemetry) wokenUp(kind, _ string) {
+	t.woken.Add(context.Background(), 1, t.object(kind, "", "").add...) //nolint:forbidigo // a message has none
+}
+
+func (t *Telemetry) reconnected() { t.reconnects.Add(context.Background(), 1) } //nolint:forbidigo // it has none
+
+func (t *Telemetry) failedOver(string) { t.failovers.Add(context.Background(), 1) } //nolint:forbidigo // it has none
 
 func (t *Telemetry) offerStart(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
 	ctx, _ = t.tracer.Start(ctx, "send "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(

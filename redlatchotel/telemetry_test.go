@@ -228,6 +228,33 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 	}, redlatchotel.WithNames("mail"))
 }
 
+func TestWakeUpsReconnectionsAndFailoversAreCounted(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		sum := func(name string, labels ...attribute.KeyValue) int64 {
+			t.Helper()
+			require.IsType(t, metricdata.Sum[int64]{}, l.metric(t, name), name)
+			return l.count(t, name, labels...)
+		}
+		assert.Zero(t, sum("redlatch.reconnects"), "the first one is an increase")
+		assert.Zero(t, sum("redlatch.failovers"))
+		latch := l.GetCountDownLatch("ready")
+		_, err := latch.TrySetCount(t.Context(), 1)
+		require.NoError(t, err)
+		time.AfterFunc(time.Second, func() { assert.NoError(t, latch.CountDown(context.WithoutCancel(t.Context()))) })
+		require.NoError(t, latch.Await(t.Context()))
+		kind := attribute.String("redlatch.kind", "rlatch")
+		assert.Equal(t, int64(1), sum("redlatch.wakeups", kind))
+
+		o := l.told.Observer()
+		assert.Zero(t, testing.AllocsPerRun(100, func() { o.Woken("rlatch", "ready") }))
+		assert.Equal(t, int64(1+101), sum("redlatch.wakeups", kind), "without a name")
+		o.Reconnected()
+		o.FailedOver("127.0.0.1:6379")
+		assert.Equal(t, int64(1), sum("redlatch.reconnects"))
+		assert.Equal(t, int64(1), sum("redlatch.failovers"))
+	}, redlatchotel.WithNames("ready"))
+}
+
 // The tick that waits for the run of the one before is due at its instant, and not when it was put back.
 func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
