@@ -221,9 +221,14 @@ func (t *Telemetry) reconnected() { t.reconnects.Add(context.Background(), 1) } 
 func (t *Telemetry) failedOver(string) { t.failovers.Add(context.Background(), 1) } //nolint:forbidigo // it has none
 
 func (t *Telemetry) offerStart(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
-	ctx, _ = t.tracer.Start(ctx, "send "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("offer"),
-		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingBatchMessageCount(e.Messages)))
+	attributes := []attribute.KeyValue{
+		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name),
+	}
+	if e.Messages > 1 { // the convention forbids it for one
+		attributes = append(attributes, semconv.MessagingBatchMessageCount(e.Messages))
+	}
+	ctx, _ = t.tracer.Start(ctx, "send "+e.Name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
 	t.propagator.Inject(ctx, propagation.MapCarrier(e.Headers))
 	return ctx
 }
@@ -234,13 +239,13 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
 	end(span, e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "offer", inspect.Result(e.Err)).record...)
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "send", inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
 	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("handle"),
+		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("process"),
 		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
 	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Kind, e.Name, "", "").record...)
 	return ctx
@@ -248,7 +253,7 @@ func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
 	end(trace.SpanFromContext(ctx), e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "handle", inspect.Result(e.Err)).record...)
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "process", inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {

@@ -217,14 +217,20 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 		assert.Equal(t, processed.SpanContext.SpanID(), spans["inner"].Parent.SpanID())
 		assert.Equal(t, codes.Error, processed.Status.Code)
 		assert.Equal(t, "rdelayedqueue", attributes(sent)["redlatch.kind"])
+		assert.Equal(t, "send", attributes(sent)["messaging.operation.name"])
+		assert.Equal(t, "process", attributes(processed)["messaging.operation.name"])
+		assert.NotContains(t, attributes(sent), "messaging.batch.message_count")
+		_, err = q.OfferBatch(t.Context(), []rdelayedqueue.Item[string]{{Value: "a"}, {Value: "b"}})
+		require.NoError(t, err)
+		assert.Equal(t, int64(2), attributes(l.take()["send mail"])["messaging.batch.message_count"])
 		assert.Equal(t, "rdelayedqueue", attributes(processed)["redlatch.kind"])
 		queue := ofQueue("mail", attribute.String("redlatch.kind", "rdelayedqueue"))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", queue...))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", queue...))
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
-			append(append(queue, attribute.String("messaging.operation.name", "handle")), failed("failed")...)...))
-		assert.Equal(t, int64(1), l.count(t, "messaging.client.operation.duration",
-			append(queue, attribute.String("messaging.operation.name", "offer"), attribute.String("redlatch.result", "ok"))...))
+			append(append(queue, attribute.String("messaging.operation.name", "process")), failed("failed")...)...))
+		assert.Equal(t, int64(2), l.count(t, "messaging.client.operation.duration",
+			append(queue, attribute.String("messaging.operation.name", "send"), attribute.String("redlatch.result", "ok"))...))
 	}, redlatchotel.WithNames("mail"))
 }
 
