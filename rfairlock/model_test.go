@@ -251,18 +251,20 @@ func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
 			return rdb.LMove(ctx, queueKey("n0"), queueKey("n0"), "right", "left").Err()
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			historytest.RefutedSoon(t, func() bool {
-				r := play(t, 10, 0, nil, func(rdb *redis.Client) {
-					if err := behind(t.Context(), rdb); !errors.Is(err, redis.Nil) {
-						assert.NoError(t, err)
-					}
-				})
-				return leasedFairLock.RefutesUnsaid(r.settled(), func(e event) (event, bool) {
-					return event{kind: vanishes, key: e.key, hold: e.hold}, e.kind == refused
+		for how, harm := range historytest.Harms() {
+			t.Run(what+how, func(t *testing.T) {
+				historytest.RefutedSoon(t, func() bool {
+					r := play(t, 10, 0, harm, func(rdb *redis.Client) {
+						if err := behind(t.Context(), rdb); !errors.Is(err, redis.Nil) {
+							assert.NoError(t, err)
+						}
+					})
+					return leasedFairLock.RefutesUnsaid(r.settled(), func(e event) (event, bool) {
+						return event{kind: vanishes, key: e.key, hold: e.hold}, e.kind == refused
+					})
 				})
 			})
-		})
+		}
 	}
 }
 

@@ -295,17 +295,19 @@ func TestHistoryOfABrokenLatchIsRefuted(t *testing.T) {
 			return rdb.Del(t.Context(), "redlatch_latch_once:{a}").Err()
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			historytest.RefutedSoon(t, func() bool {
-				r := newLatchRecord()
-				r.play(t, nil, func(rdb *redis.Client) {
-					if err := behind(rdb); !errors.Is(err, redis.Nil) {
-						assert.NoError(t, err)
-					}
+		for how, harm := range historytest.Harms() {
+			t.Run(what+how, func(t *testing.T) {
+				historytest.RefutedSoon(t, func() bool {
+					r := newLatchRecord()
+					r.play(t, harm, func(rdb *redis.Client) {
+						if err := behind(rdb); !errors.Is(err, redis.Nil) {
+							assert.NoError(t, err)
+						}
+					})
+					return countDown.Refutes(r.Ops())
 				})
-				return countDown.Refutes(r.Ops())
 			})
-		})
+		}
 	}
 	t.Run("a wait that ends at once", func(t *testing.T) {
 		historytest.RefutedSoon(t, func() bool {

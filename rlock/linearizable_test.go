@@ -60,13 +60,18 @@ func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
 			return rdb.IncrBy(ctx, token, int64(1+rand.N(1<<30))).Err()
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			historytest.RefutedSoon(t, func() bool {
-				h := locktest.NewHistory(true, time.Minute)
-				play(t, h, nil, func(rdb *redis.Client) { assert.NoError(t, behind(t.Context(), rdb)) })
-				return h.Refuted(t)
+		for how, harm := range historytest.Harms() {
+			t.Run(what+how, func(t *testing.T) {
+				historytest.RefutedSoon(t, func() bool {
+					h := locktest.NewHistory(true, time.Minute)
+					if harm != nil {
+						h = locktest.NewHistory(false, shortLease/2)
+					}
+					play(t, h, harm, func(rdb *redis.Client) { assert.NoError(t, behind(t.Context(), rdb)) })
+					return h.Refuted(t)
+				})
 			})
-		})
+		}
 	}
 }
 

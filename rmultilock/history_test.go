@@ -210,25 +210,27 @@ func (r *historyRig) freeze(times int) {
 func TestHistoryOfALockThatIsTakenAwayIsRefuted(t *testing.T) {
 	for name, kind := range historyKinds {
 		for what, keys := range map[string][]string{"all keys": {"a", "b", "c"}, "one key": {"b"}} {
-			t.Run(name+", "+what, func(t *testing.T) {
-				historytest.RefutedSoon(t, func() bool {
-					r := newHistoryRig(t, kind, 0, nil)
-					var users sync.WaitGroup
-					for range 3 {
-						r.process(t, &users, 60)
-					}
-					var majority []*redis.Client
-					for _, s := range r.servers[:len(r.servers)/2+1] {
-						majority = append(majority, s.Client(t))
-					}
-					historytest.Meanwhile(&users, func() {
-						for _, rdb := range majority {
-							assert.NoError(t, rdb.Del(t.Context(), keys...).Err())
+			for how, harm := range historytest.Harms() {
+				t.Run(name+", "+what+how, func(t *testing.T) {
+					historytest.RefutedSoon(t, func() bool {
+						r := newHistoryRig(t, kind, 0, harm)
+						var users sync.WaitGroup
+						for range 3 {
+							r.process(t, &users, 60)
 						}
+						var majority []*redis.Client
+						for _, s := range r.servers[:len(r.servers)/2+1] {
+							majority = append(majority, s.Client(t))
+						}
+						historytest.Meanwhile(&users, func() {
+							for _, rdb := range majority {
+								assert.NoError(t, rdb.Del(t.Context(), keys...).Err())
+							}
+						})
+						return r.Refuted(t)
 					})
-					return r.Refuted(t)
 				})
-			})
+			}
 		}
 	}
 }

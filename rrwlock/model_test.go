@@ -237,17 +237,19 @@ func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 
 func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
 	for _, mode := range []string{"read", "write"} {
-		t.Run("a lock taken from who can "+mode, func(t *testing.T) {
-			historytest.RefutedSoon(t, func() bool {
-				r := newRecord(true)
-				r.play(t, 20, nil, func(rdb *redis.Client) {
-					assert.NoError(t, takeAway.Run(t.Context(), rdb, []string{"n0"}, mode).Err())
-				})
-				return leasedReadWriteLock.RefutesUnsaid(r.ops(), func(e event) (event, bool) {
-					return event{vanishes, e.key, e.hold, e.party}, e.kind == refused
+		for how, harm := range historytest.Harms() {
+			t.Run("a lock taken from who can "+mode+how, func(t *testing.T) {
+				historytest.RefutedSoon(t, func() bool {
+					r := newRecord(harm == nil)
+					r.play(t, 20, harm, func(rdb *redis.Client) {
+						assert.NoError(t, takeAway.Run(t.Context(), rdb, []string{"n0"}, mode).Err())
+					})
+					return leasedReadWriteLock.RefutesUnsaid(r.ops(), func(e event) (event, bool) {
+						return event{vanishes, e.key, e.hold, e.party}, e.kind == refused
+					})
 				})
 			})
-		})
+		}
 	}
 }
 

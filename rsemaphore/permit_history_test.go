@@ -353,23 +353,27 @@ func TestHistoryOfABrokenPermitSemaphoreIsRefuted(t *testing.T) {
 	add := func(n int64) func(rdb *redis.Client) {
 		return func(rdb *redis.Client) { assert.NoError(t, rdb.IncrBy(t.Context(), "a", n).Err()) }
 	}
+	take := func(rdb *redis.Client) {
+		popped, err := rdb.ZPopMin(t.Context(), "{a}:timeout").Result()
+		assert.NoError(t, err)
+		add(int64(len(popped)))(rdb)
+	}
 	for what, tc := range map[string]struct {
 		strict, once bool
+		harm         func(*faulttest.Proxy)
 		behind       func(rdb *redis.Client)
 	}{
-		"a permit too many, whatever is seen": {true, true, add(1)},
-		"a permit too many, under leases":     {false, true, add(1)},
-		"a permit too few":                    {true, true, add(-1)},
-		"a permit taken from its holder": {false, false, func(rdb *redis.Client) {
-			popped, err := rdb.ZPopMin(t.Context(), "{a}:timeout").Result()
-			assert.NoError(t, err)
-			add(int64(len(popped)))(rdb)
-		}},
+		"a permit too many, whatever is seen":          {true, true, nil, add(1)},
+		"a permit too many, under leases":              {false, true, nil, add(1)},
+		"a permit too many, under faults":              {false, true, (*faulttest.Proxy).Disturb, add(1)},
+		"a permit too few":                             {true, true, nil, add(-1)},
+		"a permit taken from its holder":               {false, false, nil, take},
+		"a permit taken from its holder, under faults": {false, false, (*faulttest.Proxy).Disturb, take},
 	} {
 		t.Run(what, func(t *testing.T) {
 			historytest.RefutedSoon(t, func() bool {
 				r, broken := &leaseRecord{History: historytest.New[leaseEvent](), strict: tc.strict}, false
-				r.play(t, nil, func(rdb *redis.Client) {
+				r.play(t, tc.harm, func(rdb *redis.Client) {
 					if !tc.once || !broken {
 						tc.behind(rdb)
 					}

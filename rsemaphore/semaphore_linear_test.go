@@ -174,16 +174,19 @@ func TestHistoryOfABrokenSemaphoreIsRefuted(t *testing.T) {
 	for what, tc := range map[string]struct {
 		strict bool
 		n      int64
+		harm   func(*faulttest.Proxy)
 	}{
-		"a permit too many, whatever is seen": {true, 1},
-		"a permit too many, under waits":      {false, 1},
-		"a permit too few":                    {true, -1},
-		"a permit lost, under waits":          {false, -1},
+		"a permit too many, whatever is seen": {true, 1, nil},
+		"a permit too many, under waits":      {false, 1, nil},
+		"a permit too many, under faults":     {false, 1, (*faulttest.Proxy).Disturb},
+		"a permit too few":                    {true, -1, nil},
+		"a permit lost, under waits":          {false, -1, nil},
+		"a permit lost, under faults":         {false, -1, (*faulttest.Proxy).Disturb},
 	} {
 		t.Run(what, func(t *testing.T) {
 			historytest.RefutedSoon(t, func() bool {
 				var once sync.Once
-				return countedPermits.Refutes(newPermitRecord(tc.strict).play(t, nil, func(rdb *redis.Client) {
+				return countedPermits.Refutes(newPermitRecord(tc.strict).play(t, tc.harm, func(rdb *redis.Client) {
 					once.Do(func() { assert.NoError(t, rdb.IncrBy(t.Context(), "a", tc.n).Err()) })
 				}))
 			})

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/faulttest"
 )
 
 const (
@@ -60,6 +61,11 @@ func (m Model[S, E]) RefutesUnsaid(ops []Op[E], gone func(E) (event E, lost bool
 		}
 	}
 	return m.Refutes(ops) && m.Refutes(unsaid)
+}
+
+// Harms returns what happens to an object while it is used, by the end of a test's name: nothing, and faults.
+func Harms() map[string]func(*faulttest.Proxy) {
+	return map[string]func(*faulttest.Proxy){"": nil, ", under faults": (*faulttest.Proxy).Disturb}
 }
 
 // RefutedSoon fails the test unless one of ten histories of an object that was broken on purpose is refuted: in a single one
