@@ -61,7 +61,7 @@ func (o Overlap) String() string {
 }
 
 // WithOverlap sets what becomes of a tick that comes while the last run of the job has not ended. Defaults to [Skip]. The runs of an
-// [EveryAfter] never overlap.
+// [EveryAfter] never overlap. Processes that have [Allow] and those that have not do not see each other's runs: while both run, so may two runs.
 func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap = o } }
 
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
