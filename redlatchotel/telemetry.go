@@ -40,6 +40,7 @@ type Telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
 	names      map[string]bool
+	acquiring  map[string]string // the names of spans, by kind: to join one costs an allocation
 	scripts    bool
 
 	acquire, hold, send, process, late, script metric.Float64Histogram
@@ -118,7 +119,10 @@ func New(opts ...Option) (*Telemetry, error) {
 		opt(&s)
 	}
 	t := &Telemetry{
-		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, scripts: s.scripts,
+		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, acquiring: map[string]string{}, scripts: s.scripts,
+	}
+	for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rratelimiter", "ronce", "relection"} {
+		t.acquiring[kind] = "acquire " + kind
 	}
 	t.series.Store(&seriesByKey{})
 	for _, name := range s.names {
@@ -178,7 +182,11 @@ func (t *Telemetry) Observer() redlatch.Observer {
 }
 
 func (t *Telemetry) acquireStart(ctx context.Context, e redlatch.AcquireStartEvent) context.Context {
-	ctx, span := t.tracer.Start(ctx, "acquire "+e.Kind, asClient...)
+	name, ok := t.acquiring[e.Kind]
+	if !ok {
+		name = "acquire " + e.Kind
+	}
+	ctx, span := t.tracer.Start(ctx, name, asClient...)
 	if span.IsRecording() { // most are not sampled
 		span.SetAttributes(kindKey.String(e.Kind), nameKey.String(e.Name))
 	}

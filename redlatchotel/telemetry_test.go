@@ -185,6 +185,18 @@ func TestCallsThatAcquireAreSpans(t *testing.T) {
 	}, redlatchotel.WithNames("orders"))
 }
 
+func TestNameOfAnAcquisitionIsNotJoined(t *testing.T) {
+	told, err := redlatchotel.New(redlatchotel.WithTracerProvider(trace.NewTracerProvider(trace.WithSampler(trace.NeverSample()))))
+	require.NoError(t, err)
+	start := told.Observer().AcquireStart
+	allocations := func(kind string) float64 {
+		return testing.AllocsPerRun(100, func() { start(context.Background(), redlatch.AcquireStartEvent{Kind: kind, Name: "orders"}) })
+	}
+	for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rratelimiter", "ronce", "relection"} {
+		assert.Less(t, allocations(kind), allocations("another"), kind)
+	}
+}
+
 // A handler's span is a child of the offer's, whichever process offered.
 func TestTraceTravelsWithAMessage(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
