@@ -30,7 +30,7 @@ SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit c
 on stderr who holds the lock.
 
 Signals are passed on. In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not: the terminal and the
-shell send them to the program too. So there use kill with SIGTERM.`,
+shell send them to the program too. Send SIGTERM to signal this command alone.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args:    programAfterDash,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -141,13 +141,13 @@ func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(contex
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, h.release(context.WithoutCancel(ctx)))
 	}
-	early := len(signals) // which came before there was a child
 	if err := child.Start(); err != nil {
 		return errors.Join(&exit{126, err}, h.release(context.WithoutCancel(ctx)))
 	}
+	early := len(signals) // which may have come before there was a child
 	return h.watch(ctx, child, signals, func(s os.Signal) bool {
 		early--
-		return early >= 0 || !sentToAll(s, a.tty)
+		return early >= 0 || !sentToAll(s, child.Process, a.tty)
 	})
 }
 

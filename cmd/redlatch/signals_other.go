@@ -8,7 +8,7 @@ import "os"
 func passedOn() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // sentToAll reports whether the program of lock run has got a signal too: the console sends what there is.
-func sentToAll(os.Signal, string) bool { return true }
+func sentToAll(os.Signal, *os.Process, string) bool { return true }
 
 // terminate ends a process.
 func terminate(p *os.Process) error { return p.Kill() }

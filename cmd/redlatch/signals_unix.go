@@ -17,9 +17,9 @@ func passedOn() []os.Signal {
 	}
 }
 
-// sentToAll reports whether the program of lock run has got a signal too: in the foreground of a terminal, that and the shell send
-// some to all processes. Who sends one to this process alone cannot be told from them.
-func sentToAll(s os.Signal, tty string) bool {
+// sentToAll reports whether the terminal, or its shell, has sent a signal to the program of lock run too. A signal that was sent to this
+// process alone looks the same.
+func sentToAll(s os.Signal, program *os.Process, tty string) bool {
 	switch s {
 	case os.Interrupt, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT:
 	default:
@@ -31,7 +31,11 @@ func sentToAll(s os.Signal, tty string) bool {
 	}
 	defer func() { _ = f.Close() }() // it was read only
 	foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	return err == nil && foreground == unix.Getpgrp()
+	if err != nil || foreground != unix.Getpgrp() {
+		return false
+	}
+	group, err := unix.Getpgid(program.Pid)
+	return err == nil && group == foreground // else it has left the group
 }
 
 // terminate asks a process to end.
