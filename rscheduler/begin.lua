@@ -26,7 +26,8 @@
 -- ARGV[12]  the attempt after which a run whose process died is not repeated
 -- ARGV[13]  overlap: skip, queue or allow
 -- ARGV[14]  1 if a newer tick of the job is due as well
--- ARGV[15]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs
+-- ARGV[15]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs; 0 if a newer one is due and
+--           there is no backfill
 -- ARGV[16]  1 if it has to be the one of the mark
 -- ARGV[17]  what is shown of it
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
@@ -89,7 +90,8 @@ if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) < due and due <= tonumber(till)
   local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
-  -- One whose process died before it began is missed, and runs late. So does one that meets a run which began after it was due.
+  -- Within the window it is missed, and runs late, if its process died before it began, or had ended it and not acknowledged it; or if it
+  -- meets a run that began after it was due.
   local late = attempt > 1 and waiting ~= id or overlap == 'skip' and holder and tonumber(began) >= due
   if late and kind == 'r' and not overlapped and not chained and tonumber(instant) >= now - window then
     kind = 'c'

@@ -64,6 +64,7 @@ if of == text and (mine or how == 'drop') then -- a run that was taken over move
   elseif next == instant then
     next = instant + 1
   elseif mine and not next and window > 0 and missed ~= '0' then
+    -- Those that were due before it began have run, or were left out.
     next, to = math.max(instant + 1, tonumber(began), now - window), tonumber(missed)
   end
   if next and next > to then

@@ -61,7 +61,8 @@ func (o Overlap) String() string {
 }
 
 // WithOverlap sets what becomes of a tick that comes while the last run of the job has not ended. Defaults to [Skip]. The runs of an
-// [EveryAfter] never overlap. Processes that have [Allow] and those that have not do not see each other's runs: while both run, so may two runs.
+// [EveryAfter] never overlap. While processes with and without [Allow] run the same job, its runs
+// may overlap.
 func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap = o } }
 
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
@@ -70,8 +71,8 @@ func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap =
 // A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job, or if the last process
 // stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
 // due in a gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the
-// repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one
-// is due by then, it runs only with [WithBackfill].
+// repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one is due by then, it
+// runs only with [WithBackfill], or with [Allow].
 func WithCatchUp(window time.Duration) JobOption {
 	return func(s *jobOptions) { s.catchUp = window }
 }

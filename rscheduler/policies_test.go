@@ -19,17 +19,17 @@ import (
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
-// spans has the runs of a job, by the clock that they share with Redis.
-type spans struct {
+// jobRuns has the runs of a job, by the clock that they share with Redis.
+type jobRuns struct {
 	mu       sync.Mutex
 	from, to map[time.Time]time.Time // by the tick
 	twice    []time.Time
-	now      int // that go on
+	now      int // in progress
 	most     int
 }
 
-// handle returns a handler that takes so long.
-func (s *spans) handle(took time.Duration) func(context.Context, rscheduler.Run) error {
+// handle returns a handler that takes the given time.
+func (s *jobRuns) handle(took time.Duration) func(context.Context, rscheduler.Run) error {
 	return func(_ context.Context, run rscheduler.Run) error {
 		s.mu.Lock()
 		if s.from == nil {
@@ -54,7 +54,7 @@ func (s *spans) handle(took time.Duration) func(context.Context, rscheduler.Run)
 var quiet = redlatch.WithLogger(slog.New(slog.DiscardHandler))
 
 // await waits for something of the runs.
-func (s *spans) await(t *testing.T, what string, ok func() bool) {
+func (s *jobRuns) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	redistest.Eventually(t, patience, what, func() error {
 		s.mu.Lock()
@@ -66,11 +66,11 @@ func (s *spans) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// overlapping has a scheduler run a job of each overlap whose runs take longer than its period. The result says what is wrong with them.
+// overlapping has a scheduler run a job of each overlap whose runs take longer than its period. check asserts what is promised of them.
 func overlapping(t *testing.T, s *locktest.Server, name string) (check func()) {
 	t.Helper()
 	const period, took, runs = 500 * time.Millisecond, 900 * time.Millisecond, 5
-	jobs := map[rscheduler.Overlap]*spans{rscheduler.Skip: {}, rscheduler.Queue: {}, rscheduler.Allow: {}}
+	jobs := map[rscheduler.Overlap]*jobRuns{rscheduler.Skip: {}, rscheduler.Queue: {}, rscheduler.Allow: {}}
 	for range 2 {
 		w := s.Client(t, quiet).GetScheduler(name)
 		for overlap, seen := range jobs {
@@ -114,7 +114,7 @@ func TestPoliciesOnServers(t *testing.T) {
 				check := overlapping(t, s, "overlaps "+t.Name())
 				name := "catch-up " + t.Name()
 				keys := "redlatch_sched:{" + name + "}:"
-				jobs := map[string]*spans{"none": {}, "newest": {}, "all": {}}
+				jobs := map[string]*jobRuns{"none": {}, "newest": {}, "all": {}}
 				claimed := make(chan time.Time, 1) // when one claims for the first time
 				start := func() (stop func() error) {
 					var once sync.Once
@@ -157,7 +157,8 @@ func TestPoliciesOnServers(t *testing.T) {
 					return slices.DeleteFunc(slices.Clone(missed), func(tick time.Time) bool { return jobs[job].to[tick].IsZero() })
 				}
 				newest := missed[len(missed)-1:]
-				prompt := (<-claimed).Before(newest[0].Add(period)) // else the next one may have taken its place
+				first := <-claimed
+				prompt := first.Before(newest[0].Add(period)) // else the next one may have taken its place
 				jobs["newest"].await(t, "the newest missed tick", func() bool { return !prompt || len(late("newest")) > 0 })
 				jobs["all"].await(t, "missed ticks", func() bool { return len(late("all")) == len(missed) })
 				require.NoError(t, stop())
@@ -165,7 +166,9 @@ func TestPoliciesOnServers(t *testing.T) {
 					assert.Empty(t, seen.twice, job)
 				}
 				assert.Empty(t, late("none"))
-				assert.Subset(t, newest, late("newest"))
+				if !first.Before(newest[0]) { // else the one before was the newest for a moment
+					assert.Subset(t, newest, late("newest"))
+				}
 				check()
 			})
 		})

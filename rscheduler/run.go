@@ -21,7 +21,7 @@ const (
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
 	beginAgain = time.Second      // after a begin that failed
-	waitLate   = time.Second      // or so, for the end of what runs before a tick that runs late, unless told: that may come each second
+	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told; jittered, as that may come each second
 	stopGrace  = 5 * time.Second
 	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
 	maxText    = 4 << 10     // bytes of an error's text that are kept
@@ -35,7 +35,7 @@ const (
 type runner struct {
 	*Scheduler
 	process string
-	written map[string]string // job -> text of its schedule that Redis had last; of those that were written by this runner
+	written map[string]string // job -> text of its schedule that Redis had at the last beat; none before the first
 
 	plans, begins core.Trouble
 }

@@ -94,8 +94,8 @@ type Result struct {
 // it runs. A name that is empty, longer than 512 bytes or was registered before, a bad schedule, a nil handler and bad options are
 // redlatch.ErrInvalid.
 //
-// If processes have registered different schedules for a job, all of them follow the one that was written last, and write that anew if
-// Redis has lost its data.
+// If processes have registered different schedules for a job, all of them follow the one that was written last. If Redis has lost its
+// data, they write the one anew that they saw at their last heartbeat.
 func (s *Scheduler) Register(name string, schedule Schedule, run func(ctx context.Context, run Run) error, opts ...JobOption) error {
 	return s.wrap("register a job of", s.register(name, schedule, run, opts))
 }
