@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -148,7 +149,7 @@ func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
 func (c *Core) slow() {
 	if limit := c.SlowWait; limit > 0 {
 		c.Hooks.AcquireEnd = two(func(_ context.Context, e AcquireEnd) {
-			if e.Waited < limit {
+			if e.Waited < limit || errors.Is(e.Err, context.Canceled) {
 				return
 			}
 			attributes := []any{"kind", e.Kind, "name", e.Name, "owner", e.Owner, "waited", e.Waited}

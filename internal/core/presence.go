@@ -29,7 +29,7 @@ type presence struct {
 	idle     int                // looks in a row that found nothing in use
 	waited   int                // looks since it began to listen, until that is confirmed
 	rest     int                // looks until it may listen again
-	answered []time.Duration    // when the last answers were given, at most presenceRate
+	admitted []time.Duration    // when the last questions were, at most presenceRate
 
 	answers sync.Mutex // held while one is made: one at a time
 }
@@ -110,17 +110,17 @@ func (p *presence) Message(text string) {
 	p.core.Workers.Go(func() { p.answer(q) })
 }
 
-// admit reports whether one more question may be answered.
+// admit reports whether one more question may be answered, and counts it.
 func (p *presence) admit(now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.answered) == presenceRate {
-		if now-p.answered[0] < time.Second {
+	if len(p.admitted) == presenceRate {
+		if now-p.admitted[0] < time.Second {
 			return false
 		}
-		p.answered = p.answered[1:]
+		p.admitted = p.admitted[1:]
 	}
-	p.answered = append(p.answered, now)
+	p.admitted = append(p.admitted, now)
 	return true
 }
 
