@@ -20,7 +20,7 @@ import (
 	"github.com/redlatch/redlatch/rtopic"
 )
 
-// silence is after what time a subscription is found dead whose server does not answer, at most.
+// silence bounds the time until a subscription to a silent server is found dead.
 const silence = 20 * time.Second
 
 // use is what one goroutine does again and again with an object that nobody holds.

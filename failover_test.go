@@ -46,7 +46,7 @@ type topology struct {
 	live bool
 	// frozen says that an old master does not answer meanwhile: nobody would know of a call to it whether it was made.
 	frozen bool
-	// silent says that it stays so: subscriptions to it are found dead after silence.
+	// silent says that it stays so: whoever waits for its answers goes on later, and subscriptions to it are found dead after silence.
 	silent bool
 	// retire makes an old master that still runs a replica, and ends its subscriptions, as Sentinel does some seconds later. nil if there
 	// is none.
@@ -89,6 +89,13 @@ func failovers() []failover {
 			p.serves = func() { awaitPromotion(t, replica) }
 			return p
 		}},
+		{"a master of a cluster hands over", func(t *testing.T) *topology {
+			t.Helper()
+			p, c, _, replica := cluster(t)
+			p.change = func() { c.Failover(t, replica) }
+			p.serves, p.live = func() {}, true
+			return p
+		}},
 		{"a master of a cluster freezes", func(t *testing.T) *topology {
 			t.Helper()
 			p, c, master, replica := cluster(t)
@@ -102,13 +109,6 @@ func failovers() []failover {
 				master.Pause()
 			}
 			p.serves = func() { awaitPromotion(t, replica) }
-			return p
-		}},
-		{"a master of a cluster hands over", func(t *testing.T) *topology {
-			t.Helper()
-			p, c, _, replica := cluster(t)
-			p.change = func() { c.Failover(t, replica) }
-			p.serves, p.live = func() {}, true
 			return p
 		}},
 		{"a master behind Sentinel is killed", func(t *testing.T) *topology {
@@ -172,7 +172,7 @@ func demote(t *testing.T, g *locktest.Group) {
 	require.NoError(t, old.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 }
 
-// awaitPromotion waits until the replica of a master that was killed takes its place.
+// awaitPromotion waits until the replica of a master that was killed, or is frozen, takes its place.
 func awaitPromotion(t *testing.T, replica *redistest.Server) {
 	t.Helper()
 	awaitRole(t, replica, "master")

@@ -323,7 +323,8 @@ func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
 				t.Cleanup(func() { assert.NoError(t, c.Close()) })
 				return c
 			}
-			holder, waiter, hasty := client(), client(redlatch.WithCallTimeout(time.Minute)), client(redlatch.WithCallTimeout(timeout))
+			patient := redlatch.WithCallTimeout(time.Minute) // who waits for an election asks for the leader, who is known once the slot has moved
+			holder, waiter, hasty := client(), client(patient), client(redlatch.WithCallTimeout(timeout))
 			held := enterAll(t, holder, waiter, guests(lease), func(g guest) string { return nameOf(g.name) })
 			late := enterAll(t, holder, nil, slices.DeleteFunc(guests(lease), func(g guest) bool { return nameOf(g.name) == tag }),
 				func(g guest) string { return nameOf(g.name) + "-late" })

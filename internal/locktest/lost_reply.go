@@ -106,9 +106,10 @@ func LoseReplies(t *testing.T, env Env) {
 	if env.Downgraded == nil {
 		steps = slices.DeleteFunc(slices.Clone(life), func(s step) bool { return s.name == "downgrade" })
 	}
-	const tooMany = 30 // replies to a step
+	const some, tooMany = 6, 30 // replies to a step
+	lag := faulttest.MeasureLag(t, server.Addr())
 	for sick, step := range steps {
-		for n, lost := 1, true; lost && n <= tooMany; n++ {
+		for n, lost := 1, true; n <= some || lost && n <= tooMany; n++ {
 			lost = t.Run(fmt.Sprintf("%s: %d", step.name, n), func(t *testing.T) {
 				require.Less(t, n, tooMany)
 				p := &patient{
@@ -126,7 +127,7 @@ func LoseReplies(t *testing.T, env Env) {
 						p.proxy.DropReply(faulttest.Script, n)
 					}
 					step.do(t, p)
-					redistest.Eventually(t, settled, step.name, func() error { return p.has(t, step.levels) })
+					redistest.Eventually(t, settled+lag.Late(), step.name, func() error { return p.has(t, step.levels) })
 					if i == sick {
 						lost = p.proxy.Dropped() > 0
 						require.True(t, lost || n > 1, "%s has lost a reply", step.name)
@@ -136,7 +137,7 @@ func LoseReplies(t *testing.T, env Env) {
 						Refused(t, p.stranger)
 					}
 				}
-				redistest.Eventually(t, settled, "free", func() error { // what was given up on its way may come late
+				redistest.Eventually(t, settled+lag.Late(), "free", func() error { // what was given up on its way may come late
 					h, err := p.stranger.TryLock(t.Context())
 					if err == nil {
 						err = h.Unlock(t.Context())
