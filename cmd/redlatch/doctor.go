@@ -317,13 +317,36 @@ func (d *doctor) persistence(addr string, info map[string]string, gone string, a
 
 func (d *doctor) replicas(addr string, info map[string]string) {
 	f := finding{Level: good, Check: "replicas", Node: addr, Found: info["connected_slaves"]}
+	var behind []string
+	for _, about := range replicasOf(info) {
+		silent, _ := strconv.Atoi(about["lag"]) // s; none if it has never answered
+		if about["state"] != "online" || silent > longestSilence {
+			behind = append(behind, fmt.Sprintf("%s (%s, %d s silent)", net.JoinHostPort(about["ip"], about["port"]), about["state"], silent))
+		}
+	}
 	switch {
+	case len(behind) > 0:
+		f.Level, f.Found = note, f.Found+", behind: "+strings.Join(behind, ", ")
+		f.Means, f.Mend = "If it takes over, locks and jobs are gone that it does not have.", "Look at its log, and at the network between them."
 	case info["role"] != "master":
 		f.Level, f.Found, f.Means, f.Mend = bad, "it is a replica", "It takes no writes: every call fails.", "Give the URL of the master, or of Sentinel."
 	case f.Found == "0":
 		f.Level, f.Means, f.Mend = note, "If the machine is lost, so are locks and jobs.", "Add a replica, and redlatch.WithReplicas for what must not be lost."
 	}
 	d.find(f)
+}
+
+const longestSilence = 5 // s, of a replica that should answer each second
+
+// replicasOf returns what a master says of its replicas.
+func replicasOf(info map[string]string) (all []map[string]string) {
+	for {
+		line, ok := info["slave"+strconv.Itoa(len(all))]
+		if !ok {
+			return all
+		}
+		all = append(all, fieldsOf(strings.SplitSeq(line, ","), "="))
+	}
 }
 
 // ping looks how fast the server answers.
@@ -360,12 +383,7 @@ func (d *doctor) clock(ctx context.Context, rdb *redis.Client) (mean, worst time
 
 // replicaClocks looks at the clocks of a master's replicas. One that cannot be reached from here is left out.
 func (d *doctor) replicaClocks(ctx context.Context, master *redis.Client, info map[string]string) {
-	for i := 0; ; i++ {
-		line, ok := info["slave"+strconv.Itoa(i)]
-		if !ok {
-			return
-		}
-		about := fieldsOf(strings.SplitSeq(line, ","), "=")
+	for _, about := range replicasOf(info) {
 		opts := *master.Options()
 		opts.Addr = net.JoinHostPort(about["ip"], about["port"])
 		opts.Dialer = nil // behind Sentinel it dials the master

@@ -213,15 +213,22 @@ func TestDoctorJudgesWhatAServerSays(t *testing.T) {
 		info        map[string]string
 		level, says string
 	}{
-		"old":              {doctorVersion, map[string]string{"redis_version": "6.0.16"}, bad, "Redis 6.0.16"},
-		"the lowest":       {doctorVersion, map[string]string{"redis_version": "6.2.0"}, good, "Redis 6.2.0"},
-		"valkey":           {doctorVersion, map[string]string{"redis_version": "7.2.4", "valkey_version": "9.1.2"}, good, "Valkey 9.1.2"},
-		"evicts":           {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "1000"}, bad, "allkeys-lru"},
-		"could evict":      {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, note, "without a limit"},
-		"does not evict":   {doctorEviction, map[string]string{"maxmemory_policy": "noeviction"}, good, "noeviction"},
-		"a replica":        {doctorReplicas, map[string]string{"role": "slave", "connected_slaves": "0"}, bad, "it is a replica"},
-		"alone":            {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "0"}, note, "0"},
-		"replicated":       {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "2"}, good, "2"},
+		"old":            {doctorVersion, map[string]string{"redis_version": "6.0.16"}, bad, "Redis 6.0.16"},
+		"the lowest":     {doctorVersion, map[string]string{"redis_version": "6.2.0"}, good, "Redis 6.2.0"},
+		"valkey":         {doctorVersion, map[string]string{"redis_version": "7.2.4", "valkey_version": "9.1.2"}, good, "Valkey 9.1.2"},
+		"evicts":         {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "1000"}, bad, "allkeys-lru"},
+		"could evict":    {doctorEviction, map[string]string{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, note, "without a limit"},
+		"does not evict": {doctorEviction, map[string]string{"maxmemory_policy": "noeviction"}, good, "noeviction"},
+		"a replica":      {doctorReplicas, map[string]string{"role": "slave", "connected_slaves": "0"}, bad, "it is a replica"},
+		"alone":          {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "0"}, note, "0"},
+		"replicated":     {doctorReplicas, map[string]string{"role": "master", "connected_slaves": "2"}, good, "2"},
+		"behind": {doctorReplicas, map[string]string{
+			"role": "master", "connected_slaves": "2",
+			"slave0": "ip=::1,port=7001,state=online,offset=9,lag=1", "slave1": "ip=10.0.0.2,port=7002,state=wait_bgsave,offset=0,lag=0",
+		}, note, "2, behind: 10.0.0.2:7002 (wait_bgsave, 0 s silent)"},
+		"silent": {doctorReplicas, map[string]string{
+			"role": "master", "connected_slaves": "1", "slave0": "ip=::1,port=7001,state=online,offset=9,lag=6",
+		}, note, "1, behind: [::1]:7001 (online, 6 s silent)"},
 		"no limit":         {doctorMemory, map[string]string{"used_memory": "900", "maxmemory": "0"}, good, "without a limit"},
 		"room":             {doctorMemory, map[string]string{"used_memory": "800", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, good, "of"},
 		"nearly full":      {doctorMemory, map[string]string{"used_memory": "950", "maxmemory": "1000", "maxmemory_policy": "noeviction"}, note, "nearly full"},
