@@ -315,9 +315,13 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	l.mu.Lock()
 	levels, length := l.countLocked(), l.longestLocked(l.now())
 	open := l.state == holding && l.levels != nil
+	wait := l.member.Renewing()
 	l.mu.Unlock()
 	if !open {
 		return l.releaseEmpty(ctx)
+	}
+	if levels.Write == 0 {
+		_ = await(ctx, wait) // a renewal of the writer that arrived after the downgrade would find none
 	}
 	kept, _, err := l.keep(ctx, levels, length)
 	if errors.Is(err, errGivenUp) {
