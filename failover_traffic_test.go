@@ -368,7 +368,7 @@ func (l *loop) passOn(t *testing.T, q *rdelayedqueue.Queue[string], book *ledger
 }
 
 // judge requires that no call failed, or took long, but by the outage. Topics wait longer if the old master stays silent.
-func (f *traffic) judge(t *testing.T, change, served time.Time, margin time.Duration, silent bool) {
+func (f *traffic) judge(t *testing.T, p *topology, change, served time.Time, margin time.Duration) {
 	t.Helper()
 	settled, failed := served.Add(margin), map[string]int{}
 	for _, c := range f.calls {
@@ -382,7 +382,7 @@ func (f *traffic) judge(t *testing.T, change, served time.Time, margin time.Dura
 		if strings.HasPrefix(c.what, "red: ") {
 			late += time.Second // nobody is woken who waits for a RedLock: the other one may be faster several times
 		}
-		if silent && strings.HasPrefix(c.what, "topic: ") {
+		if p.silent && strings.HasPrefix(c.what, "topic: ") {
 			late += silence
 		}
 		assert.Less(t, c.over.Sub(since), late, "too late: %s", said)
@@ -489,7 +489,7 @@ func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
 			f.mu.Unlock()
 			stopTurns()
 			f.loops.Wait()
-			f.judge(t, change, served, margin+lag.Late(), p.silent)
+			f.judge(t, p, change, served, margin+lag.Late())
 			check(twoMasters)
 			for kind := range names {
 				kind = strings.TrimRight(kind, "01") // of both clients

@@ -42,8 +42,8 @@ func WithClientName(s string) Option { return func(c *core.Config) { c.ClientNam
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
 // WithSlowLog logs, at the level WARN, each call to acquire a lock, permits or tokens that waited for wait or longer, also
-// without success but not if it was cancelled, and each hold or leased permit that was released after hold or longer. From 0, which logs none, to ten
-// years. Defaults to 0 for both.
+// without success but not if it was cancelled, and each hold or leased permit that was released after hold or longer. From
+// 0, which logs none, to ten years. Defaults to 0 for both.
 func WithSlowLog(wait, hold time.Duration) Option {
 	return func(c *core.Config) { c.SlowWait, c.SlowHold = wait, hold }
 }

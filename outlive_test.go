@@ -445,12 +445,12 @@ func TestNoCallOutlivesItsContextOrItsAnswer(t *testing.T) {
 						usual, refused := s.call(t, c, 0)
 						assert.LessOrEqual(t, usual, sweepLimit+sweepSlack, c.method.Name)
 						replies := parts * max(1, sweptReplies[c.method.Name], sweptReplies[name+", "+c.method.Name])
-						last := most
-						if !faulttest.Soaking() {
-							last = min(replies+1, most)
-							if usual > 0 { // it waits, subscribes and asks again
-								last = max(last, 4)
-							}
+						last := min(replies+1, most)
+						switch {
+						case faulttest.Soaking():
+							last = most
+						case usual > 0: // it waits, subscribes and asks again
+							last = max(last, 4)
 						}
 						for nth := 1; nth <= last; nth++ {
 							took, err := s.call(t, c, nth)

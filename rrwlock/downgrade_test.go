@@ -2,16 +2,13 @@ package rrwlock_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -55,49 +52,23 @@ func TestDowngradeKeepsReading(t *testing.T) {
 	})
 }
 
-// readsRefused is a hook that lets no script pass which has the key of a level of reading.
-type readsRefused struct{ on atomic.Bool }
-
-func (r *readsRefused) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *readsRefused) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if r.refuses(cmd) {
-			cmd.SetErr(redis.ErrPoolTimeout)
-			return redis.ErrPoolTimeout
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (r *readsRefused) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, r.refuses) {
-			for _, cmd := range cmds {
-				cmd.SetErr(redis.ErrPoolTimeout)
-			}
-			return redis.ErrPoolTimeout
-		}
-		return next(ctx, cmds)
-	}
-}
-
-func (r *readsRefused) refuses(cmd redis.Cmder) bool {
-	return r.on.Load() && strings.Contains(fmt.Sprint(cmd.Args()...), "rwlock_timeout")
-}
-
 // F6, F25: a reader that cannot enter under its own writer yet costs the writer nothing.
 func TestWriterIsRenewedWhileItsReaderEnters(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		refused := &readsRefused{}
-		l := b.Peer(t, redlatch.WithHooks(refused)).GetReadWriteLock("n")
+		l := b.Peer(t).GetReadWriteLock("n")
 		w := locktest.Acquire(t, t.Context(), l)
-		refused.on.Store(true)
+		b.Mini.Server().SetPreHook(func(conn *server.Peer, _ string, args ...string) bool {
+			reads := strings.Contains(strings.Join(args, " "), "rwlock_timeout")
+			if reads {
+				conn.WriteError("LOADING Redis is loading the dataset in memory")
+			}
+			return reads
+		})
 		r := begin(t, w.Context(), l.RLocker())
 		time.Sleep(25 * time.Second)
 		locktest.Live(t, w.Context())
 		assert.Greater(t, time.Until(w.Deadline()), 15*time.Second, "it was renewed")
-		refused.on.Store(false)
+		b.Mini.Server().SetPreHook(nil)
 		reader := locktest.Next(t, r)
 		locktest.Unlock(t, w)
 		time.Sleep(time.Minute)

@@ -34,7 +34,6 @@ func TestServersBehaveAlike(t *testing.T) {
 	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
 			place(t, func(t *testing.T, s *locktest.Server) {
-				quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
 				var mu sync.Mutex
 				seen := map[time.Time]int{}
 				manual := make(chan rscheduler.Run, 10)
