@@ -24,11 +24,11 @@ const (
 
 // scheduledTask is a process that runs a scheduler until it is killed, or its parent has gone.
 type scheduledTask struct {
-	Addr   string        `json:"addr"`
-	Lease  time.Duration `json:"lease"`
-	Spread bool          `json:"spread"`
-	Killed bool          `json:"killed"`
-	Filled bool          `json:"filled"` // jobs have the overlap Queue, with catch-up and backfill
+	Addr    string             `json:"addr"`
+	Lease   time.Duration      `json:"lease"`
+	Spread  bool               `json:"spread"`
+	Killed  bool               `json:"killed"`
+	Overlap rscheduler.Overlap `json:"overlap"` // with catch-up and backfill, but Allow
 }
 
 // offset is a schedule of a fixed rate whose instants are some time after those of rscheduler.Every.
@@ -55,11 +55,9 @@ func runScheduled(ctx context.Context, task scheduledTask, ready func() time.Tim
 	// Ticks are noted a batch at a time, so that handlers do not wait for Redis. A process that is killed would lose a batch.
 	recorder, notes := newGoRedis(setup{Addr: task.Addr}), make(chan string, 100_000)
 	go note(ctx, recorder, notes)
-	opts := []rscheduler.JobOption{rscheduler.WithHistory(1), rscheduler.WithOverlap(rscheduler.Allow)} // else the tick after a dead run is left out
-	if task.Filled {
-		opts = []rscheduler.JobOption{
-			rscheduler.WithHistory(1), rscheduler.WithOverlap(rscheduler.Queue), rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill(),
-		}
+	opts := []rscheduler.JobOption{rscheduler.WithHistory(1), rscheduler.WithOverlap(task.Overlap)}
+	if task.Overlap != rscheduler.Allow { // else the tick after a dead run is left out
+		opts = append(opts, rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill())
 	}
 	for n := range scheduledJobs {
 		every := rscheduler.Every(scheduledPeriod)
@@ -104,16 +102,25 @@ func scheduled(ctx context.Context, b *bench) ([]row, error) {
 		span, kills = 4*time.Second, 6*time.Second
 	}
 	var rows []row
-	for _, r := range []struct {
+	type measurement struct {
 		what string
 		task scheduledTask
 		span time.Duration
-	}{
-		{"evenly", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second, Spread: true}, span},
-		{"at one instant", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second}, span},
-		{"evenly, a kill -9 each second", scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true}, kills},
-		{"evenly, a kill -9 each second, Queue with backfill", scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true, Filled: true}, kills},
-	} {
+	}
+	all := []measurement{
+		{"evenly", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second, Spread: true, Overlap: rscheduler.Allow}, span},
+		{"at one instant", scheduledTask{Addr: b.server.addr, Lease: 30 * time.Second, Overlap: rscheduler.Allow}, span},
+	}
+	for _, overlap := range []rscheduler.Overlap{rscheduler.Allow, rscheduler.Queue, rscheduler.Skip} {
+		what := "evenly, a kill -9 each second, " + overlap.String()
+		if overlap != rscheduler.Allow {
+			what += " with backfill"
+		}
+		all = append(all, measurement{
+			what, scheduledTask{Addr: b.server.addr, Lease: time.Second, Spread: true, Killed: true, Overlap: overlap}, kills,
+		})
+	}
+	for _, r := range all {
 		what := "1,000 jobs each second, " + r.what
 		progress("%s", what)
 		found, err := runTicks(ctx, b, r.task, r.span)
@@ -193,7 +200,7 @@ func runTicks(ctx context.Context, b *bench, task scheduledTask, span time.Durat
 
 // leeway is how long it may take until a tick is noted.
 func (t scheduledTask) leeway() time.Duration {
-	if t.Filled {
+	if t.Overlap != rscheduler.Allow {
 		return 20 * time.Second // ticks that were missed come into the queue each 10 s
 	}
 	return min(3*t.Lease, 5*time.Second)
