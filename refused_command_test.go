@@ -507,7 +507,7 @@ func TestRefusedCommandsLeaveARunEndedOrNot(t *testing.T) {
 		}
 	}}))
 	for _, opts := range [][]rscheduler.JobOption{nil, {rscheduler.WithHistory(0)}} {
-		for _, refusal := range rightsRefused(t, "rscheduler") {
+		for _, refusal := range rightsRefused(t, "rscheduler", "internal/queue") {
 			t.Run(fmt.Sprint(len(opts), " ", refusal), func(t *testing.T) {
 				s := p.client.GetScheduler(t.Name())
 				runs := make(chan int, 99) // their attempts

@@ -90,8 +90,8 @@ if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) < due and due <= tonumber(till)
   local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
-  -- It is missed, and runs late, if its process died before it began, or had ended it and not acknowledged it; or if it meets a run that
-  -- began after it was due. The window counts from now, as somebody ran the scheduler all the time. A fixed delay has no other tick.
+  -- It is missed, and runs late, if its process died before it began, or if it meets a run that began after it was due. The window
+  -- counts from now, as somebody ran the scheduler all the time. A fixed delay has no other tick.
   local late = attempt > 1 and waiting ~= id or overlap == 'skip' and holder and tonumber(began) >= due
   if late and kind == 'r' and not overlapped and not chained and tonumber(instant) >= now - window then
     kind = 'c'

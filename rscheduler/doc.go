@@ -22,7 +22,7 @@
 //
 // # What is not promised
 //
-// A run may be repeated although it ended, if its process died or lost Redis at its very end: handlers should bear that, or have
+// A run may be repeated although its handler returned, if its process died or lost Redis just then: handlers should bear that, or have
 // [WithAtMostOnce], with which it may be lost instead. [Run.Token] fences off a handler that goes on after its context has ended. What
 // a master loses in a failover before a replica has it is lost: a tick may then run again. The keys must not be evicted.
 //

@@ -1,4 +1,5 @@
--- end.lua: end an attempt of a run, or a tick of a fixed delay that did not run.
+-- end.lua: end an attempt of a run, or a tick of a fixed delay that did not run. It acknowledges the message, unless another
+-- attempt follows.
 --
 -- KEYS[1]  running: hash, see begin.lua
 -- KEYS[2]  spans: hash, job -> when the last run began, and when it ended, µs
@@ -7,6 +8,15 @@
 -- KEYS[5]  last: hash, job -> the last result
 -- KEYS[6]  runs: list of the results of the job, newest first
 -- KEYS[7]  jobs: hash, job -> text of its schedule
+-- KEYS[8]  meta of the queue, see ack.lua
+-- KEYS[9]  due of the queue, see ack.lua
+-- KEYS[10]  flight of the queue, see ack.lua
+-- KEYS[11]  dead of the queue, see ack.lua
+-- KEYS[12]  bodies of the queue, see ack.lua
+-- KEYS[13]  claims of the queue, see ack.lua
+-- KEYS[14]  errors of the queue, see ack.lua
+-- KEYS[15]  done of the queue, see ack.lua
+-- KEYS[16]  receipts of the queue, see ack.lua
 -- ARGV[1]  the job
 -- ARGV[2]  its field in running
 -- ARGV[3]  id of the tick
@@ -18,12 +28,19 @@
 -- ARGV[9]  for how long ticks are to run late that were missed as the process was dead, µs; 0 if they are not to
 -- ARGV[10]  the instant of the tick, µs
 -- ARGV[11]  text of the schedule
+-- ARGV[12]  the tick's member in the queue
+-- ARGV[13]  for how long the queue remembers the id, ms
 --
 -- Returns  an array: the time in µs; the id of a tick that waits for this or nothing; the mark of the job if it says what is
 --          next, or nothing
 local running, spans, left, marks, last, runs, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local keep, delay, window, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
+local member, remember = ARGV[12], ARGV[13]
+local queue = {
+  meta = KEYS[8], due = KEYS[9], flight = KEYS[10], dead = KEYS[11], bodies = KEYS[12], claims = KEYS[13], errors = KEYS[14],
+  done = KEYS[15], receipts = KEYS[16],
+}
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
@@ -35,6 +52,7 @@ redis.call('hdel', running, '') -- a full Redis refuses only the first write of 
 if mine then
   redis.call('hset', running, slot, record) -- changes nothing, and fails if HSET would after the result is kept
 end
+local remove = how ~= 'wait' and acknowledge(queue, {member, claim, remember})
 if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
   if keep > 0 then
     redis.call('ltrim', runs, 0, keep - 1)
@@ -55,6 +73,7 @@ end
 if mine then
   redis.call('hdel', running, slot)
 end
+remove()
 local mark = redis.call('hget', marks, job) or ''
 local offered, next, to, of = string.match(mark, '^(%d+),?(%d*)%-?(%d*) (.*)$')
 next, to = tonumber(next), tonumber(to)

@@ -483,6 +483,41 @@ func TestLateRunOfADeadProcessRepeatsNoOthers(t *testing.T) {
 	})
 }
 
+// F7, F8: a run that has ended is not repeated, although its process dies before it learns so.
+func TestRunThatHasEndedIsNotRepeated(t *testing.T) {
+	rate, delay := rscheduler.Every(10*time.Second), rscheduler.EveryAfter(10*time.Second)
+	for name, c := range map[string]struct {
+		schedule rscheduler.Schedule
+		opts     []rscheduler.JobOption
+	}{
+		"skip": {rate, []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Skip)}},
+		"skip, backfill": {rate, []rscheduler.JobOption{
+			rscheduler.WithOverlap(rscheduler.Skip), rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(),
+		}},
+		"queue":         {rate, []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Queue)}},
+		"allow":         {rate, []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Allow)}},
+		"a fixed delay": {delay, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				first := r.downAfter(t, "rscheduler.end", time.Hour).GetScheduler("billing")
+				require.NoError(t, first.Register("job", c.schedule, r.handle, c.opts...))
+				run(t, first)
+				time.Sleep(11 * time.Second)
+				require.Equal(t, []string{"10:1"}, r.take())
+				other, _ := r.worker(t, c.schedule, r.handle, c.opts...)
+				run(t, other)
+				time.Sleep(2 * time.Minute)
+				got := r.take()
+				assert.Len(t, got, 12)
+				for _, tick := range got {
+					assert.Regexp(t, ":1$", tick, "%v", got)
+				}
+			})
+		})
+	}
+}
+
 // F2, F7: what follows a run that ends in an outage comes soon after the outage, and each result is kept once.
 func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 	for name, schedule := range map[string]rscheduler.Schedule{

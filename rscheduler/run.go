@@ -213,10 +213,14 @@ func (r *runner) run(ctx context.Context, b *beginning) error {
 			how, pause = waits, o.pause(m.Attempt)
 		}
 		asIfDead := interrupted && !o.atMostOnce || !r.end(ctx, b, how, result)
-		if asIfDead || retry {
-			return m.Nack(context.WithoutCancel(ctx), pause, result.Err)
+		if !asIfDead && !retry {
+			return nil
 		}
-		return nil
+		err = m.Nack(context.WithoutCancel(ctx), pause, result.Err)
+		if errors.Is(err, queue.ErrNotHeld) {
+			return nil // the end has arrived after all, or somebody else has the tick
+		}
+		return err
 	}
 	return finish(r.call(ctx, b, func(failure error) {
 		if finish(failure) == nil {
@@ -261,8 +265,8 @@ func resultOf(run Run, took time.Duration, err error) Result {
 	}
 }
 
-// end ends an attempt, and offers what is to run after it. In an outage it goes on until the claim is over, and then returns false: nobody
-// knows that the attempt has ended, as if the process had died.
+// end ends an attempt, acknowledges its message unless another attempt follows, and offers what is to run after it. In an outage it goes
+// on until the claim is over, and then returns false: perhaps nobody knows that the attempt has ended, as if the process had died.
 func (r *runner) end(claim context.Context, b *beginning, how ending, result Result) bool {
 	text, _ := json.Marshal(result) // it has nothing that could fail
 	var call *script.Call
@@ -284,8 +288,11 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		err = row.Err()
 	}
 	if err != nil {
-		r.core.Warn("redlatch: the result of a run is not kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
+		r.core.Warn("redlatch: the result of a run may not be kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
 		return false
+	}
+	if how != waits {
+		b.message.Acknowledged()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
 	defer cancel()

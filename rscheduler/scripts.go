@@ -34,7 +34,7 @@ var (
 	beatScript  = script.New("rscheduler.beat", touchSource+beatSource)
 	markScript  = script.New("rscheduler.mark", markSource)
 	beginScript = script.New("rscheduler.begin", touchSource+beginSource)
-	endScript   = script.New("rscheduler.end", endSource)
+	endScript   = script.New("rscheduler.end", queue.AcknowledgeSource+endSource)
 	jobScript   = script.New("rscheduler.job", jobSource)
 	jobsScript  = script.New("rscheduler.jobs", jobsSource)
 )
@@ -94,9 +94,10 @@ func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
 	if o.overlap == Skip && b.delay == 0 {
 		window = o.catchUp
 	}
-	return endScript.Call(7, k.running, k.spans, k.left, k.marks, k.last, k.runs+b.tick.Job, k.jobs,
-		b.tick.Job, b.slot(), b.message.ID, b.message.Claim(), string(how), result, o.history, b.delay.Microseconds(), window.Microseconds(),
-		b.tick.Instant, b.tick.Text)
+	ofQueue, member, keep := b.message.Acknowledgement()
+	list := append([]any{k.running, k.spans, k.left, k.marks, k.last, k.runs + b.tick.Job, k.jobs}, ofQueue...)
+	return endScript.Call(len(list), append(list, b.tick.Job, b.slot(), b.message.ID, b.message.Claim(), string(how), result, o.history,
+		b.delay.Microseconds(), window.Microseconds(), b.tick.Instant, b.tick.Text, member, keep.Milliseconds())...)
 }
 
 func (k *keys) job(job, verb string, detail any) *script.Call {

@@ -58,17 +58,18 @@ var buildersOfKeys = []string{"rrwlock/keep.lua", "rrwlock/reader.lua", "rrwlock
 
 // namedKeys are the keys in functions that scripts share, which they are passed, and those that a script chooses among its own.
 var namedKeys = map[string][]string{
-	"internal/queue/bury.lua":   {"keys.bodies", "keys.meta", "hash"},
-	"internal/queue/cancel.lua": {"place[1]"},
-	"internal/queue/expire.lua": {"due", "flight", "dead", "errors"},
-	"internal/queue/nack.lua":   {"m.at and due or dead"},
-	"internal/queue/once.lua":   {"call.meta", "call.record"},
-	"internal/queue/wake.lua":   {"meta", "waiters"},
-	"rbarrier/leave.lua":        {"places"},
-	"rbarrier/rounds.lua":       {"ended", "places"},
-	"rfairlock/enqueue.lua":     {"queue", "timeouts"},
-	"rfairlock/head.lua":        {"queue", "timeouts"},
-	"rscheduler/touch.lua":      {"alive", "meta"},
+	"internal/queue/acknowledge.lua": {"meta", "due", "flight", "dead", "bodies", "claims", "errors", "done", "receipts"},
+	"internal/queue/bury.lua":        {"keys.bodies", "keys.meta", "hash"},
+	"internal/queue/cancel.lua":      {"place[1]"},
+	"internal/queue/expire.lua":      {"due", "flight", "dead", "errors"},
+	"internal/queue/nack.lua":        {"m.at and due or dead"},
+	"internal/queue/once.lua":        {"call.meta", "call.record"},
+	"internal/queue/wake.lua":        {"meta", "waiters"},
+	"rbarrier/leave.lua":             {"places"},
+	"rbarrier/rounds.lua":            {"ended", "places"},
+	"rfairlock/enqueue.lua":          {"queue", "timeouts"},
+	"rfairlock/head.lua":             {"queue", "timeouts"},
+	"rscheduler/touch.lua":           {"alive", "meta"},
 }
 
 var (

@@ -40,6 +40,7 @@ type Message struct {
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
 	nacking *entry[nack] // the last Nack or Reject, as well
+	shared  bool         // a script of another package may have acknowledged it
 }
 
 // upkeep says who prolongs the visibility of a message.
@@ -53,12 +54,14 @@ const (
 // messageState is what this client knows of its claim.
 //
 //	held -> lost    the visibility is over, or a renewal found another claim: an Ack may still count
-//	held, lost -> acked, ended
+//	held, lost -> gone
+//	held, lost, gone -> acked, ended
 type messageState int
 
 const (
 	held messageState = iota
 	lost
+	gone // acknowledged by a script of another package: Ack has nothing left to send
 	acked
 	ended // by Nack or Reject, or by an operation that found another claim
 )
@@ -268,18 +271,17 @@ func (m *Message) Ack(ctx context.Context) error {
 	switch s {
 	case acked:
 		return nil
+	case gone:
+		m.forget(acked, ErrFinished)
+		return nil
 	case ended:
 		return ErrNotHeld
-	}
-	keep := ownKeep
-	if m.Given {
-		keep = m.terms.Dedupe
 	}
 	ctx, cancel := m.client.endContext(ctx)
 	defer cancel()
 	c := m.queue.manager.use(m.queue)
 	defer c.leave()
-	ok, err := m.ack(c, keep).settled(ctx)
+	ok, err := m.ack(c).settled(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -297,12 +299,38 @@ type ack struct {
 	keep          time.Duration
 }
 
+// asAck returns what Redis has to know to acknowledge the message.
+func (m *Message) asAck() ack {
+	if m.Given {
+		return ack{m.member, m.claim, m.terms.Dedupe}
+	}
+	return ack{m.member, m.claim, ownKeep}
+}
+
+// Acknowledgement returns what a script of another package needs to acknowledge the message, besides its claim: the keys of ack.lua, the
+// member, and for how long to remember the id. Once such a script is answered, Acknowledged has to be called, and then Ack.
+func (m *Message) Acknowledgement() (keys []any, member string, keep time.Duration) {
+	m.mu.Lock()
+	m.shared = true
+	m.mu.Unlock()
+	return m.queue.names().acknowledge(nil), m.member, m.asAck().keep
+}
+
+// Acknowledged notes that such a script has acknowledged the message, or has found another claim.
+func (m *Message) Acknowledged() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state == held || m.state == lost {
+		m.state = gone
+	}
+}
+
 // ack sends an Ack, unless one is in flight: in an outage those that are repeated would pile up.
-func (m *Message) ack(c *client, keep time.Duration) *entry[ack] {
+func (m *Message) ack(c *client) *entry[ack] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.acking == nil || m.acking.isAnswered() {
-		m.acking = c.acks.add(ack{m.member, m.claim, keep})
+		m.acking = c.acks.add(m.asAck())
 	}
 	return m.acking
 }
@@ -380,7 +408,7 @@ func (m *Message) nack(c *client, n nack) *entry[nack] {
 	n.member, n.claim, n.attempts = m.member, m.claim, m.terms.Attempts
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.state == acked || m.state == ended {
+	if m.state == gone || m.state == acked || m.state == ended {
 		return nil
 	}
 	if m.nacking == nil || m.nacking.isAnswered() || m.nacking.value != n {
@@ -446,12 +474,12 @@ func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) 
 	return first
 }
 
-// ending reports whether Ack, Nack or Reject has ended the message, or may have. A renewal that does not find the message says nothing
-// of it then: the answer to the other call does.
+// ending reports whether Ack, Nack, Reject or a script of another package has ended the message, or may have. A renewal that does not
+// find the message says nothing of it then: the answer to the other call does.
 func (m *Message) ending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state == acked || m.state == ended || m.acking.mayWork() || m.nacking.mayWork()
+	return m.state == acked || m.state == ended || m.shared || m.acking.mayWork() || m.nacking.mayWork()
 }
 
 // Finished reports whether Ack, Nack or Reject has ended the message.

@@ -36,6 +36,12 @@ var leaveSource string
 //go:embed giveback.lua
 var givebackSource string
 
+// AcknowledgeSource defines the Lua function acknowledge, for a script that ends a message together with the work that it stands for. See
+// [Message.Acknowledgement].
+//
+//go:embed acknowledge.lua
+var AcknowledgeSource string
+
 //go:embed ack.lua
 var ackSource string
 
@@ -78,7 +84,7 @@ var (
 	waitScript       = script.New("rdelayedqueue.wait", waitSource)
 	leaveScript      = script.New("rdelayedqueue.leave", wakeSource+leaveSource)
 	givebackScript   = script.New("rdelayedqueue.giveback", wakeSource+givebackSource)
-	ackScript        = script.New("rdelayedqueue.ack", ackSource)
+	ackScript        = script.New("rdelayedqueue.ack", AcknowledgeSource+ackSource)
 	nackScript       = script.New("rdelayedqueue.nack", wakeSource+nackSource)
 	extendScript     = script.New("rdelayedqueue.extend", wakeSource+extendSource)
 	renewScript      = script.New("rdelayedqueue.renew", renewSource)
@@ -160,12 +166,17 @@ func (k *keys) giveback(client string, batch []*entry[Claimed]) *script.Call {
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
-	args := make([]any, 0, 9+3*len(batch))
-	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
+	args := k.acknowledge(make([]any, 0, 9+3*len(batch)))
+	numKeys := len(args)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.keep.Milliseconds())
 	}
-	return ackScript.Call(9, args...)
+	return ackScript.Call(numKeys, args...)
+}
+
+// acknowledge appends the keys of acknowledge.lua.
+func (k *keys) acknowledge(args []any) []any {
+	return append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
 }
 
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {
