@@ -38,6 +38,21 @@ func TestPlacesAreKeptDuringTheWork(t *testing.T) {
 	})
 }
 
+func TestNumberOfParticipantsStaysDuringTheWork(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds := participants(all)
+		enter(t, ds...)
+		time.Sleep(5 * time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, all[0].GetDoubleBarrier("work", 3).Enter(ctx), redlatch.ErrInvalid)
+		leave(t, ds...)
+		time.Sleep(time.Minute)
+		require.NoError(t, all[0].GetDoubleBarrier("work", 1).Enter(t.Context()), "but not for ever")
+	})
+}
+
 func TestNextRoundEntersWhenTheLastOneHasLeft(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)

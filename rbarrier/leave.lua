@@ -3,6 +3,7 @@
 -- KEYS[1]  who has entered: sorted set, participant -> until when its place is good, ms
 -- KEYS[2]  who leaves: sorted set as KEYS[1]
 -- KEYS[3]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- KEYS[4]  the barrier: string, how many participants a round has
 -- ARGV[1]  the participant
 -- ARGV[2]  1 to leave, 0 to keep the place
 -- ARGV[3]  how long a place is good, ms
@@ -12,7 +13,7 @@
 --
 -- Returns  an array of a code and 0, as arrive.lua does:
 --          -1 the round is broken; 0 the participant has its place; 1 all have left
-local inside, leaving, ended = KEYS[1], KEYS[2], KEYS[3]
+local inside, leaving, ended, barrier = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local who, leaves, good, keep, channel, parties = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 prepare(ended, keep)
@@ -36,6 +37,7 @@ else
 end
 redis.call('pexpire', inside, keep)
 redis.call('pexpire', leaving, keep)
+redis.call('pexpire', barrier, keep)
 if #redis.call('zrange', inside, 0, 0) > 0 then
   return { 0, 0 }
 end

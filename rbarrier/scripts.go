@@ -72,7 +72,7 @@ func (k *keys) arrive(who string, n int, had bool) *script.Call {
 }
 
 func (k *keys) leave(who string, n int, leaves bool) *script.Call {
-	return leaveScript.Call(3, k.inside, k.leaving, k.ended,
+	return leaveScript.Call(4, k.inside, k.leaving, k.ended, k.barrier,
 		who, script.Flag(leaves), good.Milliseconds(), remembered.Milliseconds(), k.channel, n)
 }
 
