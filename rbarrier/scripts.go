@@ -20,10 +20,14 @@ var leaveSource string
 //go:embed quit.lua
 var quitSource string
 
+//go:embed inspect.lua
+var inspectSource string
+
 var (
-	arriveScript = script.New("rbarrier.arrive", roundsSource+arriveSource)
-	leaveScript  = script.New("rbarrier.leave", roundsSource+leaveSource)
-	quitScript   = script.New("rbarrier.quit", roundsSource+quitSource)
+	arriveScript  = script.New("rbarrier.arrive", roundsSource+arriveSource)
+	leaveScript   = script.New("rbarrier.leave", roundsSource+leaveSource)
+	quitScript    = script.New("rbarrier.quit", roundsSource+quitSource)
+	inspectScript = script.New("rbarrier.inspect", roundsSource+inspectSource)
 )
 
 const (
@@ -79,6 +83,11 @@ func (k *keys) leave(who string, n int, leaves bool) *script.Call {
 func (k *keys) quit(who string) *script.Call {
 	list := append([]any{k.arrived, k.ended}, k.doubled()...)
 	return quitScript.Call(len(list), append(list, who, remembered.Milliseconds(), k.channel)...)
+}
+
+func (k *keys) inspect() *script.Call {
+	list := append([]any{k.barrier, k.arrived}, k.doubled()...)
+	return inspectScript.Call(len(list), append(list, core.MostListed)...)
 }
 
 // code is the first value of the replies of arrive.lua and leave.lua.

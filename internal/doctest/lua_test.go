@@ -65,6 +65,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/nack.lua":        {"m.at and due or dead"},
 	"internal/queue/once.lua":        {"call.meta", "call.record"},
 	"internal/queue/wake.lua":        {"meta", "waiters"},
+	"rbarrier/inspect.lua":           {"places"},
 	"rbarrier/leave.lua":             {"places"},
 	"rbarrier/rounds.lua":            {"ended", "places"},
 	"rfairlock/enqueue.lua":          {"queue", "timeouts"},
