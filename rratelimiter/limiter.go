@@ -54,13 +54,14 @@ func (l *Limiter) Rate() (n int, period time.Duration) { return l.rate.count, l.
 // Burst returns the capacity.
 func (l *Limiter) Burst() int { return l.opts.burst }
 
-// Result is the answer of [Limiter.Allow].
+// Result is the answer of [Limiter.Allow] and [Limiter.Info].
 type Result struct {
-	// Allowed reports whether the tokens were taken.
+	// Allowed reports whether the tokens were taken, or for Info whether there is one.
 	Allowed bool
 	// Remaining is how many tokens may be taken now.
 	Remaining int
-	// RetryAfter is after which time the refused tokens are there, if nobody takes any meanwhile; 0 if they were taken.
+	// RetryAfter is after which time the refused tokens are there, if nobody takes any meanwhile; 0 if Allowed. For Info it
+	// is after which time there is one.
 	RetryAfter time.Duration
 	// ResetAfter is after which time all tokens are there again, if nobody takes any.
 	ResetAfter time.Duration
@@ -88,6 +89,28 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 		r.RetryAfter = t.wait
 	}
 	return r, nil
+}
+
+// Info returns how many tokens of a key are left, and when there are more, and takes none. The rate is the limiter's, as
+// for Allow: Redis does not know any. The key is 1 to 512 bytes long.
+//
+// It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
+// and then returns redlatch.ErrUnavailable. It costs one round trip.
+func (l *Limiter) Info(ctx context.Context, key string) (Result, error) {
+	if err := l.check(ctx, key, 1); err != nil {
+		return Result{}, l.wrap("info", err)
+	}
+	call, err := l.core.Read(ctx, func() *script.Call {
+		return lookOf(l.key(key), int64(l.rate.count), l.rate.span(1), l.all)
+	})
+	if err != nil {
+		return Result{}, l.wrap("info", err)
+	}
+	t, err := readTaken(call)
+	if err != nil {
+		return Result{}, l.wrap("info", err)
+	}
+	return Result{Allowed: t.wait == 0, Remaining: l.remaining(t.used), RetryAfter: t.wait, ResetAfter: t.used.duration()}, nil
 }
 
 // Wait takes n tokens of a key, and blocks until they are there. It reserves them at once: waiters get theirs in the order

@@ -31,6 +31,11 @@ func takeOf(key string, count int64, cost, all span, longest time.Duration) *scr
 	return takeScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, longest.Microseconds())
 }
 
+// lookOf takes nothing. Otherwise it is takeOf.
+func lookOf(key string, count int64, cost, all span) *script.Call {
+	return takeScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, "")
+}
+
 // taken is the reply of take.lua.
 type taken struct {
 	ok   bool

@@ -1,4 +1,4 @@
--- take.lua: take tokens if the rate allows it now, or reserve them for a later moment.
+-- take.lua: take tokens if the rate allows it now, reserve them for a later moment, or only look.
 --
 -- KEYS[1]  the state: string, '<µs>', the moment at which all tokens are back, by the server's clock; or '<µs> <parts> <count>'
 --          if that moment has a rest, in parts, of which a µs has count
@@ -7,7 +7,7 @@
 -- ARGV[3]  the rest of that, parts
 -- ARGV[4]  how long all tokens need, whole µs
 -- ARGV[5]  the rest of that, parts
--- ARGV[6]  longest wait, µs; 0 takes nothing that is not there now, negative for any
+-- ARGV[6]  longest wait, µs; 0 takes nothing that is not there now, negative for any; empty takes and writes nothing
 --
 -- Returns  an array: 1 if the tokens were taken, 0 if not; µs until they are there; µs until all tokens are back, and the
 --          rest of that in parts; when they are back, µs of the server's clock, without that rest
@@ -45,7 +45,7 @@ if afterRest > allRest then
   wait = wait + 1
 end
 wait = math.max(wait, 0)
-if longest >= 0 and wait > longest then
+if not longest or longest >= 0 and wait > longest then
   return { 0, wait, used, rest, now + used }
 end
 local back = now + after
