@@ -370,13 +370,14 @@ func (f *finder) list(ctx context.Context, objects []found) error {
 		calls.Wait()
 		for i, one := range some {
 			err := failures[i]
+			number := one.kind == "counter" || one.kind == "rlatch" || one.kind == "rsemaphore"
 			switch {
 			case errors.Is(err, errs.ErrWrongType) || errors.Is(err, errs.ErrInvalid): // it is another program's, or has changed
 			case err != nil:
 				return err
-			case states[i] == nil || f.listed[one.name]:
+			case states[i] == nil || number && f.listed[one.name]:
 			default:
-				if one.kind == "counter" || one.kind == "rlatch" || one.kind == "rsemaphore" {
+				if number {
 					f.remember(one.name)
 				}
 				if !f.yield(Object{Kind: one.kind, Name: f.client.core.UserName(one.name), Info: states[i]}, nil) {

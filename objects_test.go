@@ -191,6 +191,31 @@ func TestObjectsFindsElectionsAndSchedulers(t *testing.T) {
 	}
 }
 
+// Whichever of them SCAN finds first, and however far from the other.
+func TestObjectsFindsAnObjectBesideANumberOfItsName(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, err := redlatch.New(s.Client(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	const names = 100
+	for i := range names {
+		require.NoError(t, c.GetSemaphore(fmt.Sprint(i)).AddPermits(t.Context(), 1))
+		_, err := redlatch.GetDelayedQueue[string](c, fmt.Sprint(i)).Offer(t.Context(), "work", time.Hour)
+		require.NoError(t, err)
+	}
+	rdb := s.Client(t)
+	for i := range 10 * names {
+		require.NoError(t, rdb.Set(t.Context(), fmt.Sprint("redlatch_else", i), "x", 0).Err())
+	}
+	found := map[string]int{}
+	for o, err := range c.Objects(t.Context(), "") {
+		require.NoError(t, err)
+		found[o.Kind]++
+	}
+	assert.Equal(t, map[string]int{"counter": names, "rdelayedqueue": names}, found)
+}
+
 func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {
 	server := redistest.Start(t)
 	open := func(opts ...redlatch.Option) *redlatch.Client {
