@@ -27,7 +27,7 @@ type Object struct {
 	Kind string
 	// Name is its name.
 	Name string
-	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.PermitSemaphoreInfo, rlatch.Info,
+	// Info is its state: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.PermitSemaphoreInfo, rlatch.Info, rbarrier.Info,
 	// rdelayedqueue.Stats, relection.Leader or, of a scheduler, []rscheduler.Job; of a counter its value, an int.
 	Info any
 }
@@ -42,14 +42,15 @@ func WithKinds(kinds ...string) ObjectsOption {
 	return func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) }
 }
 
-// Objects returns the locks, semaphores, latches, queues, elections and schedulers in Redis whose names match a pattern, one after another. The pattern is
-// that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's prefix are not
-// found.
+// Objects returns the locks, semaphores, latches, barriers, queues, elections and schedulers in Redis whose names match a pattern, one after
+// another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's
+// prefix are not found.
 //
 // It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the
 // keys of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits
-// for it. A fair lock for which nobody waits is listed as a lock. An election is listed if somebody leads, and as a lock besides; the
-// ticks of a scheduler are listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice.
+// for it. A fair lock for which nobody waits is listed as a lock. A barrier is listed until it has not been used for a minute; one and a
+// double barrier may have the same name. An election is listed if somebody leads, and as a lock besides; the ticks of a scheduler are
+// listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice.
 //
 // It is made for servers in use: each SCAN looks at some hundred keys, and the loop gets what it has found before the next one. Only
 // names of semaphores and latches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
@@ -95,7 +96,10 @@ type finder struct {
 }
 
 // found is an object that was found by a key or a channel.
-type found struct{ kind, name string }
+type found struct {
+	kind, name string
+	double     bool // of barriers: it is a double one
+}
 
 func (f *finder) run(ctx context.Context) error {
 	if ctx == nil {
@@ -125,7 +129,7 @@ func (f *finder) run(ctx context.Context) error {
 			kinds       []string // of objects
 		}{
 			{"hash", f.pattern, f.hashes, []string{"rlock", "rrwlock"}},
-			{"", "red*", f.parts, []string{"rfairlock", "rdelayedqueue", "rlatch", "counter", "relection", "rscheduler"}},
+			{"", "red*", f.parts, []string{"rfairlock", "rdelayedqueue", "rlatch", "counter", "rbarrier", "relection", "rscheduler"}},
 			{"zset", "*:timeout", f.leased, []string{"rsemaphore"}},
 		} {
 			if !slices.ContainsFunc(look.kinds, f.wants) {
@@ -194,10 +198,10 @@ func (f *finder) hashes(ctx context.Context, node *redis.Client, keys []string) 
 		fields, _ := l.fields.Val() // and their values
 		switch {
 		case l.mode.Val() == "read" || l.mode.Val() == "write":
-			all = append(all, found{"rrwlock", key})
+			all = append(all, found{kind: "rrwlock", name: key})
 		case l.size.Val() != 1 || len(fields) != 2 || l.waiters.Val() != 0:
 		case core.CheckOwner(fields[0]) == nil && isCount(fields[1]):
-			all = append(all, found{"rlock", key})
+			all = append(all, found{kind: "rlock", name: key})
 		}
 	}
 	return all, err
@@ -210,6 +214,8 @@ const (
 	onceLatches    = "redlatch_latch_once"
 	setLatches     = "redlatch_latch_set"
 	operations     = "redlatch_ops"
+	barriers       = "redlatch_barrier"
+	doubleBarriers = "redlatch_double"
 	elections      = "redlatch_election"
 	schedulers     = "redlatch_sched"
 	semaphoreTopic = "redisson_sc:"
@@ -228,6 +234,10 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 		case queues:
 			if body, ok := strings.CutSuffix(body, ":meta"); ok {
 				all = f.add(all, "rdelayedqueue", body)
+			}
+		case barriers, doubleBarriers:
+			if name := nameIn(body); f.match.MatchString(name) {
+				all = append(all, found{"rbarrier", name, prefix == doubleBarriers})
 			}
 		case elections:
 			all = f.add(all, "relection", body)
@@ -273,9 +283,9 @@ func (f *finder) numbers(ctx context.Context, node *redis.Client, names []string
 		switch {
 		case !isCount(l.value.Val()) || l.permit.Val() > 0: // leased permits are found by that
 		case l.latch.Val() > 0:
-			all = append(all, found{"rlatch", key})
+			all = append(all, found{kind: "rlatch", name: key})
 		default:
-			all = append(all, found{"counter", key})
+			all = append(all, found{kind: "counter", name: key})
 		}
 	}
 	return all, err
@@ -297,7 +307,7 @@ func (f *finder) leased(ctx context.Context, node *redis.Client, keys []string) 
 	})
 	for i, name := range names {
 		if _, notInt := strconv.Atoi(values[i].Val()); notInt == nil {
-			all = append(all, found{"rsemaphore", name})
+			all = append(all, found{kind: "rsemaphore", name: name})
 		}
 	}
 	return all, err
@@ -353,7 +363,7 @@ func (f *finder) waitedFor(ctx context.Context) error {
 // add adds the object whose name a key or channel has in its own, if it matches the pattern.
 func (f *finder) add(to []found, kind, body string) []found {
 	if name := nameIn(body); f.match.MatchString(name) {
-		return append(to, found{kind, name})
+		return append(to, found{kind: kind, name: name})
 	}
 	return to
 }
@@ -412,6 +422,13 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 	case "rlatch":
 		info, err := c.GetCountDownLatch(name).Info(ctx)
 		return unless(info.Count == 0 && info.Waiting == 0, info), err
+	case "rbarrier":
+		get := c.GetBarrier(name, 1).Info // whatever number it has
+		if o.double {
+			get = c.GetDoubleBarrier(name, 1).Info
+		}
+		info, err := get(ctx)
+		return unless(info.Participants == 0, info), err
 	case "rsemaphore":
 		info, err := c.GetPermitSemaphore(name).Info(ctx)
 		return info, err

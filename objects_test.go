@@ -18,7 +18,9 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -188,6 +190,51 @@ func TestObjectsFindsElectionsAndSchedulers(t *testing.T) {
 			require.NoError(t, leads.Resign(t.Context()))
 			assert.NotContains(t, objects(t, c, "", redlatch.WithKinds("relection")), "workers", "nobody leads")
 		})
+	}
+}
+
+func TestObjectsFindsBarriers(t *testing.T) {
+	for _, prefix := range []string{"", "app:"} {
+		for _, name := range []string{"start", "{eu}:start"} {
+			t.Run(prefix+name, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					c := b.Peer(t, redlatch.WithNamePrefix(prefix))
+					kinds := func(opts ...redlatch.ObjectsOption) (found map[string]int) {
+						found = map[string]int{}
+						for o, err := range c.Objects(t.Context(), name, opts...) {
+							require.NoError(t, err)
+							assert.Equal(t, name, o.Name)
+							kind := o.Kind
+							if info, ok := o.Info.(rbarrier.Info); ok {
+								kind = fmt.Sprint(kind, info.Double)
+								assert.Equal(t, rbarrier.Info{
+									Name: name, Double: info.Double, Participants: 2,
+									Arrived: rbarrier.Crowd{Count: 1, Places: info.Arrived.Places},
+								}, info)
+							}
+							found[kind]++
+						}
+						return found
+					}
+					assert.Empty(t, kinds())
+					// Of one name, which is also that of a number.
+					require.NoError(t, c.GetSemaphore(name).AddPermits(t.Context(), 1))
+					ended := make(chan error, 2)
+					single, double := c.GetBarrier(name, 2), c.GetDoubleBarrier(name, 2)
+					go func() { ended <- single.Await(t.Context()) }()
+					go func() { ended <- double.Enter(t.Context()) }()
+					time.Sleep(time.Minute)
+					assert.Equal(t, map[string]int{"counter": 1, "rbarriertrue": 1, "rbarrierfalse": 1}, kinds())
+					assert.Equal(t, map[string]int{"rbarriertrue": 1, "rbarrierfalse": 1}, kinds(redlatch.WithKinds("rbarrier")))
+					assert.Empty(t, kinds(redlatch.WithKinds("rlock")))
+					require.NoError(t, single.Await(t.Context()))
+					require.NoError(t, c.GetDoubleBarrier(name, 2).Enter(t.Context()))
+					require.NoError(t, <-ended)
+					require.NoError(t, <-ended)
+					require.NoError(t, c.Close())
+				})
+			})
+		}
 	}
 }
 
