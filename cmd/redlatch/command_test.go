@@ -321,6 +321,32 @@ func TestCountersAreLookedAt(t *testing.T) {
 	})
 }
 
+func TestBarriersAreLookedAt(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		assert.Regexp(t, `barrier +start\nparticipants +none within a minute\n`, r.must(t, "barrier", "info", "start"))
+		ended := make(chan error, 2)
+		ctx, giveUp := context.WithCancel(t.Context())
+		for _, call := range []func(context.Context) error{r.c.GetBarrier("start", 3).Await, r.c.GetDoubleBarrier("start", 2).Enter} {
+			go func() { ended <- call(ctx) }()
+		}
+		require.Eventually(t, func() bool {
+			return strings.Count(r.must(t, "barrier", "info", "start"), r.c.ID()) == 2
+		}, 10*time.Second, 10*time.Millisecond)
+		who := r.c.ID() + `:\d+ +left \d+\.?\d*m?s\n`
+		assert.Regexp(t, `(?s)^barrier +start\nparticipants +3\narrived +1\n +`+who+
+			`double barrier +start\nparticipants +2\narrived +1\n +`+who+`inside +0\nleaving +0\n$`, r.must(t, "barrier", "info", "start"))
+		assert.Regexp(t, `"barrier":{"arrived":{"count":1,"places":\[{"client":"`+r.c.ID()+`".*"double":{.*"participants":2}`,
+			r.must(t, "--json", "barrier", "info", "start"))
+		list := r.must(t, "ls")
+		assert.Regexp(t, `rbarrier +start +1 of 3 arrived\n`, list)
+		assert.Regexp(t, `rbarrier +start +double, 1 of 2 arrived, 0 inside, 0 leaving\n`, list)
+		giveUp()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
 func TestNoTextControlsTheTerminal(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, row(&b, "a\x1b[31m\nb", 1))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -51,4 +52,45 @@ func (a *app) latch() *cobra.Command {
 
 func writeLatch(w io.Writer, info rlatch.Info) error {
 	return errors.Join(row(w, "latch", info.Name), row(w, "count", info.Count), row(w, "waiting", waiting(info.Waiting, "")))
+}
+
+func (a *app) barrier() *cobra.Command {
+	return a.group("barrier", "Look at a barrier", []string{"rbarrier"}, &cobra.Command{
+		Use: "info NAME", Short: "How many participants there are, and who has arrived, is inside and leaves", Args: exactly(1),
+		Long: `How many participants there are, and who has arrived; of a double barrier also who is inside and who leaves.
+If a barrier and a double barrier have the name, it shows both. It lists the first 100 of each crowd, those first whose
+clients have not been heard of for longest: left is after which time their round breaks, unless they are.`,
+		Example: "  redlatch barrier info start",
+		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
+			b, err := inspect.BarriersOf(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(b, func(w io.Writer) error { return writeBarriers(w, b) })
+		}),
+	})
+}
+
+func writeBarriers(w io.Writer, b inspect.Barriers) (err error) {
+	if len(b.InUse()) == 0 {
+		return errors.Join(row(w, "barrier", b.Name), row(w, "participants", "none within a minute"))
+	}
+	for _, i := range b.InUse() {
+		if !i.Double {
+			err = errors.Join(err, row(w, "barrier", i.Name), row(w, "participants", i.Participants), crowd(w, "arrived", i.Arrived))
+			continue
+		}
+		err = errors.Join(err, row(w, "double barrier", i.Name), row(w, "participants", i.Participants), crowd(w, "arrived", i.Arrived),
+			crowd(w, "inside", i.Inside), crowd(w, "leaving", i.Leaving))
+	}
+	return err
+}
+
+// crowd writes how many participants have arrived, are inside or leave, and who.
+func crowd(w io.Writer, what string, c rbarrier.Crowd) error {
+	err := row(w, what, c.Count)
+	for _, p := range c.Places {
+		err = errors.Join(err, row(w, "", p.Owner, "left "+p.Left.String()))
+	}
+	return errors.Join(err, more(w, c.Count-len(c.Places)))
 }

@@ -142,7 +142,7 @@ Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not 
 	flags.Lookup("prefix").DefValue = "" // so that the help is the same everywhere
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit{exitUsage, err} })
-	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.queue(), a.sched(), a.elect(), a.clients(), a.aClient(), a.top(), a.web(), a.doctor())
+	root.AddCommand(a.ls(), a.lock(), a.sem(), a.latch(), a.barrier(), a.queue(), a.sched(), a.elect(), a.clients(), a.aClient(), a.top(), a.web(), a.doctor())
 	return root
 }
 

@@ -206,6 +206,9 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 		}
 		lag, err := inspect.Lag(ctx, c, name)
 		return func(w io.Writer) error { return writeStats(w, name, queueStats{s, lag}) }, err
+	case "rbarrier":
+		b, err := inspect.BarriersOf(ctx, c, name)
+		return func(w io.Writer) error { return writeBarriers(w, b) }, err
 	case "relection":
 		s, err := electionOf(ctx, c, name)
 		return s.write, err

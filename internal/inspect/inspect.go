@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -243,6 +244,12 @@ func SummaryOf(o redlatch.Object) Summary {
 	case rlatch.Info:
 		s.Waiting = i.Waiting
 		s.State = fmt.Sprintf("count %d, %s", i.Count, Waiting(i.Waiting))
+	case rbarrier.Info:
+		s.Waiting = i.Arrived.Count + i.Leaving.Count
+		s.State = fmt.Sprintf("%d of %d arrived", i.Arrived.Count, i.Participants)
+		if i.Double {
+			s.State = fmt.Sprintf("double, %s, %d inside, %d leaving", s.State, i.Inside.Count, i.Leaving.Count)
+		}
 	case int: // a counter
 		s.Waiting = -1 // the state of a semaphore or a latch would say so
 		s.State = fmt.Sprintf("is %d", i)

@@ -146,6 +146,45 @@ func TestLagIsThatOfTheFirstMessageThatIsDue(t *testing.T) {
 	})
 }
 
+func TestBarriersOfOneNameAreToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, c.Close()) }()
+		b, err := inspect.BarriersOf(t.Context(), c, "start")
+		require.NoError(t, err)
+		assert.Equal(t, inspect.Barriers{Name: "start"}, b)
+		assert.Empty(t, b.InUse())
+		ended := make(chan error, 2)
+		double := c.GetDoubleBarrier("start", 2)
+		go func() { ended <- c.GetBarrier("start", 3).Await(t.Context()) }()
+		go func() { ended <- double.Enter(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, c.GetDoubleBarrier("start", 2).Enter(t.Context()))
+		require.NoError(t, <-ended)
+		go func() { ended <- double.Leave(t.Context()) }()
+		synctest.Wait()
+		b, err = inspect.BarriersOf(t.Context(), c, "start")
+		require.NoError(t, err)
+		assert.Len(t, b.InUse(), 2)
+		assert.Equal(t, []int{3, 1}, []int{b.Barrier.Participants, b.Barrier.Arrived.Count})
+		assert.Equal(t, []int{2, 0, 1, 1}, []int{b.Double.Participants, b.Double.Arrived.Count, b.Double.Inside.Count, b.Double.Leaving.Count})
+		var states []string
+		for o, err := range c.Objects(t.Context(), "") {
+			require.NoError(t, err)
+			s := inspect.SummaryOf(o)
+			states = append(states, s.State)
+			assert.Equal(t, 1, s.Waiting)
+		}
+		assert.ElementsMatch(t, []string{"1 of 3 arrived", "double, 0 of 2 arrived, 1 inside, 1 leaving"}, states)
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-ended, redlatch.ErrClosed)
+		require.ErrorIs(t, <-ended, redlatch.ErrClosed)
+		_, err = inspect.BarriersOf(t.Context(), c, "start")
+		require.ErrorIs(t, err, redlatch.ErrClosed)
+	})
+}
+
 // A client says at first what it has held longest, of 1,000 things.
 func TestHoldThatIsNotAmongTheFirstIsFound(t *testing.T) {
 	t.Parallel()
