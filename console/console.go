@@ -96,12 +96,14 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"locks":      {"Locks", true, (*handler).objects},
 	"semaphores": {"Semaphores", true, (*handler).objects},
 	"latches":    {"Latches", true, (*handler).objects},
+	"barriers":   {"Barriers", true, (*handler).objects},
 	"queues":     {"Queues", true, (*handler).objects},
 	"schedulers": {"Schedulers", true, (*handler).objects},
 	"elections":  {"Elections", true, (*handler).objects},
 	"lock":       {"Lock", false, (*handler).lock},
 	"semaphore":  {"Semaphore", false, (*handler).semaphore},
 	"latch":      {"Latch", false, (*handler).latch},
+	"barrier":    {"Barrier", false, (*handler).barrier},
 	"queue":      {"Queue", false, (*handler).queue},
 	"message":    {"Message", false, (*handler).message},
 	"scheduler":  {"Scheduler", false, (*handler).scheduler},
@@ -246,6 +248,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"firstline": inspect.FirstLine,
 	"timename":  inspect.TimeName,
 	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },
+	"crowd":     crowdOf,
 	"form": func(csrf, verb, label, name, id, state string) map[string]string {
 		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
 	},

@@ -106,6 +106,29 @@ func offer(t *testing.T, c *redlatch.Client, queue, id, payload string, delay ti
 	require.NoError(t, err)
 }
 
+// waitAtBarriers has a call wait at a barrier of three, and another one at a double barrier of two and the same name.
+func waitAtBarriers(t *testing.T, c *redlatch.Client, name string) {
+	t.Helper()
+	ctx, giveUp := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, call := range []func(context.Context) error{c.GetBarrier(name, 3).Await, c.GetDoubleBarrier(name, 2).Enter} {
+		go func() { ended <- call(ctx) }()
+	}
+	t.Cleanup(func() {
+		giveUp()
+		for range 2 {
+			require.ErrorIs(t, <-ended, context.Canceled)
+		}
+	})
+	require.Eventually(t, func() bool {
+		single, err := c.GetBarrier(name, 3).Info(t.Context())
+		require.NoError(t, err)
+		double, err := c.GetDoubleBarrier(name, 2).Info(t.Context())
+		require.NoError(t, err)
+		return single.Arrived.Count+double.Arrived.Count == 2
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
 func TestPagesShowWhatThereIs(t *testing.T) {
 	s := newSite(t)
 	acquire(t, s.client.GetFencedLock("orders"))
@@ -116,6 +139,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.client.GetCountDownLatch("start").TrySetCount(t.Context(), 7)
 	require.NoError(t, err)
+	waitAtBarriers(t, s.client, "steps")
 	offer(t, s.client, "mails", "m-1", "hello", 0)
 	offer(t, s.client, "mails", "m-2", "later", time.Hour)
 	for page, wants := range map[string][]string{
@@ -130,6 +154,8 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 		"semaphore?name=uploads":         {"2 of 3 permits", "Leased permits"},
 		"latches":                        {"start"},
 		"latch?name=start":               {"The count is 7"},
+		"barriers":                       {"steps", "1 of 3 arrived", "double, 1 of 2 arrived, 0 inside, 0 leaving"},
+		"barrier?name=steps":             {"The barrier has 3 participants", "The double barrier has 2 participants", "Arrived: 1", "Leaving: 0", s.client.ID() + ":"},
 		"queues":                         {"mails", "1 delayed, 1 ready"},
 		"queue?name=mails":               {"m-1", "1 delayed, 1 ready"},
 		"queue?name=mails&state=delayed": {"m-2"},

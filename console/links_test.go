@@ -46,7 +46,7 @@ func TestLinksLeadToWhatTheyName(t *testing.T) {
 func TestKindsWithoutAPageAreNotLinked(t *testing.T) {
 	for kind, page := range map[string]string{
 		"rlock": "lock", "relection": "election", "rsemaphore": "semaphore", "rlatch": "latch", "rdelayedqueue": "queue",
-		"rscheduler": "scheduler", "ronce": "", "rbarrier": "",
+		"rscheduler": "scheduler", "rbarrier": "barrier", "ronce": "",
 	} {
 		var b strings.Builder
 		require.NoError(t, templates.ExecuteTemplate(&b, "object", map[string]string{"Kind": kind, "Name": "a&b"}))

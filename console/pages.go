@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rscheduler"
@@ -38,6 +39,7 @@ var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	"locks":      {[]string{"rlock", "rfairlock", "rrwlock"}, "lock", []string{"name", "waiting", "lease"}},
 	"semaphores": {[]string{"rsemaphore", "counter"}, "semaphore", []string{"name", "waiting", "lease"}},
 	"latches":    {[]string{"rlatch", "counter"}, "latch", []string{"name", "waiting", "lease"}},
+	"barriers":   {[]string{"rbarrier"}, "barrier", []string{"name", "waiting"}},
 	"queues":     {[]string{"rdelayedqueue"}, "queue", []string{"name", "messages"}},
 	"schedulers": {[]string{"rscheduler"}, "scheduler", []string{"name"}},
 	"elections":  {[]string{"relection"}, "election", []string{"name"}},
@@ -156,7 +158,7 @@ func (h *handler) overview(r *request) (any, error) {
 	o := &overview{}
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
-	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"relection"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
+	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"relection", "rbarrier"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
 		if err := h.tally(r.ctx, o, counts, kinds); err != nil {
 			return nil, err
 		}
@@ -352,6 +354,36 @@ func (h *handler) latch(r *request) (any, error) {
 	return &latchPage{info, h.crowd.waitsFor(r.ctx, name)}, nil
 }
 
+// barrierPage is the page of a barrier, and of the double barrier of its name.
+type barrierPage struct {
+	inspect.Barriers
+	Waits []inspect.Wait
+}
+
+// participants are those of a barrier who have arrived, are inside or leave.
+type participants struct {
+	rbarrier.Crowd
+	What string
+	More int // that are not listed
+}
+
+func crowdOf(what string, c rbarrier.Crowd) participants {
+	return participants{c, what, c.Count - len(c.Places)}
+}
+
+func (h *handler) barrier(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	b, err := inspect.BarriersOf(r.ctx, h.client, name)
+	if err != nil {
+		return nil, err
+	}
+	r.begin()
+	return &barrierPage{b, h.crowd.waitsFor(r.ctx, name)}, nil
+}
+
 // stateOf returns the state of a name in an address or a form.
 func stateOf(name string) (rdelayedqueue.State, error) {
 	state, err := inspect.StateOf(name)
@@ -512,6 +544,8 @@ func kindPage(kind string) string {
 		return "semaphore"
 	case kind == "rlatch":
 		return "latch"
+	case kind == "rbarrier":
+		return "barrier"
 	case kind == "rscheduler":
 		return "scheduler"
 	case kind == "rdelayedqueue":

@@ -33,6 +33,8 @@ func mainPages() map[string][]string {
 		"semaphore?name=uploads":             {"2 of 3 permits"},
 		"latches":                            {"start"},
 		"latch?name=start":                   {"The count is 7"},
+		"barriers":                           {"Nothing was found"},
+		"barrier?name=none":                  {"Nobody has used it for a minute"},
 		"queues":                             {"mails"},
 		"queue?name=mails&state=dead":        {"6 delayed, 2 ready, 0 in flight, 1 dead", "mail-0"},
 		"queue?name=mails&state=delayed":     {"mail-8"},
@@ -59,7 +61,7 @@ func TestPagesAreReadAndUsedWithoutScripts(t *testing.T) {
 		})
 	}
 	b.open("")
-	for _, page := range []string{"Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Elections", "Clients", "Overview"} {
+	for _, page := range []string{"Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Clients", "Overview"} {
 		b.do(chromedp.Click(`//nav/a[.="`+page+`"]`, chromedp.BySearch))
 		b.sees(page)
 		b.title(page)
@@ -188,7 +190,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 		acquire(t, s.client.GetLock(name))
 	}
 	b := startChromium(t, s.Server)
-	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Queues", "Schedulers", "Elections", "Clients"}
+	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Clients"}
 	b.open("ops/locks/")
 	b.sees("Longest holds")
 	b.tabs(append([]string{"To the content"}, pages[:2]...)...)
