@@ -125,6 +125,8 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 			require.NoError(t, limiter.Wait(t.Context(), "k", 1))
 			_, err := limiter.Allow(t.Context(), "k", 1)
 			require.NoError(t, err)
+			_, err = limiter.Info(t.Context(), "k")
+			require.NoError(t, err)
 		})
 		t.Run("RedLock "+name, func(t *testing.T) {
 			hold, err := one.GetRedLock(one.GetLock(name+"r"), one.GetLock(name+"s"), one.GetLock(name+"t")).Lock(t.Context())
@@ -248,7 +250,10 @@ func together(t *testing.T, one, two *redlatch.Client, name string) {
 	for _, c := range []*redlatch.Client{one, two} {
 		go func() {
 			double := c.GetDoubleBarrier(name+"double", 2)
-			passed <- errors.Join(c.GetBarrier(name+"barrier", 2).Await(t.Context()), double.Enter(t.Context()), double.Leave(t.Context()))
+			barrier := c.GetBarrier(name+"barrier", 2)
+			_, err := barrier.Info(t.Context())
+			_, doubleErr := double.Info(t.Context())
+			passed <- errors.Join(err, doubleErr, barrier.Await(t.Context()), double.Enter(t.Context()), double.Leave(t.Context()))
 		}()
 	}
 	require.NoError(t, <-passed)

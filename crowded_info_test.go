@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rrwlock"
 )
 
@@ -61,6 +62,19 @@ func TestInfoOfACrowdIsShort(t *testing.T) {
 			assert.Len(t, info.Readers, infoList)
 			assert.InDelta(t, time.Hour, info.Left, float64(time.Minute))
 		},
+		"barrier": func(t *testing.T) {
+			info, err := c.GetDoubleBarrier("barrier", 1).Info(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, infoCrowd, info.Participants)
+			for _, crowd := range []rbarrier.Crowd{info.Arrived, info.Inside, info.Leaving} {
+				assert.Equal(t, infoCrowd-10, crowd.Count, "10 places have lapsed")
+				require.Len(t, crowd.Places, infoList)
+				for i, p := range crowd.Places {
+					assert.Equal(t, crowdOwner(10+i), p.Owner)
+					assert.Positive(t, p.Left)
+				}
+			}
+		},
 		"all readers but one are dead": func(t *testing.T) {
 			lock := c.GetReadWriteLock("dead")
 			info, err := lock.Info(t.Context())
@@ -99,7 +113,8 @@ func TestInfoOfACrowdIsShort(t *testing.T) {
 
 func crowdOwner(i int) string { return fmt.Sprintf("web.9f2c1a0b77d01e42:%d", i) }
 
-// writeCrowds writes a fair lock with a queue, permits of which 10 have expired, readers, readers of whom all but one have died, and dead ones alone.
+// writeCrowds writes a fair lock with a queue, permits of which 10 have expired, a double barrier of whose places 10 have lapsed, readers,
+// readers of whom all but one have died, and dead ones alone.
 func writeCrowds(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -107,6 +122,7 @@ func writeCrowds(t *testing.T, rdb *redis.Client) {
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, "fair", "java:1", 1)
 		p.Set(ctx, "permits", 5, 0)
+		p.Set(ctx, "redlatch_double:{barrier}", infoCrowd, 0)
 		p.HSet(ctx, "readers", "mode", "read")
 		p.HSet(ctx, "dead", "mode", "read")
 		p.HSet(ctx, "all dead", "mode", "read")
@@ -119,6 +135,9 @@ func writeCrowds(t *testing.T, rdb *redis.Client) {
 				later = float64(i)
 			}
 			p.ZAdd(ctx, "{permits}:timeout", redis.Z{Score: later, Member: fmt.Sprintf("%016d", i)})
+			for _, crowd := range []string{"arrived", "inside", "leaving"} {
+				p.ZAdd(ctx, "redlatch_double_"+crowd+":{barrier}", redis.Z{Score: later, Member: owner})
+			}
 			p.HSet(ctx, "readers", owner, 1)
 			p.Set(ctx, "{readers}:"+owner+":rwlock_timeout:1", 1, time.Hour)
 			p.HSet(ctx, "dead", owner, 1)
