@@ -10,9 +10,9 @@
 //	}
 //
 // Each key has tokens of its own. They come back evenly, one each 10 ms in the example, up to the capacity of 20
-// ([WithBurst]). Allow takes tokens that are there; Wait reserves them and blocks until they are. In any time t at most the
-// capacity and what comes back within t is taken, exactly, however many clients ask: the generic cell rate algorithm, on
-// the clock of Redis.
+// ([WithBurst]). Allow takes tokens that are there; Wait reserves them and blocks until they are; Info only looks. In any
+// time t at most the capacity and what comes back within t is taken, exactly, however many clients ask: the generic cell
+// rate algorithm, on the clock of Redis.
 //
 // Package httplimit limits the requests of a net/http server.
 //

@@ -15,6 +15,7 @@ var giveBackSource string
 
 var (
 	takeScript     = script.New("rratelimiter.take", takeSource)
+	lookScript     = script.New("rratelimiter.look", takeSource) // the same by another name, for those who count what was taken
 	giveBackScript = script.New("rratelimiter.giveback", giveBackSource)
 )
 
@@ -33,7 +34,7 @@ func takeOf(key string, count int64, cost, all span, longest time.Duration) *scr
 
 // lookOf takes nothing. Otherwise it is takeOf.
 func lookOf(key string, count int64, cost, all span) *script.Call {
-	return takeScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, "")
+	return lookScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, "")
 }
 
 // taken is the reply of take.lua.
