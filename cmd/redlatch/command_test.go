@@ -324,7 +324,7 @@ func TestCountersAreLookedAt(t *testing.T) {
 func TestBarriersAreLookedAt(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		assert.Regexp(t, `barrier +start\nparticipants +none within a minute\n`, r.must(t, "barrier", "info", "start"))
+		assert.Regexp(t, `barrier +start\nparticipants +not known: nobody has used it for a minute\n`, r.must(t, "barrier", "info", "start"))
 		ended := make(chan error, 2)
 		ctx, giveUp := context.WithCancel(t.Context())
 		for _, call := range []func(context.Context) error{r.c.GetBarrier("start", 3).Await, r.c.GetDoubleBarrier("start", 2).Enter} {

@@ -32,6 +32,7 @@ func TestShellsOfferNamesAndNoFiles(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.c.GetCountDownLatch("ready").TrySetCount(t.Context(), 2)
 	require.NoError(t, err)
+	require.NoError(t, r.c.GetBarrier("start", 1).Await(t.Context()))
 	_, err = redlatch.GetDelayedQueue[string](r.c, "mails").Offer(t.Context(), "hello", 0)
 	require.NoError(t, err)
 	for args, want := range map[string]string{
@@ -42,6 +43,7 @@ func TestShellsOfferNamesAndNoFiles(t *testing.T) {
 		"lock run --wait 1s p":    "prices",
 		"sem info u":              "uploads",
 		"latch info r":            "ready",
+		"barrier info s":          "start",
 		"queue stats ":            "mails",
 		"queue get ":              "mails",
 		"queue get mails ":        "",

@@ -73,7 +73,7 @@ clients have not been heard of for longest: left is after which time their round
 
 func writeBarriers(w io.Writer, b inspect.Barriers) (err error) {
 	if len(b.InUse()) == 0 {
-		return errors.Join(row(w, "barrier", b.Name), row(w, "participants", "none within a minute"))
+		return errors.Join(row(w, "barrier", b.Name), row(w, "participants", "not known: nobody has used it for a minute"))
 	}
 	for _, i := range b.InUse() {
 		if !i.Double {
