@@ -116,3 +116,40 @@ func TestOutageDelaysNothingForLonger(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// F7: nobody relies on a client to look in for a message that it has had before that was due.
+func TestMessageAfterOneThatWasTakenBeforeItsTimeIsNotLate(t *testing.T) {
+	for name, sooner := range map[string]func(t *testing.T, q *rdelayedqueue.Queue[job]){
+		"rescheduled": func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+			t.Helper()
+			ok, err := q.Reschedule(t.Context(), "a", 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+		},
+		"cancelled, and another one came": func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+			t.Helper()
+			cancelA(t, q)
+			offer(t, q, "b", 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				q := jobs(b.Peer(t))
+				handled := make(chan time.Time, 10)
+				consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+					handled <- time.Now()
+					return nil
+				})
+				time.Sleep(time.Second)
+				offer(t, q, "a", 5*time.Second, rdelayedqueue.WithID("a"))
+				time.Sleep(time.Second)
+				sooner(t, q)
+				<-handled
+				time.Sleep(time.Second) // until the consumer waits again
+				start := time.Now()
+				offer(t, q, "later", 4*time.Second)
+				assert.WithinDuration(t, start.Add(4*time.Second), <-handled, time.Second/10)
+			})
+		})
+	}
+}

@@ -35,6 +35,8 @@ redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
 if not at then
+  -- Nobody has to look in any more, and whoever was to may have looked already: the next message must not count on that.
+  redis.call('hdel', meta, 'alarm', 'alarm_at', 'spare', 'spare_at')
   return -1
 end
 local function covers(who, set, limit)
