@@ -50,6 +50,7 @@ type client struct {
 	acks      batcher[ack]
 	nacks     batcher[nack]
 	returns   batcher[Claimed]
+	passes    batcher[Claimed]       // returns of what another client has to work on
 	operating chan struct{}          // 1: a token while an operation is in flight, see operate
 	due       *timer.Batch[*Message] // to be renewed
 	claimer   claimer
@@ -89,6 +90,9 @@ func newClient(m *Manager, q *Queue) *client {
 		call: func(_ callNumber, b []*entry[nack]) *script.Call { return k.nacks(b) },
 	}
 	c.returns = batcher[Claimed]{
+		manager: m, after: untilSettled, call: func(_ callNumber, b []*entry[Claimed]) *script.Call { return k.giveback("", b) },
+	}
+	c.passes = batcher[Claimed]{
 		manager: m, after: untilSettled, call: func(_ callNumber, b []*entry[Claimed]) *script.Call { return k.giveback(id, b) },
 	}
 	c.due = timer.NewBatch(m.core.Timers, c.renew)

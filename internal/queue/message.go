@@ -190,22 +190,19 @@ func (m *Message) giveBack() *entry[Claimed] {
 // Claim returns the number of the claim, which is unique in the queue and rises: Redis's time in µs, or slightly more.
 func (m *Message) Claim() string { return m.claim }
 
-// Return gives the claim back without counting the attempt, so that the message is due again after the delay. It does not wait for Redis;
-// what fails is left to the visibility.
-func (m *Message) Return(delay time.Duration) { m.giveBackAfter(delay, m.Claimed) }
+// Return gives the claim back without counting the attempt, so that the message is due again the delay after it was claimed. It does not
+// wait for Redis; what fails is left to the visibility.
+func (m *Message) Return(delay time.Duration) { m.giveBackAfter(delay, &m.client.returns) }
 
 // PassOn is Return for a message that another client has to work on: the one that has waited longest is to look in then.
-func (m *Message) PassOn(delay time.Duration) {
-	back := m.Claimed
-	back.passed = true
-	m.giveBackAfter(delay, back)
-}
+func (m *Message) PassOn(delay time.Duration) { m.giveBackAfter(delay, &m.client.passes) }
 
-func (m *Message) giveBackAfter(delay time.Duration, back Claimed) {
+func (m *Message) giveBackAfter(delay time.Duration, by *batcher[Claimed]) {
+	back := m.Claimed
 	if claimed, err := strconv.ParseInt(m.claim, 10, 64); err == nil {
 		back.due = strconv.FormatInt(claimed+delay.Microseconds(), 10)
 	}
-	m.client.returns.add(back) // before it is forgotten, as in giveBack
+	by.add(back) // before it is forgotten, as in giveBack
 	m.forget(ended, ErrFinished)
 }
 

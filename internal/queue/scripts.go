@@ -150,14 +150,9 @@ func (k *keys) recover(client string, number uint64) *script.Call {
 	return givebackScript.Call(6, k.meta, k.due, k.flight, k.claims, k.waiters, k.claimed+client, k.channel, number)
 }
 
-func (k *keys) giveback(client string, batch []*entry[Claimed]) *script.Call {
+// giveback returns claims. The passer is a client that is not to look in for them; empty for none.
+func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
 	args := make([]any, 0, 8+3*len(batch))
-	passer := ""
-	for _, e := range batch {
-		if e.value.passed {
-			passer = client
-		}
-	}
 	args = append(args, k.meta, k.due, k.flight, k.claims, k.waiters, k.channel, 0, passer)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.due)

@@ -21,8 +21,6 @@ type Claimed struct {
 	Given   bool // the id was given by a user
 
 	member, claim, due string
-
-	passed bool // it was returned as another client has to work on it
 }
 
 // header is the number of bytes before the payload of a body: a sequence and a mark.
