@@ -48,6 +48,7 @@ local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
 local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
 local mine = holder == id and held == claim and state ~= 'w' -- once: the script may run again
+local mark = redis.call('hget', marks, job) or ''
 redis.call('hdel', running, '') -- a full Redis refuses only the first write of a script, and never one that frees memory
 if mine then
   redis.call('hset', running, slot, record) -- changes nothing, and fails if HSET would after the result is kept
@@ -74,7 +75,6 @@ if mine then
   redis.call('hdel', running, slot)
 end
 remove()
-local mark = redis.call('hget', marks, job) or ''
 local offered, next, to, of = string.match(mark, '^(%d+),?(%d*)%-?(%d*) (.*)$')
 next, to = tonumber(next), tonumber(to)
 if of == text and (mine or how == 'drop') then -- a run that was taken over moves nothing
