@@ -136,10 +136,7 @@ func TestMessageAfterOneThatWasTakenBeforeItsTimeIsNotLate(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				q := jobs(b.Peer(t))
 				handled := make(chan time.Time, 10)
-				consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
-					handled <- time.Now()
-					return nil
-				})
+				consume(t, q, noting(handled))
 				time.Sleep(time.Second)
 				offer(t, q, "a", 5*time.Second, rdelayedqueue.WithID("a"))
 				time.Sleep(time.Second)
@@ -149,6 +146,53 @@ func TestMessageAfterOneThatWasTakenBeforeItsTimeIsNotLate(t *testing.T) {
 				start := time.Now()
 				offer(t, q, "later", 4*time.Second)
 				assert.WithinDuration(t, start.Add(4*time.Second), <-handled, time.Second/10)
+			})
+		})
+	}
+}
+
+// noting returns a handler that notes when it is called.
+func noting(handled chan<- time.Time) handler {
+	return func(context.Context, *rdelayedqueue.Message[job]) error {
+		handled <- time.Now()
+		return nil
+	}
+}
+
+// F7: of three consumers that wait, one is to look in and another one is its spare. Nobody relies on those that leave.
+func TestConsumersThatLeaveMakeNothingLate(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, q *rdelayedqueue.Queue[job], first *locktest.Peer, stopFirst, stopSpare func() error){
+		"all that were to look in, after a Cancel": func(t *testing.T, q *rdelayedqueue.Queue[job], _ *locktest.Peer, stopFirst, stopSpare func() error) {
+			t.Helper()
+			cancelA(t, q)
+			require.NoError(t, stopSpare())
+			require.NoError(t, stopFirst())
+			time.Sleep(time.Second / 2)                 // until Redis has heard of it
+			offer(t, q, "later", 3200*time.Millisecond) // after the other one was due
+		},
+		"the spare, and then the first one dies": func(t *testing.T, _ *rdelayedqueue.Queue[job], first *locktest.Peer, _, stopSpare func() error) {
+			t.Helper()
+			require.NoError(t, stopSpare())
+			time.Sleep(time.Second / 10) // until there is another one
+			first.Down(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				handled := make(chan time.Time, 10)
+				consume(t, jobs(b.Peer(t)), noting(handled))
+				time.Sleep(time.Second / 10)
+				stopSpare := consume(t, jobs(b.Peer(t)), noting(handled))
+				time.Sleep(time.Second / 10)
+				first := b.Peer(t)
+				stopFirst := consume(t, jobs(first), noting(handled)) // the one that came last is the first to be asked
+				time.Sleep(time.Second)
+				q := jobs(b.Peer(t))
+				start := time.Now()
+				offer(t, q, "a", 4*time.Second, rdelayedqueue.WithID("a"))
+				time.Sleep(time.Second / 2)
+				leave(t, q, first, stopFirst, stopSpare)
+				assert.WithinDuration(t, start.Add(4*time.Second), <-handled, time.Second/2)
 			})
 		})
 	}

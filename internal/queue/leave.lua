@@ -12,8 +12,13 @@ local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, client = ARGV[1], ARGV[2]
 
 redis.call('zrem', waiters, client)
+local head = redis.call('hmget', meta, 'alarm', 'spare')
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
+if not (first or expiry) or head[1] == client or head[2] == client then
+  -- Nobody may count on the caller. Whoever is notified below finds another spare.
+  redis.call('hdel', meta, 'alarm', 'alarm_at', 'spare', 'spare_at')
+end
 if first or expiry then
   local time = redis.call('time')
   local at = math.min(tonumber(first or expiry), tonumber(expiry or first))

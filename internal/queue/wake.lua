@@ -34,5 +34,6 @@ local function wake(queue, at, now)
     end
     who = nil
   end
+  redis.call('hdel', meta, 'alarm', 'alarm_at') -- so that the next message tries others
 end
 
