@@ -4,7 +4,7 @@
 //	err := barrier.Await(ctx) // returns when three have called it
 //
 // A [Barrier] has round after round: the first n calls make one, the next n the next. A [DoubleBarrier] is for work
-// that n participants begin and end together. Info of either tells who has arrived, and so who is missing.
+// that n participants begin and end together. Info of either tells who has arrived, and so how many are missing.
 //
 // # What is promised
 //

@@ -53,6 +53,22 @@ func TestNumberOfParticipantsStaysDuringTheWork(t *testing.T) {
 	})
 }
 
+func TestNumberOfParticipantsThatRedisHasLostComesBack(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ds := participants(peers(t, b, 2))
+		enter(t, ds...)
+		require.Equal(t, int64(1), b.Redis.Del(t.Context(), "redlatch_double:{work}").Val())
+		i := info(t, ds[0])
+		assert.Equal(t, []int{0, 2}, []int{i.Participants, i.Inside.Count})
+		time.Sleep(recheck)
+		i = info(t, ds[0])
+		assert.Equal(t, []int{2, 2}, []int{i.Participants, i.Inside.Count})
+		leave(t, ds...)
+		time.Sleep(time.Minute)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestNextRoundEntersWhenTheLastOneHasLeft(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)

@@ -28,7 +28,7 @@ type Info struct {
 type Crowd struct {
 	// Count is how many there are.
 	Count int
-	// Places are the first 100 of them. Those whose places end first, unless they are renewed, come first.
+	// Places are the first 100 of them, those that end soonest first, unless they are renewed.
 	Places []Place
 }
 

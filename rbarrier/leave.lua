@@ -29,6 +29,9 @@ local places = redis.call('zscore', leaving, who) and leaving or redis.call('zsc
 if not places then
   return { -1, 0 } -- Redis has lost its data
 end
+if redis.call('pexpire', barrier, keep) == 0 then -- Redis has lost it
+  redis.call('set', barrier, parties, 'px', keep)
+end
 if leaves == '1' then
   redis.call('zrem', inside, who)
   redis.call('zadd', leaving, clock() + good, who)
@@ -37,7 +40,6 @@ else
 end
 redis.call('pexpire', inside, keep)
 redis.call('pexpire', leaving, keep)
-redis.call('pexpire', barrier, keep)
 if #redis.call('zrange', inside, 0, 0) > 0 then
   return { 0, 0 }
 end
