@@ -125,7 +125,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 			require.NoError(t, limiter.Wait(t.Context(), "k", 1))
 			_, err := limiter.Allow(t.Context(), "k", 1)
 			require.NoError(t, err)
-			_, err = limiter.Info(t.Context(), "k")
+			_, err = limiter.Info(t.Context(), "k", 1)
 			require.NoError(t, err)
 		})
 		t.Run("RedLock "+name, func(t *testing.T) {

@@ -185,7 +185,7 @@ func awayNewer(c *redlatch.Client) map[string]func(ctx context.Context) error {
 		"scheduler Remove":    func(ctx context.Context) error { _, err := jobs.Remove(ctx, "job"); return err },
 		"limiter Allow":       func(ctx context.Context) error { _, err := limiter.Allow(ctx, "k", 1); return err },
 		"limiter Wait":        func(ctx context.Context) error { return limiter.Wait(ctx, "k", 1) },
-		"limiter Info":        func(ctx context.Context) error { _, err := limiter.Info(ctx, "k"); return err },
+		"limiter Info":        func(ctx context.Context) error { _, err := limiter.Info(ctx, "k", 1); return err },
 		"ids Next":            func(ctx context.Context) error { _, err := ids.Next(ctx); return err },
 		"barrier Await":       barrier.Await,
 		"barrier Info":        func(ctx context.Context) error { _, err := barrier.Info(ctx); return err },

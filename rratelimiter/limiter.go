@@ -56,12 +56,11 @@ func (l *Limiter) Burst() int { return l.opts.burst }
 
 // Result is the answer of [Limiter.Allow] and [Limiter.Info].
 type Result struct {
-	// Allowed reports whether the tokens were taken, or for Info whether there is one.
+	// Allowed reports whether the tokens were taken, or for Info whether they are there.
 	Allowed bool
 	// Remaining is how many tokens may be taken now.
 	Remaining int
-	// RetryAfter is after which time the refused tokens are there, if nobody takes any meanwhile; 0 if Allowed. For Info it
-	// is after which time there is one.
+	// RetryAfter is after which time the tokens are there, if nobody takes any meanwhile; 0 if Allowed.
 	RetryAfter time.Duration
 	// ResetAfter is after which time all tokens are there again, if nobody takes any.
 	ResetAfter time.Duration
@@ -91,17 +90,17 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 	return r, nil
 }
 
-// Info returns how many tokens of a key are left, and when there are more, and takes none. The rate is the limiter's, as
-// for Allow: Redis does not know any. The key is 1 to 512 bytes long.
+// Info returns whether Allow would take n tokens of a key, and when it would, and takes none. The rate is the limiter's,
+// as for Allow: Redis does not know any. The key and n are as there.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
 // and then returns redlatch.ErrUnavailable. It costs one round trip.
-func (l *Limiter) Info(ctx context.Context, key string) (Result, error) {
-	if err := l.check(ctx, key, 1); err != nil {
+func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
+	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("info", err)
 	}
 	call, err := l.core.Read(ctx, func() *script.Call {
-		return lookOf(l.key(key), int64(l.rate.count), l.rate.span(1), l.all)
+		return lookOf(l.key(key), int64(l.rate.count), l.rate.span(n), l.all)
 	})
 	if err != nil {
 		return Result{}, l.wrap("info", err)

@@ -49,11 +49,20 @@ func TestTokensComeBackEvenlyUpToTheBurst(t *testing.T) {
 	})
 }
 
-func look(t *testing.T, l *rratelimiter.Limiter, key string) rratelimiter.Result {
+func look(t *testing.T, l *rratelimiter.Limiter, key string, n int) rratelimiter.Result {
 	t.Helper()
-	r, err := l.Info(t.Context(), key)
+	r, err := l.Info(t.Context(), key, n)
 	require.NoError(t, err)
 	return r
+}
+
+// state returns all keys, with their values and for how long they stay.
+func state(t *testing.T, b *locktest.Bubble) (all []string) {
+	t.Helper()
+	for _, key := range b.Keys(t) {
+		all = append(all, key+" "+b.Redis.PTTL(t.Context(), key).Val().String())
+	}
+	return append(all, b.Mini.Dump())
 }
 
 func TestInfoTellsWhatIsLeftAndTakesNothing(t *testing.T) {
@@ -61,25 +70,28 @@ func TestInfoTellsWhatIsLeftAndTakesNothing(t *testing.T) {
 		p := b.Peer(t)
 		l := p.GetRateLimiter("api", rratelimiter.Per(10, time.Second), rratelimiter.WithBurst(3))
 		for range 5 {
-			assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 3}, look(t, l, "a"))
+			assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 3}, look(t, l, "a", 1))
 		}
 		assert.Empty(t, b.Keys(t))
 		assert.Equal(t, 1, allow(t, l, "a", 2).Remaining)
 		time.Sleep(50 * time.Millisecond)
-		before, trips := b.Mini.Dump(), p.Trips()
-		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 1, ResetAfter: 150 * time.Millisecond}, look(t, l, "a"))
-		assert.Equal(t, before, b.Mini.Dump())
+		before, trips := state(t, b), p.Trips()
+		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 1, ResetAfter: 150 * time.Millisecond}, look(t, l, "a", 1))
 		assert.Equal(t, 1, p.Trips()-trips)
+		refused := rratelimiter.Result{Remaining: 1, RetryAfter: 50 * time.Millisecond, ResetAfter: 150 * time.Millisecond}
+		assert.Equal(t, refused, look(t, l, "a", 2))
+		assert.Equal(t, before, state(t, b))
+		assert.Equal(t, refused, allow(t, l, "a", 2), "what Allow says")
 		require.True(t, allow(t, l, "a", 1).Allowed)
-		assert.Equal(t, rratelimiter.Result{RetryAfter: 50 * time.Millisecond, ResetAfter: 250 * time.Millisecond}, look(t, l, "a"))
+		assert.Equal(t, rratelimiter.Result{RetryAfter: 50 * time.Millisecond, ResetAfter: 250 * time.Millisecond}, look(t, l, "a", 1))
 
 		waits := make(chan error, 1)
 		go func() { waits <- l.Wait(t.Context(), "a", 2) }()
 		synctest.Wait()
-		assert.Equal(t, rratelimiter.Result{RetryAfter: 250 * time.Millisecond, ResetAfter: 450 * time.Millisecond}, look(t, l, "a"), "what is reserved is not there")
+		assert.Equal(t, rratelimiter.Result{RetryAfter: 250 * time.Millisecond, ResetAfter: 450 * time.Millisecond}, look(t, l, "a", 1), "what is reserved is not there")
 		require.NoError(t, <-waits)
 		p.LoseReplies(1)
-		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 3}, look(t, l, "b"), "it is repeated")
+		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 3}, look(t, l, "b", 1), "it is repeated")
 	})
 }
 
@@ -151,7 +163,7 @@ func TestLimiterEqualsItsModel(t *testing.T) {
 					free := new(big.Rat).Sub(full, new(big.Rat).Sub(back, now))
 					left, _ := free.Quo(free, each).Float64()
 					require.Equal(t, int(left), r.Remaining)
-					info := look(t, l, "a")
+					info := look(t, l, "a", 1)
 					require.Equal(t, []any{r.Remaining, r.ResetAfter, left >= 1}, []any{info.Remaining, info.ResetAfter, info.Allowed})
 					missing := new(big.Rat).Sub(big.NewRat(1, 1), free) // of a token
 					require.Equal(t, max(0, micros(missing.Mul(missing, each))), info.RetryAfter)
@@ -276,7 +288,7 @@ func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
 		require.ErrorIs(t, <-ended, redlatch.ErrClosed)
 		_, err := l.Allow(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrClosed)
-		_, err = l.Info(t.Context(), "a")
+		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrClosed)
 		r := allow(t, b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Minute)), "a", 1)
 		assert.InDelta(t, time.Minute, r.RetryAfter, float64(time.Second))
@@ -377,7 +389,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		} {
 			_, err := l.Allow(t.Context(), "a", 1)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid, what)
-			_, err = l.Info(t.Context(), "a")
+			_, err = l.Info(t.Context(), "a", 1)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid, what)
 			assert.ErrorIs(t, l.Wait(t.Context(), "a", 1), redlatch.ErrInvalid, what)
 		}
@@ -385,7 +397,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		for _, key := range []string{"", strings.Repeat("k", 513)} {
 			_, err := l.Allow(t.Context(), key, 1)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid)
-			_, err = l.Info(t.Context(), key)
+			_, err = l.Info(t.Context(), key, 1)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid)
 		}
 		_, err := l.Allow(t.Context(), "a", 0)
@@ -394,18 +406,22 @@ func TestBadInputIsRefused(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, l.Wait(ctx, "a", 1), context.Canceled)
-		_, err = l.Info(ctx, "a")
+		_, err = l.Info(ctx, "a", 1)
 		require.ErrorIs(t, err, context.Canceled)
-		_, err = l.Info(nil, "a") //nolint:staticcheck // that is the test
+		_, err = l.Info(nil, "a", 1) //nolint:staticcheck // that is the test
 		require.EqualError(t, err, `rratelimiter: info "api": invalid argument: the context is nil`)
+		_, err = l.Info(t.Context(), "a", 0)
+		require.ErrorIs(t, err, redlatch.ErrInvalid)
+		_, err = l.Info(t.Context(), "a", l.Burst()+1)
+		require.ErrorIs(t, err, rratelimiter.ErrExceeds)
 		assert.Empty(t, b.Keys(t))
 		require.NoError(t, b.Redis.Set(t.Context(), "redlatch_rate:3:{api:a}", "word", 0).Err())
 		_, err = l.Allow(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrWrongType)
-		_, err = l.Info(t.Context(), "a")
+		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrWrongType)
 		c.Down(true)
-		_, err = l.Info(t.Context(), "a")
+		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
 	})
 }
