@@ -452,6 +452,8 @@ func gives[T any](want T, call func(context.Context) (T, error)) func(context.Co
 // singleCalls are calls on objects that are in use, and on some that are made for them.
 func singleCalls(t *testing.T, c *redlatch.Client, nameOf func(kind string) string, latches []string) map[string]*singleCall {
 	t.Helper()
+	inside := c.GetDoubleBarrier(nameOf("double"), 1)
+	require.NoError(t, inside.Enter(t.Context()))
 	all := map[string]*singleCall{
 		"Jobs":    {call: func(ctx context.Context) error { _, err := c.GetScheduler(nameOf("scheduler")).Jobs(ctx); return err }},
 		"Trigger": {call: func(ctx context.Context) error { return c.GetScheduler(nameOf("scheduler")).Trigger(ctx, "job") }},
@@ -459,8 +461,14 @@ func singleCalls(t *testing.T, c *redlatch.Client, nameOf func(kind string) stri
 			_, err := c.GetRateLimiter("{"+nameOf("limiter")+"}", rratelimiter.Per(1, time.Hour)).Allow(ctx, "hasty", 1)
 			return err
 		}},
-		"Next":            {call: func(ctx context.Context) error { _, err := c.GetIDGenerator(nameOf("ids")).Next(ctx); return err }},
-		"Info of a topic": {call: gives(rtopic.Info{Name: nameOf("unheard")}, redlatch.GetTopic[string](c, nameOf("unheard")).Info)},
+		"Info of a limiter": {call: func(ctx context.Context) error {
+			_, err := c.GetRateLimiter("{"+nameOf("limiter")+"}", rratelimiter.Per(1, time.Hour)).Info(ctx, "hasty", 1)
+			return err
+		}},
+		"Info of a barrier":        {call: func(ctx context.Context) error { _, err := c.GetBarrier(nameOf("barrier"), 1).Info(ctx); return err }},
+		"Info of a double barrier": {call: func(ctx context.Context) error { _, err := inside.Info(ctx); return err }},
+		"Next":                     {call: func(ctx context.Context) error { _, err := c.GetIDGenerator(nameOf("ids")).Next(ctx); return err }},
+		"Info of a topic":          {call: gives(rtopic.Info{Name: nameOf("unheard")}, redlatch.GetTopic[string](c, nameOf("unheard")).Info)},
 	}
 	callsOfLocks(t, c, nameOf, all)
 	callsOfCounters(t, c, nameOf, latches, all)
@@ -775,6 +783,35 @@ func clusterClient(t *testing.T, cluster *redistest.Cluster) *redlatch.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c
+}
+
+// F24
+func TestObjectsDoesNotWaitForASlotOnTheMove(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	c := clusterClient(t, cluster)
+	inside := c.GetDoubleBarrier("moving", 1)
+	require.NoError(t, inside.Enter(t.Context()))
+	h := locktest.Acquire(t, t.Context(), c.GetLock("still"), long)
+	list := func() (names []string) {
+		for o, err := range c.Objects(t.Context(), "") {
+			require.NoError(t, err)
+			names = append(names, o.Kind+" "+o.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	assert.Equal(t, []string{"rbarrier moving", "rlock still"}, list())
+	lag := faulttest.MeasureLag(t, "")
+	m := cluster.Migrate(t, "moving", cluster.Other(t, "moving")) // a double barrier never has all its keys
+	start := time.Now()
+	assert.Equal(t, []string{"rlock still"}, list())
+	assert.Less(t, time.Since(start), 2*time.Second+lag.Late())
+	m.Move(t, m.Left(t)...)
+	m.Finish(t)
+	assert.Equal(t, []string{"rbarrier moving", "rlock still"}, list())
+	require.NoError(t, inside.Leave(t.Context()))
+	locktest.Unlock(t, h)
 }
 
 // F24

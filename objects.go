@@ -46,11 +46,12 @@ func WithKinds(kinds ...string) ObjectsOption {
 // another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's
 // prefix are not found.
 //
-// It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the
-// keys of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits
-// for it. A fair lock for which nobody waits is listed as a lock. A barrier is listed until it has not been used for a minute; one and a
-// double barrier may have the same name. An election is listed if somebody leads, and as a lock besides; the ticks of a scheduler are
-// listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice.
+// It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the keys
+// of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits for it.
+// A fair lock for which nobody waits is listed as a lock. A barrier is listed for a minute after its last use. A barrier and a double
+// barrier may have one name, and are two objects. An election is listed if somebody leads, and as a lock besides; the ticks of a scheduler
+// are listed as a queue besides, unless the client has a prefix. An object that changes meanwhile may be missing, or come twice; one of
+// several keys is missing while its slot moves to another node of a cluster.
 //
 // It is made for servers in use: each SCAN looks at some hundred keys, and the loop gets what it has found before the next one. Only
 // names of semaphores and latches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
@@ -375,7 +376,7 @@ func (f *finder) list(ctx context.Context, objects []found) error {
 		states, failures := make([]any, len(some)), make([]error, len(some))
 		var calls sync.WaitGroup
 		for i, one := range some {
-			calls.Go(func() { states[i], failures[i] = f.state(ctx, one) })
+			calls.Go(func() { states[i], failures[i] = f.state(core.Hasty(ctx), one) })
 		}
 		calls.Wait()
 		for i, one := range some {
@@ -383,6 +384,7 @@ func (f *finder) list(ctx context.Context, objects []found) error {
 			number := one.kind == "counter" || one.kind == "rlatch" || one.kind == "rsemaphore"
 			switch {
 			case errors.Is(err, errs.ErrWrongType) || errors.Is(err, errs.ErrInvalid): // it is another program's, or has changed
+			case script.Parted(err): // half of its slot has moved
 			case err != nil:
 				return err
 			case states[i] == nil || number && f.listed[one.name]:
@@ -428,7 +430,7 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 			get = c.GetDoubleBarrier(name, 1).Info
 		}
 		info, err := get(ctx)
-		return unless(info.Participants == 0, info), err
+		return unless(info.Participants+info.Arrived.Count+info.Inside.Count+info.Leaving.Count == 0, info), err
 	case "rsemaphore":
 		info, err := c.GetPermitSemaphore(name).Info(ctx)
 		return info, err

@@ -117,6 +117,12 @@ func mark(kind, err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
+// hasty is the key of what [Hasty] adds to a context.
+type hasty struct{}
+
+// Hasty returns ctx for calls that do not wait until a slot has moved: after some tries the error is that of [script.Parted].
+func Hasty(ctx context.Context) context.Context { return context.WithValue(ctx, hasty{}, true) }
+
 // Run sends a call as [pipeline.Batcher.Do] does, and again while Redis says that it is not able to run it just now: a
 // few times, or until the call is over while the keys move to another node. A call without a deadline or a limit ends
 // with the client's call timeout.
@@ -129,7 +135,7 @@ func (c *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.S
 		sent := call()
 		err := c.Batch.Do(ctx, sent, ask)
 		passing := script.Passing(err) && !script.Refused(err) && !script.Crowded(err)
-		if !passing || try >= runTries && !script.Parted(err) || c.Closed() {
+		if !passing || try >= runTries && (!script.Parted(err) || ctx.Value(hasty{}) != nil) || c.Closed() {
 			return sent, err
 		}
 		again := c.PauseUntil(ctx, try, until)
