@@ -336,7 +336,7 @@ func TestBarriersAreLookedAt(t *testing.T) {
 		who := r.c.ID() + `:\d+ +left \d+\.?\d*m?s\n`
 		assert.Regexp(t, `(?s)^barrier +start\nparticipants +3\narrived +1\n +`+who+
 			`double barrier +start\nparticipants +2\narrived +1\n +`+who+`inside +0\nleaving +0\n$`, r.must(t, "barrier", "info", "start"))
-		assert.Regexp(t, `"barrier":{"arrived":{"count":1,"places":\[{"client":"`+r.c.ID()+`".*"double":{.*"participants":2}`,
+		assert.Regexp(t, `"in_use":\[{"arrived":{"count":1,"places":\[{"client":"`+r.c.ID()+`".*"double":false,.*"participants":3},{.*"double":true,.*"participants":2}\]`,
 			r.must(t, "--json", "barrier", "info", "start"))
 		list := r.must(t, "ls")
 		assert.Regexp(t, `rbarrier +start +1 of 3 arrived\n`, list)

@@ -58,8 +58,8 @@ func (a *app) barrier() *cobra.Command {
 	return a.group("barrier", "Look at a barrier", []string{"rbarrier"}, &cobra.Command{
 		Use: "info NAME", Short: "How many participants there are, and who has arrived, is inside and leaves", Args: exactly(1),
 		Long: `How many participants there are, and who has arrived; of a double barrier also who is inside and who leaves.
-If a barrier and a double barrier have the name, it shows both. It lists the first 100 of each crowd, those first whose
-clients have not been heard of for longest: left is after which time their round breaks, unless they are.`,
+If a barrier and a double barrier have the name, it shows both. It lists the first 100 of each, those first whose
+clients have not been heard of for longest: left is when their round breaks, unless they are heard of before.`,
 		Example: "  redlatch barrier info start",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			b, err := inspect.BarriersOf(ctx, c, args[0])
@@ -72,10 +72,10 @@ clients have not been heard of for longest: left is after which time their round
 }
 
 func writeBarriers(w io.Writer, b inspect.Barriers) (err error) {
-	if len(b.InUse()) == 0 {
+	if len(b.InUse) == 0 {
 		return errors.Join(row(w, "barrier", b.Name), row(w, "participants", "not known: nobody has used it for a minute"))
 	}
-	for _, i := range b.InUse() {
+	for _, i := range b.InUse {
 		if !i.Double {
 			err = errors.Join(err, row(w, "barrier", i.Name), row(w, "participants", i.Participants), crowd(w, "arrived", i.Arrived))
 			continue

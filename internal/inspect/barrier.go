@@ -2,41 +2,38 @@ package inspect
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/rbarrier"
 )
 
-// Barriers are the barrier and the double barrier of a name, which may both be in use.
+// Barriers are the barrier and the double barrier of a name.
 type Barriers struct {
-	Name    string
-	Barrier *rbarrier.Info // nil if it is not in use
-	Double  *rbarrier.Info // likewise
+	Name  string
+	InUse []rbarrier.Info // those of the two that are in use, the double one last
 }
 
-// BarriersOf asks for the state of the barriers of a name.
+// BarriersOf asks for the state of the barriers of a name. A key of another program in place of one hides the other only if that is
+// not in use.
 func BarriersOf(ctx context.Context, c *redlatch.Client, name string) (Barriers, error) {
-	b := Barriers{Name: name}
-	barrier, err := c.GetBarrier(name, 1).Info(ctx) // whatever number it has
-	if err != nil {
-		return b, err
-	}
-	double, err := c.GetDoubleBarrier(name, 1).Info(ctx)
-	if barrier.Participants > 0 {
-		b.Barrier = &barrier
-	}
-	if double.Participants > 0 {
-		b.Double = &double
-	}
-	return b, err
-}
-
-// InUse returns those that are in use.
-func (b *Barriers) InUse() (all []*rbarrier.Info) {
-	for _, one := range []*rbarrier.Info{b.Barrier, b.Double} {
-		if one != nil {
-			all = append(all, one)
+	b := Barriers{Name: name, InUse: []rbarrier.Info{}}
+	var wrong error
+	for _, get := range []func(context.Context) (rbarrier.Info, error){
+		c.GetBarrier(name, 1).Info, c.GetDoubleBarrier(name, 1).Info, // whatever number they have
+	} {
+		i, err := get(ctx)
+		switch {
+		case errors.Is(err, redlatch.ErrWrongType):
+			wrong = err
+		case err != nil:
+			return b, err
+		case i.Participants+i.Arrived.Count+i.Inside.Count+i.Leaving.Count > 0: // Redis may have lost the number
+			b.InUse = append(b.InUse, i)
 		}
 	}
-	return all
+	if len(b.InUse) > 0 {
+		wrong = nil
+	}
+	return b, wrong
 }

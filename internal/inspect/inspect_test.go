@@ -15,6 +15,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -153,8 +155,7 @@ func TestBarriersOfOneNameAreToldApart(t *testing.T) {
 		defer func() { assert.NoError(t, c.Close()) }()
 		b, err := inspect.BarriersOf(t.Context(), c, "start")
 		require.NoError(t, err)
-		assert.Equal(t, inspect.Barriers{Name: "start"}, b)
-		assert.Empty(t, b.InUse())
+		assert.Equal(t, inspect.Barriers{Name: "start", InUse: []rbarrier.Info{}}, b)
 		ended := make(chan error, 2)
 		double := c.GetDoubleBarrier("start", 2)
 		go func() { ended <- c.GetBarrier("start", 3).Await(t.Context()) }()
@@ -166,9 +167,10 @@ func TestBarriersOfOneNameAreToldApart(t *testing.T) {
 		synctest.Wait()
 		b, err = inspect.BarriersOf(t.Context(), c, "start")
 		require.NoError(t, err)
-		assert.Len(t, b.InUse(), 2)
-		assert.Equal(t, []int{3, 1}, []int{b.Barrier.Participants, b.Barrier.Arrived.Count})
-		assert.Equal(t, []int{2, 0, 1, 1}, []int{b.Double.Participants, b.Double.Arrived.Count, b.Double.Inside.Count, b.Double.Leaving.Count})
+		require.Len(t, b.InUse, 2)
+		assert.Equal(t, []int{3, 1}, []int{b.InUse[0].Participants, b.InUse[0].Arrived.Count})
+		i := b.InUse[1]
+		assert.Equal(t, []int{2, 0, 1, 1}, []int{i.Participants, i.Arrived.Count, i.Inside.Count, i.Leaving.Count})
 		var states []string
 		for o, err := range c.Objects(t.Context(), "") {
 			require.NoError(t, err)
@@ -182,6 +184,23 @@ func TestBarriersOfOneNameAreToldApart(t *testing.T) {
 		require.ErrorIs(t, <-ended, redlatch.ErrClosed)
 		_, err = inspect.BarriersOf(t.Context(), c, "start")
 		require.ErrorIs(t, err, redlatch.ErrClosed)
+	})
+}
+
+func TestKeyOfAnotherProgramHidesNoBarrierInUse(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t).Client
+		require.NoError(t, b.Redis.Set(t.Context(), "redlatch_barrier:{start}", "word", 0).Err())
+		_, err := inspect.BarriersOf(t.Context(), c, "start")
+		require.ErrorIs(t, err, redlatch.ErrWrongType)
+		d := c.GetDoubleBarrier("start", 1)
+		require.NoError(t, d.Enter(t.Context()))
+		require.NoError(t, b.Redis.Del(t.Context(), "redlatch_double:{start}").Err())
+		found, err := inspect.BarriersOf(t.Context(), c, "start")
+		require.NoError(t, err)
+		require.Len(t, found.InUse, 1, "also without its number")
+		assert.Equal(t, 1, found.InUse[0].Inside.Count)
+		require.NoError(t, d.Leave(t.Context()))
 	})
 }
 
