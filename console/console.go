@@ -248,7 +248,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"firstline": inspect.FirstLine,
 	"timename":  inspect.TimeName,
 	"state":     func(i int) string { return inspect.StateName(inspect.States()[i]) },
-	"crowd":     crowdOf,
+	"places":    placesOf,
+	"n":         inspect.N,
 	"form": func(csrf, verb, label, name, id, state string) map[string]string {
 		return map[string]string{"CSRF": csrf, "Verb": verb, "Label": label, "Name": name, "ID": id, "State": state}
 	},

@@ -154,7 +154,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 		"semaphore?name=uploads":         {"2 of 3 permits", "Leased permits"},
 		"latches":                        {"start"},
 		"latch?name=start":               {"The count is 7"},
-		"barriers":                       {"steps", "1 of 3 arrived", "double, 1 of 2 arrived, 0 inside, 0 leaving"},
+		"barriers":                       {"steps", `id="row-rbarrier-steps"`, `id="row-rbarrierdouble-steps"`, "1 of 3 arrived", "double, 1 of 2 arrived, 0 inside, 0 leaving"},
 		"barrier?name=steps":             {"The barrier has 3 participants", "The double barrier has 2 participants", "Arrived: 1", "Leaving: 0", s.client.ID() + ":"},
 		"queues":                         {"mails", "1 delayed, 1 ready"},
 		"queue?name=mails":               {"m-1", "1 delayed, 1 ready"},

@@ -111,7 +111,7 @@ func pattern(search string) string {
 
 func by(sort string) func(a, b inspect.Summary) int {
 	return func(a, b inspect.Summary) int {
-		named := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+		named := inspect.ByName(a, b)
 		switch sort {
 		case "waiting":
 			return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), named)
@@ -360,15 +360,15 @@ type barrierPage struct {
 	Waits []inspect.Wait
 }
 
-// participants are those of a barrier who have arrived, are inside or leave.
-type participants struct {
+// group is the participants of a barrier who have arrived, are inside or leave.
+type group struct {
 	rbarrier.Crowd
 	What string
 	More int // that are not listed
 }
 
-func crowdOf(what string, c rbarrier.Crowd) participants {
-	return participants{c, what, c.Count - len(c.Places)}
+func placesOf(what string, c rbarrier.Crowd) group {
+	return group{c, what, c.Count - len(c.Places)}
 }
 
 func (h *handler) barrier(r *request) (any, error) {

@@ -28,7 +28,7 @@ const (
 func (a *app) top() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use: "top [PATTERN]", Short: "A live screen of locks, semaphores, latches and queues", Args: checked(cobra.MaximumNArgs(1)),
+		Use: "top [PATTERN]", Short: "A live screen of locks, semaphores, latches, barriers and queues", Args: checked(cobra.MaximumNArgs(1)),
 		Long: fmt.Sprintf(`A live screen of what is held, waited for and queued, of %d objects at the most.
 
 FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue it
@@ -74,7 +74,7 @@ const (
 )
 
 func (by order) compare(a, b inspect.Summary) int {
-	named := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	named := inspect.ByName(a, b)
 	switch by {
 	case byWaiting:
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), named)

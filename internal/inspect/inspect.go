@@ -2,6 +2,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,6 +190,7 @@ func Permits(ctx context.Context, c *redlatch.Client, name string) (rsemaphore.P
 // Summary is what a list shows of an object.
 type Summary struct {
 	Kind, Name, State string
+	Variant           string // tells objects of one kind and name apart: "double" of a double barrier
 	Waiting           int
 	Messages          int           // of a queue
 	Ready             int           // of them
@@ -197,6 +199,11 @@ type Summary struct {
 	Clients           []string      // that hold a lock
 	Owners            []string      // ids of those who hold it, or permits
 	Since             time.Time     // since when the first of them has held it; zero if that is not known
+}
+
+// ByName compares summaries by name, and those of one name by what they are.
+func ByName(a, b Summary) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Variant, b.Variant))
 }
 
 // Learn takes from what clients have said since when the object is held.
@@ -248,6 +255,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.Waiting = i.Arrived.Count + i.Leaving.Count
 		s.State = fmt.Sprintf("%d of %d arrived", i.Arrived.Count, i.Participants)
 		if i.Double {
+			s.Variant = "double"
 			s.State = fmt.Sprintf("double, %s, %d inside, %d leaving", s.State, i.Inside.Count, i.Leaving.Count)
 		}
 	case int: // a counter
