@@ -1,4 +1,4 @@
-// Command redlatch looks at the locks, semaphores, latches and queues in Redis, operates them, and runs programs under a lock.
+// Command redlatch looks at the locks, semaphores, latches, barriers and queues in Redis, operates them, and runs programs under a lock.
 package main
 
 import (
@@ -119,8 +119,8 @@ func codeOf(err error) int {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "redlatch",
-		Short: "Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them",
-		Long: `Look at redlatch's locks, semaphores, latches and queues in Redis, and operate them.
+		Short: "Look at redlatch's locks, semaphores, latches, barriers and queues in Redis, and operate them",
+		Long: `Look at redlatch's locks, semaphores, latches, barriers and queues in Redis, and operate them.
 
 The server is that of -u, or else of the variable REDIS_URL, or else redis://localhost:6379. Where the programs have
 redlatch.WithNamePrefix, give the same with --prefix, or in REDLATCH_PREFIX: names are then those of the programs, and only
