@@ -375,12 +375,13 @@ func TestRefusedCommandsLeaveARunKeptOrNotKept(t *testing.T) {
 func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
-	for _, when := range []string{"await", "enter", "leave"} {
+	for _, when := range []string{"await", "enter", "leave", "leave without the number"} {
 		for _, refusal := range rightsRefused(t, "rbarrier") {
 			t.Run(when+" "+refusal, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // that of a round that nobody completes
 				defer cancel()
+				leaves := strings.HasPrefix(when, "leave")
 				newcomer := pairs["double"]
 				if when == "await" {
 					newcomer = pairs["barrier"]
@@ -388,7 +389,7 @@ func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
 				call, places := participant.Enter, "redlatch_*_arrived:*"
 				first, last := newcomer(p.other), newcomer(p.client)
 				passed := make(chan error, 1)
-				if when == "leave" {
+				if leaves {
 					go func() { passed <- first.Enter(ctx) }()
 					require.NoError(t, errors.Join(last.Enter(ctx), <-passed))
 					call, places = participant.Leave, "redlatch_*_leaving:*"
@@ -400,6 +401,9 @@ func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
 					}
 					return nil
 				})
+				if when == "leave without the number" { // which Redis has lost
+					require.NoError(t, p.admin.Del(t.Context(), p.admin.Keys(t.Context(), "redlatch_double:*").Val()...).Err())
+				}
 				p.rules(t, refusal)
 				err := call(last, ctx)
 				p.rules(t, "&*", "+@all")
@@ -409,7 +413,7 @@ func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
 				switch {
 				case err == nil:
 					require.NoError(t, <-passed)
-				case when == "leave": // it has given up
+				case leaves: // it has given up
 					require.ErrorIs(t, <-passed, rbarrier.ErrBroken)
 				default: // it has never come
 					require.NotErrorIs(t, err, rbarrier.ErrBroken)
