@@ -257,6 +257,9 @@ func TestOrderIsByWhatWasAskedFor(t *testing.T) {
 	assert.Negative(t, byLag.compare(many, few))
 	assert.Negative(t, byLag.compare(silent, inspect.Summary{Name: "a"}))
 	assert.Negative(t, byName.compare(few, many))
+	double := few
+	double.Variant = "double"
+	assert.Negative(t, byWaiting.compare(few, double), "a barrier and a double barrier of one name")
 }
 
 func TestTopNeedsATerminal(t *testing.T) {
