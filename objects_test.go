@@ -349,7 +349,9 @@ func TestObjectsStaysSmallAmongManyKeys(t *testing.T) { // alone, since it measu
 		took, err := strconv.ParseFloat(m[3], 64)
 		require.NoError(t, err)
 		t.Logf("%s: %d calls, %.1f us each", m[1], calls, took)
-		assert.Less(t, took, 2000.0, "us of %s on average", m[1])
+		if calls >= 10 { // else one pause of the machine decides, as in the call from which the server learns a script
+			assert.Less(t, took, 2000.0, "us of %s on average", m[1])
+		}
 		if m[1] == "scan" {
 			scans = calls
 			assert.GreaterOrEqual(t, calls, 3*keys/1000, "no SCAN looks at more than some hundred keys")
