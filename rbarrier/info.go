@@ -14,21 +14,21 @@ type Info struct {
 	Name string
 	// Double reports whether it is a double barrier.
 	Double bool
-	// Participants is how many a round has: 0 for a barrier that has not been used for a minute.
+	// Participants is how many a round has: 0 for a barrier that has not been used for a minute, or if Redis has lost the number.
 	Participants int
 	// Arrived are those who wait in Await or Enter for the others. At a double barrier more may wait for a place.
 	Arrived Crowd
-	// Inside are those who have entered a double barrier, and do not leave yet.
+	// Inside are those who have entered a double barrier, and have not called Leave yet.
 	Inside Crowd
 	// Leaving are those who wait in Leave for the others.
 	Leaving Crowd
 }
 
-// Crowd is participants who have a place in a round. One whose place has lapsed does not count: its round is broken.
+// Crowd is participants who have a place in a round. One whose place has lapsed does not count.
 type Crowd struct {
 	// Count is how many there are.
 	Count int
-	// Places are the first 100 of them, those that end soonest first, unless they are renewed.
+	// Places are the first 100 of them, in the order in which they end if nobody renews them.
 	Places []Place
 }
 
@@ -46,8 +46,9 @@ type Place struct {
 // nothing, so that a round that is to break breaks at the next call of a participant.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
-// and then returns redlatch.ErrUnavailable. It costs one round trip, and time in Redis in proportion to what it lists,
-// which is bounded: less than a millisecond.
+// and then returns redlatch.ErrUnavailable. redlatch.ErrInvalid is for a bad name, redlatch.ErrWrongType for keys that hold
+// something else. It costs one round trip, and time in Redis in proportion to what it lists, which is bounded: less than a
+// millisecond.
 func (b *Barrier) Info(ctx context.Context) (Info, error) { return b.rounds.info(ctx) }
 
 // Info returns how many participants the barrier has, whatever number d expects, and who of them has arrived, is inside

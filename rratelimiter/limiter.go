@@ -91,10 +91,10 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 }
 
 // Info returns whether Allow would take n tokens of a key, and when it would, and takes none. The rate is the limiter's,
-// as for Allow: Redis does not know any. The key and n are as there.
+// as for Allow: Redis does not know any.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
-// and then returns redlatch.ErrUnavailable. It costs one round trip.
+// and then returns redlatch.ErrUnavailable. A bad key or n is refused as by Allow. It costs one round trip.
 func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("info", err)

@@ -127,7 +127,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		answer != "died" && b.delay > 0 && !r.end(ctx, b, dropped, Result{}):
 		m.Return(beginAgain)
 	case answer == "left":
-		m.ForgetID() // it is offered again if it turns out that it was missed
+		m.ForgetID() // it is offered again if it turns out that it was missed; the tick of a fixed delay is gone by now
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (r *runner) run(ctx context.Context, b *beginning) error {
 	}
 	return finish(r.call(ctx, b, func(failure error) {
 		if finish(failure) == nil {
-			_ = m.Ack(context.WithoutCancel(ctx)) // what fails is left to the lease
+			_ = m.Ack(context.WithoutCancel(ctx)) // which has nothing to send, and cannot fail
 		}
 	}))
 }

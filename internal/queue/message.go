@@ -40,7 +40,7 @@ type Message struct {
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
 	nacking *entry[nack] // the last Nack or Reject, as well
-	shared  bool         // a script of another package may have acknowledged it
+	shared  bool         // a script of another package had it, and may have acknowledged it
 }
 
 // upkeep says who prolongs the visibility of a message.
@@ -61,7 +61,7 @@ type messageState int
 const (
 	held messageState = iota
 	lost
-	gone // acknowledged by a script of another package: Ack has nothing left to send
+	gone // a script of another package has acknowledged it, or found another claim: Ack has nothing left to send
 	acked
 	ended // by Nack or Reject, or by an operation that found another claim
 )
@@ -190,8 +190,8 @@ func (m *Message) giveBack() *entry[Claimed] {
 // Claim returns the number of the claim, which is unique in the queue and rises: Redis's time in µs, or slightly more.
 func (m *Message) Claim() string { return m.claim }
 
-// Return gives the claim back without counting the attempt, so that the message is due again the delay after it was claimed. It does not
-// wait for Redis; what fails is left to the visibility.
+// Return gives the claim back without counting the attempt. The message is due again after the delay, which counts from the claim. It does
+// not wait for Redis; what fails is left to the visibility.
 func (m *Message) Return(delay time.Duration) { m.giveBackAfter(delay, &m.client.returns) }
 
 // PassOn is Return for a message that another client has to work on: the one that has waited longest is to look in then.
@@ -305,7 +305,7 @@ func (m *Message) asAck() ack {
 }
 
 // Acknowledgement returns what a script of another package needs to acknowledge the message, besides its claim: the keys of ack.lua, the
-// member, and for how long to remember the id. Once such a script is answered, Acknowledged has to be called, and then Ack.
+// member, and for how long to remember the id. Once such a script has acknowledged it, Acknowledged has to be called, and then Ack.
 func (m *Message) Acknowledgement() (keys []any, member string, keep time.Duration) {
 	m.mu.Lock()
 	m.shared = true
