@@ -430,7 +430,7 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 			get = c.GetDoubleBarrier(name, 1).Info
 		}
 		info, err := get(ctx)
-		return unless(info.Participants+info.Arrived.Count+info.Inside.Count+info.Leaving.Count == 0, info), err
+		return unless(!info.InUse(), info), err
 	case "rsemaphore":
 		info, err := c.GetPermitSemaphore(name).Info(ctx)
 		return info, err

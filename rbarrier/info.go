@@ -24,6 +24,11 @@ type Info struct {
 	Leaving Crowd
 }
 
+// InUse reports whether somebody has used the barrier within a minute, as far as Redis remembers.
+func (i *Info) InUse() bool {
+	return i.Participants+i.Arrived.Count+i.Inside.Count+i.Leaving.Count > 0 // Redis may have lost the number
+}
+
 // Crowd is participants who have a place in a round. One whose place has lapsed does not count.
 type Crowd struct {
 	// Count is how many there are.

@@ -87,15 +87,6 @@ func TestInfoTellsWhoIsInsideAndWhoLeaves(t *testing.T) {
 	})
 }
 
-// state returns all keys, with their values and for how long they stay.
-func state(t *testing.T, b *locktest.Bubble) (all []string) {
-	t.Helper()
-	for _, key := range b.Keys(t) {
-		all = append(all, key+" "+b.Redis.PTTL(t.Context(), key).Val().String())
-	}
-	return append(all, b.Mini.Dump())
-}
-
 // It also breaks no round: whoever is next does.
 func TestInfoChangesNothingAndLeavesOutTheDead(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -106,13 +97,13 @@ func TestInfoChangesNothingAndLeavesOutTheDead(t *testing.T) {
 		info(t, viewers[0]) // Redis knows the script
 		time.Sleep(place - time.Second)
 		for _, want := range []int{1, 0} {
-			before, trips := state(t, b), all[1].Trips()
+			before, trips := b.State(t), all[1].Trips()
 			for _, viewer := range viewers {
 				i := info(t, viewer)
 				assert.Equal(t, []int{2, want, want}, []int{i.Participants, i.Arrived.Count, len(i.Arrived.Places)})
 			}
 			assert.Equal(t, 2, all[1].Trips()-trips)
-			assert.Equal(t, before, state(t, b))
+			assert.Equal(t, before, b.State(t))
 			time.Sleep(time.Second)
 		}
 		all[0].Blackhole(false)

@@ -56,15 +56,6 @@ func look(t *testing.T, l *rratelimiter.Limiter, key string, n int) rratelimiter
 	return r
 }
 
-// state returns all keys, with their values and for how long they stay.
-func state(t *testing.T, b *locktest.Bubble) (all []string) {
-	t.Helper()
-	for _, key := range b.Keys(t) {
-		all = append(all, key+" "+b.Redis.PTTL(t.Context(), key).Val().String())
-	}
-	return append(all, b.Mini.Dump())
-}
-
 func TestInfoTellsWhatIsLeftAndTakesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
@@ -75,12 +66,12 @@ func TestInfoTellsWhatIsLeftAndTakesNothing(t *testing.T) {
 		assert.Empty(t, b.Keys(t))
 		assert.Equal(t, 1, allow(t, l, "a", 2).Remaining)
 		time.Sleep(50 * time.Millisecond)
-		before, trips := state(t, b), p.Trips()
+		before, trips := b.State(t), p.Trips()
 		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 1, ResetAfter: 150 * time.Millisecond}, look(t, l, "a", 1))
 		assert.Equal(t, 1, p.Trips()-trips)
 		refused := rratelimiter.Result{Remaining: 1, RetryAfter: 50 * time.Millisecond, ResetAfter: 150 * time.Millisecond}
 		assert.Equal(t, refused, look(t, l, "a", 2))
-		assert.Equal(t, before, state(t, b))
+		assert.Equal(t, before, b.State(t))
 		assert.Equal(t, refused, allow(t, l, "a", 2), "what Allow says")
 		require.True(t, allow(t, l, "a", 1).Allowed)
 		assert.Equal(t, rratelimiter.Result{RetryAfter: 50 * time.Millisecond, ResetAfter: 250 * time.Millisecond}, look(t, l, "a", 1))

@@ -28,7 +28,7 @@ func BarriersOf(ctx context.Context, c *redlatch.Client, name string) (Barriers,
 			wrong = err
 		case err != nil:
 			return b, err
-		case i.Participants+i.Arrived.Count+i.Inside.Count+i.Leaving.Count > 0: // Redis may have lost the number
+		case i.InUse():
 			b.InUse = append(b.InUse, i)
 		}
 	}

@@ -139,3 +139,12 @@ func (b *Bubble) Another(t *testing.T) *Bubble {
 	other.Redis = other.connect(t, other.wires())
 	return other
 }
+
+// State returns all keys, with their values and for how long they stay.
+func (b *Bubble) State(t *testing.T) (all []string) {
+	t.Helper()
+	for _, key := range b.Keys(t) {
+		all = append(all, key+" "+b.Redis.PTTL(t.Context(), key).Val().String())
+	}
+	return append(all, b.Mini.Dump())
+}
