@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -483,6 +484,26 @@ func TestOperationsOfAHoldEndWithTheCallTimeout(t *testing.T) {
 		began := time.Now()
 		require.ErrorIs(t, hold.Unlock(t.Context()), redlatch.ErrUnknown)
 		assert.LessOrEqual(t, time.Since(began), limit)
+		p.Blackhole(false)
+	})
+}
+
+// F27
+func TestUnlockBehindAnUnansweredExtendEndsWithItsContext(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCallTimeout(time.Second))
+		hold := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+		p.Blackhole(true)
+		var extend sync.WaitGroup
+		extend.Go(func() { assert.ErrorIs(t, hold.Extend(t.Context(), time.Minute), redlatch.ErrUnknown) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, hold.Unlock(ctx), redlatch.ErrUnknown)
+		assert.Equal(t, limit, time.Since(began))
+		extend.Wait()
 		p.Blackhole(false)
 	})
 }

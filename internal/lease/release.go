@@ -16,6 +16,7 @@ import (
 const (
 	unlockLimit = 3 * time.Second        // an Unlock takes no longer
 	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
+	unlockLeast = 10 * time.Millisecond  // what is left of it for the release itself, whatever it waited for
 )
 
 // Unlock ends the level. With the last one the lock is handed to a call of this client that waits for it, if it may be, and
@@ -91,8 +92,8 @@ func (h *Hold) unlock(ctx context.Context, deadline time.Time) error {
 		return l.release(ctx, limit)
 	}
 	until := l.now() + limit
-	defer l.awaitEarlierCalls(wait, ops, limit)()
-	return l.release(ctx, max(until-l.now(), 10*time.Millisecond))
+	defer l.awaitEarlierCalls(wait, ops, limit-unlockLeast)()
+	return l.release(ctx, max(until-l.now(), unlockLeast))
 }
 
 // awaitEarlierCalls waits, for at most limit, until what was sent before for the lease has been answered: nothing is renewed
@@ -175,7 +176,7 @@ func CallLimit(c *core.Core) time.Duration { return min(unlockLimit, c.CallTimeo
 func (l *Lease) boundLocked(deadline time.Time, now time.Duration) time.Duration {
 	limit := CallLimit(l.manager.core)
 	if rest := l.member.End() - now; rest < limit {
-		limit = max(rest, 10*time.Millisecond)
+		limit = max(rest, unlockLeast)
 	}
 	if deadline.IsZero() {
 		return limit
@@ -359,7 +360,7 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	}
 	_ = await(ctx, wait) // no longer than the caller waits
 	deadline, _ := ctx.Deadline()
-	return l.release(ctx, max(time.Until(deadline), 10*time.Millisecond))
+	return l.release(ctx, max(time.Until(deadline), unlockLeast))
 }
 
 // ErrNoAnswer is the error of a call on a lease that was not answered within its own bound.
