@@ -37,6 +37,7 @@ func TestCrashOfAMasterLeavesEveryLockToOneOfTenClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a failover takes seconds")
 	}
+	redistest.Require(t)
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *crash{
 		"Sentinel": crashBehindSentinel,

@@ -420,13 +420,15 @@ func TestBadInputIsRefused(t *testing.T) {
 // Many clients on real servers: no token is given twice, and none is kept back.
 func TestNoTokenIsGivenTwice(t *testing.T) {
 	const clients, each = 4, 25
-	for where, connect := range map[string]func() *redlatch.Client{
-		"server": func() *redlatch.Client {
+	for where, connect := range map[string]func(t *testing.T) *redlatch.Client{
+		"server": func(t *testing.T) *redlatch.Client {
+			t.Helper()
 			c, err := redlatch.New(redistest.Shared(t).Client(t))
 			require.NoError(t, err)
 			return c
 		},
-		"cluster": func() *redlatch.Client {
+		"cluster": func(t *testing.T) *redlatch.Client {
+			t.Helper()
 			c, err := redlatch.New(redistest.SharedCluster(t).Client(t))
 			require.NoError(t, err)
 			return c
@@ -439,7 +441,7 @@ func TestNoTokenIsGivenTwice(t *testing.T) {
 			var all sync.WaitGroup
 			start := time.Now()
 			for range clients {
-				c := connect()
+				c := connect(t)
 				l := c.GetRateLimiter(name, rratelimiter.Per(1001, time.Hour), rratelimiter.WithBurst(500)) // a token takes no whole number of microseconds
 				for range each {
 					all.Go(func() {
