@@ -2,6 +2,7 @@ package rdelayedqueue_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -194,6 +195,99 @@ func TestConsumersThatLeaveMakeNothingLate(t *testing.T) {
 				leave(t, q, first, stopFirst, stopSpare)
 				assert.WithinDuration(t, start.Add(4*time.Second), <-handled, time.Second/2)
 			})
+		})
+	}
+}
+
+// F7: a spare that looked in for other messages meanwhile is not taken for one that still sleeps until its time.
+func TestSpareThatWasWokenBeforeItsTimeStaysSpare(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		handled := make(chan time.Time, 10)
+		consume(t, jobs(b.Peer(t)), func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+			defer time.Sleep(time.Second / 5) // so that it waits again after the first one
+			return noting(handled)(ctx, m)
+		})
+		time.Sleep(time.Second / 10)
+		first := b.Peer(t)
+		consume(t, jobs(first), noting(handled))
+		time.Sleep(time.Second)
+		q := jobs(b.Peer(t))
+		start := time.Now()
+		offer(t, q, "a", 4*time.Second)
+		time.Sleep(time.Second / 2)
+		offer(t, q, "wakes the first one", 0)
+		offer(t, q, "wakes its spare", 0)
+		<-handled
+		<-handled
+		time.Sleep(time.Second / 2)
+		first.Down(true)
+		assert.WithinDuration(t, start.Add(4*time.Second), <-handled, time.Second/2)
+	})
+}
+
+// F7: while consumers come, go and die, and messages come, move and go, those that wait find each message when it is due; or 300 ms
+// later, if the one that was to look in has died.
+func TestNoMessageIsLateWhileConsumersComeAndGo(t *testing.T) {
+	for seed := range faulttest.Rounds(t, 5, 200) {
+		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // it makes a test repeatable
+			upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
+			var slack atomic.Int64
+			handle := func(_ context.Context, m *rdelayedqueue.Message[job]) error {
+				bound := time.Second/10 + time.Duration(slack.Load())
+				assert.WithinDuration(t, m.DueAt, time.Now(), bound, "seed %d, attempt %d", seed, m.Attempt)
+				time.Sleep(rand.N(time.Second / 2))
+				if m.Attempt == 1 && rand.N(4) == 0 {
+					return errors.New("again")
+				}
+				return nil
+			}
+			consumer := func() (p *locktest.Peer, stop func() error) {
+				p = b.Peer(t)
+				return p, consume(t, jobs(p), handle, rdelayedqueue.WithConcurrency(50))
+			}
+			producer := jobs(b.Peer(t))
+			consumer() // which stays, as others do
+			consumer()
+			var ids []string
+			var stops []func() error
+			for range 100 {
+				time.Sleep(upTo(time.Second))
+				switch random.IntN(8) {
+				case 0, 1:
+					ids = append(ids, offer(t, producer, "job", upTo(8*time.Second)))
+				case 2:
+					if len(ids) > 0 {
+						_, err := producer.Reschedule(t.Context(), ids[random.IntN(len(ids))], upTo(8*time.Second))
+						require.NoError(t, err)
+					}
+				case 3:
+					if len(ids) > 0 {
+						_, err := producer.Cancel(t.Context(), ids[random.IntN(len(ids))])
+						require.NoError(t, err)
+					}
+				case 4, 5:
+					_, stop := consumer()
+					stops = append(stops, stop)
+				case 6:
+					if len(stops) > 0 {
+						require.NoError(t, stops[0]())
+						stops = stops[1:]
+					}
+				case 7:
+					last, stop := consumer() // the one that is asked first
+					time.Sleep(time.Second / 10)
+					ids = append(ids, offer(t, producer, "job", upTo(8*time.Second)))
+					time.Sleep(upTo(time.Second))
+					slack.Store(int64(400 * time.Millisecond))
+					last.Down(true)
+					time.Sleep(10 * time.Second) // by then another one looks in
+					slack.Store(0)
+					go func() { _ = stop() }() // it has nobody to tell
+				}
+			}
+			time.Sleep(time.Minute)
+			assert.Equal(t, rdelayedqueue.Stats{}, stats(t, producer))
 		})
 	}
 }

@@ -12,12 +12,10 @@ local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, client = ARGV[1], ARGV[2]
 
 redis.call('zrem', waiters, client)
-local head = redis.call('hmget', meta, 'alarm', 'spare')
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
-if not (first or expiry) or head[1] == client or head[2] == client then
-  -- Nobody may count on the caller. Whoever is notified below finds another spare.
-  redis.call('hdel', meta, 'alarm', 'alarm_at', 'spare', 'spare_at')
+if redis.call('hget', meta, 'spare') == client then
+  redis.call('hdel', meta, 'alarm') -- so that one is notified below, which finds another spare
 end
 if first or expiry then
   local time = redis.call('time')

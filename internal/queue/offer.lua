@@ -17,11 +17,11 @@
 local meta, due, bodies, waiters, record, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local layout, channel, number, mark, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
-local head = redis.call('hmget', meta, 'layout', 'last', 'alarm_at', 'expires')
+local head = redis.call('hmget', meta, 'layout', 'last', 'expires')
 return once({version = head[1] or 0, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local last, alarm = math.max(tonumber(head[2] or 0), now), tonumber(head[3] or 0)
+  local last = math.max(tonumber(head[2] or 0), now)
   -- A hundred messages are to take well under a millisecond: so the loop counts, and formats only what changes.
   local format, taken, kept, reply, scores, fields, size = string.format, {}, {}, {}, {}, {}, 0
   if done then
@@ -53,11 +53,11 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   if size == 0 then return reply end
   -- What may fail comes before the bodies; this does nothing, and fails if ZADD would after them.
   redis.call('zadd', due, 'xx', 0, '')
-  if head[4] then
+  if head[3] then
     redis.call('persist', meta)
     redis.call('hdel', meta, 'expires')
   end
-  if alarm < now or alarm > earliest then wake({meta = meta, waiters = waiters, channel = channel}, earliest, now) end
+  wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
   redis.call('hset', bodies, unpack(fields))
   redis.call('zadd', due, unpack(scores))
   redis.call('hset', meta, 'last', format('%.0f', last), 'layout', layout)

@@ -16,12 +16,13 @@ local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, client, listens, later = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at')
+local paused, alarm, alarm_at, spare, spare_at = unpack(head)
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local at = (first or expiry) and math.min(tonumber(first or expiry), tonumber(expiry or first))
-if head[1] then
+if paused then
   at = nil
 end
 if at and at <= now then
@@ -34,29 +35,37 @@ end
 redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
+-- What the caller was to do, it has done or forgotten.
+if alarm == client then
+  redis.call('hdel', meta, 'alarm')
+  alarm = nil
+end
+if spare == client then
+  redis.call('hdel', meta, 'spare')
+  spare = nil
+end
 if not at then
-  -- Nobody has to look in any more, and whoever was to may have looked already: the next message must not count on that.
-  redis.call('hdel', meta, 'alarm', 'alarm_at', 'spare', 'spare_at')
   return -1
 end
 local function covers(who, set, limit)
-  return who and who ~= client and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
+  return who and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
 end
-if not covers(head[2], head[3], at) then
-  redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
-  -- The caller may die too, so one that sleeps is asked to look after it, unless one will.
-  if head[4] == client or not covers(head[4], head[5], at + later) then
-    for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do
-      if who ~= client and redis.call('publish', channel .. who, string.format('+%.0f', at + later - now)) > 0 then
-        redis.call('hset', meta, 'spare', who, 'spare_at', string.format('%.0f', at + later))
-        break
-      end
-    end
+local spared = spare ~= alarm and covers(spare, spare_at, at + later)
+if covers(alarm, alarm_at, at) then
+  if spared then
+    return -1
   end
-  return at - now
-end
-if head[4] == head[2] or not covers(head[4], head[5], at + later) then
   redis.call('hset', meta, 'spare', client, 'spare_at', string.format('%.0f', at + later))
   return at + later - now
 end
-return -1
+redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
+-- The caller may die too, so one that sleeps is asked to look after it, unless one will.
+if not spared then
+  for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do
+    if who ~= client and redis.call('publish', channel .. who, string.format('+%.0f', at + later - now)) > 0 then
+      redis.call('hset', meta, 'spare', who, 'spare_at', string.format('%.0f', at + later))
+      break
+    end
+  end
+end
+return at - now

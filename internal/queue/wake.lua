@@ -1,7 +1,10 @@
 -- wake.lua: have one client look into the queue at a given time. It stands before the scripts that make messages due.
 --
--- Returns  nothing. It defines wake, which does nothing while the queue is paused, and if a client that listens looks in by then. It
---          comes before what the script writes: an ACL may forbid to publish.
+-- The client that alarm names looks in at alarm_at as long as it is among the waiters: it enters with wait.lua, which notes a new time
+-- for it or none, and whoever removes it need not change either.
+--
+-- Returns  nothing. It defines wake, which does nothing while the queue is paused, and if the alarm looks in by then. It comes before
+--          what the script writes: an ACL may forbid to publish.
 local function wake(queue, at, now)
   local meta, waiters = queue.meta, queue.waiters
   if redis.call('exists', waiters) == 0 then
@@ -34,6 +37,5 @@ local function wake(queue, at, now)
     end
     who = nil
   end
-  redis.call('hdel', meta, 'alarm', 'alarm_at') -- so that the next message tries others
 end
 
