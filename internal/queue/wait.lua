@@ -35,12 +35,12 @@ end
 redis.call('zremrangebyscore', waiters, '-inf', string.format('%.0f', now))
 redis.call('zadd', waiters, string.format('%.0f', now + listens), client)
 redis.call('pexpire', waiters, 60000)
--- What the caller was to do, it has done or forgotten.
-if alarm == client then
+-- The caller's timer is stopped. While nothing is due nobody sees to it that the others' lives: the next message has one notified.
+if not at or alarm == client then
   redis.call('hdel', meta, 'alarm')
   alarm = nil
 end
-if spare == client then
+if not at or spare == client then
   redis.call('hdel', meta, 'spare')
   spare = nil
 end
@@ -50,8 +50,12 @@ end
 local function covers(who, set, limit)
   return who and tonumber(set) > now and tonumber(set) <= limit and redis.call('zscore', waiters, who)
 end
+local covered = covers(alarm, alarm_at, at)
+if covered then
+  at = tonumber(alarm_at) -- the next message may rely on it
+end
 local spared = spare ~= alarm and covers(spare, spare_at, at + later)
-if covers(alarm, alarm_at, at) then
+if covered then
   if spared then
     return -1
   end

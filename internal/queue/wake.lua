@@ -1,21 +1,29 @@
 -- wake.lua: have one client look into the queue at a given time. It stands before the scripts that make messages due.
 --
--- The client that alarm names looks in at alarm_at as long as it is among the waiters: it enters with wait.lua, which notes a new time
--- for it or none, and whoever removes it need not change either.
+-- alarm names the client that looks in at alarm_at. It counts while that time is ahead and the client is among the waiters: so whoever
+-- removes the client need not change alarm, and wait.lua, which lets a client in, clears what was noted for it. The client may die: wait.lua
+-- finds a spare, unless nobody else waits, and whoever waits next becomes it.
 --
--- Returns  nothing. It defines wake, which does nothing while the queue is paused, and if the alarm looks in by then. It comes before
---          what the script writes: an ACL may forbid to publish.
+-- Returns  nothing. It defines wake, which does nothing while the queue is paused, unless it resumes, and if the alarm looks in by then.
+--          It comes before what the script writes: an ACL may forbid to publish.
 local function wake(queue, at, now)
   local meta, waiters = queue.meta, queue.waiters
   if redis.call('exists', waiters) == 0 then
     return
   end
   local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at')
-  local listens, alarm_at = head[2] and redis.call('zscore', waiters, head[2]), tonumber(head[3] or 0)
-  if head[1] and not queue.resumes or listens and alarm_at > now and alarm_at <= at then
+  if head[1] and not queue.resumes then
     return
   end
-  local who = listens and head[2]
+  local who, alarm_at = head[2], tonumber(head[3] or 0)
+  if who and not redis.call('zscore', waiters, who) then
+    who = nil
+  elseif who and alarm_at <= now then
+    redis.call('zrem', waiters, who) -- it should be looking in: it comes back unless it is dead
+    who = nil
+  elseif who and alarm_at <= at then
+    return
+  end
   -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
   -- that a few clients may be notified in vain.
   for _ = 1, 3 do
