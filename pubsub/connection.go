@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/internal/backoff"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 const (
@@ -103,7 +104,7 @@ func (c *connection) serve(ctx context.Context, failures int) error {
 	if failures > 0 {
 		// A cluster client sends SUBSCRIBE to the master of the first channel, which may be the dead one, and PING to any
 		// node: all nodes receive all messages.
-		err = c.send(ctx, &command{verb: ping})
+		err = c.send(ctx, c.router.ping())
 	}
 	if err == nil {
 		err = c.sendAll(ctx)
@@ -146,6 +147,13 @@ func (c *connection) sendAll(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// ping returns a PING, which is in flight from now on.
+func (r *Router) ping() *command {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.table.launch(&command{verb: ping}, time.Now())
 }
 
 func (r *Router) next(open bool) (*command, time.Duration, error) {
@@ -261,7 +269,7 @@ func (c *connection) settle(reply any, refusal error) error {
 			return err
 		}
 	}
-	err := c.record(reply)
+	err := c.record(reply, refusal)
 	c.router.back()
 	news := len(c.targets) == 0
 	for _, l := range c.targets {
@@ -291,7 +299,7 @@ func ending(refusal error) error {
 }
 
 // record collects the listeners to notify in targets.
-func (c *connection) record(reply any) (err error) {
+func (c *connection) record(reply any, refusal error) (err error) {
 	r := c.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,7 +314,7 @@ func (c *connection) record(reply any) (err error) {
 	case *redis.Pong:
 		r.table.pong()
 	default:
-		c.targets, err = r.table.refuse(c.targets, now)
+		c.targets, err = r.table.refuse(c.targets, now, script.Transient(refusal))
 	}
 	r.pokeLocked()
 	return err

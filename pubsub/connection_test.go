@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -132,6 +134,40 @@ func TestConnectionsCutAtOnceBackOff(t *testing.T) {
 		}
 		assert.Less(t, cuts, 60)
 	})
+}
+
+// F10
+func TestSubscriptionsOutliveAServerThatIsLoadingOrBusy(t *testing.T) {
+	for name, refused := range map[string][]string{
+		"LOADING": {"PING"},
+		"BUSY":    {"PING", "SUBSCRIBE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, pubsub.Options{}, func(t *testing.T, r *rig) {
+				var refusing atomic.Bool
+				var e ear
+				for i := range 3 {
+					_, _ = r.Join(fmt.Sprint(i), &e)
+				}
+				synctest.Wait()
+				require.Equal(t, 3, e.confirmations())
+				r.server.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+					if !refusing.Load() || !slices.Contains(refused, cmd) {
+						return false
+					}
+					time.Sleep(time.Millisecond) // a round trip
+					c.WriteError(name + " it will pass")
+					return true
+				})
+				refusing.Store(true)
+				r.wire(t).Close()
+				time.Sleep(3 * time.Second)
+				refusing.Store(false)
+				time.Sleep(time.Second)
+				assert.Equal(t, 6, e.confirmations())
+			})
+		})
+	}
 }
 
 // F10

@@ -33,7 +33,7 @@ func confirmAll(t *testing.T, tab *table, now time.Time) {
 
 // refuse answers a command with an error.
 func refuse(tab *table, now time.Time) error {
-	_, err := tab.refuse(nil, now)
+	_, err := tab.refuse(nil, now, false)
 	return err
 }
 

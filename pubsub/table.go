@@ -158,9 +158,14 @@ func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) 
 		t.armed = t.nextLook(now, open)
 		return nil, t.armed.Sub(now), nil
 	}
+	return t.launch(cmd, now), 0, nil
+}
+
+// launch notes that a command is in flight.
+func (t *table) launch(cmd *command, now time.Time) *command {
 	cmd.sent = now
 	t.inFlight, t.last = cmd, cmd.verb
-	return cmd, 0, nil
+	return cmd
 }
 
 // outlived returns why to close a healthy connection; nil if it is needed.
@@ -284,9 +289,9 @@ func (t *table) pong() {
 	}
 }
 
-// refuse takes an error reply. A refused batch is tried again in halves, a refused channel after a pause. It
-// appends the listeners of that one to to.
-func (t *table) refuse(to []Listener, now time.Time) ([]Listener, error) {
+// refuse takes an error reply. What is refused for a passing reason is tried again soon. Otherwise a batch is tried again in halves, and a
+// channel after a pause: its listeners are appended to to.
+func (t *table) refuse(to []Listener, now time.Time, passing bool) ([]Listener, error) {
 	cmd := t.inFlight
 	if cmd == nil || cmd.answered > 0 {
 		return to, errUnexpected
@@ -301,10 +306,12 @@ func (t *table) refuse(to []Listener, now time.Time) ([]Listener, error) {
 	}
 	t.strikes++
 	t.hold = now.Add(backoff.Doubled(t.strikes, time.Millisecond, maxRefusalGap))
-	t.batch = max(1, len(cmd.channels)/2)
+	if !passing {
+		t.batch = max(1, len(cmd.channels)/2)
+	}
 	for _, ch := range slices.Backward(cmd.channels) {
 		switch {
-		case len(cmd.channels) == 1:
+		case len(cmd.channels) == 1 && !passing:
 			ch.state, ch.retryAt = refused, now.Add(retryRefused)
 			if len(ch.members) > 0 {
 				ch.enlist(&t.refusals)
