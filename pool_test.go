@@ -96,11 +96,13 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 			}
 			busy := rdb.Conn()
 			require.NoError(t, busy.Ping(t.Context()).Err())
-			// On a busy machine a call may end before it is known how its last try ended.
+			// On a busy machine a call may end before it is known how its last try ended, and that one may be carried out later.
+			maybe := false
 			redistest.Eventually(t, 2*time.Second, "a call whose outcome is known", func() error {
 				short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()
 				if err = call(short, c); errors.Is(err, redlatch.ErrUnknown) {
+					maybe = true
 					return err
 				}
 				return nil
@@ -108,6 +110,9 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 			require.ErrorIs(t, err, redlatch.ErrUnavailable, fmt.Sprint(err))
 			require.NotErrorIs(t, err, redlatch.ErrUnknown)
 			require.NoError(t, busy.Close())
+			if maybe {
+				return
+			}
 			// A member of a multi-lock that was asked after all is released in the background.
 			redistest.Eventually(t, 5*time.Second, "nothing was done, so it can be done again", func() error { return call(t.Context(), c) })
 		})
