@@ -160,7 +160,7 @@ func TestSubscriptionsOutliveAServerThatIsLoadingOrBusy(t *testing.T) {
 					return true
 				})
 				refusing.Store(true)
-				r.wire(t).Close()
+				require.NoError(t, r.wire(t).Close())
 				time.Sleep(3 * time.Second)
 				refusing.Store(false)
 				time.Sleep(time.Second)

@@ -15,8 +15,8 @@ import (
 
 const (
 	unlockLimit = 3 * time.Second        // an Unlock takes no longer
-	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this is not heeded
-	unlockLeast = 10 * time.Millisecond  // what is left of it for the release itself, whatever it waited for
+	unlockFloor = 100 * time.Millisecond // a deadline of ctx that is nearer than this counts as this
+	unlockLeast = 10 * time.Millisecond  // what an Unlock that waits for earlier calls keeps for the release
 )
 
 // Unlock ends the level. With the last one the lock is handed to a call of this client that waits for it, if it may be, and
@@ -358,8 +358,8 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	if !empty {
 		return nil
 	}
-	_ = await(ctx, wait) // no longer than the caller waits
 	deadline, _ := ctx.Deadline()
+	l.awaitEarlierCalls(wait, nil, time.Until(deadline)-unlockLeast)()
 	return l.release(ctx, max(time.Until(deadline), unlockLeast))
 }
 
