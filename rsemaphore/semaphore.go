@@ -173,8 +173,10 @@ func (s *Semaphore) available(ctx context.Context) (int, error) {
 }
 
 // Drain acquires all permits that are available, and returns their number. It does not affect permits that others hold.
-// Permits whose acquisition is not confirmed (see redlatch.WithReplicas) are released again.
-// It blocks and fails as [Semaphore] describes, and costs one round trip.
+//
+// After an error the call holds no permits: what a late reply grants, or what is not confirmed (see
+// redlatch.WithReplicas), is released in the background. It blocks and fails otherwise as [Semaphore] describes, and
+// costs one round trip.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	err := s.check(ctx, 1)
 	if err == nil {
@@ -183,9 +185,9 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, s.wrap("drain", err)
 	}
-	n, err := s.manager.change(ctx, s.key, drainAll, 0, counter.Change)
+	ask := counter.Request{Code: drainAll, Policy: counter.Grant, Then: drain{manager: s.manager, key: s.key}}
+	n, err := s.manager.counter.Do(ctx, s.key, ask)
 	if n > 0 && errors.Is(err, errs.ErrNotConfirmed) {
-		s.manager.giveBack(s.key, int(n))
 		n, err = 0, fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
 	return int(n), s.wrap("drain", err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -36,32 +37,41 @@ func refuseScripts(b *locktest.Bubble, denied func(call int64) bool, with ...str
 	})
 }
 
+// eachGrant tests a call that is granted permits, of a semaphore that has 5.
+func eachGrant(t *testing.T, test func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, grant func(ctx context.Context) error)) {
+	t.Helper()
+	for _, verb := range []string{"Acquire", "Drain"} {
+		t.Run(verb, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				s := p.GetSemaphore("s")
+				give(t, s, 5)
+				test(t, b, p, func(ctx context.Context) error { return semaphoreCalls[verb](ctx, s) })
+			})
+		})
+	}
+}
+
 // F2
 func TestSemaphoreUnansweredGrantIsReleasedAfterARefusal(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		s := p.GetSemaphore("s")
-		give(t, s, 5)
+	eachGrant(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, grant func(ctx context.Context) error) {
 		p.LoseReplies(1)
 		denyScripts(b, func(call int64) bool { return call == 2 })
-		err := s.Acquire(t.Context(), 1)
+		err := grant(t.Context())
 		require.ErrorIs(t, err, redlatch.ErrUnknown)
 		require.ErrorContains(t, err, "NOPERM")
 		time.Sleep(time.Minute)
 		require.Equal(t, 5, counter(t, b.Redis, "s"))
-		take(t, s, 5)
+		take(t, p.GetSemaphore("s"), 5)
 	})
 }
 
 // F2
 func TestSemaphoreCloseReleasesAnUnansweredGrant(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		s := p.GetSemaphore("s")
-		give(t, s, 5)
+	eachGrant(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, grant func(ctx context.Context) error) {
 		p.LoseReplies(1)
 		denyScripts(b, func(call int64) bool { return call == 2 })
-		require.ErrorIs(t, s.Acquire(t.Context(), 1), redlatch.ErrUnknown)
+		require.ErrorIs(t, grant(t.Context()), redlatch.ErrUnknown)
 		require.NoError(t, p.Close())
 		require.Equal(t, 5, counter(t, b.Redis, "s"))
 	})
@@ -69,17 +79,27 @@ func TestSemaphoreCloseReleasesAnUnansweredGrant(t *testing.T) {
 
 // F3
 func TestSemaphoreAbandonedGrantIsReleasedAfterARefusal(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		s := p.GetSemaphore("s")
-		give(t, s, 5)
+	eachGrant(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, grant func(ctx context.Context) error) {
 		p.HangReplies(1)
 		denyScripts(b, func(call int64) bool { return call == 2 })
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, s.Acquire(ctx, 1), context.DeadlineExceeded)
-		require.Equal(t, 4, counter(t, b.Redis, "s"), "it was carried out")
+		require.ErrorIs(t, grant(ctx), context.DeadlineExceeded)
+		require.Less(t, counter(t, b.Redis, "s"), 5, "it was carried out")
 		time.Sleep(time.Minute)
+		require.Equal(t, 5, counter(t, b.Redis, "s"))
+	})
+}
+
+// F3
+func TestSemaphoreCloseReleasesAnAbandonedGrant(t *testing.T) {
+	eachGrant(t, func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, grant func(ctx context.Context) error) {
+		p.HangReplies(1)
+		calls := make(chan error, 1) // room for the result
+		go func() { calls <- grant(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, p.Close())
+		require.ErrorIs(t, ended(t, calls), redlatch.ErrClosed)
 		require.Equal(t, 5, counter(t, b.Redis, "s"))
 	})
 }

@@ -119,6 +119,19 @@ func (q *waitQueue) restLocked(op *counter.Op, others []int64) {
 // tenure is how long a client may pass permits among its own waiters.
 func (m *manager) tenure() time.Duration { return max(m.core.HandoffBudget, waitqueue.ShortestTenure) }
 
+// drain gives back what was drained for a call that cannot have it.
+type drain struct {
+	manager *manager
+	key     string
+}
+
+// Answered takes the reply before the caller does: that one may close the client.
+func (d drain) Answered(op *counter.Op, _ []int64) {
+	if op.Err == nil && op.Result > 0 && (op.Left() || op.Unconfirmed != nil) {
+		d.manager.giveBack(d.key, int(op.Result))
+	}
+}
+
 // giveBack releases permits that were granted to a call which cannot have them. If Redis refuses the release, it is tried
 // again. Close waits for it.
 func (m *manager) giveBack(key string, n int) {

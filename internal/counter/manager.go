@@ -250,7 +250,7 @@ type Request struct {
 	Code string
 	// Policy says what becomes of the operation when its caller leaves.
 	Policy Policy
-	// Then, if set, gets the answer before Do returns.
+	// Then, if set, gets the answer before Do returns, or when it comes after that.
 	Then Answerer
 	// Put, if set, is called instead of the manager's own Put.
 	Put func(*Op) bool
@@ -291,7 +291,9 @@ func (c *call) Answered(op *Op, others []int64) {
 	if c.then != nil {
 		c.then.Answered(op, others)
 	}
-	c.done <- struct{}{} // never blocks: one token a use
+	if !op.Late {
+		c.done <- struct{}{} // never blocks: one token a use
+	}
 }
 
 func (m *Manager) call(ask Request) *call {
@@ -306,6 +308,9 @@ func (m *Manager) call(ask Request) *call {
 
 func (m *Manager) answer(c *call) (int64, error) {
 	result, err := c.op.Result, cmp.Or(c.op.Err, c.op.Unconfirmed)
+	if c.op.Policy == Grant { // it may be answered once more
+		return result, err
+	}
 	c.then, c.op.Answerer, c.op.Err = nil, nil, nil
 	m.calls.Put(c)
 	return result, err
