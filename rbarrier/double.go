@@ -129,7 +129,7 @@ func (d *DoubleBarrier) set(to state) {
 	d.state = to
 }
 
-// Due keeps the participant's place.
+// Due keeps the participant's place, and does so again in a second unless it has none any more.
 func (d *DoubleBarrier) Due(now time.Duration) {
 	d.mu.Lock()
 	who, is := d.who, d.state
@@ -138,8 +138,21 @@ func (d *DoubleBarrier) Due(now time.Duration) {
 		return
 	}
 	c := d.rounds.manager.core
-	c.Batch.Start(d.rounds.keys.leave(who, d.rounds.n, false), pipeline.Urgent, func(*script.Call) {}) // without an answer again in a second
 	c.Timers.Set(&d.timer, now+core.Jitter(recheck))
+	c.Batch.Start(d.rounds.keys.leave(who, d.rounds.n, false), pipeline.Urgent, func(answered *script.Call) {
+		if is, _, err := readCode(answered); err == nil && is == broken {
+			d.stop(who)
+		}
+	})
+}
+
+// stop ends the timer of a participant, unless it has entered anew.
+func (d *DoubleBarrier) stop(who string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.who == who {
+		d.rounds.manager.core.Timers.Stop(&d.timer)
+	}
 }
 
 // quit breaks the round of a participant that is inside.

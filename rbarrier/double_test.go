@@ -2,10 +2,13 @@ package rbarrier_test
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -151,6 +154,46 @@ func TestDeathDuringTheWorkBreaksTheRound(t *testing.T) {
 			p.Blackhole(false)
 			require.ErrorIs(t, ds[i].Leave(t.Context()), rbarrier.ErrBroken)
 		}
+	})
+}
+
+// F1
+func TestOneOfARoundThatIsForgottenBreaksNoOther(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		old := peers(t, b, 2)
+		late := participants(old)
+		enter(t, late...)
+		require.NoError(t, old[1].Close()) // the other one goes on working
+		time.Sleep(65 * time.Second)
+		ds := participants(peers(t, b, 3))
+		enter(t, ds...)
+		time.Sleep(3 * time.Second)
+		require.ErrorIs(t, late[0].Leave(t.Context()), rbarrier.ErrBroken)
+		leave(t, ds...)
+	})
+}
+
+func TestOneOfABrokenRoundAsksNoMore(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ds := participants(all)
+		enter(t, ds...)
+		require.NoError(t, all[1].Close())
+		time.Sleep(recheck)
+		var asked atomic.Int64
+		b.Mini.Server().SetPreHook(func(_ *server.Peer, _ string, args ...string) bool {
+			if slices.Contains(args, "redlatch_double_inside:{work}") {
+				asked.Add(1)
+			}
+			return false
+		})
+		time.Sleep(time.Minute)
+		assert.Zero(t, asked.Load())
+		require.ErrorIs(t, ds[0].Leave(t.Context()), rbarrier.ErrBroken)
+		both := []*rbarrier.DoubleBarrier{ds[0], b.Peer(t).GetDoubleBarrier("work", 2)}
+		enter(t, both...)
+		time.Sleep(time.Minute)
+		leave(t, both...)
 	})
 }
 

@@ -17,15 +17,15 @@ local inside, leaving, ended, barrier = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local who, leaves, good, keep, channel, parties = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 prepare(ended, keep)
+local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
 local count = redis.call('zcard', inside) + redis.call('zcard', leaving)
-if lapsed(inside) or lapsed(leaving) or count > 0 and count ~= parties then -- perhaps Redis has lost some
+if lapsed(inside) or lapsed(leaving) or places and count ~= parties then -- perhaps Redis has lost some
   finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
 end
 local over = outcome(ended, who)
 if over ~= 0 then
   return { over, 0 }
 end
-local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
 if not places then
   return { -1, 0 } -- Redis has lost its data
 end
