@@ -10,7 +10,7 @@
 -- ARGV[3]  how long a place is good, ms
 -- ARGV[4]  how long an ended round is remembered, ms
 -- ARGV[5]  channel of those who wait
--- ARGV[6]  1 if it has had a place
+-- ARGV[6]  1 if it has had a place, or may have, and takes no other one
 --
 -- Returns  an array of a code, and how many participants the barrier has, 0 where that does not matter:
 --          -2 it has another number of them; -1 the round is broken; 0 the participant has a place; 1 the round is complete;
@@ -42,7 +42,7 @@ end
 local placed, places = redis.call('zscore', arrived, who), redis.call('zcard', arrived)
 if not placed then
   if had == '1' then
-    return { -1, 0 } -- Redis has lost its data
+    return { -1, 0 } -- Redis has lost its data, or has forgotten the round
   elseif known and known ~= parties then
     return { -2, tonumber(known) }
   elseif places >= tonumber(parties) then

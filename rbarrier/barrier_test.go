@@ -185,6 +185,42 @@ func TestCallThatArrivesAfterItsParticipantGaveUpTakesNoPlace(t *testing.T) {
 	})
 }
 
+// F2
+func TestCallThatIsRepeatedForAMinuteTakesNoPlaceInAnotherRound(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		first := await(t, all[0], 2)
+		all[1].HangReplies(1) // the round is complete, and it does not learn of that
+		late := begin(func() error { return all[1].GetBarrier("start", 2).Await(ctx) })
+		finish(t, first)
+		all[1].Blackhole(true)
+		next := await(t, all[0], 2)
+		time.Sleep(70 * time.Second)
+		all[1].Blackhole(false)
+		require.ErrorIs(t, <-late, rbarrier.ErrBroken)
+		time.Sleep(time.Minute)
+		waits(t, next)
+		require.NoError(t, all[1].GetBarrier("start", 2).Await(ctx))
+		finish(t, next)
+	})
+}
+
+func TestParticipantArrivesAfterAnOutage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		all[0].Blackhole(true)
+		first := begin(func() error { return all[0].GetBarrier("start", 2).Await(ctx) })
+		time.Sleep(20 * time.Second)
+		all[0].Blackhole(false)
+		require.NoError(t, all[1].GetBarrier("start", 2).Await(ctx))
+		finish(t, first)
+	})
+}
+
 // F4
 func TestLostMessageCostsASecond(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -139,7 +139,7 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 		return err
 	}
 	for {
-		is, n, err := r.answer(ctx, func() *script.Call { return ask(had) })
+		is, n, err := r.answer(ctx, had, ask)
 		unknown = err != nil && (unknown || errors.Is(err, errs.ErrUnknown))
 		switch now := c.Clock.Now(); {
 		case err == nil:
@@ -165,9 +165,12 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 
 // answer asks. Its error is [errs.ErrUnavailable] if Redis does not answer, or cannot serve at the moment. After a call
 // without a reply it is so too, and [errs.ErrUnknown] besides, whatever Redis said to a repetition.
-func (r *rounds) answer(ctx context.Context, ask func() *script.Call) (is code, n int, err error) {
+//
+// A call that is repeated for long takes no place any more: an earlier one may have been in a round that Redis forgets.
+func (r *rounds) answer(ctx context.Context, had bool, ask func(had bool) *script.Call) (is code, n int, err error) {
 	c := r.manager.core
-	call, _, err := c.Query(ctx, ask)
+	began := c.Clock.Now()
+	call, _, err := c.Query(ctx, func() *script.Call { return ask(had || c.Clock.Now()-began >= remembered/2) })
 	switch {
 	case err == nil:
 		return readCode(call)
