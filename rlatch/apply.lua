@@ -63,7 +63,7 @@ for _, command in ipairs(touched and redis.acl_check_cmd and needs or {}) do
   end
 end
 if touched or record == '1' then
-  if touched and not set then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but not this
+  if not set then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but not this
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
 if cleared and members then redis.call('del', members) end

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 )
@@ -100,4 +101,26 @@ func TestLatchOpensWhileMemoryIsFull(t *testing.T) {
 	require.ErrorContains(t, err, "OOM")
 	require.NotErrorIs(t, err, redlatch.ErrUnknown)
 	requireCount(t, l, 0)
+}
+
+// F2, F28
+func TestLatchCountsDownAfterALostReplyWhileMemoryIsFull(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	rdb := server.Client(t)
+	through := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { assert.NoError(t, through.Close()) })
+	c, err := redlatch.New(through)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	l := c.GetCountDownLatch("ready")
+	set(t, l, 3)
+	once(t, l, "a", true)
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	proxy.DropReplies(faulttest.Script, 1)
+	once(t, l, "a", false)
+	require.Equal(t, 1, proxy.Dropped())
+	down(t, l)
+	requireCount(t, l, 1)
 }

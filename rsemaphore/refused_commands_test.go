@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
@@ -206,4 +207,21 @@ func TestSemaphoreReleasesAndRefusesWhileMemoryIsFull(t *testing.T) {
 	_, err := p.TrySetPermits(t.Context(), 1)
 	require.ErrorContains(t, err, "OOM")
 	require.False(t, errors.Is(err, redlatch.ErrUnknown))
+}
+
+// F2, F28
+func TestSemaphoreReleasesAfterALostReplyWhileMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	rdb := server.Client(t)
+	s := clientThrough(t, proxy.Addr()).GetSemaphore("slots")
+	give(t, s, 2)
+	take(t, s, 2)
+	fill(t, rdb)
+	proxy.DropReplies(faulttest.Script, 1)
+	require.False(t, tried(t, s, 1))
+	require.Equal(t, 1, proxy.Dropped())
+	release(t, s, 2)
+	require.Equal(t, 2, counter(t, rdb, "slots"))
 }

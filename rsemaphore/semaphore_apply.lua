@@ -59,7 +59,8 @@ end
 reply[#reply + 1] = now
 reply[#reply + 1] = now > before and now > 0 and redis.call('publish', channel, now) or 0
 if touched or record == '1' then
-  if frees then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but never this one
+  -- Full memory refuses a script's first write, but never this one.
+  if frees or not touched then redis.call('pexpire', last, keep) end
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
 -- What sets the number ends a TTL, as in Java; what moves it does not.
