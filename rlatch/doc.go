@@ -14,7 +14,8 @@
 //
 // Every operation takes effect at most once, and exactly once if it succeeds, also if its reply is lost and it is
 // repeated. Zero releases every waiter in every process: at once by a message, or within about a second if the message
-// is lost. That holds also if the latch is set again before a waiter has noticed.
+// is lost. That holds also if the latch is set again before a waiter has noticed, unless both came before its first
+// read.
 //
 // # Zero and missing
 //

@@ -154,7 +154,7 @@ func (l *Latch) Info(ctx context.Context) (Info, error) {
 
 // Await blocks until the latch opens: its count reaches zero, or it is deleted. Without a count it returns nil at once;
 // use AwaitSet first where the count may not be set. If the latch is used again, a waiter returns once it has opened
-// since the waiter's call began.
+// since the first of the waiter's reads that Redis answered.
 //
 // It also ends when ctx is done, when the client closes (redlatch.ErrClosed), or when an error occurs that will not
 // pass, such as a missing permission; on the first attempt also a refused connection. It retries other connection
@@ -173,8 +173,8 @@ func (l *Latch) Await(ctx context.Context) error {
 }
 
 // AwaitSet blocks until the latch has a count, and returns nil at once if it has one. Call it before Await where the
-// count may not be set. A count that was set and has reached zero meanwhile also ends the wait. It ends, fails and
-// costs as Await does.
+// count may not be set. A count that was set and has reached zero since the first read also ends the wait. It ends,
+// fails and costs as Await does.
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {

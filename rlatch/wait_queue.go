@@ -183,8 +183,8 @@ func (q *waitQueue) took(n int, mark string, err error) {
 	}
 }
 
-// sees reports whether the latch has reached the waiter's goal since its call. A changed mark means that the count has
-// been zero and has been set. The mark expires, so an empty one is not evidence either way.
+// sees reports whether the latch has reached the waiter's goal since its first read. A changed mark means that the count
+// has been zero and has been set. The mark expires, so an empty one is not evidence either way.
 func (w *waiter) sees(n int, mark string) bool {
 	if (n == 0) == (w.goal == opening) || w.seen && mark != "" && mark != w.mark {
 		return true
