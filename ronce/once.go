@@ -135,7 +135,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 func (o *Once[T]) result(value T, failure error, claim *lease.Hold) (*result, error) {
 	switch {
 	case failure != nil && o.opts.errors != nil && claim.Context().Err() == nil:
-		text := failure.Error()
+		text := fmt.Sprint(failure) // which bears an Error that panics
 		text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 		return &result{failed: true, data: text, ttl: *o.opts.errors}, failure
 	case failure != nil:

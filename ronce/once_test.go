@@ -219,6 +219,25 @@ func TestFailureIsKeptIfAsked(t *testing.T) {
 	})
 }
 
+// unprintable is an error whose Error panics on a nil pointer.
+type unprintable struct{ text string }
+
+func (f *unprintable) Error() string { return f.text }
+
+// F5
+func TestFailureWhoseTextPanicsIsKept(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		o := get(b.Peer(t), ronce.WithErrors(time.Minute))
+		var none *unprintable
+		assert.Equal(t, made{err: none}, <-do(t.Context(), o, returns("", none)))
+		_, ok, err := o.Peek(t.Context(), "k")
+		var kept *ronce.Error
+		require.ErrorAs(t, err, &kept)
+		assert.Equal(t, "<nil>", kept.Text)
+		assert.True(t, ok)
+	})
+}
+
 func TestPanicFreesTheKeyAndGoesOn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		o := get(b.Peer(t))
