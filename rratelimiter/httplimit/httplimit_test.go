@@ -73,12 +73,23 @@ func TestRequestsWithoutRedisGet503OrPass(t *testing.T) {
 		require.ErrorIs(t, errs[0], redlatch.ErrUnavailable)
 		open := httplimit.New(l, byAccount, httplimit.WithFailOpen())(served)
 		assert.Equal(t, http.StatusNoContent, get(t.Context(), open, "ann").StatusCode)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		assert.Equal(t, http.StatusOK, get(ctx, open, "ann").StatusCode, "nothing was written")
-		ctx, cancel = context.WithTimeout(t.Context(), 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 0)
 		defer cancel()
 		assert.Equal(t, http.StatusServiceUnavailable, get(ctx, closed, "ann").StatusCode, "who set the deadline may wait for the answer")
 		assert.Equal(t, http.StatusNoContent, get(ctx, open, "ann").StatusCode)
+	})
+}
+
+// net/http answers 200 for a handler that has written nothing.
+//
+// F25
+func TestCanceledRequestsAreNotServedAndGet503(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(2, time.Minute))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, limit := range []func(http.Handler) http.Handler{httplimit.New(l, byAccount), httplimit.New(l, byAccount, httplimit.WithFailOpen())} {
+			assert.Equal(t, http.StatusServiceUnavailable, get(ctx, limit(served), "ann").StatusCode)
+		}
 	})
 }
