@@ -88,8 +88,8 @@ func (e *Election) campaign(ctx context.Context, o campaignOptions) (*Leadership
 		lost := errors.Is(err, errs.ErrNotHeld) || errors.Is(context.Cause(hold.Context()), errs.ErrLost)
 		l.giveBack(ctx)
 		m.leave()
-		if !lost || ctx.Err() != nil || e.core.Closed() {
-			return nil, e.core.Interrupted(ctx, err)
+		if !lost && !e.core.Closed() {
+			return nil, err
 		}
 	}
 }

@@ -407,6 +407,54 @@ func TestCampaignGoesOnIfTheLockIsLostBeforeTheTermIsKnown(t *testing.T) {
 	})
 }
 
+// beforeTheTerm returns an election of a client that calls fn when it has the lock, before it draws the term.
+func beforeTheTerm(t *testing.T, b *locktest.Bubble, fn func(p *locktest.Peer)) *relection.Election {
+	var p *locktest.Peer
+	p = b.Peer(t, redlatch.WithObserver(redlatch.Observer{AcquireEnd: func(_ context.Context, e redlatch.AcquireEndEvent) {
+		if e.Err == nil {
+			fn(p)
+		}
+	}}))
+	return election(p)
+}
+
+// F3, F16, F26
+func TestCampaignEndsWithItsContextBeforeTheTermIsKnown(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var silent *locktest.Peer
+		e := beforeTheTerm(t, b, func(p *locktest.Peer) {
+			silent = p
+			p.Blackhole(true)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := e.Campaign(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, redlatch.ErrUnknown)
+		assert.LessOrEqual(t, time.Since(start), 350*time.Millisecond)
+		silent.Blackhole(false)
+		time.Sleep(10 * time.Second)
+		assert.NotContains(t, b.Keys(t), name, "the lock is given back")
+		nobodyLeads(t, election(b.Peer(t)))
+	})
+}
+
+// F23
+func TestCloseBeforeTheTermIsKnownIsErrClosed(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		e := beforeTheTerm(t, b, func(p *locktest.Peer) {
+			go func() { assert.NoError(t, p.Close()) }()
+			time.Sleep(time.Millisecond) // it has begun
+		})
+		_, err := e.Campaign(t.Context())
+		require.ErrorIs(t, err, redlatch.ErrClosed)
+		require.NotErrorIs(t, err, context.Canceled)
+		time.Sleep(10 * time.Second)
+		assert.NotContains(t, b.Keys(t), name, "the lock is given back")
+	})
+}
+
 // F3, F5
 func TestCampaignThatIsCancelledLeavesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

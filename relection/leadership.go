@@ -129,10 +129,15 @@ func (l *Leadership) resign(ctx context.Context) error {
 	return nil
 }
 
-// giveBack resigns a leadership that nobody knows of. What Redis does not answer, or refuses, goes on in the background.
+// giveBack resigns a leadership that nobody knows of, in the background.
 func (l *Leadership) giveBack(ctx context.Context) {
-	if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
-		_ = h.UnlockSurely(ctx) // nobody waits for it
-	}
-	l.member.resigned()
+	c := l.member.election.core
+	c.Begin()
+	c.Workers.Go(func() {
+		defer c.End()
+		if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
+			_ = h.UnlockSurely(context.WithoutCancel(ctx)) // nobody waits for it
+		}
+		l.member.resigned()
+	})
 }
