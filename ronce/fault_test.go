@@ -121,6 +121,33 @@ func TestSilenceAtTheEndIsUnknownAndSettled(t *testing.T) {
 	})
 }
 
+// The repetition of the write finds nothing, since the first one released the claim, or its value has expired.
+//
+// F2, F25
+func TestKeptValueThatIsGoneWasNotLost(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		<-do(t.Context(), get(p), returns("made", nil)) // Redis knows the scripts from here on
+		require.NoError(t, get(p).Forget(t.Context(), "k"))
+		forgotten := do(t.Context(), get(p), func(ctx context.Context) (string, error) {
+			assert.NoError(t, get(p).Forget(ctx, "k"))
+			p.LoseReplies(1)
+			return "made", nil
+		})
+		assert.Equal(t, made{value: "made"}, <-forgotten)
+		free(t, b)
+
+		expired := do(t.Context(), get(p, ronce.WithTTL(500*time.Millisecond)), func(context.Context) (string, error) {
+			p.HangReplies(1)
+			time.AfterFunc(time.Millisecond, func() { p.Down(true) })
+			time.AfterFunc(time.Second, func() { p.Down(false) })
+			return "made", nil
+		})
+		assert.Equal(t, made{value: "made"}, <-expired)
+		free(t, b)
+	})
+}
+
 // F16
 func TestClaimThatIsNotReleasedIsLogged(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -120,7 +120,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 		return value, err
 	}
 	owner := claim.Owner()
-	kept := o.ended(claim, claim.UnlockBy(ctx, func() *script.Call { return keep(key, owner, *r) }))
+	kept := o.ended(claim, claim.UnlockBy(ctx, func(again bool) *script.Call { return keep(key, owner, *r, again) }))
 	switch {
 	case failure == nil && kept == nil:
 		return made, nil

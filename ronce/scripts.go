@@ -133,12 +133,16 @@ func (*result) Error() string { return "a result is kept" }
 // Is says that the claim was not acquired, for those who observe it.
 func (*result) Is(target error) bool { return target == errs.ErrNotAcquired }
 
-func keep(key, owner string, r result) *script.Call {
+func keep(key, owner string, r result, again bool) *script.Call {
 	kept := aValue
 	if r.failed {
 		kept = anErr
 	}
-	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key))
+	repeated := 0
+	if again {
+		repeated = 1
+	}
+	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key), repeated)
 }
 
 func readResult(row *script.Row) result { return result{failed: row.Text() == anErr, data: row.Text()} }

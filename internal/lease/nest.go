@@ -138,7 +138,7 @@ type operations struct {
 
 	over func() // what to call when the lease is over; nil for nothing. Never changes once the lease is granted
 
-	release func() *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu
+	release func(again bool) *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu
 }
 
 // busy reports whether an operation is in flight.

@@ -229,7 +229,7 @@ func (l *Lease) sendRelease(ctx context.Context, limit time.Duration) (notified 
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Deaf = true
-		call, certain := l.releaseCall()
+		call, certain := l.releaseCall(lost != nil)
 		err := m.core.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := m.Receivers(call)
@@ -397,28 +397,29 @@ func (l *Lease) Took(c *script.Call) bool {
 
 // GiveBack returns the call that releases the lease.
 func (l *Lease) GiveBack() *script.Call {
-	call, _ := l.releaseCall()
+	call, _ := l.releaseCall(true)
 	return call
 }
 
-// releaseCall returns the call that releases the lease, and whether the reply of a repeated one also tells what those before it did.
-func (l *Lease) releaseCall() (call *script.Call, certain bool) {
-	var release func() *script.Call
+// releaseCall returns the call that releases the lease, for the first time or again after one that may have run, and whether the reply
+// of a repeated one also tells what those before it did.
+func (l *Lease) releaseCall(again bool) (call *script.Call, certain bool) {
+	var release func(again bool) *script.Call
 	l.mu.Lock()
 	if l.ops != nil {
 		release = l.ops.release
 	}
 	l.mu.Unlock()
 	if release != nil {
-		return release(), true
+		return release(again), true
 	}
 	return l.manager.kind.Release(l.key, l.owner), false
 }
 
 // UnlockBy is Unlock by a call of the caller's in place of the kind's Release, which does more in the same step. It may run twice: its
-// reply is that of Release, but 0 only if no earlier run has released the lock either. If Redis refuses it, for example since it has no
-// memory left, the lock is released without it in the background.
-func (h *Hold) UnlockBy(ctx context.Context, release func() *script.Call) error {
+// reply is that of Release, but 0 only if no earlier run has released the lock either; again says that one may have run. If Redis
+// refuses it, for example since it has no memory left, the lock is released without it in the background.
+func (h *Hold) UnlockBy(ctx context.Context, release func(again bool) *script.Call) error {
 	l := h.lease
 	l.mu.Lock()
 	if l.state == holding {
