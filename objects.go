@@ -115,11 +115,7 @@ func (f *finder) run(ctx context.Context) error {
 		return fmt.Errorf("%w: the pattern: %w", errs.ErrInvalid, err)
 	}
 	f.listed = map[string]bool{}
-	var nodes []*redis.Client
-	err = f.client.core.Step(ctx, func(ctx context.Context) error {
-		nodes, err = f.client.core.Batch.Masters(ctx)
-		return err
-	})
+	nodes, err := core.Step(ctx, f.client.core, f.client.core.Batch.Masters)
 	if err != nil {
 		return err
 	}
@@ -153,28 +149,30 @@ func (f *finder) wants(kind string) bool {
 func (f *finder) scan(
 	ctx context.Context, node *redis.Client, kind, match string, find func(ctx context.Context, node *redis.Client, keys []string) ([]found, error),
 ) error {
+	type part struct {
+		objects []found
+		next    uint64
+	}
 	for cursor := uint64(0); ; {
-		var objects []found
-		err := f.client.core.Step(ctx, func(ctx context.Context) error {
+		scanned, err := core.Step(ctx, f.client.core, func(ctx context.Context) (p part, err error) {
 			page := node.Scan(ctx, cursor, match, scanCount)
 			if kind != "" {
 				page = node.ScanType(ctx, cursor, match, scanCount, kind)
 			}
 			keys, next, err := page.Result()
 			if err != nil || len(keys) == 0 {
-				cursor = next
-				return err
+				return part{next: next}, err
 			}
-			objects, err = find(ctx, node, keys)
-			cursor = next
-			return err
+			objects, err := find(ctx, node, keys)
+			return part{objects, next}, err
 		})
 		if err == nil {
-			err = f.list(ctx, objects)
+			err = f.list(ctx, scanned.objects)
 		}
-		if err != nil || cursor == 0 {
+		if err != nil || scanned.next == 0 {
 			return err
 		}
+		cursor = scanned.next
 	}
 }
 
@@ -339,13 +337,12 @@ func (f *finder) waitedFor(ctx context.Context) error {
 		if !f.wants(kind) {
 			continue
 		}
-		var channels []string
-		err := c.Step(ctx, func(ctx context.Context) (err error) {
-			channels, err = c.Channels(ctx, topic+"*")
+		channels, err := core.Step(ctx, c, func(ctx context.Context) ([]string, error) {
+			channels, err := c.Channels(ctx, topic+"*")
 			if script.Lacking(err) { // then only what has a key is found
 				err = nil
 			}
-			return err
+			return channels, err
 		})
 		if err != nil {
 			return err

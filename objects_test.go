@@ -397,3 +397,39 @@ func TestObjectsEndsWithItsContextAndItsClient(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, first(t.Context(), ""), redlatch.ErrClosed)
 }
+
+// F16, F26
+func TestWhatLooksEndsWithItsContext(t *testing.T) {
+	for what, look := range map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"topic": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := redlatch.GetTopic[string](c, "news").Info(ctx)
+			return err
+		},
+		"clients": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.Clients(ctx)
+			return err
+		},
+		"objects": func(ctx context.Context, c *redlatch.Client) error {
+			for _, err := range c.Objects(ctx, "") {
+				return err
+			}
+			return nil
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				require.NoError(t, look(t.Context(), p.Client))
+				p.Blackhole(true)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(300*time.Millisecond, cancel).Stop()
+				start := time.Now()
+				err := look(ctx, p.Client)
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable)
+				assert.LessOrEqual(t, time.Since(start), 350*time.Millisecond)
+				p.Blackhole(false)
+			})
+		})
+	}
+}

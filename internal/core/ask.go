@@ -186,15 +186,11 @@ func libraryVersion() string {
 }
 
 // Ask returns what another client says of itself.
-func (c *Core) Ask(ctx context.Context, id string, cursor int) (r Report, err error) {
+func (c *Core) Ask(ctx context.Context, id string, cursor int) (Report, error) {
 	if !IsClientID(id) || cursor < 0 {
-		return r, fmt.Errorf("%w: the client id %.100q, or the cursor %d", errs.ErrInvalid, id, cursor)
+		return Report{}, fmt.Errorf("%w: the client id %.100q, or the cursor %d", errs.ErrInvalid, id, cursor)
 	}
-	err = c.Step(ctx, func(ctx context.Context) error {
-		r, err = c.ask(ctx, id, cursor)
-		return err
-	})
-	return r, err
+	return Step(ctx, c, func(ctx context.Context) (Report, error) { return c.ask(ctx, id, cursor) })
 }
 
 func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
@@ -275,8 +271,8 @@ func (l *replies) Message(text string) {
 }
 
 // Clients returns the ids of the clients that listen, in the order of their ids.
-func (c *Core) Clients(ctx context.Context) (ids []string, err error) {
-	err = c.Step(ctx, func(ctx context.Context) error {
+func (c *Core) Clients(ctx context.Context) ([]string, error) {
+	return Step(ctx, c, func(ctx context.Context) (ids []string, err error) {
 		prefix := c.ClientChannel("")
 		channels, err := c.Channels(ctx, EscapePattern(prefix)+"*")
 		for _, channel := range channels {
@@ -285,7 +281,6 @@ func (c *Core) Clients(ctx context.Context) (ids []string, err error) {
 			}
 		}
 		slices.Sort(ids)
-		return err
+		return ids, err
 	})
-	return ids, err
 }

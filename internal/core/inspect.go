@@ -47,24 +47,24 @@ func (c *Core) Listening(ctx context.Context, channel string) int {
 func (c *Core) listening(ctx context.Context, channel string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listeningLimit)
 	defer cancel()
-	var total atomic.Int64
-	answered := make(chan error, 1)
-	go func() { // go-redis may look up a cluster's nodes for longer than ctx; its own timeouts end that
-		answered <- c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
-			n, err := c.heard(ctx, node, channel)
-			total.Add(n)
-			return err
-		})
-	}()
-	select {
-	case err := <-answered:
-		if err == nil {
-			return int(total.Load()), nil
-		}
+	n, err := heed(ctx, func() (int, error) {
+		return c.total(ctx, func(ctx context.Context, node *redis.Client) (int64, error) { return c.heard(ctx, node, channel) })
+	})
+	if err != nil {
 		return -1, err
-	case <-ctx.Done():
-		return -1, ctx.Err()
 	}
+	return n, nil
+}
+
+// total returns the sum of what fn returns for each node.
+func (c *Core) total(ctx context.Context, fn func(ctx context.Context, node *redis.Client) (int64, error)) (int, error) {
+	var total atomic.Int64
+	err := c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
+		n, err := fn(ctx, node)
+		total.Add(n)
+		return err
+	})
+	return int(total.Load()), err
 }
 
 // ListeningTo is Listening for the channel of the object with a key, and costs less: a sharded channel is looked for on the node of its
@@ -116,15 +116,13 @@ func (c *Core) heard(ctx context.Context, node *redis.Client, channel string) (i
 
 // Subscribers returns how many connections subscribe to a plain channel, at all nodes together.
 func (c *Core) Subscribers(ctx context.Context, channel string) (int, error) {
-	var total atomic.Int64
-	err := c.Step(ctx, func(ctx context.Context) error {
-		return c.Batch.EachNode(ctx, func(ctx context.Context, node *redis.Client) error {
-			n, err := node.PubSubNumSub(ctx, channel).Result()
-			total.Add(n[channel])
-			return err
+	n, err := Step(ctx, c, func(ctx context.Context) (int, error) {
+		return c.total(ctx, func(ctx context.Context, node *redis.Client) (int64, error) {
+			heard, err := node.PubSubNumSub(ctx, channel).Result()
+			return heard[channel], err
 		})
 	})
-	return int(total.Load()), c.Interrupted(ctx, err)
+	return n, c.Interrupted(ctx, err)
 }
 
 // Channels returns the channels that match a pattern and that a client of any node listens to.
@@ -150,12 +148,35 @@ func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// Step runs a part of a call that only looks, and returns its error as the call's caller gets it.
-func (c *Core) Step(ctx context.Context, fn func(ctx context.Context) error) error {
+// Step runs a part of a call that only looks, and returns its error as the call's caller gets it. It ends with ctx; what fn does then
+// nobody waits for.
+func Step[T any](ctx context.Context, c *Core, fn func(ctx context.Context) (T, error)) (T, error) {
 	if err := c.ready(ctx); err != nil {
-		return err
+		var none T
+		return none, err
 	}
 	ctx, cancel := c.Bound(ctx)
 	defer cancel()
-	return Conclude(ctx, script.NotDone, fn(ctx))
+	value, err := heed(ctx, func() (T, error) { return fn(ctx) })
+	return value, Conclude(ctx, script.NotDone, err)
+}
+
+// heed returns what fn does, and [script.ErrNoAnswer] if ctx ends first. go-redis heeds no cancellation while it waits for a reply, and
+// may look up a cluster's nodes for longer than ctx; its own timeouts end that.
+func heed[T any](ctx context.Context, fn func() (T, error)) (value T, err error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		value, err := fn()
+		answered <- answer{value, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		return value, script.ErrNoAnswer
+	}
 }
