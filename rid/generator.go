@@ -20,7 +20,8 @@ type Generator struct {
 	manager *manager
 	name    string // with the client's prefix
 	key     string
-	blocks  *sequence // nil if err is not
+	form    string
+	blocks  atomic.Pointer[sequence] // nil before the first Next
 	opts    options
 	err     error
 }
@@ -96,15 +97,22 @@ func New(c *core.Core, name string, opts ...Option) *Generator {
 		g.err = g.opts.validate()
 	}
 	g.key = core.Prefixed("redlatch_id", g.name)
-	form := g.key
+	g.form = g.key
 	if g.opts.timed {
 		g.key = core.Prefixed("redlatch_id_day", g.name)
-		form = strconv.Itoa(g.opts.bits) + " " + strconv.FormatInt(g.opts.since(), 10) + " " + g.key
-	}
-	if g.err == nil {
-		g.blocks = g.manager.of(form)
+		g.form = strconv.Itoa(g.opts.bits) + " " + strconv.FormatInt(g.opts.since(), 10) + " " + g.key
 	}
 	return g
+}
+
+// sequence returns the blocks that the generator takes from.
+func (g *Generator) sequence() *sequence {
+	s := g.blocks.Load()
+	if s == nil {
+		s = g.manager.of(g.form)
+		g.blocks.Store(s)
+	}
+	return s
 }
 
 // Name returns the generator's name as it was given to the client.
@@ -137,7 +145,7 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 	case c.Closed():
 		return 0, errs.ErrClosed
 	}
-	s := g.blocks
+	s := g.sequence()
 	if id, ok := s.pop(); ok {
 		return id, nil
 	}
@@ -155,7 +163,7 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 		}
 		s.mu.Unlock()
 		if fetched == nil {
-			return g.fetch(ctx)
+			return g.fetch(ctx, s)
 		}
 		select {
 		case <-fetched:
@@ -167,8 +175,7 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 
 // fetch has Redis give out a block, and returns its first id. If a reply is lost so is its block, and the next one is
 // asked for.
-func (g *Generator) fetch(ctx context.Context) (int64, error) {
-	s := g.blocks
+func (g *Generator) fetch(ctx context.Context, s *sequence) (int64, error) {
 	var lowest, second int64
 	size, now := g.opts.block, g.manager.core.Clock.Now()
 	if b := s.block.Load(); b != nil {
@@ -188,7 +195,7 @@ func (g *Generator) fetch(ctx context.Context) (int64, error) {
 	}
 	var id int64
 	if err == nil {
-		id, err = g.take(call, size)
+		id, err = g.take(call, s, size)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +208,7 @@ func (g *Generator) fetch(ctx context.Context) (int64, error) {
 }
 
 // take takes a block of so many ids, and returns its first id.
-func (g *Generator) take(call *script.Call, size int) (int64, error) {
+func (g *Generator) take(call *script.Call, s *sequence, size int) (int64, error) {
 	b := &block{}
 	var first, count int64
 	if g.opts.timed {
@@ -227,6 +234,6 @@ func (g *Generator) take(call *script.Call, size int) (int64, error) {
 	}
 	b.end = first + count
 	b.next.Store(first + 1)
-	g.blocks.block.Store(b)
+	s.block.Store(b)
 	return b.prefix | first, nil
 }

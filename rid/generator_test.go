@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -309,6 +310,27 @@ func TestNextEndsWithoutRedis(t *testing.T) {
 		}
 		_, err = g.Next(t.Context())
 		require.ErrorIs(t, err, redlatch.ErrClosed)
+	})
+}
+
+// F19
+func TestGeneratorsThatAreNotUsedLeaveNoMemory(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		heap := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var s runtime.MemStats
+			runtime.ReadMemStats(&s)
+			return int64(s.HeapAlloc)
+		}
+		const names = 100_000
+		before := heap()
+		for i := range names {
+			p.GetIDGenerator(fmt.Sprint("tenant ", i))
+		}
+		assert.Less(t, heap()-before, int64(10*names))
+		next(t, p.GetIDGenerator("tenant 0")) // the client is alive
 	})
 }
 
