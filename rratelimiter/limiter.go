@@ -78,7 +78,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 		return Result{}, l.wrap("allow", err)
 	}
 	ctx, call := l.begin(ctx)
-	t, err := l.send(ctx, key, n, 0)
+	t, err := l.send(ctx, key, n, 0, nil)
 	call.End(ctx, "", 1, outcome(t, err))
 	if err != nil {
 		return Result{}, l.wrap("allow", err)
@@ -116,9 +116,9 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 // in which Redis has seen them, and no Allow takes them away.
 //
 // It also ends when ctx is done, with ctx's error, and when the client closes (redlatch.ErrClosed). The tokens are given
-// back then if nobody has taken any since; otherwise they are lost, and the rate is not reached. It returns [ErrExceeds] at
-// once, and takes nothing, if n is above the capacity, or if the deadline of ctx is before the tokens are there. Other errors
-// and costs are those of Allow.
+// back then if nobody has taken any since; otherwise, and if Redis does not answer, they are lost, and the rate is not
+// reached. It returns [ErrExceeds] at once, and takes nothing, if n is above the capacity, or if the deadline of ctx is
+// before the tokens are there. Other errors and costs are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 	if err := l.check(ctx, key, n); err != nil {
 		return l.wrap("wait", err)
@@ -141,17 +141,25 @@ func (l *Limiter) wait(ctx context.Context, key string, n int) (taken, error) {
 	if !l.core.Admit() { // until the reservation is used or given back
 		return taken{}, errs.ErrClosed
 	}
-	t, err := l.send(ctx, key, n, longest)
+	defer l.core.End()
+	t, err := l.send(ctx, key, n, longest, pipeline.Func(func(c *script.Call) {
+		if late, err := readTaken(c); err == nil && late.ok {
+			l.giveBack(key, n, late)
+		}
+	}))
 	if err == nil && t.ok {
 		err = l.sleep(ctx, t.wait)
 	}
-	if err == nil || !t.ok {
-		l.core.End()
-		return t, err
+	if err != nil && t.ok {
+		l.giveBack(key, n, t)
 	}
-	// In the background. If it fails the tokens are lost, and nobody needs to know.
-	l.core.Batch.Start(giveBackOf(l.key(key), int64(l.rate.count), t.back, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
 	return t, err
+}
+
+// giveBack gives a reservation back in the background. If it fails the tokens are lost, and nobody needs to know.
+func (l *Limiter) giveBack(key string, n int, t taken) {
+	l.core.Begin()
+	l.core.Batch.Start(giveBackOf(l.key(key), int64(l.rate.count), t.back, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
 }
 
 // begin tells an observer that a call begins to take tokens.
@@ -202,10 +210,10 @@ func (l *Limiter) check(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-func (l *Limiter) send(ctx context.Context, key string, n int, longest time.Duration) (taken, error) {
-	call, err := l.core.Once(ctx, func() *script.Call {
+func (l *Limiter) send(ctx context.Context, key string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
+	call, err := l.core.OnceOrLate(ctx, func() *script.Call {
 		return takeOf(l.key(key), int64(l.rate.count), l.rate.span(n), l.all, longest)
-	})
+	}, late)
 	if err != nil {
 		return taken{}, err
 	}

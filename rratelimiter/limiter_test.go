@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -237,6 +238,58 @@ func TestLastReservationIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 2*time.Second, allow(t, l, "a", 1).RetryAfter, "the last one is not")
 	})
+}
+
+// slow is a hook that passes replies on a second late while it is set.
+type slow struct{ atomic.Bool }
+
+func (*slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer s.pause()
+		return next(ctx, cmd)
+	}
+}
+
+func (s *slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer s.pause()
+		return next(ctx, cmds)
+	}
+}
+
+func (s *slow) pause() {
+	if s.Load() {
+		time.Sleep(time.Second)
+	}
+}
+
+// F3
+func TestReservationWhoseReplyComesTooLateIsGivenBack(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				var hook slow
+				p, rate := b.Peer(t, redlatch.WithHooks(&hook)), rratelimiter.Per(1, time.Minute)
+				l := p.GetRateLimiter("api", rate)
+				require.True(t, allow(t, l, "b", 1).Allowed) // Redis knows the script from here on
+				hook.Store(true)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- l.Wait(ctx, "a", 1) }()
+				time.Sleep(300 * time.Millisecond)
+				cancel()
+				require.ErrorIs(t, <-ended, context.Canceled)
+				if closes {
+					require.NoError(t, p.Close())
+				} else {
+					time.Sleep(2 * time.Second)
+				}
+				assert.True(t, allow(t, b.Peer(t).GetRateLimiter("api", rate), "a", 1).Allowed)
+			})
+		})
+	}
 }
 
 // F3: a reservation that is given back leaves what was there before it, to a part of a microsecond.

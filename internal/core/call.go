@@ -214,9 +214,14 @@ func (c *Core) Interrupted(ctx context.Context, err error) error {
 // Once runs a script that must not run twice, for the client's call timeout if ctx has no deadline. Its error is that of
 // [Conclude].
 func (c *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call, error) {
+	return c.OnceOrLate(ctx, call, nil)
+}
+
+// OnceOrLate is Once, and late, if it is not nil, is notified of a call that finished after it was given up.
+func (c *Core) OnceOrLate(ctx context.Context, call func() *script.Call, late pipeline.Listener) (*script.Call, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	sent, err := c.Run(ctx, call, pipeline.SendOptions{})
+	sent, err := c.Run(ctx, call, pipeline.SendOptions{Late: late})
 	return sent, Conclude(ctx, script.Judge(err), err)
 }
