@@ -2,10 +2,12 @@ package rdelayedqueue_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -154,6 +156,27 @@ func TestErrorsSayWhatWasDoneToWhat(t *testing.T) {
 		m := take(t, q)
 		require.NoError(t, m.Nack(t.Context(), 0))
 		assert.EqualError(t, m.Ack(t.Context()), `rdelayedqueue: ack a message of "jobs": message not held`)
+	})
+}
+
+// F25
+func TestBatchThatIsAddedInPartIsNotCalledUnconfirmed(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithReplicas(1, 10*time.Millisecond))
+		items := make([]rdelayedqueue.Item[job], 150) // two calls
+		_, err := queue(p.Client).OfferBatch(t.Context(), items)
+		require.ErrorIs(t, err, redlatch.ErrNotConfirmed)
+		items[149].ID = "refused"
+		b.Mini.Server().SetPreHook(func(p *server.Peer, _ string, args ...string) bool {
+			refused := slices.Contains(args, "refused")
+			if refused {
+				p.WriteError("ERR refused")
+			}
+			return refused
+		})
+		_, err = queue(p.Client).OfferBatch(t.Context(), items)
+		require.ErrorContains(t, err, "ERR refused")
+		require.NotErrorIs(t, err, redlatch.ErrNotConfirmed)
 	})
 }
 

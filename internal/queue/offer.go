@@ -130,7 +130,7 @@ func (q *Queue) offer(ctx context.Context, items []Item) (ids []string, added []
 	for i := range items {
 		n, failed := r.entries[i].outcome(left)
 		added[i] = n == 1
-		if failed != nil && err == nil {
+		if failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)) {
 			err = failed
 		}
 	}
