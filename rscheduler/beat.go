@@ -21,6 +21,7 @@ const (
 	horizon  = 3 * beatEvery // how far ahead ticks are offered; of each job at least the next one
 	maxTicks = 10_000        // late ones of a job in one beat; all are twice as many at most
 	maxJobs  = 100           // in one script call
+	maxOffer = 100           // ticks in one, which a short call timeout bears
 )
 
 // beats has Redis know that this process runs, and sees to it that all ticks are offered that come before the beat after the next one. So
@@ -35,11 +36,11 @@ func (r *runner) beats(ctx context.Context) {
 		began, gap := time.Now(), core.Jitter(beatEvery)/time.Duration(len(parts))
 		var err error
 		for i, part := range parts {
-			err = errors.Join(err, r.plan(ctx, part))
+			due := began.Add(time.Duration(i+1) * gap)
+			err = errors.Join(err, r.plan(ctx, due, part))
 			if unanswered(err) { // nor would be the others
 				break
 			}
-			due := began.Add(time.Duration(i+1) * gap)
 			if !atOnce && err == nil && r.rest(ctx, time.Until(due), kick) {
 				break
 			}
@@ -104,7 +105,7 @@ type standing struct {
 	queued   bool // the tick that its mark waits for is in the queue
 }
 
-func (r *runner) plan(ctx context.Context, jobs []*job) error {
+func (r *runner) plan(ctx context.Context, until time.Time, jobs []*job) error {
 	var args []any
 	for _, j := range jobs {
 		last := r.written[j.name] // which may be that of another process
@@ -129,37 +130,63 @@ func (r *runner) plan(ctx context.Context, jobs []*job) error {
 		}
 		r.written[s.job.name] = s.text
 	}
-	return r.advance(ctx, now, all...)
+	return r.advance(ctx, now, until, all)
+}
+
+// offer is a tick that is to be offered, and the mark of its job after that.
+type offer struct {
+	tick
+	of    *standing
+	after mark
 }
 
 // advance offers the next ticks of jobs, and moves their marks. A mark that names the tick which runs late next is moved before the tick
-// is offered, as the end of its run moves the mark on. One that says how far ticks were offered is moved after that: if this process dies
-// in between, they are offered again. What fails is left to the next heartbeat.
+// is offered, as the end of its run moves the mark on. One that says how far ticks were offered is moved after each call: if this process
+// dies in between, those of one call are offered again. What fails, or would begin after the time, is left to the next heartbeat.
 //
 // A mark that another process has moved meanwhile is left to it. What is offered even so has the same ids as its offers: each runs once.
-func (r *runner) advance(ctx context.Context, now time.Time, jobs ...standing) error {
-	var items []queue.Item
-	var before, after []any
-	for _, s := range jobs {
-		ticks, first, then := s.ticks(now)
-		for _, t := range ticks {
-			items = append(items, t.item(idOf(t.Job, t.Instant)))
+func (r *runner) advance(ctx context.Context, now, until time.Time, jobs []standing) error {
+	var offers []offer
+	var marks []any
+	for i := range jobs {
+		all, before := jobs[i].ticks(now)
+		offers = append(offers, all...)
+		marks = jobs[i].move(marks, before)
+	}
+	if err := r.mark(ctx, marks); err != nil {
+		return err
+	}
+	slices.SortStableFunc(offers, func(a, b offer) int { // late ones hold up no others
+		return cmp.Or(-strings.Compare(string(a.Kind), string(b.Kind)), cmp.Compare(a.Instant, b.Instant))
+	})
+	for some := range slices.Chunk(offers, maxOffer) {
+		items, last := make([]queue.Item, len(some)), map[*standing]mark{}
+		for i, o := range some {
+			items[i], last[o.of] = o.item(idOf(o.Job, o.Instant)), o.after
 		}
-		if first != s.mark {
-			before = append(before, s.job.name, s.text, s.mark, first)
+		_, _, err := r.queue.Offer(ctx, items)
+		if err == nil || errors.Is(err, errs.ErrNotConfirmed) { // they are offered
+			r.confirms.Note(r.core, err, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
+			marks = nil
+			for s, m := range last {
+				marks = s.move(marks, m.write(s.text))
+			}
+			err = r.mark(ctx, marks)
 		}
-		if then != first {
-			after = append(after, s.job.name, s.text, first, then)
+		if err != nil || time.Now().After(until) {
+			return err
 		}
 	}
-	err := r.mark(ctx, before)
-	if err == nil && len(items) > 0 {
-		_, _, err = r.queue.Offer(ctx, items)
+	return nil
+}
+
+// move adds the move of a mark to those for mark.lua.
+func (s *standing) move(marks []any, to string) []any {
+	if to != s.mark {
+		marks = append(marks, s.job.name, s.text, s.mark, to)
+		s.mark = to
 	}
-	if err == nil {
-		err = r.mark(ctx, after)
-	}
-	return err
+	return marks
 }
 
 func (r *runner) mark(ctx context.Context, marks []any) error {
@@ -170,21 +197,21 @@ func (r *runner) mark(ctx context.Context, marks []any) error {
 	return err
 }
 
-// ticks returns what is to be offered of a job, and its mark before and after that: the ticks from the mark on, up to the horizon. A tick
-// in the past was missed: it is left out, or runs late. While ticks run late, the mark has the first and the last of those that have not.
-func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
+// ticks returns what is to be offered of a job, and its mark before that: the ticks from the mark on, up to the horizon. A tick in the
+// past was missed: it is left out, or runs late. While ticks run late, the mark has the first and the last of those that have not.
+func (s *standing) ticks(now time.Time) (all []offer, before string) {
 	schedule, o := s.job.scheduleOf(s.text), &s.job.options
 	if schedule == nil {
-		return nil, s.mark, s.mark // those that have registered it see to it
+		return nil, s.mark // those that have registered it see to it
 	}
+	m, known := readMark(s.mark, s.text)
 	add := func(instant int64, k kind) {
 		next := tick{Job: s.job.name, Instant: instant, Text: s.text, Kind: k}
 		if k == regular && o.jitter > 0 {
 			next.Due = next.Instant + rand.Int64N(o.jitter.Microseconds()+1)
 		}
-		all = append(all, next)
+		all = append(all, offer{next, s, m})
 	}
-	m, known := readMark(s.mark, s.text)
 	if d, fixed := schedule.(fixedDelay); fixed {
 		if !known {
 			m.last = now.Add(d.delay).UnixMicro()
@@ -192,7 +219,7 @@ func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 		if !s.queued {
 			add(m.last, regular)
 		}
-		return all, m.write(s.text), m.write(s.text)
+		return all, m.write(s.text)
 	}
 	if _, once := schedule.(oneShot); !known && !once {
 		m.last = now.UnixMicro()
@@ -204,27 +231,34 @@ func (s *standing) ticks(now time.Time) (all []tick, before, after string) {
 			m.next, m.until, s.queued = max(m.last+1, now.Add(-o.catchUp).UnixMicro()), now.UnixMicro(), false
 		}
 	}
-	before = s.mark
+	var late []int64
 	if m.next != 0 && !s.queued {
-		late := o.late(schedule, time.UnixMicro(m.next), time.UnixMicro(m.until))
-		for _, t := range late {
-			add(t, catchUp)
+		if late = o.late(schedule, time.UnixMicro(m.next), time.UnixMicro(m.until)); len(late) > 0 {
 			m.last = from.UnixMicro()
 		}
-		m.moveTo(late)
-		if len(late) == 1 {
-			before = m.write(s.text)
+		if len(late) < 2 {
+			m.moveTo(late, len(late))
 		}
 	}
-	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < 2*maxTicks {
+	if before = s.mark; len(late) == 1 {
+		before = m.write(s.text)
+	}
+	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < maxTicks {
 		next, ok := schedule.Next(from)
 		if !ok || !next.After(from) {
 			break
 		}
-		add(next.UnixMicro(), regular)
 		m.last, from = next.UnixMicro(), next
+		add(m.last, regular)
 	}
-	return all, before, m.write(s.text)
+	for i, t := range late {
+		m.moveTo(late, i+1)
+		add(t, catchUp)
+	}
+	if len(all) == 0 {
+		before = m.write(s.text)
+	}
+	return all, before
 }
 
 // mark is how far the ticks of a job were offered, µs.
@@ -233,14 +267,14 @@ type mark struct {
 	next, until int64 // 0, or those that run late one after another: the next one, and until when; what comes after last waits for them
 }
 
-// moveTo takes the late ticks that are offered now out of those that the mark still has to offer. A single one stays in the mark: the end
-// of its run takes it out. Behind as many as one heartbeat offers there may be more, for the next heartbeat; behind fewer there are none.
-func (m *mark) moveTo(late []int64) {
-	switch len(late) {
-	case 1:
+// moveTo moves the mark behind the first n of the late ticks that are offered now. A single one stays in the mark: the end of its run
+// takes it out. Behind as many as one heartbeat offers there may be more, for the next heartbeat; behind fewer there are none.
+func (m *mark) moveTo(late []int64, n int) {
+	switch {
+	case len(late) == 1:
 		m.next = late[0]
-	case maxTicks:
-		m.next = late[maxTicks-1] + 1
+	case n < len(late) || n == maxTicks:
+		m.next = late[n-1] + 1
 	default:
 		m.next = 0
 	}

@@ -78,7 +78,7 @@ func WithCatchUp(window time.Duration) JobOption {
 }
 
 // WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
-// with [Allow] at the same time, where 10,000 of them come into the queue each 10 s. Also without a WithCatchUp, ticks that are
+// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Also without a WithCatchUp, ticks that are
 // late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
 func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
 

@@ -37,7 +37,7 @@ type runner struct {
 	process string
 	written map[string]string // job -> text of its schedule that Redis had at the last beat; none before the first
 
-	plans, begins core.Trouble
+	plans, begins, confirms core.Trouble
 }
 
 // Run runs what is due, of the jobs that are registered here, until ctx is done. Then it begins nothing more, waits for running
@@ -305,7 +305,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		}
 	}
 	if next.mark != "" {
-		_ = r.advance(ctx, now, next) // what fails is left to the next heartbeat
+		_ = r.advance(ctx, now, time.Now().Add(endLimit), []standing{next}) // what fails is left to the next heartbeat
 	}
 	return true
 }

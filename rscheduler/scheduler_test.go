@@ -313,6 +313,59 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 	}
 }
 
+// F7
+func TestBackfillThatTakesLongerThanACallRunsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		opts := []rscheduler.JobOption{rscheduler.WithCatchUp(24 * time.Hour), rscheduler.WithBackfill(), rscheduler.WithOverlap(rscheduler.Allow)}
+		s, _ := r.worker(t, rscheduler.Every(time.Second), r.handle, opts...)
+		stop := run(t, s)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, stop())
+		time.Sleep(600 * time.Second)
+		s = r.Peer(t, redlatch.WithCallTimeout(time.Second), redlatch.WithObserver(redlatch.Observer{
+			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+				if e.Name == "rdelayedqueue.offer" {
+					time.Sleep(300 * time.Millisecond) // as far away as the server is
+				}
+				return ctx
+			},
+		})).GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.Every(time.Second), r.handle, opts...))
+		run(t, s)
+		time.Sleep(137 * time.Second)
+		ran := r.take()
+		slices.Sort(ran)
+		assert.Equal(t, 740, len(slices.Compact(slices.Clone(ran)))) //nolint:testifylint // Len would print all
+		assert.Equal(t, 740, len(ran), "some ran twice")             //nolint:testifylint // as above
+	})
+}
+
+// F7: they stay offered, and are not taken for missed.
+func TestTicksWhoseOffersAreNotConfirmedRunOnce(t *testing.T) {
+	for name, opts := range map[string][]rscheduler.JobOption{
+		"no catch-up": nil,
+		"catch-up":    {rscheduler.WithCatchUp(time.Hour)},
+		"once":        {rscheduler.WithCatchUp(time.Hour), rscheduler.WithAtMostOnce()},
+		"queue":       {rscheduler.WithCatchUp(time.Hour), rscheduler.WithOverlap(rscheduler.Queue)},
+		"backfill":    {rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()},
+		"allow":       {rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(), rscheduler.WithOverlap(rscheduler.Allow)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				var log bytes.Buffer
+				s := r.Peer(t, redlatch.WithReplicas(1, 50*time.Millisecond), redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).GetScheduler("billing")
+				require.NoError(t, s.Register("rate", rscheduler.Every(5*time.Minute), r.handle, opts...))
+				require.NoError(t, s.Register("shot", rscheduler.At(r.start.Add(10*time.Second)), r.handle, opts...))
+				run(t, s)
+				time.Sleep(16 * time.Minute)
+				assert.Equal(t, []string{"10:1", "240:1", "540:1", "840:1"}, r.take())
+				assert.Equal(t, 1, strings.Count(log.String(), "are not confirmed"), log.String())
+				assert.NotContains(t, log.String(), "cannot plan")
+			})
+		})
+	}
+}
+
 func TestRetriesPauseTwiceAsLongEachTimeByDefault(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var ended time.Time
