@@ -667,6 +667,27 @@ func TestJobRegisteredWhileItRunsBeginsAtOnce(t *testing.T) {
 	})
 }
 
+// F18
+func TestJobRegisteredAfterTheClockSteppedBackRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		run(t, s)
+		time.Sleep(10 * time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				r.Mini.SetTime(time.Now().Add(-time.Hour))
+				time.Sleep(5 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, s.Register("new", rscheduler.Every(time.Minute), r.handle))
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, []string{"-2940:1", "-2880:1", "-2820:1"}, r.take())
+	})
+}
+
 func TestJitterDelaysEachTick(t *testing.T) {
 	for _, schedule := range []rscheduler.Schedule{rscheduler.Every(time.Minute), rscheduler.EveryAfter(50 * time.Second)} {
 		t.Run(schedule.String(), func(t *testing.T) {

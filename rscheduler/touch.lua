@@ -7,7 +7,7 @@ local function touch(alive, meta, process, length)
   local now = time[1] * 1000000 + time[2]
   redis.call('zremrangebyscore', alive, '-inf', string.format('%.0f', now))
   local up = redis.call('hget', meta, 'up')
-  if not up or redis.call('exists', alive) == 0 then
+  if not up or tonumber(up) > now or redis.call('exists', alive) == 0 then -- later than now if the clock has stepped back
     up = string.format('%.0f', now)
     redis.call('hset', meta, 'up', up)
   end
