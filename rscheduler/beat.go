@@ -28,8 +28,8 @@ const (
 // a process that dies takes none with it, and what Redis has lost is there again after the next beat.
 //
 // Many jobs are planned in parts, spread over the time between two beats, so that no run waits for much planning. If some job is new, or
-// a part has failed, all are planned at once.
-func (r *runner) beats(ctx context.Context) {
+// a part has failed, all are planned at once. When serving is done, nothing more is offered.
+func (r *runner) beats(ctx, serving context.Context) {
 	for again := false; ; {
 		parts, kick := r.parts()
 		atOnce := again || r.hasNew(parts)
@@ -37,7 +37,7 @@ func (r *runner) beats(ctx context.Context) {
 		var err error
 		for i, part := range parts {
 			due := began.Add(time.Duration(i+1) * gap)
-			err = errors.Join(err, r.plan(ctx, due, part))
+			err = errors.Join(err, r.plan(ctx, serving, due, part))
 			if unanswered(err) { // nor would be the others
 				break
 			}
@@ -105,7 +105,7 @@ type standing struct {
 	queued   bool // the tick that its mark waits for is in the queue
 }
 
-func (r *runner) plan(ctx context.Context, until time.Time, jobs []*job) error {
+func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job) error {
 	var args []any
 	for _, j := range jobs {
 		last := r.written[j.name] // which may be that of another process
@@ -130,7 +130,10 @@ func (r *runner) plan(ctx context.Context, until time.Time, jobs []*job) error {
 		}
 		r.written[s.job.name] = s.text
 	}
-	return r.advance(ctx, now, until, all)
+	if err := r.advance(serving, now, until, all); serving.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // offer is a tick that is to be offered, and the mark of its job after that.

@@ -63,17 +63,20 @@ func (s *Scheduler) serve(ctx context.Context) error {
 		return nil // its end is no error, however early
 	}
 	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}}
-	beating, cancel := context.WithCancel(ctx)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	beating, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it counts as running until the handlers have returned
 	defer cancel()
 	stopped := make(chan struct{})
 	go func() { // ends with beating, or when the client closes
 		defer close(stopped)
-		r.beats(beating)
+		r.beats(beating, serving)
 	}()
 	err := s.queue.Consume(ctx, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
 		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle, Due: dueOf,
 	})
+	stop()
 	cancel()
 	<-stopped
 	//nolint:errcheck // it counts as running for a while longer then

@@ -733,6 +733,34 @@ func TestStopDrainsAndInterruptsWhatTakesTooLong(t *testing.T) {
 	})
 }
 
+// F9
+func TestProcessThatDrainsCountsAsRunning(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		t.Run(fmt.Sprint(others), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				for range others { // which pass the ticks on, as they have not registered the job
+					other, _ := r.scheduler(t)
+					run(t, other)
+				}
+				s, _ := r.worker(t, rscheduler.Every(time.Minute), r.handle)
+				require.NoError(t, s.Register("slow", rscheduler.At(r.start.Add(10*time.Second)), func(context.Context, rscheduler.Run) error {
+					time.Sleep(90 * time.Second)
+					return nil
+				}))
+				stop := run(t, s)
+				time.Sleep(50 * time.Second) // 60 is offered
+				go func() { assert.NoError(t, stop()) }()
+				time.Sleep(45 * time.Second) // Run returns in 5 s
+				assert.Empty(t, r.take())
+				s, _ = r.worker(t, rscheduler.Every(time.Minute), r.handle)
+				run(t, s)
+				time.Sleep(20 * time.Second)
+				assert.Equal(t, []string{"60:1"}, r.take())
+			})
+		})
+	}
+}
+
 func TestCloseEndsRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, p := r.worker(t, rscheduler.Every(time.Minute), r.handle)
