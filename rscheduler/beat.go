@@ -48,6 +48,10 @@ func (r *runner) beats(ctx, serving context.Context) {
 		if errors.Is(err, errs.ErrClosed) || ctx.Err() != nil || r.core.Closed() {
 			return
 		}
+		if errors.Is(err, errs.ErrWrongType) {
+			r.fail(err)
+			return
+		}
 		r.plans.Note(r.core, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
 		again = err != nil
 		switch {

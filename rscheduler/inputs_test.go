@@ -56,6 +56,22 @@ func TestBadInputIsInvalidBeforeAnyIO(t *testing.T) {
 	})
 }
 
+// F23
+func TestForeignDataIsOfTheWrongType(t *testing.T) {
+	for _, key := range []string{"jobs", "paused", "marks", "seen", "running", "spans", "left", "alive", "meta"} {
+		t.Run(key, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				require.NoError(t, r.Redis.Set(t.Context(), "redlatch_sched:{billing}:"+key, "x", 0).Err())
+				s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
+				ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+				defer cancel()
+				require.ErrorIs(t, s.Run(ctx), redlatch.ErrWrongType)
+				assert.Empty(t, r.take())
+			})
+		})
+	}
+}
+
 func TestRunThatNeedNotBeginReturnsNil(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, p := r.scheduler(t)

@@ -37,6 +37,8 @@ type runner struct {
 	process string
 	written map[string]string // job -> text of its schedule that Redis had at the last beat; none before the first
 
+	fail context.CancelCauseFunc // ends Run with an error
+
 	plans, begins, confirms core.Trouble
 }
 
@@ -62,9 +64,9 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil // its end is no error, however early
 	}
-	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}}
-	serving, stop := context.WithCancel(ctx)
-	defer stop()
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}, fail: fail}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it counts as running until the handlers have returned
 	defer cancel()
 	stopped := make(chan struct{})
@@ -72,11 +74,14 @@ func (s *Scheduler) serve(ctx context.Context) error {
 		defer close(stopped)
 		r.beats(beating, serving)
 	}()
-	err := s.queue.Consume(ctx, queue.Work{
+	err := s.queue.Consume(serving, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
 		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle, Due: dueOf,
 	})
-	stop()
+	if cause := context.Cause(serving); err == nil && errors.Is(cause, errs.ErrWrongType) {
+		err = cause
+	}
+	fail(nil)
 	cancel()
 	<-stopped
 	//nolint:errcheck // it counts as running for a while longer then
@@ -112,7 +117,10 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	if err == nil && answer == "died" {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
-	if !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil {
+	switch {
+	case errors.Is(err, errs.ErrWrongType):
+		r.fail(err)
+	case !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil:
 		r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
 	}
 	if err != nil {
