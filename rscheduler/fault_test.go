@@ -191,6 +191,50 @@ func TestEndOfARunOutlivesALostReply(t *testing.T) {
 	}
 }
 
+// F2: a run that ends in time has ended, although its client closes, or its scheduler stops.
+func TestRunThatEndsAsItsProcessStopsIsNotRepeated(t *testing.T) {
+	for name, opts := range map[string][]rscheduler.JobOption{"default": nil, "at most once": {rscheduler.WithAtMostOnce()}} {
+		for _, outage := range []time.Duration{0, 500 * time.Millisecond} {
+			for _, how := range []string{"close", "stop"} {
+				t.Run(fmt.Sprint(name, ", ", outage, ", ", how), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, r *rig) {
+						var p *locktest.Peer
+						s, p := r.worker(t, rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
+							_ = r.handle(ctx, run)
+							<-ctx.Done()
+							time.Sleep(2 * time.Second)
+							if outage > 0 {
+								p.Down(true)
+								time.AfterFunc(outage, func() { p.Down(false) })
+							}
+							return nil
+						}, opts...)
+						ctx, cancel := context.WithCancel(t.Context())
+						defer cancel()
+						done := make(chan error, 1)
+						go func() { done <- s.Run(ctx) }()
+						time.Sleep(61 * time.Second) // it runs
+						if how == "close" {
+							require.NoError(t, p.Close())
+							require.ErrorIs(t, <-done, redlatch.ErrClosed)
+						} else {
+							cancel()
+							require.NoError(t, <-done)
+						}
+						s, _ = r.worker(t, rscheduler.Every(time.Minute), r.handle, opts...)
+						run(t, s)
+						time.Sleep(45 * time.Second) // longer than the lease
+						assert.Equal(t, []string{"60:1"}, r.take())
+						last := job(t, s).Last
+						assert.Equal(t, 1, last.Attempt)
+						assert.Empty(t, last.Err)
+					})
+				})
+			}
+		}
+	}
+}
+
 func TestTicksOfAJobWhoseProcessesAreAwayAreCaughtUpWith(t *testing.T) {
 	for name, c := range map[string]struct {
 		schedule rscheduler.Schedule

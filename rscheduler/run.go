@@ -276,17 +276,20 @@ func resultOf(run Run, took time.Duration, err error) Result {
 	}
 }
 
-// end ends an attempt, acknowledges its message unless another attempt follows, and offers what is to run after it. In an outage it goes
-// on until the claim is over, and then returns false: perhaps nobody knows that the attempt has ended, as if the process had died.
+// end ends an attempt, acknowledges its message unless another attempt follows, and offers what is to run after it. It works while the
+// client closes, as an Ack does. In an outage it goes on for endLimit, and as long as the claim lasts, and then returns false: perhaps
+// nobody knows that the attempt has ended, as if the process had died.
 func (r *runner) end(claim context.Context, b *beginning, how ending, result Result) bool {
 	text, _ := json.Marshal(result) // it has nothing that could fail
 	var call *script.Call
 	var err error
+	least, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
+	defer cancel()
 	for try := 0; ; try++ {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(claim), endLimit)
-		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.end(b, how, text) })
-		cancel()
-		if !unanswered(err) || core.Pause(claim, try) != nil {
+		send := pipeline.SendOptions{Class: pipeline.Urgent, Limit: endLimit}
+		call, err = r.core.Run(context.WithoutCancel(claim), func() *script.Call { return r.keys.end(b, how, text) }, send)
+		err = core.Judged(err)
+		if !unanswered(err) || core.Pause(claim, try) != nil && core.Pause(least, try) != nil {
 			break
 		}
 	}
