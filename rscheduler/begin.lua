@@ -12,6 +12,7 @@
 -- KEYS[7]  alive: sorted set, processes by the time until which they count as running, µs
 -- KEYS[8]  meta: hash, see beat.lua
 -- KEYS[9]  bodies: hash, the ids of the ticks in the queue
+-- KEYS[10]  claims of the queue: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs
 -- ARGV[3]  the job
@@ -33,14 +34,18 @@
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
 -- ARGV[19]  1 if the caller asks again after gone when the schedule was replaced: then nothing is cleaned up yet; else 0
 --
--- Returns  an array: run; or gone, for a tick of what is not scheduled any more; missed; left, if it is left out, as another one ran
---          or will run instead; wait, until another one has ended; died, if a process of it died and it is not to be repeated: it has
---          to be ended; then the time in µs; after gone the text of another schedule, if there is one; after died what is shown of the
---          attempt that died
-local jobs, paused, marks, running, spans, left, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+-- Returns  an array: run; or lost, if this is not the tick's latest claim any more; gone, for a tick of what is not scheduled any
+--          more; missed; left, if it is left out, as another one ran or will run instead; wait, until another one has ended; died,
+--          if a process of it died and it is not to be repeated: it has to be ended; then the time in µs; after gone the text of
+--          another schedule, if there is one; after died what is shown of the attempt that died
+local jobs, paused, marks, running, spans, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local alive, meta, bodies, claims = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
+
+-- A call that arrives late writes nothing: its process may be dead.
+if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return {'lost', '0'} end
 
 -- The process counts as running from now on. What is kept of the job:
 local now, up = touch(alive, meta, process, length)
@@ -51,7 +56,7 @@ local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^
 local fresh = holder ~= id -- no attempt of the tick is in running
 
 -- 1. A call that is repeated has the same answer: the tick runs, or has died.
-if held == claim and not fresh and state ~= 'w' then
+if held == claim and not fresh then
   return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
 end
 
@@ -113,9 +118,7 @@ end
 
 -- 5. It runs, or has died too often.
 local died = attempt > limit and (fresh or state ~= 'w')
-if died and not fresh then
-  shown = attempted
-end
+shown = died and not fresh and attempted or shown
 if fresh then
   began, missed = stamp, '0'
 elseif state ~= 'w' then

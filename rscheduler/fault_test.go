@@ -139,6 +139,94 @@ func TestBeginningOfARunOutlivesALostReply(t *testing.T) {
 	}
 }
 
+// withholds returns a client whose begin of that number stays on its way, counted from 1, and for which then is called.
+func (r *rig) withholds(t *testing.T, number int32, then func(p *locktest.Peer)) (p *locktest.Peer) {
+	t.Helper()
+	var begun atomic.Int32
+	p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+		ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+			if e.Name == "rscheduler.begin" && begun.Add(1) == number {
+				time.Sleep(100 * time.Millisecond) // beside it messages are claimed
+				p.Withhold(1)
+				then(p)
+			}
+			return ctx
+		},
+	}))
+	return p
+}
+
+// F2: the run under the later claim keeps its result, and the tick does not run again.
+func TestBeginThatArrivesLateTakesNoRunFromALaterClaim(t *testing.T) {
+	for name, schedule := range map[string]rscheduler.Schedule{
+		"fixed delay": rscheduler.EveryAfter(10 * time.Second), "once": rscheduler.At(time.Date(2000, 1, 1, 0, 1, 10, 0, time.UTC)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				p := r.withholds(t, 1, func(p *locktest.Peer) { time.AfterFunc(time.Millisecond, func() { p.Blackhole(true) }) })
+				first := p.GetScheduler("billing")
+				require.NoError(t, first.Register("job", schedule, r.handle))
+				run(t, first)
+				time.Sleep(11 * time.Second)
+				s, _ := r.worker(t, schedule, r.slowly(20*time.Second))
+				run(t, s)
+				time.Sleep(35 * time.Second) // the lease of the first one is over
+				before := r.Hash(t, "redlatch_sched:{billing}:running")
+				assert.Equal(t, 1, p.Deliver(t))
+				assert.NotEmpty(t, before)
+				assert.Equal(t, before, r.Hash(t, "redlatch_sched:{billing}:running"))
+				time.Sleep(20 * time.Second)
+				assert.Len(t, r.take(), 1)
+				assert.Equal(t, 2, job(t, s).Last.Attempt)
+			})
+		})
+	}
+}
+
+// F2, F8
+func TestBeginThatArrivesAfterTheRunLeavesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		p := r.withholds(t, 2, func(*locktest.Peer) {}) // Redis knows the script
+		s := p.GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), r.handle, rscheduler.WithOverlap(rscheduler.Allow)))
+		run(t, s)
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, []string{"10:1", "20:1"}, r.take())
+		assert.Equal(t, 1, p.Deliver(t))
+		assert.Empty(t, r.kept(t, "running"))
+	})
+}
+
+// F2: between the end of a failed attempt and its pause.
+func TestBeginThatArrivesAfterAFailedAttemptIsNoDeath(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var p *locktest.Peer
+		var begun, ended atomic.Int32
+		p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+				switch {
+				case e.Name == "rscheduler.begin" && begun.Add(1) == 3: // Redis knows the script
+					time.Sleep(100 * time.Millisecond) // as above
+					p.Withhold(1)
+				case e.Name == "rdelayedqueue.nack" && ended.Add(1) == 2:
+					assert.Equal(t, 1, p.Deliver(t))
+				}
+				return ctx
+			},
+		}))
+		s := p.GetScheduler("billing")
+		twice := rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })
+		require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			return errors.New("again")
+		}, rscheduler.WithAtMostOnce(), twice))
+		run(t, s)
+		time.Sleep(25 * time.Second)
+		assert.EqualValues(t, 2, ended.Load())
+		assert.Equal(t, []string{"10:1", "10:2", "20:1", "20:2"}, r.take())
+	})
+}
+
 // F2: the end of a run whose reply is lost is repeated; one that Redis does not take at all is the death of its process.
 func TestEndOfARunOutlivesALostReply(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -128,6 +128,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		return nil
 	}
 	switch {
+	case answer == "lost": // somebody else sees to it
 	case answer == "run":
 		return r.run(ctx, b)
 	case answer == "wait" && b.before != "":

@@ -74,7 +74,7 @@ func (b *beginning) slot() string {
 func (k *keys) begin(b *beginning) *script.Call {
 	o, t := &b.job.options, &b.tick
 	shown, _ := json.Marshal(b.run) // it has nothing that could fail
-	return beginScript.Call(9, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies,
+	return beginScript.Call(10, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies, k.claims,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
 		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), b.window.Microseconds(), number(b.delay > 0), shown,
 		b.before, number(b.more))
