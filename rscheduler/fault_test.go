@@ -227,6 +227,42 @@ func TestBeginThatArrivesAfterAFailedAttemptIsNoDeath(t *testing.T) {
 	})
 }
 
+// refusing returns a client that Redis refuses for a second, when it is about to send the script of that name for the given time.
+func (r *rig) refusing(t *testing.T, name string, number int32) (p *locktest.Peer) {
+	t.Helper()
+	var sent atomic.Int32
+	p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+		ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+			if e.Name == name && sent.Add(1) == number {
+				p.Down(true)
+				time.AfterFunc(time.Second, func() { p.Down(false) })
+			}
+			return ctx
+		},
+	}))
+	return p
+}
+
+// F7
+func TestTickBeginsAfterAMomentWithoutRedis(t *testing.T) {
+	for name, opts := range map[string][]rscheduler.JobOption{"default": nil, "at most once": {rscheduler.WithAtMostOnce()}} {
+		for _, number := range []int32{1, 2} { // from then on Redis knows the script
+			t.Run(fmt.Sprint(name, ", ", number), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, r *rig) {
+					s := r.refusing(t, "rscheduler.begin", number).GetScheduler("billing")
+					require.NoError(t, s.Register("job", rscheduler.Every(20*time.Second), r.handle, opts...))
+					run(t, s)
+					time.Sleep(65 * time.Second)
+					assert.Equal(t, []string{"20:1", "40:1", "60:1"}, r.take())
+					results, err := s.Runs(t.Context(), "job", 100)
+					require.NoError(t, err)
+					assert.Len(t, results, 3)
+				})
+			})
+		}
+	}
+}
+
 // F2: the end of a run whose reply is lost is repeated; one that Redis does not take at all is the death of its process.
 func TestEndOfARunOutlivesALostReply(t *testing.T) {
 	for name, c := range map[string]struct {

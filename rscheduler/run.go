@@ -117,12 +117,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	if err == nil && answer == "died" {
 		err = json.Unmarshal([]byte(other), &b.run) // the attempt that died
 	}
-	switch {
-	case errors.Is(err, errs.ErrWrongType):
-		r.fail(err)
-	case !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil:
-		r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
-	}
+	r.noteBegin(ctx, err)
 	if err != nil {
 		m.Return(beginAgain)
 		return nil
@@ -142,6 +137,15 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		m.ForgetID() // it is offered again if it turns out that it was missed; the tick of a fixed delay is gone by now
 	}
 	return nil
+}
+
+func (r *runner) noteBegin(ctx context.Context, err error) {
+	switch {
+	case errors.Is(err, errs.ErrWrongType):
+		r.fail(err)
+	case !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil:
+		r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
+	}
 }
 
 // beginning returns what begin.lua has to know of a tick that was claimed.
@@ -177,9 +181,20 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	return b
 }
 
-// begin returns what begin.lua does, and notes when the attempt began.
+// begin returns what begin.lua does, and notes when the attempt began. In an outage it goes on as long as the claim lasts: the next claim
+// may come too late for the tick.
 func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
-	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.begin(b) })
+	var call *script.Call
+	for try := 0; ; try++ {
+		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.begin(b) })
+		if !unanswered(err) {
+			break
+		}
+		r.noteBegin(ctx, err)
+		if core.Pause(ctx, try) != nil {
+			break
+		}
+	}
 	if err != nil {
 		return "", "", err
 	}
