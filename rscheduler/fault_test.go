@@ -263,6 +263,23 @@ func TestTickBeginsAfterAMomentWithoutRedis(t *testing.T) {
 	}
 }
 
+// F2
+func TestPauseOfARetryOutlivesAMomentWithoutRedis(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s := r.refusing(t, "rdelayedqueue.nack", 1).GetScheduler("billing")
+		hourly := rscheduler.WithRetry(2, func(int) time.Duration { return time.Hour })
+		require.NoError(t, s.Register("job", rscheduler.At(r.start.Add(10*time.Second)), func(ctx context.Context, run rscheduler.Run) error {
+			_ = r.handle(ctx, run)
+			return errors.New("again")
+		}, hourly))
+		run(t, s)
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{"10:1"}, r.take())
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"10:2"}, r.take())
+	})
+}
+
 // F2: the end of a run whose reply is lost is repeated; one that Redis does not take at all is the death of its process.
 func TestEndOfARunOutlivesALostReply(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -243,7 +243,12 @@ func (r *runner) run(ctx context.Context, b *beginning) error {
 		if !asIfDead && !retry {
 			return nil
 		}
-		err = m.Nack(context.WithoutCancel(ctx), pause, result.Err)
+		for try := 0; ; try++ { // with this pause: the consumer would take another
+			err = m.Nack(context.WithoutCancel(ctx), pause, result.Err)
+			if !unanswered(err) || core.Pause(ctx, try) != nil {
+				break
+			}
+		}
 		if errors.Is(err, queue.ErrNotHeld) {
 			return nil // the end has arrived after all, or somebody else has the tick
 		}
