@@ -41,8 +41,10 @@ if inside and redis.call('zscore', inside, who) then
 end
 local placed, places = redis.call('zscore', arrived, who), redis.call('zcard', arrived)
 if not placed then
-  if had == '1' then
-    return { -1, 0 } -- Redis has lost its data, or has forgotten the round
+  if had == '1' then -- Redis has lost its data, or has forgotten the round
+    redis.call('zadd', ended, clock() * 2 + 1, who) -- an earlier call may still be on its way
+    redis.call('pexpire', ended, keep)
+    return { -1, 0 }
   elseif known and known ~= parties then
     return { -2, tonumber(known) }
   elseif places >= tonumber(parties) then

@@ -28,8 +28,8 @@ func (b *Barrier) Name() string { return b.rounds.manager.core.UserName(b.rounds
 // from Redis it ends with redlatch.ErrUnavailable: after the call timeout if ctx has no deadline (10 s by default, see
 // redlatch.WithCallTimeout), or at once if the connection is refused before the participant has arrived, and within 5 s
 // if it is refused later. The round is broken for the others once Redis hears of that, or 5 s later. After
-// redlatch.ErrUnknown, which an error may be besides, the round may be complete for the others. A participant that has
-// no reply for 30 s, and no place when Redis replies, is [ErrBroken].
+// redlatch.ErrUnknown, which an error may be besides, the round may be complete for the others. A participant
+// whose call Redis has not carried out for 30 s, and that has no place then, is [ErrBroken].
 //
 // It costs a round trip at first, another one once the client has subscribed, if it had not, and for all but the last
 // participant one at the end of the round; and one about every second.

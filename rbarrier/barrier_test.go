@@ -207,6 +207,28 @@ func TestCallThatIsRepeatedForAMinuteTakesNoPlaceInAnotherRound(t *testing.T) {
 	})
 }
 
+// F2
+func TestCallThatArrivesAfterItsEndTakesNoPlace(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		all := peers(t, b, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		all[1].Withhold(1)
+		late := begin(func() error { return all[1].GetBarrier("start", 2).Await(ctx) })
+		synctest.Wait()
+		all[1].Blackhole(true)
+		time.Sleep(40 * time.Second)
+		all[1].Blackhole(false)
+		require.ErrorIs(t, <-late, rbarrier.ErrBroken)
+		assert.Equal(t, 1, all[1].Deliver(t))
+		next := await(t, all[0], 2)
+		time.Sleep(time.Second)
+		waits(t, next)
+		require.NoError(t, all[1].GetBarrier("start", 2).Await(ctx))
+		finish(t, next)
+	})
+}
+
 func TestParticipantArrivesAfterAnOutage(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 2)
