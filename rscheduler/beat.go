@@ -148,8 +148,8 @@ type offer struct {
 }
 
 // advance offers the next ticks of jobs, and moves their marks. A mark that names the tick which runs late next is moved before the tick
-// is offered, as the end of its run moves the mark on. One that says how far ticks were offered is moved after each call: if this process
-// dies in between, those of one call are offered again. What fails, or would begin after the time, is left to the next heartbeat.
+// is offered, as the end of its run moves the mark on. One that says how far ticks were offered is moved after that: if this process
+// dies in between, they are offered again. What fails, or would be offered after the time, is left to the next heartbeat.
 //
 // A mark that another process has moved meanwhile is left to it. What is offered even so has the same ids as its offers: each runs once.
 func (r *runner) advance(ctx context.Context, now, until time.Time, jobs []standing) error {
@@ -166,25 +166,35 @@ func (r *runner) advance(ctx context.Context, now, until time.Time, jobs []stand
 	slices.SortStableFunc(offers, func(a, b offer) int { // late ones hold up no others
 		return cmp.Or(-strings.Compare(string(a.Kind), string(b.Kind)), cmp.Compare(a.Instant, b.Instant))
 	})
+	var failed, unconfirmed error
+	reached := map[*standing]mark{}
 	for some := range slices.Chunk(offers, maxOffer) {
-		items, last := make([]queue.Item, len(some)), map[*standing]mark{}
+		items := make([]queue.Item, len(some))
 		for i, o := range some {
-			items[i], last[o.of] = o.item(idOf(o.Job, o.Instant)), o.after
+			items[i] = o.item(idOf(o.Job, o.Instant))
 		}
 		_, _, err := r.queue.Offer(ctx, items)
-		if err == nil || errors.Is(err, errs.ErrNotConfirmed) { // they are offered
-			r.confirms.Note(r.core, err, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
-			marks = nil
-			for s, m := range last {
-				marks = s.move(marks, m.write(s.text))
-			}
-			err = r.mark(ctx, marks)
+		if errors.Is(err, errs.ErrNotConfirmed) { // they are offered
+			unconfirmed, err = err, nil
 		}
-		if err != nil || time.Now().After(until) {
-			return err
+		if failed = err; failed != nil {
+			break
+		}
+		for _, o := range some {
+			reached[o.of] = o.after
+		}
+		if time.Now().After(until) {
+			break
 		}
 	}
-	return nil
+	if len(reached) > 0 {
+		r.confirms.Note(r.core, unconfirmed, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
+	}
+	marks = nil
+	for s, m := range reached {
+		marks = s.move(marks, m.write(s.text))
+	}
+	return errors.Join(failed, r.mark(ctx, marks))
 }
 
 // move adds the move of a mark to those for mark.lua.

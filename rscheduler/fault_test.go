@@ -263,6 +263,19 @@ func TestTickBeginsAfterAMomentWithoutRedis(t *testing.T) {
 	}
 }
 
+// F7
+func TestNothingBeginsAfterAStopBesideAMomentWithoutRedis(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s := r.refusing(t, "rscheduler.begin", 2).GetScheduler("billing")
+		require.NoError(t, s.Register("job", rscheduler.Every(20*time.Second), r.handle))
+		stop := run(t, s)
+		time.Sleep(40*time.Second + 200*time.Millisecond)
+		require.NoError(t, stop())
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"20:1"}, r.take())
+	})
+}
+
 // F2
 func TestPauseOfARetryOutlivesAMomentWithoutRedis(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

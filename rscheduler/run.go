@@ -20,7 +20,8 @@ const (
 	beatAgain  = time.Second      // after one that failed
 	lifetime   = 25 * time.Second // for which a process counts as running after a sign of life
 	endLimit   = 10 * time.Second // of what ends an attempt
-	beginAgain = time.Second      // after a begin that failed
+	beginLimit = 5 * time.Second  // for which a begin is repeated
+	beginAgain = time.Second      // after one that failed
 	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told; jittered, as that may come each second
 	stopGrace  = 5 * time.Second
 	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
@@ -37,7 +38,8 @@ type runner struct {
 	process string
 	written map[string]string // job -> text of its schedule that Redis had at the last beat; none before the first
 
-	fail context.CancelCauseFunc // ends Run with an error
+	fail    context.CancelCauseFunc // ends Run with an error
+	stopped <-chan struct{}         // closed when nothing more is to begin
 
 	plans, begins, confirms core.Trouble
 }
@@ -66,24 +68,24 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	}
 	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}, fail: fail}
+	r := &runner{Scheduler: s, process: s.core.NextOwner(), written: map[string]string{}, fail: fail, stopped: serving.Done()}
 	beating, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it counts as running until the handlers have returned
 	defer cancel()
-	stopped := make(chan struct{})
+	beaten := make(chan struct{})
 	go func() { // ends with beating, or when the client closes
-		defer close(stopped)
+		defer close(beaten)
 		r.beats(beating, serving)
 	}()
 	err := s.queue.Consume(serving, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
 		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle, Due: dueOf,
 	})
-	if cause := context.Cause(serving); err == nil && errors.Is(cause, errs.ErrWrongType) {
+	if cause := context.Cause(serving); err == nil && ctx.Err() == nil && errors.Is(cause, errs.ErrWrongType) {
 		err = cause
 	}
 	fail(nil)
 	cancel()
-	<-stopped
+	<-beaten
 	//nolint:errcheck // it counts as running for a while longer then
 	r.core.Run(context.WithoutCancel(ctx), func() *script.Call { return r.keys.beat(r.process, 0, nil) }, pipeline.SendOptions{Class: pipeline.Urgent, Limit: beatAgain})
 	return err
@@ -139,6 +141,15 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	return nil
 }
 
+func (r *runner) stops() bool {
+	select {
+	case <-r.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
 func (r *runner) noteBegin(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, errs.ErrWrongType):
@@ -181,17 +192,19 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	return b
 }
 
-// begin returns what begin.lua does, and notes when the attempt began. In an outage it goes on as long as the claim lasts: the next claim
-// may come too late for the tick.
+// begin returns what begin.lua does, and notes when the attempt began. In an outage it goes on for beginLimit, as the next claim may come too
+// late for the tick; not for longer, since what b says of other ticks grows old.
 func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
 	var call *script.Call
+	trying, cancel := context.WithTimeout(ctx, beginLimit)
+	defer cancel()
 	for try := 0; ; try++ {
 		call, _, err = r.core.Query(ctx, func() *script.Call { return r.keys.begin(b) })
 		if !unanswered(err) {
 			break
 		}
 		r.noteBegin(ctx, err)
-		if core.Pause(ctx, try) != nil {
+		if core.Pause(trying, try) != nil || r.stops() {
 			break
 		}
 	}
@@ -298,8 +311,8 @@ func resultOf(run Run, took time.Duration, err error) Result {
 }
 
 // end ends an attempt, acknowledges its message unless another attempt follows, and offers what is to run after it. It works while the
-// client closes, as an Ack does. In an outage it goes on for endLimit, and as long as the claim lasts, and then returns false: perhaps
-// nobody knows that the attempt has ended, as if the process had died.
+// client closes, as an Ack does. In an outage it goes on for endLimit or as long as the claim lasts, whichever is longer, and then returns
+// false: perhaps nobody knows that the attempt has ended, as if the process had died.
 func (r *runner) end(claim context.Context, b *beginning, how ending, result Result) bool {
 	text, _ := json.Marshal(result) // it has nothing that could fail
 	var call *script.Call
