@@ -26,7 +26,7 @@
 -- ARGV[11]  the attempt
 -- ARGV[12]  the attempt after which a run whose process died is not repeated
 -- ARGV[13]  overlap: skip, queue or allow
--- ARGV[14]  1 if a newer tick of the job is due as well
+-- ARGV[14]  1 if a newer tick of the job was due when this one was claimed
 -- ARGV[15]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs; 0 if a newer one is due and
 --           there is no backfill
 -- ARGV[16]  1 if it has to be the one of the mark

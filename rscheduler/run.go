@@ -49,8 +49,9 @@ type runner struct {
 //
 // It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for a bad name or option, and redlatch.ErrWrongType for data
 // of another type. It logs any other error, such as an outage of Redis, and goes on: while this process does not reach Redis it runs
-// nothing, and when it is back it goes on by the policies of the jobs. At last it tells the other processes that it has stopped: if Redis
-// does not answer, this takes up to 1 s.
+// nothing, and when it is back it goes on by the policies of the jobs. In an outage the end of a run is sent for 10 s, or as long as its
+// claim lasts: Run waits for that. At last it tells the other processes that it has stopped: if Redis does not answer, this takes up to
+// 1 s.
 //
 // It costs a command each 10 s for every 100 jobs, and another each 10 to 15 s, while nothing is due.
 func (s *Scheduler) Run(ctx context.Context) error {

@@ -44,7 +44,7 @@ func WithRefusal(h http.Handler) Option { return func(o *options) { o.refuse = h
 //
 // where r is what is left and t the seconds until all is back. A refused request gets 429 Too Many Requests with
 // Retry-After, in seconds, rounded up. When the limiter fails, the request gets 503 Service Unavailable, or passes with
-// [WithFailOpen]. One whose context is canceled gets 503: its client has given up, or the server stops.
+// [WithFailOpen]. One whose context is cancelled gets 503: its client has given up, or the server stops.
 //
 // A call costs one round trip, and waits for Redis at most as long as the request's context and the call timeout allow.
 func New(l *rratelimiter.Limiter, keyOf func(*http.Request) string, opts ...Option) func(http.Handler) http.Handler {
