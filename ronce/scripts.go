@@ -138,11 +138,7 @@ func keep(key, owner string, r result, again bool) *script.Call {
 	if r.failed {
 		kept = anErr
 	}
-	repeated := 0
-	if again {
-		repeated = 1
-	}
-	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key), repeated)
+	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key), script.Flag(again))
 }
 
 func readResult(row *script.Row) result { return result{failed: row.Text() == anErr, data: row.Text()} }
