@@ -122,6 +122,20 @@ func (p *placed) Subscribed() {
 	}
 }
 
+// Refused passes on that Redis has refused the subscription.
+func (p *placed) Refused(err error) (known bool) {
+	e := p.entry
+	e.shards.mu.Lock()
+	members := slices.Clone(e.members)
+	e.shards.mu.Unlock()
+	known = true
+	for _, m := range members {
+		refused, ok := m.listener.(Refused)
+		known = ok && refused.Refused(err) && known
+	}
+	return known
+}
+
 // Message passes a message on.
 func (p *placed) Message(payload string) {
 	e := p.entry

@@ -93,7 +93,7 @@ func (s *Server) Kill(c *redlatch.Client) {
 
 // DropReplies has the server carry out the next n calls of a client, and ends their connections instead of answering: the
 // client does not know what became of them.
-func (s *Server) DropReplies(c *redlatch.Client, n int) { s.tb.Helper(); s.wiresOf(c).LoseReplies(n) }
+func (s *Server) DropReplies(c *redlatch.Client, n int) { s.tb.Helper(); s.wiresOf(c).LoseResults(n) }
 
 func (s *Server) wiresOf(c *redlatch.Client) *wires.Wires {
 	s.tb.Helper()
@@ -198,7 +198,7 @@ func (s *Server) losePermit(id string) bool {
 			continue
 		}
 		if out, _ := s.mini.ZRem(key, string(member)); out {
-			if strings.LastIndexByte(name, '{') == 0 && strings.HasSuffix(name, "}") {
+			if strings.LastIndexByte(name, '{') == 0 && strings.HasSuffix(name, "}") && !s.mini.Exists(name) { // the pool is not named in braces
 				name = name[1 : len(name)-1]
 			}
 			_, err := s.mini.Incr(name, 1)

@@ -100,6 +100,10 @@ func Parted(err error) bool {
 	return strings.Contains(text, nonLocal) || strings.Contains(text, rehashing)
 }
 
+// Mixed reports whether Redis may have refused a call for some of its keys: the user may not touch one of them any more, or
+// the server is one of a cluster, which go-redis was not told, and the keys are of several slots.
+func Mixed(err error) bool { return says(err, "crossslot", "permissions to access", "can't access") }
+
 // What servers say to a script that looks at a key which has moved to another node.
 const (
 	nonLocal  = "access a non local key"                                     // Redis 7.0, and Valkey in another sentence

@@ -49,6 +49,8 @@ func newScript(name, source string) *Script {
 //
 // Go-redis repeats EVALSHA after a read time-out or a closed connection, which may run a script twice unnoticed.
 // It honours NoRetry on single, cluster and pipelined clients, also on those that the user configured.
+//
+// The reply is read by Int, Ints or Row, or after a look at Err: the methods of Cmd do not know all errors.
 type Call struct {
 	redis.Cmd
 	// Confirms says that the call has to be confirmed where the client asks for that. It is to be set before the call is sent.
@@ -59,6 +61,7 @@ type Call struct {
 	script *Script
 	key    string
 	keys   int
+	none   error  // why there was no connection for it, unless something came of it since
 	room   [8]any // for the arguments of most calls, which are one allocation so
 }
 
@@ -86,6 +89,7 @@ func (c *Call) Shard() {
 
 // set gives the call its arguments.
 func (c *Call) set(args []any) {
+	c.none = nil
 	c.Cmd = *redis.NewCmd(noContext, args...)
 	c.SetFirstKeyPos(c.script.firstKey)
 }
@@ -112,7 +116,24 @@ func (c *Call) Clone() redis.Cmder {
 }
 
 // SetErr takes an error from go-redis. One of a command at which the script stopped counts as that command's own.
-func (c *Call) SetErr(err error) { c.Cmd.SetErr(unwrap(err)) }
+//
+// One that means that there was no connection is hidden from go-redis, which looks for an error past Err. On a cluster it dials again and
+// sends the pipeline; if the replies are lost then, it sets no error for a command that has one already.
+func (c *Call) SetErr(err error) {
+	c.none = nil
+	if err != nil && (isDial(err) || Crowded(err)) {
+		c.none, err = err, nil
+	}
+	c.Cmd.SetErr(unwrap(err))
+}
+
+// Err returns what came of the call.
+func (c *Call) Err() error {
+	if c.none != nil {
+		return c.none
+	}
+	return c.Cmd.Err()
+}
 
 // Missing reports whether Redis did not know the script: after a restart, a failover, SCRIPT FLUSH, on a new node.
 func (c *Call) Missing() bool {

@@ -27,8 +27,9 @@ type Settler struct {
 	sender Sender
 	logger *slog.Logger
 
-	mu     sync.Mutex // guards jobs, closed
+	mu     sync.Mutex // guards the rest
 	jobs   map[*Job]struct{}
+	told   bool // it was logged that there are too many jobs; false again when there are none
 	closed bool
 }
 
@@ -70,12 +71,17 @@ func (s *Settler) add(j *Job, room int) *Job {
 	j.settler, j.timer.Task = s, j
 	s.mu.Lock()
 	full, closed := len(s.jobs) >= room, s.closed
+	s.told = s.told && len(s.jobs) > 0
+	tell := full && !s.told
+	s.told = s.told || full
 	if !full && !closed {
 		s.jobs[j] = struct{}{}
 	}
 	s.mu.Unlock()
+	if tell {
+		s.logger.Warn("redlatch: too many unsettled operations; this one and those that follow are left to their leases")
+	}
 	if full {
-		s.logger.Warn("redlatch: too many unsettled operations; one is left to its lease")
 		j.attempt(func(bool) {})
 		return j
 	}

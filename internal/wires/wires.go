@@ -25,6 +25,7 @@ type Wires struct {
 	down    bool // the server is down: they fail too
 	refused bool // one has failed
 	lose    int  // so many scripts will run whose replies are lost
+	results bool // of those, a reply that Redis lacks the script does not count
 	hold    int  // so many scripts are held back
 	held    [][]byte
 	hang    int  // so many scripts will run whose connections fall silent
@@ -67,7 +68,10 @@ func (w *Wires) Blackhole(on bool) {
 }
 
 // LoseReplies has the next n scripts run, and cuts their connections instead of delivering the replies.
-func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose = n }) }
+func (w *Wires) LoseReplies(n int) { w.set(func() { w.lose, w.results = n, false }) }
+
+// LoseResults is LoseReplies for scripts that Redis has: of one that it lacks the client learns that, and sends it anew.
+func (w *Wires) LoseResults(n int) { w.set(func() { w.lose, w.results = n, true }) }
 
 // Withhold has the next n scripts stay on their way, and cuts their connections, until Deliver has the server run them:
 // as requests do that were given up and arrive late.
@@ -197,7 +201,7 @@ type wire struct {
 	net.Conn
 	wires *Wires
 
-	lost   bool // the next reply is lost
+	lost   int  // the next reply is lost, with which so many scripts of one write lose theirs
 	silent bool // no reply comes any more
 }
 
@@ -218,7 +222,7 @@ func (c *wire) Write(b []byte) (int, error) {
 		switch hangs := script || w.any; {
 		case script && w.lose > 0:
 			w.lose--
-			c.lost = true
+			c.lost++
 		case hangs && w.hang > 0 && w.pass > 0:
 			w.pass--
 		case hangs && w.hang > 0:
@@ -242,11 +246,17 @@ func (c *wire) Write(b []byte) (int, error) {
 func (c *wire) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		var black, lost bool
-		c.wires.set(func() { black, lost = c.wires.black || c.silent, c.lost })
+		var black, lost, results bool
+		c.wires.set(func() { black, lost, results = c.wires.black || c.silent, c.lost > 0, c.wires.results })
 		switch {
 		case err != nil:
 			return n, err
+		case lost && results && bytes.HasPrefix(b[:n], []byte("-NOSCRIPT")):
+			c.wires.set(func() {
+				c.wires.lose += c.lost
+				c.lost = 0
+			})
+			return n, nil
 		case lost:
 			_ = c.Close() // the reply is lost with it
 			return 0, io.EOF
