@@ -24,19 +24,21 @@ func WithHooks(hooks ...redis.Hook) Option {
 }
 
 // Observer has functions that a client calls when something happens; each may be nil, and costs nothing then. A call holds
-// up the goroutine on which it happened, so the functions must return at once. The kind is the name of the object's
+// up the goroutine on which it happened, so the functions must return at once, and must not panic. The kind is the name of the object's
 // package, the name that of the object, without the client's prefix.
 //
 // Of two functions that end in Start and End, Start returns the context of what it begins, and of End: one that descends
-// from the one that it was given, or that one itself.
+// from the one that it was given, or that one itself. Of several observers each is given the context of the one
+// before, and End has that of the last.
 type Observer struct {
 	// Acquired reports an acquired lock or leased permit, or an acquired number of semaphore permits, and how long its
 	// call waited. AcquireN reports each permit. Nested levels are not reported, nor is a lock that is granted after
 	// its call gave up; that lock may be reported as released.
 	Acquired func(kind, name string, waited time.Duration)
 	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
-	// did not answer, which ScriptEnd tells, and how long it was held. Permits of a counting semaphore, which belong to
-	// nobody, are not reported.
+	// did not answer, which ScriptEnd tells, and how long it was held. Of a lock that was passed on from one goroutine to
+	// another within the client, this counts from when the first of them acquired it. Permits of a counting semaphore,
+	// which belong to nobody, are not reported.
 	Released func(kind, name string, held time.Duration)
 	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
 	// reported.
@@ -97,7 +99,7 @@ type AcquireEndEvent struct {
 // HoldEndEvent is a hold, or a leased permit, that was released or lost.
 type HoldEndEvent struct {
 	Kind, Name, Owner string
-	// Held is how long it was held.
+	// Held is how long it was held, as Released reports it.
 	Held time.Duration
 	// Err is nil if it was released, and otherwise why it was lost.
 	Err error
@@ -139,7 +141,7 @@ type HandleEndEvent struct {
 	Kind, Name, ID string
 	Attempt        int
 	Took           time.Duration
-	// Err is the handler's error, also of one that panicked or took too long.
+	// Err is the handler's error, also of one that panicked, took too long or ended its goroutine.
 	Err error
 }
 

@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -284,6 +285,28 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		for _, e := range letters {
 			assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
 		}
+	})
+}
+
+// Its attempt has failed, as that of one that panicked.
+func TestObserverIsToldOfAHandlerThatEndedItsGoroutine(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var handled sink[redlatch.HandleEndEvent]
+		p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{HandleEnd: func(_ context.Context, e redlatch.HandleEndEvent) { handled.add(e) }}))
+		q := redlatch.GetDelayedQueue[string](p.Client, "q", rdelayedqueue.WithMaxAttempts(1))
+		_, err := q.Offer(t.Context(), "work", 0)
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		err = q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+			runtime.Goexit()
+			return nil
+		})
+		require.NoError(t, err)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, stats.Dead)
+		assert.ErrorContains(t, one(t, &handled).Err, "ended its goroutine")
 	})
 }
 

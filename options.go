@@ -37,8 +37,10 @@ func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = 
 // have the same one. Defaults to the end of the host's name, a dot, and the number of the process.
 func WithClientName(s string) Option { return func(c *core.Config) { c.ClientName = &s } }
 
-// WithLogger sets the logger for errors that no caller can receive. go-redis has a logger of its own, see
-// redis.SetLogger. Defaults to [slog.Default].
+// WithLogger sets the logger for errors that no caller can receive. A goroutine of the client writes the lines, so that
+// a slow handler holds up nothing but Enabled, which must return at once. [Client.Close] waits for the last ones; of
+// more than 10,000 that wait the newest are dropped. go-redis has a logger of its own, see redis.SetLogger. Defaults to
+// [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
 // WithSlowLog logs, at the level WARN, each call to acquire a lock, permits or tokens that waited for wait or longer, also
@@ -53,7 +55,8 @@ func WithSlowLog(wait, hold time.Duration) Option {
 func WithoutPresence() Option { return func(c *core.Config) { c.WithoutPresence = true } }
 
 // WithCallSites has holds and waits know the file and the line that called, for [Client.Holds], [Client.Waits] and
-// [Client.Ask]. It costs a look at the stack for each lock, leased permit or call that claims messages, about a microsecond.
+// [Client.Ask]. For a call such as go queue.Consume(…) it is the line of the go statement. It costs a look at the stack for each lock,
+// leased permit or call that claims messages, about a microsecond.
 func WithCallSites() Option { return func(c *core.Config) { c.CallSites = true } }
 
 // WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -428,6 +429,21 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 		assert.Equal(t, 9, answered(50), "ten within a second")
 		time.Sleep(200 * time.Millisecond)
 		assert.Equal(t, 1, answered(50), "the first one was more than a second ago")
+		locktest.Unlock(t, hold)
+	})
+}
+
+// Whoever may publish can ask: whatever cursor a question has, the program that is asked lives on.
+func TestLargestCursorOfAQuestionIsHarmless(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c, viewer := b.Peer(t), b.Peer(t)
+		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
+		time.Sleep(4 * time.Second)
+		r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(math.MaxInt))
+		require.NoError(t, err)
+		assert.Equal(t, 1, r.HoldCount)
+		assert.Empty(t, r.Holds)
+		assert.Zero(t, r.Cursor)
 		locktest.Unlock(t, hold)
 	})
 }

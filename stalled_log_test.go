@@ -50,6 +50,58 @@ func TestStalledLogHoldsUpNoLossAndNoRenewal(t *testing.T) {
 	})
 }
 
+// F16
+func TestStalledLogHoldsUpNoClose(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		log := stalled{slog.DiscardHandler, make(chan struct{})}
+		c := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log})), redlatch.WithCloseGrace(0))
+		locktest.Acquire(t, t.Context(), c.GetLock("orders"))
+		c.Blackhole(true)
+		closed := locktest.Begin(func() (*rlock.Hold, error) { return nil, c.Close() })
+		time.Sleep(4 * time.Second)
+		select {
+		case o := <-closed:
+			assert.NoError(t, o.Err)
+		default:
+			t.Error("Close has not returned after the grace and 3 s")
+		}
+		close(log.goOn)
+		time.Sleep(4 * time.Second)
+	})
+}
+
+// F4
+func TestStalledLogHoldsUpNoMessage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		log := stalled{slog.DiscardHandler, make(chan struct{})}
+		reader, writer := b.Peer(t, redlatch.WithLogger(slog.New(enabled{log}))), b.Peer(t)
+		sub, err := redlatch.GetTopic[int](reader.Client, "t").Subscribe(t.Context())
+		require.NoError(t, err)
+		reader.Cut()
+		time.Sleep(5 * time.Second) // in which it subscribes again
+		got := make(chan int, 1)
+		go func() { // ends with the subscription
+			for value, err := range sub.All() {
+				if err == nil { // else it is the gap
+					got <- value
+					return
+				}
+			}
+		}()
+		_, err = redlatch.GetTopic[int](writer.Client, "t").Publish(t.Context(), 1)
+		require.NoError(t, err)
+		synctest.Wait()
+		select {
+		case value := <-got:
+			assert.Equal(t, 1, value)
+		default:
+			t.Error("nothing is heard while the log stands still")
+		}
+		close(log.goOn)
+		sub.Close()
+	})
+}
+
 // enabled is a handler that takes every line.
 type enabled struct{ slog.Handler }
 

@@ -219,7 +219,7 @@ func (e *Election) run(ctx context.Context, fn func(context.Context, int64) erro
 			return err
 		case now()-logged >= outageLog:
 			logged = now()
-			e.core.Warn("redlatch: a campaign has failed, and begins again", "kind", title, "name", e.Name(), "cause", err)
+			e.core.Logger.Warn("redlatch: a campaign has failed, and begins again", "kind", title, "name", e.Name(), "cause", err)
 		}
 		if core.Pause(ctx, short) != nil {
 			return nil
@@ -231,5 +231,5 @@ func (e *Election) run(ctx context.Context, fn func(context.Context, int64) erro
 func (e *Election) term(ctx context.Context, l *Leadership, fn func(context.Context, int64) error) {
 	defer func() { _ = l.Resign(ctx) }() // a loss is logged, and a release goes on in the background
 	err := fn(l.Context(), l.Term())
-	e.core.Info("redlatch: a leader has returned", "kind", title, "name", e.Name(), "term", l.Term(), "cause", err)
+	e.core.Logger.Info("redlatch: a leader has returned", "kind", title, "name", e.Name(), "term", l.Term(), "cause", err)
 }

@@ -107,6 +107,7 @@ type standing struct {
 	replaced string
 	mark     string
 	queued   bool // the tick that its mark waits for is in the queue
+	hasRun   bool // it is a single run that is among the results that are kept, though its mark is gone
 }
 
 func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job) error {
@@ -130,14 +131,33 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	}
 	for _, s := range all {
 		if s.replaced != "" {
-			r.core.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
+			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
 		}
 		r.written[s.job.name] = s.text
 	}
-	if err := r.advance(serving, now, until, all); serving.Err() == nil {
-		return err
+	var failed error
+	sound := all[:0]
+	for _, s := range all {
+		if s.hasRun, err = r.hasRun(ctx, s); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		sound = append(sound, s)
+	}
+	if err := r.advance(serving, now, until, sound); serving.Err() == nil {
+		return errors.Join(failed, err)
 	}
 	return nil
+}
+
+// hasRun reports whether a single run without a mark is among those that are kept, as after another schedule of the job.
+func (r *runner) hasRun(ctx context.Context, s standing) (bool, error) {
+	shot, once := s.job.scheduleOf(s.text).(oneShot)
+	if o := s.job.options; !once || s.mark != "" || o.catchUp == 0 || o.history == 0 {
+		return false, nil
+	}
+	runs, err := r.results(ctx, s.job.name, s.job.options.history)
+	return slices.ContainsFunc(runs, func(run Result) bool { return !run.Manual && run.Scheduled.Equal(shot.at) }), err
 }
 
 // offer is a tick that is to be offered, and the mark of its job after that.
@@ -238,7 +258,7 @@ func (s *standing) ticks(now time.Time) (all []offer, before string) {
 		}
 		return all, m.write(s.text)
 	}
-	if _, once := schedule.(oneShot); !known && !once {
+	if _, once := schedule.(oneShot); !known && (!once || s.hasRun) {
 		m.last = now.UnixMicro()
 	}
 	from := time.UnixMicro(m.last)

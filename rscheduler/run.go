@@ -96,7 +96,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	var t tick
 	if err := json.Unmarshal(m.Payload, &t); err != nil {
-		r.core.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		r.core.Logger.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
 		return nil
 	}
 	j := r.registered(t.Job)
@@ -337,7 +337,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		err = row.Err()
 	}
 	if err != nil {
-		r.core.Warn("redlatch: the result of a run may not be kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
+		r.core.Logger.Warn("redlatch: the result of a run may not be kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
 		return false
 	}
 	if how != waits {

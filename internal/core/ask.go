@@ -113,8 +113,7 @@ type ReportFailover struct {
 
 // answer publishes what the client says of itself. It goes to the channel that the question's parts name, and nowhere else.
 func (p *presence) answer(q question) {
-	p.answers.Lock()
-	defer p.answers.Unlock()
+	defer p.answered()
 	c := p.core
 	text, err := json.Marshal(c.report(q.Cursor))
 	if err != nil { // it has strings and numbers only
@@ -142,7 +141,9 @@ func (c *Core) report(cursor int) Report {
 		Channels: stats.Channels, Messages: stats.Messages, Reconnects: stats.Reconnects, RoundTrips: c.Batch.Flushes(),
 		HoldCount: len(holds), WaitCount: len(waits),
 	}
-	for _, h := range holds[min(cursor, len(holds)):min(cursor+answerList, len(holds))] {
+	from := min(cursor, len(holds)) // the cursor is the asker's, and may be any number
+	to := min(from+answerList, len(holds))
+	for _, h := range holds[from:to] {
 		r.Holds = append(r.Holds, ReportHold{
 			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Mode: h.Mode, Age: now.Sub(h.Since).Milliseconds(), Left: h.Left.Milliseconds(),
 			Levels: h.Levels, Renewed: h.Renewed, Site: h.Site,
@@ -163,8 +164,8 @@ func (c *Core) report(cursor int) Report {
 	for _, f := range failovers {
 		r.Failovers = append(r.Failovers, ReportFailover{Node: f.Node, Age: now.Sub(f.At).Milliseconds()})
 	}
-	if next := cursor + len(r.Holds); next < len(holds) {
-		r.Cursor = next
+	if to < len(holds) {
+		r.Cursor = to
 	}
 	return r
 }

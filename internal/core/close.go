@@ -35,12 +35,13 @@ func (c *Core) Close() {
 	c.Batch.Stop()
 	c.Timers.Close()
 	c.Workers.Close()
+	c.presence.answers.Close()
 	c.Batch.Close()
 	for _, h := range c.registered() {
 		h.Wait(began.Add(confirmed + endTail))
 	}
 	router.Wait()
-	c.awaitLines(time.Until(began.Add(confirmed + endTail)))
+	c.lines.await(time.Until(began.Add(confirmed + endTail)))
 }
 
 // drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as

@@ -151,7 +151,8 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 		c.ID = config.NewID()
 	}
 	c.unique, _ = hex.DecodeString(c.ID[max(0, len(c.ID)-2*UniqueSize):]) // as NewID wrote it
-	c.Logger = config.Logger.With("client", c.ID)
+	c.lines.plain = config.Logger.With("client", c.ID).Handler()
+	c.Logger = slog.New(queued{&c.lines, c.lines.plain})
 	c.slow()
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
@@ -173,7 +174,7 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	default:
 		c.Router = c.Topics
 	}
-	c.Timers, c.Workers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers)
+	c.Timers, c.Workers, c.presence.answers = timer.New(c.Clock.Now), timer.NewWorkers(maxWorkers), timer.NewWorkers(1)
 	c.Settler = settle.New(c.Timers, c.Clock, c.Batch, c.Logger)
 	return c
 }

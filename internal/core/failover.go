@@ -127,11 +127,11 @@ func (c *Core) verify(node string) {
 		return
 	}
 	c.failovers.add(FailoverInfo{Node: node, At: c.Clock.Time(c.Clock.Now())})
-	c.Warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
-	if hook := c.Hooks.FailedOver; hook != nil {
-		hook(node)
-	}
+	c.Logger.Warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
 	for _, h := range c.registered() {
 		h.Verify()
+	}
+	if hook := c.Hooks.FailedOver; hook != nil { // last, as it may take long
+		hook(node)
 	}
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,10 +12,11 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-// lines are what is to be logged by a goroutine that exists while there is any: a log that stands still must hold up no lease and
-// no renewal.
+// lines are what is to be logged by a goroutine that exists while there is any: a log that stands still must hold up no lease, no
+// renewal, no subscription and no Close.
 type lines struct {
-	mu      sync.Mutex // guards all
+	plain   slog.Handler // the user's, for a line about the log itself
+	mu      sync.Mutex   // guards the rest
 	waiting []func()
 	written chan struct{} // closed when none is left; nil while none is written
 	dropped int
@@ -23,18 +25,31 @@ type lines struct {
 // mostLines is how many lines may wait; what comes then is counted.
 const mostLines = 10_000
 
-// Warn has a line logged soon, after those before it.
-func (c *Core) Warn(text string, attributes ...any) {
-	c.log(func() { c.Logger.Warn(text, attributes...) })
+// queued is the handler of the client's logger. It has a line logged soon, after those before it.
+type queued struct {
+	*lines
+	to slog.Handler // the user's, with attributes
 }
 
-// Info is Warn for a line of a lower level.
-func (c *Core) Info(text string, attributes ...any) {
-	c.log(func() { c.Logger.Info(text, attributes...) })
+// Enabled asks the user's handler.
+func (q queued) Enabled(ctx context.Context, level slog.Level) bool { return q.to.Enabled(ctx, level) }
+
+// Handle returns at once.
+func (q queued) Handle(ctx context.Context, r slog.Record) error {
+	q.add(func() { _ = q.to.Handle(ctx, r) }) // as for a slog.Logger, nobody can be told
+	return nil
 }
 
-func (c *Core) log(line func()) {
-	l := &c.lines
+// WithAttrs adds attributes to the lines.
+func (q queued) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return queued{q.lines, q.to.WithAttrs(attributes)}
+}
+
+// WithGroup puts the attributes of the lines into a group.
+func (q queued) WithGroup(name string) slog.Handler { return queued{q.lines, q.to.WithGroup(name)} }
+
+// add has a line logged.
+func (l *lines) add(line func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == mostLines {
@@ -44,15 +59,15 @@ func (c *Core) log(line func()) {
 	l.waiting = append(l.waiting, line)
 	if l.written == nil {
 		l.written = make(chan struct{})
-		go c.writeLines(l.written) // ends when none waits
+		go l.write(l.written) // ends when none waits
 	}
 }
 
-// awaitLines waits until all lines are written, but not for long.
-func (c *Core) awaitLines(limit time.Duration) {
-	c.lines.mu.Lock()
-	written := c.lines.written
-	c.lines.mu.Unlock()
+// await waits until all lines are written, but not for long.
+func (l *lines) await(limit time.Duration) {
+	l.mu.Lock()
+	written := l.written
+	l.mu.Unlock()
 	if written == nil {
 		return
 	}
@@ -64,9 +79,8 @@ func (c *Core) awaitLines(limit time.Duration) {
 	}
 }
 
-func (c *Core) writeLines(written chan<- struct{}) {
+func (l *lines) write(written chan<- struct{}) {
 	defer close(written)
-	l := &c.lines
 	for {
 		l.mu.Lock()
 		some, dropped := l.waiting, l.dropped
@@ -82,7 +96,7 @@ func (c *Core) writeLines(written chan<- struct{}) {
 			line()
 		}
 		if dropped > 0 {
-			c.Logger.Warn("redlatch: the log is too slow, and lines were dropped", "lines", dropped)
+			slog.New(l.plain).Warn("redlatch: the log is too slow, and lines were dropped", "lines", dropped)
 		}
 	}
 }
@@ -104,10 +118,10 @@ func (t *Trouble) Note(c *Core, err error, line, over, kind, name string) {
 	t.lasts = err != nil
 	if t.lasts {
 		t.since = c.Clock.Now()
-		c.Warn(line, "kind", kind, "name", name, "cause", err)
+		c.Logger.Warn(line, "kind", kind, "name", name, "cause", err)
 		return
 	}
-	c.Info(over, "kind", kind, "name", name, "length", c.Clock.Now()-t.since)
+	c.Logger.Info(over, "kind", kind, "name", name, "length", c.Clock.Now()-t.since)
 }
 
 // Lost says that something ended just now although nobody released it. The noun is what it is, and the cause the error for who held it.
@@ -118,13 +132,13 @@ func (c *Core) Lost(noun string, l LossInfo, cause error) {
 	if l.Site != "" {
 		attributes = append(attributes, "site", l.Site)
 	}
-	c.Warn("redlatch: a "+noun+" was lost", attributes...)
+	c.Logger.Warn("redlatch: a "+noun+" was lost", attributes...)
 	c.HoldEnded(l.Kind, l.Name, l.Owner, l.Held, cause)
 }
 
 // DeadLetter says that a message has become one.
 func (c *Core) DeadLetter(kind, queue, id string, attempt int, cause string) {
-	c.Warn("redlatch: a message became a dead letter",
+	c.Logger.Warn("redlatch: a message became a dead letter",
 		"kind", kind, "name", queue, "id", id, "attempt", attempt, "cause", cause)
 	if f := c.Hooks.DeadLetter; f != nil {
 		f(context.Background(), DeadLetter{Kind: kind, Name: queue, ID: id, Attempt: attempt, Cause: cause}) //nolint:forbidigo // nobody's
@@ -141,7 +155,7 @@ func WaitsForItself(now, waits, held time.Duration) bool {
 
 // SelfWait says that a call of this client waits for a hold of this client.
 func (c *Core) SelfWait(kind, name, owner string, waited time.Duration) {
-	c.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
+	c.Logger.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
 		"kind", kind, "name", name, "owner", owner, "waited", waited)
 }
 
@@ -156,13 +170,13 @@ func (c *Core) slow() {
 			if e.Err != nil {
 				attributes = append(attributes, "cause", e.Err)
 			}
-			c.Warn("redlatch: a call waited long", attributes...)
+			c.Logger.Warn("redlatch: a call waited long", attributes...)
 		}, c.Hooks.AcquireEnd)
 	}
 	if limit := c.SlowHold; limit > 0 {
 		c.Hooks.HoldEnd = two(func(_ context.Context, e HoldEnd) {
 			if e.Held >= limit && e.Err == nil { // a loss is logged anyway
-				c.Warn("redlatch: a hold lasted long", "kind", e.Kind, "name", e.Name, "owner", e.Owner, "held", e.Held)
+				c.Logger.Warn("redlatch: a hold lasted long", "kind", e.Kind, "name", e.Name, "owner", e.Owner, "held", e.Held)
 			}
 		}, c.Hooks.HoldEnd)
 	}
@@ -189,12 +203,12 @@ func (c *Core) Renewed(key string, renewed, lost int, err error) {
 	case err != nil && script.Parted(err): // of a slot on the move: what it names is renewed in parts
 	case err != nil:
 		if o.begins(key, c.Clock.Now(), c.Batch.Node) {
-			c.Warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
+			c.Logger.Warn("redlatch: renewals fail", "node", c.Batch.Node(key), "cause", err)
 		}
 	case o.open.Load() > 0:
 		if since, ended := o.ended(key, c.Batch.Node); ended {
 			node, length := c.Batch.Node(key), c.Clock.Now()-since
-			c.Info("redlatch: renewals succeed again", "node", node, "length", length)
+			c.Logger.Info("redlatch: renewals succeed again", "node", node, "length", length)
 		}
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func (c *Core) Panicked(p any, kind, name, id string, attempt int) error {
 	line, _, _ := strings.Cut(text, "\n")
 	err := errors.New("panic: " + line + panicPlace())
 	if c.panics.first(kind+" "+name+" "+id) || attempt == 1 {
-		c.Warn("redlatch: a handler panicked", "kind", kind, "name", name, "id", id, "attempt", attempt, "cause", err,
+		c.Logger.Warn("redlatch: a handler panicked", "kind", kind, "name", name, "id", id, "attempt", attempt, "cause", err,
 			"stack", text+"\n"+string(debug.Stack()))
 	}
 	return err

@@ -15,6 +15,7 @@ const (
 	presenceWait = 10              // looks that a subscription may take; Redis refuses one that takes longer
 	presenceRest = 1200            // looks without one after that: an hour
 	presenceRate = 10              // answers a second
+	presenceMost = 5               // answers that are made or wait for it; more would come too late for who asks
 )
 
 // presence has a client listen to a channel of its own while it holds or waits for anything. So it is known to live, and can be asked.
@@ -30,8 +31,9 @@ type presence struct {
 	waited   int                // looks since it began to listen, until that is confirmed
 	rest     int                // looks until it may listen again
 	admitted []time.Duration    // when the last questions were, at most presenceRate
+	open     int                // of these, those without an answer yet
 
-	answers sync.Mutex // held while one is made: one at a time
+	answers *timer.Workers // one at a time, and beside the client's own work: of 100,000 holds each takes 0.2 s
 }
 
 var _ pubsub.Refused = (*presence)(nil)
@@ -107,13 +109,23 @@ func (p *presence) Message(text string) {
 	if !ok || !p.admit(p.core.Clock.Now()) {
 		return
 	}
-	p.core.Workers.Go(func() { p.answer(q) })
+	p.answers.Go(func() { p.answer(q) })
+}
+
+// answered ends an answer.
+func (p *presence) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
 }
 
 // admit reports whether one more question may be answered, and counts it.
 func (p *presence) admit(now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.open == presenceMost {
+		return false
+	}
 	if len(p.admitted) == presenceRate {
 		if now-p.admitted[0] < time.Second {
 			return false
@@ -121,6 +133,7 @@ func (p *presence) admit(now time.Duration) bool {
 		p.admitted = p.admitted[1:]
 	}
 	p.admitted = append(p.admitted, now)
+	p.open++
 	return true
 }
 

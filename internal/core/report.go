@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -92,7 +93,7 @@ func (c *Core) Holds() []HoldInfo {
 	for _, r := range c.reporting() {
 		all = append(all, r.Holds()...)
 	}
-	slices.SortStableFunc(all, func(a, b HoldInfo) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(all, func(a, b HoldInfo) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner)) })
 	return all
 }
 

@@ -37,6 +37,9 @@ func CallSite() Site {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
+		if strings.HasPrefix(frame.Function, "runtime.") { // by which each goroutine begins
+			frame, more = creator(), false
+		}
 		if frame.File != "" && !ofLibrary(frame) {
 			return siteOf(place(frame))
 		}
@@ -44,6 +47,21 @@ func CallSite() Site {
 			return 0
 		}
 	}
+}
+
+// creator returns the go statement that has started the goroutine, as in go q.Consume(ctx, handle). Only the text of a stack has it.
+func creator() (frame runtime.Frame) {
+	text := make([]byte, 1<<14)
+	text = text[:runtime.Stack(text, false)]
+	_, last, _ := strings.Cut(string(text), "\ncreated by ")
+	function, at, _ := strings.Cut(last, " in goroutine ")
+	_, at, _ = strings.Cut(at, "\n\t")
+	at, _, _ = strings.Cut(at, " +0x")
+	if i := strings.LastIndexByte(at, ':'); i >= 0 {
+		frame.Function, frame.File = function, at[:i]
+		frame.Line, _ = strconv.Atoi(at[i+1:]) // it is a number
+	}
+	return frame
 }
 
 // place returns the last folder, the file and the line of a frame.
