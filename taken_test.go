@@ -69,6 +69,15 @@ func TestRefusedCallSaysWhoHoldsTheLock(t *testing.T) {
 	}
 }
 
+func TestLeaseWithoutEndIsTold(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		b.Foreign(t, "orders", 0)
+		_, err := b.Peer(t).GetLock("orders").TryLock(t.Context(), rlock.WithHolder())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		assert.ErrorContains(t, err, `, with a lease without end`)
+	})
+}
+
 func TestHolderThatCannotBeAskedForIsNoError(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		holder, caller := b.Peer(t), b.Peer(t)

@@ -12,7 +12,7 @@
 -- ARGV[7]  how long a waiter is good, ms
 -- ARGV[8]  1 to keep the scores as Java does: each grant lowers those that remain
 --
--- Returns  -2  acquired; the owner holds one level, and waits no longer
+-- Returns  -2  acquired, now or by an earlier try; the owner waits no longer
 --          -1  busy, and the key has no TTL
 --           n  busy for n ms at most, unless it is renewed; or free, but it is the turn of another, who is good for n ms
 local lock, queue, timeouts = KEYS[1], KEYS[2], KEYS[3]
@@ -34,7 +34,9 @@ if passes or again then
   redis.call('lrem', queue, 0, owner)
   redis.call('zrem', timeouts, owner)
   redis.call('hdel', lock, '')
-  redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
+  if not again then -- it may have more levels by now
+    redis.call('hset', lock, owner, 1) -- before the other one goes: the key must stay, and its TTL with it
+  end
   redis.call('hdel', lock, passes and from or '')
   return -2
 end

@@ -41,6 +41,25 @@ func TestLateReleaseFreesNoOtherHold(t *testing.T) {
 }
 
 // F2
+func TestLateTryChangesNoLevels(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetFairLock(key)
+		locktest.Free(t, l) // Redis knows the scripts
+		p.Withhold(1)
+		outer := locktest.Acquire(t, t.Context(), l) // by the second try
+		inner := locktest.Acquire(t, outer.Context(), l)
+		require.Equal(t, 1, p.Deliver(t))
+		n, err := l.HoldCount(inner.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 2, n)
+		locktest.Unlock(t, inner)
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+// F2
 func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

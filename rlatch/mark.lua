@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the mark of the last time at which the count was set: string
 --
--- Returns  what it holds, empty for nothing
+-- Returns  an array of one: what it holds, empty for nothing
 local mark = KEYS[1]
 
-return redis.call('get', mark) or ''
+return { redis.call('get', mark) or '' }

@@ -2,7 +2,6 @@ package rlatch
 
 import (
 	_ "embed"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -86,13 +85,7 @@ func markOf(key string) *script.Call { return markScript.Call(1, markKey(key)) }
 
 // counted reads count.lua's reply.
 func counted(c *script.Call) (n int, mark string, err error) {
-	pair, err := c.StringSlice()
-	if err != nil {
-		return 0, "", err
-	}
-	if len(pair) != 2 {
-		return 0, "", fmt.Errorf("a script answered with %d strings, not 2", len(pair))
-	}
-	n, err = strconv.Atoi(pair[0])
-	return n, pair[1], err
+	row := c.Row()
+	n, mark = int(row.Int()), row.Text()
+	return n, mark, row.Err()
 }

@@ -148,8 +148,9 @@ func (q *waitQueue) read() {
 func (q *waitQueue) readApart() {
 	send := q.manager.core.Batch.Start
 	send(markOf(q.key), pipeline.Normal, func(c *script.Call) {
-		mark, err := c.Text()
-		if err != nil {
+		row := c.Row()
+		mark := row.Text()
+		if err := row.Err(); err != nil {
 			q.took(0, "", err)
 			return
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,5 +274,45 @@ func heldOnTheWay(t *testing.T, g *group) {
 			t.Logf("least TTL %v", least)
 			return errors.Join(loss, above("TTL", least, lease/3))
 		})
+	}
+}
+
+// A cluster of one node, or one behind a proxy, serves a plain client, which does not know that it is a cluster.
+//
+// F6
+func TestPlainClientKeepsItsHoldsOnAClusterOfOneNode(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	rdb := server.Client(t)
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	redistest.Eventually(t, longWait, "the cluster serves", func() error {
+		info, err := rdb.ClusterInfo(t.Context()).Result()
+		if err == nil && !strings.Contains(info, "cluster_state:ok") {
+			err = errNotYet
+		}
+		return err
+	})
+	const many = 50
+	left := atomic.Int64{}
+	left.Store(3 * many)
+	renewed := make(chan struct{})
+	c := clientAt(t, server.Addr(), redlatch.WithWatchdogTimeout(3*time.Second), redlatch.WithObserver(redlatch.Observer{
+		Renewed: func(n, _ int, _ error) {
+			if before := left.Add(int64(-n)) + int64(n); n > 0 && before > 0 && before <= int64(n) {
+				close(renewed)
+			}
+		},
+	}))
+	holds := make([]*rlock.Hold, many)
+	for i := range holds {
+		holds[i] = locktest.Acquire(t, t.Context(), c.GetLock(fmt.Sprint("orders-", i)))
+	}
+	select {
+	case <-renewed:
+	case <-time.After(longWait):
+		require.Fail(t, "the holds are not renewed")
+	}
+	for _, h := range holds {
+		locktest.Unlock(t, h)
 	}
 }

@@ -40,7 +40,11 @@ func (e *TakenError) Error() string {
 	if !e.Info.Locked {
 		return e.err.Error() + ": nobody holds it now"
 	}
-	return fmt.Sprintf("%v: %q is held by %q, with %v of its lease left", e.err, e.Info.Name, e.Info.Owner, e.Info.Left.Round(time.Millisecond))
+	left := "a lease without end"
+	if e.Info.Left >= 0 {
+		left = e.Info.Left.Round(time.Millisecond).String() + " of its lease left"
+	}
+	return fmt.Sprintf("%v: %q is held by %q, with %s", e.err, e.Info.Name, e.Info.Owner, left)
 }
 
 // Unwrap returns the error without the holder.

@@ -222,6 +222,25 @@ func TestNothingIsHandedOnAfterAFailedRenewal(t *testing.T) {
 	})
 }
 
+// F1
+func TestHoldThatWasTakenOverIsNotHandedOn(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		locktest.Free(t, l)
+		time.Sleep(1500 * time.Microsecond) // between two ticks of the wheel
+		before := locktest.Acquire(t, t.Context(), l)
+		waiting := queue(t, l)
+		after := locktest.Acquire(t, t.Context(), l, rlock.WithTakeOver(before.Owner()))
+		require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
+		synctest.Wait()
+		require.Empty(t, waiting, "another call has the lock")
+		locktest.Live(t, after.Context())
+		locktest.Unlock(t, after)
+		locktest.Unlock(t, locktest.Next(t, waiting))
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestHandOffDoesNotStarveOtherClients(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		busy, other := b.Peer(t), b.Peer(t)

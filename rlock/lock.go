@@ -94,7 +94,8 @@ func (l *Lock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // TryLock tries once to acquire the lock, or for as long as [WithWait] says, and returns [ErrNotAcquired] if the lock
 // is taken. It nests as Lock does. If the outcome of the attempt is unknown, it returns redlatch.ErrUnknown, and the
 // attempt is taken back in the background. If ctx ends before Redis has answered, the error of ctx is joined with
-// redlatch.ErrUnavailable, and where it nests with redlatch.ErrUnknown.
+// redlatch.ErrUnavailable, and where it nests with redlatch.ErrUnknown. A call that nests and waits for another call on
+// the same hold has sent nothing yet: then it returns the error of ctx alone.
 //
 // Without a wait it costs one round trip, or none if this client itself holds the lock. It ends with ctx, or after the
 // call timeout if ctx has no deadline (see redlatch.WithCallTimeout). One that nests ends with ctx, or after 3 s or the

@@ -168,6 +168,24 @@ func TestFixedOuterLeaseEndsUnderARenewedLevel(t *testing.T) {
 	})
 }
 
+func TestLevelWhoseLeaseEndsBeforeTheAnswerIsLost(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		p.Blackhole(true)
+		nesting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(outer.Context(), rlock.WithLease(100*time.Millisecond)) })
+		time.Sleep(time.Second)
+		p.Blackhole(false)
+		require.ErrorIs(t, locktest.Fetch(t, nesting).Err, rlock.ErrLost)
+		locktest.Live(t, outer.Context())
+		time.Sleep(6 * time.Second) // the levels are counted again
+		assert.Equal(t, 1, levels(t, l, outer.Context()))
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestNestingAfterALossFails(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

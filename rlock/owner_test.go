@@ -237,6 +237,36 @@ func TestTakeOverPassesThoseWhoQueue(t *testing.T) {
 	})
 }
 
+func TestTakeOverIsTriedAgainAfterAnErrorThatPasses(t *testing.T) {
+	for name, here := range map[string]bool{"held by its own client": true, "behind a waiter of its client": false} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l, holder := p.GetLock("orders"), p
+				if !here {
+					holder = b.Peer(t)
+				}
+				before := locktest.Acquire(t, t.Context(), holder.GetLock("orders"))
+				var waiting <-chan locktest.Outcome
+				if !here {
+					waiting = queue(t, l)
+					time.Sleep(time.Second)
+				}
+				b.Mini.SetError("LOADING Redis is loading the dataset in memory")
+				taking := queue(t, l, rlock.WithTakeOver(before.Owner()))
+				b.Mini.SetError("")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Len(t, taking, 1)
+				locktest.Unlock(t, locktest.Next(t, taking))
+				if !here {
+					locktest.Unlock(t, locktest.Next(t, waiting))
+				}
+			})
+		})
+	}
+}
+
 func TestOwnerIDsNameTheClient(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

@@ -273,6 +273,46 @@ func TestUnknownUnlockOfALevelIsCountedLater(t *testing.T) {
 	})
 }
 
+func TestUnknownUnlockOfALevelBehindAnotherOperationIsCountedLater(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l)
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		p.Blackhole(true)
+		extended := make(chan error, 1) // one answer
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		go func() { extended <- outer.Extend(ctx, 2*time.Minute) }()
+		synctest.Wait()
+		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
+		p.Blackhole(false)
+		require.NoError(t, <-extended)
+		time.Sleep(6 * time.Second) // the next attempt
+		assert.Equal(t, 1, levels(t, l, outer.Context()))
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
+func TestUnknownUnlockOfALevelOutlivesALongOutage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetLock("orders")
+		outer := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Hour))
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(24*time.Hour))
+		p.Blackhole(true)
+		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
+		time.Sleep(lease + 5*time.Second)
+		p.Blackhole(false)
+		time.Sleep(20 * time.Second) // a later attempt
+		assert.Equal(t, 1, levels(t, l, outer.Context()))
+		assert.LessOrEqual(t, b.TTL(t, "orders"), time.Hour)
+		locktest.Unlock(t, outer)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 // F2
 func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold){

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,64 @@ func TestWaitForABusyLockIsNotUnavailable(t *testing.T) {
 	}
 }
 
+func TestQuestionThatTheEndOfTheCallCutOffIsNotUnavailable(t *testing.T) {
+	const after = 5 * time.Millisecond
+	for name, limit := range map[string]time.Duration{"limit": 3*time.Second + after, "context": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				b.Foreign(t, "orders", time.Hour)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				waiting := locktest.Begin(func() (*rlock.Hold, error) { return p.GetLock("orders").Lock(ctx, rlock.WithWait(limit)) })
+				time.Sleep(3 * time.Second) // it was answered
+				p.HangReplies(1)
+				require.NoError(t, b.Redis.Publish(t.Context(), "redisson_lock__channel:{orders}", "0").Err())
+				synctest.Wait() // it asks
+				time.Sleep(after)
+				want := rlock.ErrNotAcquired
+				if name == "context" {
+					cancel()
+					want = context.Canceled
+				}
+				err := locktest.Fetch(t, waiting).Err
+				require.ErrorIs(t, err, want)
+				require.NotErrorIs(t, err, redlatch.ErrUnavailable)
+				p.HangReplies(0)
+				time.Sleep(time.Minute) // what was given up is settled
+			})
+		})
+	}
+}
+
+// doneOnceHeld is a context that is done from when somebody has the lock.
+type doneOnceHeld struct {
+	context.Context
+	redis *redis.Client
+	done  atomic.Bool
+}
+
+func (c *doneOnceHeld) Err() error {
+	if !c.done.Load() && c.redis.Exists(context.WithoutCancel(c.Context), "orders").Val() == 0 {
+		return nil
+	}
+	c.done.Store(true)
+	return context.Canceled
+}
+
+func TestCancellationAfterAnAnswerIsNotUnavailable(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		for name, lock := range map[string]func(context.Context, ...rlock.Option) (*rlock.Hold, error){"TryLock": l.TryLock, "Lock": l.Lock} {
+			_, err := lock(&doneOnceHeld{Context: t.Context(), redis: b.Redis})
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.NotErrorIs(t, err, redlatch.ErrUnavailable, name)
+			synctest.Wait() // it is released in the background
+			require.Empty(t, b.Keys(t))
+		}
+	})
+}
+
 // F2
 func TestTryLockEndsWithTheCallTimeout(t *testing.T) {
 	for name, get := range anyKind {
@@ -188,6 +247,7 @@ func TestDoReturnsWhatItsFunctionReturnedWhenTheReleaseIsNotAnswered(t *testing.
 			})
 			assert.Equal(t, want, err)
 			require.Len(t, held, 1)
+			synctest.Wait() // the log is written by another goroutine
 			text := told.take()
 			assert.Contains(t, text, fmt.Sprintf("level=WARN msg=\"redlatch: a lock was not released\" client=%s kind=%s name=orders owner=%s cause=",
 				p.ID(), held[0].Kind, held[0].Owner))

@@ -238,6 +238,37 @@ func TestWaiterThatGivesUpPassesItsWakeUpOn(t *testing.T) {
 	})
 }
 
+// panicking is a context whose Err panics from some time on.
+type panicking struct {
+	context.Context
+	from time.Time
+}
+
+func (c panicking) Err() error {
+	if !time.Now().Before(c.from) {
+		panic("boom")
+	}
+	return c.Context.Err()
+}
+
+func TestWaiterThatPanicsLeavesTheQueue(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
+		ended := make(chan any, 1) // one end
+		go func() {
+			defer func() { ended <- recover() }()
+			_, _ = p.GetLock("orders").Lock(panicking{t.Context(), time.Now().Add(time.Millisecond)})
+		}()
+		synctest.Wait()
+		waiting := queue(t, p.GetLock("orders"))
+		require.Equal(t, "boom", <-ended)
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, locktest.Next(t, waiting))
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestWaiterThatGivesUpPassesAHandOffOn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

@@ -74,11 +74,14 @@ func (h *hold) answer(i int, got held, err error) {
 	}
 	h.parts[i] = part{err: err}
 	unwanted := h.state.isOver()
+	// Before a grant that late another client may have had the lock. One soon after the others is usual: to check the others for each
+	// would cost as much as the acquisition.
+	later := before == askedAgain || h.state == holding && time.Now().After(h.prompt)
 	switch {
 	case got == nil:
 		h.rejoinLocked()
 	case !unwanted:
-		h.joinLocked(i, got, before)
+		h.joinLocked(i, got, later)
 	}
 	h.mu.Unlock()
 	h.wake()
@@ -88,18 +91,18 @@ func (h *hold) answer(i int, got held, err error) {
 		drop([]held{got})
 	default:
 		got.OnEnd(func(cause error) { h.partEnded(i, got, cause) })
-		if before == askedAgain {
+		if later {
 			h.Verify() // so that the others were confirmed after this one joined; see enoughSinceLocked
 		}
 	}
 }
 
-// joinLocked makes a part live.
-func (h *hold) joinLocked(i int, got held, before partState) {
+// joinLocked makes a part live. later tells that the others have been held for some time.
+func (h *hold) joinLocked(i int, got held, later bool) {
 	p := &h.parts[i]
 	p.state, p.held = live, got
 	h.live++
-	if before == askedAgain {
+	if later {
 		p.joined = time.Now()
 	}
 }
@@ -184,7 +187,7 @@ func (h *hold) failure() (member int, err error) {
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
 		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
 			why = errLate
-		case isFinal(why):
+		case isFinal(why), isRefusal(why):
 			rank = 3
 		case errors.Is(why, errs.ErrNotAcquired):
 			rank = 2
@@ -211,7 +214,7 @@ func (h *hold) shortfall() (granted int, err error) {
 		case p.held != nil:
 		case p.err == nil:
 			failures, failure = failures+1, errNoAnswer
-		case isFinal(p.err):
+		case isFinal(p.err), isRefusal(p.err):
 			finals, final = finals+1, p.err
 		case !errors.Is(p.err, errs.ErrNotAcquired):
 			failures, failure = failures+1, p.err

@@ -23,6 +23,7 @@ type hold struct {
 	given   context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
 	outer   *hold           // hold of the same lock that this one is nested in; nil for the outermost
 	maxHold time.Time       // when renewal ends; zero for never
+	prompt  time.Time       // until when a part counts as one of the call's round
 
 	inner  context.Context //nolint:containedctx // its own context is made of it
 	cancel context.CancelCauseFunc
@@ -59,7 +60,7 @@ func (s state) isOver() bool { return s >= released }
 type part struct {
 	state   partState
 	held    held            // of a live or closing part
-	joined  time.Time       // of a part that was asked again: when it was acquired; zero for those of the call's round
+	joined  time.Time       // of a part that was acquired later than in the call's round: when that was
 	attempt *locker.Attempt // of an asked part, to cancel it; nil for one that ends by itself
 	err     error           // why it is missing
 }
@@ -106,7 +107,7 @@ func heldBy(h *rlock.Hold) held {
 }
 
 func (c *call) newHold() *hold {
-	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, options: c.options}
+	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, options: c.options, prompt: time.Now().Add(c.masterLimit)}
 	h.parts, h.answered = make([]part, len(c.lock.members)), make(chan struct{}, 1)
 	if c.options.MaxHold != nil {
 		h.maxHold = time.Now().Add(*c.options.MaxHold)

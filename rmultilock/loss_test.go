@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
@@ -58,4 +62,39 @@ func TestHolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The attempt for the third part arrives late: meanwhile the first part was lost, and another client has had the lock, and has released it.
+// So the third part does not make up for the first one.
+func TestPartThatIsGrantedLateDoesNotMakeUpForALostOne(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 3)
+		long := redlatch.WithWatchdogTimeout(30 * time.Second)
+		mine, others := s.peers(t, long), s.peers(t, long)
+		for _, p := range []peers{mine, others} {
+			locktest.Free(t, p.red("a")) // all are connected, and know the scripts
+			synctest.Wait()
+		}
+		var scripts atomic.Int32
+		s[2].Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			if cmd == "EVALSHA" && scripts.Add(1) == 1 {
+				time.Sleep(time.Second)
+			}
+			return false
+		})
+		h := locktest.Acquire(t, t.Context(), mine.red("a"))
+		synctest.Wait() // the third attempt has reached its server
+		require.Equal(t, 2, s.have(t, "a"))
+		s[0].Delete(t, "a") // it has restarted
+		other, err := others.red("a").TryLock(t.Context())
+		require.NoError(t, err)
+		locktest.Live(t, other.Context())
+		locktest.Unlock(t, other)
+		require.Equal(t, 1, s.have(t, "a"))
+		time.Sleep(2 * time.Second)
+		s[2].Mini.Server().SetPreHook(nil)
+
+		time.Sleep(15 * time.Second) // every part was renewed
+		locktest.Ended(t, h.Context(), rlock.ErrLost)
+	})
 }

@@ -3,11 +3,14 @@ package rmultilock_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -87,6 +90,41 @@ func TestTryWhoseReplyIsLostLeavesNothing(t *testing.T) {
 						peer.LoseReplies(0)
 					}
 					s.empty(t, 2*lease)
+				}
+			})
+		})
+	}
+}
+
+// A release whose reply was lost is repeated while the server is slow: several of its repetitions are answered. They are one lock's.
+//
+// F2
+func TestRepeatedReleaseOfOneLockCountsOnce(t *testing.T) {
+	for kind, n := range map[string]int{"MultiLock": 2, "RedLock": 3} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				s := newServers(t, b, n)
+				p := s.peers(t, redlatch.WithWatchdogTimeout(30*time.Second))
+				h := locktest.Acquire(t, t.Context(), both(p[0].Client, p.locks("a")...)[kind])
+				synctest.Wait()
+				require.Equal(t, n, s.have(t, "a"))
+
+				for _, peer := range p[1:] {
+					peer.Blackhole(true)
+				}
+				p[0].LoseReplies(1)
+				s[0].Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+					if cmd == "EVALSHA" {
+						time.Sleep(300 * time.Millisecond)
+					}
+					return false
+				})
+				err := h.Unlock(t.Context())
+				assert.Equal(t, n-1, s.have(t, "a"), "all servers but one have the lock")
+				require.ErrorIs(t, err, redlatch.ErrUnknown)
+				s[0].Mini.Server().SetPreHook(nil)
+				for _, peer := range p[1:] {
+					peer.Blackhole(false)
 				}
 			})
 		})

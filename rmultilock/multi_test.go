@@ -161,6 +161,36 @@ func TestCloseOfOneClientEndsAMultiLock(t *testing.T) {
 	})
 }
 
+// Close releases what fn holds beyond the grace. That is no loss, and Do says so, as it does for any other lock.
+func TestDoOfAClosedClientIsErrClosed(t *testing.T) {
+	for _, kind := range []string{"Lock", "MultiLock", "RedLock"} {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, redlatch.WithCloseGrace(time.Second))
+				l := rlock.Locker(p.GetLock("a"))
+				if kind != "Lock" {
+					l = both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind]
+				}
+				began := make(chan struct{})
+				done := locktest.Begin(func() (*rlock.Hold, error) {
+					return nil, l.Do(t.Context(), func(ctx context.Context) error {
+						close(began)
+						<-ctx.Done()
+						assert.ErrorIs(t, context.Cause(ctx), redlatch.ErrClosed)
+						time.Sleep(5 * time.Second) // fn does not hurry
+						return nil
+					})
+				})
+				<-began
+				require.NoError(t, p.Close())
+				err := locktest.Fetch(t, done).Err
+				require.ErrorIs(t, err, redlatch.ErrClosed)
+				assert.NotErrorIs(t, err, rlock.ErrLost)
+			})
+		})
+	}
+}
+
 // F23
 func TestCloseOfOneClientEndsAnAttempt(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +84,67 @@ func TestMajorityDownFailsInTimeAndLeavesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that answers so is not away: the call does not go on for a lease.
+func TestRefusalsByAMajorityEndTheCall(t *testing.T) {
+	for _, reply := range []string{"NOPERM this user has no permissions", "OOM command not allowed when used memory > 'maxmemory'."} {
+		for _, kind := range []string{"MultiLock", "RedLock"} {
+			t.Run(reply+", "+kind, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					s := newServers(t, b, 3)
+					p := s.peers(t)
+					l := both(p[0].Client, p.locks("a")...)[kind]
+					locktest.Free(t, l) // the servers run
+					synctest.Wait()
+					for _, one := range s[:2] {
+						one.Mini.Server().SetPreHook(func(conn *server.Peer, cmd string, _ ...string) bool {
+							if cmd == "EVALSHA" || cmd == "EVAL" {
+								conn.WriteError(reply)
+								return true
+							}
+							return false
+						})
+					}
+					start := time.Now()
+					_, err := l.Lock(t.Context())
+					require.ErrorContains(t, err, reply)
+					require.NotErrorIs(t, err, redlatch.ErrUnavailable)
+					assert.Less(t, time.Since(start), time.Second)
+					for _, one := range s[:2] {
+						one.Mini.Server().SetPreHook(nil)
+					}
+					s.empty(t, 2*lease)
+				})
+			})
+		}
+	}
+}
+
+// It would wait for the busy lock in vain.
+func TestRefusalThatStaysComesBeforeABusyLock(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		s := newServers(t, b, 2)
+		p, other := s.peers(t), s.peers(t)
+		l := p[0].GetMultiLock(p.locks("a")...)
+		locktest.Free(t, l) // the servers run
+		synctest.Wait()
+		busy := locktest.Acquire(t, t.Context(), other[0].GetLock("a"))
+		s[1].Mini.Server().SetPreHook(func(conn *server.Peer, cmd string, _ ...string) bool {
+			refused := cmd == "EVALSHA" || cmd == "EVAL"
+			if refused {
+				conn.WriteError("NOPERM this user has no permissions")
+			}
+			return refused
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*lease)
+		defer cancel()
+		_, err := l.Lock(ctx)
+		require.ErrorContains(t, err, "NOPERM")
+		require.NoError(t, ctx.Err())
+		s[1].Mini.Server().SetPreHook(nil)
+		locktest.Unlock(t, busy)
+	})
 }
 
 // F14

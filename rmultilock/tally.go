@@ -1,6 +1,7 @@
 package rmultilock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type tally struct {
 	mu      sync.Mutex // guards the rest
 	pending int
 	yes     int
+	notHeld error // ErrNotHeld of a part, which may say more
 	failed  int   // neither succeeded nor certainly refused
 	err     error // of the last of those
 }
@@ -41,7 +43,9 @@ func (t *tally) answer(err error) {
 	switch {
 	case err == nil:
 		t.yes++
-	case errors.Is(err, errs.ErrNotHeld), errors.Is(err, errs.ErrLost):
+	case errors.Is(err, errs.ErrNotHeld):
+		t.notHeld = err
+	case errors.Is(err, errs.ErrLost):
 	default:
 		t.failed++
 		t.err = err
@@ -95,7 +99,7 @@ func (t *tally) result() error {
 	case t.yes >= t.need:
 		return nil
 	case t.yes+t.failed+t.pending < t.need:
-		return errs.ErrNotHeld
+		return cmp.Or(t.notHeld, errs.ErrNotHeld)
 	case t.err != nil && t.pending == 0:
 		return t.err
 	case t.err != nil:

@@ -95,7 +95,7 @@ func TestWriteThatArrivesLateKeepsNothing(t *testing.T) {
 			return "late", nil
 		})
 		m := <-first
-		require.ErrorIs(t, m.err, ronce.ErrLost)
+		require.ErrorIs(t, m.err, redlatch.ErrUnknown)
 		assert.Equal(t, made{err: m.err}, m)
 		assert.Equal(t, 1, p.Deliver(t))
 		assert.Equal(t, made{value: "made"}, <-second)
@@ -121,31 +121,48 @@ func TestSilenceAtTheEndIsUnknownAndSettled(t *testing.T) {
 	})
 }
 
-// The repetition of the write finds nothing, since the first one released the claim, or its value has expired.
+// The repetition of the write finds nothing: the first one was lost on its way, and the claim with the data of Redis; or it released the
+// claim; or its value has expired.
 //
 // F2, F25
-func TestKeptValueThatIsGoneWasNotLost(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		p := b.Peer(t)
-		<-do(t.Context(), get(p), returns("made", nil)) // Redis knows the scripts from here on
-		require.NoError(t, get(p).Forget(t.Context(), "k"))
-		forgotten := do(t.Context(), get(p), func(ctx context.Context) (string, error) {
-			assert.NoError(t, get(p).Forget(ctx, "k"))
+func TestValueThatIsGoneWhenItsWriteIsRepeatedIsUnknown(t *testing.T) {
+	for what, c := range map[string]struct {
+		opts   []ronce.Option
+		before func(t *testing.T, b *locktest.Bubble, p *locktest.Peer)
+	}{
+		"never written": {before: func(t *testing.T, b *locktest.Bubble, p *locktest.Peer) {
+			p.Withhold(1)
+			b.Delete(t, redisKey)
+		}},
+		"forgotten": {before: func(t *testing.T, _ *locktest.Bubble, p *locktest.Peer) {
+			assert.NoError(t, get(p).Forget(t.Context(), "k"))
 			p.LoseReplies(1)
-			return "made", nil
+		}},
+		"expired": {
+			opts: []ronce.Option{ronce.WithTTL(500 * time.Millisecond)},
+			before: func(_ *testing.T, _ *locktest.Bubble, p *locktest.Peer) {
+				p.HangReplies(1)
+				time.AfterFunc(time.Millisecond, func() { p.Down(true) })
+				time.AfterFunc(time.Second, func() { p.Down(false) })
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				<-do(t.Context(), get(p), returns("made", nil)) // Redis knows the scripts from here on
+				require.NoError(t, get(p).Forget(t.Context(), "k"))
+				m := <-do(t.Context(), get(p, c.opts...), func(context.Context) (string, error) {
+					c.before(t, b, p)
+					return "made", nil
+				})
+				require.ErrorIs(t, m.err, redlatch.ErrUnknown)
+				assert.Equal(t, made{err: m.err}, m)
+				p.Deliver(t)
+				free(t, b)
+			})
 		})
-		assert.Equal(t, made{value: "made"}, <-forgotten)
-		free(t, b)
-
-		expired := do(t.Context(), get(p, ronce.WithTTL(500*time.Millisecond)), func(context.Context) (string, error) {
-			p.HangReplies(1)
-			time.AfterFunc(time.Millisecond, func() { p.Down(true) })
-			time.AfterFunc(time.Second, func() { p.Down(false) })
-			return "made", nil
-		})
-		assert.Equal(t, made{value: "made"}, <-expired)
-		free(t, b)
-	})
+	}
 }
 
 // F16

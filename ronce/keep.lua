@@ -6,21 +6,15 @@
 -- ARGV[3]  the result
 -- ARGV[4]  for how long it is kept, ms
 -- ARGV[5]  channel of those who wait
--- ARGV[6]  1 if an earlier call may have run, else 0
 --
--- Returns  0  the owner does not have the claim, and its result is not kept; nothing was changed
+-- Returns  0  the owner does not have the claim, or not any more; nothing was changed
 --          n  the result is kept, or the claim is released; one message sent to ARGV[5], which n - 1 clients received (on a
 --             cluster, those of this node); 1 without a message if an earlier call has done so
 --         -1  likewise; the user may not publish to ARGV[5]
 local key = KEYS[1]
 local owner, kept, data, ttl, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local repeated = ARGV[6] == '1'
 
-local holder = redis.call('hget', key, 'owner')
-if not holder and repeated then -- what the earlier call kept has expired since, or it released the claim
-  return 1
-end
-if holder ~= owner then
+if redis.call('hget', key, 'owner') ~= owner then
   return 0
 end
 if redis.call('hexists', key, 'kept') == 1 then

@@ -69,7 +69,8 @@ func (o *Once[T]) Name() string { return o.core.UserName(o.name) }
 //
 //   - [ErrLost]: the claim was lost, and the value is not kept. If fn failed as well, both errors are joined.
 //   - redlatch.ErrUnknown: Redis did not answer for 3 s, the call timeout, the rest of the lease, or until a deadline of ctx that is
-//     still ahead; cancelling ctx does not end that wait. The value may be kept, or may be later.
+//     still ahead; cancelling ctx does not end that wait. Or its answer was lost, and the claim was gone when Do asked again. The value
+//     may be kept, or may be later.
 //   - redlatch.ErrInvalid: it cannot be encoded, or has more than 1 MiB then. The key is free again.
 //   - an error of Redis, for example that it has no memory left: the value is not kept, and the key is free again.
 //
@@ -120,7 +121,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 		return value, err
 	}
 	owner := claim.Owner()
-	kept := o.ended(claim, claim.UnlockBy(ctx, func(again bool) *script.Call { return keep(key, owner, *r, again) }))
+	kept := o.ended(claim, claim.UnlockBy(ctx, func() *script.Call { return keep(key, owner, *r) }))
 	switch {
 	case failure == nil && kept == nil:
 		return made, nil

@@ -133,12 +133,12 @@ func (*result) Error() string { return "a result is kept" }
 // Is says that the claim was not acquired, for those who observe it.
 func (*result) Is(target error) bool { return target == errs.ErrNotAcquired }
 
-func keep(key, owner string, r result, again bool) *script.Call {
+func keep(key, owner string, r result) *script.Call {
 	kept := aValue
 	if r.failed {
 		kept = anErr
 	}
-	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key), script.Flag(again))
+	return keepScript.Call(1, key, owner, kept, r.data, script.Millis(r.ttl), channel(key))
 }
 
 func readResult(row *script.Row) result { return result{failed: row.Text() == anErr, data: row.Text()} }

@@ -78,6 +78,34 @@ func TestWriterIsRenewedWhileItsReaderEnters(t *testing.T) {
 	})
 }
 
+// The writer is unlocked while its reader has not entered yet: until then Redis has the writer, and that is what is renewed.
+//
+// F6, F25
+func TestWriterThatIsUnlockedIsRenewedWhileItsReaderEnters(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetReadWriteLock("n")
+		w := locktest.Acquire(t, t.Context(), l)
+		b.Mini.Server().SetPreHook(func(conn *server.Peer, _ string, args ...string) bool {
+			enters := strings.Contains(strings.Join(args, " "), "rwlock_timeout:1") && strings.Contains(strings.Join(args, " "), "redisson_rwlock")
+			if enters {
+				conn.WriteError("LOADING Redis is loading the dataset in memory")
+			}
+			return enters
+		})
+		r := locktest.Begin(func() (*rlock.Hold, error) { return l.RLock(context.WithoutCancel(w.Context())) })
+		time.Sleep(time.Second)
+		require.ErrorIs(t, w.Unlock(t.Context()), redlatch.ErrUnknown)
+		time.Sleep(20 * time.Second)
+		assert.Contains(t, b.Hash(t, "n"), w.Owner()+":write")
+		b.Mini.Server().SetPreHook(nil)
+		reader := locktest.Next(t, r)
+		time.Sleep(time.Minute)
+		locktest.Live(t, reader.Context())
+		locktest.Unlock(t, reader)
+		assert.Empty(t, b.Keys(t))
+	})
+}
+
 func TestReaderUnderAWriterEndsWithWhatItWasGiven(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetReadWriteLock("n")
@@ -305,4 +333,65 @@ func TestManyReadUnderOneWriterWhileItLeaves(t *testing.T) {
 		assert.Empty(t, b.Keys(t))
 		locktest.Free(t, l)
 	})
+}
+
+// The reader's lease outlives an outage in which its writer has left. Redis has the writer until it hears of that.
+//
+// F1
+func TestDowngradeIsSettledAfterALongOutage(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l, far := p.GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
+		w := locktest.Acquire(t, t.Context(), l)
+		r := locktest.Acquire(t, w.Context(), l.RLocker(), rlock.WithLease(time.Hour))
+		p.Down(true)
+		require.ErrorIs(t, w.Unlock(t.Context()), redlatch.ErrUnknown)
+		time.Sleep(50 * time.Second)
+		p.Down(false)
+
+		time.Sleep(30 * time.Second)
+		locktest.Live(t, r.Context())
+		assert.Equal(t, "read", b.Hash(t, "n")["mode"])
+		locktest.Free(t, far.RLocker())
+		locktest.Unlock(t, r)
+	})
+}
+
+// The writer's Unlock gives up while it waits for another operation of the lease. It goes on in the background.
+//
+// F2
+func TestDowngradeThatGivesUpIsSettled(t *testing.T) {
+	for what, operation := range map[string]func(t *testing.T, r *rlock.Hold, l rlock.Locker) error{
+		"Extend": func(t *testing.T, r *rlock.Hold, _ rlock.Locker) error { return r.Extend(t.Context(), time.Hour) },
+		"nested RLock": func(t *testing.T, r *rlock.Hold, l rlock.Locker) error {
+			_, err := l.Lock(r.Context())
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l, far := b.Peer(t).GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
+				w := locktest.Acquire(t, t.Context(), l)
+				r := locktest.Acquire(t, w.Context(), l.RLocker())
+				b.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+					if cmd == "EVALSHA" {
+						time.Sleep(time.Second)
+					}
+					return false
+				})
+				other := locktest.Begin(func() (*rlock.Hold, error) { return nil, operation(t, r, l.RLocker()) })
+				time.Sleep(100 * time.Millisecond)
+				soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, w.Unlock(soon), redlatch.ErrUnknown)
+				require.NoError(t, locktest.Fetch(t, other).Err)
+				b.Mini.Server().SetPreHook(nil)
+
+				time.Sleep(time.Minute)
+				locktest.Live(t, r.Context())
+				assert.Equal(t, "read", b.Hash(t, "n")["mode"])
+				locktest.Free(t, far.RLocker())
+			})
+		})
+	}
 }

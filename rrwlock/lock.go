@@ -191,10 +191,10 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	return info.Left, wrap("ttl", l.Name(), err)
 }
 
-// ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anyone did. It is for
-// operators: it breaks exclusion until the holders notice. A holder in this client notices at once; a holder elsewhere,
-// and one that is being renewed at the moment, at its next renewal. It blocks, fails and costs as
-// [rlock.Lock.ForceUnlock] does.
+// ForceUnlock releases the lock whoever holds it, the writer or all readers, and reports whether anyone did, readers that
+// died without a release included. It is for operators: it breaks exclusion until the holders notice. A holder in this
+// client notices at once; a holder elsewhere, and one that is being renewed at the moment, at its next renewal. It blocks,
+// fails and costs as [rlock.Lock.ForceUnlock] does.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := l.check(); err != nil {
 		return false, wrap("force unlock", l.Name(), err)

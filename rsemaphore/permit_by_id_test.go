@@ -91,3 +91,21 @@ func TestLostReplyOfAReleaseByIDIsRepeated(t *testing.T) {
 	releasePermits(t, second)
 	r.becomes(t, "slots", 2, 0, permitsSettle)
 }
+
+// Extend sets a lease that ends sooner than the one that somebody else has set by the permit's id.
+func TestExtendShortensALeaseThatWasSetByID(t *testing.T) {
+	eachPermitClaim(t, locktest.InMemory, map[string]func(*testing.T, *permitPlace){
+		"as it does any other": func(t *testing.T, p *permitPlace) {
+			s := p.permits(t, 1)
+			permit := takePermit(t, s)
+			require.NoError(t, permit.Extend(t.Context(), 20*time.Second))
+			require.NoError(t, permit.Extend(t.Context(), 10*time.Second))
+			require.NoError(t, p.semaphore(t).ExtendID(t.Context(), permit.ID(), time.Hour))
+			require.NoError(t, permit.Extend(t.Context(), 10*time.Second))
+			info, err := s.Info(t.Context())
+			require.NoError(t, err)
+			require.Len(t, info.Holders, 1)
+			assert.LessOrEqual(t, info.Holders[0].Left, 10*time.Second, "what is left of the lease in Redis")
+		},
+	})
+}

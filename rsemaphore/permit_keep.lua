@@ -3,10 +3,11 @@
 -- KEYS[1]  the permits that are out: zset, id -> end of the lease, epoch ms
 -- ARGV[1]  id
 -- ARGV[2]  lease, ms
--- ARGV[3]  the most that may be left of the lease, ms: where more is, the call is late, and does not shorten what a newer one set
+-- ARGV[3]  the most that may be left of the lease, ms: where more is, a newer call has set it, and this one does not shorten it
 --
 -- Returns  1  set
 --          0  the permit is not out, or has expired
+--          n  n ms are left, which is more than the most; nothing was changed
 local out = KEYS[1]
 local id, lease, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -20,5 +21,6 @@ end
 if left < lease or left <= most then
   redis.call('zrem', out, '') -- removes nothing; after a script's first write a full memory refuses none
   redis.call('zadd', out, string.format('%.0f', math.ceil(now) + lease), id)
+  return 1
 end
-return 1
+return left

@@ -2,6 +2,7 @@ package keepalive
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -266,9 +267,15 @@ func (g *group) answer(key string, gone []int64, err error) {
 	o := g.outcomeLocked(err, size)
 	g.mu.Unlock()
 
-	g.renewer.core.Renewed(key, size-len(gone), lost, err)
+	if o.state != apart {
+		g.renewer.core.Renewed(key, size-len(gone), lost, err)
+	}
 	for _, d := range answered {
-		d.member.renewed(g, o)
+		if refused(gone, d.place) {
+			d.member.askAgain(g)
+		} else {
+			d.member.renewed(g, o)
+		}
 	}
 }
 
@@ -277,26 +284,19 @@ func (g *group) lastsLocked() bool {
 	return g.phase == renewing && g.of.Plain && g.of.Length == g.renewer.core.Lease && g.size >= groupLeast
 }
 
-// refuse ends the members at the given places, counted from 1. It returns how many were held: others have been released since the call
-// was sent.
+// refused reports whether the places, counted from 1, have this one, counted from 0.
+func refused(places []int64, place int) bool { return slices.Contains(places, int64(place)+1) }
+
+// refuse ends the members at the given places, counted from 1. It returns how many were held.
 func (g *group) refuse(places []int64) (lost int) {
 	if len(places) == 0 {
 		return 0
 	}
-	refused := make(map[int]bool, len(places))
-	for _, place := range places {
-		refused[int(place)-1] = true
-	}
 	g.mu.Lock()
 	var gone []*Member
 	for place, m := range g.members {
-		if m != nil && refused[place] {
+		if m != nil && refused(places, place) {
 			gone = append(gone, m)
-		}
-	}
-	for _, d := range g.left {
-		if refused[d.place] {
-			gone = append(gone, d.member)
 		}
 	}
 	g.mu.Unlock()
@@ -326,13 +326,13 @@ type outcome struct {
 }
 
 // outcomeLocked judges the answer to a call. An error is followed by another attempt soon, several times within a lease; at once, and for each
-// lease alone, where it came only because others of the slot have moved to another node already.
+// lease alone, where others may have caused it: of the slot some have moved to another node already, or the user may not touch some.
 func (g *group) outcomeLocked(err error, size int) outcome {
 	e := g.renewer.core
 	switch {
 	case err == nil:
 		return outcome{end: g.sent + g.of.Length, next: g.renewer.onGrid(g.sent + e.Lease/3)}
-	case g.divisible(size) && script.Parted(err):
+	case g.divisible(size) && (script.Parted(err) || script.Mixed(err)):
 		return outcome{next: e.Clock.Now(), state: apart}
 	}
 	return outcome{next: e.Clock.Now() + core.Jitter(max(e.Lease/24, 5*time.Millisecond)), state: failed}

@@ -27,6 +27,7 @@ func (*held) Due(time.Duration)     {}
 func (h *held) Mutex() *sync.Mutex  { return &h.mu }
 func (*held) Ref() (key, owner any) { return nil, nil }
 func (*held) Gone() bool            { return true }
+func (*held) Verify()               {}
 func (*held) HeldLocked() bool      { return true }
 func (*held) ArmLocked()            {}
 

@@ -92,6 +92,7 @@ func (b *bed) hold(n int) []*lease {
 func (l *lease) Due(time.Duration)     { l.bed.renewer.Renew(&l.member) }
 func (l *lease) Ref() (key, owner any) { return l.key, "owner" }
 func (l *lease) HeldLocked() bool      { return !l.gone }
+func (*lease) Verify()                 {}
 func (l *lease) Mutex() *sync.Mutex    { return &l.mu }
 
 func (l *lease) Gone() bool {
@@ -214,4 +215,31 @@ func TestOneThatIsNotToBeRenewedNowKeepsItsTimer(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []int{1}, b.sizes)
 	})
+}
+
+// F6
+func TestABatchThatIsRefusedForOneOfItIsRenewedOneByOne(t *testing.T) {
+	for name, source := range map[string]string{
+		"a server in cluster mode behind a plain client": "if #KEYS > 1 then return redis.error_reply('CROSSSLOT Keys in request do not hash to the same slot') end return {}",
+		"a user that may not touch one of the keys any more": "for _, key in ipairs(KEYS) do if key == 'k1' then " +
+			"return redis.error_reply('NOPERM this user has no permissions to access one of the keys used as arguments') end end return {}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, b *bed) {
+				b.replies(source)
+				var told atomic.Pointer[error]
+				b.Hooks.Renewed = func(_, _ int, err error) {
+					if err != nil {
+						told.Store(&err)
+					}
+				}
+				all := b.hold(3)
+				time.Sleep(length * 5 / 6)
+				synctest.Wait()
+				assert.Greater(t, all[0].left(), length/2)
+				assert.Greater(t, all[2].left(), length/2)
+				assert.Equal(t, all[1].left() < length/2, told.Load() != nil, "it is no failure if each is renewed")
+			})
+		})
+	}
 }

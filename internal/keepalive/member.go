@@ -28,6 +28,8 @@ type Lease interface {
 	Ref() (key, owner any)
 	// Gone ends the lease: Redis has said that its owner does not hold the lock. It reports whether the lease was held.
 	Gone() bool
+	// Verify has Redis asked soon whether the owner still holds the lock.
+	Verify()
 
 	// The others are called with the mutex held.
 
@@ -186,4 +188,11 @@ func (m *Member) renewed(g *group, o outcome) {
 	}
 	m.group, m.state, m.next = nil, o.state, o.next
 	l.ArmLocked()
+}
+
+// askAgain is for a lease that Redis did not find for a call, and that has left its group since: what the call looked for may have
+// ended by a change that overtook it.
+func (m *Member) askAgain(g *group) {
+	m.renewed(g, outcome{next: g.renewer.core.Clock.Now(), state: failed})
+	m.lease().Verify()
 }

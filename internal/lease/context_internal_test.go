@@ -11,14 +11,21 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
+	"github.com/redlatch/redlatch/internal/script"
 )
+
+// heldLease returns a lease without levels, of 30 s, which is not renewed.
+func heldLease(t *testing.T) *Lease {
+	t.Helper()
+	l := managerOf(t, &alone{}, core.Config{Lease: 30 * time.Second}).New("orders", "a")
+	l.state = holding
+	l.member.RenewAt(keepalive.Never)
+	return l
+}
 
 // A hold has ended for a moment before its context is cancelled, since that calls the user's functions.
 func TestCauseIsThereBeforeTheContextIsCancelled(t *testing.T) {
-	m := managerOf(t, &alone{}, core.Config{Lease: 30 * time.Second})
-	l := m.New("orders", "a")
-	l.state = holding
-	l.member.RenewAt(keepalive.Never)
+	l := heldLease(t)
 	l.mu.Lock()
 	h := l.newHoldLocked(t.Context(), Term{}, Write, 0)
 	l.mu.Unlock()
@@ -39,10 +46,7 @@ func TestCauseIsThereBeforeTheContextIsCancelled(t *testing.T) {
 
 // The answer of a renewal may come between a look at the clock and the end of a level that has run out.
 func TestErrOfARenewedHoldIsNil(t *testing.T) {
-	m := managerOf(t, &alone{}, core.Config{Lease: 30 * time.Second})
-	l := m.New("orders", "a")
-	l.state = holding
-	l.member.RenewAt(keepalive.Never)
+	l := heldLease(t)
 	l.newHoldLocked(t.Context(), Term{}, Write, 0).fixed = keepalive.Never // a level that lasts
 	over := make(chan struct{})                                            // closed below
 	var renewals sync.WaitGroup
@@ -54,7 +58,7 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 			default:
 			}
 			l.mu.Lock()
-			l.member.SetEnd(l.now() + m.core.Lease)
+			l.member.SetEnd(l.now() + l.manager.core.Lease)
 			l.mu.Unlock()
 		}
 	})
@@ -72,4 +76,28 @@ func TestErrOfARenewedHoldIsNil(t *testing.T) {
 		l.mu.Unlock()
 		require.True(t, err == nil || ended, "%v of a live hold", err)
 	}
+}
+
+// F1: who asks Redis to let others in before the holder is told gives away the margin that the holder has.
+func TestHolderIsToldBeforeAnExpiredLeaseIsReleased(t *testing.T) {
+	l := heldLease(t)
+	l.mu.Lock()
+	h := l.newHoldLocked(t.Context(), Term{}, Write, 0)
+	h.fixed = 1 // it has run out
+	l.mu.Unlock()
+	done := h.Context().Done()
+	asked := false
+	l.manager.kind.Release = func(key, owner any) *script.Call {
+		if !asked {
+			asked = true
+			select {
+			case <-done:
+			default:
+				t.Error("the holder is not told yet")
+			}
+		}
+		return script.New("test", "return 1").Call(1, key, owner)
+	}
+	l.expire(l.now() + time.Second)
+	require.True(t, asked)
 }

@@ -47,6 +47,7 @@ func (l *Lease) settingLocked(now time.Duration, levels Levels, length time.Dura
 // sendableLocked prepares the lease for the call and returns it, to be sent at once. Its reply is to be passed to answered.
 func (l *Lease) sendableLocked(sent time.Duration, set setting) *script.Call {
 	l.shortenLocked(sent + set.length)
+	l.reads = l.reads && set.levels.Read > 0
 	return l.manager.kind.Keep(l.key, l.owner, set.levels, set.length, set.most)
 }
 
@@ -137,8 +138,11 @@ func (l *Lease) recountLocked(replied func(bool)) func() {
 	}
 }
 
+// levelsPause is the longest pause between two attempts to set the number of levels.
+const levelsPause = 5 * time.Second
+
 // settleLevels sets the number of levels in Redis, in the background and again until it has answered: a level whose call had no answer
-// may be counted there.
+// may be counted there, for as long as the lease is held.
 func (l *Lease) settleLevels() {
 	attempt := func(report func(settled bool)) {
 		l.mu.Lock()
@@ -155,7 +159,7 @@ func (l *Lease) settleLevels() {
 		}
 		ask()
 	}
-	l.manager.core.Settler.Add(attempt, l.now()+l.manager.core.Lease)
+	l.manager.core.Settler.AddWithin(attempt, nil, keepalive.Never, levelsPause)
 }
 
 // shortenLocked prepares for a call that sets a lease which may end sooner than the present one: from when it is sent Redis may let
@@ -193,6 +197,7 @@ func (l *Lease) answered(set setting, sent time.Duration, reply int64, err error
 	case reply == 0:
 		return keptNot
 	case reply == 1:
+		l.reads = set.levels.Read > 0
 		return keptAsSet
 	}
 	if end := sent + time.Duration(reply)*time.Millisecond; end > l.member.End() {

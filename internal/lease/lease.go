@@ -26,6 +26,7 @@ type Lease struct {
 	member keepalive.Member // its renewal, its end in Redis and its timer
 	levels *Hold            // the live ones, innermost first
 	state  state
+	reads  bool      // Redis has levels of reading, as far as this side knows
 	warned bool      // that a call of this client waits for it; guarded by the listener's guard
 	site   core.Site // where the level that ended last was acquired; never changes once it does not hold
 
@@ -84,6 +85,7 @@ func (l *Lease) Register(ctx context.Context, t Term, mode Mode, sent time.Durat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	length := l.newHoldLocked(ctx, t, mode, sent).length
+	l.reads = mode == Read
 	l.manager.renewer.Begin(&l.member, sent, length)
 	l.manager.core.Timers.Set(&l.member.Timer, l.nextLocked())
 	return length
@@ -185,17 +187,20 @@ func (l *Lease) expire(now time.Duration) {
 		l.manager.core.Timers.Stop(&l.member.Timer)
 	}
 	l.mu.Unlock()
-	if !ended && cancels != nil {
+	switch {
+	case ended:
+		l.manager.listener.Lost(l)
+	case cancels != nil:
 		l.noteDowngrade()
-		l.settleLevels()
 	}
-	if ended {
-		l.lost()
+	cancels.run() // after Lost: whoever is notified finds the lock free here; but before Redis is asked to let others in
+	switch {
+	case ended:
+		l.notifyOver()
 		l.SettleRelease(nil) // Redis may still have it, be it for a moment or because a renewal was sent whose reply is missing
-	}
-	cancels.run() // after lost: whoever is notified finds the lock free here
-	if ended {
 		l.notifyLost(why)
+	case cancels != nil:
+		l.settleLevels()
 	}
 }
 
@@ -282,16 +287,11 @@ func (l *Lease) Gone() bool {
 	l.state = over
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
-	l.lost()
-	cancels.run() // after lost: whoever is notified finds the lock free here
-	l.notifyLost(causeGone)
-	return true
-}
-
-// lost forgets a lease that is over although nobody released it.
-func (l *Lease) lost() {
 	l.manager.listener.Lost(l)
 	l.notifyOver()
+	cancels.run() // after Lost: whoever is notified finds the lock free here
+	l.notifyLost(causeGone)
+	return true
 }
 
 // notifyOver calls what was to be called when the lease is over.

@@ -56,6 +56,12 @@ func (h *Hold) level(given, ctx context.Context, t Term, mode Mode) (*Hold, erro
 		l.Gone()
 		err = errs.ErrLost
 	}
+	if err == nil {
+		l.expire(l.now()) // the answer may have come after its lease
+		l.mu.Lock()
+		err = inner.overLocked()
+		l.mu.Unlock()
+	}
 	switch {
 	case err != nil && l.manager.core.Closed() && !l.in(holding): // Close has released it meanwhile
 		err = errs.ErrClosed
@@ -76,7 +82,7 @@ func (l *Lease) abandon(h *Hold, cause error) {
 	l.unlinkLocked(h)
 	cancel := h.endLocked(cause)
 	empty := l.state == holding && l.levels == nil
-	open := l.state == holding && l.ops.open(l.now())
+	open := l.state == holding && (errors.Is(cause, errs.ErrUnknown) || l.ops.open(l.now())) // it may have run, or arrive yet
 	l.mu.Unlock()
 	if cancel != nil {
 		cancel()
@@ -138,7 +144,7 @@ type operations struct {
 
 	over func() // what to call when the lease is over; nil for nothing. Never changes once the lease is granted
 
-	release func(again bool) *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu
+	release func() *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu
 }
 
 // busy reports whether an operation is in flight.

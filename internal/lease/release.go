@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -220,8 +221,8 @@ func (l *Lease) concludeRelease(notified int64, err error, settled func()) (open
 }
 
 // sendRelease sends a release until it is answered or the limit is over, whatever becomes of ctx. A repeated one that finds nothing counts as done:
-// the one before did it. It returns 0 if the owner did not hold the lock, else one more than the clients that were notified of
-// it.
+// the one before did it. That of UnlockBy fails then with the error of the one before. It returns 0 if the owner did not hold the lock,
+// else one more than the clients that were notified of it.
 func (l *Lease) sendRelease(ctx context.Context, limit time.Duration) (notified int64, err error) {
 	m := l.manager
 	deadline := m.core.Clock.Now() + limit
@@ -229,14 +230,17 @@ func (l *Lease) sendRelease(ctx context.Context, limit time.Duration) (notified 
 	for try, left := 0, limit; ; try++ {
 		ask := urgent(max(left, time.Millisecond))
 		ask.Deaf = true
-		call, certain := l.releaseCall(lost != nil)
+		call, plain := l.releaseCall()
 		err := m.core.Batch.Do(ctx, call, ask)
 		if err == nil {
 			n, err := m.Receivers(call)
-			if lost != nil && !certain {
-				n = max(n, 1)
+			switch {
+			case err != nil || n > 0 || lost == nil:
+				return n, err
+			case plain:
+				return 1, nil
 			}
-			return n, err
+			return 0, lost
 		}
 		if script.Final(err) {
 			return 0, cmp.Or(lost, err) // the first one may have run; the settler goes on
@@ -256,14 +260,15 @@ func (l *Lease) sendRelease(ctx context.Context, limit time.Duration) (notified 
 }
 
 // SettleRelease repeats a release in the background until Redis has answered one, for as long as Redis may have the lease: then
-// settled, if it is not nil, is called.
+// settled, if it is not nil, is called, once.
 func (l *Lease) SettleRelease(settled func()) {
+	var once sync.Once // several repetitions may be in flight
 	l.manager.core.Settler.Clean(settle.Cleanup{
 		Call: l.GiveBack,
 		Settles: func(c *script.Call) bool {
 			_, _ = l.manager.Receivers(c) // it logs what is wrong with it
 			if settled != nil {
-				settled()
+				once.Do(settled)
 			}
 			return true
 		},
@@ -310,6 +315,7 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 	defer stop()
 	ops, err := l.beginOperation(ctx)
 	if err != nil {
+		l.settleLevels()
 		return ErrNoAnswer
 	}
 	defer ops.done()
@@ -397,29 +403,28 @@ func (l *Lease) Took(c *script.Call) bool {
 
 // GiveBack returns the call that releases the lease.
 func (l *Lease) GiveBack() *script.Call {
-	call, _ := l.releaseCall(true)
+	call, _ := l.releaseCall()
 	return call
 }
 
-// releaseCall returns the call that releases the lease, for the first time or again after one that may have run, and whether the reply
-// of a repeated one also tells what those before it did.
-func (l *Lease) releaseCall(again bool) (call *script.Call, certain bool) {
-	var release func(again bool) *script.Call
+// releaseCall returns the call that releases the lease, and whether it is the kind's Release, not that of UnlockBy.
+func (l *Lease) releaseCall() (call *script.Call, plain bool) {
+	var release func() *script.Call
 	l.mu.Lock()
 	if l.ops != nil {
 		release = l.ops.release
 	}
 	l.mu.Unlock()
 	if release != nil {
-		return release(again), true
+		return release(), false
 	}
-	return l.manager.kind.Release(l.key, l.owner), false
+	return l.manager.kind.Release(l.key, l.owner), true
 }
 
-// UnlockBy is Unlock by a call of the caller's in place of the kind's Release, which does more in the same step. It may run twice: its
-// reply is that of Release, but 0 only if no earlier run has released the lock either; again says that one may have run. If Redis
-// refuses it, for example since it has no memory left, the lock is released without it in the background.
-func (h *Hold) UnlockBy(ctx context.Context, release func(again bool) *script.Call) error {
+// UnlockBy is Unlock by a call of the caller's in place of the kind's Release, which does more in the same step and has the same reply. It
+// may run twice: a 0 after a run whose reply was lost leaves the outcome unknown. If Redis refuses it, for example since it has no memory
+// left, the lock is released without it in the background.
+func (h *Hold) UnlockBy(ctx context.Context, release func() *script.Call) error {
 	l := h.lease
 	l.mu.Lock()
 	if l.state == holding {

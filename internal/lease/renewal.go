@@ -39,8 +39,7 @@ func (l *Lease) RenewalLocked(now time.Duration) (key keepalive.CallKey, ends ti
 	h := l.levels
 	key.Length = l.lengthLocked(now)
 	key.Plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
-	// While a reader enters under a writer Redis may not have it yet: the writer keeps the lock, and the call that enters sets both leases.
-	if n := l.countLocked(); n.Read > 0 && (n.Write == 0 || !l.ops.busy()) {
+	if l.reads && l.countLocked().Read > 0 { // a reader that enters under a writer is not there yet, and the writer keeps the lock
 		key.Mode = Read
 	}
 	if l.manager.core.Cluster {

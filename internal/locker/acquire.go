@@ -170,20 +170,25 @@ func (n *Name) wait(ctx context.Context, o *Options) (hold *lease.Hold, asked in
 		c.limit = n.manager.core.Clock.Now() + *o.Wait
 	}
 	defer func() {
+		if hold == nil { // also if ctx has panicked
+			c.leave()
+		}
 		if c.entry != nil {
 			c.entry.ended()
 		}
 	}()
 	hold, err = c.run(ctx, o)
-	if hold == nil {
-		if handed := w.leave(); handed != nil { // handed on while this call gave up
-			handed.Pass()
-		}
-		if c.entry != nil {
-			c.entry.leave()
-		}
-	}
 	return hold, c.tries, err
+}
+
+// leave ends a call without a hold.
+func (c *call) leave() {
+	if handed := c.waiter.leave(); handed != nil { // handed on while this call gave up
+		handed.Pass()
+	}
+	if c.entry != nil {
+		c.entry.leave()
+	}
 }
 
 // call is an acquiring call that may wait.
@@ -340,9 +345,12 @@ func (c *call) failure(t attemptResult) error {
 	if now-c.since >= c.name.manager.core.Lease && !script.Parted(t.err) { // a slot may be on the move for long
 		return core.Judged(t.err)
 	}
-	q := c.waiter.queue
+	q, again := c.waiter.queue, now+core.Backoff(c.failed)
 	q.shard.mu.Lock()
-	q.AskBy(now + core.Backoff(c.failed))
+	q.AskBy(again)
+	if c.waiter.options.TakeOver != nil {
+		c.waiter.AdmittedAt = again
+	}
 	q.shard.mu.Unlock()
 	return nil
 }

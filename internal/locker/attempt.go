@@ -19,7 +19,7 @@ import (
 type attemptResult struct {
 	hold    *lease.Hold
 	ttl     time.Duration
-	instead error
+	instead error // also that of ctx, if it was granted when ctx was done
 	err     error
 	passing bool // the error may pass by itself
 }
@@ -164,7 +164,7 @@ func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) a
 	case late:
 		return attemptResult{err: errLate, passing: true}
 	case ctx.Err() != nil:
-		return attemptResult{err: ctx.Err()}
+		return attemptResult{instead: ctx.Err()}
 	}
 	return attemptResult{err: errs.ErrClosed}
 }

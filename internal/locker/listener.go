@@ -13,12 +13,13 @@ var _ lease.Listener = (*Manager)(nil)
 // Guard returns the mutex of the lease's shard.
 func (m *Manager) Guard(l *lease.Lease) sync.Locker { return &m.shard(l.Name()).mu }
 
-// HandOff gives a lease to the next waiter of this client, if both are plain.
+// HandOff gives a lease to the next waiter of this client, if both are plain. One that was taken over is not the name's any more.
 func (m *Manager) HandOff(l *lease.Lease, now time.Duration) (after func()) {
-	if m.kind.shared() {
+	sh := m.shard(l.Name())
+	if m.kind.shared() || sh.held[l.Name()] != l {
 		return nil
 	}
-	q := m.shard(l.Name()).queues[l.Name()]
+	q := sh.queues[l.Name()]
 	if q == nil {
 		return nil
 	}

@@ -69,8 +69,10 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
 	}
 	*w = Waiter{queue: q, manager: n.manager, ctx: ctx, options: o}
 	w.Call, w.Wants = w, o.count()
-	w.Admitted = o.TakeOver != nil || n.manager.kind.shared() && !q.Refused
 	q.Join(&w.Waiter)
+	if o.TakeOver != nil || n.manager.kind.shared() && !q.Refused {
+		w.AdmittedAt = 0
+	}
 	return w
 }
 
@@ -301,10 +303,11 @@ func (w *Waiter) nextStep() (step, time.Duration) {
 	case w.failed != nil:
 		return stepFail, 0
 	}
-	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && !w.Admitted {
-		return stepWait, w.watchLocked(holder) // it will hand on, release, or be lost: each of these wakes the queue
+	now := q.now()
+	if holder := q.holderLocked(); holder != nil && q.Head() == &w.Waiter && w.AdmittedAt > now {
+		return stepWait, min(w.watchLocked(holder), w.AdmittedAt-now) // it will hand on, release, or be lost: each of these wakes the queue
 	}
-	if next, left := w.Next(q.now()); next == waitqueue.Wait {
+	if next, left := w.Next(now); next == waitqueue.Wait {
 		return stepWait, left
 	}
 	return stepAsk, 0

@@ -6,6 +6,7 @@
 package waitqueue
 
 import (
+	"context"
 	"errors"
 	"math"
 	"time"
@@ -45,8 +46,8 @@ type Waiter struct {
 	Call any
 	// Wants is how many permits the waiter wants; 1 for a lock.
 	Wants int
-	// Admitted lets the waiter ask although it is not the head.
-	Admitted bool
+	// AdmittedAt is from when on the waiter may ask although it is not the head. [Queue.Join] sets it to [Never].
+	AdmittedAt time.Duration
 
 	queue      *Queue
 	prev, next *Waiter
@@ -71,7 +72,7 @@ func (q *Queue) Head() *Waiter { return q.head }
 
 // Join puts a waiter at the end.
 func (q *Queue) Join(w *Waiter) {
-	w.queue, w.prev = q, q.tail
+	w.queue, w.prev, w.AdmittedAt = q, q.tail, Never
 	if q.tail == nil {
 		q.head = w
 	} else {
@@ -115,15 +116,17 @@ const (
 
 // Next returns what a waiter is to do, and for how long it is to wait at most.
 func (w *Waiter) Next(now time.Duration) (Step, time.Duration) {
-	switch {
-	case w.Admitted:
-		return Ask, 0
-	case w.queue.head != w:
-		return Wait, Never
-	case w.queue.askAt > now:
-		return Wait, w.queue.askAt - now
+	at := w.AdmittedAt
+	if w.queue.head == w {
+		at = min(at, w.queue.askAt)
 	}
-	return Ask, 0
+	switch {
+	case at <= now:
+		return Ask, 0
+	case at == Never:
+		return Wait, Never
+	}
+	return Wait, at - now
 }
 
 // Wake has the waiter's call look again.
@@ -158,7 +161,7 @@ func (q *Queue) Asking(w *Waiter, now time.Duration) (wakeups uint64) {
 	if q.head == w {
 		q.askAt = Never
 	}
-	w.Admitted, w.asking = false, true
+	w.AdmittedAt, w.asking = Never, true
 	w.asks++
 	if q.askedAt == 0 {
 		q.askedAt = max(now, 1) // 0 is for none
@@ -173,10 +176,15 @@ func (q *Queue) Answered(now time.Duration, err error) {
 	switch {
 	case err == nil:
 		q.replied, q.lastErr = true, nil
-	case q.replied && now-asked < slowReply && errors.Is(err, script.ErrNoAnswer):
+	case q.replied && !Slow(asked, now) && cutOff(err):
 	default:
 		q.lastErr = err
 	}
+}
+
+// cutOff reports whether a question's own call has ended it, by its limit or its context.
+func cutOff(err error) bool {
+	return errors.Is(err, script.ErrNoAnswer) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Unanswered returns the error of the last question, or of the one in flight; nil for one that was answered.
@@ -223,7 +231,7 @@ func (q *Queue) Resume(now time.Duration) {
 func (q *Queue) Admit(now time.Duration) {
 	q.Resume(now)
 	for w := q.head; w != nil; w = w.next {
-		w.Admitted = true
+		w.AdmittedAt = now
 		w.Wake()
 	}
 }
@@ -238,7 +246,9 @@ func (q *Queue) Notify(now time.Duration, permits int) {
 	q.askAt = min(q.askAt, max(now, q.tenure.restUntil))
 	for w := q.head; w != nil && permits > 0; w = w.next {
 		permits -= w.Wants // one that wants more than there is keeps those behind it from overtaking
-		w.Admitted = q.Shared
+		if q.Shared {
+			w.AdmittedAt = now
+		}
 		w.Wake()
 	}
 }
