@@ -207,6 +207,62 @@ func TestHandlerMaySettleItsMessage(t *testing.T) {
 	})
 }
 
+// F8: a handler that has rejected its message returns nil, whatever Reject returned.
+func TestMessageThatAHandlerCouldNotRejectIsNotAcknowledged(t *testing.T) {
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				const many = 10
+				p, other := b.Peer(t), jobs(b.Peer(t))
+				for range many {
+					offer(t, other, "a", 0)
+				}
+				var begun sync.WaitGroup
+				begun.Add(many)
+				gone := make(chan struct{})
+				consume(t, jobs(p), func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+					begun.Done()
+					<-gone
+					ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+					defer cancel()
+					assert.Error(t, m.Reject(ctx, "bad"))
+					return nil
+				}, rdelayedqueue.WithConcurrency(many))
+				begun.Wait()
+				outage(p, true)
+				close(gone)
+				time.Sleep(5 * time.Second)
+				outage(p, false)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.Equal(t, rdelayedqueue.Stats{Dead: many}, stats(t, other))
+			})
+		})
+	}
+}
+
+// F8: what was done counts, though Redis was away when it was done, and the visibility over.
+func TestAckAfterAnOutageThatOutlastedTheVisibilityCounts(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p, other := b.Peer(t), jobs(b.Peer(t))
+		offer(t, other, "a", 0)
+		began := make(chan struct{})
+		consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error {
+			close(began)
+			time.Sleep(35 * time.Second)
+			return nil
+		}, rdelayedqueue.WithConcurrency(1)) // so that this consumer does not claim it again meanwhile
+		<-began
+		synctest.Wait()
+		p.Down(true)
+		time.Sleep(40 * time.Second)
+		p.Down(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, other))
+	})
+}
+
 // F21
 func TestIdleConsumersCostNextToNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -91,5 +92,64 @@ func TestExtendMayShortenAClaimThatIsNotRenewed(t *testing.T) {
 		assert.Equal(t, rdelayedqueue.Stats{InFlight: 1}, stats(t, q), "nobody else can have it")
 		time.Sleep(time.Until(start.Add(time.Second + 2*time.Millisecond)))
 		assert.Equal(t, rdelayedqueue.Stats{Ready: 1}, stats(t, q))
+	})
+}
+
+// F6, F25
+func TestExtendThatWasNotDoneShortensNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		offer(t, q, "a", 0)
+		m := take(t, q)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, m.Extend(done, 10*time.Millisecond))
+
+		p.Down(true)
+		for range 2 { // the first time go-redis finds that its connections are closed
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err := q.Stats(ctx)
+			require.Error(t, err)
+			cancel()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, m.Extend(ctx, time.Second), redlatch.ErrUnavailable)
+		p.Down(false)
+
+		time.Sleep(20 * time.Second)
+		require.NoError(t, m.Context().Err())
+		require.NoError(t, m.Ack(t.Context()))
+	})
+}
+
+// F1, F2
+func TestExtendWithoutAReplyThatShortensAClaimEndsTheContextInTime(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, other := jobs(p), jobs(b.Peer(t))
+		offer(t, other, "x", 0)
+		x := take(t, other)
+		require.NoError(t, x.Extend(t.Context(), time.Minute)) // the server knows the script
+		require.NoError(t, x.Ack(t.Context()))
+
+		offer(t, other, "a", 0)
+		m := take(t, q)
+		synctest.Wait()
+		p.HangReplies(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, m.Extend(ctx, time.Second), redlatch.ErrUnknown)
+
+		again := take(t, other)
+		require.Equal(t, m.ID, again.ID, "Redis has set the visibility")
+		select {
+		case <-m.Context().Done():
+		default:
+			assert.Fail(t, "two consumers have the message, and neither was told")
+		}
+		assert.Error(t, m.Context().Err())
+		require.NoError(t, again.Ack(t.Context()))
 	})
 }

@@ -44,7 +44,8 @@ func (m *Message[T]) Context() context.Context { return m.claim().Context() }
 //
 // It works although ctx is done. It returns when Redis has replied, after 3 s, or at a deadline of ctx that is still
 // ahead (one nearer than 100 ms counts as 100 ms). If the outcome is unknown by then, it returns redlatch.ErrUnknown
-// and goes on in the background; a repeated Ack returns the outcome.
+// and goes on in the background; a repeated Ack returns the outcome. If a reply was lost and Redis has no such claim when
+// it is asked again, [ErrNotHeld] is joined with redlatch.ErrUnknown: this call may have acknowledged the message before.
 //
 // It costs one round trip, which concurrent calls share.
 func (m *Message[T]) Ack(ctx context.Context) error { return m.wrap("ack", m.claim().Ack(ctx)) }

@@ -54,6 +54,34 @@ func TestConsumerStopsInAnOutage(t *testing.T) {
 	}
 }
 
+// F8: nobody works on it any more, so it must not be renewed.
+func TestMessageThatAStoppedConsumerCouldNotEndIsDueAgain(t *testing.T) {
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p, other := b.Peer(t), jobs(b.Peer(t))
+				offer(t, other, "a", 0)
+				began, end := make(chan struct{}), make(chan struct{})
+				stop := consume(t, jobs(p), func(context.Context, *rdelayedqueue.Message[job]) error {
+					close(began)
+					<-end
+					return nil
+				}, rdelayedqueue.WithStopGrace(0))
+				<-began
+				synctest.Wait()
+				outage(p, true)
+				close(end)
+				require.NoError(t, stop())
+				outage(p, false)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				assert.Zero(t, stats(t, other).InFlight, "it is acknowledged late, or due again")
+				assert.Empty(t, p.Holds())
+			})
+		})
+	}
+}
+
 func TestClosingConsumerGivesBackWhatItHasNotBegun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the handler then gets on before Consume hears of the end
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -126,7 +154,7 @@ func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
 				synctest.Wait()
 				stacks := make([]byte, 1<<20)
-				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/queue.(*crew)")
+				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/queue.(*workers)")
 			})
 		})
 	}
@@ -147,7 +175,8 @@ func TestCloseNeedsFewGoroutinesForManyMessages(t *testing.T) {
 		go func() { closed <- p.Close() }()
 		synctest.Wait()
 		stacks := make([]byte, 4<<20)
-		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/queue.(*crew)")
+		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/queue.(*workers)")
+		assert.Positive(t, crew)
 		assert.LessOrEqual(t, crew, 3)
 		p.Blackhole(false)
 		require.NoError(t, <-closed)

@@ -75,8 +75,8 @@ func background() pipeline.SendOptions { return pipeline.SendOptions{Limit: pipe
 // settleTries is how often a call that ends something is repeated without an answer.
 const settleTries = 20
 
-// end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for a few
-// seconds. Earlier is what the tries before the answer may have done.
+// end runs a call that may run twice and must get through, also while the client closes: until it is answered, or for about
+// a minute. Earlier is what the tries before the answer may have done.
 func (m *Manager) end(call func() *script.Call) (c *script.Call, earlier script.Outcome, err error) {
 	ctx := context.Background() //nolint:forbidigo // bounded by the pipeline and by the tries
 	earlier = script.NotDone

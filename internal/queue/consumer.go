@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 const (
@@ -219,7 +220,8 @@ func (c *consumer) handle(m *Message) (err error) {
 		case p != nil:
 			err = c.queue.manager.core.Panicked(p, c.queue.kind, c.queue.user, m.ID, m.Attempt)
 		case !returned:
-			c.settle(m, errors.New("the handler ended its goroutine"))
+			err = errors.New("the handler ended its goroutine")
+			c.settle(m, err)
 		}
 	}()
 	err = c.Handle(ctx, m)
@@ -230,8 +232,10 @@ func (c *consumer) handle(m *Message) (err error) {
 	return err
 }
 
-// settle acknowledges a message, or ends its attempt as failed. In an outage it goes on until the visibility has been
-// over for as long again, as somebody else has the message then, or until a consumer that stops has no grace left.
+// settle acknowledges a message, or ends its attempt as failed, or as its handler has tried to. It goes on while the message is renewed,
+// and in an outage until the visibility has been over for as long again, as somebody else has the message then. It gives up after one
+// visibility if Redis refuses the end for a reason that stays, and when a consumer that stops has no grace left. What it gives up is not
+// renewed any more, so that it is due again.
 func (c *consumer) settle(m *Message, failure error) {
 	end := func() error { return m.Ack(c.base) }
 	if failure != nil {
@@ -240,13 +244,18 @@ func (c *consumer) settle(m *Message, failure error) {
 		end = func() error { return m.Nack(c.base, delay, text[:min(len(text), maxText)]) }
 	}
 	clock := c.queue.manager.core.Clock
-	until := clock.Now() + 2*c.Visibility
+	until := clock.Now() + c.Visibility
 	for !m.Finished() {
-		err := end()
+		err := m.endAgain(c.base, end)
 		if errors.Is(err, ErrNotHeld) {
 			err = nil // Redis has answered: somebody else has it
 		}
-		if err != nil && clock.Now() > until {
+		switch now := clock.Now(); {
+		case err == nil:
+		case m.isHeld() && !script.Final(err):
+			until = now + c.Visibility
+		case now > until:
+			m.lose("Redis has refused its end")
 			return
 		}
 		c.report(&c.endings, err, "redlatch: a consumer cannot end an attempt, and tries again", "redlatch: a consumer ends attempts again")
@@ -257,6 +266,7 @@ func (c *consumer) settle(m *Message, failure error) {
 			return // Drain and the visibility do the rest
 		}
 		if core.Sleep(c.base, core.Jitter(finishPauses)) != nil {
+			m.lose("its consumer has stopped, and Redis was not told of its end")
 			return
 		}
 	}

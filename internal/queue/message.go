@@ -36,7 +36,7 @@ type Message struct {
 	until   time.Duration   // by the client's clock: when the visibility is over
 	length  time.Duration   // the visibility that ends then, which decides the margin
 	renewed int             // times
-	extends int             // answered calls of Extend
+	extends int             // how often Extend has set until
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
 	nacking *entry[nack] // the last Nack or Reject, as well
@@ -278,12 +278,16 @@ func (m *Message) Ack(ctx context.Context) error {
 	defer cancel()
 	c := m.queue.manager.use(m.queue)
 	defer c.leave()
-	ok, err := m.ack(c).settled(ctx)
+	sent := m.ack(c)
+	ok, err := sent.settled(ctx)
 	switch {
 	case err != nil:
 		return err
 	case ok == 0:
 		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
+		if sent.earlier == script.Unknown { // it may have acknowledged the message, which Redis remembers for a while only
+			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
+		}
 		return ErrNotHeld
 	}
 	m.forget(acked, ErrFinished)
@@ -477,6 +481,27 @@ func (m *Message) ending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state == acked || m.state == ended || m.shared || m.acking.mayWork() || m.nacking.mayWork()
+}
+
+// endAgain ends the message as was tried before, by its handler or by this: what is not answered is waited for, as another end could
+// overtake it, and what has failed is sent again. If nothing was tried it calls end.
+func (m *Message) endAgain(ctx context.Context, end func() error) error {
+	m.mu.Lock()
+	acking, nacking := m.acking, m.nacking
+	m.mu.Unlock()
+	switch {
+	case nacking != nil:
+		return m.finish(ctx, nacking.value)
+	case acking != nil:
+		return m.Ack(ctx)
+	}
+	return end()
+}
+
+func (m *Message) isHeld() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state == held
 }
 
 // Finished reports whether Ack, Nack or Reject has ended the message.

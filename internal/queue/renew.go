@@ -2,9 +2,11 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -83,7 +85,7 @@ func (m *Message) renewal(now time.Duration) renewal {
 	return renewal{m, max(m.terms.Visibility, m.until-now), m.extends}
 }
 
-// done notes that Redis renewed the visibility. An Extend that was answered meanwhile may have been later, and has the last word.
+// done notes that Redis renewed the visibility. An Extend meanwhile may have been later, and has the last word.
 func (r renewal) done(sentAt time.Duration) {
 	r.mu.Lock()
 	superseded := r.extends != r.extended
@@ -108,6 +110,32 @@ func (m *Message) watch(sentAt time.Duration) {
 	}
 }
 
+// shorten notes that an Extend was sent that may end the claim sooner: Redis may give the message away then, whether or not it answers.
+// It returns what takes that back.
+func (m *Message) shorten(sentAt, d time.Duration) (undo func()) {
+	m.mu.Lock()
+	until, length := m.until, m.length
+	sooner := sentAt+d < until
+	if sooner {
+		m.extends++
+		m.until, m.length = sentAt+d, d
+	}
+	extends := m.extends
+	m.mu.Unlock()
+	if !sooner {
+		return func() {}
+	}
+	m.watch(sentAt)
+	return func() {
+		m.mu.Lock()
+		if m.extends == extends {
+			m.until, m.length = until, length
+		}
+		m.mu.Unlock()
+		m.watch(sentAt)
+	}
+}
+
 // Extend sets the visibility anew.
 func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	if err := m.check(ctx); err != nil {
@@ -117,9 +145,24 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 		return ErrNotHeld
 	}
 	c := m.client
-	sentAt := c.core.Clock.Now()
-	call, _, err := c.core.Query(ctx, func() *script.Call { return c.keys.extend(extension{m.member, m.claim, d}) })
-	if err != nil {
+	var sentAt time.Duration
+	var undo func()
+	call, _, err := c.core.Query(ctx, func() *script.Call {
+		if undo == nil { // it is the first try
+			sentAt = c.core.Clock.Now()
+			undo = m.shorten(sentAt, d)
+		}
+		return c.keys.extend(extension{m.member, m.claim, d})
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, errs.ErrUnknown):
+		m.shorten(sentAt, d) // again: a renewal that Redis ran before it may have been answered meanwhile
+		return err
+	case undo != nil: // it was sent, and not done
+		undo()
+		return err
+	default:
 		return err
 	}
 	switch result, err := call.Int(); {
