@@ -102,9 +102,11 @@ const (
 // A ? in one of the two days is as a *. Days of the week may wrap, as FRI-MON; other ranges only in Quartz. Instead of all fields it may
 // be @yearly, @annually, @monthly, @weekly, @daily, @midnight or @hourly.
 //
-// The dialects differ. In Quartz 1 is Sunday; in the others it is Monday, and 0 and 7 are Sunday. If the day of the month and the day of
-// the week are both restricted, either of them has to match in Unix, both in Spring, and Quartz refuses it. So an expression of six fields
-// which depends on that has to name its dialect by [Quartz] or [Spring]. Quartz's C is refused: there are no calendars.
+// The dialects differ. In Quartz 1 is Sunday; in the others it is Monday, and 0 and 7 are Sunday. Days of the week as */2 count from
+// Monday in Spring and from Sunday in the others; days as MON/2 end with Saturday in Quartz and with Sunday in the others. If the day of
+// the month and the day of the week are both restricted, either of them has to match in Unix, both in Spring, and Quartz refuses it; as in
+// Vixie cron, both have to match in Unix if one begins with *, as */2. So an expression of six fields which depends on that has to name
+// its dialect by [Quartz] or [Spring]. Quartz's C is refused: there are no calendars.
 //
 // The fields mean the wall clock of [In]. When it jumps ahead, what it skips comes at once, together. What it repeats comes the first
 // time only. For an expression whose hours are all of the day neither applies: it goes on through every real hour.
@@ -222,9 +224,9 @@ func (c *cron) parse(texts []string, d dialect) error {
 	case bothSet && d == anyCron:
 		return invalid("the day of the month and that of the week are both set, which differs between dialects: name Quartz() or Spring()")
 	case d == anyCron && dialectMatters.MatchString(week):
-		return invalid("the day of the week %q has a digit, of which 1 is Sunday in Quartz and Monday elsewhere, or steps from a day to the end of the week, which is Saturday in Quartz and Sunday elsewhere: name Quartz() or Spring()", week)
+		return invalid("the day of the week %q has a digit, of which 1 is Sunday in Quartz and Monday elsewhere, or steps to the end of the week, which is Saturday in Quartz and Sunday elsewhere: name Quartz() or Spring()", week)
 	}
-	c.either = bothSet && d == unixCron
+	c.either = bothSet && d == unixCron && days[0] != '*' && week[0] != '*'
 	c.fields = [...]field{
 		{name: "second", high: 59, cycle: 60},
 		{name: "minute", high: 59, cycle: 60},
@@ -256,6 +258,9 @@ func (c *cron) parse(texts []string, d dialect) error {
 				add = f.addMonthDay
 			case part == "L" && d == quartzCron:
 				part = "SAT"
+			case strings.Contains(part, "/") && d == springCron: // whose week is Monday to Sunday
+				part = strings.NewReplacer("*/", "1-7/", "SUN/", "7/").Replace(part)
+				add = f.addWeekday
 			default:
 				add = f.addWeekday
 			}
@@ -270,9 +275,9 @@ func (c *cron) parse(texts []string, d dialect) error {
 	return nil
 }
 
-// dialectMatters finds the digits of days of the week, and steps from a day on. What counts days in the month, or steps through a range,
-// is the same in all dialects.
-var dialectMatters = regexp.MustCompile(`(^|,)([^,#/]*\d|[A-Z]+/)`)
+// dialectMatters finds the digits of days of the week, and steps from a day on or from *. What counts days in the month, or steps
+// through a range, is the same in all dialects.
+var dialectMatters = regexp.MustCompile(`(^|,)([^,#/]*\d|([A-Z]+|\*)/)`)
 
 // addMonthDay adds one part of a list of days of the month.
 func (f *field) addMonthDay(part string) (err error) {

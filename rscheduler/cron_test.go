@@ -69,6 +69,8 @@ func TestCronComesWhenTheCalendarSays(t *testing.T) {
 		{"0 0 * * FRI#2", nil, []string{"2026-01-09", "2026-02-13", "2026-03-13"}},
 		{"0 0 * * 1#5", nil, []string{"2026-03-30", "2026-06-29"}},
 		{"0 0 13 * FRI", nil, []string{"2026-01-02", "2026-01-09", "2026-01-13", "2026-01-16"}},
+		{"0 0 */2 * MON", nil, []string{"2026-01-05", "2026-01-19", "2026-02-09"}},
+		{"0 0 1-7 * */2", nil, []string{"2026-01-03", "2026-01-04", "2026-01-06", "2026-02-01"}},
 		{"0 0 29 2 *", nil, []string{"2028-02-29", "2032-02-29"}},
 		{"0 0 1 JAN,jul *", nil, []string{"2026-07-01", "2027-01-01"}},
 		{"@hourly", nil, []string{"2026-01-01 01:00", "2026-01-01 02:00"}},
@@ -86,6 +88,14 @@ func TestCronComesWhenTheCalendarSays(t *testing.T) {
 		{"0 0 12 L-3W * ?", quartz, []string{"2026-01-28 12:00", "2026-02-25 12:00", "2026-03-27 12:00"}},
 		{"0 0 0 ? * MON/2", quartz, []string{"2026-01-02", "2026-01-05", "2026-01-07", "2026-01-09", "2026-01-12"}},
 		{"0 0 0 ? * MON/2", spring, []string{"2026-01-02", "2026-01-04", "2026-01-05", "2026-01-07", "2026-01-09", "2026-01-11"}},
+		{"0 0 0 ? * */2", quartz, []string{"2026-01-03", "2026-01-04", "2026-01-06", "2026-01-08"}},
+		{"0 0 0 ? * */2", spring, []string{"2026-01-02", "2026-01-04", "2026-01-05", "2026-01-07", "2026-01-09"}},
+		{"0 0 0 ? * */3", spring, []string{"2026-01-04", "2026-01-05", "2026-01-08", "2026-01-11"}},
+		{"0 0 0 ? * TUE,*/7", spring, []string{"2026-01-05", "2026-01-06", "2026-01-12"}},
+		{"0 0 0 ? * SUN/2", spring, []string{"2026-01-04", "2026-01-11"}},
+		{"0 0 0 ? * 7/2", spring, []string{"2026-01-04", "2026-01-11"}},
+		{"0 0 0 ? * 0/2", spring, []string{"2026-01-03", "2026-01-04", "2026-01-06"}},
+		{"0 0 0 ? * SUN-WED/2", spring, []string{"2026-01-04", "2026-01-06", "2026-01-11"}},
 		{"0 0 0 ? * MON-SAT/2", nil, []string{"2026-01-02", "2026-01-05", "2026-01-07"}},
 		{"0 0 22-2/2 ? * *", quartz, []string{"2026-01-01 02:00", "2026-01-01 22:00", "2026-01-02 00:00"}},
 		{"0 0 12 ? * MON", nil, []string{"2026-01-05 12:00"}},
@@ -161,6 +171,8 @@ func TestCronRefusesWhatItCannotMean(t *testing.T) {
 		{"0 0 12 * * 1", "name Quartz() or Spring()", nil},
 		{"0 0 12 * * 1-5", "name Quartz() or Spring()", nil},
 		{"0 0 12 * * TUE,MON/2", "name Quartz() or Spring()", nil},
+		{"0 0 12 ? * */2", "name Quartz() or Spring()", nil},
+		{"0 0 12 ? * SUN/2", "name Quartz() or Spring()", nil},
 		{"0 0 12 ? * 6L", "name Quartz() or Spring()", nil},
 		{"0 0 12 1 * MON", "name Quartz() or Spring()", nil},
 		{"0 0 12 1 * MON", "has to be ?", []rscheduler.CronOption{rscheduler.Quartz()}},
@@ -224,7 +236,7 @@ func part(random *rand.Rand, low, high int) string {
 func pick[T any](random *rand.Rand, of ...T) T { return of[random.IntN(len(of))] }
 
 // The second implementation is hashicorp/cronexpr, without time zones, in which it follows another rule, and without the range 0-0 of
-// weekdays, which it takes for all.
+// weekdays, which it takes for all. Its week begins with Sunday also for */2.
 func TestCronAgreesWithAnotherImplementation(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	compared := 0
@@ -234,7 +246,7 @@ func TestCronAgreesWithAnotherImplementation(t *testing.T) {
 		case 0:
 			month = pick(random, "L", "LW", fmt.Sprintf("%dW", 1+random.IntN(28)))
 		case 1:
-			month, week = "*", pick(random, part(random, 1, 6), "FRIL", "MON#2", "3L", "SUN#1", "SAT#5", "MON-FRI")
+			month, week = "*", pick(random, strings.Replace(part(random, 1, 6), "*/", "0-6/", 1), "FRIL", "MON#2", "3L", "SUN#1", "SAT#5", "MON-FRI")
 		}
 		fields := []string{part(random, 0, 59), part(random, 0, 59), part(random, 0, 23), month, part(random, 1, 12), week}
 		expr := strings.Join(fields, " ")

@@ -189,7 +189,7 @@ func (s *Scheduler) Resume(ctx context.Context, job string) error {
 }
 
 // Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
-// has registered it, and runs, writes it again within 10 s.
+// has registered it, and runs, writes it again within 10 s. An [At] that has run then runs again if [WithCatchUp] covers it.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
 	_, err := s.operate(ctx, job, "remove", "")
 	if errors.Is(err, ErrNotFound) {

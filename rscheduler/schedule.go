@@ -47,7 +47,9 @@ func Every(period time.Duration) Schedule { return every{period} }
 // Its runs never overlap, and none is ever missed: one that was due while nobody ran starts as soon as somebody does.
 func EveryAfter(delay time.Duration) Schedule { return fixedDelay{delay} }
 
-// At returns the schedule of a single run. If t had passed when the job was first registered, it is a missed tick, see [WithCatchUp].
+// At returns the schedule of a single run. If t had passed when the job was first registered, it is a missed tick, see [WithCatchUp]. So
+// with a catch-up it may run again after [Scheduler.Remove], or when Redis has lost its data. When another schedule of the job had
+// replaced it for a while, it does not run again if [Scheduler.Runs] still has its run.
 func At(t time.Time) Schedule { return oneShot{t.Truncate(time.Microsecond)} }
 
 func (s every) Next(after time.Time) (time.Time, bool) {

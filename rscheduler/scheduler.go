@@ -91,8 +91,8 @@ type Result struct {
 }
 
 // Register adds a job to those that [Scheduler.Run] runs here. It does no I/O: the job is written when Run begins, or at once while
-// it runs. A name that is empty, longer than 512 bytes or was registered before, a bad schedule, a nil handler and bad options are
-// redlatch.ErrInvalid.
+// it runs. A name that is empty, longer than 512 bytes, not UTF-8, has control characters or was registered before, a bad schedule, a
+// nil handler and bad options are redlatch.ErrInvalid.
 //
 // If processes have registered different schedules for a job, all of them follow the one that was written last. If Redis has lost its
 // data, they write the one anew that they saw at their last heartbeat.

@@ -433,6 +433,20 @@ func TestPastOneShotFollowsTheCatchUp(t *testing.T) {
 	})
 }
 
+// F9
+func TestOneShotThatHasRunDoesNotRunWhenItsScheduleComesBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		shot, other := rscheduler.At(r.start.Add(10*time.Second)), rscheduler.MustCron("* * * * *")
+		for _, schedule := range []rscheduler.Schedule{shot, other, shot} {
+			s, _ := r.worker(t, schedule, r.handle, rscheduler.WithCatchUp(time.Hour))
+			stop := run(t, s)
+			time.Sleep(100 * time.Second)
+			require.NoError(t, stop())
+		}
+		assert.Equal(t, []string{"10:1", "120:1", "180:1"}, r.take())
+	})
+}
+
 func TestOutageEndsByThePolicies(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, p := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
@@ -539,6 +553,21 @@ func TestFailedRunIsRetriedAndKeptInTheHistory(t *testing.T) {
 		assert.Len(t, results, 3)
 		_, err = s.Runs(t.Context(), "none", 10)
 		require.ErrorIs(t, err, rscheduler.ErrNotFound)
+	})
+}
+
+func TestHistoryOfNoneRemovesWhatAnotherProcessKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, history := range []int{20, 0} {
+			s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithHistory(history))
+			stop := run(t, s)
+			time.Sleep(20 * time.Second)
+			require.NoError(t, stop())
+			results, err := s.Runs(t.Context(), "job", 20)
+			require.NoError(t, err)
+			assert.Equal(t, history > 0, len(results) > 0)
+			assert.NotZero(t, job(t, s).Last)
+		}
 	})
 }
 
