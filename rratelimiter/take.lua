@@ -54,5 +54,5 @@ if afterRest > 0 then
 else
   state = string.format('%.0f', back) -- tostring, and redis.call of Redis 7.2.0, would round
 end
-redis.call('set', key, state, 'px', string.format('%.0f', math.ceil((after + 1) / 1000)))
+redis.call('set', key, state, 'px', math.ceil((after + 1) / 1000)) -- below 1e14, which is not rounded
 return { 1, wait, after, afterRest, back }

@@ -1,8 +1,10 @@
 package httplimit_test
 
 import (
+	"cmp"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +23,10 @@ func ExampleNew() {
 	defer client.Close()
 
 	limiter := client.GetRateLimiter("api", rratelimiter.Per(2, time.Minute))
-	limit := httplimit.New(limiter, func(r *http.Request) string { return r.Header.Get("X-Api-Key") })
+	limit := httplimit.New(limiter, func(r *http.Request) string {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return cmp.Or(r.Header.Get("X-Api-Key"), host) // one with an empty key would not be limited
+	})
 	api := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") }))
 
 	for range 3 {

@@ -25,17 +25,18 @@ type options struct {
 func WithFailOpen() Option { return func(o *options) { o.failOpen = true } }
 
 // WithErrorHandler has a function called with each error of the limiter, for a log or a metric, on the request's
-// goroutine. Without it nobody learns of them.
+// goroutine. Without it, as with nil, nobody learns of them.
 func WithErrorHandler(fn func(r *http.Request, err error)) Option {
 	return func(o *options) { o.onError = fn }
 }
 
 // WithRefusal has a handler answer requests that are over the limit. The headers are set already; the status is the
-// handler's to write. Without it the answer is 429 with a line of text.
+// handler's to write. Without it, as with nil, the answer is 429 with a line of text.
 func WithRefusal(h http.Handler) Option { return func(o *options) { o.refuse = h } }
 
 // New returns a middleware that takes a token for each request, of the key that keyOf returns: the caller's account, or its
-// address. A request with an empty key is not limited. A longer key than the limiter allows is shortened to it.
+// address. A request with an empty key is not limited. A longer key than the limiter allows is shortened to it. An option that
+// is nil is left out.
 //
 // Each limited response has the headers RateLimit-Policy and RateLimit (the IETF's draft), as in
 //
@@ -48,14 +49,19 @@ func WithRefusal(h http.Handler) Option { return func(o *options) { o.refuse = h
 //
 // A call costs one round trip, and waits for Redis at most as long as the request's context and the call timeout allow.
 func New(l *rratelimiter.Limiter, keyOf func(*http.Request) string, opts ...Option) func(http.Handler) http.Handler {
-	o := options{
-		onError: func(*http.Request, error) {},
-		refuse: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
-		}),
-	}
+	var o options
 	for _, set := range opts {
-		set(&o)
+		if set != nil {
+			set(&o)
+		}
+	}
+	if o.onError == nil {
+		o.onError = func(*http.Request, error) {}
+	}
+	if o.refuse == nil {
+		o.refuse = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
+		})
 	}
 	n, period := l.Rate()
 	name := quoted(l.Name())

@@ -59,6 +59,15 @@ func TestRequestsAboveTheLimitGet429(t *testing.T) {
 	})
 }
 
+func TestNilOptionChangesNothing(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
+		h := httplimit.New(l, byAccount, nil)(served)
+		assert.Equal(t, http.StatusNoContent, get(t.Context(), h, "ann").StatusCode)
+		assert.Equal(t, http.StatusTooManyRequests, get(t.Context(), h, "ann").StatusCode)
+	})
+}
+
 // F27
 func TestRequestsWithoutRedisGet503OrPass(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -91,5 +100,21 @@ func TestCanceledRequestsAreNotServedAndGet503(t *testing.T) {
 		for _, limit := range []func(http.Handler) http.Handler{httplimit.New(l, byAccount), httplimit.New(l, byAccount, httplimit.WithFailOpen())} {
 			assert.Equal(t, http.StatusServiceUnavailable, get(ctx, limit(served), "ann").StatusCode)
 		}
+	})
+}
+
+// A service that has configured no log must not fail when Redis does.
+//
+// F27
+func TestNilHandlersAreThoseWithoutTheOption(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
+		h := httplimit.New(l, byAccount, httplimit.WithFailOpen(), httplimit.WithErrorHandler(nil), httplimit.WithRefusal(nil))(served)
+		assert.Equal(t, http.StatusNoContent, get(t.Context(), h, "ann").StatusCode)
+		assert.Equal(t, http.StatusTooManyRequests, get(t.Context(), h, "ann").StatusCode)
+		p.Refuse(true)
+		p.Cut()
+		assert.Equal(t, http.StatusNoContent, get(t.Context(), h, "ann").StatusCode)
 	})
 }
