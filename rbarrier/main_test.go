@@ -10,6 +10,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("arrival", arrival)
+	faulttest.RegisterChild("participation", participation)
 	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
