@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"runtime"
 )
 
 // Codec encodes and decodes the values of an object. It must be safe for concurrent use, and must not retain the values
@@ -37,19 +38,27 @@ func Marshal(c Codec, v any) (data []byte, err error) {
 }
 
 // Unmarshal decodes data with c into v, which is a pointer. Its error wraps [ErrDecode] and the codec's error, and
-// names the codec and the type of v. If the codec panics, Unmarshal returns such an error. What v points to is
-// undefined after an error.
+// names the codec and the type of v. If the codec panics, Unmarshal returns such an error, with the type of the panic's
+// value. What v points to is undefined after an error.
 //
 // With the codecs of this package, the text of the error contains nothing of data. The error of a type's own method can
 // be reached with [errors.As].
 func Unmarshal(c Codec, data []byte, v any) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %T panicked on a %T: %v", ErrDecode, c, v, p)
+			err = fmt.Errorf("%w: %T panicked on a %T: %s", ErrDecode, c, v, discreetPanic(p))
 		}
 	}()
 	if err := c.Decode(data, v); err != nil {
 		return fmt.Errorf("%w: %T into a %T: %w", ErrDecode, c, v, err)
 	}
 	return nil
+}
+
+// discreetPanic says what a panic was about. Its text may repeat the data, unless it is Go's own.
+func discreetPanic(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("a %T", p)
 }

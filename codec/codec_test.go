@@ -2,6 +2,7 @@ package codec_test
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -282,4 +283,24 @@ func TestNestingIsBounded(t *testing.T) {
 	assert.NoError(t, codec.Unmarshal(codec.MsgPack{}, deep(9_999), &typed))
 	err := codec.Unmarshal(codec.MsgPack{}, append(bytes.Repeat([]byte{0x91}, 10_001), 0x90), &typed)
 	assert.ErrorContains(t, err, "more than 10000 levels")
+}
+
+// A queue of pointers is offered and taken by their type.
+func TestPointersThatAreTextComeBack(t *testing.T) {
+	back(t, codec.String{}, big.NewInt(5))
+}
+
+// fussy is a type that panics with the text, as uuid.MustParse and its like do.
+type fussy struct{}
+
+var _ encoding.TextUnmarshaler = (*fussy)(nil)
+
+func (*fussy) UnmarshalText(text []byte) error { panic(fmt.Sprintf("cannot parse %s", text)) }
+
+func TestPanicOfATypesOwnMethodDoesNotRepeatThePayload(t *testing.T) {
+	for c, data := range map[codec.Codec]string{codec.String{}: "4111secret", codec.JSON{}: `"4111secret"`} {
+		err := codec.Unmarshal(c, []byte(data), new(fussy))
+		require.ErrorIs(t, err, codec.ErrDecode, "%T", c)
+		assert.NotContains(t, err.Error(), "4111", "%T", c)
+	}
 }

@@ -24,7 +24,11 @@ type String struct{}
 // Encode returns v as text.
 func (String) Encode(v any) ([]byte, error) {
 	if m, ok := v.(encoding.TextMarshaler); ok {
-		return m.MarshalText()
+		text, err := m.MarshalText()
+		if err == nil && !utf8.Valid(text) {
+			return nil, errUTF8
+		}
+		return text, err
 	}
 	r := reflect.ValueOf(v)
 	switch {
@@ -48,7 +52,7 @@ func (String) Encode(v any) ([]byte, error) {
 }
 
 // Decode reads text into the pointer v.
-func (String) Decode(data []byte, v any) error {
+func (c String) Decode(data []byte, v any) error {
 	if !utf8.Valid(data) {
 		return errUTF8
 	}
@@ -62,7 +66,16 @@ func (String) Decode(data []byte, v any) error {
 	if p.Kind() != reflect.Pointer || p.IsNil() {
 		return fmt.Errorf("%w: %T is not a pointer, or is nil", errType, v)
 	}
-	return setText(p.Elem(), string(data))
+	to := p.Elem()
+	if to.Kind() != reflect.Pointer {
+		return setText(to, string(data))
+	}
+	fresh := reflect.New(to.Type().Elem()) // of a *big.Int, say
+	if err := c.Decode(data, fresh.Interface()); err != nil {
+		return err
+	}
+	to.Set(fresh)
+	return nil
 }
 
 func setText(r reflect.Value, text string) error {
