@@ -3,6 +3,7 @@ package redlatch_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,5 +173,24 @@ func TestEveryLockOfACrowdCountsItsRenewals(t *testing.T) {
 		for _, hold := range all[40:] {
 			require.NoError(t, hold.Unlock(t.Context()))
 		}
+	})
+}
+
+// A consumer is often started by a go statement, so that no function of the program has called the library.
+func TestCallSiteOfAGoStatementIsItsOwnLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open(redlatch.WithCallSites())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		hold, err := c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		ctx, giveUp := context.WithCancel(t.Context())
+		_, _, line, _ := runtime.Caller(0)
+		go c.GetLock("orders").Lock(ctx) //nolint:errcheck // it is given up
+		synctest.Wait()
+		require.Len(t, c.Waits(), 1)
+		assert.Regexp(t, fmt.Sprintf(`^[^/]+/holds_test\.go:%d$`, line+1), c.Waits()[0].Site)
+		giveUp()
+		require.NoError(t, hold.Unlock(t.Context()))
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +80,7 @@ func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOpt
 var errStopped = errors.New("stopped")
 
 const (
-	scanCount    = 500     // keys that one SCAN looks at
+	scanCount    = 200     // keys that one SCAN looks at
 	atOnce       = 50      // objects that are asked for their state at the same time
 	rememberMost = 100_000 // counters that are not listed twice
 )
@@ -91,7 +90,6 @@ type finder struct {
 	client  *Client
 	pattern string
 	options objectsOptions
-	match   *regexp.Regexp
 	yield   func(Object, error) bool
 	listed  map[string]bool // names of semaphores and latches that were listed
 }
@@ -110,10 +108,6 @@ func (f *finder) run(ctx context.Context) error {
 		return fmt.Errorf("%w: the pattern has %d bytes, more than %d", errs.ErrInvalid, len(f.pattern), errs.MaxName)
 	}
 	f.pattern = quoteGlob(f.client.core.Prefix) + cmp.Or(f.pattern, "*")
-	var err error
-	if f.match, err = regexp.Compile(globExpression(f.pattern)); err != nil {
-		return fmt.Errorf("%w: the pattern: %w", errs.ErrInvalid, err)
-	}
 	f.listed = map[string]bool{}
 	nodes, err := core.Step(ctx, f.client.core, f.client.core.Batch.Masters)
 	if err != nil {
@@ -235,7 +229,7 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 				all = f.add(all, "rdelayedqueue", body)
 			}
 		case barriers, doubleBarriers:
-			if name := nameIn(body); f.match.MatchString(name) {
+			if name := nameIn(body); matchGlob(f.pattern, name) {
 				all = append(all, found{"rbarrier", name, prefix == doubleBarriers})
 			}
 		case elections:
@@ -264,7 +258,7 @@ func (f *finder) numbers(ctx context.Context, node *redis.Client, names []string
 	}
 	var keys []string
 	for _, name := range names {
-		if f.match.MatchString(name) && !slices.Contains(keys, name) && !f.listed[name] {
+		if matchGlob(f.pattern, name) && !slices.Contains(keys, name) && !f.listed[name] {
 			keys = append(keys, name)
 		}
 	}
@@ -294,7 +288,7 @@ func (f *finder) numbers(ctx context.Context, node *redis.Client, names []string
 func (f *finder) leased(ctx context.Context, node *redis.Client, keys []string) (all []found, err error) {
 	var names []string
 	for _, key := range keys {
-		if name := nameIn(strings.TrimSuffix(key, ":timeout")); f.match.MatchString(name) && core.Suffixed(name, "timeout") == key {
+		if name := nameIn(strings.TrimSuffix(key, ":timeout")); matchGlob(f.pattern, name) && core.Suffixed(name, "timeout") == key {
 			names = append(names, name)
 		}
 	}
@@ -360,7 +354,7 @@ func (f *finder) waitedFor(ctx context.Context) error {
 
 // add adds the object whose name a key or channel has in its own, if it matches the pattern.
 func (f *finder) add(to []found, kind, body string) []found {
-	if name := nameIn(body); f.match.MatchString(name) {
+	if name := nameIn(body); matchGlob(f.pattern, name) {
 		return append(to, found{kind: kind, name: name})
 	}
 	return to
@@ -474,45 +468,60 @@ func quoteGlob(text string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`).Replace(text)
 }
 
-// globExpression returns the regular expression that matches what a pattern of Redis does.
-func globExpression(glob string) string {
-	var b strings.Builder
-	b.WriteString(`(?s)^`)
-	for i := 0; i < len(glob); i++ {
-		switch c := glob[i]; c {
-		case '*':
-			b.WriteString(`.*`)
-		case '?':
-			b.WriteString(`.`)
-		case '[':
-			end := strings.IndexByte(glob[i+1:], ']')
-			if end <= 0 {
-				b.WriteString(`\[`)
-				continue
-			}
-			class := glob[i+1 : i+1+end]
-			b.WriteByte('[')
-			if class[0] == '^' {
-				b.WriteByte('^')
-				class = class[1:]
-			}
-			b.WriteString(strings.NewReplacer(`\`, `\\`, `[`, `\[`, `^`, `\^`).Replace(class))
-			b.WriteByte(']')
-			i += 1 + end
-		case '\\':
-			if i+1 < len(glob) {
-				i++
-			}
-			b.WriteString(regexp.QuoteMeta(glob[i : i+1]))
+// matchGlob reports whether a pattern matches a name as in Redis, which goes by bytes.
+func matchGlob(glob, name string) bool {
+	starred, after, from := false, "", "" // what follows the last star, and what is left of the name for it
+	for name != "" {
+		if rest, ok := strings.CutPrefix(glob, "*"); ok {
+			starred, after, from = true, rest, name
+			glob = rest
+			continue
+		}
+		rest, ok := matchByte(glob, name[0])
+		switch {
+		case ok:
+			glob, name = rest, name[1:]
+		case starred:
+			from = from[1:]
+			glob, name = after, from
 		default:
-			end := i + 1
-			for end < len(glob) && !strings.ContainsRune(`*?[\`, rune(glob[end])) {
-				end++
-			}
-			b.WriteString(regexp.QuoteMeta(glob[i:end]))
-			i = end - 1
+			return false
 		}
 	}
-	b.WriteByte('$')
-	return b.String()
+	return strings.Trim(glob, "*") == ""
+}
+
+// matchByte reports whether what a pattern begins with, which is no star, matches a byte, and returns the rest of the pattern.
+func matchByte(glob string, b byte) (rest string, ok bool) {
+	switch {
+	case glob == "":
+		return "", false
+	case glob[0] == '?':
+		return glob[1:], true
+	case glob[0] == '[':
+		return matchClass(glob[1:], b)
+	case glob[0] == '\\' && len(glob) > 1:
+		glob = glob[1:]
+	}
+	return glob[1:], glob[0] == b
+}
+
+// matchClass is matchByte after an opening bracket. One that is not closed goes to the end of the pattern.
+func matchClass(glob string, b byte) (rest string, ok bool) {
+	glob, not := strings.CutPrefix(glob, "^")
+	for glob != "" && glob[0] != ']' {
+		if glob[0] == '\\' && len(glob) > 1 {
+			ok = ok || glob[1] == b
+			glob = glob[2:]
+			continue
+		}
+		low, high := glob[0], glob[0]
+		if len(glob) > 2 && glob[1] == '-' {
+			high = glob[2]
+			glob = glob[2:]
+		}
+		ok = ok || min(low, high) <= b && b <= max(low, high)
+		glob = glob[1:]
+	}
+	return strings.TrimPrefix(glob, "]"), ok != not
 }

@@ -97,7 +97,7 @@ var outcomes = map[string]string{ //nolint:gochecknoglobals // a constant in all
 	"freed": "It was freed.", "free": "Nobody held it any more.",
 	"others": "Nothing was done: somebody else holds it now, as this page shows.",
 	"paused": "It is paused.", "resumed": "It delivers again.",
-	"triggered": "It runs as soon as a process has time.", "scheduled": "It runs by its schedule again.",
+	"triggered": "It runs as soon as a process has time; if it runs already, its overlap policy decides.", "scheduled": "It runs by its schedule again.",
 	"done": "Done.", "nothing": "Nothing was done: what it was about is not there, or not in a state for that.",
 }
 

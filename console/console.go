@@ -71,7 +71,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 	for _, opt := range opts {
 		opt(h)
 	}
-	h.crowd.client = client
+	h.crowd.client, h.crowd.asked = client, map[question]*answer{}
 	return h
 }
 

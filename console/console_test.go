@@ -473,6 +473,24 @@ func TestListsHavePages(t *testing.T) {
 	}
 }
 
+// An address is made up by anybody: a page number that is too large is a page behind the last one, and breaks nothing.
+func TestPageNumberThatIsTooLargeIsAPageBehindTheLast(t *testing.T) {
+	_, client, url := serve(t)
+	acquire(t, client.GetLock("orders"))
+	for _, page := range []string{"9223372036854775807", "99999999999999999999", "92233720368547759"} {
+		for _, sort := range []string{"", "name"} {
+			r, err := http.Get(url + "locks?sort=" + sort + "&page=" + page)
+			require.NoError(t, err)
+			text, err := io.ReadAll(r.Body)
+			assert.NoError(t, err, "sort %q, page %s: it is cut off", sort, page)
+			assert.NoError(t, r.Body.Close())
+			assert.Equal(t, http.StatusOK, r.StatusCode)
+			assert.NotContains(t, string(text), "page -", "sort %q, page %s", sort, page)
+			assert.NotContains(t, string(text), `rel="next"`, "sort %q, page %s", sort, page)
+		}
+	}
+}
+
 func TestPagesFollowWhatHappens(t *testing.T) {
 	s := newSite(t)
 	hold := acquire(t, s.client.GetLock("orders"))
@@ -484,6 +502,7 @@ func TestPagesFollowWhatHappens(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	assert.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
+	assert.Equal(t, "no", answer.Header.Get("X-Accel-Buffering"))
 	lines := bufio.NewScanner(answer.Body)
 	await := func(text string) {
 		for lines.Scan() {

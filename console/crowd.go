@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,16 +13,33 @@ import (
 const (
 	crowdFor  = 2 * time.Second // answers are shown for so long: a client answers ten questions a second
 	crowdWait = time.Second
-	crowdMost = 50 // clients that are asked
+	crowdMost = 50 // clients that are asked, and answers that are kept of pages of one client
 )
 
 // crowd is what clients say of themselves, for all who look at the console.
 type crowd struct {
 	client *redlatch.Client
 
-	mu   sync.Mutex // guards the rest, and is held while clients are asked
+	mu   sync.Mutex // guards at and last, and is held while clients are asked
 	at   time.Time
 	last inspect.Census
+
+	asking sync.Mutex // guards the answers' map
+	asked  map[question]*answer
+}
+
+// question is what the page of one client shows.
+type question struct {
+	id     string
+	cursor int
+}
+
+// answer is what a client says to a question. The one who asks sets it.
+type answer struct {
+	at     time.Time     // when it was asked
+	there  chan struct{} // closed when the rest is set
+	report redlatch.ClientReport
+	err    error
 }
 
 // look returns what the clients say; what they have said if that is not long ago.
@@ -37,8 +55,32 @@ func (c *crowd) look(ctx context.Context) inspect.Census {
 	return c.last
 }
 
-// waitsFor returns who waits for an object.
-func (c *crowd) waitsFor(ctx context.Context, name string) []inspect.Wait {
+// waitsFor returns the calls that wait for an object.
+func (c *crowd) waitsFor(ctx context.Context, name string) inspect.Calls {
 	said := c.look(ctx)
 	return said.WaitsFor(name)
+}
+
+// ask returns what a client says; what it has said if that is not long ago.
+func (c *crowd) ask(ctx context.Context, q question) (redlatch.ClientReport, error) {
+	c.asking.Lock()
+	maps.DeleteFunc(c.asked, func(_ question, a *answer) bool { return time.Since(a.at) >= crowdFor })
+	a, known := c.asked[q]
+	if !known {
+		a = &answer{at: time.Now(), there: make(chan struct{})}
+		if len(c.asked) < crowdMost {
+			c.asked[q] = a
+		}
+	}
+	c.asking.Unlock()
+	if !known {
+		a.report, a.err = c.client.Ask(context.WithoutCancel(ctx), q.id, redlatch.WithCursor(q.cursor)) // others may wait for the same
+		close(a.there)
+	}
+	select {
+	case <-a.there:
+		return a.report, a.err
+	case <-ctx.Done():
+		return redlatch.ClientReport{}, ctx.Err()
+	}
 }

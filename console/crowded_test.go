@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
@@ -110,6 +113,64 @@ func TestPagesOfACrowdSayHowManyMore(t *testing.T) {
 		assert.Contains(t, text, "<p>… and "+more+" more</p>", page)
 		assert.Equal(t, page == "lock?name=orders", strings.Contains(text, "and from nobody else"), page)
 	}
+}
+
+// A page with all of them would be too large to be followed.
+func TestPagesListTheLongestWaits(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		client := unhurried(t, b)
+		h := Handler(client)
+		c := &h.(*handler).crowd
+		const id = "web.9f2c1a0b77d01e42"
+		a := &answer{at: time.Now(), there: make(chan struct{}), report: redlatch.ClientReport{ID: id, WaitCount: 5_000}}
+		close(a.there)
+		for i := range 5_000 {
+			w := redlatch.WaitInfo{Kind: "rlock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("billing/main.go:%d", i)}
+			c.last.Waits = append(c.last.Waits, inspect.Wait{Client: id, WaitInfo: w})
+			if i < 1_000 { // as many as a client tells
+				a.report.Waits = append(a.report.Waits, w)
+			}
+		}
+		c.at, c.asked[question{id: id}] = time.Now(), a
+		b.Foreign(t, "orders", time.Minute)
+		for _, page := range []string{"lock?name=orders", "semaphore?name=uploads", "latch?name=start", "barrier?name=start", "client?id=" + id} {
+			c.last.Waits = slices.Clone(c.last.Waits)
+			for i := range c.last.Waits {
+				_, c.last.Waits[i].Name, _ = strings.Cut(page, "=")
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/"+page, nil))
+			text := w.Body.String()
+			assert.Contains(t, text, "billing/main.go:99<", page)
+			assert.NotContains(t, text, "billing/main.go:100<", page)
+			assert.Contains(t, text, "<p>… and 4900 more</p>", page)
+			assert.Less(t, len(text), liveMost, page)
+		}
+	})
+}
+
+func TestOverviewListsTheNewestLosses(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		h := Handler(unhurried(t, b))
+		c := &h.(*handler).crowd
+		for i := range 1_000 {
+			l := redlatch.LossInfo{
+				Kind: "rlock", Name: fmt.Sprintf("order:%d", i), At: time.Now().Add(-time.Duration(i) * 3 * time.Second),
+				Held: time.Minute, Site: "billing/main.go:95", Cause: "Redis has it no longer",
+			}
+			c.last.Losses = append(c.last.Losses, inspect.Loss{Client: "web.9f2c1a0b77d01e42", LossInfo: l, Failover: "10.0.0.7:6379"})
+		}
+		c.at = time.Now()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		text := w.Body.String()
+		assert.Contains(t, text, `aria-label="1000 losses in the last hour`)
+		assert.Contains(t, text, `<rect x="16" y="0" width="7" height="25"/>`, "what is not listed is in the chart")
+		assert.Contains(t, text, ">order:99<")
+		assert.NotContains(t, text, ">order:100<")
+		assert.Contains(t, text, "<p>… and 900 more</p>")
+		assert.Less(t, len(text), liveMost)
+	})
 }
 
 // timed returns what a page says, and after what times its first byte and all of it came.

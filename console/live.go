@@ -39,6 +39,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		p.CSRF = token(w, r)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events
 	out := http.NewResponseController(w)
 	var last string
 	pause := time.NewTimer(0)
@@ -50,6 +51,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 		case <-pause.C: // also before the end: the next stream sends at once
 		}
 		if time.Now().After(end) {
+			_ = out.SetWriteDeadline(time.Now().Add(liveWrite)) // of the end itself
 			return
 		}
 		began := time.Now()
@@ -66,6 +68,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 			if err != nil || out.Flush() != nil {
 				return
 			}
+			_ = out.SetWriteDeadline(time.Time{}) // else it ends the stream, though nothing is being written
 			wait = max(wait, rest(n))
 		}
 		pause.Reset(wait)

@@ -204,6 +204,38 @@ func TestOneViewerReceivesAtMostAMegabyteAMinute(t *testing.T) {
 	}
 }
 
+// A page that does not change has no event after the first one, and its stream ends as all do.
+func TestStreamOfAPageThatDoesNotChangeLastsItsMinute(t *testing.T) {
+	for what, set := range map[string]func(*http.Protocols){
+		"HTTP/2": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
+		"HTTP/1": func(p *http.Protocols) { p.SetHTTP1(true) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+				var protocols http.Protocols
+				set(&protocols)
+				server := &http.Server{
+					Handler: Handler(unhurried(t, b), WithLogger(slog.New(slog.DiscardHandler))), ReadHeaderTimeout: time.Minute, Protocols: &protocols,
+				}
+				served := make(chan error, 1)
+				go func() { served <- server.Serve(listener) }()
+				browser := &http.Client{Transport: &http.Transport{DialContext: listener.dial, Protocols: &protocols}}
+				began := time.Now()
+				answer, err := browser.Get("http://console/events?page=queue%3Fname=mails")
+				require.NoError(t, err)
+				_, err = io.ReadAll(answer.Body)
+				assert.NoError(t, err)
+				assert.GreaterOrEqual(t, time.Since(began), liveFor)
+				_ = answer.Body.Close() // read to its end
+				browser.CloseIdleConnections()
+				require.NoError(t, server.Close())
+				require.ErrorIs(t, <-served, http.ErrServerClosed)
+			})
+		})
+	}
+}
+
 func TestTooLargePageIsNotFollowed(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		client := unhurried(t, b)

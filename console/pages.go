@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -59,8 +60,8 @@ type list struct {
 
 // objects lists the objects of some kinds. They are found by SCAN, so a page far behind takes as long as all before it.
 func (h *handler) objects(r *request) (any, error) {
-	page, _ := strconv.Atoi(r.query.Get("page")) // 0 is the first
-	page = max(page, 0)
+	page, _ := strconv.Atoi(r.query.Get("page"))     // 0 is the first
+	page = max(0, min(page, math.MaxInt/pageSize-1)) // an address may have any number
 	of := lists[r.path]
 	l := &list{Query: r.query.Get("q"), Sort: r.query.Get("sort"), Page: page + 1, Sorts: of.sorts, Detail: of.detail}
 	sorted := slices.Contains(l.Sorts, l.Sort)
@@ -130,8 +131,10 @@ type overview struct {
 	Cut            bool // there was no time for all objects
 	Queues         []queueLine
 	inspect.Census                  // its losses are those of the last hour
+	Lost           int              // how many there are of them
+	MoreLosses     int              // of them that are not listed
 	Circles        []inspect.Circle // in which clients wait for each other
-	Hour           []bar            // how many of them, for each five minutes, the oldest first
+	Hour           []bar            // how many losses, for each five minutes, the oldest first
 }
 
 // count is how many objects of a kind there are, drawn as a bar.
@@ -196,6 +199,8 @@ func (h *handler) overview(r *request) (any, error) {
 		o.Hour = append(o.Hour, bar{X: i * 8, Y: chart/4 - height, Width: 7, Height: height})
 	}
 	o.Holds, o.Waits = first(o.Holds, overviewTop), first(o.Waits, overviewTop)
+	o.Lost, o.Losses = len(o.Losses), first(o.Losses, pageSize)
+	o.MoreLosses = o.Lost - len(o.Losses)
 	return o, nil
 }
 
@@ -302,7 +307,7 @@ type semaphorePage struct {
 	rsemaphore.PermitSemaphoreInfo
 	Leased []leased
 	More   int // that are leased and not listed
-	Waits  []inspect.Wait
+	inspect.Calls
 }
 
 // leased is a permit, and what its client says of it; nil if that does not answer.
@@ -323,7 +328,7 @@ func (h *handler) semaphore(r *request) (any, error) {
 	r.begin()
 	said := h.crowd.look(r.ctx)
 	p := &semaphorePage{
-		PermitSemaphoreInfo: info, More: info.Permits - info.Available - len(info.Holders), Waits: said.WaitsFor(name),
+		PermitSemaphoreInfo: info, More: info.Permits - info.Available - len(info.Holders), Calls: said.WaitsFor(name),
 	}
 	for _, holder := range info.Holders {
 		one := leased{Holder: holder}
@@ -338,7 +343,7 @@ func (h *handler) semaphore(r *request) (any, error) {
 // latchPage is the page of a latch.
 type latchPage struct {
 	rlatch.Info
-	Waits []inspect.Wait
+	inspect.Calls
 }
 
 func (h *handler) latch(r *request) (any, error) {
@@ -357,7 +362,7 @@ func (h *handler) latch(r *request) (any, error) {
 // barrierPage is the page of a barrier, and of the double barrier of its name.
 type barrierPage struct {
 	inspect.Barriers
-	Waits []inspect.Wait
+	inspect.Calls
 }
 
 // group is the participants of a barrier who have arrived, are inside or leave.
@@ -515,18 +520,21 @@ func (h *handler) clients(r *request) (any, error) {
 // clientPage is the page of a client.
 type clientPage struct {
 	redlatch.ClientReport
-	Lost  []inspect.Loss
-	After string // the address of the next holds
+	Lost      []inspect.Loss
+	After     string // the address of the next holds
+	MoreWaits int    // that are not listed
 }
 
 func (h *handler) one(r *request) (any, error) {
 	id := r.query.Get("id")
 	cursor, _ := strconv.Atoi(r.query.Get("after")) // 0 is the first
-	report, err := h.client.Ask(r.ctx, id, redlatch.WithCursor(max(0, cursor)))
+	report, err := h.crowd.ask(r.ctx, question{id, max(0, cursor)})
 	if errors.Is(err, redlatch.ErrNotListening) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
 	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report)}
+	p.Waits = first(p.Waits, pageSize)
+	p.MoreWaits = p.WaitCount - len(p.Waits)
 	if report.Cursor > 0 {
 		p.After = "client?" + url.Values{"id": {id}, "after": {strconv.Itoa(report.Cursor)}}.Encode()
 	}

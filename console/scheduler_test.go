@@ -41,7 +41,7 @@ func TestSchedulersAreShownAndTheirJobsChanged(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status, verb)
 		return text
 	}
-	assert.Contains(t, do("trigger", hostile), "It runs as soon as")
+	assert.Contains(t, do("trigger", hostile), "It runs as soon as a process has time; if it runs already, its overlap policy decides.")
 	assert.True(t, (<-ran).Manual)
 	require.Eventually(t, func() bool {
 		runs, err := scheduler.Runs(t.Context(), hostile, 1)

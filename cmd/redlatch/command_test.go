@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,10 +17,13 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -54,6 +58,15 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	return rigAt(t, redistest.Start(t).URL())
+}
+
+// embeddedRig is a rig whose server is in memory.
+func embeddedRig(t *testing.T) *rig {
+	t.Helper()
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	return rigAt(t, server.URL())
 }
 
 // onEach runs a test on a server, and on a cluster that has nothing else.
@@ -202,6 +215,17 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 	})
 }
 
+// A lease of 0 would be about to end.
+func TestLeaseWithoutEndIsShownAsSuch(t *testing.T) {
+	r := embeddedRig(t)
+	opts, err := redis.ParseURL(r.url)
+	require.NoError(t, err)
+	rdb := redis.NewClient(opts)
+	defer func() { require.NoError(t, rdb.Close()) }()
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "web.0123456789abcdef:1", 1).Err())
+	assert.Regexp(t, `lease left +without end\n`, r.must(t, "lock", "info", "orders"))
+}
+
 func TestReadWriteLockHasItsReaders(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
@@ -262,11 +286,22 @@ func TestForceAfterAnAnswerTakesTheLockFromNobodyElse(t *testing.T) {
 			term.tmux("send-keys", "-t", "top", "y", "Enter")
 			text := term.sees(`exit code \d+`)
 			assert.Contains(t, text, "exit code 75")
-			assert.Regexp(t, `nothing was done, look at "orders" again: somebody else holds it now: `+other.Owner(), strings.ReplaceAll(text, "\n", ""))
+			assert.Regexp(t, `nothing was done, look at "orders" again: somebody else holds it now: "`+other.Owner()+`"`, strings.ReplaceAll(text, "\n", ""))
 			require.NoError(t, other.Context().Err())
 			require.NoError(t, other.Unlock(t.Context()))
 		})
 	}
+}
+
+func TestCtrlCEndsTheCommandThatAsks(t *testing.T) {
+	r := embeddedRig(t)
+	hold, err := r.c.GetLock("orders").Lock(t.Context())
+	require.NoError(t, err)
+	term := startInTerminal(t, r.url, "lock", "force", "orders")
+	term.sees(`free "orders"\? \[y/N\]`)
+	term.tmux("send-keys", "-t", "top", "C-c")
+	assert.Regexp(t, `\nredlatch: nothing was done\nexit code 1\n`, term.sees(`exit code \d+`))
+	require.NoError(t, hold.Unlock(t.Context()))
 }
 
 func TestQueueIsLookedAtAndOperated(t *testing.T) {
@@ -301,6 +336,16 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 		assert.Equal(t, "1 message\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
 		assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
 	})
+}
+
+func TestPayloadOfJSONIsPrintedAsItIs(t *testing.T) {
+	r := embeddedRig(t)
+	const order = `{"order":9007199254740993,"a":[1.0,null]}`
+	q := redlatch.GetDelayedQueue[json.RawMessage](r.c, "orders", rdelayedqueue.WithCodec(codec.JSON{}))
+	id, err := q.Offer(t.Context(), json.RawMessage(order), 0)
+	require.NoError(t, err)
+	assert.Contains(t, r.must(t, "--json", "queue", "get", "orders", id, "--payloads"), `"payload":`+order)
+	assert.Regexp(t, `payload +`+regexp.QuoteMeta(order)+`\n`, r.must(t, "queue", "get", "orders", id, "--payloads"))
 }
 
 func TestCountersAreLookedAt(t *testing.T) {
@@ -536,6 +581,17 @@ func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
 	})
 }
 
+func TestQueueCancelTakesAnIDOrAttempts(t *testing.T) {
+	r := embeddedRig(t)
+	id, err := redlatch.GetDelayedQueue[string](r.c, "mails").Offer(t.Context(), "hello", 0)
+	require.NoError(t, err)
+	for _, flags := range [][]string{{"--attempts", "5"}, {"--error", "nil map"}, {"--attempts", "5", "--error", "nil map"}} {
+		code, _, text := r.run(t.Context(), append([]string{"queue", "cancel", "mails", id, "--yes"}, flags...)...)
+		assert.Equal(t, exitUsage, code, "%v: %s", flags, text)
+	}
+	assert.Contains(t, r.must(t, "queue", "get", "mails", id), "ready", "it has not failed, and is there")
+}
+
 func TestProgramRunsUnderTheLock(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
@@ -562,6 +618,18 @@ func TestProgramRunsUnderTheLock(t *testing.T) {
 		}
 		require.NoError(t, hold.Unlock(t.Context()))
 	})
+}
+
+func TestProgramThatCannotBeRunHasACodeOfItsOwn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.sh")
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"), 0o600))
+	r := embeddedRig(t)
+	for _, noun := range []string{"lock", "elect"} {
+		code, _, text := r.run(t.Context(), noun, "run", "nightly", "--", file)
+		assert.Equal(t, 126, code, "%s: it is there, and cannot be run: %s", noun, text)
+		code, _, text = r.run(t.Context(), noun, "run", "nightly", "--", file+".sh")
+		assert.Equal(t, 127, code, "%s: it is not found: %s", noun, text)
+	}
 }
 
 // An owner id is all that Redis knows of a holder.

@@ -34,7 +34,7 @@ func (a *app) names(kinds []string) cobra.CompletionFunc {
 			if err != nil {
 				break
 			}
-			if !strings.ContainsFunc(o.Name, unsafe) {
+			if !strings.ContainsFunc(o.Name, unsafe) && !severalWords(o.Name) {
 				all = append(all, o.Name)
 			}
 		}
@@ -46,6 +46,12 @@ func (a *app) names(kinds []string) cobra.CompletionFunc {
 // unsafe reports whether a shell may take a character of a name for something else than itself.
 func unsafe(r rune) bool {
 	return unicode.IsSpace(r) || !unicode.IsPrint(r) || strings.ContainsRune(" !\"#$&'()*;<>?[\\]^`|~", r)
+}
+
+// severalWords reports whether a shell may expand braces in a name, as in {a,b} and {1..3}.
+func severalWords(name string) bool {
+	_, inside, braced := strings.Cut(name, "{")
+	return braced && (strings.Contains(inside, ",") || strings.Contains(inside, ".."))
 }
 
 // complete completes the values of a flag.

@@ -73,6 +73,18 @@ func TestShellsOfferNamesAndNoFiles(t *testing.T) {
 	assert.False(t, files)
 }
 
+// A shell that expands the first name would run lock force orders --yes.
+func TestShellsAreOfferedNoNameThatBecomesSeveralWords(t *testing.T) {
+	r := embeddedRig(t)
+	for _, name := range []string{"{orders,--yes}", "{1..3}:a", "{shop}:a"} {
+		hold, err := r.c.GetLock(name).Lock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(t.Context())) }()
+	}
+	words, _ := r.completed(t, "lock", "force", "")
+	assert.Equal(t, []string{"{shop}:a"}, words)
+}
+
 func TestMistypedCommandIsRecognized(t *testing.T) {
 	for args, want := range map[string]string{
 		"lcok":       `unknown command "lcok" for "redlatch"; did you mean lock?`,

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -165,16 +166,15 @@ func (d *doctor) examine(ctx context.Context) error {
 	if err := d.clients(ctx); err != nil {
 		return err
 	}
-	each := d.node
+	var err error
 	switch rdb := d.rdb.(type) {
 	case *redis.ClusterClient:
-		if err := rdb.ForEachMaster(ctx, each); err != nil {
-			return err
-		}
+		err = rdb.ForEachMaster(ctx, d.node)
 	case *redis.Client:
-		if err := each(ctx, rdb); err != nil {
-			return err
-		}
+		err = d.node(ctx, rdb)
+	}
+	if err != nil {
+		return core.Unanswered(err)
 	}
 	d.clocks()
 	d.messages(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (d *doctor) queue(name string, s rdelayedqueue.Stats) {
 		mend = append(mend, "redlatch queue ls NAME --state dead shows the errors.")
 	case s.Failed > 0:
 		means = append(means, "Handlers fail, and each attempt takes the time of others.")
-		mend = append(mend, "redlatch queue ls NAME shows the errors.")
+		mend = append(mend, "redlatch queue ls NAME --state delayed shows the errors.")
 	}
 	if s.Paused {
 		means = append(means, "Somebody has paused it: none of its messages is delivered.")
@@ -96,9 +97,9 @@ const longWait = time.Minute
 // own.
 func (d *doctor) longWaits(said *inspect.Census, circles []inspect.Circle) {
 	for _, h := range said.Holds {
-		waits := said.WaitsFor(h.Name) // what waits longest first
+		calls := said.WaitsFor(h.Name) // what waits longest first
 		circular := slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) })
-		if len(waits) == 0 || time.Since(waits[0].Since) < longWait || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.full("long wait") {
+		if len(calls.Waits) == 0 || time.Since(calls.Waits[0].Since) < longWait || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.full("long wait") {
 			continue
 		}
 		held, at := time.Since(h.Since), ""
@@ -107,7 +108,7 @@ func (d *doctor) longWaits(said *inspect.Census, circles []inspect.Circle) {
 		}
 		f := finding{
 			note, "long wait", "", fmt.Sprintf("%s has held %s%s for %v, and %s for it, the longest for %v", h.Client, h.Name, at,
-				held.Round(time.Second), inspect.N(len(waits), "call waits", "calls wait"), time.Since(waits[0].Since).Round(time.Second)),
+				held.Round(time.Second), inspect.N(len(calls.Waits)+calls.MoreWaits, "call waits", "calls wait"), time.Since(calls.Waits[0].Since).Round(time.Second)),
 			"A hold that is renewed lasts until it is released, also one that was forgotten.",
 			`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
 		}
@@ -143,7 +144,22 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 	if len(all) == 0 {
 		d.none("waits", "no circle", said)
 	}
+	d.untold(said)
 	d.longWaits(said, all)
+}
+
+// untold looks for clients that hold, or wait for, more than they tell.
+func (d *doctor) untold(said *inspect.Census) {
+	for _, id := range slices.Sorted(maps.Keys(said.Reports)) {
+		r := said.Reports[id]
+		if (r.WaitCount > len(r.Waits) || r.HoldCount > len(r.Holds)) && !d.full("waits") {
+			d.find(finding{
+				note, "waits", "", fmt.Sprintf("%s holds %d, and %d of its calls wait; it tells the longest %d and %d", id,
+					r.HoldCount, r.WaitCount, len(r.Holds), len(r.Waits)),
+				"A circle through one of the others is not found.", "If something does not go on, look at the stacks of its goroutines.",
+			})
+		}
+	}
 }
 
 // none finds that there is nothing of a kind, by what the clients said, which may be nothing.
@@ -195,7 +211,7 @@ func (d *doctor) losses(said *inspect.Census, others string) {
 	}
 	last := said.Losses[0]
 	f := finding{
-		note, "losses", "", fmt.Sprintf("%s%d within an hour, the last one by %s at %s", many, n, last.Client, last.At.Format(time.TimeOnly)),
+		note, "losses", "", fmt.Sprintf("%s%d within an hour, the last one by %s at %s", many, n, last.Client, last.At.UTC().Format("15:04:05Z")),
 		"Work went on for a moment without its lock or permit: it may have been done twice.", "redlatch client " + last.Client + " tells which, and why.",
 	}
 	if last.Failover != "" {

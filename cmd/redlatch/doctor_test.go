@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
@@ -37,6 +39,21 @@ func TestDoctorFindsRightsThatAreMissing(t *testing.T) {
 	right := as("limited").must(t, "--prefix", "app:", "doctor")
 	assert.Regexp(t, `ok +rights`, right)
 	assert.NotContains(t, right, "--prefix")
+}
+
+func TestDoctorSaysThatTheServerAnswersNoLonger(t *testing.T) {
+	server, err := embedded.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	proxy := faulttest.NewProxy(t, server.Addr())
+	proxy.OnCommand(func(cmd []string) {
+		if faulttest.Named("INFO")(cmd) { // which comes after the first checks
+			proxy.Refuse(true)
+			proxy.Cut()
+		}
+	})
+	code, _, text := (&rig{url: "redis://" + proxy.Addr()}).run(t.Context(), "doctor")
+	assert.Equal(t, exitUnavailable, code, text)
 }
 
 func TestWaitersThatTheUserMayNotCountAreNotKnown(t *testing.T) {
@@ -182,10 +199,30 @@ func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
 	assert.Equal(t, maxAlike, d.count("long wait"))
 }
 
+func TestDoctorSaysThatCirclesMayBeMissed(t *testing.T) {
+	waits := []redlatch.WaitInfo{{Kind: "rlock", Name: "orders", Since: time.Now()}}
+	said := inspect.Census{Reports: map[string]redlatch.ClientReport{
+		"a.1": {Waits: waits, WaitCount: 1}, "b.2": {Waits: waits, WaitCount: 5_000}, "c.3": {Waits: waits, WaitCount: 1, HoldCount: 2},
+	}}
+	d := &doctor{}
+	d.waits(&said, "")
+	require.Len(t, d.findings, 3)
+	assert.Equal(t, finding{
+		note, "waits", "", "b.2 holds 0, and 5000 of its calls wait; it tells the longest 0 and 1", "A circle through one of the others is not found.",
+		"If something does not go on, look at the stacks of its goroutines.",
+	}, d.findings[1])
+	assert.Equal(t, "c.3 holds 2, and 1 of its calls wait; it tells the longest 0 and 1", d.findings[2].Found)
+	for i := range 2 * maxAlike {
+		said.Reports[fmt.Sprint("d.", i)] = said.Reports["b.2"]
+	}
+	d.untold(&said)
+	assert.Equal(t, maxAlike, d.count("waits"))
+}
+
 func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 	for state, tc := range map[rdelayedqueue.Stats]struct{ found, mend string }{
 		{Ready: 7, InFlight: 2}: {},
-		{Ready: 7, Failed: 1}:   {"mails: 0 delayed, 7 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls NAME shows the errors."},
+		{Delayed: 7, Failed: 1}: {"mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls NAME --state delayed shows the errors."},
 		{Dead: 3, Failed: 1}:    {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 of them failed before", "redlatch queue ls NAME --state dead shows the errors."},
 		{Paused: true}:          {"mails: 0 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume NAME, once the reason has gone."},
 		{Dead: 3, Paused: true}: {

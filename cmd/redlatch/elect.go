@@ -57,13 +57,19 @@ func electionOf(ctx context.Context, c *redlatch.Client, name string) (electionS
 	return electionState{e}, err
 }
 
+// leadership is what watch sees of an election.
+type leadership struct {
+	Name   string
+	Leader *relection.Leader // nil if nobody leads
+}
+
 func (a *app) electWatch() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch NAME", Short: "Print who leads, and each change, until it is interrupted",
 		Example: "  redlatch elect watch workers", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			for leader, err := range c.GetElection(args[0]).Observe(ctx) {
-				s := electionState{inspect.Election{Name: args[0], Leader: &leader}}
+				s := leadership{args[0], &leader}
 				switch {
 				case errors.Is(err, relection.ErrNoLeader):
 					s.Leader = nil
@@ -96,9 +102,9 @@ candidate is elected. Signals are passed on as by "lock run". If the leadership 
 		Args:              programAfterDash,
 		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := exec.LookPath(args[1])
+			path, err := programPath(args[1])
 			if err != nil {
-				return &exit{127, err}
+				return err
 			}
 			ctx := cmd.Context()
 			c, err := a.open(ctx, redlatch.WithWatchdogTimeout(lease), redlatch.WithLogger(slog.New(slog.NewTextHandler(a.err, nil))))

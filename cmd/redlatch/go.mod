@@ -13,7 +13,10 @@ require (
 	golang.org/x/term v0.36.0
 )
 
+require github.com/yuin/gopher-lua v1.1.1 // indirect
+
 require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/aymanbagabas/go-osc52/v2 v2.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/charmbracelet/colorprofile v0.2.3-0.20250311203215-f60798e515dc // indirect

@@ -90,6 +90,15 @@ func TestEveryCommandHasShells(t *testing.T) {
 	}
 }
 
+func TestShellThatIsNotKnownIsAWrongArgument(t *testing.T) {
+	for _, args := range [][]string{{"completion", "foo"}, {"completion", "bash", "x"}} {
+		r := rig{}
+		code, out, text := r.run(t.Context(), args...)
+		assert.Equal(t, exitUsage, code, "%v: %s", args, text)
+		assert.Empty(t, out)
+	}
+}
+
 func TestEveryCommandHasAnExample(t *testing.T) {
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {

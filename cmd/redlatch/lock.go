@@ -34,13 +34,17 @@ func (s *lockState) write(w io.Writer) error {
 		if s.Waiting == 0 && s.Token == 0 && len(s.Queue) == 0 {
 			err = errors.Join(err, row(w, "", "Redis has nothing of that name: a lock that is free has no key. Is the name right?"))
 		}
-		return err
+		return errors.Join(err, s.writeQueue(w))
 	}
 	if s.Mode != "" {
 		err = errors.Join(err, row(w, "held to", s.Mode))
 	}
 	for _, h := range s.Holders {
-		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", h.Left))
+		left := any(h.Left)
+		if h.Left < 0 {
+			left = "without end"
+		}
+		err = errors.Join(err, row(w, "held by", h.Owner), row(w, "  levels", h.Levels), row(w, "  lease left", left))
 		if h.Since.IsZero() {
 			err = errors.Join(err, row(w, "  held for", "not known: its client says so once it has held something for 3 s"))
 		} else {
@@ -54,18 +58,6 @@ func (s *lockState) write(w io.Writer) error {
 	if s.Token != 0 {
 		err = errors.Join(err, row(w, "token", s.Token))
 	}
-	err = errors.Join(err, row(w, "waiting", waiting(s.Waiting, "other ")))
-	for i, waiter := range s.Queue {
-		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), waiter.Owner))
-	}
-	err = errors.Join(err, more(w, s.MoreQueued))
-	for _, call := range s.Waits {
-		text := fmt.Sprintf("%s, for %v", call.Client, time.Since(call.Since).Round(time.Millisecond))
-		if call.Site != "" {
-			text += ", at " + call.Site
-		}
-		err = errors.Join(err, row(w, "  a call of", text))
-	}
 	for _, c := range s.Circles {
 		name := "circle"
 		for _, line := range c.Lines() {
@@ -73,6 +65,15 @@ func (s *lockState) write(w io.Writer) error {
 			name = ""
 		}
 	}
+	err = errors.Join(err, row(w, "waiting", waiting(s.Waiting, "other ")), s.writeQueue(w))
+	for _, call := range s.Waits {
+		text := fmt.Sprintf("%s, for %v", call.Client, time.Since(call.Since).Round(time.Millisecond))
+		if call.Site != "" {
+			text += ", at " + call.Site
+		}
+		err = errors.Join(err, row(w, "  a call of", text))
+	}
+	err = errors.Join(err, more(w, s.MoreWaits))
 	return err
 }
 
@@ -92,13 +93,26 @@ func waiting(n int, other string) string {
 	return inspect.N(n, other+"client", other+"clients")
 }
 
+// writeQueue writes who queues for a fair lock.
+func (s *lockState) writeQueue(w io.Writer) (err error) {
+	for i, waiter := range s.Queue {
+		text := waiter.Owner
+		if waiter.Left == 0 {
+			text += ", dead: its time is over"
+		}
+		err = errors.Join(err, row(w, fmt.Sprintf("  %d", i+1), text))
+	}
+	return errors.Join(err, more(w, s.MoreQueued))
+}
+
 func (a *app) lockInfo() *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Who holds a lock, since when, and who waits", Args: exactly(1),
 		Long: `Who holds a lock, and who waits. The holder's client says since when, how often it was renewed (three times in a
 lease, and once a second while another call of its process waits), and with redlatch.WithCallSites where it was
-acquired. The clients that wait say likewise, of the first 50 clients. "circle" says which clients seem to wait for each
-other for ever. A client says that once it has held or waited for something for three seconds. One that does not listen, and Java, do not.`,
+acquired. The clients that wait say likewise, of the first 50 clients; the longest 100 waits are listed. "circle" says which
+clients seem to wait for each other for ever. A client says that once it has held or waited for something for three
+seconds. One that does not listen, and Java, do not.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])
@@ -136,7 +150,7 @@ the exit code is 75. If it has shown 100 readers, it takes the lock from all tha
 					return err
 				}
 			}
-			if err := a.confirm(yes, fmt.Sprintf("free %q?", args[0])); err != nil {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("free %q?", args[0])); err != nil {
 				return err
 			}
 			freed, err := s.Force(ctx, c)

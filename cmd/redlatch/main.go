@@ -30,6 +30,8 @@ const (
 	exitUnavailable = 69 // Redis did not answer
 	exitTaken       = 75 // somebody else has the lock
 	exitLost        = 76 // the lock was lost while the child ran
+	exitCannotRun   = 126
+	exitNotFound    = 127
 )
 
 func main() {
@@ -84,6 +86,7 @@ func run(ctx context.Context, args []string, e *environment) int {
 	root.SetIn(e.in)
 	root.SetOut(e.out)
 	root.SetErr(e.err)
+	refuseArguments(root) // cobra's command keeps the output that there is now
 	err := root.ExecuteContext(ctx)
 	if a.client != nil {
 		err = errors.Join(err, a.client.Close())
@@ -128,7 +131,10 @@ clients of that prefix can be asked what they hold.
 
 Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer; 75 somebody else has the lock;
 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
-126 if the program cannot be run, 127 if it is not found. "elect run" does likewise.`,
+126 if the program cannot be run, 127 if it is not found. "elect run" does likewise.
+
+With --json, "redlatch ls", "watch" and "tail" print an object on each line, and the others one value, which is an array
+where it is a list. Durations are texts such as "1.5s"; a time that is not known is null.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
@@ -167,6 +173,20 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// refuseArguments has the completion command, which is cobra's, refuse what it does not know as the others do.
+func refuseArguments(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args, cmd.RunE = noSuchCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, shell := range cmd.Commands() {
+			shell.Args = exactly(0)
+		}
+	}
 }
 
 // noSuchCommand refuses arguments of a command that only has others, and says which of those may have been meant.
@@ -213,9 +233,9 @@ func (a *app) look(ctx context.Context) (*redlatch.Client, error) {
 	return c, err
 }
 
-// hint says something beside what the command prints.
+// hint says something beside what the command prints, in one line.
 func (a *app) hint(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.err, "redlatch:", safe(fmt.Sprintf(format, args...))) // nobody reads what cannot be written
+	_, _ = fmt.Fprintln(a.err, "redlatch:", oneLine(fmt.Sprintf(format, args...))) // nobody reads what cannot be written
 }
 
 // looking runs a command that connects by look.
@@ -258,7 +278,7 @@ func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 func exactly(n int) cobra.PositionalArgs { return checked(cobra.ExactArgs(n)) }
 
 // confirm asks before something is taken away. Without a terminal it wants yes.
-func (a *app) confirm(yes bool, question string) error {
+func (a *app) confirm(ctx context.Context, yes bool, question string) error {
 	switch {
 	case yes:
 		return nil
@@ -268,10 +288,19 @@ func (a *app) confirm(yes bool, question string) error {
 	if _, err := fmt.Fprintf(a.err, "%s [y/N] ", safe(question)); err != nil {
 		return err
 	}
-	var answer string
-	_, _ = fmt.Fscanln(a.in, &answer) // an empty line is no
-	if answer != "y" && answer != "yes" {
-		return &exit{exitFailed, errors.New("nothing was done")}
+	answered := make(chan string, 1)
+	go func() { // ends with an answer, or with the process
+		var answer string
+		_, _ = fmt.Fscanln(a.in, &answer) // an empty line is no
+		answered <- answer
+	}()
+	select {
+	case answer := <-answered:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		_, _ = fmt.Fprintln(a.err) // after the question; nobody reads what cannot be written
 	}
-	return nil
+	return &exit{exitFailed, errors.New("nothing was done")}
 }

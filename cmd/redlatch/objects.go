@@ -185,7 +185,8 @@ func (a *app) aClient() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
 		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
-does the id of an owner, or of a permit, that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.`,
+does the id of an owner, or of a permit, that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.
+Of the calls that wait it lists the longest 1,000.`,
 		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			id, err := clientID(ctx, c, args[0])
@@ -263,6 +264,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 	for _, one := range r.Waits {
 		err = errors.Join(err, row(w, one.Kind, one.Name, time.Since(one.Since), one.Site))
 	}
+	err = errors.Join(err, more(w, r.WaitCount-len(r.Waits)))
 	if len(r.Losses) > 0 {
 		err = errors.Join(err, row(w), row(w, "LOST", "NAME", "NOTICED", "AGO", "HELD FOR", "AT", "CAUSE"))
 	}
@@ -271,7 +273,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 		if l.Failover != "" {
 			cause += "; " + l.Failover + " failed over or restarted at about that time"
 		}
-		err = errors.Join(err, row(w, l.Kind, l.Name, l.At.Format(time.RFC3339), time.Since(l.At), l.Held, l.Site, cause))
+		err = errors.Join(err, row(w, l.Kind, l.Name, l.At.UTC().Format(time.RFC3339), time.Since(l.At), l.Held, l.Site, cause))
 	}
 	return err
 }

@@ -62,6 +62,7 @@ func TestPrefixThatIsShownIsOneWordOfAShell(t *testing.T) {
 		"shop:":              `shop:`,
 		"a; rm -rf $HOME; '": `'a; rm -rf $HOME; '\'''`,
 		"x,--url=redis://b":  `'x,--url=redis://b'`,
+		"x\nredlatch: free":  `'x\nredlatch: free'`, // in one line
 	} {
 		sub := server.Client(t).Subscribe(t.Context(), "redlatch_client:{"+prefix+"}worker.0123456789abcdef")
 		_, err := sub.Receive(t.Context())

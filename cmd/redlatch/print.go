@@ -102,7 +102,7 @@ func snake(v reflect.Value) any {
 			return nil
 		}
 		return x
-	case []byte:
+	case []byte, json.RawMessage:
 		return x
 	}
 	switch v.Kind() {

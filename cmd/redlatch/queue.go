@@ -128,7 +128,7 @@ func shown(e rdelayedqueue.Entry[[]byte], payload bool) job {
 }
 
 func (j job) row(w io.Writer) error {
-	cells := []any{j.ID, j.State, j.Attempt, j.DueAt.Format(time.RFC3339), inspect.FirstLine(j.Error)}
+	cells := []any{j.ID, j.State, j.Attempt, j.DueAt.UTC().Format(time.RFC3339), inspect.FirstLine(j.Error)}
 	if j.Payload != nil {
 		text, err := json.Marshal(j.Payload)
 		if err != nil {
@@ -142,7 +142,7 @@ func (j job) row(w io.Writer) error {
 // write writes all there is to say of a message.
 func (j job) write(w io.Writer) error {
 	err := errors.Join(row(w, "message", j.ID), row(w, "state", j.State), row(w, "attempt", j.Attempt),
-		row(w, inspect.TimeName(j.State), j.DueAt.Format(time.RFC3339)))
+		row(w, inspect.TimeName(j.State), j.DueAt.UTC().Format(time.RFC3339)))
 	name := "error"
 	for line := range strings.Lines(j.Error) {
 		err = errors.Join(err, row(w, name, strings.TrimSuffix(line, "\n")))
@@ -216,6 +216,10 @@ func (a *app) queueGet() *cobra.Command {
 	payload := false
 	cmd := &cobra.Command{
 		Use: "get NAME ID", Short: "Print a message", Args: exactly(2),
+		Long: `Print a message.
+
+With --payloads, MessagePack and JSON are printed as JSON, other text as it is, and other bytes in base64. A JSON
+payload that is one digit is read as MessagePack, which it is too: 7 is printed as 55.`,
 		Example: "  redlatch queue get mails 01a20e3c-4314-7d0b-80c6-22963ef0764d --payloads",
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			e, err := q.Get(ctx, args[1])
@@ -239,8 +243,11 @@ that ended with an error, so many attempts and such an error. A message that is 
 --payloads" prints a message before it is gone.`,
 		Example: "  redlatch queue cancel mails 01a20e3c-4314-7d0b-80c6-22963ef0764d\n  redlatch queue cancel mails --attempts 5 --error 'nil map'",
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
+			if len(args) == 2 && (attempts != 0 || text != "") {
+				return &exit{exitUsage, errors.New("an id and --attempts or --error exclude each other")}
+			}
 			if len(args) == 2 {
-				if err := a.confirm(yes, fmt.Sprintf("delete the message %q of %q?", args[1], args[0])); err != nil {
+				if err := a.confirm(ctx, yes, fmt.Sprintf("delete the message %q of %q?", args[1], args[0])); err != nil {
 					return err
 				}
 				return a.cancelOne(ctx, q, args[1])
@@ -250,7 +257,7 @@ that ended with an error, so many attempts and such an error. A message that is 
 			}
 			question := fmt.Sprintf("delete the messages of %q that have failed, with %s or more and an error that has %q?",
 				args[0], inspect.N(attempts, "attempt", "attempts"), text)
-			if err := a.confirm(yes, question); err != nil {
+			if err := a.confirm(ctx, yes, question); err != nil {
 				return err
 			}
 			n, err := cancelFailed(ctx, q, attempts, text)
@@ -336,7 +343,7 @@ func (a *app) queuePurge() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.confirm(yes, fmt.Sprintf("delete all messages of %q that are %s?", args[0], state)); err != nil {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("delete all messages of %q that are %s?", args[0], state)); err != nil {
 				return err
 			}
 			n, err := q.Purge(ctx, s)

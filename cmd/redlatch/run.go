@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -70,11 +71,23 @@ func (a *app) nameThenProgram(kinds []string) cobra.CompletionFunc {
 	}
 }
 
+// programPath returns where a program is. That it is not there, or cannot be run, has the exit code that shells give it.
+func programPath(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", &exit{exitNotFound, err}
+	case err != nil:
+		return "", &exit{exitCannotRun, err}
+	}
+	return path, nil
+}
+
 // runUnder runs a program under a lock.
 func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) (failed error) {
-	path, err := exec.LookPath(program[0])
+	path, err := programPath(program[0])
 	if err != nil {
-		return &exit{127, err}
+		return err
 	}
 	c, closing, err := a.join(lease)
 	if err != nil {
@@ -142,7 +155,7 @@ func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(contex
 		return errors.Join(err, h.release(context.WithoutCancel(ctx)))
 	}
 	if err := child.Start(); err != nil {
-		return errors.Join(&exit{126, err}, h.release(context.WithoutCancel(ctx)))
+		return errors.Join(&exit{exitCannotRun, err}, h.release(context.WithoutCancel(ctx)))
 	}
 	early := len(signals) // which may have come before there was a child
 	return h.watch(ctx, child, signals, func(s os.Signal) bool {
@@ -194,7 +207,7 @@ func (a *app) sayHolder(ctx context.Context, lock *rlock.Lock) (stop func()) {
 		switch s, err := lock.Holder(ctx); {
 		case err != nil: // the wait goes on
 		case s.Locked:
-			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q, held by %s\n", lock.Name(), safe(s.Owner)) // nobody reads what cannot be written
+			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q, held by %s\n", lock.Name(), oneLine(s.Owner)) // nobody reads what cannot be written
 		default:
 			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q\n", lock.Name())
 		}

@@ -145,9 +145,9 @@ func (a *app) schedRemove() *cobra.Command {
 		Use: "remove NAME JOB", Short: "Forget a job that no program has any more, and its runs",
 		Example: "  redlatch sched remove billing close-orders", Args: exactly(2),
 		Long: `Forget a job that no program has any more, and its runs. A process that has registered it writes it again within
-10 seconds.`,
+10 seconds. If its schedule is a single run, that may run again then, as one that was missed.`,
 		RunE: a.onScheduler(func(ctx context.Context, s *rscheduler.Scheduler, args []string) error {
-			if err := a.confirm(yes, fmt.Sprintf("remove the job %q of %q?", args[1], args[0])); err != nil {
+			if err := a.confirm(ctx, yes, fmt.Sprintf("remove the job %q of %q?", args[1], args[0])); err != nil {
 				return err
 			}
 			ok, err := s.Remove(ctx, args[1])

@@ -90,6 +90,21 @@ func TestElectionIsLookedAt(t *testing.T) {
 	})
 }
 
+func TestElectionThatIsWatchedSaysNothingOfCandidates(t *testing.T) {
+	r := embeddedRig(t)
+	leader, err := r.c.GetElection("workers").Campaign(t.Context())
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { code, _, _ := r.run(ctx, "elect", "watch", "workers", "--json"); ended <- code }()
+	require.Eventually(t, func() bool { return strings.HasSuffix(r.out.String(), "\n") }, 10*time.Second, 10*time.Millisecond)
+	end()
+	assert.Zero(t, <-ended)
+	assert.Contains(t, r.out.String(), leader.ID())
+	assert.NotContains(t, r.out.String(), "candidates", "it does not ask for them")
+	require.NoError(t, leader.Resign(t.Context()))
+}
+
 func TestProgramRunsAsTheLeader(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()

@@ -113,6 +113,7 @@ type screen struct {
 	all     []inspect.Summary
 	cut     bool // there are more than all
 	one     *opened
+	above   int // lines of it that are above the screen
 	err     error
 	at      time.Time
 }
@@ -265,14 +266,14 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case again:
 		return s, s.look()
 	case tea.KeyMsg:
-		if s.typing {
-			s.typed(msg)
-			return s, nil
-		}
-		if key := msg.String(); key == "x" || key == "ctrl+c" {
+		switch key := msg.String(); {
+		case key == "ctrl+c", key == "x" && !s.typing:
 			return s, tea.Quit
+		case s.typing:
+			s.typed(msg)
+		default:
+			s.pressed(key)
 		}
-		s.pressed(msg.String())
 	}
 	return s, nil
 }
@@ -307,18 +308,30 @@ func (s *screen) pressed(key string) {
 	case "/":
 		s.typing = s.one == nil
 	case "up", "k":
-		s.cursor = max(0, s.cursor-1)
+		s.move(-1)
 	case "down", "j":
-		s.cursor = min(s.cursor+1, max(0, len(s.shown())-1))
+		s.move(1)
 	case "esc":
 		s.one = nil
 	case "enter":
 		shown := s.shown()
 		if s.one == nil && s.cursor < len(shown) {
-			s.one = &opened{kind: shown[s.cursor].Kind, name: shown[s.cursor].Name}
+			s.one, s.above = &opened{kind: shown[s.cursor].Kind, name: shown[s.cursor].Name}, 0
 		}
 	}
 }
+
+// move moves the cursor in the list, or what is shown of one object.
+func (s *screen) move(by int) {
+	if s.one != nil {
+		s.above = max(0, min(s.above+by, len(s.lines())-s.fit()))
+		return
+	}
+	s.cursor = max(0, min(s.cursor+by, len(s.shown())-1))
+}
+
+// fit returns how many lines there are on the screen for the list with its heading, or for one object.
+func (s *screen) fit() int { return max(2, s.height-5) }
 
 // shown returns the entries that the filter lets through, in order.
 func (s *screen) shown() []inspect.Summary {
@@ -346,13 +359,28 @@ func (s *screen) View() string {
 		fmt.Fprintf(&b, "\n%s", safe(s.err.Error()))
 	}
 	b.WriteString("\n\n")
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	err := s.body(w)
-	if err := errors.Join(err, w.Flush()); err != nil {
-		return err.Error()
+	lines, more := s.lines(), ""
+	if fit := s.fit(); len(lines) > fit {
+		from := min(s.above, len(lines)-fit)
+		if below := len(lines) - from - fit; below > 0 {
+			fit--
+			more = fmt.Sprintf("%s lines\n", inspect.More(below+1))
+		}
+		lines = lines[from : from+fit]
 	}
+	b.WriteString(strings.Join(lines, "") + more)
 	b.WriteString("\nw waiting  h held for  n name  q lag of queues  / filter  enter one object  esc back  x end")
 	return b.String()
+}
+
+// lines returns what there is between the heading and the keys: as much of the list as is shown, or all that there is of one object.
+func (s *screen) lines() []string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if err := errors.Join(s.body(w), w.Flush()); err != nil {
+		return []string{err.Error() + "\n"}
+	}
+	return slices.Collect(strings.Lines(b.String()))
 }
 
 func (s *screen) body(w *tabwriter.Writer) error {
@@ -364,7 +392,7 @@ func (s *screen) body(w *tabwriter.Writer) error {
 		return s.one.write(w)
 	}
 	shown := s.shown()
-	fit := max(1, s.height-6)
+	fit := s.fit() - 1
 	from := max(0, s.cursor-fit+1)
 	err := row(w, "", "KIND", "NAME", "WAITING", "FOR", "STATE")
 	for i, e := range shown[min(from, len(shown)):min(from+fit, len(shown))] {

@@ -36,6 +36,8 @@ func keys(s *screen, all ...string) {
 			msg = tea.KeyMsg{Type: tea.KeyEnter}
 		case "esc":
 			msg = tea.KeyMsg{Type: tea.KeyEsc}
+		case "up":
+			msg = tea.KeyMsg{Type: tea.KeyUp}
 		case "down":
 			msg = tea.KeyMsg{Type: tea.KeyDown}
 		}
@@ -126,6 +128,41 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 	require.NoError(t, leader.Resign(t.Context()))
 }
 
+func TestObjectThatIsLongerThanTheScreenBeginsWithItsHolder(t *testing.T) {
+	l := lockState{inspect.Lock{Name: "orders", Locked: true, Waiting: 40, Holders: []inspect.Holder{{Owner: "worker.1:1", Since: time.Now(), Site: "a.go:7"}}}}
+	for i := range 40 {
+		l.Waits = append(l.Waits, inspect.Wait{Client: fmt.Sprintf("web-%d.2", i), WaitInfo: redlatch.WaitInfo{Since: time.Now()}})
+	}
+	s := &screen{by: byName, every: time.Second}
+	s.Update(tea.WindowSizeMsg{Width: 120, Height: 24})
+	s.Update(looked{all: []inspect.Summary{{Kind: "rlock", Name: "orders"}, {Kind: "rlock", Name: "other"}}})
+	keys(s, "enter")
+	look := func() { s.Update(looked{one: &opened{"rlock", "orders", l.write}}) }
+	look()
+	sees := func(says string) {
+		t.Helper()
+		assert.LessOrEqual(t, strings.Count(s.View(), "\n")+1, 24)
+		assert.Regexp(t, "(?s)^redlatch top.*"+says+".*esc back", s.View())
+	}
+	sees(`lock +orders\n.*held by +worker.1:1\n.*a\.go:7\n.*web-7\.2,[^\n]*\n… and 32 more lines\n\nw `)
+	keys(s, "down", "down")
+	look() // what is shown stays there
+	sees(`\n\n  levels.*web-9\.2,[^\n]*\n… and 30 more lines\n\nw `)
+	for range 50 {
+		keys(s, "down")
+	}
+	sees(`\n\n  a call of +web-21\.2,.*web-39\.2,[^\n]*\n\nw `)
+	keys(s, "up")
+	sees(`\n\n  a call of +web-20\.2,.*web-37\.2,[^\n]*\n… and 2 more lines\n\nw `)
+	l.Waits = nil
+	look()
+	sees(`lock +orders\n`)
+	keys(s, "esc", "enter")
+	assert.Zero(t, s.above)
+	keys(s, "esc")
+	assert.Regexp(t, `> +rlock +orders`, s.View(), "the list has not moved")
+}
+
 // terminal is a terminal of tmux with the screen in it.
 type terminal struct {
 	t    *testing.T
@@ -148,7 +185,7 @@ func startInTerminal(t *testing.T, url string, args ...string) *terminal {
 	require.NoError(t, err)
 	term := &terminal{t, fmt.Sprint("redlatch", os.Getpid(), ".", time.Now().UnixNano())} // the server of the test before may be about to end
 	term.tmux(append([]string{
-		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "130", "-y", "16", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
+		"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "130", "-y", "18", "env", "REDLATCH_TEST_COMMAND=1", "REDIS_URL=" + url,
 		"sh", "-c", `trap : INT; "$0" "$@"; echo "exit code $?"; cat`, self,
 	}, args...)...)
 	t.Cleanup(func() { term.tmux("kill-server") })
@@ -189,7 +226,7 @@ func picture(t *testing.T, name, text string) {
 	require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, `<meta charset="utf-8"><body style="margin:0"><pre style=%q>%s</pre>`, style, html.EscapeString(text)), 0o600))
 	to, err := filepath.Abs(filepath.Join(*pictures, name+".png"))
 	require.NoError(t, err)
-	out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1240,348", "--screenshot="+to, page).CombinedOutput()
+	out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1240,388", "--screenshot="+to, page).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
@@ -230,7 +267,7 @@ func TestTopInATerminal(t *testing.T) {
 	top.tmux("send-keys", "-t", "top", "w")
 	top.sees(`by waiting[^>]*> +rfairlock +import:eu`)
 	top.tmux("send-keys", "-t", "top", "Down", "Enter")
-	text = top.sees(`(?s)held by +web-1\..*a call of +worker-2\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu .*has waited`)
+	text = top.sees(`(?s)held by +web-1\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu .*has waited.*a call of +worker-2\.`)
 	picture(t, "top-lock", text)
 	top.tmux("send-keys", "-t", "top", "Escape")
 	top.sees("KIND")
@@ -260,6 +297,14 @@ func TestOrderIsByWhatWasAskedFor(t *testing.T) {
 	double := few
 	double.Variant = "double"
 	assert.Negative(t, byWaiting.compare(few, double), "a barrier and a double barrier of one name")
+}
+
+func TestCtrlCEndsTheScreenWhileAFilterIsTyped(t *testing.T) {
+	s := &screen{by: byName, height: 24}
+	keys(s, "/", "a")
+	_, end := s.Update(tea.KeyMsg{Type: tea.KeyCtrlC})
+	require.NotNil(t, end)
+	assert.Equal(t, tea.QuitMsg{}, end())
 }
 
 func TestTopNeedsATerminal(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 )
 
 // Census is what clients have said of themselves.
@@ -106,12 +107,22 @@ func Losses(r redlatch.ClientReport) (all []Loss) {
 	return all
 }
 
-// WaitsFor returns who waits for an object.
-func (s *Census) WaitsFor(name string) (some []Wait) {
+// Calls are those that wait for an object, as their clients say.
+type Calls struct {
+	Waits     []Wait // the longest ones
+	MoreWaits int    // that are not listed
+}
+
+// WaitsFor returns the calls that wait for an object.
+func (s *Census) WaitsFor(name string) (c Calls) {
 	for _, w := range s.Waits {
-		if w.Name == name {
-			some = append(some, w)
+		switch {
+		case w.Name != name:
+		case len(c.Waits) < core.MostListed:
+			c.Waits = append(c.Waits, w)
+		default:
+			c.MoreWaits++
 		}
 	}
-	return some
+	return c
 }

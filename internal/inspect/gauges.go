@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +67,10 @@ func (c *Crowd) Longest() time.Duration { return max(0, time.Since(c.since)) }
 // Crowds returns how much is held, and how many calls wait. Names are changed by a function, for fewer series.
 func (g *Gauges) Crowds(name func(string) string) (holds, waits map[Object]*Crowd) {
 	g.mu.Lock()
-	clients := slices.Collect(maps.Values(g.clients))
+	clients := map[*redlatch.Client]bool{} // one that is watched twice is in it once
+	for _, c := range g.clients {
+		clients[c] = true
+	}
 	g.mu.Unlock()
 	holds, waits = map[Object]*Crowd{}, map[Object]*Crowd{}
 	count := func(to map[Object]*Crowd, o Object, since time.Time) {
@@ -80,7 +84,7 @@ func (g *Gauges) Crowds(name func(string) string) (holds, waits map[Object]*Crow
 			c.since = since
 		}
 	}
-	for _, c := range clients {
+	for c := range clients {
 		for _, h := range c.Holds() {
 			count(holds, Object{h.Kind, name(h.Name)}, h.Since)
 		}
@@ -92,12 +96,16 @@ func (g *Gauges) Crowds(name func(string) string) (holds, waits map[Object]*Crow
 }
 
 // Queues asks for the states of all queues at the same time, and returns when each has answered or ctx has ended. It calls found
-// for one after the other. A queue that is watched twice is asked once.
+// for one after the other. Of several queues of one name the one that was watched first is asked.
 func (g *Gauges) Queues(ctx context.Context, found func(name string, stats rdelayedqueue.Stats, err error)) {
 	byName := map[string]Watched{}
 	g.mu.Lock()
-	for _, q := range g.queues {
-		byName[q.Name()] = q
+	for _, id := range slices.Sorted(maps.Keys(g.queues)) {
+		q := g.queues[id]
+		name := strings.ToValidUTF8(q.Name(), "\uFFFD") // metrics take no other text; such a queue has an error
+		if _, known := byName[name]; !known {
+			byName[name] = q
+		}
 	}
 	g.mu.Unlock()
 	var asking sync.WaitGroup

@@ -47,6 +47,22 @@ func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
 	})
 }
 
+func TestClientThatIsWatchedTwiceIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, c.Close()) }()
+		hold, err := c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
+		var set inspect.Gauges
+		defer set.Watch(c)()
+		defer set.Watch(c)()
+		holds, _ := set.Crowds(func(name string) string { return name })
+		assert.Equal(t, 1, holds[inspect.Object{Kind: "rlock", Name: "orders"}].Count)
+	})
+}
+
 func TestQueueThatIsWatchedTwiceIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set inspect.Gauges
@@ -65,6 +81,25 @@ func TestQueueThatIsWatchedTwiceIsAskedOnce(t *testing.T) {
 		})
 		assert.Equal(t, map[string]error{"mail": nil, "down": failure}, asked)
 		assert.Equal(t, time.Second, time.Since(began), "at the same time")
+	})
+}
+
+// Queues of clients with different name prefixes, or of different servers, may have one name. A series that is one of them at each
+// scrape, and another one at the next, goes up and down.
+func TestOfQueuesOfOneNameTheFirstIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set inspect.Gauges
+		stop := set.WatchQueue(fixed{"mail", rdelayedqueue.Stats{Ready: 2}, nil})
+		defer set.WatchQueue(fixed{"mail", rdelayedqueue.Stats{Ready: 500}, nil})()
+		ready := func() (n int) {
+			set.Queues(t.Context(), func(_ string, s rdelayedqueue.Stats, _ error) { n += s.Ready })
+			return n
+		}
+		for range 50 {
+			assert.Equal(t, 2, ready())
+		}
+		stop()
+		assert.Equal(t, 500, ready())
 	})
 }
 

@@ -35,7 +35,7 @@ type Lock struct {
 	MoreHolders int                // who are not listed
 	Queue       []rfairlock.Waiter // of a fair lock
 	MoreQueued  int                // who are not listed
-	Waits       []Wait             // calls, of clients that answered
+	Calls                          // of clients that answered
 	Circles     []Circle           // that it is in
 }
 
@@ -135,7 +135,7 @@ func (l *Lock) Learn(ctx context.Context, c *redlatch.Client, said Census) {
 			}
 		}
 	}
-	l.Waits = said.WaitsFor(l.Name)
+	l.Calls = said.WaitsFor(l.Name)
 	for _, c := range said.Circles() {
 		if c.Has(l.Name) {
 			l.Circles = append(l.Circles, c)
@@ -167,7 +167,7 @@ func (l *Lock) Force(ctx context.Context, c *redlatch.Client) (freed bool, err e
 	crowd := now.Mode == "read" && len(l.Holders) >= core.MostListed
 	for _, h := range now.Holders {
 		if !crowd && !slices.ContainsFunc(l.Holders, func(seen Holder) bool { return seen.Owner == h.Owner }) {
-			return false, fmt.Errorf("%w: %s", ErrOthers, h.Owner)
+			return false, fmt.Errorf("%w: %q", ErrOthers, h.Owner)
 		}
 	}
 	if now.Mode != "" {

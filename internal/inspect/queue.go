@@ -96,15 +96,19 @@ func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
 		return m
 	}
 	var v any
-	if codec.Unmarshal(codec.JSON{}, e.Raw, &v) == nil || codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil {
+	if codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil { // no JSON but a single digit is MessagePack too
 		if _, err := json.Marshal(v); err == nil {
 			m.Payload = v
 			return m
 		}
 	}
-	if utf8.Valid(e.Raw) {
+	var text json.RawMessage // which keeps numbers as they are
+	switch {
+	case codec.Unmarshal(codec.JSON{}, e.Raw, &text) == nil:
+		m.Payload = text
+	case utf8.Valid(e.Raw):
 		m.Payload = string(e.Raw)
-	} else {
+	default:
 		m.Payload = e.Raw
 	}
 	return m
