@@ -34,8 +34,9 @@ type watched struct {
 // Watch shows what a client holds and waits for, until the result is called. Each collection then costs time in proportion to that.
 func (t *Telemetry) Watch(c *redlatch.Client) (stop func()) { return t.watched.Watch(c) }
 
-// WatchQueue shows the states of a queue, until the result is called. Each collection then costs a round trip. Of a queue that
-// several processes share one is enough. The queue's name is always an attribute.
+// WatchQueue shows the states of a queue, until the result is called. Each collection then costs a round trip. Of a queue that several
+// processes share one is enough. The queue's name is always an attribute. Of several queues of one name, with different name prefixes
+// or on different servers, the one that was watched first is shown.
 func (t *Telemetry) WatchQueue(q Queue) (stop func()) { return t.watched.WatchQueue(q) }
 
 func (t *Telemetry) observables(m metric.Meter) error {

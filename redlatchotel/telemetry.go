@@ -35,6 +35,12 @@ const (
 	attemptKey = attribute.Key("redlatch.attempt") // of a message
 )
 
+// The operations on queues.
+const (
+	send    = "send"
+	process = "process"
+)
+
 // Telemetry makes spans and metrics of what clients do. It is safe for concurrent use.
 type Telemetry struct {
 	tracer     trace.Tracer
@@ -198,7 +204,7 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e redlatch.AcquireEndEvent) 
 	if span.IsRecording() {
 		span.SetAttributes(askedKey.Int(e.Asked), ownerKey.String(e.Owner))
 	}
-	end(span, e.Err)
+	end(span, "", e.Err)
 	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, inspect.Result(e.Err)).record...)
 }
 
@@ -230,7 +236,7 @@ func (t *Telemetry) failedOver(string) { t.failovers.Add(context.Background(), 1
 
 func (t *Telemetry) offerStart(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
 	attributes := []attribute.KeyValue{
-		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+		system, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName(send),
 		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name),
 	}
 	if e.Messages > 1 { // the convention forbids it for one
@@ -246,22 +252,22 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 	if span.IsRecording() && len(e.IDs) == 1 {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
-	end(span, e.Err)
-	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "send", inspect.Result(e.Err)).record...)
+	end(span, send, e.Err)
+	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, send, inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent) context.Context {
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(e.Headers))
 	ctx, _ = t.tracer.Start(ctx, "process "+e.Name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("process"),
+		system, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(process),
 		kindKey.String(e.Kind), semconv.MessagingDestinationName(e.Name), semconv.MessagingMessageID(e.ID), attemptKey.Int(e.Attempt)))
 	t.late.Record(ctx, e.Late.Seconds(), t.queue(e.Kind, e.Name, "", "").record...)
 	return ctx
 }
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
-	end(trace.SpanFromContext(ctx), e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, "process", inspect.Result(e.Err)).record...)
+	end(trace.SpanFromContext(ctx), process, e.Err)
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, process, inspect.Result(e.Err)).record...)
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
@@ -295,11 +301,11 @@ func scriptOn(name, node string) []attribute.KeyValue {
 }
 
 func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
-	end(trace.SpanFromContext(ctx), e.Err)
+	end(trace.SpanFromContext(ctx), "", e.Err)
 	k := seriesKey{of: "script", node: e.Node, name: e.Name, result: inspect.Result(e.Err)}
 	of := t.known(k)
 	if of == nil { // the convention has an error, and no result
-		of = t.learn(k, append(scriptOn(e.Name, e.Node), outcome(k.result)[1:]...)...)
+		of = t.learn(k, append(scriptOn(e.Name, e.Node), outcome("", k.result)[1:]...)...)
 	}
 	t.script.Record(ctx, e.Took.Seconds(), of.record...)
 }
@@ -307,19 +313,19 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 // system is what the messages are sent by.
 var system = semconv.MessagingSystemKey.String("redlatch") //nolint:gochecknoglobals // a constant in all but name
 
-// outcome returns the attributes of a result. A lock that somebody else has is no fault.
-func outcome(result string) []attribute.KeyValue {
-	if result == "ok" || result == "refused" {
+// outcome returns the attributes of a result. A lock that somebody else has is no fault, unless a handler failed for it.
+func outcome(operation, result string) []attribute.KeyValue {
+	if result == "ok" || result == "refused" && operation != process {
 		return []attribute.KeyValue{resultKey.String(result)}
 	}
 	return []attribute.KeyValue{resultKey.String(result), semconv.ErrorTypeKey.String(result)}
 }
 
 // end ends a span.
-func end(span trace.Span, err error) {
+func end(span trace.Span, operation string, err error) {
 	if span.IsRecording() {
 		result := inspect.Result(err)
-		with := outcome(result)
+		with := outcome(operation, result)
 		span.SetAttributes(with...)
 		if len(with) > 1 {
 			span.RecordError(err)
@@ -351,7 +357,7 @@ func (t *Telemetry) object(kind, name, result string) *series {
 	}
 	attributes := object(kind, k.name)
 	if result != "" {
-		attributes = append(attributes, outcome(result)...)
+		attributes = append(attributes, outcome("", result)...)
 	}
 	return t.learn(k, attributes...)
 }
@@ -375,7 +381,7 @@ func (t *Telemetry) queue(kind, name, operation, result string) *series {
 		attributes = append(attributes, semconv.MessagingDestinationName(k.name))
 	}
 	if operation != "" {
-		attributes = append(append(attributes, semconv.MessagingOperationName(operation)), outcome(result)...)
+		attributes = append(append(attributes, semconv.MessagingOperationName(operation)), outcome(operation, result)...)
 	}
 	return t.learn(k, attributes...)
 }

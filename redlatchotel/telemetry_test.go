@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
@@ -185,6 +186,33 @@ func TestCallsThatAcquireAreSpans(t *testing.T) {
 	}, redlatchotel.WithNames("orders"))
 }
 
+// An end has the context of all starts, so a span is found by it if the one who began it was the last to do so.
+func TestSpansEndAfterAnotherObserverWithSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, other := newLab(t), newLab(t)
+		type key struct{}
+		mine := redlatch.Observer{
+			AcquireStart: func(ctx context.Context, _ redlatch.AcquireStartEvent) context.Context {
+				ctx, span := other.tracer.Tracer("mine").Start(ctx, "mine")
+				return context.WithValue(ctx, key{}, span.End)
+			},
+			AcquireEnd: func(ctx context.Context, _ redlatch.AcquireEndEvent) {
+				ctx.Value(key{}).(func(...oteltrace.SpanEndOption))()
+			},
+		}
+		c, err := embedded.Open(redlatch.WithObserver(mine), redlatch.WithObserver(l.told.Observer()))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		hold, err := c.GetLock("orders").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(t.Context()))
+		span, theirs := l.take()["acquire rlock"], other.take()["mine"]
+		assert.Equal(t, hold.Owner(), attributes(span)["redlatch.owner"])
+		assert.Equal(t, theirs.SpanContext.SpanID(), span.Parent.SpanID())
+		assert.Empty(t, attributes(theirs))
+	})
+}
+
 func TestNameOfAnAcquisitionIsNotJoined(t *testing.T) {
 	told, err := redlatchotel.New(redlatchotel.WithTracerProvider(trace.NewTracerProvider(trace.WithSampler(trace.NeverSample()))))
 	require.NoError(t, err)
@@ -246,6 +274,26 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 	}, redlatchotel.WithNames("mail"))
 }
 
+// A taken lock is no fault of a call that acquires. An attempt at a message has failed by it all the same.
+func TestHandlerThatFailsForATakenLockHasFailed(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		q := redlatch.GetDelayedQueue[string](l.Client, "mail", rdelayedqueue.WithMaxAttempts(1))
+		_, err := q.Offer(t.Context(), "work", 0)
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		require.NoError(t, q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+			return fmt.Errorf("the customer is busy: %w", rlock.ErrNotAcquired)
+		}))
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, stats.Dead)
+		assert.Equal(t, codes.Error, l.take()["process mail"].Status.Code)
+		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
+			ofQueue("mail", append(failed("refused"), attribute.String("redlatch.kind", "rdelayedqueue"), attribute.String("messaging.operation.name", "process"))...)...))
+	}, redlatchotel.WithNames("mail"))
+}
+
 func TestWakeUpsReconnectionsAndFailoversAreCounted(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
 		sum := func(name string, labels ...attribute.KeyValue) int64 {
@@ -260,6 +308,7 @@ func TestWakeUpsReconnectionsAndFailoversAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		time.AfterFunc(time.Second, func() { assert.NoError(t, latch.CountDown(context.WithoutCancel(t.Context()))) })
 		require.NoError(t, latch.Await(t.Context()))
+		synctest.Wait() // the waiter may return before the message has been counted
 		kind := attribute.String("redlatch.kind", "rlatch")
 		assert.Equal(t, int64(1), sum("redlatch.wakeups", kind))
 

@@ -8,5 +8,5 @@
 //	defer metrics.WatchQueue(queue)()
 //
 // A name of an object is a label only if the program has said so: a million names of locks are no million time series. All
-// other names are the empty label together.
+// other names are the empty label together. A queue that is watched is always a label of how many messages it has.
 package redlatchprom

@@ -49,7 +49,8 @@ func (g *watched) describe(to chan<- *prometheus.Desc) {
 func (m *Metrics) Watch(c *redlatch.Client) (stop func()) { return m.watched.Watch(c) }
 
 // WatchQueue shows the states of a queue, until the result is called. Each scrape then costs a round trip. Of a queue that several
-// processes share one is enough. The queue's name is always a label.
+// processes share one is enough. The queue's name is always a label. Of several queues of one name, with different name prefixes
+// or on different servers, the one that was watched first is shown.
 func (m *Metrics) WatchQueue(q Queue) (stop func()) { return m.watched.WatchQueue(q) }
 
 func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // Metrics are the metrics of any number of clients. They are a [prometheus.Collector]. They are safe for concurrent use.
 type Metrics struct {
-	names map[string]bool
+	names map[string]string // to their labels
 
 	acquire, hold, handle, late, script *prometheus.HistogramVec
 	lost, renewals, offers, dead, woken *prometheus.CounterVec
@@ -46,7 +47,7 @@ type settings struct {
 	timeout time.Duration
 }
 
-// WithNames says which names of objects are labels. Defaults to none.
+// WithNames says which names of objects are labels. In a label, what is not UTF-8 is U+FFFD. Defaults to none.
 func WithNames(names ...string) Option {
 	return func(s *settings) { s.names = append(s.names, names...) }
 }
@@ -77,10 +78,10 @@ func New(opts ...Option) *Metrics {
 	for _, opt := range opts {
 		opt(&s)
 	}
-	m := &Metrics{names: map[string]bool{}}
+	m := &Metrics{names: map[string]string{}}
 	m.children.Store(&children{})
 	for _, name := range s.names {
-		m.names[name] = true
+		m.names[name] = strings.ToValidUTF8(name, "\uFFFD")
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "redlatch", Name: name, Help: help, Buckets: s.buckets}, labels)
@@ -105,13 +106,13 @@ func New(opts ...Option) *Metrics {
 		Namespace: "redlatch", Name: "failovers_total", Help: "Failovers and restarts of Redis that a client has noticed.",
 	})
 	m.watched.init(s.timeout)
-	m.zero(s.names)
+	m.zero()
 	return m
 }
 
 // zero has the counters that alerts look at begin at 0: the first event of one that began at 1 would be no increase.
-func (m *Metrics) zero(names []string) {
-	for _, name := range append([]string{""}, names...) {
+func (m *Metrics) zero() {
+	for _, name := range append(slices.Collect(maps.Values(m.names)), "") {
 		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
 			m.lost.WithLabelValues(kind, name)
 		}
@@ -209,13 +210,8 @@ func (m *Metrics) add(k key, labels []string) prometheus.Observer {
 	return more[k]
 }
 
-// name returns the label of a name.
-func (m *Metrics) name(name string) string {
-	if m.names[name] {
-		return name
-	}
-	return ""
-}
+// name returns the label of a name; empty for one that is no label.
+func (m *Metrics) name(name string) string { return m.names[name] }
 
 // Result returns the label that says what came of a call.
 func Result(err error) string { return inspect.Result(err) }

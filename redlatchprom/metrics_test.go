@@ -195,6 +195,24 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 	})
 }
 
+// Each call of such a queue returns ErrInvalid. A scrape lives on, and has all other metrics.
+func TestQueueWithABadNameBreaksNoScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("mail\xff"))
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", `kind="rdelayedqueue",name="mail�"`))
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		for _, name := range []string{"mail", "mail\xff", "mail\xfe"} {
+			defer metrics.WatchQueue(redlatch.GetDelayedQueue[string](c, name))()
+		}
+		assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `name="mail"`), 0)
+		assert.Zero(t, value(t, registry, "redlatch_queue_up", `name="mail�"`))
+	})
+}
+
 func TestQueueThatDoesNotAnswerIsDown(t *testing.T) {
 	metrics := redlatchprom.New(redlatchprom.WithScrapeTimeout(10*time.Millisecond), redlatchprom.WithScrapeTimeout(0))
 	defer metrics.WatchQueue(silent{})()
