@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,12 +67,16 @@ func downloadNext(ctx context.Context, rdb *redis.Client, slots *rsemaphore.Perm
 	defer permit.Release(ctx)
 	ctx = permit.Context() // ends when the permit is lost: somebody else may be downloading in its place then
 
-	file := int(rdb.Incr(ctx, prefix+"next").Val())
-	if left := rdb.SCard(ctx, prefix+"done").Val(); left == files || ctx.Err() != nil {
-		return false, ctx.Err()
+	next, err := rdb.Incr(ctx, prefix+"next").Result()
+	if err != nil {
+		return false, err
 	}
-	file = (file-1)%files + 1 // a second round for what a dead process has left
-	if rdb.SIsMember(ctx, prefix+"done", file).Val() {
+	file := int(next-1)%files + 1 // a second round for what a dead process has left
+	done, err := rdb.SMembersMap(ctx, prefix+"done").Result()
+	if err != nil || len(done) == files {
+		return false, err
+	}
+	if _, ok := done[strconv.Itoa(file)]; ok {
 		return true, nil
 	}
 	rdb.HSet(ctx, prefix+"busy", permit.ID(), me) // for the demo to look at

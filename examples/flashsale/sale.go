@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,7 +41,6 @@ type door struct {
 	client *redlatch.Client
 	queue  *rdelayedqueue.Queue[order]
 	decide *redis.Script
-	empty  atomic.Bool // sold out: nobody has to ask Redis any more
 }
 
 func (s *sale) connect() (*door, error) {
@@ -79,19 +77,15 @@ func (d *door) leave() {
 	d.rdb.Close()
 }
 
-// buy reports whether the user got an item. An order that was accepted is offered under the user's id: offering it twice
-// makes one order.
+// buy reports whether this call has made an order of the user. After an error the user may come again: whoever was accepted once is
+// accepted again, and the queue takes one order for each user's id.
 func (d *door) buy(ctx context.Context, user string) (bool, error) {
-	if d.empty.Load() {
-		return false, nil
-	}
 	verdict, err := d.decide.Run(ctx, d.rdb, []string{d.sale.prefix + "stock", d.sale.prefix + "users"}, user).Int()
-	if err != nil || verdict != 1 {
-		d.empty.Store(err == nil && verdict == 0)
+	if err != nil || verdict == 0 {
 		return false, err
 	}
-	_, err = d.queue.Offer(ctx, order{User: user}, 0, rdelayedqueue.WithID(user))
-	return err == nil, err
+	_, added, err := d.queue.OfferNew(ctx, order{User: user}, 0, rdelayedqueue.WithID(user))
+	return added, err
 }
 
 // hire starts a slow worker, which dies of its third order if it is mortal.

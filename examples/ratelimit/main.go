@@ -8,11 +8,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -81,10 +83,13 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// limited limits the requests of each account.
+// limited limits the requests of each account, and of each address without one.
 func limited(client *redlatch.Client, api http.Handler) http.Handler {
 	limiter := client.GetRateLimiter("api", rratelimiter.Per(burst, burst*every))
-	limit := httplimit.New(limiter, func(r *http.Request) string { return r.Header.Get("Account") })
+	limit := httplimit.New(limiter, func(r *http.Request) string {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return cmp.Or(r.Header.Get("Account"), host) // one with an empty key would not be limited
+	})
 	return limit(api)
 }
 

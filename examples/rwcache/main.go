@@ -109,8 +109,11 @@ func (c *cache) refresh(ctx context.Context, lock *rrwlock.Lock, version int64) 
 	c.index.Store(version)
 
 	read, err := lock.RLock(write.Context()) // granted at once, and kept when the write lock goes
-	if err = errors.Join(err, write.Unlock(ctx)); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, write.Unlock(ctx))
+	}
+	if err := write.Unlock(ctx); err != nil {
+		return errors.Join(err, read.Unlock(ctx)) // it would be renewed for ever
 	}
 	before := c.reads.Load()
 	time.Sleep(300 * time.Millisecond)

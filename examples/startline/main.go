@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -68,19 +69,27 @@ func start(ctx context.Context, url string) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+	racing, abandon := context.WithCancelCause(ctx) // a runner that fails ends the race
+	defer abandon(nil)
 	ended := make(chan error, len(runners)) // one from each
 	for _, name := range runners {
-		go func() { ended <- begin(ctx, url, race, name) }()
+		go func() {
+			err := begin(racing, url, race, name)
+			if err != nil {
+				abandon(fmt.Errorf("runner %s: %w", name, err))
+			}
+			ended <- err
+		}()
 	}
-	if err := ready.Await(ctx); err != nil {
-		return err
+	if err := ready.Await(racing); err != nil {
+		return cmp.Or(context.Cause(racing), err)
 	}
 	fmt.Println("all are ready; the gun fires at", time.Now().Format("05.000"))
 	if err := gun.CountDown(ctx); err != nil {
 		return err
 	}
-	if err := finished.Await(ctx); err != nil {
-		return err
+	if err := finished.Await(racing); err != nil {
+		return cmp.Or(context.Cause(racing), err)
 	}
 	fmt.Println("all have finished")
 	for range runners {

@@ -6,12 +6,16 @@
 -- ARGV[1]  order
 -- ARGV[2]  paid or closed
 --
--- Returns  1  done
---          0  the order is not reserved: it is paid or closed already
+-- Returns  1  done, or it is paid already, by an earlier sending of this call perhaps
+--          0  the order is not reserved: it is closed already, or is paid and cannot be closed
 local stock, orders, due = KEYS[1], KEYS[2], KEYS[3]
 local order, state = ARGV[1], ARGV[2]
 
-if redis.call('hget', orders, order) ~= 'reserved' then
+local before = redis.call('hget', orders, order)
+if before == 'paid' and state == 'paid' then
+  return 1
+end
+if before ~= 'reserved' then
   return 0
 end
 redis.call('hset', orders, order, state)

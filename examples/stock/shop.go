@@ -27,8 +27,8 @@ func (s *shop) reserve(ctx context.Context, order string) (bool, error) {
 	return n == 1, err
 }
 
-// settle turns a reservation into an order that is paid or closed, and reports whether this call did. One that is closed has its item
-// back in stock, by the same script: so it is there once, however often a run is repeated.
+// settle turns a reservation into an order that is paid or closed, and reports whether it is paid, or this call has closed it. One that
+// is closed has its item back in stock, by the same script: so it is there once, however often a run is repeated.
 func (s *shop) settle(ctx context.Context, order, state string) (bool, error) {
 	n, err := settleScript.Run(ctx, s.rdb, []string{stockKey, ordersKey, dueKey}, order, state).Int()
 	return n == 1, err
