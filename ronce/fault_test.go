@@ -243,7 +243,7 @@ func TestLostMessagesCostAboutASecond(t *testing.T) {
 	})
 }
 
-// The first waiter of a client that finds a value has the others ask, in a few round trips, instead of one after another.
+// The waiter that finds a value has it for all who wait in its client: they do not ask one after another.
 //
 // F21
 func TestWaitersOfAClientGetTheValueTogether(t *testing.T) {

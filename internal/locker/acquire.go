@@ -215,7 +215,7 @@ func (c *call) run(ctx context.Context, o *Options) (*lease.Hold, error) {
 		case stepHeld:
 			return c.handed(ctx)
 		case stepFail:
-			return nil, core.Judged(c.waiter.failure())
+			return nil, c.waiter.failure()
 		case stepAsk:
 			hold, err := c.ask(ctx, o)
 			if hold != nil || err != nil {
@@ -277,7 +277,7 @@ func (c *call) ask(ctx context.Context, o *Options) (*lease.Hold, error) {
 		return nil, c.failure(t)
 	}
 	if t.instead != nil {
-		w.othersAsk()
+		w.endTogether(t.instead)
 		return nil, t.instead
 	}
 	c.failed = 0
@@ -294,11 +294,18 @@ func (w *Waiter) answered(t attemptResult) {
 	q.shard.mu.Unlock()
 }
 
-// othersAsk has those ask who wait behind a call that goes without the lock.
-func (w *Waiter) othersAsk() {
-	w.queue.shard.mu.Lock()
-	defer w.queue.shard.mu.Unlock()
-	w.queue.admitLocked(w.queue.now())
+// endTogether ends the waits that had begun when this call asked, with what it was answered instead of the lock. Those who came later
+// ask for themselves: the answer may be older than their calls.
+func (w *Waiter) endTogether(instead error) {
+	q := w.queue
+	q.shard.mu.Lock()
+	defer q.shard.mu.Unlock()
+	q.Each(func(call any) {
+		if other, ok := call.(*Waiter); ok && other.since != 0 && other.since < w.asked {
+			other.failed = instead
+		}
+	})
+	q.admitLocked(q.now())
 }
 
 // busy sets when to ask again, and joins the channel that announces releases.

@@ -48,7 +48,7 @@ type Waiter struct {
 	hold    *lease.Hold   // handed on by the hold before
 	entry   any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
 	lastErr error         // of the upkeep's last question; nil for one that was answered
-	failed  error         // of the upkeep, which has had no reply for a lease; it ends the wait
+	failed  error         // ends the wait: the upkeep has had no reply for a lease, or another call the answer for this one too
 	asked   time.Duration // when it last asked
 	since   time.Duration // when it began to wait; 0 before
 }
@@ -289,7 +289,7 @@ const (
 	stepWait step = iota
 	stepAsk
 	stepHeld // the hold was handed on
-	stepFail // its upkeep has had no answer for too long
+	stepFail // with the waiter's failure
 )
 
 // nextStep returns what a waiter is to do, and how long it is to wait at most.

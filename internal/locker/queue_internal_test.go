@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/waitqueue"
 )
 
 // bare is a kind that releases and does nothing else.
@@ -68,6 +69,30 @@ func TestGrantAdmitsThoseWhoShare(t *testing.T) {
 	assert.False(t, n.TakenHere())
 	l.Unregister()
 	s.Lost(l)
+}
+
+// Of two that wait one has come after the question was sent: the answer may be older than its call.
+func TestAnswerEndsTheWaitsThatBeganBeforeItsQuestion(t *testing.T) {
+	k := bare()
+	k.Sharing, k.Permits = Pool, func(string) int { return 1 }
+	s := managerOf(t, k, nobody, core.Config{Lease: 30 * time.Second})
+	n := s.Name("orders")
+	sh := s.shard("orders")
+	join := func(since time.Duration) *Waiter {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		w := n.joinLocked(t.Context(), sh, none)
+		w.since, w.queue.Refused, w.AdmittedAt = since, true, waitqueue.Never
+		return w
+	}
+	asks, before, after := join(1), join(9), join(10)
+	asks.asked = 10
+	asks.endTogether(errs.ErrNotAcquired)
+	next, _ := before.nextStep()
+	assert.Equal(t, stepFail, next)
+	require.ErrorIs(t, before.failure(), errs.ErrNotAcquired)
+	next, _ = after.nextStep()
+	assert.Equal(t, stepAsk, next)
 }
 
 // enrolled is an upkeep that does nothing.

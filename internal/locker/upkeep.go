@@ -1,6 +1,10 @@
 package locker
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/core"
+)
 
 // Upkeep looks after waiters that Redis keeps in a queue of its own. Its methods must not block, and of a Waiter's may call Key, Entry and LastAsked alone: they
 // are called under a mutex that the others take. Channel may be called at any time.
@@ -69,7 +73,7 @@ func (w *Waiter) Swept(err error) {
 func (w *Waiter) Fail(err error) {
 	w.queue.shard.mu.Lock()
 	defer w.queue.shard.mu.Unlock()
-	w.failed = err
+	w.failed = core.Judged(err)
 	w.Wake()
 }
 
