@@ -80,7 +80,7 @@ func channelOf(redisKey any) string {
 	return channel(key)
 }
 
-// permits returns how many waiters of a client are to ask after a message: the first one, who has the others ask if there is a result.
+// permits returns how many waiters of a client are to ask after a message: the first one, as a result is the answer for all of them.
 func permits(payload string) int {
 	if payload == ended {
 		return 1
