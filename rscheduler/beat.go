@@ -3,6 +3,7 @@ package rscheduler
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -138,7 +139,10 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	var failed error
 	sound := all[:0]
 	for _, s := range all {
-		if s.hasRun, err = r.hasRun(ctx, s); err != nil {
+		if s.hasRun, err = r.hasRun(ctx, s); unanswered(err) { // nor would be the others
+			return err
+		}
+		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -150,14 +154,22 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	return nil
 }
 
-// hasRun reports whether a single run without a mark is among those that are kept, as after another schedule of the job.
+// hasRun reports whether a single run without a mark is among those that are kept, as after another schedule of the job. A result that
+// cannot be read is passed over: it may be of any run.
 func (r *runner) hasRun(ctx context.Context, s standing) (bool, error) {
 	shot, once := s.job.scheduleOf(s.text).(oneShot)
 	if o := s.job.options; !once || s.mark != "" || o.catchUp == 0 || o.history == 0 {
 		return false, nil
 	}
-	runs, err := r.results(ctx, s.job.name, s.job.options.history)
-	return slices.ContainsFunc(runs, func(run Result) bool { return !run.Manual && run.Scheduled.Equal(shot.at) }), err
+	found, err := r.operate(ctx, s.job.name, "runs", s.job.options.history)
+	return slices.ContainsFunc(found.results, func(text string) bool {
+		var run Result
+		if err := json.Unmarshal([]byte(text), &run); err != nil {
+			r.core.Logger.Warn("redlatch: a result cannot be read, and is passed over", "kind", "rscheduler", "name", r.name, "job", s.job.name, "cause", err)
+			return false
+		}
+		return !run.Manual && run.Scheduled.Equal(shot.at)
+	}), err
 }
 
 // offer is a tick that is to be offered, and the mark of its job after that.

@@ -144,7 +144,16 @@ func (s *Scheduler) results(ctx context.Context, job string, n int) ([]Result, e
 		return nil, invalid("%d runs are fewer than 1", n)
 	}
 	found, err := s.operate(ctx, job, "runs", n)
-	return found.results, err
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(found.results))
+	for i, text := range found.results {
+		if err := json.Unmarshal([]byte(text), &results[i]); err != nil {
+			return nil, fmt.Errorf("a result of %q: %w", job, err)
+		}
+	}
+	return results, nil
 }
 
 // Trigger has a job run now, beside its schedule, also if it is paused: [Run.Manual] says so. If it runs just then, its [Overlap]
@@ -202,7 +211,7 @@ func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
 type found struct {
 	now     time.Time // by Redis's clock
 	had     bool      // by a process that runs
-	results []Result
+	results []string
 }
 
 func (s *Scheduler) operate(ctx context.Context, job, verb string, detail any) (f found, err error) {
@@ -225,13 +234,9 @@ func (s *Scheduler) operate(ctx context.Context, job, verb string, detail any) (
 	}
 	row := done.Row()
 	there := row.Int() == 1 || verb == "remove" && repeated // as the first time may have removed it
-	f = found{time.UnixMicro(row.Int()), row.Int() == 1, []Result{}}
+	f = found{now: time.UnixMicro(row.Int()), had: row.Int() == 1}
 	for row.More() {
-		var r Result
-		if err := json.Unmarshal([]byte(row.Text()), &r); err != nil {
-			return f, fmt.Errorf("a result of %q: %w", job, err)
-		}
-		f.results = append(f.results, r)
+		f.results = append(f.results, row.Text())
 	}
 	if err := row.Err(); err != nil {
 		return found{}, err

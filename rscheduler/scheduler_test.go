@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -444,6 +445,81 @@ func TestOneShotThatHasRunDoesNotRunWhenItsScheduleComesBack(t *testing.T) {
 			require.NoError(t, stop())
 		}
 		assert.Equal(t, []string{"10:1", "120:1", "180:1"}, r.take())
+	})
+}
+
+// F7: a result that cannot be read says of no run that it was, and holds up no plan.
+func TestResultThatCannotBeReadHoldsUpNoPlan(t *testing.T) {
+	for name, beside := range map[string]bool{"alone": false, "beside that of the run": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				const keys = "redlatch_sched:{billing}:"
+				var log bytes.Buffer
+				var beats atomic.Int64
+				shot := rscheduler.At(r.start.Add(-time.Minute))
+				want := []string{"-60:1", "10:1", "20:1"}
+				if beside {
+					s, _ := r.scheduler(t)
+					require.NoError(t, s.Register("shot", shot, r.handle, rscheduler.WithCatchUp(time.Hour)))
+					stop := run(t, s)
+					time.Sleep(time.Second)
+					require.NoError(t, stop())
+					require.Equal(t, want[:1], r.take())
+					require.NoError(t, r.Redis.HDel(t.Context(), keys+"marks", "shot").Err()) // as after another schedule
+					want = want[1:]
+				}
+				require.NoError(t, r.Redis.LPush(t.Context(), keys+"runs:shot", "{").Err())
+				p := r.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), redlatch.WithObserver(redlatch.Observer{
+					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+						if e.Name == "rscheduler.beat" {
+							beats.Add(1)
+						}
+						return ctx
+					},
+				}))
+				s := p.GetScheduler("billing")
+				require.NoError(t, s.Register("rate", rscheduler.Every(10*time.Second), r.handle))
+				require.NoError(t, s.Register("shot", shot, r.handle, rscheduler.WithCatchUp(time.Hour)))
+				stop := run(t, s)
+				time.Sleep(25 * time.Second)
+				assert.Equal(t, want, r.take())
+				assert.LessOrEqual(t, beats.Load(), int64(4), "heartbeats in 25 s")
+				require.NoError(t, stop())
+				require.NoError(t, p.Close())
+				assert.Equal(t, 1, strings.Count(log.String(), "a result cannot be read"), log.String())
+				assert.NotContains(t, log.String(), "cannot plan")
+			})
+		})
+	}
+}
+
+// F7: of the jobs that a plan looks at one by one, only the first one waits for a Redis that does not answer.
+func TestPlanThatIsNotAnsweredAsksNoFurther(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		var p *locktest.Peer
+		var asked atomic.Int64
+		p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
+			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+				if e.Name == "rscheduler.job" && asked.Add(1) == 1 {
+					p.Blackhole(true)
+				}
+				return ctx
+			},
+		}))
+		s := p.GetScheduler("billing")
+		for n := range 5 {
+			require.NoError(t, s.Register(fmt.Sprint("job", n), rscheduler.At(r.start.Add(-time.Minute)), r.handle, rscheduler.WithCatchUp(time.Hour)))
+		}
+		run(t, s)
+		time.Sleep(11 * time.Second) // the call timeout is over
+		first := asked.Load()
+		assert.Positive(t, first)
+		time.Sleep(time.Minute)
+		assert.Equal(t, first, asked.Load())
+		assert.Empty(t, r.take())
+		p.Blackhole(false)
+		time.Sleep(20 * time.Second)
+		assert.Len(t, r.take(), 5)
 	})
 }
 
