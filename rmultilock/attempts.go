@@ -187,7 +187,7 @@ func (h *hold) failure() (member int, err error) {
 			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
 		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
 			why = errLate
-		case isFinal(why), isRefusal(why):
+		case endsCall(why):
 			rank = 3
 		case errors.Is(why, errs.ErrNotAcquired):
 			rank = 2
@@ -214,7 +214,7 @@ func (h *hold) shortfall() (granted int, err error) {
 		case p.held != nil:
 		case p.err == nil:
 			failures, failure = failures+1, errNoAnswer
-		case isFinal(p.err), isRefusal(p.err):
+		case endsCall(p.err):
 			finals, final = finals+1, p.err
 		case !errors.Is(p.err, errs.ErrNotAcquired):
 			failures, failure = failures+1, p.err

@@ -217,7 +217,7 @@ func (c *call) end(round int, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
 		return c.because(c.ctx.Err(), err)
-	case c.fatal != nil || isFinal(err) || isRefusal(err):
+	case c.fatal != nil || endsCall(err):
 		return err
 	case c.mode == tries:
 		if c.lock.kind == red && c.isSplit(round, err) {
@@ -273,9 +273,11 @@ func isFinal(err error) bool {
 	return false
 }
 
-// isRefusal reports whether Redis refuses a call for a reason that stays, such as a permission or a full memory. It ends a call that
-// acquires; a hold asks for its missing parts again.
-func isRefusal(err error) bool { return script.Final(err) && !errors.Is(err, errs.ErrUnavailable) }
+// endsCall reports whether an error ends a call that acquires: it is final, or Redis refuses the call for a reason that stays, such as a
+// permission or a full memory. A hold asks again for parts that Redis has refused.
+func endsCall(err error) bool {
+	return isFinal(err) || script.Final(err) && !errors.Is(err, errs.ErrUnavailable)
+}
 
 // only returns options as one option.
 func only(o *locker.Options) rlock.Option { return func(to *locker.Options) { *to = *o } }
