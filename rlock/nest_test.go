@@ -268,3 +268,31 @@ func TestNestedUnlockRacesTheOuterOne(t *testing.T) {
 		}
 	})
 }
+
+func TestNestedUnlockSaysThatTheLockWasLostWhileItWaited(t *testing.T) {
+	for name, lose := range map[string]func(*testing.T, *locktest.Bubble, *rlock.Hold){
+		"Redis no longer has it": func(t *testing.T, b *locktest.Bubble, _ *rlock.Hold) { b.Delete(t, "orders") },
+		"the lease ended":        func(_ *testing.T, _ *locktest.Bubble, outer *rlock.Hold) { <-outer.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := p.GetLock("orders")
+				outer := locktest.Acquire(t, t.Context(), l, rlock.WithLease(2*time.Second))
+				inner := locktest.Acquire(t, outer.Context(), l)
+				p.Blackhole(true)
+				extended, unlocked := make(chan error, 1), make(chan error, 1)
+				go func() { extended <- outer.Extend(t.Context(), lease) }()
+				synctest.Wait() // from here on the Unlock waits for the extension
+				go func() { unlocked <- inner.Unlock(t.Context()) }()
+				synctest.Wait()
+				lose(t, b, outer)
+				p.Blackhole(false)
+				require.Error(t, <-extended)
+				require.ErrorIs(t, <-unlocked, rlock.ErrNotHeld)
+				time.Sleep(5 * time.Second) // the release of a lease that ended here is repeated
+				assert.Empty(t, b.Keys(t))
+			})
+		})
+	}
+}

@@ -17,7 +17,8 @@ const (
 	asking    state = iota // the acquisition is in flight
 	holding                // granted
 	releasing              // its last level was unlocked; Redis may not know yet
-	over                   // released or lost
+	over                   // released, or never granted
+	lost                   // over although nobody released it
 )
 
 // Lease is what Redis has granted to this client under one owner id. All its levels share one TTL there.
@@ -182,7 +183,7 @@ func (l *Lease) expire(now time.Duration) {
 	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
-		l.state = over
+		l.state = lost
 		l.releasePlainlyLocked() // an Unlock that comes too late changes nothing
 		l.manager.core.Timers.Stop(&l.member.Timer)
 	}
@@ -284,7 +285,7 @@ func (l *Lease) Gone() bool {
 	}
 	l.site = l.siteLocked()
 	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
-	l.state = over
+	l.state = lost
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	l.manager.listener.Lost(l)

@@ -349,7 +349,8 @@ func (l *Lease) unlockNested(ctx context.Context, h *Hold, deadline time.Time) e
 }
 
 // releaseEmpty releases a lease that has no level any more: the last one was about to be nested when the one around it was unlocked,
-// and was taken back. It does nothing for one that was released, or lost, with its levels. The caller has begun an operation; ctx has a deadline.
+// and was taken back. For one that was released meanwhile it does nothing; for one that was lost it returns [errs.ErrNotHeld]. The caller
+// has begun an operation; ctx has a deadline.
 func (l *Lease) releaseEmpty(ctx context.Context) error {
 	guard := l.manager.listener.Guard(l)
 	guard.Lock()
@@ -358,10 +359,13 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 	if empty {
 		l.beginReleaseLocked()
 	}
-	wait := l.member.Renewing()
+	wait, gone := l.member.Renewing(), l.state == lost
 	l.mu.Unlock()
 	guard.Unlock()
-	if !empty {
+	switch {
+	case gone:
+		return errs.ErrNotHeld
+	case !empty:
 		return nil
 	}
 	deadline, _ := ctx.Deadline()
