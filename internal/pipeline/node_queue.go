@@ -183,7 +183,8 @@ func (n *nodeQueue) submit(class Class, calls ...*pending) {
 	var ok bool
 	if (class == Urgent || !n.gathersLocked()) && n.mayLocked() {
 		next, ok = n.takeLocked()
-	} else {
+	}
+	if n.waiting > 0 { // also behind a batch that was taken
 		n.watchLocked()
 	}
 	n.mu.Unlock()

@@ -4,7 +4,9 @@
 // when one of those returns, so batches grow with the load and no call waits for a timer.
 //
 // Concurrency properties: a node has at most two flushes in flight that are younger than [stall]; older ones count as
-// stuck and no longer hold others up. Urgent calls (renewals, releases) always leave the queue first.
+// stuck and no longer hold others up, until there are 16 in all. Calls that have to be confirmed have a queue of their own,
+// with two flushes at most, stuck or not: the only limit of a client that does not pipeline. Urgent calls (renewals,
+// releases) leave a queue first, and leave a quarter of each pipeline to others that wait.
 package pipeline
 
 import (

@@ -251,6 +251,37 @@ func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 	})
 }
 
+func TestCallsThatFillMoreThanABatchDoNotWaitForAStuckOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, false)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
+		synctest.Wait() // its worker has nothing more to do
+		r.setStall(true)
+		var done atomic.Int64
+		calls := make([]pipeline.Sending, 450)
+		for i := range calls {
+			calls[i] = pipeline.Sending{Call: s.Call(1, "k", 1), Done: func(c *script.Call) {
+				assert.NoError(t, c.Err())
+				done.Add(1)
+			}}
+		}
+		require.True(t, r.batcher.StartAll(pipeline.Normal, calls))
+		synctest.Wait()
+		r.mu.Lock()
+		r.stall = false // the first batch stays stuck; new connections work
+		r.mu.Unlock()
+		time.Sleep(150 * time.Millisecond)
+		synctest.Wait()
+		assert.EqualValues(t, 250, done.Load(), "all but the first batch")
+		r.mu.Lock()
+		close(r.open)
+		r.mu.Unlock()
+		synctest.Wait()
+		assert.EqualValues(t, 450, done.Load())
+	})
+}
+
 func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, true)
