@@ -19,7 +19,7 @@ import (
 func TestFullRedisCanBeEmptied(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	q := queue(r.client(t), rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(0))
+	q := queue(r.client(t), rdelayedqueue.WithVisibility(2*time.Second), rdelayedqueue.WithMaxAttempts(0))
 	const n = 6
 	for i := range n {
 		_, err := q.Offer(t.Context(), job{N: i}, 0)

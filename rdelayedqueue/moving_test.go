@@ -127,7 +127,7 @@ func (m *mover) end(t *testing.T) {
 
 // F24
 func TestMovingSlotLosesNoMessage(t *testing.T) {
-	const visibility = time.Second
+	const visibility = 2 * time.Second
 	cluster := redistest.StartCluster(t, 3)
 	movers := map[string]*mover{}
 	for name := range moves {

@@ -202,6 +202,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
 		assert.Contains(t, r.must(t, "clients"), r.c.ID())
 		assert.Regexp(t, r.c.ID()+` +1 +0 +0 +`, r.must(t, "clients"))
+		time.Sleep(time.Second) // a client answers 10 questions a second
 		uploads := r.c.GetPermitSemaphore("uploads")
 		require.NoError(t, uploads.SetPermits(t.Context(), 1))
 		permit, err := uploads.Acquire(t.Context())

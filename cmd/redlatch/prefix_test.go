@@ -22,7 +22,7 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 		r := &rig{url: url}
 		hint := "no client without a name prefix can be asked, only 1 client with --prefix shop:, 1 client with --prefix '{eu}:'"
 		for _, prefix := range []string{"shop:", "{eu}:"} {
-			_, err := r.other(t, "worker", redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
+			_, err := r.other(t, "worker", redlatch.WithCloseGrace(0), redlatch.WithNamePrefix(prefix)).GetLock("orders").Lock(t.Context())
 			require.NoError(t, err, name)
 		}
 		require.Eventually(t, func() bool { // they listen once they have held something for 3 s
@@ -43,7 +43,7 @@ func TestClientsOfAnotherPrefixArePointedOut(t *testing.T) {
 			assert.Contains(t, said, "names are given without it")
 		}
 		r.prefix = "{eu}-shop-" // whose channels end as an id begins
-		_, err := r.other(t, "worker", redlatch.WithNamePrefix(r.prefix)).GetLock("orders").Lock(t.Context())
+		_, err := r.other(t, "worker", redlatch.WithCloseGrace(0), redlatch.WithNamePrefix(r.prefix)).GetLock("orders").Lock(t.Context())
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			_, text, said := r.run(t.Context(), "lock", "info", "orders")
