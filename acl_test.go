@@ -479,7 +479,7 @@ func TestDocumentedUserNeedsEachOfItsPatterns(t *testing.T) {
 				}
 				listening := 10 * time.Millisecond
 				if strings.HasPrefix(rule.(string), "&redlatch") { // of consumers: a refusal delays them, and fails nothing
-					listening = 500 * time.Millisecond
+					listening = time.Second
 				}
 				failed := useEverything(t, d.user(), listening)
 				if rule.(string)[0] == '~' {

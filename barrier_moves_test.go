@@ -190,7 +190,12 @@ func TestRoundOutlivesASlotOnTheMove(t *testing.T) {
 			for _, w := range all {
 				assert.Empty(t, w.results(t, time.Until(began.Add(barrierRecheck))), w.kind) // all have asked
 			}
-			assert.Greater(t, tryAgain(t, cluster), refused)
+			redistest.Eventually(t, 10*time.Second, "a call was refused", func() error {
+				if tryAgain(t, cluster) == refused {
+					return errors.New("not yet")
+				}
+				return nil
+			})
 			move.Finish(t)
 			took := time.Since(began)
 			for _, w := range all {

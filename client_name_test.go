@@ -108,7 +108,7 @@ func TestOpenNamesItsConnections(t *testing.T) {
 			user, query = query, ""
 		}
 		before := refusals()
-		c, err := redlatch.Open(t.Context(), "redis://"+user+":x@"+server.Addr()+query, redlatch.WithWatchdogTimeout(time.Second))
+		c, err := redlatch.Open(t.Context(), "redis://"+user+":x@"+server.Addr()+query, redlatch.WithWatchdogTimeout(10*time.Second))
 		require.NoError(t, err)
 		hold, err := c.GetLock("orders").Lock(t.Context())
 		require.NoError(t, err)

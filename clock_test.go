@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch/rratelimiter"
 )
 
-const clockLease = 1500 * time.Millisecond
+const clockLease = 3 * time.Second
 
 // clocked is a server with a clock of its own.
 type clocked struct {

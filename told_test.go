@@ -207,18 +207,25 @@ func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
 		lanes.Go(func() {
 			t.Run(strconv.Itoa(lane), func(t *testing.T) {
 				proxy := faulttest.NewProxy(t, server.Addr())
-				cut, other := startToldClient(t, proxy.Addr()), startToldClient(t, server.Addr())
-				for round := lane; round < rounds; round += atATime {
-					cutOff(t, proxy, cut, other, func(kind string) string { return fmt.Sprint(kind, round) })
-				}
+				faulttest.Steady(t, server.Addr(), toldLease, 10, func(lease time.Duration) error {
+					opt := redlatch.WithWatchdogTimeout(lease)
+					cut, other := startToldClient(t, proxy.Addr(), opt), startToldClient(t, server.Addr(), opt)
+					for round := lane; round < rounds; round += atATime {
+						if err := cutOff(t, proxy, cut, other, func(kind string) string { return fmt.Sprint(kind, round, lease) }); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
 			})
 		})
 	}
 	lanes.Wait()
 }
 
-// cutOff cuts one client off, which has one of each kind, and requires that it is told before another one has it.
-func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, name func(kind string) string) {
+// cutOff cuts one client off, which has one of each kind, and requires that it is told before another one has it. The error is that
+// of a call of the other one.
+func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, name func(kind string) string) error {
 	t.Helper()
 	kinds := takeAll(0)
 	furnish(t, other, name)
@@ -236,9 +243,7 @@ func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, n
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 			defer cancel()
 			next, err := kinds[rivalOf(kind)](ctx, other, name(kind))
-			if told := held[kind].ctx.Err(); told == nil {
-				err = errors.Join(err, errors.New("two have it"))
-			}
+			assert.True(t, err != nil || held[kind].ctx.Err() != nil, "two have %s", kind)
 			if err == nil {
 				err = next.ctx.Err()
 			}
@@ -251,10 +256,12 @@ func cutOff(t *testing.T, proxy *faulttest.Proxy, cut, other *redlatch.Client, n
 			entered <- err
 		}()
 	}
+	var err error
 	for range kinds {
-		require.NoError(t, <-entered)
+		err = errors.Join(err, <-entered)
 	}
 	proxy.Blackhole(false)
+	return err
 }
 
 // sleeper is a process that has one of each kind, and says what became of them when it is told to go on. It ends with another

@@ -56,7 +56,10 @@ func mute(context.Context, string, string) (net.Conn, error) {
 
 func TestEndWaitsGivesUpCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Dialer: mute, MaxRetries: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		rdb := redis.NewClient(&redis.Options{
+			Dialer: mute, MaxRetries: -1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
+		})
 		b := pipeline.New(rdb, false, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
