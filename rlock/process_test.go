@@ -22,7 +22,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-const processLease = time.Second
+const processLease = 2 * time.Second
 
 // Two functions for other processes. They are registered before TestMain begins.
 var (
@@ -112,7 +112,7 @@ func TestKilledProcessesExcludeEachOther(t *testing.T) {
 		victim := rand.N(children)
 		if kill%2 == 0 {
 			running[victim].Stop() // not for long: its lease goes on
-			elapse(time.Now().Add(rand.N(processLease / 4)))
+			elapse(time.Now().Add(rand.N(processLease / 8)))
 			running[victim].Cont()
 			continue
 		}

@@ -253,9 +253,12 @@ func TestFailedTryLeavesNothingOnFiveServers(t *testing.T) {
 	redLock, proxies := f.process(t)
 	l := redLock("a")
 	taken, failed := 0, 0
-	for range faulttest.Rounds(t, 25, 300) {
+	for round := range faulttest.Rounds(t, 25, 300) {
 		var whole, lossy, dead []int
 		spared := 1 + rand.N(3)
+		if round < 3 { // which succeed
+			spared = 5
+		}
 		for i, n := range rand.Perm(5) {
 			switch p := proxies[n]; {
 			case i < spared:
@@ -274,7 +277,9 @@ func TestFailedTryLeavesNothingOnFiveServers(t *testing.T) {
 		h, err := l.TryLock(t.Context())
 		if err == nil {
 			taken++
-			require.NoError(t, h.Unlock(t.Context()))
+			if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnknown) { // a lossy server may answer too late
+				require.NoError(t, err)
+			}
 		} else {
 			failed++
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)

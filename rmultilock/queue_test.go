@@ -268,7 +268,7 @@ func TestClientWithManyWaitersLeavesARedLockToOthers(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		const work = 10 * time.Millisecond
-		end := time.Now().Add(10 * time.Second)
+		end := time.Now().Add(20 * time.Second)
 		var holds [2]int // guarded by the lock
 		var users sync.WaitGroup
 		for i := range holds {
@@ -290,6 +290,6 @@ func TestClientWithManyWaitersLeavesARedLockToOthers(t *testing.T) {
 		users.Wait()
 		t.Logf("%d and %d holds", holds[0], holds[1])
 		assert.Greater(t, min(holds[0], holds[1]), 20)
-		assert.Greater(t, holds[0]+holds[1], 600, "of at most 1000")
+		assert.Greater(t, holds[0]+holds[1], 1200, "of at most 2000")
 	})
 }

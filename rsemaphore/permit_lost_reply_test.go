@@ -172,7 +172,7 @@ func asPermitChild(name string, fn func(args []string)) bool {
 }
 
 // heldLease outlives what a busy machine needs to start some processes.
-const heldLease = 1500 * time.Millisecond
+const heldLease = 3 * time.Second
 
 // permitHolder acquires permits, says so, and holds them. Args: the server's address, how many.
 func permitHolder(args []string) {
