@@ -29,12 +29,20 @@ func (s span) duration() time.Duration {
 
 // takeOf takes what needs so long to come back, of all that needs so long.
 func takeOf(key string, count int64, cost, all span, longest time.Duration) *script.Call {
-	return takeScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, longest.Microseconds())
+	return call(takeScript, key, count, cost, all, longest.Microseconds())
 }
 
 // lookOf takes nothing. Otherwise it is takeOf.
 func lookOf(key string, count int64, cost, all span) *script.Call {
-	return lookScript.Call(1, key, count, cost.micros, cost.parts, all.micros, all.parts, "")
+	return call(lookScript, key, count, cost, all, "")
+}
+
+// call calls take.lua, without the rests if there are none.
+func call(s *script.Script, key string, count int64, cost, all span, longest any) *script.Call {
+	if cost.parts == 0 && all.parts == 0 {
+		return s.Call(1, key, count, cost.micros, all.micros, longest)
+	}
+	return s.Call(1, key, count, cost.micros, all.micros, longest, cost.parts, all.parts)
 }
 
 // taken is the reply of take.lua.
@@ -50,9 +58,13 @@ func readTaken(c *script.Call) (taken, error) {
 	t := taken{
 		ok:   row.Int() == 1,
 		wait: time.Duration(row.Int()) * time.Microsecond,
-		used: span{row.Int(), row.Int()},
+		used: span{micros: row.Int()},
+		back: span{micros: row.Int()},
 	}
-	t.back = span{row.Int(), t.used.parts}
+	if row.More() {
+		t.used.parts = row.Int()
+		t.back.parts = t.used.parts
+	}
 	return t, row.Err()
 }
 
