@@ -70,7 +70,7 @@ type Observer struct {
 	OfferStart func(ctx context.Context, e OfferStartEvent) context.Context
 	OfferEnd   func(ctx context.Context, e OfferEndEvent)
 	// HandleStart reports a handler that begins to work on a message, and HandleEnd its end. The handler and the message have
-	// the context that HandleStart returns.
+	// the context that HandleStart returns. A scheduler looks at a tick in a handler of its own, which also ends without a run.
 	HandleStart func(ctx context.Context, e HandleStartEvent) context.Context
 	HandleEnd   func(ctx context.Context, e HandleEndEvent)
 	// DeadLetter reports a message that became a dead letter, to the client that found it so. Its context is empty.

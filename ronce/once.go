@@ -53,7 +53,8 @@ func New[T any](c *core.Core, name string, opts ...Option) *Once[T] {
 func (o *Once[T]) Name() string { return o.core.UserName(o.name) }
 
 // Do returns the value of a key: the one that is kept, or that of fn, which is kept then. While another caller runs its fn for the key,
-// in any process, Do waits for its value. Of shared, false says that this call's own fn made the value. The key is 1 to 512 bytes long.
+// in any process, Do waits for its value. If Do returns a value, shared is false only if its own fn made it. The key is 1 to 512 bytes
+// long.
 //
 // It blocks until there is a value, ctx is done, the client closes (redlatch.ErrClosed), or an error occurs that will not pass, such
 // as a missing permission; on the first attempt also a refused connection. It retries other connection errors, and what Redis cannot
