@@ -78,8 +78,8 @@ func (o *Once[T]) Name() string { return o.core.UserName(o.name) }
 // A kept value that cannot be decoded is [codec.ErrDecode], until Forget or the end of its time. redlatch.ErrWrongType says that
 // another program uses the Redis key.
 //
-// A kept value costs one round trip, a run two, and a renewal each third of the lease. Those of one client that wait cost together one
-// or two more when the other run ends, and about one a second.
+// A kept value costs one round trip, a run two, and a renewal each third of the lease. A call that waits costs one. All that wait in one
+// client cost one or two more together when the run ends, and about one a second until then.
 func (o *Once[T]) Do(ctx context.Context, key string, fn func(context.Context) (T, error)) (value T, shared bool, err error) {
 	name := o.key(key)
 	if fn == nil {

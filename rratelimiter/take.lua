@@ -10,9 +10,9 @@
 -- ARGV[6]  the rest of ARGV[3], parts
 --
 -- Returns  an array: 1 if the tokens were taken, 0 if not; µs until they are there; µs until all tokens are back; when
---          they are back, µs of the server's clock; the rest of both, parts, unless it is 0
+--          they are back, µs of the server's clock; the rest that both have, parts, unless it is 0
 local key = KEYS[1]
-local count, cost, all = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0 -- numbers, by less than tonumber takes
+local count, cost, all = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0 -- faster than tonumber
 local longest, costRest, allRest = tonumber(ARGV[4]), (ARGV[5] or 0) + 0, (ARGV[6] or 0) + 0
 
 local time = redis.call('time')

@@ -27,8 +27,8 @@
 //
 // A waiting writer holds back new readers in all clients of this library, so a stream of readers cannot keep it out; see
 // [WithoutWriterPreference]. A call that re-enters by its context is never held back. A writer that dies while it waits holds
-// readers back for 3 s at most. A client that waits for more than a thousand names asks too rarely for that: readers that follow
-// one another without a gap may keep its writers out. Redisson's readers are not held back. Its writers hold back readers of this
+// readers back for 3 s at most. A client that waits for more than a thousand names asks less often than each 3 s, so that readers
+// enter between: if these follow one another without a gap, they may keep its writers out. Redisson's readers are not held back. Its writers hold back readers of this
 // library after 2 to 3 s, for 5 s at most, if the Redis user may run PUBSUB.
 //
 // # What is not promised

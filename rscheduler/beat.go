@@ -139,12 +139,14 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	var failed error
 	sound := all[:0]
 	for _, s := range all {
-		if s.hasRun, err = r.hasRun(ctx, s); unanswered(err) { // nor would be the others
-			return err
-		}
-		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
+		if s.mayHaveRun() {
+			if unanswered(failed) { // nor would be this one
+				continue
+			}
+			if s.hasRun, err = r.hasRun(ctx, s); err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
 		}
 		sound = append(sound, s)
 	}
@@ -154,13 +156,16 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	return nil
 }
 
-// hasRun reports whether a single run without a mark is among those that are kept, as after another schedule of the job. A result that
-// cannot be read is passed over: it may be of any run.
+// mayHaveRun reports whether it is a single run that may be among those that are kept though it has no mark, as after another schedule
+// of the job.
+func (s *standing) mayHaveRun() bool {
+	_, once := s.job.scheduleOf(s.text).(oneShot)
+	return once && s.mark == "" && s.job.options.catchUp > 0 && s.job.options.history > 0
+}
+
+// hasRun reports whether a single run is among those that are kept. A result that cannot be read is passed over: it may be of any run.
 func (r *runner) hasRun(ctx context.Context, s standing) (bool, error) {
-	shot, once := s.job.scheduleOf(s.text).(oneShot)
-	if o := s.job.options; !once || s.mark != "" || o.catchUp == 0 || o.history == 0 {
-		return false, nil
-	}
+	shot, _ := s.job.scheduleOf(s.text).(oneShot)
 	found, err := r.operate(ctx, s.job.name, "runs", s.job.options.history)
 	return slices.ContainsFunc(found.results, func(text string) bool {
 		var run Result

@@ -294,8 +294,8 @@ func (w *Waiter) answered(t attemptResult) {
 	q.shard.mu.Unlock()
 }
 
-// endTogether ends the waits that had begun when this call asked, with what it was answered instead of the lock. Those who came later
-// ask for themselves: the answer may be older than their calls.
+// endTogether ends the waits that had begun when this call asked: the answer that it got instead of the lock is theirs too. Those who
+// came later ask for themselves, as the answer may be older than their calls.
 func (w *Waiter) endTogether(instead error) {
 	q := w.queue
 	q.shard.mu.Lock()

@@ -48,7 +48,7 @@ type Waiter struct {
 	hold    *lease.Hold   // handed on by the hold before
 	entry   any           // the id under which Redis knows the waiter; nil for kinds that do not tell it
 	lastErr error         // of the upkeep's last question; nil for one that was answered
-	failed  error         // ends the wait: the upkeep has had no reply for a lease, or another call the answer for this one too
+	failed  error         // ends the wait: its upkeep had no reply for a lease, or another call was given the answer for all
 	asked   time.Duration // when it last asked
 	since   time.Duration // when it began to wait; 0 before
 }

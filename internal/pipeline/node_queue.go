@@ -184,7 +184,7 @@ func (n *nodeQueue) submit(class Class, calls ...*pending) {
 	if (class == Urgent || !n.gathersLocked()) && n.mayLocked() {
 		next, ok = n.takeLocked()
 	}
-	if n.waiting > 0 { // also behind a batch that was taken
+	if n.waiting > 0 { // the batch that was taken may not have room for all
 		n.watchLocked()
 	}
 	n.mu.Unlock()

@@ -5,7 +5,7 @@
 //
 // Concurrency properties: a node has at most two flushes in flight that are younger than [stall]; older ones count as
 // stuck and no longer hold others up, until there are 16 in all. Calls that have to be confirmed have a queue of their own,
-// with two flushes at most, stuck or not: the only limit of a client that does not pipeline. Urgent calls (renewals,
+// with two flushes at most, stuck or not. A client that does not pipeline has only that limit. Urgent calls (renewals,
 // releases) leave a queue first, and leave a quarter of each pipeline to others that wait.
 package pipeline
 
