@@ -61,8 +61,9 @@ func (h *Hold) Context() context.Context { return h.held().Context() }
 // redlatch.ErrUnknown, and the release goes on in the background.
 //
 // It returns [ErrNotHeld] if the hold had already ended, by an Unlock or a loss, or if the lock is lost while a nested
-// level waits for another operation; it then leaves the lock alone, whoever holds it. It returns redlatch.ErrWrongType if data of another type has replaced the lock, and redlatch.ErrClosed
-// after Close with redlatch.WithAbandonOnClose, which leaves the lock to its lease.
+// level waits for another operation; it then leaves the lock alone, whoever holds it. It returns redlatch.ErrWrongType if
+// data of another type has replaced the lock, and redlatch.ErrClosed after Close with redlatch.WithAbandonOnClose, which
+// leaves the lock to its lease.
 //
 // It costs one round trip, or none if the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {

@@ -20,6 +20,14 @@ func levels(t *testing.T, l *rlock.Lock, ctx context.Context) int {
 	return n
 }
 
+// endsTheOnlyLevel ends a hold, and requires that Redis has counted one level of it and keeps nothing.
+func endsTheOnlyLevel(t *testing.T, b *locktest.Bubble, l *rlock.Lock, h *rlock.Hold) {
+	t.Helper()
+	assert.Equal(t, 1, levels(t, l, h.Context()))
+	locktest.Unlock(t, h)
+	assert.Empty(t, b.Keys(t))
+}
+
 func TestNestingIsCountedInRedis(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetLock("orders")
@@ -180,9 +188,7 @@ func TestLevelWhoseLeaseEndsBeforeTheAnswerIsLost(t *testing.T) {
 		require.ErrorIs(t, locktest.Fetch(t, nesting).Err, rlock.ErrLost)
 		locktest.Live(t, outer.Context())
 		time.Sleep(6 * time.Second) // the levels are counted again
-		assert.Equal(t, 1, levels(t, l, outer.Context()))
-		locktest.Unlock(t, outer)
-		assert.Empty(t, b.Keys(t))
+		endsTheOnlyLevel(t, b, l, outer)
 	})
 }
 

@@ -159,8 +159,11 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 // mayHaveRun reports whether it is a single run that may be among those that are kept though it has no mark, as after another schedule
 // of the job.
 func (s *standing) mayHaveRun() bool {
+	if s.mark != "" || s.job.options.catchUp == 0 || s.job.options.history == 0 {
+		return false
+	}
 	_, once := s.job.scheduleOf(s.text).(oneShot)
-	return once && s.mark == "" && s.job.options.catchUp > 0 && s.job.options.history > 0
+	return once
 }
 
 // hasRun reports whether a single run is among those that are kept. A result that cannot be read is passed over: it may be of any run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
@@ -146,23 +147,21 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	}
 	c := m.client
 	var sentAt time.Duration
-	var undo func()
+	undo := func() {} // nothing, if nothing is sent
+	firstTry := sync.OnceFunc(func() {
+		sentAt = c.core.Clock.Now()
+		undo = m.shorten(sentAt, d)
+	})
 	call, _, err := c.core.Query(ctx, func() *script.Call {
-		if undo == nil { // it is the first try
-			sentAt = c.core.Clock.Now()
-			undo = m.shorten(sentAt, d)
-		}
+		firstTry()
 		return c.keys.extend(extension{m.member, m.claim, d})
 	})
-	switch {
-	case err == nil:
-	case errors.Is(err, errs.ErrUnknown):
-		m.shorten(sentAt, d) // again: a renewal that Redis ran before it may have been answered meanwhile
-		return err
-	case undo != nil: // it was sent, and not done
-		undo()
-		return err
-	default:
+	if err != nil {
+		if errors.Is(err, errs.ErrUnknown) {
+			m.shorten(sentAt, d) // again: a renewal that Redis ran before it may have been answered meanwhile
+		} else {
+			undo()
+		}
 		return err
 	}
 	switch result, err := call.Int(); {
