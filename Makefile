@@ -47,13 +47,18 @@ linters:
 		( cd "$$dir" && $(GOLANGCI_LINT) run ./... ); \
 	done
 
-test: ## run all tests; those that need a missing redis-server are skipped
-	go test ./...
+test: ## run the tests, about 3 minutes; the last line counts those that were skipped
+	@skipped="$$(mktemp)"; trap 'rm -f "$$skipped"' EXIT; status=0; \
+	REDLATCH_SKIPPED="$$skipped" go test -count=1 ./... || status=$$?; \
+	sort "$$skipped" | uniq -c | awk '{ n = $$1; $$1 = ""; s = s sep n " (" substr($$0, 2) ")"; sep = ", " } END { print "skipped: " (s ? s : "none") }'; \
+	exit "$$status"
 
 bare: ## run all tests with a PATH that has only Go and sleep: what needs a server is skipped, the rest passes
 	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	ln -s "$$(command -v go)" "$$(command -v sleep)" "$$dir"; \
 	go test -exec "env -u REDLATCH_REQUIRE_REDIS CGO_ENABLED=0 PATH=$$dir" ./...
+
+older newest server matrix: export REDLATCH_LONG := 1 # the long tests too
 
 older: ## run all tests with the older supported Go and the lowest supported go-redis
 	GOTOOLCHAIN=$(OLDER_GO) go test ./...
@@ -65,8 +70,8 @@ newest: ## run all tests with the newest go-redis
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
 	go test -modfile="$$dir/go.mod" ./...
 
-race: ## run the tests under the race detector, but for the longest, and those of clusters, Sentinels and documents
-	go test -race -short -parallel 4 $$(go list ./... | grep -v internal/doctest)
+race: ## run the tests under the race detector, but for the long ones and those of documents
+	go test -race -parallel 4 $$(go list ./... | grep -v internal/doctest)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...

@@ -411,6 +411,7 @@ func sentinelOfTheUser(t *testing.T) deployment {
 
 // F20
 func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testing.T) {
+	redistest.Long(t)
 	for name, start := range map[string]func(t *testing.T) deployment{"cluster": clusterOfTheUser, "Sentinel": sentinelOfTheUser} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -459,6 +460,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLessOnAClusterAndBehindSentinel(t *testin
 
 // F20
 func TestDocumentedUserNeedsEachOfItsPatterns(t *testing.T) {
+	redistest.Long(t)
 	for name, start := range map[string]func(t *testing.T) deployment{
 		"one server": serverOfTheUser, "cluster": clusterOfTheUser, "Sentinel": sentinelOfTheUser,
 	} {
@@ -575,6 +577,7 @@ func useEverything(t *testing.T, rdb redis.UniversalClient, listening time.Durat
 
 // F20
 func TestUserOfAClientThatConfirmsNeedsNoMoreAndNoLess(t *testing.T) {
+	redistest.Long(t)
 	for right, confirm := range map[string]redlatch.Option{
 		"+wait": redlatch.WithReplicas(1, time.Second), "+waitaof": redlatch.WithDurability(2 * time.Second),
 	} {
@@ -584,7 +587,7 @@ func TestUserOfAClientThatConfirmsNeedsNoMoreAndNoLess(t *testing.T) {
 			redistest.StartReplica(t, server)
 			admin := server.Client(t)
 			if known, err := admin.Do(t.Context(), "command", "info", right[1:]).Slice(); err != nil || known[0] == nil {
-				t.Skip("the server does not know it")
+				redistest.Skip(t, "the server does not know it")
 			}
 			client := func() (*redlatch.Client, error) {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})

@@ -276,6 +276,7 @@ var away = map[string]func(t *testing.T, p *faulttest.Proxy, s *redistest.Server
 
 // F16, F25, F27: a call ends with its context, and says that Redis did not answer, not that somebody has it. Once Redis is back it says who does.
 func TestEveryCallEndsWithItsContextWhileRedisIsAway(t *testing.T) {
+	redistest.Long(t)
 	const patience, slack = 300 * time.Millisecond, 50 * time.Millisecond
 	kinds := allKinds()
 	for fault, leave := range away {

@@ -107,6 +107,7 @@ func (w *waiting) passes(t *testing.T, outage time.Duration, broken []error, cli
 
 // F9, F24, F29: a failover breaks the round of a barrier for all who wait or for nobody, and a short one breaks none. Then a round is whole.
 func TestFailoverBreaksABarrierForAllOrNobody(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,6 +167,7 @@ func probe(t *testing.T, c *redlatch.Client, name string) (longest func() time.D
 // F24: a slot that moves for some seconds breaks no round of a barrier, whichever of its keys have moved. Those who come meanwhile belong
 // to the round.
 func TestRoundOutlivesASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	one, two, third := clusterClient(t, cluster), clusterClient(t, cluster), clusterClient(t, cluster)

@@ -78,7 +78,7 @@ func TestCheckNamesTheMasterThatLacksARight(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
 	if redistest.Shared(t).Major(t) < 7 {
-		t.Skip("skipped: this server cannot tell the rights of its users")
+		redistest.Skip(t, "this server cannot tell the rights of its users")
 	}
 	rules := slices.DeleteFunc(append(documentedUser(t), documentedRules(t, "On a cluster add")...), func(word any) bool {
 		return strings.Contains(fmt.Sprint(word), ":app:") // for names with a tag of their own
@@ -110,7 +110,7 @@ func TestCheckNamesTheMasterThatLacksARight(t *testing.T) {
 // F20, F28: a proxy in front of a newer server may not pass on what sharded wake-ups take. An older server needs none of it.
 func TestCheckNamesWhatShardedWakeupsLack(t *testing.T) {
 	if redistest.Shared(t).Major(t) < 7 {
-		t.Skip("skipped: this server has no sharded channels")
+		redistest.Skip(t, "this server has no sharded channels")
 	}
 	for _, lacks := range []string{"spublish", "ssubscribe", "sunsubscribe"} {
 		rdb := redistest.Start(t, "--rename-command", lacks, "").Client(t)

@@ -18,6 +18,7 @@ import (
 
 // F17
 func TestNoObjectNoticesThatRedisForgetsItsScripts(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()

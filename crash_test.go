@@ -34,9 +34,7 @@ const (
 // replica has confirmed stays with its holder, and in its queue or latch. Nothing stays for ever: soon after the failover
 // each of ten clients has had everything, one at a time.
 func TestCrashOfAMasterLeavesEveryLockToOneOfTenClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a failover takes seconds")
-	}
+	redistest.Long(t)
 	redistest.Require(t)
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *crash{

@@ -110,9 +110,7 @@ const crowdOfReaders = 1 << 20
 //
 // F21
 func TestCommandsGrowWithProcessesAndNotWithWaiters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many processes take minutes under the race detector, which sees no commands")
-	}
+	redistest.Long(t)
 	t.Parallel()
 	const waiters = 8
 	processes := []int{2, faulttest.Rounds(t, 4, 20)}

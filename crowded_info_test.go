@@ -24,9 +24,7 @@ const (
 // Whatever the number of those who hold a thing or wait for it, Info lists the first of them, counts all, and holds up the server for no
 // longer.
 func TestInfoOfACrowdIsShort(t *testing.T) {
-	if testing.Short() {
-		t.Skip("crowds of thousands take seconds")
-	}
+	redistest.Long(t)
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	c, err := redlatch.New(server.Client(t), redlatch.WithCloseGrace(0), redlatch.WithoutPresence())

@@ -33,7 +33,7 @@ func TestConfirmedCallsOutliveACrashOfAServerWithAFile(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	if !knowsWaitaof(t, server) {
-		t.Skip("the server does not know WAITAOF")
+		redistest.Skip(t, "the server does not know WAITAOF")
 	}
 	plain, err := redlatch.New(server.Client(t))
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestBothOptionsConfirmTheSameCalls(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 			if command == "WAITAOF" && !knowsWaitaof(t, server) {
-				t.Skip("the server does not know WAITAOF")
+				redistest.Skip(t, "the server does not know WAITAOF")
 			}
 			redistest.StartReplica(t, server)
 			proxy := faulttest.NewProxy(t, server.Addr())
@@ -168,6 +168,7 @@ func TestBothOptionsConfirmTheSameCalls(t *testing.T) {
 //
 // F24
 func TestConfirmedCallsInASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for _, master := range cluster.Nodes() {

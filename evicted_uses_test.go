@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rid"
 	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rscheduler"
@@ -91,6 +92,7 @@ func TestEvictionRepeatsNoIDAndGivesTokensBackOnce(t *testing.T) {
 // F8, F19: whichever key of a scheduler Redis evicts, no two runs of a job go on at once, its ticks come again, and a paused job runs only
 // if its pause was evicted.
 func TestEvictionOfASingleKeyLeavesASchedulerThatWorks(t *testing.T) {
+	redistest.Long(t)
 	evicted := evictEach(t, func(t *testing.T, b *locktest.Bubble) func(t *testing.T, key string) {
 		t.Helper()
 		ctx, stop := context.WithCancel(t.Context())

@@ -101,6 +101,7 @@ func exchange(t *testing.T, publisher, subscriber *redlatch.Client, name string)
 
 // F2, F9, F21: a failover that forgets the last calls gives no id twice, a rate at most once more, and topics go on.
 func TestFailoverThatForgetsGivesNoIdTwice(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	group := locktest.StartGroup(t)
 	all, check := sharedUses(t, []*redlatch.Client{group.Client(t), group.Client(t)}, 1, func(kind string) string { return kind })

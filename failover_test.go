@@ -533,6 +533,7 @@ func (h heldGuest) gotten(t *testing.T) {
 // F9, F24, F29: whatever is held outlives a failover to a replica that has it, excludes others all the time, and is given on by its
 // release; waiters go on waiting.
 func TestFailoverLosesNothingThatTheReplicaHas(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {

@@ -404,6 +404,7 @@ func (f *traffic) judge(t *testing.T, p *topology, change, served time.Time, mar
 // F9, F29: while a master changes calls fail at most until 3 s after the new one serves, 6 s if the old one stays silent, and say that
 // Redis did not answer. Waiters go on by then. Whatever is held stays held, and counts stay exact. Rates and topics go on, and no id is given twice.
 func TestNoCallFailsBeyondTheOutageOfAFailover(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for _, tc := range failovers() {
 		t.Run(tc.name, func(t *testing.T) {

@@ -28,6 +28,7 @@ import (
 
 // F28
 func TestLocksOutliveAFullRedis(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
@@ -86,6 +87,7 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 
 // F28
 func TestWhatIsHeldOutlivesAFullRedis(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
@@ -124,6 +126,7 @@ func TestWhatIsHeldOutlivesAFullRedis(t *testing.T) {
 
 // F28
 func TestRoundsGoOnInAFullRedis(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for kind, participantOf := range pairs {
 		t.Run(kind, func(t *testing.T) {

@@ -71,6 +71,7 @@ func await(t *testing.T, n int, waiting func() (int, error)) {
 }
 
 func TestInfoOfALockTellsWhoHoldsItAndHowManyWait(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, w *watched) {
 		for kind, get := range map[string]func(c *redlatch.Client, name string) *rlock.Lock{

@@ -226,6 +226,7 @@ func (m *moving) endsInTime(t *testing.T) {
 
 // F24
 func TestLocksOutliveASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for state, moves := range map[string]func(key string) bool{
@@ -298,6 +299,7 @@ func TestLocksOutliveASlotOnTheMove(t *testing.T) {
 // meanwhile. Rates, ids and topics, which need one key, go on all the time; a call that does not wait ends in time, and is done or not
 // done.
 func TestEveryKindOutlivesASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const lease, timeout = 3 * time.Second, 300 * time.Millisecond
 	cluster := redistest.StartCluster(t, 3)

@@ -49,7 +49,7 @@ func TestOpenTakesEveryFormOfURL(t *testing.T) {
 	} {
 		t.Run(form, func(t *testing.T) { opens(t, url) })
 	}
-	t.Run("Sentinel", func(t *testing.T) { // which -short skips
+	t.Run("Sentinel", func(t *testing.T) {
 		opens(t, "redis://"+locktest.StartGroup(t).Sentinel.Addrs()[0]+"?master_name=redlatch")
 	})
 }

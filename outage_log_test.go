@@ -15,6 +15,7 @@ import (
 
 // The node that answers at the end is not the one that failed.
 func TestOutageThatAFailoverEndsIsLoggedOnce(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	master := cluster.Nodes()[0]

@@ -40,6 +40,7 @@ func ids(t *testing.T, c *redlatch.Client) []string {
 }
 
 func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, w *watched) {
 		prefix := redlatch.WithNamePrefix(fresh(t) + "?")
@@ -344,9 +345,7 @@ func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
 }
 
 func TestHoldsAreToldInPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of holds in memory take seconds")
-	}
+	redistest.Long(t)
 	t.Parallel()
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer := b.Peer(t), b.Peer(t)
@@ -519,6 +518,7 @@ func TestRefusedChannelIsAskedForOnceAnHour(t *testing.T) {
 //
 // F20
 func TestClientWithoutTheRightToItsChannelGoesOn(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)

@@ -232,6 +232,7 @@ func TestRefusedCommandsLeaveAllPartsOrNone(t *testing.T) {
 
 // F25, F28
 func TestRefusedCommandsLeaveNoTraceOfAWait(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	p := newPartial(t)
 	for kind := range lockKinds {
@@ -373,6 +374,7 @@ func TestRefusedCommandsLeaveARunKeptOrNotKept(t *testing.T) {
 
 // F25, F28: the last participant of a round completes it for all, or for nobody.
 func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	p := newPartial(t)
 	for _, when := range []string{"await", "enter", "leave", "leave without the number"} {

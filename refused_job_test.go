@@ -50,6 +50,7 @@ func newRefusedOnce(t *testing.T) (*partial, *atomic.Pointer[refusedOnce], *logb
 
 // F25, F28: a tick that cannot be planned, or cannot begin, runs once, as soon as the right is back. The log says why it was late.
 func TestRefusedCommandsLoseNoTick(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	p, now, log := newRefusedOnce(t)
 	lines := map[string]string{

@@ -34,6 +34,7 @@ func twoOfThree() func(cmd []string) bool {
 
 // F6
 func TestTwoOfThreeRenewalsMayFailOfEachKind(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	faulttest.Steady(t, server.Addr(), 1500*time.Millisecond, 10, func(lease time.Duration) (err error) {

@@ -185,6 +185,7 @@ func furnishConfirmed(t *testing.T, c *redlatch.Client) {
 
 // F9
 func TestReplicasConfirmWhatWasAcquired(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
@@ -238,6 +239,7 @@ func (tc confirmedCall) requireUndone(t *testing.T, plain *redlatch.Client, err 
 
 // F9
 func TestOneOfTwoReplicasIsNotTwo(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	master := redistest.Start(t)
 	redistest.StartReplica(t, master)
@@ -300,6 +302,7 @@ func requireCounted(t *testing.T, c *redlatch.Client, times int) {
 
 // F9: the double grant after a failover, and what holds it off.
 func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	rounds := faulttest.Rounds(t, 2, 20)
 	for _, tc := range []struct {
@@ -358,6 +361,7 @@ func TestFailoverGrantsNoConfirmedLockTwice(t *testing.T) {
 
 // F9
 func TestConfirmedLockOutlivesItsMaster(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for range 3 {
 		master := redistest.Start(t)
@@ -373,6 +377,7 @@ func TestConfirmedLockOutlivesItsMaster(t *testing.T) {
 }
 
 func TestReplicasConfirmOnACluster(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	names := []string{"a", "b", "c", "d"} // of all three masters
@@ -464,7 +469,7 @@ func TestEmbeddedServerHasNoReplicas(t *testing.T) {
 func TestCheckFindsTheRightToWait(t *testing.T) {
 	server := redistest.Start(t)
 	if server.Major(t) < 7 {
-		t.Skip("the server cannot tell")
+		redistest.Skip(t, "the server cannot tell")
 	}
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "few", "on", "nopass", "~*", "&*", "+@all", "-wait").Err())
@@ -502,6 +507,7 @@ func availableSoon(t *testing.T, c *redlatch.Client, want int) {
 }
 
 func TestUnconfirmedPermitsComeBackAlthoughTheClientCloses(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server, plain := whileUnconfirmed(t)
 	for range 20 {

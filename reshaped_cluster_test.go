@@ -186,6 +186,7 @@ func openLatch(ctx context.Context, mine, theirs *rlatch.Latch) error {
 // F24, F29: whatever is held while a master joins a cluster, or leaves it, stays held and excludes others; what is called meanwhile
 // succeeds, and waiters hear of a release.
 func TestMastersJoinAndLeaveAClusterInUse(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newReshaped(t)
 	for round := range faulttest.Rounds(t, 1, 2) {

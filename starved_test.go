@@ -148,6 +148,7 @@ func allUses(t *testing.T, one, two *redlatch.Client, refills int) (all []use, c
 
 // F25, F27, F28
 func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	onEachCrowd(t, 3*time.Second, func(t *testing.T, s *crowded) {
 		holder, waiter, another := s.client(t), s.client(t), s.client(t, redlatch.WithCallTimeout(s.lease/8))
@@ -189,6 +190,7 @@ func TestHoldsAndWaitsOutliveAServerThatHasNoConnectionLeft(t *testing.T) {
 
 // F25, F28
 func TestReleasesOnAServerThatHasNoConnectionLeftAreDoneOnceItHas(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	onEachCrowd(t, 3*time.Second, func(t *testing.T, s *crowded) {
 		holder, waiter := s.client(t), s.client(t)
@@ -226,6 +228,7 @@ func TestReleasesOnAServerThatHasNoConnectionLeftAreDoneOnceItHas(t *testing.T) 
 
 // F10, F28: renewals and releases need no more connections than one for calls, whatever else goes on, and one for subscriptions.
 func TestOneConnectionServesHoldsAndManyWaits(t *testing.T) {
+	redistest.Long(t)
 	const lease, crowd = 3 * time.Second, 10
 	for name, o := range map[string]redis.Options{
 		"a pool of one":         {PoolSize: 1},

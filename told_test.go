@@ -199,6 +199,7 @@ func startToldClient(t *testing.T, addr string, opts ...redlatch.Option) *redlat
 
 // F1
 func TestWhoIsCutOffIsToldBeforeOthersHaveIt(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const atATime = 8
 	server, rounds := redistest.Start(t), faulttest.Rounds(t, atATime, 104)
@@ -296,6 +297,7 @@ func exitOn(err error) {
 
 // F1, F5
 func TestStoppedProcessLearnsThatOthersHaveIt(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	const lease = time.Minute // which nobody renews: what is written while they last is not theirs

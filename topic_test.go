@@ -235,6 +235,7 @@ func TestTopicNeedsTheDocumentedRights(t *testing.T) {
 
 // F10, F16
 func TestManySubscriptionsComeAndGo(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	onEachTopology(t, func(t *testing.T, w *watched) {
 		name := fresh(t)

@@ -90,6 +90,7 @@ func deleteKeys(t *testing.T, rdb redis.UniversalClient, part string) {
 
 // F1, F9: after a failover or a restart everything that has a lease is verified at once, also what is not renewed until long after.
 func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	handsOver := failovers()[1]
 	for _, tc := range []struct {
@@ -163,6 +164,7 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 
 // F9, F20
 func TestFailoversAreNotLookedForWithoutTheRight(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)

@@ -212,6 +212,7 @@ func clusterBehindNetwork(t *testing.T) (*network, *redis.ClusterClient) {
 //
 // F4, F16
 func TestLostConnectionIsNoticedWhileDialsHang(t *testing.T) {
+	redistest.Long(t)
 	for name, start := range behindNetwork {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

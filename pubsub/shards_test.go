@@ -81,6 +81,7 @@ func TestShardedChannelsHaveAConnectionForEachNode(t *testing.T) {
 
 // F4
 func TestShardedChannelsFollowTheirSlot(t *testing.T) {
+	redistest.Long(t)
 	cluster := redistest.StartCluster(t, 3)
 	s, _ := onShards(t, cluster)
 	ears := make([]ear, 1)
@@ -104,6 +105,7 @@ func TestShardedChannelsFollowTheirSlot(t *testing.T) {
 
 // F4
 func TestShardedChannelsLeaveAMasterThatBecameAReplica(t *testing.T) {
+	redistest.Long(t)
 	cluster := redistest.StartCluster(t, 3)
 	replica := cluster.AddReplica(t, cluster.Owner(t, "{a}"))
 	s, _ := onShards(t, cluster)
@@ -137,6 +139,7 @@ func TestKilledShardConnectionNotifiesItsListeners(t *testing.T) {
 
 // F24
 func TestChannelIsLeftWhileItsSlotMoves(t *testing.T) {
+	redistest.Long(t)
 	cluster := redistest.StartCluster(t, 3)
 	s, _ := onShards(t, cluster)
 	ears := make([]ear, 3)

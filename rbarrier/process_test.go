@@ -43,6 +43,7 @@ func participation(args []string) {
 
 // F1, F11: a process that is killed with SIGKILL while it waits breaks the round of the others. The next round is whole.
 func TestKilledParticipantBreaksTheRound(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -71,6 +72,7 @@ func TestKilledParticipantBreaksTheRound(t *testing.T) {
 
 // F1, F11: a process that is killed with SIGKILL while it has a place inside breaks the round of the others. The next round is whole.
 func TestKilledParticipantInsideBreaksTheRound(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	enter := func(then string) *faulttest.Child {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -71,6 +72,7 @@ func second[T any](_ T, err error) error { return err }
 
 // F16
 func TestCallsEndWithTheirContexts(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	// A call that does not heed its context returns after 3 s; the slack is that of a machine on which 21 clients work at a time.
 	const limit, slack = 300 * time.Millisecond, 500 * time.Millisecond

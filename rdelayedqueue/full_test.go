@@ -91,6 +91,7 @@ func TestClaimWhoseReplyIsLostWhileClosingGoesBack(t *testing.T) {
 
 // F28
 func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const visibility = 2 * time.Second
 	r := newRig(t)

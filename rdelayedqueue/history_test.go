@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -453,6 +454,7 @@ func TestQueueHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryOfABrokenQueueIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	ctx := context.WithoutCancel(t.Context())
 	const keys = "redlatch_dq:{jobs}:"
 	first := func(rdb *redis.Client, set string, i int64) (member string) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -50,6 +51,7 @@ var cutOff = []struct {
 
 // F1
 func TestHandlerIsToldBeforeAnotherConsumerHasTheMessage(t *testing.T) {
+	redistest.Long(t)
 	r := newRig(t)
 	faulttest.Steady(t, r.server.Addr(), toldVisibility, toldParts, func(visibility time.Duration) error {
 		return told(t, r, visibility)
@@ -200,6 +202,7 @@ func orNone(err error) error {
 
 // F1
 func TestStoppedConsumerLearnsOfItsLossWhenItAsks(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	rival := r.direct(t)

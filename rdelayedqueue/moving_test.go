@@ -127,6 +127,7 @@ func (m *mover) end(t *testing.T) {
 
 // F24
 func TestMovingSlotLosesNoMessage(t *testing.T) {
+	redistest.Long(t)
 	const visibility = 2 * time.Second
 	cluster := redistest.StartCluster(t, 3)
 	movers := map[string]*mover{}

@@ -34,6 +34,7 @@ func candidate(args []string) {
 
 // F1, F11: each leader is killed with SIGKILL. The next one leads within its lease and 200 ms, with a higher term.
 func TestKilledLeadersAreReplacedInTime(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	type led struct {

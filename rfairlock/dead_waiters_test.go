@@ -224,6 +224,7 @@ const childTimeout = 3 * time.Second
 
 // F11
 func TestKilledProcessesArePassedOver(t *testing.T) {
+	redistest.Long(t)
 	all, dead := faulttest.Rounds(t, 8, 200), faulttest.Rounds(t, 6, 150)
 	server := redistest.Start(t)
 	faulttest.LeakCheck(t, server.Addr())

@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // F9
 func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+	redistest.Long(t)
 	locktest.Failover(t, locktest.Env{New: fairLock})
 }

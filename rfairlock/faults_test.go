@@ -143,6 +143,7 @@ func TestCancelAtAnyInstantLeavesNothing(t *testing.T) {
 
 // F4
 func TestWaitersGoOnWithoutMessages(t *testing.T) {
+	redistest.Long(t)
 	r := newRig(t)
 	r.proxy.DropMessages(true)
 	clients := []*redlatch.Client{r.client(t, r.proxy.Addr()), r.client(t, r.proxy.Addr())}

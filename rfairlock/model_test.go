@@ -19,6 +19,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -223,6 +224,7 @@ func TestHistoryIsLinearizableAndInOrder(t *testing.T) {
 
 // F1, F2, F11
 func TestHistoryUnderFaultsIsLinearizableAndInOrder(t *testing.T) {
+	redistest.Long(t)
 	for range faulttest.Rounds(t, 1, 5) { // of some 350 steps each
 		play(t, 30, 0, (*faulttest.Proxy).Disturb, nil).check(t)
 	}
@@ -240,6 +242,7 @@ func TestHistoryWhileTheClockStepsIsLinearizableAndInOrder(t *testing.T) {
 }
 
 func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	for what, behind := range map[string]func(ctx context.Context, rdb *redis.Client) error{
 		"a lock taken from its holder": func(ctx context.Context, rdb *redis.Client) error {
 			return rdb.Del(ctx, "n0").Err()

@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 )
 
@@ -287,6 +288,7 @@ func TestLatchHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryOfABrokenLatchIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	for what, behind := range map[string]func(rdb *redis.Client) error{
 		"a count changed":       func(rdb *redis.Client) error { return rdb.SetXX(t.Context(), "a", 4, 0).Err() },
 		"a count counted twice": func(rdb *redis.Client) error { return countTwice.Run(t.Context(), rdb, []string{"a"}).Err() },

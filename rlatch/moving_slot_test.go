@@ -16,6 +16,7 @@ import (
 
 // F24
 func TestCountsAreExactInASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	const lease, timeout = 1500 * time.Millisecond, time.Second
 	cluster := redistest.StartCluster(t, 3)
 	for what, moved := range map[string]func(keys []string, name string) []string{

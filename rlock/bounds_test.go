@@ -163,6 +163,7 @@ var endings = []ending{
 
 // F16
 func TestCallsEndWithTheirContextAndRecover(t *testing.T) {
+	redistest.Long(t)
 	for title, options := range settings {
 		for _, fault := range absences {
 			t.Run(title+"/"+fault.name, func(t *testing.T) {
@@ -293,6 +294,7 @@ func (a *attempt) recovers(t *testing.T, fault absence, other *redlatch.Client) 
 
 // F16
 func TestUnlockHasABoundOfItsOwn(t *testing.T) {
+	redistest.Long(t)
 	for title, options := range settings {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
@@ -366,6 +368,7 @@ func boundedUnlocks(t *testing.T, proxy *faulttest.Proxy, long, brief *redlatch.
 
 // F16
 func TestCloseReturnsAfterItsGraceAndThreeSeconds(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const grace = 200 * time.Millisecond
 	lag := faulttest.MeasureLag(t, "")
@@ -414,6 +417,7 @@ func timeToClose(t *testing.T, what string, client *redlatch.Client, down func()
 
 // F16
 func TestClusterThatStopsAnswering(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for _, node := range cluster.Nodes() {

@@ -93,6 +93,7 @@ func (r *rig) noneLeft(t *testing.T, name string, since time.Time) error {
 
 // F3
 func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -129,6 +130,7 @@ func TestCancelledAcquisitionLeavesNothing(t *testing.T) {
 
 // F3
 func TestCancelledWaitLeavesNothing(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20
@@ -186,6 +188,7 @@ func TestUnlockWorksWhateverItsContextDoes(t *testing.T) {
 
 // F3
 func TestUnlockAtADeadlineReleasesAllTheSame(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	const lanes = 20

@@ -100,6 +100,7 @@ func (g *group) listening(ctx context.Context, n int) error {
 
 // F4
 func TestReshapedClusterLosesNoRelease(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	g := newGroup(t)
 	t.Run("failover", func(t *testing.T) { releasedInFailover(t, g) })
@@ -221,6 +222,7 @@ func (g *group) keeps(t *testing.T, c *redlatch.Client, upheaval func(names []st
 
 // F6
 func TestReshapedClusterLosesNoHold(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	g := newGroup(t)
 	t.Run("failover", func(t *testing.T) { heldInFailover(t, g) })
@@ -281,6 +283,7 @@ func heldOnTheWay(t *testing.T, g *group) {
 //
 // F6
 func TestPlainClientKeepsItsHoldsOnAClusterOfOneNode(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := server.Client(t)

@@ -79,6 +79,7 @@ func flushing(t *testing.T, nodes ...*redis.Client) (stop func() int) {
 
 // F17
 func TestFlushedScriptsAreNotNoticed(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := serve(t)
 	var renewed, failed atomic.Int64

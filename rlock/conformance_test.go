@@ -5,6 +5,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -22,6 +23,7 @@ func TestConformanceOnServer(t *testing.T) {
 }
 
 func TestConformanceOnCluster(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	conform(t, locktest.OnCluster)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // What a crowd costs is measured in commands for each hand-off: unlike the share of a processor it does not depend on the machine,
@@ -41,6 +42,7 @@ func TestThousandLocalWaitersCostThreeCommandsAHandOff(t *testing.T) {
 
 // F21
 func TestCommandsGrowWithClientsAndNotWithWaiters(t *testing.T) {
+	redistest.Long(t)
 	few := commandsPerHandOff(t, 2, 8)
 	for _, clients := range []int{1, 4, faulttest.Rounds(t, 8, 20)} {
 		cost := commandsPerHandOff(t, clients, 8)

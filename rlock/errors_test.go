@@ -373,6 +373,7 @@ const nobody = "127.0.0.1:1"
 
 // F23
 func TestEachCauseIsOfOneClass(t *testing.T) {
+	redistest.Long(t)
 	for _, tc := range causes {
 		t.Run(tc.cause, func(t *testing.T) {
 			t.Parallel()

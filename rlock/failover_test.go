@@ -20,6 +20,7 @@ const lastToken = "redisson_lock_token:{failover}"
 
 // F9
 func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+	redistest.Long(t)
 	group := locktest.StartGroup(t)
 	witness := faulttest.NewWitness(t, redistest.Shared(t).Addr(), freshName("failover"))
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -26,6 +27,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 
 // F1, F2
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	redistest.Long(t)
 	for range faulttest.Rounds(t, 2, 15) {
 		h := locktest.NewHistory(false, shortLease/2)
 		play(t, h, (*faulttest.Proxy).Disturb, nil)
@@ -48,6 +50,7 @@ func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	const token = "redisson_lock_token:{fenced 1}"
 	for what, behind := range map[string]func(ctx context.Context, rdb *redis.Client) error{
 		"a lock taken from its holder": func(ctx context.Context, rdb *redis.Client) error {

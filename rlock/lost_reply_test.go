@@ -95,6 +95,7 @@ func (p *patient) live(t *testing.T, sick int, fault func()) {
 
 // F2
 func TestLostReplyChangesNoOutcome(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	acquirers := map[string]acquirer{"Lock": byLock, "TryLock": byTryLock}

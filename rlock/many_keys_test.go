@@ -182,9 +182,7 @@ func highest(v *atomic.Int64, n int64) {
 //
 // F10
 func TestRechecksOfAClientHaveABudget(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a thousand waiters in memory take seconds")
-	}
+	redistest.Long(t)
 	for lines, rate := range map[int]int{200: 200, 1000: 500} {
 		t.Run(strconv.Itoa(lines), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -212,6 +210,7 @@ func TestRechecksOfAClientHaveABudget(t *testing.T) {
 
 // F10
 func TestWaitersDoNotStarveRenewal(t *testing.T) {
+	redistest.Long(t)
 	server := serve(t)
 	var failed atomic.Int64
 	observer := redlatch.Observer{Renewed: func(_, lost int, err error) {

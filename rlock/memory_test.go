@@ -67,9 +67,7 @@ func (o *once) use(t *testing.T, from, n int) {
 
 // F19
 func TestNamesUsedOnceLeaveNoMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of names take seconds")
-	}
+	redistest.Long(t)
 	r := newRig(t)
 	o := newOnce(t, r)
 	const warm = 2000

@@ -146,6 +146,7 @@ func awaitEntries(t *testing.T, w *faulttest.Witness, more int) {
 }
 
 func TestStoppedProcessIsFencedAndLearnsOfItsLoss(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := serve(t)
 	rdb, lag := server.Client(t), faulttest.MeasureLag(t, server.Addr())

@@ -216,6 +216,7 @@ var farewells = []struct {
 
 // F5
 func TestRenewalEndsWithTheHold(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newRig(t)
 	r.load(t, "renew")

@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -68,6 +69,7 @@ const stillParts = 10
 
 // F6
 func TestTwoOfThreeRenewalsMayFail(t *testing.T) {
+	redistest.Long(t)
 	for name, mishap := range mishaps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,6 +138,7 @@ var upsets = map[string]upset{
 
 // F6
 func TestLeaseStaysLongWhileTheServerCanBeReached(t *testing.T) {
+	redistest.Long(t)
 	for name, upset := range upsets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,6 +196,7 @@ const starvedLease = 4 * time.Second
 
 // F6
 func TestStarvedProcessKeepsAllItsLocks(t *testing.T) {
+	redistest.Long(t)
 	r := newRig(t)
 	lease := starvedLease
 	if faulttest.Soaking() {

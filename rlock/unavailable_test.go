@@ -19,6 +19,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -278,6 +279,7 @@ func TestReleaseThatWasLostAndThenRefusedGoesOn(t *testing.T) {
 
 // F16. Nothing but the library bounds a call on a cluster whose client reads without a time-out.
 func TestLockOnASilentClusterEnds(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel() // go-redis waits for the silent node under a mutex, which a bubble does not know
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {

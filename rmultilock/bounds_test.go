@@ -127,6 +127,7 @@ func TestLockReturnsWithItsContext(t *testing.T) {
 
 // F26
 func TestLockReturnsWithItsContextOnServers(t *testing.T) {
+	redistest.Long(t)
 	clients, servers, lag := slowClients(t, 40*time.Millisecond)
 	require.NoError(t, servers[0].HSet(t.Context(), "b", "somebody:1", 1).Err())
 	l := clients[0].GetMultiLock(clients[2].GetLock("a"), clients[0].GetLock("b"))

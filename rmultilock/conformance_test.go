@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -69,6 +70,7 @@ func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
 
 // F2
 func TestLostRepliesOnServer(t *testing.T) {
+	redistest.Long(t)
 	for name, env := range envs {
 		t.Run(name, func(t *testing.T) { locktest.LoseReplies(t, env) })
 	}

@@ -19,11 +19,13 @@ import (
 
 // F9
 func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+	redistest.Long(t)
 	locktest.Failover(t, envs["MultiLockOfThree"])
 }
 
 // F9: the part on a new master that has it is renewed there, and one that it has not heard of is acquired again.
 func TestRedLockOutlivesAFailoverOfOneMaster(t *testing.T) {
+	redistest.Long(t)
 	rounds := faulttest.Rounds(t, 1, 20)
 	for name, tc := range map[string]struct {
 		lease time.Duration

@@ -208,6 +208,7 @@ func (f *five) empty(t *testing.T, after time.Duration, which ...int) {
 
 // F14
 func TestNoOverlapOnFiveServers(t *testing.T) {
+	redistest.Long(t)
 	startFive(t, func() *redistest.Server { return redistest.Start(t) }).exclude(t)
 }
 

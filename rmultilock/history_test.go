@@ -158,6 +158,7 @@ func TestMultiLockHistoryUnderFaultsIsLinearizable(t *testing.T) {
 
 // F1, F14
 func TestRedLockHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	redistest.Long(t)
 	playHistories(t, "RedLock", 0, faulttest.Rounds(t, 1, 8))
 }
 
@@ -208,6 +209,7 @@ func (r *historyRig) freeze(times int) {
 }
 
 func TestHistoryOfALockThatIsTakenAwayIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	for name, kind := range historyKinds {
 		for what, keys := range map[string][]string{"all keys": {"a", "b", "c"}, "one key": {"b"}} {
 			for how, harm := range historytest.Harms() {

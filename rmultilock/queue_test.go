@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -265,6 +266,7 @@ func TestContextThatBlocksInAQueueHoldsUpNoOtherCall(t *testing.T) {
 }
 
 func TestClientWithManyWaitersLeavesARedLockToOthers(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		const work = 10 * time.Millisecond

@@ -456,6 +456,7 @@ func disturb(peer *locktest.Peer) {
 
 // F14
 func TestNoOverlapUnderRandomFaults(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 5)
 		c := &claimants{live: map[context.Context]string{}}

@@ -37,6 +37,7 @@ func doer(args []string) {
 
 // F1: the one that waits runs its own function once the lease of the dead one is over, and its value is kept.
 func TestKilledRunnerIsReplacedByOneThatWaits(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)

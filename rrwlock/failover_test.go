@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
 )
@@ -25,6 +26,7 @@ func countingReader(c *redlatch.Client, name string) rlock.Locker {
 
 // F9
 func TestEveryClientLocksAgainAfterAFailoverToAStaleReplica(t *testing.T) {
+	redistest.Long(t)
 	t.Run("Writer", func(t *testing.T) { locktest.Failover(t, locktest.Env{New: writer}) })
 	t.Run("Reader", func(t *testing.T) { locktest.Failover(t, locktest.Env{New: countingReader, Rival: writer}) })
 }

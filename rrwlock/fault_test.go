@@ -147,6 +147,7 @@ func TestNothingIsRenewedAfterTheRelease(t *testing.T) {
 
 // F6
 func TestHoldsAreRenewedForAsLongAsTheyLast(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		var holds []*rlock.Hold

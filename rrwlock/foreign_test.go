@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // subscribe listens to the lock's channel until stop is called.
@@ -99,6 +100,7 @@ func readers(t *testing.T, b *locktest.Bubble, clients, each int, hold, pause ti
 
 // F12
 func TestReadersDoNotStarveAWriterOfRedisson(t *testing.T) {
+	redistest.Long(t)
 	for _, tc := range []struct {
 		clients, each int
 		hold, pause   time.Duration
@@ -129,6 +131,7 @@ func TestReadersDoNotStarveAWriterOfRedisson(t *testing.T) {
 
 // F12
 func TestListenerThatNeverComesHardlyHoldsReadersUp(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		const hold, long = 200 * time.Millisecond, 30 * time.Second
 		reads, stop := readers(t, b, 2, 3, hold, 0)
@@ -153,6 +156,7 @@ func TestListenerThatNeverComesHardlyHoldsReadersUp(t *testing.T) {
 
 // F12
 func TestWritersOfThisLibraryAreNotTakenForRedissons(t *testing.T) {
+	redistest.Long(t)
 	for _, pause := range []time.Duration{0, 300 * time.Millisecond, 1100 * time.Millisecond, 2500 * time.Millisecond} {
 		t.Run(pause.String(), func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {

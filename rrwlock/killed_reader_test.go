@@ -96,6 +96,7 @@ func (k *killing) renewed(t *testing.T, key string) {
 
 // F12
 func TestKilledReaderHoldsNobodyUp(t *testing.T) {
+	redistest.Long(t)
 	eachKilled(t, map[string]func(t *testing.T, k *killing, name string){
 		"reader":     func(t *testing.T, k *killing, name string) { killedReader(t, k, name, "reader") },
 		"downgraded": func(t *testing.T, k *killing, name string) { killedReader(t, k, name, "downgraded") },
@@ -146,6 +147,7 @@ func killedReader(t *testing.T, k *killing, name, who string) {
 
 // F12
 func TestKilledWriterHoldsNobodyUp(t *testing.T) {
+	redistest.Long(t)
 	eachKilled(t, map[string]func(t *testing.T, k *killing, name string){"holding": killedHolder, "waiting": killedWaiter})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
 )
@@ -211,6 +212,7 @@ func TestHistoryIsLinearizable(t *testing.T) {
 
 // F12
 func TestHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	redistest.Long(t)
 	for round := range faulttest.Rounds(t, 1, 35) { // of some 350 steps each
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := newRecord(false)
@@ -236,6 +238,7 @@ func TestHistoryWhileTheClockStepsIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryOfABrokenLockIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	for _, mode := range []string{"read", "write"} {
 		for how, harm := range historytest.Harms() {
 			t.Run("a lock taken from who can "+mode+how, func(t *testing.T) {

@@ -103,6 +103,7 @@ func overlapping(t *testing.T, s *locktest.Server, name string) (check func()) {
 }
 
 func TestPoliciesOnServers(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const period = time.Second
 	catchUp := rscheduler.WithCatchUp(time.Hour)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -316,6 +317,7 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 
 // F7
 func TestBackfillThatTakesLongerThanACallRunsOnce(t *testing.T) {
+	redistest.Long(t)
 	inBubble(t, func(t *testing.T, r *rig) {
 		opts := []rscheduler.JobOption{rscheduler.WithCatchUp(24 * time.Hour), rscheduler.WithBackfill(), rscheduler.WithOverlap(rscheduler.Allow)}
 		s, _ := r.worker(t, rscheduler.Every(time.Second), r.handle, opts...)
@@ -918,6 +920,7 @@ func TestIdleSchedulerIsCheap(t *testing.T) {
 
 // Many jobs are planned in parts, but all at once at the start and when a job is new.
 func TestManyJobsArePlannedInParts(t *testing.T) {
+	redistest.Long(t)
 	inBubble(t, func(t *testing.T, r *rig) {
 		const jobs, parts = 1000, 10
 		var mu sync.Mutex

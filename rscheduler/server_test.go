@@ -112,6 +112,7 @@ func onServer(t *testing.T, opts ...rscheduler.Option) (*redis.Client, *rschedul
 
 // F25, F28
 func TestRunWhoseEndMeetsAFullRedisRunsOnce(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for name, schedule := range map[string]func() rscheduler.Schedule{
 		"once":        func() rscheduler.Schedule { return rscheduler.At(time.Now().Add(3 * time.Second)) }, // must not have passed when Run begins
@@ -190,6 +191,7 @@ func worker(args []string) {
 
 // F8
 func TestKilledProcessesTakeNoTickWithThem(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)

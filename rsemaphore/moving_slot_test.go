@@ -43,6 +43,7 @@ func inTime(t *testing.T, lag *faulttest.Lag, call func(ctx context.Context) err
 
 // F24
 func TestNothingHeldIsLostInASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	cluster := redistest.StartCluster(t, 3)
 	for what, moved := range map[string]func(name string) []string{
 		"no key moved":           func(string) []string { return nil },
@@ -105,6 +106,7 @@ func TestNothingHeldIsLostInASlotOnTheMove(t *testing.T) {
 
 // F24
 func TestCountsAreExactInASlotOnTheMove(t *testing.T) {
+	redistest.Long(t)
 	cluster := redistest.StartCluster(t, 3)
 	for what, moved := range map[string]func(keys []string, name string) []string{
 		"no key moved":      func([]string, string) []string { return nil },

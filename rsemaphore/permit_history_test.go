@@ -21,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -319,6 +320,7 @@ func (r *leaseRecord) ops() []historytest.Op[leaseEvent] {
 
 // F2, F13
 func TestPermitHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	redistest.Long(t)
 	for range faulttest.Rounds(t, 1, 8) {
 		r := &leaseRecord{History: historytest.New[leaseEvent]()}
 		r.play(t, (*faulttest.Proxy).Disturb, nil)
@@ -350,6 +352,7 @@ func TestPermitHistoryIsLinearizable(t *testing.T) {
 }
 
 func TestHistoryOfABrokenPermitSemaphoreIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	add := func(n int64) func(rdb *redis.Client) {
 		return func(rdb *redis.Client) { assert.NoError(t, rdb.IncrBy(t.Context(), "a", n).Err()) }
 	}

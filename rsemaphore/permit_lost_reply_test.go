@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -68,6 +69,7 @@ func TestLostReplyTakesNoPermitTwice(t *testing.T) {
 
 // F2
 func TestLostReplyResizesOnce(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots", redlatch.WithWatchdogTimeout(30*time.Second))
@@ -195,6 +197,7 @@ func mustPermit(err error) {
 
 // F13
 func TestPermitsOfKilledHoldersComeBack(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const processes, each = 4, 3
 	r := newPermitRig(t)

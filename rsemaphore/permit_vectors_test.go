@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -104,6 +105,7 @@ func TestPermitVectorKeysAndMessages(t *testing.T) {
 // The vector of section 20: with one of two permits out for ever and one until t+5000, a third is refused with that time;
 // after it the third gets the permit, and `1` is published.
 func TestPermitVectorExpiry(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetPermitSemaphore("n")
@@ -136,6 +138,7 @@ func javaHolds(t *testing.T, b *locktest.Bubble, permits map[string]int64) {
 }
 
 func TestPermitVectorWaiterWithoutEndToWaitFor(t *testing.T) {
+	redistest.Long(t)
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		s := p.GetPermitSemaphore("n")

@@ -164,6 +164,7 @@ func fill(t *testing.T, rdb *redis.Client) {
 
 // F28
 func TestHeldPermitsOutliveFullMemoryAndCanBeReleased(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	const lease = 2 * time.Second
 	server := redistest.Start(t)

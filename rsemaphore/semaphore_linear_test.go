@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/historytest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -171,6 +172,7 @@ func checkPermits(t *testing.T, ops []historytest.Op[permitEvent]) {
 }
 
 func TestHistoryOfABrokenSemaphoreIsRefuted(t *testing.T) {
+	redistest.Long(t)
 	for what, tc := range map[string]struct {
 		strict bool
 		n      int64
@@ -247,6 +249,7 @@ func TestSemaphoreHistoryIsLinearizable(t *testing.T) {
 
 // F2, F13
 func TestSemaphoreHistoryUnderFaultsIsLinearizable(t *testing.T) {
+	redistest.Long(t)
 	for range faulttest.Rounds(t, 2, 15) {
 		checkPermits(t, newPermitRecord(false).play(t, (*faulttest.Proxy).Disturb, nil))
 	}

@@ -154,6 +154,7 @@ func TestSemaphoreRandomLostRepliesAgreeWithAModel(t *testing.T) {
 
 // F2
 func TestSemaphoreLostRepliesOnServer(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := faulttest.NewProxy(t, server.Addr())

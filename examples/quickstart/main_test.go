@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestWorkersAreProcessesOnARedis(t *testing.T) {
+	redistest.Long(t)
 	server := redistest.Start(t)
 	program, err := os.Executable()
 	require.NoError(t, err)

@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 // The client's methods reach every kind of object, so this holds only as long as nothing makes a manager before it is needed.
 func TestProgramsWithoutQueuesLinkNoCodeOfTheirs(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("skipped: it reads Linux binaries")
+		redistest.Skip(t, "it reads Linux binaries")
 	}
 	locks, queues := linked(t, "trylock"), linked(t, "ordertimeout")
 	require.NotZero(t, locks["redlatch/internal/lease"])

@@ -121,9 +121,7 @@ func TestLeakCheckPassesWhatIsCleanedUp(t *testing.T) {
 }
 
 func TestLeakCheckFindsWhatIsLeft(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the check waits 5 s for a clean server")
-	}
+	redistest.Long(t)
 	s := redistest.Start(t)
 	v := &verdict{TB: t}
 	faulttest.LeakCheck(v, s.Addr(), "queue:*")

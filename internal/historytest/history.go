@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/redistest"
 )
 
 const (
@@ -69,12 +70,10 @@ func Harms() map[string]func(*faulttest.Proxy) {
 }
 
 // RefutedSoon fails the test unless one of ten histories of an object that was broken on purpose is refuted: in a single one
-// nobody may have met what is broken. With -short it skips the test, which is one of the model.
+// nobody may have met what is broken. It is a test of the model and runs with REDLATCH_LONG=1 only.
 func RefutedSoon(t *testing.T, refuted func() bool) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("up to ten histories take seconds")
-	}
+	redistest.Long(t)
 	for range 10 {
 		if refuted() {
 			return

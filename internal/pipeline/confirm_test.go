@@ -17,6 +17,7 @@ import (
 
 // F9: the repetition of a call finds its work done, and writes nothing. It is confirmed only if what the first sending wrote is.
 func TestCallThatWritesNothingIsConfirmedWithWhatWasWrittenBefore(t *testing.T) {
+	redistest.Long(t)
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	rdb := master.Client(t)

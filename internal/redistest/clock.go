@@ -100,7 +100,7 @@ func requireClock(tb testing.TB) string {
 		tb.Fatalf("redistest: version: %v", err)
 	}
 	if !strings.Contains(string(version), "malloc=libc") {
-		tb.Skip("skipped: only a server with malloc=libc runs under libfaketime, such as those of .ci/with-server redis-6.2.14 and valkey-9.1.2")
+		Skip(tb, "only a server with malloc=libc runs under libfaketime, such as those of .ci/with-server redis-6.2.14 and valkey-9.1.2")
 	}
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if err == nil && len(found) > 0 {
@@ -109,6 +109,6 @@ func requireClock(tb testing.TB) string {
 	if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
 		tb.Fatal("libfaketime must be installed, as by apt-get install faketime: REDLATCH_REQUIRE_REDIS=1")
 	}
-	tb.Skip("skipped: libfaketime is not installed")
+	Skip(tb, "libfaketime is not installed")
 	return ""
 }

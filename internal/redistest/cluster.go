@@ -22,12 +22,10 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster of so many masters without replicas, three at least, and returns once every node knows
-// all others and says that the cluster is up. Redis takes two seconds for that; [SharedCluster] spends them once. With
-// -short the test is skipped.
+// all others and says that the cluster is up. Redis takes two seconds for that; [SharedCluster] spends them once.
 func StartCluster(tb testing.TB, masters int) *Cluster {
 	tb.Helper()
 	Require(tb)
-	skipIfShort(tb)
 	if masters < 3 {
 		tb.Fatalf("redistest: a cluster of %d masters; it takes 3", masters)
 	}
@@ -39,14 +37,6 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	}
 	c.form(tb)
 	return c
-}
-
-// skipIfShort skips tests that take seconds for servers of their own, and more for what happens to these.
-func skipIfShort(tb testing.TB) {
-	tb.Helper()
-	if testing.Short() {
-		tb.Skip("a cluster or Sentinels of its own take seconds")
-	}
 }
 
 const nodeTimeout = 2000 // milliseconds

@@ -63,6 +63,7 @@ func TestFailoverMakesTheReplicaMaster(t *testing.T) {
 }
 
 func TestSentinelReplacesDeadMaster(t *testing.T) {
+	redistest.Long(t)
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	group := redistest.StartSentinel(t, master, "main", 2, 3)
@@ -72,6 +73,7 @@ func TestSentinelReplacesDeadMaster(t *testing.T) {
 }
 
 func TestClusterIsReshapedWhileItServes(t *testing.T) {
+	redistest.Long(t)
 	c := redistest.StartCluster(t, 3)
 	rdb := c.Client(t)
 	const key, gone = "{reshaped}1", "{reshaped}2"
@@ -100,6 +102,7 @@ func TestClusterIsReshapedWhileItServes(t *testing.T) {
 }
 
 func TestMastersComeAndGo(t *testing.T) {
+	redistest.Long(t)
 	c := redistest.StartCluster(t, 3)
 	const key = "comes and goes"
 	require.NoError(t, c.Client(t).Set(t.Context(), key, "value", 0).Err())

@@ -27,10 +27,9 @@ type Sentinel struct {
 
 // StartSentinel starts n Sentinel processes that watch master under a name, with the quorum given. It returns once they
 // know the master, its replicas and each other. They take the master for dead after 500 ms without an answer. Start the
-// replicas before them. With -short the test is skipped.
+// replicas before them.
 func StartSentinel(tb testing.TB, master *Server, name string, quorum, n int) *Sentinel {
 	tb.Helper()
-	skipIfShort(tb)
 	g := &Sentinel{tb: tb, name: name, password: master.password}
 	for range n {
 		node := launchSentinel(tb, master, name, quorum)

@@ -45,7 +45,7 @@ func Require(tb testing.TB) {
 	if os.Getenv("REDLATCH_REQUIRE_REDIS") == "1" {
 		tb.Fatal("redis-server or valkey-server must be on PATH: REDLATCH_REQUIRE_REDIS=1")
 	}
-	tb.Skip("skipped: neither redis-server nor valkey-server is on PATH")
+	Skip(tb, "neither redis-server nor valkey-server is on PATH")
 }
 
 func binary() (string, error) {

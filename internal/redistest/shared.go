@@ -74,11 +74,15 @@ func sharedDirLocked(tb testing.TB) string {
 	return dir
 }
 
-// Run runs the tests of m, stops the shared servers, and then looks for goroutines that are left, except those that
+// Run runs the tests of m, 8 at a time unless -parallel says otherwise, stops the shared servers, and then looks for goroutines that are left, except those that
 // opts name. It returns the code to exit with:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Run(m)) }
 func Run(m *testing.M, opts ...goleak.Option) int {
+	if err := setParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, "redistest: -parallel:", err)
+		return 1
+	}
 	code := m.Run()
 	stopShared()
 	printInjected()

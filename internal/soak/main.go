@@ -287,7 +287,7 @@ func (s step) run(ctx context.Context, dir string, tests map[string][]string) (m
 	}
 	args = append(args, open...)
 	cmd := exec.CommandContext(ctx, ".ci/with-server", args...)
-	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_REQUIRE_JAVA=1", "REDLATCH_REQUIRE_CHROMIUM=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
+	cmd.Env = append(os.Environ(), "REDLATCH_REQUIRE_REDIS=1", "REDLATCH_LONG=1", "REDLATCH_REQUIRE_JAVA=1", "REDLATCH_REQUIRE_CHROMIUM=1", "REDLATCH_SOAK="+map[bool]string{true: "1"}[s.long])
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
