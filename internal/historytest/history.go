@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -135,7 +136,21 @@ func (m Model[S, E]) judge(t *testing.T, result porcupine.CheckResult, ops []Op[
 		}
 		fmt.Fprintf(&b, "%v %v %+v\n", time.Duration(op.Call), back, op.Event)
 	}
-	assert.Fail(t, "no order explains what was seen", "%s\n%s", result, &b)
+	assert.Fail(t, "no order explains what was seen", "%s: %d of %d events, see %s", result, len(bad), len(ops), written(t, b.String()))
+}
+
+// written writes a history to a file that outlives the test, and returns its name.
+func written(t *testing.T, history string) string {
+	t.Helper()
+	file, err := os.CreateTemp("", "history-*.txt") //nolint:usetesting // It outlives t.
+	if err != nil {
+		return err.Error()
+	}
+	_, err = file.WriteString(history)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err.Error()
+	}
+	return file.Name()
 }
 
 // CheckDecided is [Check] of a history that may be too wide to be decided in time, since many calls are in flight at once. Such a one
