@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the barrier: string, how many participants a round has
 -- KEYS[2]  who has arrived: sorted set, participant -> until when its place is good, ms
--- KEYS[3]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- KEYS[3]  who was in rounds that have ended: sorted set, participant -> four times the time in ms, plus how: see rounds.lua
 -- KEYS[4]  who has entered a double barrier: sorted set as KEYS[2]; missing for others
 -- KEYS[5]  who leaves a double barrier: sorted set as KEYS[2]; missing for others
 -- ARGV[1]  the participant
@@ -29,9 +29,9 @@ end
 -- The last one inside ends the round as it leaves: if all that is left are leavers, Redis has lost some.
 local lost = inside and redis.call('zcard', inside) == 0 and redis.call('zcard', leaving) > 0
 if inside and (lost or lapsed(inside) or lapsed(leaving)) then
-  finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
+  finish({ inside, leaving }, ended, { broken = 2, keep = keep, channel = channel })
 end
-local over = outcome(ended, who)
+local over = outcome(ended, who, true)
 if over ~= 0 then
   return { over, 0 }
 end
@@ -42,7 +42,7 @@ end
 local placed, places = redis.call('zscore', arrived, who), redis.call('zcard', arrived)
 if not placed then
   if had == '1' then -- Redis has lost its data, or has forgotten the round
-    redis.call('zadd', ended, clock() * 2 + 1, who) -- an earlier call may still be on its way
+    redis.call('zadd', ended, clock() * 4 + 1, who) -- an earlier call may still be on its way
     redis.call('pexpire', ended, keep)
     return { -1, 0 }
   elseif known and known ~= parties then

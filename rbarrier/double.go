@@ -51,7 +51,8 @@ func NewDouble(c *core.Core, name string, n int) *DoubleBarrier {
 func (d *DoubleBarrier) Name() string { return d.rounds.manager.core.UserName(d.rounds.name) }
 
 // Enter blocks until all participants have called it and those of the round before have left. Then it returns nil for all
-// of them. The place of a participant that has entered is kept until it leaves or its client closes.
+// of them, also if one of them is gone by then: that breaks their Leave. The place of a participant that has entered is
+// kept until it leaves or its client closes.
 //
 // It ends and costs as [Barrier.Await] does. redlatch.ErrInvalid is also for a participant that is not outside.
 func (d *DoubleBarrier) Enter(ctx context.Context) error {

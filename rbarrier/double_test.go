@@ -2,6 +2,8 @@ package rbarrier_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -13,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rbarrier"
 )
 
@@ -120,6 +124,72 @@ func TestOneThatGivesUpBreaksTheRoundOfADoubleBarrier(t *testing.T) {
 		enter(t, ds...)
 		leave(t, ds...)
 	})
+}
+
+func TestOneThatIsGoneAfterAllHaveEnteredBreaksNoEnter(t *testing.T) {
+	gone := map[string]func(t *testing.T, p *locktest.Peer, d *rbarrier.DoubleBarrier){
+		"closed": func(t *testing.T, p *locktest.Peer, _ *rbarrier.DoubleBarrier) {
+			t.Helper()
+			require.NoError(t, p.Close())
+		},
+		"gives up": func(t *testing.T, _ *locktest.Peer, d *rbarrier.DoubleBarrier) {
+			t.Helper()
+			ctx, giveUp := context.WithCancel(t.Context())
+			leaves := begin(func() error { return d.Leave(ctx) })
+			giveUp()
+			require.ErrorIs(t, <-leaves, context.Canceled)
+			synctest.Wait() // the round is broken in the background
+		},
+	}
+	for how, goes := range gone {
+		t.Run(how, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				all := peers(t, b, 3)
+				ds := participants(all)
+				enter(t, ds...)
+				leave(t, ds...) // Redis knows the scripts
+				first := begin(func() error { return ds[0].Enter(t.Context()) })
+				all[0].HangReplies(1)
+				time.Sleep(recheck) // it asks, and does not hear that all have entered
+				second := begin(func() error { return ds[1].Enter(t.Context()) })
+				require.NoError(t, ds[2].Enter(t.Context()))
+				finish(t, second)
+				goes(t, all[2], ds[2])
+				waits(t, first)
+				finish(t, first)
+				for _, d := range ds[:2] {
+					require.ErrorIs(t, d.Leave(t.Context()), rbarrier.ErrBroken)
+				}
+			})
+		})
+	}
+}
+
+func TestOneThatClosesAsItHasEnteredBreaksNoEnterOnAServer(t *testing.T) {
+	connect := func() *redlatch.Client {
+		c, err := redlatch.New(redistest.Shared(t).Client(t))
+		require.NoError(t, err)
+		return c
+	}
+	name := fmt.Sprint("closes", time.Now().UnixNano())
+	one, two := connect(), connect()
+	defer func() { assert.NoError(t, errors.Join(one.Close(), two.Close())) }()
+	for range faulttest.Rounds(t, 20, 1000) {
+		entered, left := make(chan error, 2), make(chan error, 2)
+		for _, c := range []*redlatch.Client{one, two} {
+			d := c.GetDoubleBarrier(name, 3)
+			go func() {
+				entered <- d.Enter(t.Context())
+				left <- d.Leave(t.Context())
+			}()
+		}
+		closes := connect()
+		require.NoError(t, closes.GetDoubleBarrier(name, 3).Enter(t.Context()))
+		require.NoError(t, closes.Close())
+		finish(t, entered, entered)
+		require.ErrorIs(t, <-left, rbarrier.ErrBroken)
+		require.ErrorIs(t, <-left, rbarrier.ErrBroken)
+	}
 }
 
 // F1, F11

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  who has entered: sorted set, participant -> until when its place is good, ms
 -- KEYS[2]  who leaves: sorted set as KEYS[1]
--- KEYS[3]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- KEYS[3]  who was in rounds that have ended: sorted set, participant -> four times the time in ms, plus how: see rounds.lua
 -- KEYS[4]  the barrier: string, how many participants a round has
 -- ARGV[1]  the participant
 -- ARGV[2]  1 to leave, 0 to keep the place
@@ -20,7 +20,7 @@ prepare(ended, keep)
 local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
 local count = redis.call('zcard', inside) + redis.call('zcard', leaving)
 if lapsed(inside) or lapsed(leaving) or places and count ~= parties then -- perhaps Redis has lost some
-  finish({ inside, leaving }, ended, { broken = 1, keep = keep, channel = channel })
+  finish({ inside, leaving }, ended, { broken = 2, keep = keep, channel = channel })
 end
 local over = outcome(ended, who)
 if over ~= 0 then

@@ -1,7 +1,7 @@
 -- quit.lua: break the round of a participant that gives up.
 --
 -- KEYS[1]  who has arrived: sorted set, participant -> until when its place is good, ms
--- KEYS[2]  who was in rounds that have ended: sorted set, participant -> twice the time in ms, and 1 more if it was broken
+-- KEYS[2]  who was in rounds that have ended: sorted set, participant -> four times the time in ms, plus how: see rounds.lua
 -- KEYS[3]  who has entered a double barrier: sorted set as KEYS[1]; missing for others
 -- KEYS[4]  who leaves a double barrier: sorted set as KEYS[1]; missing for others
 -- ARGV[1]  the participant
@@ -13,12 +13,12 @@ local arrived, ended, inside, leaving = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local who, keep, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 prepare(ended, keep)
-local sets = {}
+local sets, broken = {}, 1
 if redis.call('zscore', arrived, who) then
   sets = { arrived }
 elseif inside and (redis.call('zscore', inside, who) or redis.call('zscore', leaving, who)) then
-  sets = { inside, leaving }
+  sets, broken = { inside, leaving }, 2
 end
-redis.call('zadd', ended, clock() * 2 + 1, who) -- also for one whose call is still on its way
-finish(sets, ended, { broken = 1, keep = keep, channel = channel })
+redis.call('zadd', ended, clock() * 4 + 1, who) -- also for one whose call is still on its way
+finish(sets, ended, { broken = broken, keep = keep, channel = channel })
 return 1
