@@ -27,12 +27,13 @@ func (b *Barrier) Name() string { return b.rounds.manager.core.UserName(b.rounds
 // redlatch.ErrInvalid is for a number of participants other than the barrier has, which breaks nothing. Without replies
 // from Redis it ends with redlatch.ErrUnavailable: after the call timeout if ctx has no deadline (10 s by default, see
 // redlatch.WithCallTimeout), or at once if the connection is refused before the participant has arrived, and within 5 s
-// if it is refused later. The round is broken for the others once Redis hears of that, or 5 s later. After
+// if it is refused later. The round is broken for the others once Redis hears of that, or 5 s later at most. After
 // redlatch.ErrUnknown, which an error may be besides, the round may be complete for the others. A participant
 // whose call Redis has not carried out for 30 s, and that has no place then, is [ErrBroken].
 //
 // It costs a round trip at first, another one once the client has subscribed, if it had not, and for all but the last
-// participant one at the end of the round; and one about every second.
+// participant one at the end of the round; and one about every second, or each fifth of the client's lease if that is
+// less than 5 s.
 func (b *Barrier) Await(ctx context.Context) error {
 	return b.rounds.wrap("await", b.await(ctx))
 }

@@ -102,6 +102,46 @@ func TestDeadParticipantBreaksTheRoundAfterItsPlace(t *testing.T) {
 	})
 }
 
+// F1, F11
+func TestDeathIsNoticedAfterTheLeaseOfItsClient(t *testing.T) {
+	for _, lease := range []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour} {
+		for _, verb := range []string{"await", "enter", "work"} {
+			t.Run(fmt.Sprint(verb, " ", lease), func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					all := []*locktest.Peer{b.Peer(t), b.Peer(t, redlatch.WithWatchdogTimeout(lease))}
+					calls := map[string]func(p *locktest.Peer) error{
+						"await": func(p *locktest.Peer) error { return p.GetBarrier("start", 3).Await(t.Context()) },
+						"enter": func(p *locktest.Peer) error { return p.GetDoubleBarrier("work", 3).Enter(t.Context()) },
+					}
+					if verb == "work" {
+						ds := participants(all)
+						enter(t, ds...)
+						calls[verb] = func(p *locktest.Peer) error {
+							if p == all[1] {
+								return nil // it stays inside
+							}
+							return ds[0].Leave(t.Context())
+						}
+					}
+					first, dies := begin(func() error { return calls[verb](all[0]) }), begin(func() error { return calls[verb](all[1]) })
+					last := min(lease, place)
+					time.Sleep(5 * last)
+					waits(t, first)
+					start := time.Now()
+					all[1].Blackhole(true)
+					require.ErrorIs(t, <-first, rbarrier.ErrBroken)
+					assert.GreaterOrEqual(t, time.Since(start), last*3/4)
+					assert.LessOrEqual(t, time.Since(start), last+recheck)
+					all[1].Blackhole(false)
+					if verb != "work" {
+						require.ErrorIs(t, <-dies, rbarrier.ErrBroken)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestNewParticipantsDoNotJoinTheRoundOfADeadOne(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		all := peers(t, b, 3)

@@ -9,24 +9,24 @@
 // # What is promised
 //
 // A round ends alike for all its participants: it is complete when all are there, or it is broken ([ErrBroken]) when
-// one of them gives up before, since its context ends or its client closes, or dies, which is noticed 4 to 7 s later.
-// The next round starts afresh. Only a call that gives up in the moment in which the round becomes complete, or whose
-// answer was lost (redlatch.ErrUnknown, or redlatch.ErrClosed if its client closes), returns its own error while the
-// others return nil.
+// one of them gives up before, since its context ends or its client closes, or dies, which is noticed 4 to 7 s later,
+// or sooner if its client has a lease of less than 5 s (redlatch.WithWatchdogTimeout). The next round starts afresh.
+// Only a call that gives up in the moment in which the round becomes complete, or whose answer was lost
+// (redlatch.ErrUnknown, or redlatch.ErrClosed if its client closes), returns its own error while the others return nil.
 //
 // The number of participants is that of the first one. Whoever expects another number is redlatch.ErrInvalid, until the
 // barrier has not been used for a minute.
 //
 // # What is not promised
 //
-// Redis that loses its data breaks the rounds, and so does a participant that it does not hear of for 5 s, by its
-// clock, such as a stopped process. A master that fails over may have forgotten who has arrived: then the round is
-// broken for those. Redis remembers the last 20,000 participants of ended rounds, for a minute: one that has not
-// learned by then how its round has ended gets ErrBroken.
+// Redis that loses its data breaks the rounds, and so does a participant that it does not hear of for 5 s, or its
+// client's lease if that is less, by its clock, such as a stopped process. A master that fails over may have forgotten
+// who has arrived: then the round is broken for those. Redis remembers the last 20,000 participants of ended rounds,
+// for a minute: one that has not learned by then how its round has ended gets ErrBroken.
 //
 // # In Redis
 //
-// Each participant that waits keeps its place by a call about once a second, which also finds what a lost message has
-// not said. Calls of one client at the same time share a round trip. All keys expire within a minute after the last
-// call.
+// Each participant that waits keeps its place by a call about once a second, or each fifth of a shorter lease, which
+// also finds what a lost message has not said. Calls of one client at the same time share a round trip. All keys expire
+// within a minute after the last call.
 package rbarrier

@@ -110,7 +110,7 @@ func (d *DoubleBarrier) leave(ctx context.Context) error {
 	delete(m.entered, d)
 	m.mu.Unlock()
 	defer d.set(outside)
-	return d.rounds.wait(ctx, d.who, true, func(bool) *script.Call { return d.rounds.keys.leave(d.who, d.rounds.n, true) })
+	return d.rounds.wait(ctx, d.who, true, func(bool) *script.Call { return d.rounds.keys.leave(d.who, d.rounds.n, m.good, true) })
 }
 
 // turn changes the state.
@@ -130,7 +130,7 @@ func (d *DoubleBarrier) set(to state) {
 	d.state = to
 }
 
-// Due keeps the participant's place, and does so again in a second unless it has none any more.
+// Due keeps the participant's place, and does so again about a second later unless it has none any more.
 func (d *DoubleBarrier) Due(now time.Duration) {
 	d.mu.Lock()
 	who, is := d.who, d.state
@@ -138,9 +138,10 @@ func (d *DoubleBarrier) Due(now time.Duration) {
 	if is != inside {
 		return
 	}
-	c := d.rounds.manager.core
-	c.Timers.Set(&d.timer, now+core.Jitter(recheck))
-	c.Batch.Start(d.rounds.keys.leave(who, d.rounds.n, false), pipeline.Urgent, func(answered *script.Call) {
+	m := d.rounds.manager
+	c := m.core
+	c.Timers.Set(&d.timer, now+core.Jitter(m.recheck))
+	c.Batch.Start(d.rounds.keys.leave(who, d.rounds.n, m.good, false), pipeline.Urgent, func(answered *script.Call) {
 		if is, _, err := readCode(answered); err == nil && is == broken {
 			d.stop(who)
 		}

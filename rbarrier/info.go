@@ -43,7 +43,8 @@ type Place struct {
 	Owner string
 	// Client is the id of its client, see redlatch.Client.ID.
 	Client string
-	// Left is for how long the place is good unless it is renewed, as it is about once a second: 5 s at most.
+	// Left is for how long the place is good unless it is renewed, as it is about once a second: 5 s at most, or its client's
+	// lease if that is less.
 	Left time.Duration
 }
 

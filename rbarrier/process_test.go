@@ -16,8 +16,11 @@ import (
 	"github.com/redlatch/redlatch/internal/redistest"
 )
 
+// childPlace is that of the clients of child processes.
+const childPlace = 2 * time.Second
+
 func clientOf(addr string) *redlatch.Client {
-	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}))
+	c, err := redlatch.New(redis.NewClient(&redis.Options{Addr: addr}), redlatch.WithWatchdogTimeout(childPlace))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
@@ -61,7 +64,7 @@ func TestKilledParticipantBreaksTheRound(t *testing.T) {
 		killed := time.Now()
 		dies.Kill()
 		require.Equal(t, `rbarrier: await "start": barrier broken`, waits.Next())
-		assert.Less(t, time.Since(killed), place+2*recheck+lag.Late())
+		assert.Less(t, time.Since(killed), childPlace+recheck+lag.Late())
 		require.NoError(t, waits.Wait())
 		for _, one := range []*faulttest.Child{arrive(), arrive(), arrive()} {
 			assert.Equal(t, "<nil>", one.Next())
@@ -86,7 +89,7 @@ func TestKilledParticipantInsideBreaksTheRound(t *testing.T) {
 		killed := time.Now()
 		dies.Kill()
 		require.Equal(t, `rbarrier: leave "work": barrier broken`, leaves.Next())
-		assert.Less(t, time.Since(killed), place+2*recheck+lag.Late())
+		assert.Less(t, time.Since(killed), childPlace+recheck+lag.Late())
 		require.NoError(t, leaves.Wait())
 		for _, one := range []*faulttest.Child{enter("leaves"), enter("leaves")} {
 			assert.Equal(t, "<nil>", one.Next())

@@ -17,12 +17,11 @@ import (
 // maxParticipants is the highest number of participants: one script ends the round of all.
 const maxParticipants = 10_000
 
-// recheck is how often a participant asks at least.
-const recheck = time.Second
-
 // manager is a client's state for its barriers.
 type manager struct {
-	core *core.Core
+	core    *core.Core
+	good    time.Duration // a place, without being renewed
+	recheck time.Duration // how often a participant asks at least
 
 	mu      sync.Mutex // guards the rest
 	waiters map[*waiter]struct{}
@@ -30,7 +29,8 @@ type manager struct {
 }
 
 func newManager(c *core.Core) *manager {
-	m := &manager{core: c, waiters: map[*waiter]struct{}{}, entered: map[*DoubleBarrier]struct{}{}}
+	good := min(longest, c.Lease)
+	m := &manager{core: c, good: good, recheck: good / 5, waiters: map[*waiter]struct{}{}, entered: map[*DoubleBarrier]struct{}{}}
 	c.Reports(m)
 	c.Register(m)
 	return m
@@ -106,7 +106,7 @@ func (r *rounds) admit(ctx context.Context) error {
 
 // arrive waits until the round of a new participant is complete.
 func (r *rounds) arrive(ctx context.Context, who string) error {
-	return r.wait(ctx, who, false, func(had bool) *script.Call { return r.keys.arrive(who, r.n, had) })
+	return r.wait(ctx, who, false, func(had bool) *script.Call { return r.keys.arrive(who, r.n, r.manager.good, had) })
 }
 
 // wait asks until the participant's round is complete. If the call ends otherwise, the round is broken.
@@ -144,7 +144,7 @@ func (r *rounds) ask(ctx context.Context, w *waiter, had bool, ask func(had bool
 		switch now := c.Clock.Now(); {
 		case err == nil:
 			answered = now
-		case !had || ctx.Err() != nil || !errors.Is(err, errs.ErrUnavailable) || now-answered >= good:
+		case !had || ctx.Err() != nil || !errors.Is(err, errs.ErrUnavailable) || now-answered >= r.manager.good:
 			return end(err)
 		}
 		switch {
@@ -182,7 +182,7 @@ func (r *rounds) answer(ctx context.Context, had bool, ask func(had bool) *scrip
 
 // rest waits for a message, or until it is time to ask again.
 func (r *rounds) rest(ctx context.Context, w *waiter) error {
-	timer := time.NewTimer(core.Jitter(recheck))
+	timer := time.NewTimer(core.Jitter(r.manager.recheck))
 	defer timer.Stop()
 	select {
 	case <-w.poke:
@@ -201,7 +201,7 @@ func (r *rounds) quit(who string) {
 	s.Clean(settle.Cleanup{
 		Call:    func() *script.Call { return r.keys.quit(who) },
 		Settles: func(*script.Call) bool { return true },
-		Until:   c.Now() + good + settle.Straggler,
+		Until:   c.Now() + r.manager.good + settle.Straggler,
 	})
 }
 

@@ -31,7 +31,7 @@ var (
 )
 
 const (
-	good       = 5 * time.Second // a place, without being renewed
+	longest    = 5 * time.Second // a place, without being renewed
 	remembered = time.Minute     // an ended round, and the number of participants
 )
 
@@ -70,12 +70,12 @@ func (k *keys) doubled() []any {
 	return []any{k.inside, k.leaving}
 }
 
-func (k *keys) arrive(who string, n int, had bool) *script.Call {
+func (k *keys) arrive(who string, n int, good time.Duration, had bool) *script.Call {
 	list := append([]any{k.barrier, k.arrived, k.ended}, k.doubled()...)
 	return arriveScript.Call(len(list), append(list, who, n, good.Milliseconds(), remembered.Milliseconds(), k.channel, script.Flag(had))...)
 }
 
-func (k *keys) leave(who string, n int, leaves bool) *script.Call {
+func (k *keys) leave(who string, n int, good time.Duration, leaves bool) *script.Call {
 	return leaveScript.Call(4, k.inside, k.leaving, k.ended, k.barrier,
 		who, script.Flag(leaves), good.Milliseconds(), remembered.Milliseconds(), k.channel, n)
 }
