@@ -137,7 +137,7 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 	}
 	t.Run("latch", func(t *testing.T) {
 		latch := one.GetCountDownLatch("latch")
-		_, err := latch.TrySetCount(t.Context(), 2)
+		_, err := latch.TrySetCountOnce(t.Context(), 2, time.Hour)
 		require.NoError(t, err)
 		opened := make(chan error, 1) // the result of Await
 		go func() { opened <- two.GetCountDownLatch("latch").Await(t.Context()) }()

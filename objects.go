@@ -206,6 +206,7 @@ const (
 	queues         = "redlatch_dq"
 	onceLatches    = "redlatch_latch_once"
 	setLatches     = "redlatch_latch_set"
+	openLatches    = "redlatch_latch_open"
 	operations     = "redlatch_ops"
 	barriers       = "redlatch_barrier"
 	doubleBarriers = "redlatch_double"
@@ -238,7 +239,7 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 			if body, ok := strings.CutSuffix(body, ":jobs"); ok {
 				all = f.add(all, "rscheduler", body)
 			}
-		case onceLatches, setLatches:
+		case onceLatches, setLatches, openLatches:
 			numbers = append(numbers, nameIn(body))
 		case operations:
 			if end := strings.LastIndexByte(body, ':'); end >= 0 {
@@ -266,7 +267,7 @@ func (f *finder) numbers(ctx context.Context, node *redis.Client, names []string
 	err = f.ask(ctx, node, func(p redis.Pipeliner) {
 		for i, key := range keys {
 			looks[i] = look{
-				p.Get(ctx, key), p.Exists(ctx, core.Prefixed(onceLatches, key), core.Prefixed(setLatches, key)),
+				p.Get(ctx, key), p.Exists(ctx, core.Prefixed(onceLatches, key), core.Prefixed(setLatches, key), core.Prefixed(openLatches, key)),
 				p.Exists(ctx, core.Suffixed(key, "timeout")),
 			}
 		}

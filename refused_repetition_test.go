@@ -278,6 +278,7 @@ func latchChanges() (changes []change) {
 	one("count down once", 3, 2, func(ctx context.Context, l *rlatch.Latch) error { return did(l.CountDownOnce(ctx, "one")) })
 	one("open", 1, 0, func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) })
 	one("set", 0, 3, func(ctx context.Context, l *rlatch.Latch) error { return did(l.TrySetCount(ctx, 3)) })
+	one("set once", 0, 3, func(ctx context.Context, l *rlatch.Latch) error { return did(l.TrySetCountOnce(ctx, 3, time.Hour)) })
 	one("delete", 3, 0, func(ctx context.Context, l *rlatch.Latch) error { return did(l.Delete(ctx)) })
 	one("await", 0, 0, func(ctx context.Context, l *rlatch.Latch) error { return l.Await(ctx) })
 	one("await a count", 3, 3, func(ctx context.Context, l *rlatch.Latch) error { return l.AwaitSet(ctx) })

@@ -20,7 +20,7 @@ import (
 var claims = map[string]func(*testing.T, *place){
 	"zero lets everybody through":                 zeroOpens,
 	"await before the count is set":               awaitBefore,
-	"the count is set once":                       setOnce,
+	"the count is set once":                       setOnlyOnce,
 	"more countdowns than the count":              beyondZero,
 	"many count down at a time":                   manyCountDown,
 	"a latch used again":                          usedAgain,
@@ -28,6 +28,10 @@ var claims = map[string]func(*testing.T, *place){
 	"deletion while others wait":                  deleted,
 	"a participant counts once":                   onceEach,
 	"participants are forgotten with the count":   participantsForgotten,
+	"a latch that stays open":                     staysOpen,
+	"one that is deleted":                         staysOpenNoLonger,
+	"one whose count is set nonetheless":          staysOpenForTrySetCountOnceAlone,
+	"one that another program opens":              opensBehind,
 	"other data is ErrWrongType, and stays":       otherData,
 	"Close ends every wait":                       closeEndsWaits,
 	"a context ends its own wait and no other":    contextEnds,
@@ -77,7 +81,7 @@ func awaitBefore(t *testing.T, p *place) {
 	requireCount(t, l, 0)
 }
 
-func setOnce(t *testing.T, p *place) {
+func setOnlyOnce(t *testing.T, p *place) {
 	l, other := p.latch(t), p.latch(t)
 	set(t, l, 2)
 	for _, again := range []*rlatch.Latch{l, other} {
@@ -191,6 +195,127 @@ func participantsForgotten(t *testing.T, p *place) {
 	require.NoError(t, p.Redis.Del(t.Context(), p.name).Err())
 	set(t, l, 2)
 	require.True(t, once(), "after somebody took the count away")
+}
+
+// takePart is what each of some participants does. It returns whether it has set the count, and whether it has counted down.
+func takePart(t *testing.T, l *rlatch.Latch, n int, who string) (set, counted bool) {
+	t.Helper()
+	set, err := l.TrySetCountOnce(t.Context(), n, time.Hour)
+	require.NoError(t, err)
+	counted, err = l.CountDownOnce(t.Context(), who)
+	require.NoError(t, err)
+	return set, counted
+}
+
+// requireOpen requires that a participant that restarts finds the latch open, and that it stays so for at most an hour.
+func (p *place) requireOpen(t *testing.T, who string) {
+	t.Helper()
+	l := p.latch(t)
+	set, counted := takePart(t, l, 2, who)
+	require.False(t, set)
+	require.False(t, counted)
+	require.NoError(t, ended(t, begin(t.Context(), l)))
+	require.NoError(t, l.AwaitSet(t.Context()))
+	requireCount(t, l, 0)
+	left := p.Redis.PTTL(t.Context(), p.openKey()).Val()
+	require.Positive(t, left)
+	require.LessOrEqual(t, left, time.Hour)
+}
+
+func (p *place) openKey() string { return "redlatch_latch_open:{" + p.name + "}" }
+
+func staysOpen(t *testing.T, p *place) {
+	one, two := p.latch(t), p.latch(t)
+	set, counted := takePart(t, one, 2, "one")
+	require.True(t, set)
+	require.True(t, counted)
+	waiting := begin(t.Context(), one)
+	p.subscribed(t, 1)
+	set, counted = takePart(t, p.latch(t), 2, "one")
+	require.False(t, set, "it has restarted")
+	require.False(t, counted)
+	waits(t, waiting)
+	set, counted = takePart(t, two, 2, "two")
+	require.False(t, set)
+	require.True(t, counted)
+	require.NoError(t, ended(t, waiting))
+	for _, who := range []string{"one", "two"} {
+		p.requireOpen(t, who)
+	}
+	require.NoError(t, p.Redis.Del(t.Context(), p.openKey()).Err()) // the hour is over
+	set, counted = takePart(t, one, 2, "one")
+	require.True(t, set)
+	require.True(t, counted)
+	requireCount(t, two, 1)
+}
+
+func staysOpenNoLonger(t *testing.T, p *place) {
+	l := p.latch(t)
+	for _, n := range []int{1, 2} { // 1: it is open
+		set, _ := takePart(t, l, n, "one")
+		require.True(t, set)
+		gone, err := l.Delete(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, n == 2, gone)
+		require.Zero(t, p.Redis.Exists(t.Context(), p.openKey()).Val())
+	}
+}
+
+func staysOpenForTrySetCountOnceAlone(t *testing.T, p *place) {
+	l := p.latch(t)
+	takePart(t, l, 1, "one")
+	set(t, l, 1)
+	requireCount(t, l, 1)
+	down(t, l)
+	again, _ := takePart(t, l, 2, "one")
+	require.True(t, again, "of the last use it is not known")
+	set, err := l.TrySetCount(t.Context(), 2)
+	require.NoError(t, err)
+	require.False(t, set)
+	down(t, l)
+	p.requireOpen(t, "one")
+}
+
+func opensBehind(t *testing.T, p *place) {
+	l := p.latch(t)
+	for _, first := range []func(){
+		func() { p.requireOpen(t, "one") },
+		func() { down(t, l) },
+		func() { once(t, l, "one", false) },
+	} {
+		takePart(t, l, 2, "one")
+		require.EqualValues(t, -1, p.Redis.PTTL(t.Context(), p.openKey()).Val(), "it has not opened")
+		require.NoError(t, p.Redis.Del(t.Context(), p.name).Err()) // as Java does at zero
+		first()
+		p.requireOpen(t, "one")
+		_, err := l.Delete(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+// F19
+func TestLatchStaysOpenForItsTimeAndNoLonger(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetCountDownLatch("n")
+		sets := func(ttl time.Duration) bool {
+			set, err := l.TrySetCountOnce(t.Context(), 2, ttl)
+			require.NoError(t, err)
+			return set
+		}
+		require.True(t, sets(time.Minute))
+		time.Sleep(time.Hour)
+		require.False(t, sets(time.Second))
+		require.NoError(t, l.CountDownBy(t.Context(), 2))
+		for range 59 {
+			time.Sleep(time.Second)
+			require.False(t, sets(time.Hour), "asking makes it no longer")
+		}
+		time.Sleep(time.Second)
+		require.True(t, sets(time.Millisecond))
+		require.NoError(t, l.CountDownBy(t.Context(), 2))
+		time.Sleep(2 * time.Hour)
+		assert.Empty(t, b.Keys(t))
+	})
 }
 
 func otherData(t *testing.T, p *place) {

@@ -19,15 +19,15 @@
 //
 // # Zero and missing
 //
-// A latch without a count is at zero: Await returns at once, and CountDown changes nothing. Set the count before
-// anyone waits. At zero the latch is removed from Redis and may be used again. A latch that never reaches zero stays until
-// Delete.
+// A latch without a count is at zero: Await returns at once, and CountDown changes nothing. Set the count before anyone
+// waits. At zero the latch is removed from Redis and may be used again; with TrySetCountOnce only after a time, so that
+// participants which restart do not begin anew. A latch that never reaches zero stays until Delete.
 //
 // # What is not promised
 //
 // Redis replicates asynchronously: a master that fails over may forget its last operations.
 //
-// Redisson knows neither when a latch last opened nor its participants. If a Java client opens a latch that is set again
-// at once, waiters here may wait for the second zero; and participants stay until a Go client sets, counts down or deletes
-// the latch.
+// Redisson knows neither when a latch last opened nor its participants. If a Java client opens a latch that is set
+// again at once, waiters here may wait for the second zero; and participants stay until a Go client sets, counts down
+// or deletes the latch. Java also sets the count of a latch that TrySetCountOnce keeps open.
 package rlatch

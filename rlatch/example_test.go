@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync"
+	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 )
 
@@ -65,4 +68,43 @@ func ExampleLatch_CountDownOnce() {
 	// b true
 	// a false
 	// left: 1
+}
+
+// Three workers begin together. Each sets the count, and one that restarts later begins at once.
+func ExampleLatch_TrySetCountOnce() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	var workers sync.WaitGroup
+	for _, name := range []string{"a", "b", "c"} {
+		workers.Go(func() {
+			if err := begins(ctx, client, name); err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	workers.Wait()
+	fmt.Println("all have begun")
+	if err := begins(ctx, client, "b"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("b has begun again")
+	// Output:
+	// all have begun
+	// b has begun again
+}
+
+func begins(ctx context.Context, client *redlatch.Client, worker string) error {
+	ready := client.GetCountDownLatch("ready")
+	if _, err := ready.TrySetCountOnce(ctx, 3, time.Hour); err != nil { // it stays open for an hour
+		return err
+	}
+	if _, err := ready.CountDownOnce(ctx, worker); err != nil {
+		return err
+	}
+	return ready.Await(ctx)
 }

@@ -38,7 +38,20 @@ var life = []struct {
 		require.NoError(t, err)
 		require.True(t, gone)
 	}},
+	{"TrySetCountOnce", 3, func(t *testing.T, l *rlatch.Latch) { setOnce(t, l, 3, true) }},
+	{"TrySetCountOnce again", 3, func(t *testing.T, l *rlatch.Latch) { setOnce(t, l, 3, false) }},
+	{"CountDownOnce of another use", 2, func(t *testing.T, l *rlatch.Latch) { once(t, l, "a", true) }},
+	{"CountDownBy that opens", 0, func(t *testing.T, l *rlatch.Latch) { require.NoError(t, l.CountDownBy(t.Context(), 3)) }},
+	{"TrySetCountOnce of an open one", 0, func(t *testing.T, l *rlatch.Latch) { setOnce(t, l, 3, false) }},
+	{"AwaitSet", 0, func(t *testing.T, l *rlatch.Latch) { require.NoError(t, l.AwaitSet(t.Context())) }},
 	{"Await", 0, func(t *testing.T, l *rlatch.Latch) { require.NoError(t, l.Await(t.Context())) }},
+}
+
+func setOnce(t *testing.T, l *rlatch.Latch, n int, want bool) {
+	t.Helper()
+	set, err := l.TrySetCountOnce(t.Context(), n, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, want, set)
 }
 
 func once(t *testing.T, l *rlatch.Latch, participant string, want bool) {

@@ -34,6 +34,7 @@ type latchOp string
 
 const (
 	sets     latchOp = "sets" // the count to n, if there is none
+	setsOnce latchOp = "sets once"
 	downs    latchOp = "downs"
 	onces    latchOp = "onces" // one down, for participant n
 	deletes  latchOp = "deletes"
@@ -55,7 +56,17 @@ const (
 type latchState struct {
 	count  int
 	downed uint64 // the participants that have counted down
+	stays  stay
 }
+
+// stay is whether a latch stays open.
+type stay uint8
+
+const (
+	never    stay = iota
+	onceOpen      // once it has opened
+	open
+)
 
 func (e latchEvent) Object() string { return e.Name }
 
@@ -64,23 +75,30 @@ var countDown historytest.Model[latchState, latchEvent] = func(s latchState, e l
 	after, did := latchStep(s, e)
 	switch {
 	case e.Did == no:
-		return !did, s
+		return !did, after
 	case did:
 		return true, after
 	}
-	return e.Did == either, s
+	return e.Did == either, after
 }
 
 func latchStep(s latchState, e latchEvent) (after latchState, did bool) {
 	switch e.Op {
 	case sets:
-		return latchState{count: e.N}, s.count == 0
+		if s.count == 0 {
+			return latchState{count: e.N}, true
+		}
+	case setsOnce:
+		if s.count == 0 && s.stays == never {
+			return latchState{count: e.N, stays: onceOpen}, true
+		}
 	case downs:
-		s.count = max(s.count-e.N, 0)
-		return s, true
+		return s.down(e.N), true
 	case onces:
-		did = s.count > 0 && s.downed&(1<<e.N) == 0
-		return latchState{s.count - 1, s.downed | 1<<e.N}, did
+		if s.count > 0 && s.downed&(1<<e.N) == 0 {
+			s.downed |= 1 << e.N
+			return s.down(1), true
+		}
 	case deletes:
 		return latchState{}, s.count > 0
 	case sees:
@@ -88,9 +106,19 @@ func latchStep(s latchState, e latchEvent) (after latchState, did bool) {
 	case goesOn:
 		return s, s.count == 0
 	case sawCount:
-		return s, s.count > 0
+		return s, s.count > 0 || s.stays == open
+	case nothing:
+		return s, true
 	}
-	return s, true
+	return s, false
+}
+
+func (s latchState) down(n int) latchState {
+	s.count = max(s.count-n, 0)
+	if s.count == 0 && s.stays == onceOpen {
+		s.stays = open
+	}
+	return s
 }
 
 // latchRecord is what happened to some latches, as their users saw it.
@@ -129,6 +157,8 @@ func (r *latchRecord) use(ctx context.Context, l *rlatch.Latch) {
 	}
 	n, begun := 1+rand.N(8), r.Now()
 	switch dice := rand.N(100); {
+	case dice < 8:
+		r.do(l, setsOnce, n, func() (bool, error) { return l.TrySetCountOnce(ctx, n, 1000*time.Hour) })
 	case dice < 25:
 		r.do(l, sets, n, func() (bool, error) { return l.TrySetCount(ctx, n) })
 	case dice < 43:
@@ -138,7 +168,7 @@ func (r *latchRecord) use(ctx context.Context, l *rlatch.Latch) {
 	case dice < 67:
 		n = rand.N(4)
 		r.do(l, onces, n, func() (bool, error) { return l.CountDownOnce(ctx, fmt.Sprint(n)) })
-	case dice < 70:
+	case dice < 72:
 		r.do(l, deletes, 0, func() (bool, error) { return l.Delete(ctx) })
 	case dice < 80:
 		if count, err := l.Count(ctx); err == nil {
@@ -249,7 +279,7 @@ func (r *latchRecord) check(t *testing.T) {
 	}
 	t.Log(all, seen)
 	for _, often := range []string{
-		"sets: yes", "sets: no", "downs: ?", "onces: yes", "onces: no", "deletes: yes", "goes on: yes", "is there: yes",
+		"sets once: yes", "sets once: no", "sets: yes", "sets: no", "downs: ?", "onces: yes", "onces: no", "deletes: yes", "goes on: yes", "is there: yes",
 	} {
 		assert.NotZero(t, seen[often], often)
 	}
@@ -356,6 +386,12 @@ func TestLatchModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		{"a participant twice", false, ops{at(sets, 5, yes, 0, 1), at(onces, 1, yes, 2, 3), at(onces, 1, yes, 4, 5)}},
 		{"a participant after another use", true, ops{
 			at(sets, 1, yes, 0, 1), at(onces, 1, yes, 2, 3), at(sets, 1, yes, 4, 5), at(onces, 1, yes, 6, 7),
+		}},
+		{"open again", false, ops{at(setsOnce, 1, yes, 0, 1), at(downs, 1, either, 2, 3), at(setsOnce, 1, yes, 4, 5)}},
+		{"not open again", false, ops{at(setsOnce, 1, yes, 0, 1), at(downs, 1, either, 2, 3), at(sets, 1, no, 4, 5)}},
+		{"open until it is deleted", true, ops{
+			at(setsOnce, 1, yes, 0, 1), at(downs, 1, either, 2, 3), at(setsOnce, 1, no, 4, 5), at(sawCount, 0, yes, 4, 5),
+			at(deletes, 0, no, 6, 7), at(setsOnce, 2, yes, 8, 9), at(sees, 2, yes, 10, 11),
 		}},
 		{"a wait that ends early", false, ops{
 			at(sets, 1, yes, 0, 1), at(goesOn, 0, yes, 2, 3), at(downs, 1, either, 4, 5),

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,10 @@ import (
 var calls = map[string]func(ctx context.Context, l *rlatch.Latch) error{
 	"TrySetCount": func(ctx context.Context, l *rlatch.Latch) error {
 		_, err := l.TrySetCount(ctx, 1)
+		return err
+	},
+	"TrySetCountOnce": func(ctx context.Context, l *rlatch.Latch) error {
+		_, err := l.TrySetCountOnce(ctx, 1, time.Minute)
 		return err
 	},
 	"CountDown":   func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) },
@@ -57,7 +62,13 @@ func TestBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 			for _, n := range []int{0, -1, math.MinInt, math.MaxInt32 + 1, math.MaxInt} {
 				_, err := l.TrySetCount(ctx, n)
 				require.ErrorIs(t, err, redlatch.ErrInvalid, "TrySetCount of %d", n)
+				_, err = l.TrySetCountOnce(ctx, n, time.Minute)
+				require.ErrorIs(t, err, redlatch.ErrInvalid, "TrySetCountOnce of %d", n)
 				require.ErrorIs(t, l.CountDownBy(ctx, n), redlatch.ErrInvalid, "CountDownBy %d", n)
+			}
+			for _, ttl := range []time.Duration{-1, 0, time.Millisecond - 1, math.MaxInt64} {
+				_, err := l.TrySetCountOnce(ctx, 1, ttl)
+				require.ErrorIs(t, err, redlatch.ErrInvalid, "TrySetCountOnce for %v", ttl)
 			}
 			for _, participant := range []string{"", strings.Repeat("x", 513)} {
 				_, err := l.CountDownOnce(ctx, participant)
@@ -92,6 +103,8 @@ func TestErrorTexts(t *testing.T) {
 		l := p.GetCountDownLatch("orders")
 		assert.Equal(t, "orders", l.Name())
 		assert.EqualError(t, l.CountDownBy(t.Context(), 0), `rlatch: count down by "orders": invalid argument: count 0 is not between 1 and 2147483647`)
+		_, err := l.TrySetCountOnce(t.Context(), 1, time.Microsecond)
+		assert.EqualError(t, err, `rlatch: try set count once "orders": invalid argument: the TTL 1µs is not between 1ms and ten years`)
 		assert.EqualError(t, p.GetCountDownLatch("{a}").Await(t.Context()), `rlatch: await "{a}": invalid argument: the latch name "app:{a}" has a hash tag`)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
@@ -14,6 +15,9 @@ import (
 
 // maxParticipant is the longest name of a participant, in bytes.
 const maxParticipant = 512
+
+// longestTTL is the longest time for which a latch stays open.
+const longestTTL = 10 * 365 * 24 * time.Hour
 
 // Latch is a count that goes down to zero and then releases everyone who waits for it. It has no state: any number of
 // goroutines may use one, and two of the same name from one client are the same latch. It is safe for concurrent use.
@@ -78,10 +82,27 @@ func New(c *core.Core, name string) *Latch {
 func (l *Latch) Name() string { return l.manager.core.UserName(l.key) }
 
 // TrySetCount sets the count to n if there is none, and reports whether it did. It deletes the participants of an
-// earlier use.
+// earlier use. A participant that sets the count itself takes TrySetCountOnce, or waits for ever if it restarts after
+// the latch has opened.
 func (l *Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	set, err := l.do(ctx, checkCount(n), setTo(n))
 	return set, l.wrap("try set count", err)
+}
+
+// TrySetCountOnce is TrySetCount for participants that each set the count, count down once and wait: once the latch has
+// opened, it stays open for ttl, in which TrySetCountOnce sets no count and returns false. So one that restarts finds
+// the latch open, in CountDownOnce, Await and AwaitSet. The ttl is that of the call that has set the count, and from 1 ms
+// to ten years; after Delete it does not matter.
+//
+// TrySetCount, and trySetCount in Java, set a count at any time. Of a latch that Java opens, the ttl begins when an
+// operation here finds it open.
+func (l *Latch) TrySetCountOnce(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	bad := checkCount(n)
+	if bad == nil && (ttl < time.Millisecond || ttl > longestTTL) {
+		bad = fmt.Errorf("%w: the TTL %v is not between 1ms and ten years", errs.ErrInvalid, ttl)
+	}
+	set, err := l.do(ctx, bad, setOnceTo(n, ttl))
+	return set, l.wrap("try set count once", err)
 }
 
 // CountDown decrements the count by one. At zero the latch opens and releases all waiters in all processes. Without a
@@ -127,8 +148,8 @@ func (l *Latch) count(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, _, err := counted(c)
-	return n, err
+	f, err := counted(c)
+	return f.count, err
 }
 
 // Info is the state of a latch in Redis at one moment.
@@ -173,8 +194,8 @@ func (l *Latch) Await(ctx context.Context) error {
 }
 
 // AwaitSet blocks until the latch has a count, and returns nil at once if it has one. Call it before Await where the
-// count may not be set. A count that was set and has reached zero since the first read also ends the wait. It ends,
-// fails and costs as Await does.
+// count may not be set. A count that was set and has reached zero since the first read also ends the wait, and so does a
+// latch that stays open, see TrySetCountOnce. It ends, fails and costs as Await does.
 func (l *Latch) AwaitSet(ctx context.Context) error {
 	err := l.check(ctx)
 	if err == nil {
@@ -183,7 +204,7 @@ func (l *Latch) AwaitSet(ctx context.Context) error {
 	return l.wrap("await set", err)
 }
 
-// Delete deletes the count, and reports whether there was one. Waiters in Await return nil.
+// Delete deletes the count, and reports whether there was one. A latch that stays open does so no longer. Waiters in Await return nil.
 func (l *Latch) Delete(ctx context.Context) (bool, error) {
 	deleted, err := l.do(ctx, nil, deleteIt)
 	return deleted, l.wrap("delete", err)

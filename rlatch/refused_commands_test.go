@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -35,27 +36,42 @@ func TestErrorOfARefusedCommandMeansNotDone(t *testing.T) {
 		for verb, call := range map[string]struct {
 			do            func(context.Context, *rlatch.Latch) error
 			before, after int
+			stays, then   string // what is kept of a latch that stays open
 		}{
-			"count down":      {func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) }, 2, 1},
-			"open":            {func(ctx context.Context, l *rlatch.Latch) error { return l.CountDownBy(ctx, 3) }, 2, 0},
-			"count down once": {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.CountDownOnce(ctx, "b"); return err }, 2, 1},
-			"open once":       {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.CountDownOnce(ctx, "b"); return err }, 1, 0},
-			"delete":          {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.Delete(ctx); return err }, 2, 0},
-			"set":             {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.TrySetCount(ctx, 5); return err }, 0, 5},
+			"count down":         {func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) }, 2, 1, "9000", "9000"},
+			"open":               {func(ctx context.Context, l *rlatch.Latch) error { return l.CountDownBy(ctx, 3) }, 2, 0, "9000", "open"},
+			"count down once":    {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.CountDownOnce(ctx, "b"); return err }, 2, 1, "", ""},
+			"open once":          {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.CountDownOnce(ctx, "b"); return err }, 1, 0, "9000", "open"},
+			"delete":             {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.Delete(ctx); return err }, 2, 0, "9000", ""},
+			"delete an open one": {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.Delete(ctx); return err }, 0, 0, "open", ""},
+			"find an open one":   {func(ctx context.Context, l *rlatch.Latch) error { return l.CountDown(ctx) }, 0, 0, "9000", "open"},
+			"set once": {func(ctx context.Context, l *rlatch.Latch) error {
+				_, err := l.TrySetCountOnce(ctx, 5, time.Minute)
+				return err
+			}, 0, 5, "", "60000"},
+			"set": {func(ctx context.Context, l *rlatch.Latch) error { _, err := l.TrySetCount(ctx, 5); return err }, 0, 5, "open", ""},
 		} {
 			name := fmt.Sprintf("%s with %s", verb, rule)
 			members := "redlatch_latch_once:{" + name + "}"
 			if call.before > 0 {
 				require.NoError(t, rdb.Set(t.Context(), name, call.before, 0).Err())
 			}
-			require.NoError(t, rdb.SAdd(t.Context(), members, "a").Err())
+			stays := "redlatch_latch_open:{" + name + "}"
+			if call.stays != "" {
+				require.NoError(t, rdb.Set(t.Context(), stays, call.stays, 0).Err())
+			}
+			had := []string{}
+			if call.before+call.after > 0 {
+				had = []string{"a"}
+				require.NoError(t, rdb.SAdd(t.Context(), members, "a").Err())
+			}
 			messages := rdb.Subscribe(t.Context(), "redisson_countdownlatch__channel__{"+name+"}")
 			_, err := messages.Receive(t.Context())
 			require.NoError(t, err)
 
 			err = call.do(t.Context(), c.GetCountDownLatch(name))
 
-			want, people := call.after, []string{"a", "b"}
+			want, kept, people := call.after, call.then, []string{"a", "b"}
 			if call.after == 0 || call.before == 0 {
 				people = []string{}
 			} else if verb == "count down" {
@@ -63,7 +79,7 @@ func TestErrorOfARefusedCommandMeansNotDone(t *testing.T) {
 			}
 			if err != nil {
 				require.NotErrorIs(t, err, redlatch.ErrUnknown, name)
-				want, people = call.before, []string{"a"}
+				want, kept, people = call.before, call.stays, had
 				require.NoError(t, rdb.Publish(t.Context(), "redisson_countdownlatch__channel__{"+name+"}", "end").Err())
 				message, err := messages.ReceiveMessage(t.Context())
 				require.NoError(t, err)
@@ -72,6 +88,7 @@ func TestErrorOfARefusedCommandMeansNotDone(t *testing.T) {
 			got, _ := rdb.Get(t.Context(), name).Int() // 0 for none
 			require.Equal(t, want, got, "%s: %v", name, err)
 			require.ElementsMatch(t, people, rdb.SMembers(t.Context(), members).Val(), "%s: %v", name, err)
+			require.Equal(t, kept, rdb.Get(t.Context(), stays).Val(), "%s: %v", name, err)
 			require.NoError(t, messages.Close())
 		}
 	}
@@ -85,7 +102,7 @@ func TestLatchOpensWhileMemoryIsFull(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	l := c.GetCountDownLatch("ready")
-	set(t, l, 3)
+	setOnce(t, l, 3, true)
 	waiter := begin(t.Context(), l)
 	redistest.AwaitSubscribers(t, rdb, "redisson_countdownlatch__channel__{ready}", 1)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
@@ -97,10 +114,12 @@ func TestLatchOpensWhileMemoryIsFull(t *testing.T) {
 	waits(t, waiter)
 	down(t, l)
 	require.NoError(t, ended(t, waiter))
+	setOnce(t, l, 3, false)
 	_, err = l.TrySetCount(t.Context(), 1)
 	require.ErrorContains(t, err, "OOM")
 	require.NotErrorIs(t, err, redlatch.ErrUnknown)
 	requireCount(t, l, 0)
+	setOnce(t, l, 3, false)
 }
 
 // F2, F28

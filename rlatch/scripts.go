@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
@@ -38,27 +39,29 @@ func kind() counter.Kind {
 func neededKeys(key string, codes []string) []any {
 	switch {
 	case slices.ContainsFunc(codes, isSet):
-		return []any{membersKey(key), markKey(key)}
+		return []any{membersKey(key), openKey(key), markKey(key)}
+	case slices.Contains(codes, deleteIt):
+		return []any{membersKey(key), openKey(key)}
 	case !slices.ContainsFunc(codes, needsMembers):
 		return nil
 	}
 	return []any{membersKey(key)}
 }
 
-// extraKeys returns the participants' key for a count that may reach zero: where they cannot be deleted with it,
-// TrySetCount deletes them.
+// extraKeys returns the other keys that change when the count reaches zero. Where they cannot, TrySetCount deletes the
+// participants, and the latch stays open from the next operation on that finds it open.
 func extraKeys(key string, codes []string) []any {
-	if slices.ContainsFunc(codes, needsMembers) {
-		return nil
-	}
-	return []any{membersKey(key)}
+	return []any{membersKey(key), openKey(key)}[min(len(neededKeys(key, codes)), 2):]
 }
 
-func isSet(code string) bool { return code[0] == 's' }
+func isSet(code string) bool { return code[0] == 's' || code[0] == 't' }
 
 func needsMembers(code string) bool { return code[0] != 'c' && code != counter.Blank }
 
 func membersKey(key string) string { return core.Prefixed("redlatch_latch_once", key) }
+
+// openKey has for how long the latch stays open.
+func openKey(key string) string { return core.Prefixed("redlatch_latch_open", key) }
 
 // markKey changes whenever the count is set, so that a waiter that missed the zero before notices it.
 func markKey(key string) string { return core.Prefixed("redlatch_latch_set", key) }
@@ -73,19 +76,31 @@ func countOnce(participant string) string { return "o" + participant }
 
 func setTo(n int) string { return "s" + strconv.Itoa(n) }
 
+func setOnceTo(n int, ttl time.Duration) string {
+	return "t" + strconv.Itoa(n) + ":" + strconv.FormatInt(ttl.Milliseconds(), 10)
+}
+
 const deleteIt = "k"
 
 // countOf reads the count alone, which also works while the latch's slot moves.
 func countOf(key string) *script.Call { return countScript.Call(1, key) }
 
-// readOf reads the count and the mark.
-func readOf(key string) *script.Call { return countScript.Call(2, key, markKey(key)) }
+// readOf reads the count, the mark, and whether a latch without a count stays open.
+func readOf(key string) *script.Call { return countScript.Call(3, key, markKey(key), openKey(key)) }
 
 func markOf(key string) *script.Call { return markScript.Call(1, markKey(key)) }
 
 // counted reads count.lua's reply.
-func counted(c *script.Call) (n int, mark string, err error) {
+func counted(c *script.Call) (found, error) {
 	row := c.Row()
-	n, mark = int(row.Int()), row.Text()
-	return n, mark, row.Err()
+	f := found{count: int(row.Int()), mark: row.Text()}
+	f.stays = row.Text() != "" && f.count == 0
+	return f, row.Err()
+}
+
+// found is what a read has found.
+type found struct {
+	count int
+	mark  string
+	stays bool // open, since TrySetCountOnce has set the count that was there
 }

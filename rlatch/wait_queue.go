@@ -134,12 +134,12 @@ func (q *waitQueue) beginLocked() bool {
 
 func (q *waitQueue) read() {
 	q.manager.core.Batch.Start(readOf(q.key), pipeline.Normal, func(c *script.Call) {
-		n, mark, err := counted(c)
+		f, err := counted(c)
 		if script.Parted(err) {
 			q.readApart()
 			return
 		}
-		q.took(n, mark, err)
+		q.took(f, err)
 	})
 }
 
@@ -151,25 +151,26 @@ func (q *waitQueue) readApart() {
 		row := c.Row()
 		mark := row.Text()
 		if err := row.Err(); err != nil {
-			q.took(0, "", err)
+			q.took(found{}, err)
 			return
 		}
 		send(countOf(q.key), pipeline.Normal, func(c *script.Call) {
-			n, _, err := counted(c)
-			q.took(n, mark, err)
+			f, err := counted(c)
+			f.mark = mark
+			q.took(f, err)
 		})
 	})
 }
 
 // took takes the result of a read.
-func (q *waitQueue) took(n int, mark string, err error) {
+func (q *waitQueue) took(f found, err error) {
 	q.shard.Lock()
 	if err != nil {
 		q.failedLocked(err)
 	} else {
 		q.failures = 0
 		for w := range q.waiters {
-			if w.first <= q.reads && w.sees(n, mark) {
+			if w.first <= q.reads && w.sees(f) {
 				q.endLocked(w, nil)
 			}
 		}
@@ -186,13 +187,13 @@ func (q *waitQueue) took(n int, mark string, err error) {
 
 // sees reports whether the latch has reached the waiter's goal since its first read. A changed mark means that the count
 // has been zero and has been set. The mark expires, so an empty one is not evidence either way.
-func (w *waiter) sees(n int, mark string) bool {
-	if (n == 0) == (w.goal == opening) || w.seen && mark != "" && mark != w.mark {
+func (w *waiter) sees(f found) bool {
+	if (f.count == 0) == (w.goal == opening) || f.stays || w.seen && f.mark != "" && f.mark != w.mark {
 		return true
 	}
 	w.seen = true
-	if mark != "" {
-		w.mark = mark
+	if f.mark != "" {
+		w.mark = f.mark
 	}
 	return false
 }
