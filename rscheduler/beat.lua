@@ -5,7 +5,7 @@
 --          which one runs late next, or from when on, and until when others do, µs; the text of the schedule
 -- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
 -- KEYS[4]  alive: sorted set, processes by the time until which they count as running, µs
--- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs
+-- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs; token is the last token of a run
 -- KEYS[6]  bodies: hash, the ids of the ticks in the queue
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs; 0 if it stops

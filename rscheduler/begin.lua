@@ -4,8 +4,8 @@
 -- KEYS[2]  paused: hash, job -> why
 -- KEYS[3]  marks: hash, see beat.lua
 -- KEYS[4]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs, w while it waits for another
---          attempt, or d if it has died for good; claim, when it began, µs, until when ticks were missed as its process was dead, µs,
---          id; on a line of its own what is shown of it
+--          attempt, or d if it has died for good; claim, token, when it began, µs, until when ticks were missed as its process was
+--          dead, µs, id; on a line of its own what is shown of it
 -- KEYS[5]  spans: hash, job -> when the last run began, and when it ended, µs
 -- KEYS[6]  left: hash, job -> when the newest tick that has waited for the end of another run was due first, µs, and its id as long as
 --          it waits
@@ -36,8 +36,8 @@
 --
 -- Returns  an array: run; or lost, if this is not the tick's latest claim any more; gone, for a tick of what is not scheduled any
 --          more; missed; left, if it is left out, as another one ran or will run instead; wait, until another one has ended; died,
---          if a process of it died and it is not to be repeated: it has to be ended; then the time in µs; after gone the text of
---          another schedule, if there is one; after died what is shown of the attempt that died
+--          if a process of it died and it is not to be repeated: it has to be ended; then the time in µs; after run its token; after
+--          gone the text of another schedule, if there is one; after died what is shown of the attempt that died
 local jobs, paused, marks, running, spans, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local alive, meta, bodies, claims = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -50,14 +50,15 @@ if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then 
 -- The process counts as running from now on. What is kept of the job:
 local now, up = touch(alive, meta, process, length)
 local stamp, text = string.format('%.0f', now), redis.call('hget', jobs, job)
-local state, held, began, missed, holder, attempted = string.match(redis.call('hget', running, slot) or '', '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+local record = redis.call('hget', running, slot) or ''
+local state, held, token, began, missed, holder, attempted = string.match(record, '^(%a) (%d+) (%d+) (%d+) (%d+) ([^\n]*)\n(.*)$')
 local newest, waiting = string.match(redis.call('hget', left, job) or '0 ', '^(%d+) (.*)$')
 local last, next, to, of = string.match(redis.call('hget', marks, job) or '', '^(%d+),?(%d*)%-?(%d*) (.*)$')
 local fresh = holder ~= id -- no attempt of the tick is in running
 
 -- 1. A call that is repeated has the same answer: the tick runs, or has died.
 if held == claim and not fresh then
-  return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or nil}
+  return {state == 'd' and 'died' or 'run', stamp, state == 'd' and attempted or token}
 end
 
 -- 2. A tick of what is not scheduled any more is gone. Nothing is kept of it, unless the caller asks again.
@@ -124,8 +125,7 @@ if fresh then
 elseif state ~= 'w' then
   missed = stamp
 end
-if waiting == id then
-  redis.call('hset', left, job, newest .. ' ')
-end
-redis.call('hset', running, slot, (died and 'd ' or 'r ') .. claim .. ' ' .. began .. ' ' .. missed .. ' ' .. id .. '\n' .. shown)
-return {died and 'died' or 'run', stamp, died and shown or nil}
+if waiting == id then redis.call('hset', left, job, newest .. ' ') end
+token = draw(meta, now)
+redis.call('hset', running, slot, table.concat({died and 'd' or 'r', claim, token, began, missed, id}, ' ') .. '\n' .. shown)
+return {died and 'died' or 'run', stamp, died and shown or token}

@@ -46,7 +46,7 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 local record = redis.call('hget', running, slot) or ''
-local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) (%d+) (%d+) ([^\n]*)\n')
+local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) %d+ (%d+) (%d+) ([^\n]*)\n')
 local mine = holder == id and held == claim and state ~= 'w' -- once: the script may run again
 local mark = redis.call('hget', marks, job) or ''
 redis.call('hdel', running, '') -- a full Redis refuses only the first write of a script, and never one that frees memory

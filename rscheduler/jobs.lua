@@ -11,7 +11,8 @@
 -- ARGV[2]  cursor of the runs, as well
 --
 -- Returns  an array: the time in µs; the cursors of the next call; the number of jobs; for each its name, text, when it was seen, µs, 1 if
---          it is paused, why, its mark, its last result or nothing; then of each run what is shown of it. A job or run may come again
+--          it is paused, why, its mark, its last result or nothing; then of each run its token and what is shown of it. A job or run may come
+--          again
 local jobs, seen, paused, marks, running, last, claims = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local here, there = ARGV[1], ARGV[2]
 
@@ -28,9 +29,9 @@ for i = 1, #all, 2 do
   reply[r + 6], reply[r + 7] = redis.call('hget', marks, job) or '', redis.call('hget', last, job) or ''
 end
 for i = 2, #runs, 2 do
-  local state, claim, id, shown = string.match(runs[i], '^(%a) (%d+) %d+ %d+ ([^\n]*)\n(.*)$')
+  local state, claim, token, id, shown = string.match(runs[i], '^(%a) (%d+) (%d+) %d+ %d+ ([^\n]*)\n(.*)$')
   if state == 'r' and string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim then
-    reply[#reply + 1] = shown
+    reply[#reply + 1], reply[#reply + 2] = token, shown
   end
 end
 return reply

@@ -68,11 +68,13 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 			byName[j.Name] = j
 		}
 		for row.More() {
+			token, text := row.Int(), row.Text()
 			var run Run
-			if err := json.Unmarshal([]byte(row.Text()), &run); err != nil {
+			if err := json.Unmarshal([]byte(text), &run); err != nil {
 				return nil, fmt.Errorf("a run: %w", err)
 			}
-			runs[run.Token] = run
+			run.Token = token
+			runs[token] = run
 		}
 		if err := row.Err(); err != nil {
 			return nil, err

@@ -165,7 +165,7 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	claim, _ := strconv.ParseInt(m.Claim(), 10, 64)
 	at, claimed, o := time.UnixMicro(t.Instant), time.UnixMicro(claim), &j.options
 	b := &beginning{process: r.process, job: j, message: m, tick: t, more: true, run: Run{
-		Job: t.Job, Scheduled: at, Started: claimed, Where: r.core.ID, Attempt: m.Attempt, Token: claim, Manual: t.Kind == manually,
+		Job: t.Job, Scheduled: at, Started: claimed, Where: r.core.ID, Attempt: m.Attempt, Manual: t.Kind == manually,
 	}}
 	schedule := j.scheduleOf(t.Text)
 	fixed, _ := schedule.(fixedDelay)
@@ -193,7 +193,7 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	return b
 }
 
-// begin returns what begin.lua does, and notes when the attempt began. In an outage it goes on for beginLimit, as the next claim may come too
+// begin returns what begin.lua does, and notes when the attempt began and its token. In an outage it goes on for beginLimit, as the next claim may come too
 // late for the tick; not for longer, since what b says of other ticks grows old.
 func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
 	var call *script.Call
@@ -214,7 +214,10 @@ func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string,
 	}
 	row := call.Row()
 	answer, b.run.Started = row.Text(), time.UnixMicro(row.Int())
-	if row.More() {
+	switch {
+	case answer == "run":
+		b.run.Token = row.Int()
+	case row.More():
 		other = row.Text()
 	}
 	return answer, other, row.Err()

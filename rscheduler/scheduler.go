@@ -69,7 +69,8 @@ type Run struct {
 	Where   string
 	// Attempt is 1 at first. It rises when a run is repeated that failed, or whose process died.
 	Attempt int
-	// Token rises with each attempt of any job of the scheduler: a fencing token. It is what Redis's clock shows in microseconds, or more.
+	// Token rises with each attempt of any job of the scheduler, in the order in which they begin: a fencing token. It is what Redis's
+	// clock shows in microseconds, or more.
 	Token int64
 	// Manual reports whether it was triggered.
 	Manual bool

@@ -100,6 +100,57 @@ func TestServersBehaveAlike(t *testing.T) {
 	}
 }
 
+// F9: a run whose tick was claimed before that of another one, and which begins after the other has ended, has the higher token.
+func TestTokensRiseInTheOrderInWhichRunsBegin(t *testing.T) {
+	for name, place := range places {
+		t.Run(name, func(t *testing.T) {
+			place(t, func(t *testing.T, s *locktest.Server) {
+				claimed, ended := make(chan struct{}), make(chan struct{})
+				var once sync.Once
+				slow := s.Client(t, quiet, redlatch.WithObserver(redlatch.Observer{
+					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+						if e.Name == "rscheduler.begin" {
+							once.Do(func() {
+								close(claimed)
+								<-ended
+							})
+						}
+						return ctx
+					},
+				})).GetScheduler("tokens-" + t.Name())
+				quick := s.Client(t, quiet).GetScheduler("tokens-" + t.Name())
+				runs := make(chan rscheduler.Run, 2)
+				for job, w := range map[string]*rscheduler.Scheduler{"first": slow, "second": quick} {
+					require.NoError(t, w.Register(job, rscheduler.MustCron("@yearly"), func(_ context.Context, run rscheduler.Run) error {
+						runs <- run
+						return nil
+					}))
+					run(t, w)
+				}
+				trigger := func(job string) {
+					redistest.Eventually(t, patience, "the job is written", func() error { return quick.Trigger(t.Context(), job) })
+				}
+				trigger("first")
+				<-claimed
+				trigger("second")
+				second := <-runs
+				require.Equal(t, "second", second.Job)
+				redistest.Eventually(t, patience, "it has ended", func() error {
+					results, err := quick.Runs(t.Context(), "second", 1)
+					if err == nil && len(results) == 0 {
+						err = errors.New("it has not")
+					}
+					return err
+				})
+				close(ended)
+				first := <-runs
+				assert.Greater(t, first.Token, second.Token)
+				assert.True(t, first.Started.After(second.Started))
+			})
+		})
+	}
+}
+
 // onServer returns a scheduler on a server of its own, and a client of that for faults.
 func onServer(t *testing.T, opts ...rscheduler.Option) (*redis.Client, *rscheduler.Scheduler) {
 	t.Helper()

@@ -1,7 +1,7 @@
--- touch.lua: note for how long a process counts as running. It stands before scripts that such processes call.
+-- touch.lua: note for how long a process counts as running, and draw tokens. It stands before scripts that such processes call.
 --
 -- Returns  nothing. It defines touch, which returns the time, µs, and since when at least one process has been running at all times, µs.
---          A length of 0 means that the process has stopped.
+--          A length of 0 means that the process has stopped. It defines draw, which returns a token that is higher than those before.
 local function touch(alive, meta, process, length)
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
@@ -17,5 +17,11 @@ local function touch(alive, meta, process, length)
     redis.call('zrem', alive, process)
   end
   return now, tonumber(up)
+end
+
+local function draw(meta, now)
+  local token = string.format('%.0f', math.max(now, tonumber(redis.call('hget', meta, 'token') or 0) + 1))
+  redis.call('hset', meta, 'token', token)
+  return token
 end
 
