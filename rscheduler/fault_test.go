@@ -950,3 +950,26 @@ func TestTickOfAReplacedScheduleEndsNoBackfill(t *testing.T) {
 		assert.Equal(t, []string{"20:1", "30:1", "40:1", "50:1", "60:1", "70:1", "80:1", "90:1"}, r.take())
 	})
 }
+
+// F2: of a job that was there, and of one that never was.
+func TestRemoveWhoseReplyIsLostSaysWhetherThereWasAJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.MustCron("@yearly"), r.handle)
+		stop := run(t, s)
+		time.Sleep(time.Second)
+		require.NoError(t, stop())
+		operator, p := r.scheduler(t)
+		require.NoError(t, operator.Pause(t.Context(), "job", "")) // Redis knows the script then
+		for _, c := range []struct {
+			job  string
+			want bool
+		}{{"none", false}, {"job", true}, {"job", false}} {
+			sent := len(p.Sent())
+			p.LoseReplies(1)
+			removed, err := operator.Remove(t.Context(), c.job)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, removed, c.job)
+			assert.Greater(t, len(p.Sent()), sent+1, "it was repeated")
+		}
+	})
+}

@@ -1,19 +1,21 @@
 -- job.lua: look at one job, pause, resume or remove it, or drop a tick of it.
 --
 -- KEYS[1]  runs: list of the results of the job, newest first
--- KEYS[2]  jobs: hash, job -> text of its schedule
--- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
--- KEYS[4]  paused: hash, job -> why
--- KEYS[5]  marks: hash, see beat.lua
--- KEYS[6..9]  other hashes that have a field for each job
+-- KEYS[2]  removed: string, the call that has removed the job; kept for an hour
+-- KEYS[3]  jobs: hash, job -> text of its schedule
+-- KEYS[4]  seen: hash, job -> when a process was last here that has registered it, µs
+-- KEYS[5]  paused: hash, job -> why
+-- KEYS[6]  marks: hash, see beat.lua
+-- KEYS[7..10]  other hashes that have a field for each job
 -- ARGV[1]  the job
 -- ARGV[2]  look, runs, pause, resume, remove or drop
--- ARGV[3]  for runs, how many results are wanted; for a pause, why; the instant of a tick, µs, to drop it if no process has the job
+-- ARGV[3]  for runs, how many results are wanted; for a pause, why; for a removal, the id of this call; the instant of a tick, µs, to
+--          drop it if no process has the job
 -- ARGV[4]  for how long a process counts as running, µs
 --
 -- Returns  an array: 1 if there is, or was, such a job, 0 if not; the time in µs; 1 if a process has it, 0 if none has for that long; the
 --          results that are wanted
-local runs, jobs, seen, paused, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local runs, removed, jobs, seen, paused, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job, verb, detail, length = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local time = redis.call('time')
@@ -33,8 +35,13 @@ elseif found == 1 and verb == 'pause' then
 elseif verb == 'resume' then
   redis.call('hdel', paused, job)
 elseif verb == 'remove' then -- its ticks in the queue are dropped when they are due
+  if found == 1 then
+    redis.call('set', removed, detail, 'px', 3600000)
+  elseif redis.call('get', removed) == detail then -- this call ran before, and the reply was lost
+    reply[1] = 1
+  end
   redis.call('del', runs)
-  for i = 2, #KEYS do
+  for i = 3, #KEYS do
     redis.call('hdel', KEYS[i], job)
   end
 elseif found == 1 and verb == 'drop' and had == 0 then

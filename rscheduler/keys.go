@@ -6,7 +6,7 @@ import "github.com/redlatch/redlatch/internal/core"
 type keys struct {
 	jobs, paused, marks, seen, running, spans, left, last, alive, meta string
 
-	runs           string // prefix of the lists of results
+	runs, removed  string // prefixes, of the lists of results and of what has removed a job
 	bodies, claims string
 }
 
@@ -15,6 +15,6 @@ func keysOf(name, bodies, claims string) keys {
 	return keys{
 		jobs: base + "jobs", paused: base + "paused", marks: base + "marks", seen: base + "seen", running: base + "running",
 		spans: base + "spans", left: base + "left", last: base + "last", alive: base + "alive", meta: base + "meta",
-		runs: base + "runs:", bodies: bodies, claims: claims,
+		runs: base + "runs:", removed: base + "removed:", bodies: bodies, claims: claims,
 	}
 }

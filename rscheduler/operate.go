@@ -202,7 +202,7 @@ func (s *Scheduler) Resume(ctx context.Context, job string) error {
 // Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
 // has registered it, and runs, writes it again within 10 s. An [At] that has run then runs again if [WithCatchUp] covers it.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
-	_, err := s.operate(ctx, job, "remove", "")
+	_, err := s.operate(ctx, job, "remove", s.core.NextOwner())
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -225,17 +225,16 @@ func (s *Scheduler) operate(ctx context.Context, job, verb string, detail any) (
 	}
 	call := func() *script.Call { return s.keys.job(job, verb, detail) }
 	var done *script.Call
-	repeated := false
 	if verb == "look" || verb == "runs" {
 		done, err = s.core.Read(ctx, call)
 	} else {
-		done, repeated, err = s.core.Query(ctx, call)
+		done, _, err = s.core.Query(ctx, call)
 	}
 	if err != nil {
 		return f, err
 	}
 	row := done.Row()
-	there := row.Int() == 1 || verb == "remove" && repeated // as the first time may have removed it
+	there := row.Int() == 1
 	f = found{now: time.UnixMicro(row.Int()), had: row.Int() == 1}
 	for row.More() {
 		f.results = append(f.results, row.Text())

@@ -101,7 +101,7 @@ func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
 }
 
 func (k *keys) job(job, verb string, detail any) *script.Call {
-	return jobScript.Call(9, k.runs+job, k.jobs, k.seen, k.paused, k.marks, k.running, k.spans, k.left, k.last,
+	return jobScript.Call(10, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.marks, k.running, k.spans, k.left, k.last,
 		job, verb, detail, lifetime.Microseconds())
 }
 
