@@ -115,7 +115,8 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	var args []any
 	for _, j := range jobs {
 		last := r.written[j.name] // which may be that of another process
-		args = append(args, j.name, cmp.Or(last, j.text), number(last == ""))
+		text := cmp.Or(last, j.text)
+		args = append(args, j.name, text, number(last == ""), j.first(text))
 	}
 	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.beat(r.process, lifetime, args) })
 	if err != nil {
@@ -154,6 +155,17 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 		return errors.Join(failed, err)
 	}
 	return nil
+}
+
+// first returns how long after now the first mark of a schedule is, µs, or nothing: a single run that has passed may be missed.
+func (j *job) first(text string) any {
+	switch schedule := j.scheduleOf(text).(type) {
+	case oneShot:
+		return ""
+	case fixedDelay:
+		return schedule.delay.Microseconds()
+	}
+	return 0
 }
 
 // mayHaveRun reports whether it is a single run that may be among those that are kept though it has no mark, as after another schedule

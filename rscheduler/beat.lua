@@ -9,22 +9,25 @@
 -- KEYS[6]  bodies: hash, the ids of the ticks in the queue
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs; 0 if it stops
--- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none
+-- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none, and of a schedule
+--          that is written its first mark, µs from now, or nothing if it has none
 --
 -- Returns  an array: the time in µs; then for each job the text of its schedule, the text that it replaced or nothing, its mark or
 --          nothing, 1 if the tick that runs late next, or else the last one, is in the queue
 local jobs, marks, seen, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local process, length, items = ARGV[1], tonumber(ARGV[2]), ARGV
 
-local stamp = string.format('%.0f', (touch(alive, meta, process, length)))
+local now = touch(alive, meta, process, length)
+local stamp = string.format('%.0f', now)
 redis.call('hdel', marks, '') -- does nothing, and fails if HDEL would after a schedule was written
 local reply = {stamp}
-for i = 3, #items, 3 do
-  local job, text, force = items[i], items[i + 1], items[i + 2]
+for i = 3, #items, 4 do
+  local job, text, force, first = items[i], items[i + 1], items[i + 2], items[i + 3]
   local current, replaced = redis.call('hget', jobs, job), ''
   if not current or force == '1' and current ~= text then
     redis.call('hset', jobs, job, text)
     redis.call('hdel', marks, job)
+    if first ~= '' then redis.call('hset', marks, job, string.format('%.0f', now + first) .. ' ' .. text) end
     replaced = current or '' -- not in one assignment with current: gopher-lua, of the embedded server, would take the new value
     current = text
   end

@@ -973,3 +973,41 @@ func TestRemoveWhoseReplyIsLostSaysWhetherThereWasAJob(t *testing.T) {
 		}
 	})
 }
+
+// F7, F8: a process that dies as soon as it has written a job leaves a plan of it, by which others find what was missed.
+func TestJobWhoseProcessDiesAsItIsWrittenIsCaughtUpWith(t *testing.T) {
+	catchUp := rscheduler.WithCatchUp(time.Hour)
+	for name, c := range map[string]struct {
+		before, schedule rscheduler.Schedule
+		want             []string
+	}{
+		"a rate":           {nil, rscheduler.Every(10 * time.Second), []string{"70:1", "80:1"}},
+		"a changed rate":   {rscheduler.Every(45 * time.Second), rscheduler.Every(10 * time.Second), []string{"70:1", "80:1"}},
+		"a cron":           {nil, rscheduler.MustCron("*/40 * * * * *"), []string{"60:1"}},
+		"a fixed delay":    {nil, rscheduler.EveryAfter(50 * time.Second), []string{"50:1"}},
+		"a single run":     {nil, rscheduler.At(time.Date(2000, 1, 1, 0, 1, 10, 0, time.UTC)), []string{"10:1"}},
+		"one that is past": {nil, rscheduler.At(time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC)), []string{"-50:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				if c.before != nil {
+					s, _ := r.worker(t, c.before, r.handle, catchUp)
+					stop := run(t, s)
+					time.Sleep(time.Second)
+					require.NoError(t, stop())
+				}
+				dies := r.downAfter(t, "rscheduler.beat", time.Hour).GetScheduler("billing")
+				require.NoError(t, dies.Register("job", c.schedule, r.handle, catchUp))
+				run(t, dies)
+				time.Sleep(time.Second)
+				operator, _ := r.scheduler(t)
+				require.Equal(t, c.schedule.String(), job(t, operator).Schedule)
+				time.Sleep(r.start.Add(75 * time.Second).Sub(time.Now()))
+				s, _ := r.worker(t, c.schedule, r.handle, catchUp)
+				run(t, s)
+				time.Sleep(9 * time.Second)
+				assert.Equal(t, c.want, r.take())
+			})
+		})
+	}
+}
