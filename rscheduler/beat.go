@@ -313,7 +313,7 @@ func (s *standing) ticks(now time.Time) (all []offer, before string) {
 		before = m.write(s.text)
 	}
 	for !from.Before(now) && !from.After(now.Add(horizon)) && len(all) < maxTicks {
-		next, ok := schedule.Next(from)
+		next, ok := nextOf(schedule, from)
 		if !ok || !next.After(from) {
 			break
 		}
@@ -380,7 +380,7 @@ func (o *jobOptions) late(s Schedule, from, until time.Time) (all []int64) {
 	if o.overlap != Allow {
 		most = 1
 	}
-	for t, ok := s.Next(from); ok && !t.After(until) && t.After(from) && len(all) < most; t, ok = s.Next(from) {
+	for t, ok := nextOf(s, from); ok && !t.After(until) && t.After(from) && len(all) < most; t, ok = nextOf(s, from) {
 		all, from = append(all, t.UnixMicro()), t
 	}
 	return all

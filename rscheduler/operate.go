@@ -125,7 +125,7 @@ func (s *Scheduler) next(j *Job, mark string, now time.Time) time.Time {
 	case fixed && known:
 		return last
 	case schedule != nil && !fixed:
-		if t, ok := schedule.Next(now); ok {
+		if t, ok := nextOf(schedule, now); ok {
 			return t
 		}
 	case last.After(now): // of a schedule that this process cannot follow

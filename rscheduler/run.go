@@ -109,7 +109,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	if answer == "gone" && other != "" { // the schedule was replaced by another one, which may come at the same instant
 		schedule := j.scheduleOf(other)
 		if at := time.UnixMicro(t.Instant); schedule != nil {
-			if next, ok := schedule.Next(at.Add(-time.Microsecond)); ok && next.Equal(at) {
+			if next, ok := nextOf(schedule, at.Add(-time.Microsecond)); ok && next.Equal(at) {
 				t.Text = other
 				b = r.beginning(j, m, t)
 			}
@@ -186,7 +186,7 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 		if before, ok := latest(schedule, at.Add(-o.catchUp), at.Add(-time.Microsecond)); ok {
 			b.before = idOf(t.Job, before.UnixMicro())
 		}
-		if after, ok := schedule.Next(at); ok && !after.After(claimed) {
+		if after, ok := nextOf(schedule, at); ok && !after.After(claimed) {
 			b.after = idOf(t.Job, after.UnixMicro())
 		}
 	}

@@ -16,8 +16,9 @@ import (
 // followed by those processes alone that have registered the same text.
 type Schedule interface {
 	// Next returns the first instant after the given time; false if there is none. It must depend on nothing else, so that all
-	// processes come to the same instants, and must not block.
+	// processes come to the same instants, and must not block. An instant is a whole microsecond: others are rounded up.
 	Next(after time.Time) (time.Time, bool)
+	// String returns a text of 1 to 512 bytes.
 	String() string
 }
 
@@ -155,6 +156,16 @@ func parseSchedule(text string) Schedule {
 	return s
 }
 
+// nextOf returns the next instant of a schedule as Redis keeps it, in whole microseconds. It rounds up: rounded down, an instant would come
+// again after itself.
+func nextOf(s Schedule, after time.Time) (time.Time, bool) {
+	t, ok := s.Next(after)
+	if whole := t.Truncate(time.Microsecond); !whole.Equal(t) {
+		t = whole.Add(time.Microsecond)
+	}
+	return t, ok
+}
+
 // latest returns the last instant of a schedule up to now, and after another time; false if there is none.
 func latest(s Schedule, after, now time.Time) (t time.Time, ok bool) {
 	for back := time.Second; ; back *= 4 {
@@ -162,7 +173,7 @@ func latest(s Schedule, after, now time.Time) (t time.Time, ok bool) {
 		if !from.After(after) {
 			from = after
 		}
-		for next, more := s.Next(from); more && !next.After(now) && next.After(from); next, more = s.Next(from) {
+		for next, more := nextOf(s, from); more && !next.After(now) && next.After(from); next, more = nextOf(s, from) {
 			t, ok, from = next, true, next
 		}
 		if ok || !now.Add(-back).After(after) {
