@@ -2,17 +2,18 @@
 --
 -- KEYS[1]  jobs: hash, job -> text of its schedule
 -- KEYS[2]  paused: hash, job -> why
--- KEYS[3]  marks: hash, see beat.lua
--- KEYS[4]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs, w while it waits for another
+-- KEYS[3]  pauses: hash, see job.lua
+-- KEYS[4]  marks: hash, see beat.lua
+-- KEYS[5]  running: hash, job, or id of the tick if runs of the job may overlap -> r while it runs, w while it waits for another
 --          attempt, or d if it has died for good; claim, token, when it began, µs, until when ticks were missed as its process was
 --          dead, µs, id; on a line of its own what is shown of it
--- KEYS[5]  spans: hash, job -> when the last run began, and when it ended, µs
--- KEYS[6]  left: hash, job -> when the newest tick that has waited for the end of another run was due first, µs, and its id as long as
+-- KEYS[6]  spans: hash, job -> when the last run began, and when it ended, µs
+-- KEYS[7]  left: hash, job -> when the newest tick that has waited for the end of another run was due first, µs, and its id as long as
 --          it waits
--- KEYS[7]  alive: sorted set, processes by the time until which they count as running, µs
--- KEYS[8]  meta: hash, see beat.lua
--- KEYS[9]  bodies: hash, the ids of the ticks in the queue
--- KEYS[10]  claims of the queue: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[8]  alive: sorted set, processes by the time until which they count as running, µs
+-- KEYS[9]  meta: hash, see beat.lua
+-- KEYS[10]  bodies: hash, the ids of the ticks in the queue
+-- KEYS[11]  claims of the queue: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs
 -- ARGV[3]  the job
@@ -33,16 +34,18 @@
 -- ARGV[17]  what is shown of it
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
 -- ARGV[19]  1 if the caller asks again after gone when the schedule was replaced: then nothing is cleaned up yet; else 0
+-- ARGV[20]  when this attempt was due, µs
 --
 -- Returns  an array: run; or lost, if this is not the tick's latest claim any more; gone, for a tick of what is not scheduled any
 --          more; missed; left, if it is left out, as another one ran or will run instead; wait, until another one has ended; died,
 --          if a process of it died and it is not to be repeated: it has to be ended; then the time in µs; after run its token; after
 --          gone the text of another schedule, if there is one; after died what is shown of the attempt that died
-local jobs, paused, marks, running, spans, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local alive, meta, bodies, claims = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local jobs, paused, pauses, marks, running, spans, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local alive, meta, bodies, claims = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
+local due_now = tonumber(ARGV[20])
 
 -- A call that arrives late writes nothing: its process may be dead.
 if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return {'lost', '0'} end
@@ -62,7 +65,8 @@ if held == claim and not fresh then
 end
 
 -- 2. A tick of what is not scheduled any more is gone. Nothing is kept of it, unless the caller asks again.
-local stopped = kind ~= 'm' and redis.call('hexists', paused, job) == 1
+local stopped, over = false, nil -- over is when the pause ended, if it has
+if kind ~= 'm' then stopped, over = was_paused(paused, pauses, job, {due, due_now}) end
 local replaced = kind ~= 'm' and text and text ~= expected
 local earlier = next and next ~= '' and tonumber(next) < tonumber(instant) -- another tick runs late before it
 if kind == 'r' and (next == instant or earlier and tonumber(instant) <= tonumber(to)) then
@@ -71,15 +75,12 @@ end
 if not text or stopped or replaced or chained and last ~= instant then
   redis.call('hdel', running, '') -- does nothing, and fails if HDEL would below
   local again = more and replaced and not stopped
-  if kind == 'c' and next == instant and of == expected then -- and so are those that were to run late after it
-    redis.call('hset', marks, job, last .. ' ' .. of)
+  if kind == 'c' and next == instant and of == expected then -- and so are those that were to run late after it, or up to the end of the pause
+    local rest = over and over <= tonumber(to) and string.format(',%.0f-%s ', over, to) or ' '
+    redis.call('hset', marks, job, last .. rest .. of)
   end
-  if waiting == id and not again then
-    redis.call('hset', left, job, newest .. ' ')
-  end
-  if not fresh and not again then
-    redis.call('hdel', running, slot)
-  end
+  if waiting == id and not again then redis.call('hset', left, job, newest .. ' ') end
+  if not fresh and not again then redis.call('hdel', running, slot) end
   return {'gone', stamp, again and text or nil}
 end
 

@@ -183,8 +183,9 @@ func (s *Scheduler) trigger(ctx context.Context, job string) error {
 }
 
 // Pause has a job not run any more by its schedule, in any process, until [Scheduler.Resume]. A run that goes on is not ended; one that
-// waits for another attempt gets none. Ticks that come meanwhile are left out, and not caught up with. The reason is kept for
-// [Job.Why]. A repeated Pause sets the reason anew. A job that does not exist is [ErrNotFound].
+// waits for another attempt gets none. Ticks that are due meanwhile are left out, also if no process looks at them before Resume, and
+// are not caught up with; what would run late meanwhile is left out too. The reason is kept for [Job.Why]. A repeated Pause sets the
+// reason anew. A job that does not exist is [ErrNotFound].
 func (s *Scheduler) Pause(ctx context.Context, job, why string) error {
 	if len(why) > maxText {
 		return s.wrap("pause a job of", invalid("the reason has %d bytes, more than %d", len(why), maxText))

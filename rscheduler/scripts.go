@@ -18,6 +18,9 @@ var beatSource string
 //go:embed mark.lua
 var markSource string
 
+//go:embed paused.lua
+var pausedSource string
+
 //go:embed begin.lua
 var beginSource string
 
@@ -33,7 +36,7 @@ var jobsSource string
 var (
 	beatScript  = script.New("rscheduler.beat", touchSource+beatSource)
 	markScript  = script.New("rscheduler.mark", markSource)
-	beginScript = script.New("rscheduler.begin", touchSource+beginSource)
+	beginScript = script.New("rscheduler.begin", touchSource+pausedSource+beginSource)
 	endScript   = script.New("rscheduler.end", queue.AcknowledgeSource+endSource)
 	jobScript   = script.New("rscheduler.job", jobSource)
 	jobsScript  = script.New("rscheduler.jobs", jobsSource)
@@ -74,10 +77,10 @@ func (b *beginning) slot() string {
 func (k *keys) begin(b *beginning) *script.Call {
 	o, t := &b.job.options, &b.tick
 	shown, _ := json.Marshal(b.run) // it has nothing that could fail
-	return beginScript.Call(10, k.jobs, k.paused, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies, k.claims,
+	return beginScript.Call(11, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies, k.claims,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
 		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), b.window.Microseconds(), number(b.delay > 0), shown,
-		b.before, number(b.more))
+		b.before, number(b.more), dueOf(b.message).UnixMicro())
 }
 
 // ending says how an attempt ends.
@@ -101,7 +104,7 @@ func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
 }
 
 func (k *keys) job(job, verb string, detail any) *script.Call {
-	return jobScript.Call(10, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.marks, k.running, k.spans, k.left, k.last,
+	return jobScript.Call(11, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.last,
 		job, verb, detail, lifetime.Microseconds())
 }
 

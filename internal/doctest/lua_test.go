@@ -70,6 +70,7 @@ var namedKeys = map[string][]string{
 	"rbarrier/rounds.lua":            {"ended", "places"},
 	"rfairlock/enqueue.lua":          {"queue", "timeouts"},
 	"rfairlock/head.lua":             {"queue", "timeouts"},
+	"rscheduler/paused.lua":          {"paused", "pauses"},
 	"rscheduler/touch.lua":           {"alive", "meta"},
 }
 
