@@ -48,6 +48,27 @@ func TestAwaitSetSeesACountThatIsGoneAgain(t *testing.T) {
 }
 
 // F27
+func TestAwaitThatEndsInAnOutageSaysWhy(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		l := p.GetCountDownLatch("l")
+		set(t, l, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		done := make(chan error, 1) // room for it
+		go func() { done <- l.Await(ctx) }()
+		time.Sleep(time.Second)
+		p.Refuse(true)
+		p.Cut()
+		err := <-done
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		require.ErrorContains(t, err, "connection refused")
+		p.Refuse(false)
+	})
+}
+
+// F27
 func TestLatchCallsOnASilentRedisEndWithTheCallTimeout(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t, redlatch.WithCallTimeout(2*time.Second))

@@ -1,6 +1,7 @@
 package rlatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,6 +28,7 @@ type waitQueue struct {
 	reads        int           // begun so far
 	failures     int           // reads in a row that got no reply
 	failingSince time.Duration // when the first of them failed
+	failure      error         // of the last of them
 
 	member *pubsub.Membership // nil until a read found the latch closed
 	timer  timer.Timer        // for the next read
@@ -92,7 +94,7 @@ func (m *manager) await(ctx context.Context, key string, until goal) error {
 		return w.err
 	}
 	if why != errs.ErrClosed && (!w.seen || q.failures > 0) { //nolint:errorlint // set above
-		why = fmt.Errorf("%w: %w", why, errs.ErrUnavailable)
+		why = fmt.Errorf("%w: %w: %w", why, errs.ErrUnavailable, cmp.Or(q.failure, script.ErrNoAnswer))
 	}
 	q.endLocked(w, why)
 	return why
@@ -168,7 +170,7 @@ func (q *waitQueue) took(f found, err error) {
 	if err != nil {
 		q.failedLocked(err)
 	} else {
-		q.failures = 0
+		q.failures, q.failure = 0, nil
 		for w := range q.waiters {
 			if w.first <= q.reads && w.sees(f) {
 				q.endLocked(w, nil)
@@ -206,7 +208,7 @@ func (q *waitQueue) failedLocked(err error) {
 	if q.failures == 0 {
 		q.failingSince = now
 	}
-	q.failures++
+	q.failures, q.failure = q.failures+1, err
 	for w := range q.waiters {
 		switch {
 		case w.first > q.reads:

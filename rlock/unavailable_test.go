@@ -102,6 +102,42 @@ func TestWaitForALockWhoseRedisDiedIsUnavailable(t *testing.T) {
 	}
 }
 
+// Redis falls silent before the wait ends, so that its last question gets no answer.
+//
+// F27
+func TestQuestionThatIsCutShortHidesNoRefusedConnection(t *testing.T) {
+	for name, get := range anyKind {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t)
+				l := get(p.Client, "orders")
+				h := locktest.Acquire(t, t.Context(), rival(name, b.Peer(t).Client))
+				var waiting []<-chan locktest.Outcome
+				for range 2 {
+					waiting = append(waiting, queue(t, l, rlock.WithWait(6*time.Second)))
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+				defer cancel()
+				waiting = append(waiting, locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(ctx) }))
+				time.Sleep(time.Second)
+				p.Refuse(true)
+				p.Cut()
+				time.Sleep(3 * time.Second)
+				p.Blackhole(true)
+				p.Refuse(false)
+				for _, one := range waiting {
+					err := locktest.Fetch(t, one).Err
+					require.ErrorIs(t, err, redlatch.ErrUnavailable)
+					require.ErrorContains(t, err, "connection refused")
+				}
+				p.Blackhole(false)
+				time.Sleep(time.Minute)
+				locktest.Unlock(t, h)
+			})
+		})
+	}
+}
+
 func TestWaitForABusyLockIsNotUnavailable(t *testing.T) {
 	for name, get := range anyKind {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package rmultilock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // ask sends attempts for the missing parts.
@@ -166,10 +168,7 @@ func (h *hold) await(ctx context.Context, limit time.Duration) {
 // any more. It grows with the time of a reply.
 func brief(reply time.Duration) time.Duration { return min(shortWait+4*reply, longestWait) }
 
-var (
-	errNoAnswer = errors.New("no answer in time") // of a lock whose answer was not awaited any longer
-	errLate     = fmt.Errorf("%w: %w: a lease ended before enough answers had come", errs.ErrNotAcquired, errs.ErrUnavailable)
-)
+var errLate = fmt.Errorf("%w: %w: a lease ended before enough answers had come", errs.ErrNotAcquired, errs.ErrUnavailable)
 
 // failure returns the first part of a multi-lock that was not acquired, and why. A final error comes before all others, and a refusal
 // before what is not known: the multi-lock was certainly not acquired then.
@@ -181,16 +180,16 @@ func (h *hold) failure() (member int, err error) {
 		if p.held != nil {
 			continue
 		}
-		rank, why := 1, p.err
+		rank, why := 2, p.err
 		switch {
 		case why == nil:
-			why = fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer)
+			rank, why = 1, lease.ErrNoAnswer // the error of another part says more
 		case errors.Is(why, errs.ErrLost): // its lease ended before the others had answered
 			why = errLate
 		case endsCall(why):
-			rank = 3
+			rank = 4
 		case errors.Is(why, errs.ErrNotAcquired):
-			rank = 2
+			rank = 3
 		}
 		if rank > worst {
 			worst, member, err = rank, i, why
@@ -213,7 +212,7 @@ func (h *hold) shortfall() (granted int, err error) {
 		switch {
 		case p.held != nil:
 		case p.err == nil:
-			failures, failure = failures+1, errNoAnswer
+			failures, failure = failures+1, cmp.Or(failure, script.ErrNoAnswer)
 		case endsCall(p.err):
 			finals, final = finals+1, p.err
 		case !errors.Is(p.err, errs.ErrNotAcquired):
@@ -228,7 +227,7 @@ func (h *hold) shortfall() (granted int, err error) {
 		if failure == nil {
 			failure = final
 		}
-		return h.live, fmt.Errorf("%w: %w: %d of %d locks failed: %w", errs.ErrNotAcquired, errs.ErrUnavailable, finals+failures, len(h.parts), failure)
+		return h.live, fmt.Errorf("%w: %d of %d locks failed: %w", errs.ErrUnavailable, finals+failures, len(h.parts), failure)
 	}
 	return h.live, errs.ErrNotAcquired
 }

@@ -3,6 +3,7 @@ package rmultilock_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,6 +221,81 @@ func TestWaitForAFrozenMultiLockIsUnavailable(t *testing.T) {
 		locktest.Failed(t, first, redlatch.ErrUnavailable)
 		faults["silent"](p, false)
 	})
+}
+
+// The servers fall silent before the wait ends, so that its last round gets no answer.
+//
+// F27
+func TestRoundThatIsCutShortHidesNoRefusedConnection(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := newServers(t, b, 3).peers(t)
+				l := both(p[0].Client, p.locks("a")...)[kind]
+				locktest.Free(t, l)
+				synctest.Wait()
+				limit := rlock.WithWait(lease * 2 / 3)
+				for range 20 {
+					p.down(true)
+					waiting := inLine(2, func() (*rlock.Hold, error) { return l.Lock(t.Context(), limit) })
+					waiting = append(waiting, inLine(2, func() (*rlock.Hold, error) { return lockFor(t, l, lease*2/3) })...)
+					time.Sleep(lease / 3)
+					faults["silent"](p, true)
+					p.down(false)
+					for i, one := range waiting {
+						err := locktest.Fetch(t, one).Err
+						require.ErrorIs(t, err, redlatch.ErrUnavailable)
+						require.ErrorContains(t, err, "connection refused")
+						require.NotContains(t, err.Error(), "no answer in time")
+						want, not := rlock.ErrNotAcquired, context.DeadlineExceeded
+						if i >= 2 {
+							want, not = not, want
+						}
+						require.ErrorIs(t, err, want)
+						require.NotErrorIs(t, err, not)
+					}
+					faults["silent"](p, false)
+					time.Sleep(2 * lease)
+				}
+			})
+		})
+	}
+}
+
+// F27
+func TestWaitForDeadServersSaysSoOnServers(t *testing.T) {
+	for kind := range needed {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var all []rlock.Locker
+			var first *redlatch.Client
+			var servers []*redistest.Server
+			for range 2 {
+				s := redistest.Start(t)
+				rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+				t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+				c, err := redlatch.New(rdb, redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = c.Close() }) // a dead server answers no more
+				all, servers = append(all, c.GetLock("a")), append(servers, s)
+				if first == nil {
+					first = c
+				}
+			}
+			l := both(first, all...)[kind]
+			locktest.Free(t, l)
+			for _, s := range servers {
+				s.Kill()
+			}
+			// Go-redis dials for about 0.4 s before it says that it is refused.
+			for _, limit := range []time.Duration{700 * time.Millisecond, 1100 * time.Millisecond} {
+				_, err := l.Lock(t.Context(), rlock.WithWait(limit))
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, err, redlatch.ErrUnavailable)
+				require.ErrorContains(t, err, "connection refused")
+			}
+		})
+	}
 }
 
 // Each limit ends in another part of a round or a pause.

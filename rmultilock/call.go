@@ -1,6 +1,7 @@
 package rmultilock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,7 @@ type call struct {
 
 	asked  time.Time // when the round asked for the locks
 	failed time.Time // since when answers have been lacking: at first since the start; zero once a round had those that it needs
+	last   error     // of the last round that lacked them; of one that was cut short only if no other has said more
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
@@ -112,7 +114,7 @@ func (c *call) run() (*hold, error) {
 		}
 		c.pause(round)
 		if ended := c.over(); ended != nil {
-			return nil, c.because(ended, err)
+			return nil, c.because(ended)
 		}
 	}
 }
@@ -174,7 +176,7 @@ func (c *call) waitFor(h *hold, i int, wait *time.Duration) error {
 	o.Wait = wait
 	held, err := c.lock.members[i].locker.Lock(c.ctx, only(&o))
 	if err == nil {
-		c.failed = time.Time{} // also after a long wait
+		c.failed, c.last = time.Time{}, nil // also after a long wait
 	}
 	h.answer(i, heldBy(held), err)
 	return err
@@ -201,13 +203,17 @@ func (c *call) majority(h *hold) (err error) {
 	return err
 }
 
-// note keeps since when answers have been lacking. A round that the end of the call cuts short says nothing about the servers.
+// note keeps since when answers have been lacking, and why. A round that the end of the call cuts short says nothing about the servers.
 func (c *call) note(err error) {
+	if !unanswered(err) {
+		c.failed, c.last = time.Time{}, nil
+		return
+	}
+	if c.last == nil || !script.CutOff(err) {
+		c.last = err
+	}
 	short := c.over() != nil && time.Since(c.asked) < c.masterLimit
-	switch {
-	case !unanswered(err):
-		c.failed = time.Time{}
-	case c.failed.IsZero() && !short:
+	if c.failed.IsZero() && !short {
 		c.failed = time.Now()
 	}
 }
@@ -216,18 +222,20 @@ func (c *call) note(err error) {
 func (c *call) end(round int, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
-		return c.because(c.ctx.Err(), err)
+		return c.because(c.ctx.Err())
 	case c.fatal != nil || endsCall(err):
 		return err
-	case c.mode == tries:
-		if c.lock.kind == red && c.isSplit(round, err) {
-			return nil
-		}
+	case c.mode == tries && c.lock.kind == multi:
 		return err
-	case c.expired():
-		return c.because(errs.ErrNotAcquired, err)
+	case c.mode == tries && c.isSplit(round, err):
+		return nil
+	case c.mode == tries, c.expired():
+		return c.because(errs.ErrNotAcquired)
 	case round > 0 && c.lacking(): // a lease may be shorter than the first round
-		return c.because(errs.ErrUnavailable, err)
+		if c.lock.kind == red {
+			return c.because(errs.ErrNotAcquired)
+		}
+		return c.because(errs.ErrUnavailable)
 	}
 	return nil
 }
@@ -244,11 +252,12 @@ func (c *call) isSplit(round int, err error) bool {
 // splitTries is how often a single attempt of a RedLock is repeated after some masters granted it.
 const splitTries = 2
 
-// because joins the error that ends a call with that of the last round, if answers are lacking.
-func (c *call) because(end, last error) error {
+// because joins the error that ends a call with why answers are lacking, if they are.
+func (c *call) because(end error) error {
 	if c.failed.IsZero() {
 		return end
 	}
+	last := cmp.Or(c.last, script.ErrNoAnswer)
 	if !errors.Is(last, errs.ErrUnavailable) {
 		last = fmt.Errorf("%w: %w", errs.ErrUnavailable, last)
 	}
@@ -328,7 +337,7 @@ func (c *call) pause(round int) {
 	if c.queue != nil {
 		freed = c.queue.freed
 		c.lock.manager.mu.Lock()
-		c.queue.since = c.failed
+		c.queue.since, c.queue.last = c.failed, c.last
 		c.lock.manager.mu.Unlock()
 	}
 	c.receive(freed, c.within(time.Millisecond+rand.N(longest)))

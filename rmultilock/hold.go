@@ -3,7 +3,6 @@ package rmultilock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -225,7 +224,7 @@ func (h *hold) extendAll(ctx context.Context, parts []held, d time.Duration) err
 	}
 	err := t.waitAll(limited, min(max(d/masterShare, masterLeast), masterMost))
 	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
-		return fmt.Errorf("%w: %w", errs.ErrUnknown, errNoAnswer) // the call timeout is over
+		return lease.ErrNoAnswer // the call timeout is over
 	}
 	return err
 }

@@ -26,6 +26,7 @@ type queue struct {
 	token chan struct{} // 1: the call that has taken it asks
 	freed chan struct{} // 1: the lock was released here
 	since time.Time     // failed of the call that asks, or asked last
+	last  error         // of that call
 }
 
 // queueKey identifies the queue of a RedLock by its locks. It is nil where there is none: for a multi-lock, for locks that are neither
@@ -61,7 +62,7 @@ func (c *call) join() (leave func(), err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if asks {
-			q.since = c.failed
+			q.since, q.last = c.failed, c.last
 			q.token <- struct{}{}
 		}
 		if q.calls--; q.calls == 0 {
@@ -71,7 +72,7 @@ func (c *call) join() (leave func(), err error) {
 	c.queue = q
 	err = c.over() // the user's code, and so not under the mutex
 	m.mu.Lock()
-	if q.since.IsZero() || q.since.After(c.failed) {
+	if c.last = q.last; q.since.IsZero() || q.since.After(c.failed) {
 		c.failed = q.since
 	}
 	m.mu.Unlock()
@@ -79,7 +80,7 @@ func (c *call) join() (leave func(), err error) {
 		err = errs.ErrNotAcquired
 	}
 	if err != nil {
-		err = c.because(err, errNoAnswer)
+		err = c.because(err)
 	}
 	return leave, err
 }

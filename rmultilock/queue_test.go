@@ -23,8 +23,13 @@ const longestPause = 201 * time.Millisecond
 
 // line has so many calls of one client wait for a RedLock, one after the other.
 func (p peers) line(ctx context.Context, n int, opts ...rlock.Option) (all []<-chan locktest.Outcome) {
+	return inLine(n, func() (*rlock.Hold, error) { return p.red("a").Lock(ctx, opts...) })
+}
+
+// inLine begins a call so many times, one after the other.
+func inLine(n int, call func() (*rlock.Hold, error)) (all []<-chan locktest.Outcome) {
 	for range n {
-		all = append(all, locktest.Begin(func() (*rlock.Hold, error) { return p.red("a").Lock(ctx, opts...) }))
+		all = append(all, locktest.Begin(call))
 		synctest.Wait()
 	}
 	return all

@@ -1,7 +1,9 @@
 package rsemaphore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -71,6 +73,7 @@ type waitQueue struct {
 	announced int64 // permits available according to the last wake-up
 
 	failingSince time.Duration // when the requests began to fail; 0 if the last one did not
+	failure      error         // of the last one; nil as well
 	askingSince  time.Duration // when the oldest request in flight was made
 
 	member     *pubsub.Membership // of the channel that announces permits; nil until a waiter was refused
@@ -230,7 +233,7 @@ func (w *waiter) giveUp(why error) (acquired bool, err error) {
 		return w.acquired, w.err
 	}
 	if why != errs.ErrClosed && q.silentLocked() { //nolint:errorlint // set by wait
-		why = unavailable(why)
+		why = unavailable(why, cmp.Or(q.manager.counter.Met(q.key), q.failure))
 	}
 	w.withdrawLocked()
 	w.leaveLocked()
@@ -248,12 +251,16 @@ func (q *waitQueue) silentLocked() bool {
 }
 
 // unavailable returns the error of a wait that ended while Redis was silent: why is the context's error, or nil if the
-// wait time was over.
-func unavailable(why error) error {
-	if why == nil {
-		return fmt.Errorf("%w: %w", errs.ErrUnavailable, script.ErrNoAnswer)
+// wait time was over, and last that of the last request, nil if there was no reply at all.
+func unavailable(why, last error) error {
+	err := cmp.Or(last, script.ErrNoAnswer)
+	if !errors.Is(err, errs.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%w: %w", why, errs.ErrUnavailable)
+	if why == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", why, err)
 }
 
 // endLocked removes a waiter with the outcome of its call.
@@ -389,7 +396,7 @@ func (w *waiter) Answered(op *counter.Op, others []int64) {
 	q.answeredLocked(w)
 	if op.Err == nil {
 		q.countLocked(others)
-		q.failingSince = 0
+		q.failingSince, q.failure = 0, nil
 		q.askingSince = q.manager.core.Clock.Now() // what is still in flight was sent with it or later
 	}
 	if w.state == abandoned {
@@ -456,6 +463,7 @@ func (q *waitQueue) failedLocked(w *waiter, err error) {
 	if q.failingSince == 0 {
 		q.failingSince = now
 	}
+	q.failure = err
 	if w.once || w.refusals == 0 || !script.Transient(err) || now-q.failingSince >= q.manager.core.Lease {
 		w.endLocked(false, err)
 		return

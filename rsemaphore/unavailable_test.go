@@ -36,6 +36,35 @@ func TestSemaphoreWaitEndsInTimeWithoutAContext(t *testing.T) {
 }
 
 // F27
+func TestSemaphoreWaitThatEndsInAnOutageSaysWhy(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		s := p.GetSemaphore("s")
+		give(t, s, 1)
+		take(t, s, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		ends := make(chan error, 3) // room for all
+		go func() { ends <- s.Acquire(ctx, 1) }()
+		for range 2 { // the second one has asked nobody
+			go func() {
+				_, err := s.TryAcquire(t.Context(), 1, rsemaphore.WithWait(4*time.Second))
+				ends <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		p.Refuse(true)
+		p.Cut()
+		for range 3 {
+			err := <-ends
+			require.ErrorIs(t, err, redlatch.ErrUnavailable)
+			require.ErrorContains(t, err, "connection refused")
+		}
+		p.Refuse(false)
+	})
+}
+
+// F27
 func TestSemaphoreTellsBusyFromDown(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t, redlatch.WithCallTimeout(2*time.Second))

@@ -184,6 +184,17 @@ func (m *Manager) Leave(key string, op *Op) (Fate, error) {
 	return p.Of[key].leaveLocked(op)
 }
 
+// Met returns what the last sending of the batch in flight met; nil if there is none, or if it was not answered.
+func (m *Manager) Met(key string) error {
+	p := m.logs.Shard(key)
+	p.Lock()
+	defer p.Unlock()
+	if l := p.Of[key]; l != nil && l.batch != nil {
+		return l.batch.met
+	}
+	return nil
+}
+
 // Do has an operation carried out and waits for its answer, for ctx, or for Close; if ctx has no deadline, for the client's
 // call timeout at most.
 //

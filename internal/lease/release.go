@@ -374,7 +374,7 @@ func (l *Lease) releaseEmpty(ctx context.Context) error {
 }
 
 // ErrNoAnswer is the error of a call on a lease that was not answered within its own bound.
-var ErrNoAnswer = fmt.Errorf("%w: no answer in time", errs.ErrUnknown)
+var ErrNoAnswer = fmt.Errorf("%w: %w", errs.ErrUnknown, script.ErrNoAnswer)
 
 // longestLocked returns the lease that covers every level.
 func (l *Lease) longestLocked(now time.Duration) time.Duration {

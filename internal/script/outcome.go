@@ -21,6 +21,11 @@ var noContext = context.Background() //nolint:forbidigo // as above
 // ErrNoAnswer is the error of a call whose own limit ran out.
 var ErrNoAnswer = errors.New("no answer in time")
 
+// CutOff reports whether it was the call's own limit or context that ended it: it says nothing of the server.
+func CutOff(err error) bool {
+	return errors.Is(err, ErrNoAnswer) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // Outcome is what is known of a call after it returned.
 type Outcome int
 

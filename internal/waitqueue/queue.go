@@ -6,8 +6,6 @@
 package waitqueue
 
 import (
-	"context"
-	"errors"
 	"math"
 	"time"
 
@@ -169,22 +167,17 @@ func (q *Queue) Asking(w *Waiter, now time.Duration) (wakeups uint64) {
 	return q.wakeups
 }
 
-// Answered notes what came of the last question. One that its own call cut off soon after an earlier reply says nothing.
+// Answered notes what came of the last question. One that its own call cut off says nothing after an error, nor soon after an earlier reply.
 func (q *Queue) Answered(now time.Duration, err error) {
 	asked := q.askedAt
 	q.askedAt = 0
 	switch {
 	case err == nil:
 		q.replied, q.lastErr = true, nil
-	case q.replied && !Slow(asked, now) && cutOff(err):
+	case script.CutOff(err) && (q.lastErr != nil || q.replied && !Slow(asked, now)):
 	default:
 		q.lastErr = err
 	}
-}
-
-// cutOff reports whether a question's own call has ended it, by its limit or its context.
-func cutOff(err error) bool {
-	return errors.Is(err, script.ErrNoAnswer) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Unanswered returns the error of the last question, or of the one in flight; nil for one that was answered.

@@ -1,6 +1,7 @@
 package waitqueue_test
 
 import (
+	"context"
 	"io"
 	"testing"
 	"time"
@@ -142,6 +143,9 @@ func TestRepliesTellSilenceFromBusy(t *testing.T) {
 	q.Asking(w[0], 7)
 	q.Answered(8, io.EOF)
 	assert.ErrorIs(t, q.Unanswered(9), io.EOF)
+	q.Asking(w[0], 10)
+	q.Answered(time.Minute, context.DeadlineExceeded)
+	assert.ErrorIs(t, q.Unanswered(time.Hour), io.EOF, "cut off, however late, by its own call")
 }
 
 func TestPauseGrowsWithTheWaiters(t *testing.T) {
