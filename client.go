@@ -101,7 +101,7 @@ func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.
 
 // GetMultiLock returns a lock that consists of all the given locks, of any kind, client and server. It does no I/O and
 // keeps nothing alive. The methods of the lock return [ErrInvalid] for bad input: no locks, a nil lock, or the same
-// lock twice.
+// lock twice, which is one name of one client, whatever the kinds, also within given multi-locks and RedLocks.
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.New(c.core, locks...)
 }

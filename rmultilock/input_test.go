@@ -23,6 +23,9 @@ func TestBadLocksAreErrInvalid(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c := b.Peer(t)
 		a, z := c.GetLock("a"), c.GetLock("z")
+		sibling, err := redlatch.New(c.Redis)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, sibling.Close()) }()
 		for what, locks := range map[string][]rlock.Locker{
 			"none":                       {},
 			"nil":                        {a, nil},
@@ -31,8 +34,18 @@ func TestBadLocksAreErrInvalid(t *testing.T) {
 			"plain and fenced":           {a, c.GetFencedLock("a")},
 			"a writer twice":             {c.GetReadWriteLock("a"), c.GetReadWriteLock("a")},
 			"a writer and its readers":   {c.GetReadWriteLock("a"), c.GetReadWriteLock("a").RLocker()},
+			"readers twice":              {c.GetReadWriteLock("a").RLocker(), c.GetReadWriteLock("a").RLocker()},
+			"plain and fair":             {a, c.GetFairLock("a")},
+			"fenced and writer":          {c.GetFencedLock("a"), z, c.GetReadWriteLock("a")},
+			"fair and readers":           {c.GetFairLock("a"), c.GetReadWriteLock("a").RLocker()},
+			"one of another client":      {a, sibling.GetFairLock("a")},
 			"one in a user's type twice": {a, wrapped{a, ""}},
 			"a multi-lock twice":         {c.GetMultiLock(a, z), c.GetMultiLock(z, a)},
+			"one in a multi-lock":        {a, c.GetMultiLock(z, c.GetFairLock("a"))},
+			"one beside a multi-lock":    {c.GetMultiLock(z, c.GetFairLock("a")), a},
+			"one in a RedLock":           {c.GetRedLock(a, z, c.GetLock("m")), c.GetReadWriteLock("a")},
+			"one in two RedLocks":        {c.GetRedLock(a, z), c.GetRedLock(c.GetLock("m"), c.GetFairLock("a"))},
+			"one deep in a multi-lock":   {c.GetMultiLock(c.GetMultiLock(z), c.GetRedLock(c.GetMultiLock(c.GetFairLock("a")))), a},
 			"a bad name":                 {a, c.GetLock("")},
 			"a bad multi-lock":           {a, c.GetMultiLock()},
 			"a multi-lock of a bad one":  {c.GetMultiLock(c.GetLock("a}"))},
@@ -86,17 +99,22 @@ func TestErrorTexts(t *testing.T) {
 		multi, red := p.GetMultiLock(z, a), p.GetRedLock(z, a)
 		h := locktest.Acquire(t, ctx, multi)
 		got := map[string]error{
-			`rmultilock: lock "": invalid argument: no locks given`:              second(p.GetMultiLock().Lock(ctx)),
-			`rmultilock: try lock "": invalid argument: lock 2 is nil`:           second(p.GetRedLock(a, nil).TryLock(ctx)),
-			`rmultilock: lock "": invalid argument: the lock "a" is given twice`: second(p.GetMultiLock(a, z, a).Lock(ctx)),
-			`rmultilock: lock "": invalid argument: the name is empty`:           second(p.GetRedLock(p.GetLock("")).Lock(ctx)),
-			`rmultilock: do "a,z": invalid argument: fn is nil`:                  multi.Do(ctx, nil),
-			`rmultilock: lock "z,a": invalid argument: an option is nil`:         second(red.Lock(ctx, nil)),
-			`rmultilock: lock "z,a": invalid argument: lease 3ms is below 10ms`:  second(red.Lock(ctx, rlock.WithLease(3*time.Millisecond))),
-			`rmultilock: extend "a,z": invalid argument: lease 0s is below 10ms`: h.Extend(ctx, 0),
-			`rmultilock: try lock "a,z": lock not acquired`:                      second(multi.TryLock(ctx)),
-			`rmultilock: lock "z,a": lock not acquired`:                          second(red.Lock(ctx, rlock.WithWait(time.Second))),
-			`rmultilock: lock "a,z": lock already held by this context`:          second(multi.Lock(h.Context(), rlock.WithoutReentry())),
+			`rmultilock: lock "": invalid argument: no locks given`:                 second(p.GetMultiLock().Lock(ctx)),
+			`rmultilock: try lock "a": invalid argument: lock 2 is nil`:             second(p.GetRedLock(a, nil).TryLock(ctx)),
+			`rmultilock: lock "a,z": invalid argument: the lock "a" is given twice`: second(p.GetMultiLock(z, a, a).Lock(ctx)),
+			`rmultilock: do "z,a": invalid argument: the lock "a" is given twice`:   p.GetRedLock(z, a, p.GetFairLock("a")).Do(ctx, nothing),
+			`rmultilock: holder "a,a,z": invalid argument: the lock "a" is given twice`: second(
+				p.GetMultiLock(p.GetMultiLock(a, z), p.GetFairLock("a")).Holder(ctx)),
+			`rmultilock: lock ",z": invalid argument: the name is empty`:               second(p.GetMultiLock(z, p.GetLock("")).Lock(ctx)),
+			`rmultilock: lock "": invalid argument: the name is empty`:                 second(p.GetRedLock(p.GetLock("")).Lock(ctx)),
+			`rmultilock: lock "": invalid argument: the lock was not made by a client`: second(p.GetMultiLock(&rlock.Lock{}).Lock(ctx)),
+			`rmultilock: do "a,z": invalid argument: fn is nil`:                        multi.Do(ctx, nil),
+			`rmultilock: lock "z,a": invalid argument: an option is nil`:               second(red.Lock(ctx, nil)),
+			`rmultilock: lock "z,a": invalid argument: lease 3ms is below 10ms`:        second(red.Lock(ctx, rlock.WithLease(3*time.Millisecond))),
+			`rmultilock: extend "a,z": invalid argument: lease 0s is below 10ms`:       h.Extend(ctx, 0),
+			`rmultilock: try lock "a,z": lock not acquired`:                            second(multi.TryLock(ctx)),
+			`rmultilock: lock "z,a": lock not acquired`:                                second(red.Lock(ctx, rlock.WithWait(time.Second))),
+			`rmultilock: lock "a,z": lock already held by this context`:                second(multi.Lock(h.Context(), rlock.WithoutReentry())),
 		}
 		locktest.Unlock(t, h)
 		got[`rmultilock: unlock "a,z": lock not held`] = h.Unlock(ctx)
@@ -120,5 +138,7 @@ func TestErrorTexts(t *testing.T) {
 		}
 	})
 }
+
+func nothing(context.Context) error { return nil }
 
 func second[T any](_ T, err error) error { return err }

@@ -48,7 +48,7 @@ var _ rlock.Locker = (*Lock)(nil)
 func New(e *core.Core, lockers ...rlock.Locker) *Lock {
 	l := newLock(e, multi, lockers)
 	slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
-	l.name = l.joined()
+	l.name = strings.Join(slices.Sorted(slices.Values(namesOf(lockers))), ",")
 	l.quorum = len(l.members)
 	return l
 }
@@ -56,7 +56,7 @@ func New(e *core.Core, lockers ...rlock.Locker) *Lock {
 // NewRed returns the lock that holds a majority of the given ones. It is for the client: users call GetRedLock there.
 func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
 	l := newLock(e, red, lockers)
-	l.name = l.joined()
+	l.name = strings.Join(namesOf(lockers), ",")
 	l.quorum = len(l.members)/2 + 1
 	return l
 }
@@ -67,15 +67,17 @@ func newLock(e *core.Core, k kind, lockers []rlock.Locker) *Lock {
 	return l
 }
 
-// joined returns the names of the locks in their order, each once.
-func (l *Lock) joined() string {
-	var names []string
-	for _, m := range l.members {
-		if name := m.locker.Name(); !slices.Contains(names, name) {
+// namesOf returns the names of locks, good or bad, in their order, each once.
+func namesOf(lockers []rlock.Locker) (names []string) {
+	for _, one := range lockers {
+		if _, made := one.(*Lock); one == nil || !made && locker.NameOf(one) == nil {
+			continue // it has none
+		}
+		if name := one.Name(); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	return strings.Join(names, ",")
+	return names
 }
 
 // Name returns the names of the locks in their order, each once, joined by commas.
@@ -90,8 +92,10 @@ func (l *Lock) Name() string { return l.name }
 // ended count as none. For a RedLock, and after such answers, [rlock.ErrNotAcquired] is joined. A wait that ends for another
 // reason while servers do not answer joins its error with redlatch.ErrUnavailable; attempts that this end cuts short
 // change nothing about that. After an error nothing is held: what was acquired, or may have been, is released on every
-// server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice, which is one
-// of the same client and name.
+// server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice. One name of one
+// client, or of two clients of one go-redis client, is one lock, whatever its kind, be it given or part of a given
+// multi-lock or RedLock: a plain and a fair lock, or the two views of a read-write lock. Names of two go-redis clients
+// are taken for those of two servers.
 //
 // [rlock.WithLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
 // redlatch.ErrInvalid. Without WithLease each lock has the lease of its client, which renews it. Masters that did not
@@ -234,8 +238,10 @@ func membersOf(lockers []rlock.Locker) ([]member, error) {
 		if plain, ok := one.(*rlock.Lock); ok {
 			m.name = locker.NameOf(plain)
 		}
-		if slices.ContainsFunc(members, m.same) {
-			return nil, fmt.Errorf("%w: the lock %q is given twice", errs.ErrInvalid, one.Name())
+		for _, before := range members {
+			if twice := m.meets(before); twice != nil {
+				return nil, fmt.Errorf("%w: the lock %q is given twice", errs.ErrInvalid, twice.User())
+			}
 		}
 		members = append(members, m)
 	}
@@ -251,6 +257,25 @@ func (m member) check() error {
 		return n.Check()
 	}
 	return fmt.Errorf("%w: the lock was not made by a client", errs.ErrInvalid)
+}
+
+// meets returns the name of a lock that both are, or are made of; nil if there is none.
+func (m member) meets(other member) *locker.Name {
+	if l, ok := m.locker.(*Lock); ok {
+		for _, part := range l.members {
+			if n := part.meets(other); n != nil {
+				return n
+			}
+		}
+		return nil
+	}
+	if _, ok := other.locker.(*Lock); ok {
+		return other.meets(m)
+	}
+	if n := locker.NameOf(m.locker); n.Meets(locker.NameOf(other.locker)) {
+		return n
+	}
+	return nil
 }
 
 // same reports whether the two are one lock.

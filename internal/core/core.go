@@ -94,6 +94,7 @@ func (c *Config) FairTimeout() time.Duration {
 // Core is shared by all objects of one client. It is safe for concurrent use.
 type Core struct {
 	Config
+	Redis   redis.UniversalClient // as it was given
 	Clock   *clock.Clock
 	Batch   *pipeline.Batcher
 	Router  Router         // of wake-ups
@@ -146,7 +147,7 @@ const maxWorkers = 4
 
 // New returns a core over rdb, a *redis.Client or a *redis.ClusterClient. It does no I/O.
 func New(rdb redis.UniversalClient, config Config) *Core {
-	c := &Core{Config: config, Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
+	c := &Core{Config: config, Redis: rdb, Clock: clock.New(), closing: make(chan struct{}), freed: make(chan struct{}, 1)}
 	if c.ID == "" {
 		c.ID = config.NewID()
 	}

@@ -67,6 +67,11 @@ func (n *Name) Same(other *Name) bool {
 	return n.manager.Namespace == other.manager.Namespace && n.key == other.key
 }
 
+// Meets reports whether the two are one key of one server: who has one of them keeps the other out, whatever their kinds.
+func (n *Name) Meets(other *Name) bool {
+	return n.manager.core.Redis == other.manager.core.Redis && n.key == other.key
+}
+
 // Force frees the lock by a call that says whether there was anything to free, and reports whether there was. It is sent once: a
 // second one would free whoever came after the first. A lease of this client notices at once.
 func (n *Name) Force(ctx context.Context, call func() *script.Call) (bool, error) {
