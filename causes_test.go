@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +59,7 @@ func oneCalls() map[string]func(ctx context.Context, c *redlatch.Client, name st
 // causeClasses are what a caller of any object may tell apart.
 var causeClasses = map[string]func(err error) bool{
 	"ErrInvalid": isError(redlatch.ErrInvalid), "ErrClosed": isError(redlatch.ErrClosed), "ErrUnknown": isError(redlatch.ErrUnknown),
-	"ErrUnavailable": isError(redlatch.ErrUnavailable), "ErrWrongType": isError(redlatch.ErrWrongType),
+	"ErrUnavailable": isError(redlatch.ErrUnavailable), "ErrUnwritable": isError(redlatch.ErrUnwritable), "ErrWrongType": isError(redlatch.ErrWrongType),
 	"ErrNotAcquired": isError(rlock.ErrNotAcquired), "ErrNotHeld": isError(rlock.ErrNotHeld), "ErrLost": isError(rlock.ErrLost),
 	"Canceled": isError(context.Canceled), "DeadlineExceeded": isError(context.DeadlineExceeded),
 	"OOM":    func(err error) bool { return redis.HasErrorPrefix(err, "OOM") },
@@ -73,7 +75,7 @@ type objectCall func(ctx context.Context, name string) error
 
 // objectCause has a call of an object named n end with an error of one class.
 type objectCause struct {
-	cause, want string
+	cause, want string // more than one class after spaces
 	err         func(t *testing.T, b *locktest.Bubble, p *locktest.Peer, call objectCall) error
 }
 
@@ -83,6 +85,26 @@ func refusal(reply, want string) objectCause {
 		b.Mini.SetError(reply)
 		defer b.Mini.SetError("")
 		return call(t.Context(), "n")
+	}}
+}
+
+// refusedWrite is a refusal of what writes, and of nothing else: go-redis cannot connect to a server that answers its greeting so.
+func refusedWrite(reply string, further ...string) objectCause {
+	want := strings.Join(append([]string{"ErrUnavailable", "ErrUnwritable"}, further...), " ")
+	return objectCause{reply, want, func(t *testing.T, b *locktest.Bubble, _ *locktest.Peer, call objectCall) error {
+		t.Helper()
+		b.Mini.Server().SetPreHook(func(conn *server.Peer, cmd string, _ ...string) bool {
+			writes := strings.HasPrefix(cmd, "EVAL") || cmd == "PUBLISH"
+			if writes {
+				conn.WriteError(reply + " script: 5eb40f5c, on @user_script:7.")
+			}
+			return writes
+		})
+		defer b.Mini.Server().SetPreHook(nil)
+		err := call(t.Context(), "n")
+		require.NotContains(t, err.Error(), "script")
+		require.True(t, redis.HasErrorPrefix(err, strings.Fields(reply)[0]), "Redis's own error: %v", err)
+		return err
 	}}
 }
 
@@ -123,7 +145,10 @@ var objectCauses = []objectCause{
 		defer p.LoseReplies(0)
 		return call(t.Context(), "n")
 	}},
-	refusal("OOM command not allowed when used memory > 'maxmemory'.", "OOM"),
+	refusedWrite("OOM command not allowed when used memory > 'maxmemory'.", "OOM"),
+	refusedWrite("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."),
+	refusedWrite("READONLY You can't write against a read only replica."),
+	refusedWrite("NOREPLICAS Not enough good replicas to write."),
 	refusal("NOPERM this user has no permissions", "NOPERM"),
 	refusal("LOADING Redis is loading the dataset in memory", "ErrUnavailable"),
 }
@@ -155,7 +180,7 @@ func TestEachCauseIsOfOneClassForEachObject(t *testing.T) {
 						}
 					}
 					slices.Sort(found)
-					want := []string{m.want}
+					want := strings.Fields(m.want)
 					switch {
 					case m.want == "DeadlineExceeded":
 						also := "ErrUnavailable"

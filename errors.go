@@ -16,6 +16,10 @@ var (
 	// unknown whether the object was free. A wait that ends like this joins it with rlock.ErrNotAcquired or the error of
 	// the context.
 	ErrUnavailable = errs.ErrUnavailable
+	// ErrUnwritable is returned if Redis refuses writes: it is full (OOM), cannot save (MISCONF), is a replica (READONLY), or
+	// has too few replicas (NOREPLICAS). It is an ErrUnavailable. What a replica or a lack of replicas refuses is tried again,
+	// as a failover may be under way; the others end a call at once.
+	ErrUnwritable = errs.ErrUnwritable
 	// ErrNotConfirmed is returned if the master answered, but the replicas of [WithReplicas], or its disk with
 	// [WithDurability], did not confirm in time. Locks and permits are released again, and the error is joined with
 	// ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.

@@ -51,7 +51,7 @@ func TestLocksOutliveAFullRedis(t *testing.T) {
 
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	_, err = c.GetLock("another").TryLock(t.Context())
-	require.ErrorContains(t, err, "OOM")
+	require.ErrorIs(t, err, redlatch.ErrUnwritable)
 	over := time.After(3 * lease)
 	for kind, hold := range inner {
 		select {
@@ -113,7 +113,7 @@ func TestWhatIsHeldOutlivesAFullRedis(t *testing.T) {
 	for _, h := range all {
 		err := h.release(t.Context())
 		if h.name == "once" { // its result needs memory; the key is free
-			require.ErrorContains(t, err, "OOM")
+			require.ErrorIs(t, err, redlatch.ErrUnwritable)
 			continue
 		}
 		require.NoError(t, err, h.name)
@@ -209,7 +209,7 @@ func TestLimiterCountsNothingInAFullRedis(t *testing.T) {
 		func() error { return l.Wait(t.Context(), "new", 1) },
 	} {
 		err := call()
-		require.ErrorContains(t, err, "OOM")
+		require.ErrorIs(t, err, redlatch.ErrUnwritable)
 		require.NotErrorIs(t, err, redlatch.ErrUnknown)
 		require.NotErrorIs(t, err, rratelimiter.ErrExceeds)
 	}
@@ -244,7 +244,7 @@ func TestIDsRiseAfterAFullRedis(t *testing.T) {
 			}
 			for range 2 {
 				err := next()
-				require.ErrorContains(t, err, "OOM")
+				require.ErrorIs(t, err, redlatch.ErrUnwritable)
 				require.NotErrorIs(t, err, redlatch.ErrUnknown)
 			}
 			fill(false)
@@ -284,7 +284,7 @@ func TestElectionsInAFullRedisAreHeldOrNot(t *testing.T) {
 	require.NoError(t, err)
 	fill(true)
 	_, err = free.Campaign(t.Context())
-	require.ErrorContains(t, err, "OOM")
+	require.ErrorIs(t, err, redlatch.ErrUnwritable)
 	require.NotErrorIs(t, err, redlatch.ErrUnknown)
 	_, err = free.Leader(t.Context())
 	require.ErrorIs(t, err, relection.ErrNoLeader)
@@ -353,7 +353,7 @@ func TestJobsGoOnInAFullRedis(t *testing.T) {
 	})
 	require.NoError(t, s.Pause(t.Context(), "job", "why"))
 	require.NoError(t, s.Resume(t.Context(), "job"))
-	require.ErrorContains(t, s.Trigger(t.Context(), "job"), "OOM")
+	require.ErrorIs(t, s.Trigger(t.Context(), "job"), redlatch.ErrUnwritable)
 	fill(false)
 	require.NoError(t, s.Trigger(t.Context(), "job"))
 	next(t, manual)
@@ -366,5 +366,64 @@ func TestJobsGoOnInAFullRedis(t *testing.T) {
 	assert.Empty(t, manual)
 	for tick, times := range ran {
 		assert.Equal(t, 1, times, tick)
+	}
+}
+
+// F25, F27, F28: a service that maps ErrUnavailable to 503 needs no case for a server that refuses writes.
+func TestServerThatRefusesWritesIsUnwritable(t *testing.T) {
+	t.Parallel()
+	for refusal, setting := range map[string][]any{
+		"OOM":        {"config", "set", "maxmemory", "1"},
+		"READONLY":   {"replicaof", "127.0.0.1", "1"},
+		"NOREPLICAS": {"config", "set", "min-replicas-to-write", "1"},
+	} {
+		t.Run(refusal, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+			c, err := redlatch.New(server.Client(t), quiet, redlatch.WithCallTimeout(time.Second), redlatch.WithWatchdogTimeout(time.Second))
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			calls := oneCalls()
+			delete(calls, "topic") // it writes nothing
+			calls["queue"] = func(ctx context.Context, c *redlatch.Client, name string) error {
+				_, err := redlatch.GetDelayedQueue[string](c, name).Offer(ctx, "v", 0)
+				return err
+			}
+			calls["lock that waits"] = func(ctx context.Context, c *redlatch.Client, name string) error {
+				_, err := c.GetLock(name).Lock(ctx, rlock.WithWait(100*time.Millisecond))
+				return err
+			}
+			calls["semaphore that waits"] = func(ctx context.Context, c *redlatch.Client, name string) error {
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				return c.GetSemaphore(name).Acquire(ctx, 1)
+			}
+			calls["take"] = func(ctx context.Context, c *redlatch.Client, name string) error {
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				_, err := redlatch.GetDelayedQueue[string](c, name).Take(ctx)
+				return err
+			}
+			require.NoError(t, c.GetSemaphore("semaphore").AddPermits(t.Context(), 1))
+			require.NoError(t, c.GetSemaphore("semaphore that waits").AddPermits(t.Context(), 1))
+			require.NoError(t, c.GetPermitSemaphore("permit").SetPermits(t.Context(), 1))
+			if refusal == "OOM" {
+				delete(calls, "take") // it needs no memory
+			}
+			require.NoError(t, server.Client(t).Do(t.Context(), setting...).Err())
+			var all sync.WaitGroup
+			for kind, call := range calls {
+				all.Go(func() {
+					err := call(t.Context(), c, kind)
+					assert.ErrorIs(t, err, redlatch.ErrUnwritable, kind)
+					assert.ErrorIs(t, err, redlatch.ErrUnavailable, kind)
+					assert.NotErrorIs(t, err, redlatch.ErrUnknown, kind)
+					assert.True(t, redis.HasErrorPrefix(err, refusal), "%s: %v", kind, err)
+					assert.NotContains(t, fmt.Sprint(err), "script", kind)
+				})
+			}
+			all.Wait()
+		})
 	}
 }

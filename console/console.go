@@ -223,7 +223,7 @@ func (h *handler) render(p page, v view, r *request) (template.HTML, int) {
 	name, status := p.Path, statusOf(err)
 	if err != nil {
 		name, data = "error", err.Error()
-		if errors.Is(err, redlatch.ErrUnavailable) {
+		if errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrUnwritable) {
 			data = "Redis does not answer: " + strings.TrimPrefix(err.Error(), redlatch.ErrUnavailable.Error()+": ")
 		}
 	}

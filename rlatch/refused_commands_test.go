@@ -116,7 +116,7 @@ func TestLatchOpensWhileMemoryIsFull(t *testing.T) {
 	require.NoError(t, ended(t, waiter))
 	setOnce(t, l, 3, false)
 	_, err = l.TrySetCount(t.Context(), 1)
-	require.ErrorContains(t, err, "OOM")
+	require.ErrorIs(t, err, redlatch.ErrUnwritable)
 	require.NotErrorIs(t, err, redlatch.ErrUnknown)
 	requireCount(t, l, 0)
 	setOnce(t, l, 3, false)

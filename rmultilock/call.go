@@ -285,7 +285,8 @@ func isFinal(err error) bool {
 // endsCall reports whether an error ends a call that acquires: it is final, or Redis refuses the call for a reason that stays, such as a
 // permission or a full memory. A hold asks again for parts that Redis has refused.
 func endsCall(err error) bool {
-	return isFinal(err) || script.Final(err) && !errors.Is(err, errs.ErrUnavailable)
+	refused := !errors.Is(err, errs.ErrUnavailable) || errors.Is(err, errs.ErrUnwritable) && !errors.Is(err, errs.ErrNotAcquired)
+	return isFinal(err) || script.Final(err) && refused
 }
 
 // only returns options as one option.

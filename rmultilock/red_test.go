@@ -2,6 +2,7 @@ package rmultilock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -109,7 +110,8 @@ func TestRefusalsByAMajorityEndTheCall(t *testing.T) {
 					start := time.Now()
 					_, err := l.Lock(t.Context())
 					require.ErrorContains(t, err, reply)
-					require.NotErrorIs(t, err, redlatch.ErrUnavailable)
+					require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+					require.Equal(t, errors.Is(err, redlatch.ErrUnwritable), errors.Is(err, redlatch.ErrUnavailable))
 					assert.Less(t, time.Since(start), time.Second)
 					for _, one := range s[:2] {
 						one.Mini.Server().SetPreHook(nil)

@@ -73,7 +73,7 @@ func (o *Once[T]) Name() string { return o.core.UserName(o.name) }
 //     still ahead; cancelling ctx does not end that wait. Or its answer was lost, and the claim was gone when Do asked again. The value
 //     may be kept, or may be later.
 //   - redlatch.ErrInvalid: it cannot be encoded, or has more than 1 MiB then. The key is free again.
-//   - an error of Redis, for example that it has no memory left: the value is not kept, and the key is free again.
+//   - redlatch.ErrUnwritable, or another error of Redis: the value is not kept, and the key is free again.
 //
 // A kept value that cannot be decoded is [codec.ErrDecode], until Forget or the end of its time. redlatch.ErrWrongType says that
 // another program uses the Redis key.

@@ -255,7 +255,7 @@ func (q *waitQueue) silentLocked() bool {
 func unavailable(why, last error) error {
 	err := cmp.Or(last, script.ErrNoAnswer)
 	if !errors.Is(err, errs.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
+		err = core.Unanswered(err)
 	}
 	if why == nil {
 		return err

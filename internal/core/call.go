@@ -46,6 +46,9 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	if err == nil {
 		return nil
 	}
+	if outcome == script.NotDone && script.Unwritable(err) {
+		err = mark(errs.ErrUnwritable, err)
+	}
 	kind, ended := errs.ErrUnavailable, endOf(ctx)
 	switch {
 	case outcome == script.Unknown:
@@ -57,11 +60,11 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	}
 	switch {
 	case ended == nil || errors.Is(context.Cause(ctx), errCallTimeout):
-		return fmt.Errorf("%w: %w", kind, err)
+		return mark(kind, err)
 	case errors.Is(err, ended):
 		return fmt.Errorf("%w: %w", ended, kind)
 	}
-	return fmt.Errorf("%w: %w: %w", ended, kind, err)
+	return fmt.Errorf("%w: %w", ended, mark(kind, err))
 }
 
 // endOf returns ctx.Err(); past the deadline it waits up to 10 ms for it. A connection may notice the deadline before ctx.
@@ -91,6 +94,8 @@ func Explain(err error) error {
 		return nil
 	case script.WrongType(err):
 		return mark(errs.ErrWrongType, err)
+	case script.Unwritable(err) && script.Judge(err) == script.NotDone:
+		return mark(errs.ErrUnwritable, err)
 	case script.Passing(err):
 		return mark(errs.ErrUnavailable, err)
 	case script.Lacking(err):

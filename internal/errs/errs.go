@@ -18,6 +18,8 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable is for a call that Redis did not answer in time, or refused for now; nothing was done.
 	ErrUnavailable = errors.New("redis unavailable")
+	// ErrUnwritable is for a call that Redis refused since it refuses writes.
+	ErrUnwritable = fmt.Errorf("%w: it refuses writes", ErrUnavailable)
 	// ErrNotConfirmed is for an operation that the master has answered, and that replicas or its disk did not confirm in time.
 	ErrNotConfirmed = errors.New("not confirmed")
 	// ErrWrongType is for a name that another kind of object uses.

@@ -130,7 +130,7 @@ func StateCounts(s rdelayedqueue.Stats) map[string]int {
 //
 //	ok
 //	refused      somebody else has it
-//	unavailable  Redis did not answer, or nobody knows what it did
+//	unavailable  Redis did not answer, or nobody knows what it did, or it is a replica or lacks replicas
 //	unwritable   Redis refuses writes: it is full, or cannot save
 //	cancelled    the context ended
 //	failed       anything else
@@ -138,12 +138,12 @@ func Result(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown):
+	case script.Unwritable(err) && script.Final(err):
+		return "unwritable"
+	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrUnknown), script.Unwritable(err):
 		return "unavailable"
 	case errors.Is(err, rlock.ErrNotAcquired):
 		return "refused"
-	case script.Unwritable(err):
-		return "unwritable"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "cancelled"
 	}

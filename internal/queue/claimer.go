@@ -50,6 +50,7 @@ type claimer struct {
 	standby standby
 	lost    uint64        // number of a claim that was not answered, 0 if none
 	failing int           // tries in a row that failed
+	failure error         // of the last of them
 	since   time.Duration // when they began, by the client's clock
 }
 
@@ -534,26 +535,32 @@ func (l *claimer) waits() bool {
 	return len(l.demands) > 0
 }
 
-// unanswered reports whether Redis has not answered the last call, or has answered none since the demand came.
-func (l *claimer) unanswered(d *demand) bool {
+// unanswered returns the error of the last call, or that Redis has answered none since the demand came; nil if it has.
+func (l *claimer) unanswered(d *demand) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failing > 0 || d.asked == 0 && l.phase == claiming
+	switch {
+	case l.failing > 0:
+		return l.failure
+	case d.asked == 0 && l.phase == claiming:
+		return fmt.Errorf("%w: %w", errs.ErrUnavailable, script.ErrNoAnswer)
+	}
+	return nil
 }
 
 // failed counts a try that failed, reports it to those whom it concerns, and sets the time of the next one.
 func (l *claimer) failed(err error) {
+	final := script.Final(err) || errors.Is(err, ErrLayout)
 	err = core.Explain(err)
 	if script.Judge(err) == script.Unknown { // of a claim, which is returned: nothing was done for the caller
 		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, err)
 	}
-	final := script.Judge(err) == script.NotDone && !errors.Is(err, errs.ErrUnavailable) || errors.Is(err, ErrLayout)
 	now := l.client.core.Clock.Now()
 	l.mu.Lock()
 	if l.failing == 0 || script.Parted(err) { // a slot may be on the move for long
 		l.since = now
 	}
-	l.failing++
+	l.failing, l.failure = l.failing+1, err
 	long := now-l.since > l.client.core.Lease
 	var concerned, left []*demand
 	for _, d := range l.demands {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -141,8 +140,8 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 	case got = <-result:
 	case <-ctx.Done():
 		if c.claimer.remove(d) {
-			if c.claimer.unanswered(d) {
-				return nil, fmt.Errorf("%w: %w", ctx.Err(), errs.ErrUnavailable)
+			if err := c.claimer.unanswered(d); err != nil {
+				return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
 			return nil, ctx.Err()
 		}

@@ -129,10 +129,15 @@ func Crowded(err error) bool {
 // Silent reports whether Redis has not answered, be it the call or its connection: it may do so later.
 func Silent(err error) bool { return Judge(err) == Unknown || Crowded(err) }
 
-// Unwritable reports whether Redis refuses writes that need memory, since it is full, or all, since it cannot save.
+// Unwritable reports whether Redis refuses writes: it is full, cannot save, is a replica, or has too few replicas.
 func Unwritable(err error) bool {
-	return redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "MISCONF")
+	return slices.ContainsFunc(unwritable, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
+
+// unwritable are prefixes of replies to a write.
+//
+//nolint:gochecknoglobals // a constant list
+var unwritable = []string{"OOM", "MISCONF", "READONLY", "NOREPLICAS"}
 
 // WrongType reports whether a script met a key of another kind. Miniredis wraps the reply of an inner command into a text of its own,
 // so the word may stand anywhere.
@@ -159,22 +164,32 @@ func says(err error, sentences ...string) bool {
 	return slices.ContainsFunc(sentences, func(sentence string) bool { return strings.Contains(text, sentence) })
 }
 
-// inner is the error reply of a command that a script ran.
-type inner string
+// inner is the error reply of a command that a script ran, less what Redis says of the script.
+type inner struct {
+	text  string
+	reply error // as it came
+}
 
-func (e inner) Error() string { return string(e) }
+func (e inner) Error() string { return e.text }
+
+func (e inner) Unwrap() error { return e.reply }
 
 // RedisError marks it as a reply, for go-redis.
 func (inner) RedisError() {}
 
-// unwrap returns the reply of the command at which a script stopped, which Redis 6 puts at the end of a text of its own:
+// unwrap returns the reply of the command at which a script stopped. Redis 7 adds the script's digest and line to it, and Redis 6 puts it
+// at the end of a text of its own:
 //
+//	OOM command not allowed when used memory > 'maxmemory'. script: 1c549828, on @user_script:29.
 //	ERR Error running script (call to f_0): @user_script:29: @user_script: 29: -OOM command not allowed
 func unwrap(err error) error {
 	if err == nil || !isReply(err) {
 		return err
 	}
 	text := err.Error()
+	if at := strings.LastIndex(text, " script: "); at >= 0 && strings.Contains(text[at:], ", on @user_script:") {
+		return inner{text[:at], err}
+	}
 	at := strings.LastIndex(text, "@user_script: ")
 	if at < 0 {
 		return err
@@ -186,7 +201,7 @@ func unwrap(err error) error {
 	case strings.HasPrefix(text, "The user executing the script"):
 		text = "NOPERM " + text // which later versions say themselves
 	}
-	return inner(strings.TrimPrefix(text, "-"))
+	return inner{strings.TrimPrefix(text, "-"), err}
 }
 
 func isReply(err error) bool {

@@ -66,11 +66,13 @@ func TestJudgeTellsWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestUnwritableIsAFullRedisAndOneThatCannotSave(t *testing.T) {
+func TestUnwritableIsARefusalOfWrites(t *testing.T) {
 	for text, want := range map[string]bool{
 		"OOM command not allowed when used memory > 'maxmemory'.":              true,
 		"MISCONF Redis is configured to save RDB snapshots, but cannot.":       true,
-		"READONLY You can't write against a read only replica.":                false,
+		"READONLY You can't write against a read only replica.":                true,
+		"NOREPLICAS Not enough good replicas to write.":                        true,
+		"LOADING Redis is loading the dataset in memory":                       false,
 		"NOPERM this user has no permissions to run the 'evalsha' command OOM": false,
 	} {
 		assert.Equal(t, want, script.Unwritable(fmt.Errorf("rlock: lock: %w", reply(text))), text)
@@ -86,7 +88,9 @@ func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 		redis6 + "WRONGTYPE Operation against a key":                      "WRONGTYPE Operation against a key",
 		redis6 + "The user executing the script can't run this command":   "NOPERM The user executing the script can't run this command",
 		"@user_script: 29: The user executing the script can't run this":  "NOPERM The user executing the script can't run this",
-		"OOM command not allowed. script: 1c54, on @user_script:1.":       "OOM command not allowed. script: 1c54, on @user_script:1.",
+		"OOM command not allowed. script: 1c54, on @user_script:1.":       "OOM command not allowed.",
+		"NOPERM no script: for you. script: 1c54, on @user_script:29.":    "NOPERM no script: for you.",
+		"ERR what the script: says":                                       "ERR what the script: says",
 		"NOSCRIPT No matching script.":                                    "NOSCRIPT No matching script.",
 	} {
 		c := script.New("test", "return 1").Call(1, "key")
@@ -94,6 +98,7 @@ func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 		assert.EqualError(t, c.Err(), want)
 		var is redis.Error
 		assert.ErrorAs(t, c.Err(), &is)
+		assert.ErrorIs(t, c.Err(), reply(text))
 	}
 	c := script.New("test", "return 1").Call(1, "key")
 	c.SetErr(io.EOF)
