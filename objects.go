@@ -57,8 +57,8 @@ func WithKinds(kinds ...string) ObjectsOption {
 // once for latches, goes through all channels of the server for those that are known by their waiters alone; with [WithKinds] without
 // "counter" and "rlatch" it does not.
 //
-// It blocks as long as the loop goes on. Each step ends when ctx is done, or with [ErrUnavailable] after the call timeout (see
-// [WithCallTimeout]). An error is the last thing that it yields. The user needs +scan and the commands of Info; without the right to
+// It blocks as long as the loop goes on. Each step ends when ctx is done, with [ErrClosed] when the client closes, or with
+// [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last thing that it yields. The user needs +scan and the commands of Info; without the right to
 // PUBSUB, what is known by its waiters alone is missing.
 func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOption) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {

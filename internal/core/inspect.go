@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -47,7 +48,7 @@ func (c *Core) Listening(ctx context.Context, channel string) int {
 func (c *Core) listening(ctx context.Context, channel string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, listeningLimit)
 	defer cancel()
-	n, err := heed(ctx, func() (int, error) {
+	n, err := heed(ctx, c, func() (int, error) {
 		return c.total(ctx, func(ctx context.Context, node *redis.Client) (int64, error) { return c.heard(ctx, node, channel) })
 	})
 	if err != nil {
@@ -116,13 +117,12 @@ func (c *Core) heard(ctx context.Context, node *redis.Client, channel string) (i
 
 // Subscribers returns how many connections subscribe to a plain channel, at all nodes together.
 func (c *Core) Subscribers(ctx context.Context, channel string) (int, error) {
-	n, err := Step(ctx, c, func(ctx context.Context) (int, error) {
+	return Step(ctx, c, func(ctx context.Context) (int, error) {
 		return c.total(ctx, func(ctx context.Context, node *redis.Client) (int64, error) {
 			heard, err := node.PubSubNumSub(ctx, channel).Result()
 			return heard[channel], err
 		})
 	})
-	return n, c.Interrupted(ctx, err)
 }
 
 // Channels returns the channels that match a pattern and that a client of any node listens to.
@@ -148,8 +148,8 @@ func (c *Core) Channels(ctx context.Context, pattern string) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// Step runs a part of a call that only looks, and returns its error as the call's caller gets it. It ends with ctx; what fn does then
-// nobody waits for.
+// Step runs a part of a call that only looks, and returns its error as the call's caller gets it. It ends with ctx and with the client;
+// what fn does then nobody but Close waits for.
 func Step[T any](ctx context.Context, c *Core, fn func(ctx context.Context) (T, error)) (T, error) {
 	if err := c.ready(ctx); err != nil {
 		var none T
@@ -157,26 +157,35 @@ func Step[T any](ctx context.Context, c *Core, fn func(ctx context.Context) (T, 
 	}
 	ctx, cancel := c.Bound(ctx)
 	defer cancel()
-	value, err := heed(ctx, func() (T, error) { return fn(ctx) })
+	value, err := heed(ctx, c, func() (T, error) { return fn(ctx) })
 	return value, Conclude(ctx, script.NotDone, err)
 }
 
-// heed returns what fn does, and [script.ErrNoAnswer] if ctx ends first. go-redis heeds no cancellation while it waits for a reply, and
-// may look up a cluster's nodes for longer than ctx; its own timeouts end that.
-func heed[T any](ctx context.Context, fn func() (T, error)) (value T, err error) {
+// heed returns what fn does, [script.ErrNoAnswer] if ctx ends first, and [errs.ErrClosed] if the client does. go-redis heeds no cancellation
+// while it waits for a reply, and may look up a cluster's nodes for longer than ctx; its own timeouts end that.
+func heed[T any](ctx context.Context, c *Core, fn func() (T, error)) (value T, err error) {
+	if !c.Admit() {
+		return value, errs.ErrClosed
+	}
 	type answer struct {
 		value T
 		err   error
 	}
 	answered := make(chan answer, 1)
-	go func() {
+	go func() { // Close waits for it, for a while
+		defer c.End()
 		value, err := fn()
 		answered <- answer{value, err}
 	}()
 	select {
 	case a := <-answered:
+		if a.err != nil && c.Closed() {
+			return value, errs.ErrClosed
+		}
 		return a.value, a.err
 	case <-ctx.Done():
 		return value, script.ErrNoAnswer
+	case <-c.closing:
+		return value, errs.ErrClosed
 	}
 }
