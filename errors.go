@@ -21,8 +21,8 @@ var (
 	// as a failover may be under way; the others end a call at once.
 	ErrUnwritable = errs.ErrUnwritable
 	// ErrNotConfirmed is returned if the master answered, but the replicas of [WithReplicas], or its disk with
-	// [WithDurability], did not confirm in time. Locks and permits are released again, and the error is joined with
-	// ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.
+	// [WithDurability], did not confirm in time. Locks and permits are released again, a block of ids is not used, and the
+	// error is joined with ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.
 	ErrNotConfirmed = errs.ErrNotConfirmed
 	// ErrNotListening is returned by [Client.Ask] if the client is gone, does not listen, or does not answer.
 	ErrNotListening = errs.ErrNotListening

@@ -106,8 +106,8 @@ func WithHandoffBudget(d time.Duration) Option {
 func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
 
 // WithReplicas makes calls wait until n replicas have what they wrote, for at most timeout (Redis's WAIT): those that acquire a lock or
-// permit, offer a message, or change a latch or semaphore. If fewer confirm it, the call returns [ErrNotConfirmed], and a lock or permit
-// is released again. What a call without an error wrote survives a failover to a replica that confirmed it. It is no guarantee: that
+// permit, offer a message, change a latch or semaphore, or take a block of ids. If fewer confirm it, the call returns [ErrNotConfirmed], a
+// lock or permit is released again, and a block is not used. What a call without an error wrote survives a failover to a replica that confirmed it. It is no guarantee: that
 // replica may restart empty, another one may be promoted, and a holder that is cut off believes in its lock for up to its lease. Only a
 // fencing token excludes its late writes. Renewals, nested levels and releases do not wait; a Release of a counting semaphore may share
 // a call that does.

@@ -155,6 +155,10 @@ func confirmedCalls() []confirmedCall {
 			_, err := c.GetCountDownLatch("deleted").Delete(ctx)
 			return err
 		}, nil},
+		{"Next", func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetIDGenerator("ids").Next(ctx)
+			return err
+		}, func(context.Context, *redlatch.Client) (bool, error) { return true, nil }}, // there is nothing to undo
 		{"Offer", func(ctx context.Context, c *redlatch.Client) error {
 			_, err := jobs(c).Offer(ctx, "job", time.Hour)
 			return err

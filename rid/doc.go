@@ -19,9 +19,14 @@
 //
 // # What is promised
 //
-// No id is returned twice, and in each client an id that was returned later is greater, whatever the clock of Redis
-// does while Redis has its data: what it shows is used only where it is ahead of the last block. A block whose reply
-// was lost is never used.
+// While one master serves and has its data, no id is returned twice, and in each client an id that was returned later is
+// greater, whatever the clock of Redis does: what it shows is used only where it is ahead of the last block. A block
+// whose reply was lost is never used.
+//
+// In a failover two masters may serve for some seconds, also in one that Sentinel was told to make, and neither knows
+// what the other gives out. Blocks that both give out then may overlap, and so may those that the new master has not heard
+// of: ids come twice. With redlatch.WithReplicas in every client, for as many replicas as there are, none does: a block
+// counts when it is confirmed, and is not used otherwise.
 //
 // After Redis has lost its data, or a failover the last blocks, ids go on above its clock, and so above all earlier
 // ones: plain ids unless more than 1,000,000 a second were taken, counted in whole blocks and on average since the

@@ -119,12 +119,14 @@ func (g *Generator) sequence() *sequence {
 func (g *Generator) Name() string { return g.manager.core.UserName(g.name) }
 
 // Next returns an id that no call has returned before, in any process, above all that calls of this client have returned
-// before this one began.
+// before this one began. A failover in which two masters serve for a while may give out ids twice, unless every client has
+// redlatch.WithReplicas for all replicas; see the package's documentation.
 //
 // It costs nothing while the block has ids; another block is one round trip, and calls wait for the one that fetches
 // it. They wait for Redis until ctx is done, or for the call timeout if ctx has no deadline (10 s by default, see
 // redlatch.WithCallTimeout); meanwhile a call without an answer is repeated for another block. Then, and at once if the
-// connection is refused, the error is redlatch.ErrUnavailable. It is [ErrExhausted] if no id is left.
+// connection is refused, the error is redlatch.ErrUnavailable. It is that and redlatch.ErrNotConfirmed if the replicas
+// do not confirm the block, which is not used then. It is [ErrExhausted] if no id is left.
 func (g *Generator) Next(ctx context.Context) (int64, error) {
 	id, err := g.next(ctx)
 	if err != nil {
@@ -185,11 +187,16 @@ func (g *Generator) fetch(ctx context.Context, s *sequence) (int64, error) {
 		}
 	}
 	call, err := g.manager.core.Read(ctx, func() *script.Call {
+		call := blockScript.Call(1, g.key, size, lowest)
 		if g.opts.timed {
-			return dayScript.Call(1, g.key, size, int64(1)<<g.opts.bits, second, lowest)
+			call = dayScript.Call(1, g.key, size, int64(1)<<g.opts.bits, second, lowest)
 		}
-		return blockScript.Call(1, g.key, size, lowest)
+		call.Confirms = true
+		return call
 	})
+	if err == nil && call.Unconfirmed != nil { // another master may give out the same block
+		err = fmt.Errorf("%w: %w", errs.ErrUnavailable, call.Unconfirmed)
+	}
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && !errors.Is(err, errs.ErrUnavailable) {
 		err = core.Conclude(ctx, script.NotDone, script.ErrNoAnswer) // it ended while the call waited for another one's block
 	}
