@@ -6,7 +6,8 @@
 -- ARGV[3]  the second of the last block that the client has had, 0 for none
 -- ARGV[4]  the counter after it
 --
--- Returns  an array: how many ids the block has, 0 if the day has no more; their second; the first counter
+-- Returns  an array: how many ids the block has, 0 if the day has no more; their second; the first counter; µs that are
+--          left of the server's second
 local generator = KEYS[1]
 local count, all, second, counter = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -22,7 +23,8 @@ local function rise(to, taken)
 end
 
 local last = redis.call('get', generator)
-local now = tonumber(redis.call('time')[1])
+local time = redis.call('time')
+local now, left = tonumber(time[1]), 1000000 - time[2]
 if last then
   local to, taken = string.match(last, '^(%d+) (%d+)$')
   if not to then
@@ -35,7 +37,7 @@ else
 end
 count = math.min(count, all - counter)
 if count < 1 then
-  return { 0, second, counter }
+  return { 0, second, counter, left }
 end
 redis.call('set', generator, string.format('%.0f %.0f', second, counter + count))
-return { count, second, counter }
+return { count, second, counter, left }

@@ -14,8 +14,13 @@
 // # Ids with a time
 //
 // With [WithTimePrefix] an id is the number of seconds since an epoch, and below it a counter of so many bits that
-// begins anew each day at midnight UTC. Both are of the block: an id of a block that lasts for a minute may be a minute
-// old. With WithBlock(1) each has its own.
+// begins anew each day at midnight UTC. The second is one of the clock of Redis while Next ran, or later: a block lapses
+// with its second, by the client's clock and rather too soon than too late. It is later by a second for a new key, and
+// while the clock of Redis is behind the last block.
+//
+// The rest of a block that lapses is used up for the day, as is a block that is lost or not confirmed. So a block has as many ids as were used of the last one, twice
+// as many if those were not enough for its second, and at most those of [WithBlock]. Choose bits for three times as many
+// ids as a day needs, and a block for each client that starts.
 //
 // # What is promised
 //

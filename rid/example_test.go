@@ -46,7 +46,7 @@ func ExampleWithTimePrefix() {
 	defer client.Close()
 
 	epoch := time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
-	orders := client.GetIDGenerator("order", rid.WithTimePrefix(32), rid.WithEpoch(epoch), rid.WithBlock(1))
+	orders := client.GetIDGenerator("order", rid.WithTimePrefix(32), rid.WithEpoch(epoch))
 	id, err := orders.Next(ctx)
 	if err != nil {
 		log.Fatal(err)

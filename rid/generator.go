@@ -67,19 +67,31 @@ const (
 // block is some ids: prefix with each number from next up to end, without end.
 type block struct {
 	next   atomic.Int64 // of a timed generator the counter; not below end when the block is used up
+	first  int64
 	end    int64
 	second int64 // of the block, in s since 1970
 	prefix int64
+	lapses time.Duration // when its second is over, by the client's clock; 0 for never
 }
 
 // pop returns the next id, and reports whether there was one.
-func (s *sequence) pop() (id int64, ok bool) {
+func (m *manager) pop(s *sequence) (id int64, ok bool) {
 	b := s.block.Load()
-	if b == nil {
+	if b == nil || b.lapses > 0 && m.core.Clock.Now() >= b.lapses {
 		return 0, false
 	}
 	n := b.next.Add(1) - 1
 	return b.prefix | n, n < b.end
+}
+
+// demand returns how many ids the block after this one should have if a second lasts no longer than a block: as many as
+// were used, and twice as many if that was not enough. What a block leaves unused is used up for the day.
+func (b *block) demand(now time.Duration) int {
+	used := int(min(b.next.Load(), b.end) - b.first)
+	if now < b.lapses {
+		return 2 * used
+	}
+	return used
 }
 
 // New returns a client's generator by name. It is for the client: users call GetIDGenerator there.
@@ -122,7 +134,7 @@ func (g *Generator) Name() string { return g.manager.core.UserName(g.name) }
 // before this one began. A failover in which two masters serve for a while may give out ids twice, unless every client has
 // redlatch.WithReplicas for all replicas; see the package's documentation.
 //
-// It costs nothing while the block has ids; another block is one round trip, and calls wait for the one that fetches
+// It costs nothing while the block has ids, and with [WithTimePrefix] its second lasts; another block is one round trip, and calls wait for the one that fetches
 // it. They wait for Redis until ctx is done, or for the call timeout if ctx has no deadline (10 s by default, see
 // redlatch.WithCallTimeout); meanwhile a call without an answer is repeated for another block. Then, and at once if the
 // connection is refused, the error is redlatch.ErrUnavailable. It is that and redlatch.ErrNotConfirmed if the replicas
@@ -148,14 +160,14 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 		return 0, errs.ErrClosed
 	}
 	s := g.sequence()
-	if id, ok := s.pop(); ok {
+	if id, ok := g.manager.pop(s); ok {
 		return id, nil
 	}
 	ctx, end := c.Bound(ctx)
 	defer end()
 	for {
 		s.mu.Lock()
-		if id, ok := s.pop(); ok { // of a block that has come meanwhile
+		if id, ok := g.manager.pop(s); ok { // of a block that has come meanwhile
 			s.mu.Unlock()
 			return id, nil
 		}
@@ -179,14 +191,19 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 // asked for.
 func (g *Generator) fetch(ctx context.Context, s *sequence) (int64, error) {
 	var lowest, second int64
-	size, now := g.opts.block, g.manager.core.Clock.Now()
+	clock := g.manager.core.Clock
+	size, sent := g.opts.block, clock.Now()
 	if b := s.block.Load(); b != nil {
 		lowest, second = b.end, b.second
-		if !g.opts.timed && now-s.since < time.Duration(s.size)*hotRate {
+		switch {
+		case g.opts.timed:
+			size = min(size, b.demand(sent))
+		case sent-s.since < time.Duration(s.size)*hotRate:
 			size = max(size, min(2*s.size, hotMost*size)) // another generator may have had smaller ones
 		}
 	}
 	call, err := g.manager.core.Read(ctx, func() *script.Call {
+		sent = clock.Now()
 		call := blockScript.Call(1, g.key, size, lowest)
 		if g.opts.timed {
 			call = dayScript.Call(1, g.key, size, int64(1)<<g.opts.bits, second, lowest)
@@ -202,25 +219,26 @@ func (g *Generator) fetch(ctx context.Context, s *sequence) (int64, error) {
 	}
 	var id int64
 	if err == nil {
-		id, err = g.take(call, s, size)
+		id, err = g.take(call, s, size, sent)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.fetched)
 	s.fetched = nil
 	if err == nil {
-		s.size, s.since = size, g.manager.core.Clock.Now()
+		s.size, s.since = size, clock.Now()
 	}
 	return id, err
 }
 
-// take takes a block of so many ids, and returns its first id.
-func (g *Generator) take(call *script.Call, s *sequence, size int) (int64, error) {
+// take takes a block of so many ids that was asked for at a time of the client's clock, and returns its first id.
+func (g *Generator) take(call *script.Call, s *sequence, size int, sent time.Duration) (int64, error) {
 	b := &block{}
 	var first, count int64
 	if g.opts.timed {
 		row := call.Row()
 		count, b.second, first = row.Int(), row.Int(), row.Int()
+		b.lapses = sent + time.Duration(row.Int())*time.Microsecond
 		if err := row.Err(); err != nil {
 			return 0, err
 		}
@@ -239,7 +257,7 @@ func (g *Generator) take(call *script.Call, s *sequence, size int) (int64, error
 		}
 		count = int64(size)
 	}
-	b.end = first + count
+	b.first, b.end = first, first+count
 	b.next.Store(first + 1)
 	s.block.Store(b)
 	return b.prefix | first, nil

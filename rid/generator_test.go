@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -118,7 +119,7 @@ func TestCounterBeginsAnewWithTheDayOfRedis(t *testing.T) {
 		g := p.GetIDGenerator("order", rid.WithTimePrefix(16), rid.WithBlock(2))
 		next(t, g)
 		b.Mini.SetTime(midnight.Add(-time.Second))
-		assert.Equal(t, timed(midnight.Add(-59*time.Second), 1), next(t, g), "ids have the time of their block")
+		assert.Equal(t, timed(midnight.Add(-59*time.Second), 1), next(t, g), "no second has passed here")
 		assert.Equal(t, timed(midnight.Add(-time.Second), 2), next(t, g))
 		b.Mini.SetTime(midnight)
 		assert.Equal(t, timed(midnight.Add(-time.Second), 3), next(t, g))
@@ -129,6 +130,86 @@ func TestCounterBeginsAnewWithTheDayOfRedis(t *testing.T) {
 		assert.Equal(t, timed(midnight, 4), next(t, b.Peer(t).GetIDGenerator("order", rid.WithTimePrefix(16))), "for others too")
 		assert.Equal(t, 5, p.Scripts(), "one more for the script itself")
 	})
+}
+
+// delay is a hook that passes replies on so much later.
+type delay time.Duration
+
+func (delay) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d delay) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer time.Sleep(time.Duration(d))
+		return next(ctx, cmd)
+	}
+}
+
+func (delay) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestIdHasASecondInWhichItsCallRan(t *testing.T) {
+	epoch := rid.WithEpoch(time.Unix(0, 0))
+	for _, late := range []time.Duration{0, 300 * time.Millisecond, 1700 * time.Millisecond} {
+		t.Run(fmt.Sprint("replies after ", late), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				random := rand.New(rand.NewPCG(1, 2))
+				g := b.Peer(t, redlatch.WithHooks(delay(late))).GetIDGenerator("order", rid.WithTimePrefix(32), epoch)
+				next(t, g) // of a new key, which begins with the next second
+				time.Sleep(time.Second)
+				for range 1000 {
+					began := time.Now().Unix()
+					second := next(t, g) >> 32
+					require.GreaterOrEqual(t, second, began)
+					require.LessOrEqual(t, second, time.Now().Unix())
+					time.Sleep(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+				}
+			})
+		})
+	}
+}
+
+// The server has the clock of this machine.
+func TestIdOfAServerHasASecondInWhichItsCallRan(t *testing.T) {
+	t.Parallel()
+	c, err := redlatch.New(redistest.Shared(t).Client(t))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	g := c.GetIDGenerator(fmt.Sprint(t.Name(), time.Now().UnixNano()), rid.WithTimePrefix(32), rid.WithEpoch(time.Unix(0, 0)))
+	first := next(t, g) >> 32 // of a new key, which begins with the next second
+	for second := first; second < first+2; {
+		began := time.Now().Unix()
+		second = next(t, g) >> 32
+		require.GreaterOrEqual(t, second, began)
+		require.LessOrEqual(t, second, max(first, time.Now().Unix()))
+	}
+}
+
+func TestFewIdsLeaveTheCounterOfTheDayToOthers(t *testing.T) {
+	for _, gap := range []time.Duration{10 * time.Second, time.Second, time.Second / 3, 10 * time.Millisecond} {
+		t.Run(fmt.Sprint(gap), func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				random := rand.New(rand.NewPCG(1, 2))
+				p := b.Peer(t)
+				g := p.GetIDGenerator("order", rid.WithTimePrefix(32), rid.WithEpoch(time.Unix(0, 0)))
+				day := next(t, g) >> 32 / 86400
+				time.Sleep(time.Second) // the rest of the first block is lost
+				const ids = 500
+				sent, began, counter, used := p.Scripts(), time.Now(), int64(1000), int64(0)
+				for range ids {
+					id := next(t, g)
+					if today := id >> 32 / 86400; today != day {
+						day, counter = today, 0
+					}
+					used += id&(1<<32-1) + 1 - counter
+					counter = id&(1<<32-1) + 1
+					time.Sleep(time.Duration(random.Int64N(int64(2 * gap))))
+				}
+				assert.LessOrEqual(t, used, int64(3*ids))
+				assert.LessOrEqual(t, p.Scripts()-sent, min(ids, 10+3*int(time.Since(began)/time.Second)), "a few calls each second")
+			})
+		})
+	}
 }
 
 func TestDayThatIsUsedUpHasNoIdUntilMidnight(t *testing.T) {
@@ -432,10 +513,14 @@ func BenchmarkNext(b *testing.B) {
 	c, err := redlatch.New(redistest.Shared(b).Client(b))
 	require.NoError(b, err)
 	defer func() { assert.NoError(b, c.Close()) }()
-	g := c.GetIDGenerator(b.Name(), rid.WithBlock(1_000_000))
-	for b.Loop() {
-		if _, err := g.Next(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+	for form, opts := range map[string][]rid.Option{"plain": nil, "timed": {rid.WithTimePrefix(32)}} {
+		b.Run(form, func(b *testing.B) {
+			g := c.GetIDGenerator(b.Name()+fmt.Sprint(time.Now().UnixNano()), append(opts, rid.WithBlock(1_000_000))...)
+			for b.Loop() {
+				if _, err := g.Next(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
