@@ -92,12 +92,13 @@ func (a *app) electWatch() *cobra.Command {
 }
 
 func (a *app) electRun() *cobra.Command {
-	var lease time.Duration
+	var lease, killAfter time.Duration
 	value := ""
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Wait to be elected, and run a program as the leader",
-		Long: `Wait to be elected, and run a program as the leader; its term is in REDLATCH_TERM. When the program ends, the next
-candidate is elected. Signals are passed on as by "lock run". If the leadership is lost, the program gets SIGTERM and the exit code is 76.`,
+		Long: `Wait to be elected, and run a program as the leader; its term is in REDLATCH_TERM. When the program and all that it has
+started have ended, the next candidate is elected. Signals are passed on as by "lock run". If the leadership is lost, they
+get SIGTERM and the exit code is 76.`,
 		Example:           "  redlatch elect run workers --value \"$HOSTNAME\" -- ./worker",
 		Args:              programAfterDash,
 		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),
@@ -112,7 +113,7 @@ candidate is elected. Signals are passed on as by "lock run". If the leadership 
 				return err
 			}
 			child := exec.Command(path, args[2:]...)
-			return a.runWhile(ctx, child, func(waiting context.Context) (*holding, error) {
+			return a.runWhile(ctx, child, killAfter, func(waiting context.Context) (*holding, error) {
 				l, err := c.GetElection(args[0]).Campaign(waiting, relection.WithValue(value))
 				if err != nil {
 					return nil, err
@@ -124,5 +125,6 @@ candidate is elected. Signals are passed on as by "lock run". If the leadership 
 	}
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long nobody else is elected if this command dies")
 	cmd.Flags().StringVar(&value, "value", "", "what others see of the leader")
+	killAfterFlag(cmd, &killAfter)
 	return cmd
 }

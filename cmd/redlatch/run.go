@@ -21,36 +21,52 @@ import (
 // errNoProgram is the error of a lock run without a program.
 var errNoProgram = errors.New("say the program after --")
 
+// terms are those on which lock run runs a program.
+type terms struct {
+	lease, wait, killAfter time.Duration
+	noWait                 bool
+}
+
 func (a *app) lockRun() *cobra.Command {
-	var lease, wait time.Duration
-	noWait := false
+	var t terms
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
-		Long: `Run a program while holding a lock, which is renewed until the program ends. If the lock is lost, the program gets
-SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of more than a second says
-on stderr who holds the lock.
+		Long: `Run a program while holding a lock. The lock is renewed until the program and everything it has started have ended. If the
+lock is lost, they get SIGTERM and the exit code is 76. If the lock is not acquired in time, the exit code is 75. A wait of
+more than a second says on stderr who holds the lock.
 
-Signals are passed on. In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not: the terminal and the
-shell send them to the program too. Send SIGTERM to signal this command alone.`,
+Signals are passed on to the program and everything it has started, but SIGUSR1, SIGUSR2 and SIGALRM to the program alone.
+In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not passed on: the terminal and the shell send them
+to the program too. What still runs --kill-after after SIGTERM, or after the loss, gets SIGKILL. Once the program has ended,
+SIGINT, SIGHUP and SIGQUIT count as SIGTERM for what is left, also if the program has ended by them.
+
+On Linux this includes daemons. On other systems what leaves the program's process group is not seen; on a terminal only the
+program itself is: what it has started may outlive the lock. If this command gets SIGKILL, all of it goes on, and the lock is
+free once the lease is over.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args:    programAfterDash,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limited := cmd.Flags().Changed("wait")
 			switch {
-			case noWait && limited:
+			case t.noWait && limited:
 				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
-			case wait < 0:
+			case t.wait < 0:
 				return &exit{exitUsage, errors.New("--wait must not be negative")}
 			}
-			noWait = noWait || limited && wait == 0
-			return a.runUnder(cmd.Context(), args[0], args[1:], lease, wait, noWait)
+			t.noWait = t.noWait || limited && t.wait == 0
+			return a.runUnder(cmd.Context(), args[0], args[1:], t)
 		},
 		ValidArgsFunction: a.nameThenProgram(lockKinds()),
 	}
-	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the lock")
+	cmd.Flags().DurationVar(&t.lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
+	cmd.Flags().DurationVar(&t.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
+	cmd.Flags().BoolVar(&t.noWait, "no-wait", false, "do not wait for the lock")
+	killAfterFlag(cmd, &t.killAfter)
 	return cmd
+}
+
+func killAfterFlag(cmd *cobra.Command, killAfter *time.Duration) {
+	cmd.Flags().DurationVar(killAfter, "kill-after", 30*time.Second, "how long after SIGTERM what still runs gets SIGKILL; 0 is never")
 }
 
 // programAfterDash wants a name, and a program after --.
@@ -84,25 +100,25 @@ func programPath(program string) (string, error) {
 }
 
 // runUnder runs a program under a lock.
-func (a *app) runUnder(ctx context.Context, name string, program []string, lease, wait time.Duration, noWait bool) (failed error) {
+func (a *app) runUnder(ctx context.Context, name string, program []string, t terms) (failed error) {
 	path, err := programPath(program[0])
 	if err != nil {
 		return err
 	}
-	c, closing, err := a.join(lease)
+	c, closing, err := a.join(t.lease)
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, closing()) }()
 	lock := c.GetLock(name)
 	acquire, opts := lock.TryLock, []rlock.Option{rlock.WithHolder()}
-	if wait > 0 {
-		acquire, opts = lock.Lock, append(opts, rlock.WithWait(wait))
+	if t.wait > 0 {
+		acquire, opts = lock.Lock, append(opts, rlock.WithWait(t.wait))
 	}
-	return a.runWhile(ctx, exec.Command(path, program[1:]...), func(waiting context.Context) (*holding, error) {
+	return a.runWhile(ctx, exec.Command(path, program[1:]...), t.killAfter, func(waiting context.Context) (*holding, error) {
 		defer a.sayHolder(waiting, lock)()
 		hold, err := acquire(waiting, opts...)
-		if wait == 0 && !noWait && errors.Is(err, rlock.ErrNotAcquired) {
+		if t.wait == 0 && !t.noWait && errors.Is(err, rlock.ErrNotAcquired) {
 			hold, err = lock.Lock(waiting) // Redis has answered: a wait without a limit would not end where it does not
 		}
 		if err != nil {
@@ -134,7 +150,10 @@ type holding struct {
 
 // runWhile acquires something, runs a program while it is held, and releases it. Until the program runs, SIGINT and SIGTERM give up;
 // both also end ctx, a little earlier or later. From then on it gets them.
-func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(context.Context) (*holding, error)) error {
+func (a *app) runWhile(ctx context.Context, program *exec.Cmd, killAfter time.Duration, acquire func(context.Context) (*holding, error)) error {
+	if killAfter < 0 {
+		return &exit{exitUsage, errors.New("--kill-after must not be negative")}
+	}
 	signals := make(chan os.Signal, 10)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // the others end this process while it waits
 	defer signal.Stop(signals)
@@ -147,49 +166,107 @@ func (a *app) runWhile(ctx context.Context, child *exec.Cmd, acquire func(contex
 		return err
 	}
 	signal.Notify(signals, passedOn()...)
-	child.Stdout, child.Stderr = a.out, a.err
+	program.Stdout, program.Stderr = a.out, a.err
 	if a.in != nil {
-		child.Stdin = a.in
+		program.Stdin = a.in
 	}
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, h.release(context.WithoutCancel(ctx)))
 	}
-	if err := child.Start(); err != nil {
+	r := &running{a: a, h: h, family: newFamily(program, a.tty), killAfter: killAfter}
+	defer r.family.close()
+	if err := program.Start(); err != nil {
 		return errors.Join(&exit{exitCannotRun, err}, h.release(context.WithoutCancel(ctx)))
 	}
-	early := len(signals) // which may have come before there was a child
-	return h.watch(ctx, child, signals, func(s os.Signal) bool {
-		early--
-		return early >= 0 || !sentToAll(s, child.Process, a.tty)
-	})
+	status := r.watch(signals)
+	why := context.Cause(h.held)
+	switch released := h.release(context.WithoutCancel(ctx)); {
+	case errors.Is(why, rlock.ErrLost):
+		return &exit{exitLost, why}
+	case errors.Is(released, rlock.ErrNotHeld):
+		return &exit{exitLost, released}
+	}
+	return childEnded(status)
 }
 
-// watch passes signals on to a program, unless they have come to it too, and a loss, until it ends. Then it releases.
-func (h *holding) watch(ctx context.Context, child *exec.Cmd, signals <-chan os.Signal, missed func(os.Signal) bool) error {
+// running is a program that runs while something is held.
+type running struct {
+	a         *app
+	h         *holding
+	family    *family
+	killAfter time.Duration
+	ended     bool             // the program has; what it has started may live
+	toEnd     bool             // a signal, or a loss, says so
+	told      bool             // they got SIGTERM
+	kill      <-chan time.Time // says that this has not helped
+}
+
+// watch passes signals on, and a loss, until the program and what it has started have ended. It returns how the program ended.
+func (r *running) watch(signals <-chan os.Signal) (status error) {
+	early := len(signals) // which may have come before there was a program
 	ended := make(chan error, 1)
-	go func() { ended <- child.Wait() }() // ends with the child
-	lost := h.held.Done()
-	for {
+	go func() { ended <- r.family.program.Wait() }() // ends with the program
+	var look <-chan time.Time
+	waited, killed := false, false // a line said so
+	for lost := r.h.held.Done(); r.family.lives() || !r.ended; {
 		select {
 		case s := <-signals:
-			if missed(s) {
-				_ = child.Process.Signal(s) // it may have ended
+			group := 0
+			if early--; early < 0 {
+				group = toldByTerminal(s, r.a.tty)
 			}
+			r.pass(s.(syscall.Signal), group)
 		case <-lost:
 			lost = nil
-			if errors.Is(context.Cause(h.held), rlock.ErrLost) {
-				_ = terminate(child.Process)
+			if errors.Is(context.Cause(r.h.held), rlock.ErrLost) {
+				r.terminate()
 			}
-		case err := <-ended:
-			why := context.Cause(h.held)
-			switch released := h.release(context.WithoutCancel(ctx)); {
-			case errors.Is(why, rlock.ErrLost):
-				return &exit{exitLost, why}
-			case errors.Is(released, rlock.ErrNotHeld):
-				return &exit{exitLost, released}
+		case status = <-ended:
+			r.ended, look = true, time.Tick(time.Second)
+			if r.toEnd {
+				r.terminate()
 			}
-			return childEnded(err)
+		case <-r.kill:
+			if !killed {
+				r.a.hint("SIGKILL, %v after SIGTERM, to %s", r.killAfter, r.family.names())
+			}
+			r.family.signal(syscall.SIGKILL, 0)
+			killed, r.kill = true, time.After(time.Second) // for what they were about to start
+		case <-look:
+			if !waited && !r.told {
+				r.a.hint("the program has ended; waiting for what it has started: %s", r.family.names())
+			}
+			waited = true
+		case <-r.family.changed:
 		}
+	}
+	return status
+}
+
+// pass passes a signal on to those outside of a process group that has it already. If only what the program has started is left, it is
+// to end by any signal that ends programs.
+func (r *running) pass(s syscall.Signal, group int) {
+	switch s {
+	case syscall.SIGTERM:
+		r.toEnd = true
+		if !r.told && r.killAfter > 0 {
+			r.kill = time.After(r.killAfter)
+		}
+		r.told = true
+	case syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		r.toEnd = true
+		if r.ended {
+			r.terminate()
+			return
+		}
+	}
+	r.family.signal(s, group)
+}
+
+// terminate sends SIGTERM, unless that was done before.
+func (r *running) terminate() {
+	if !r.told {
+		r.pass(syscall.SIGTERM, 0)
 	}
 }
 

@@ -17,26 +17,32 @@ func passedOn() []os.Signal {
 	}
 }
 
-// sentToAll reports whether the terminal, or its shell, has sent a signal to the program of lock run too. A signal that was sent to this
-// process alone looks the same.
-func sentToAll(s os.Signal, program *os.Process, tty string) bool {
+// toldByTerminal returns the process group to which the terminal, or its shell, has sent a signal too; 0 if there is none. A signal that
+// was sent to this process alone looks the same.
+func toldByTerminal(s os.Signal, tty string) (group int) {
 	switch s {
 	case os.Interrupt, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT:
 	default:
-		return false
+		return 0
 	}
 	f, err := os.Open(tty)
 	if err != nil {
-		return false
+		return 0
 	}
 	defer func() { _ = f.Close() }() // it was read only
 	foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	if err != nil || foreground != unix.Getpgrp() {
-		return false
+		return 0
 	}
-	group, err := unix.Getpgid(program.Pid)
-	return err == nil && group == foreground // else it has left the group
+	return foreground
 }
 
-// terminate asks a process to end.
-func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+// hasTerminal reports whether there is a terminal that sends signals.
+func hasTerminal(tty string) bool {
+	f, err := os.Open(tty)
+	if err != nil {
+		return false
+	}
+	_ = f.Close() // it was read only
+	return true
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func during(t *testing.T, ctx context.Context, acquired func()) (child *exec.Cmd
 	t.Helper()
 	child = exec.Command("sleep", "5")
 	released := false
-	err = (&app{environment: &environment{}}).runWhile(ctx, child, func(context.Context) (*holding, error) {
+	err = (&app{environment: &environment{}}).runWhile(ctx, child, time.Minute, func(context.Context) (*holding, error) {
 		acquired()
 		return &holding{t.Context(), func(ctx context.Context) error { released = true; return ctx.Err() }}, nil
 	})
