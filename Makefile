@@ -13,9 +13,8 @@ NEWEST_GO_REDIS := v9.23.0
 # The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go.mod))
-# Those of go.work, which have no replace directive in go.mod, so that go install works; it cannot find the library before its release.
+# Those of go.work, which are released. Their go.mod has replace lines for a checkout; go install takes none, so a release drops them.
 WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
-MODULE   := github.com/redlatch/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
 CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
@@ -36,10 +35,10 @@ fmt: ## format all Go code
 
 lint: tidy linters ## golangci-lint, which checks the format too, and go mod tidy
 
-tidy: # changes go.mod of some modules for a moment, so nothing else may run
+tidy:
 	go mod tidy -diff
-	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod edit -replace $(MODULE)="$(CURDIR)" -replace $(MODULE)/console="$(CURDIR)/console" && { status=0; go mod tidy -diff || status=$$?; }; go mod edit -dropreplace $(MODULE) -dropreplace $(MODULE)/console; exit $$status ); done
-	@# Not in the nested modules: the tests of a peer there need modules that the module proxy does not serve.
+	@for dir in $(WORKSPACE); do ( cd "$$dir" && go mod tidy -diff ); done
+	@# Not in the other nested modules: the tests of a peer there need modules that the module proxy does not serve.
 
 linters:
 	@for dir in . $(NESTED); do \

@@ -2,6 +2,9 @@ module github.com/redlatch/redlatch/console
 
 go 1.25.0
 
+// For a checkout: go install takes no module with these lines, so a release drops them.
+replace github.com/redlatch/redlatch => ..
+
 require (
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/redlatch/redlatch v0.0.0

@@ -2,6 +2,9 @@ module github.com/redlatch/redlatch/redlatchgocron
 
 go 1.25.0
 
+// For a checkout: go install takes no module with these lines, so a release drops them.
+replace github.com/redlatch/redlatch => ..
+
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/uuid v1.6.0

@@ -2,6 +2,9 @@ module github.com/redlatch/redlatch/redlatchotel
 
 go 1.25.0
 
+// For a checkout: go install takes no module with these lines, so a release drops them.
+replace github.com/redlatch/redlatch => ..
+
 require (
 	github.com/redlatch/redlatch v0.0.0
 	github.com/stretchr/testify v1.12.1

@@ -2,6 +2,9 @@ module github.com/redlatch/redlatch/redlatchprom
 
 go 1.25.0
 
+// For a checkout: go install takes no module with these lines, so a release drops them.
+replace github.com/redlatch/redlatch => ..
+
 require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/common v0.70.1

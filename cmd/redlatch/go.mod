@@ -2,6 +2,12 @@ module github.com/redlatch/redlatch/cmd/redlatch
 
 go 1.25.0
 
+// For a checkout: go install takes no module with these lines, so a release drops them.
+replace (
+	github.com/redlatch/redlatch => ../..
+	github.com/redlatch/redlatch/console => ../../console
+)
+
 require (
 	github.com/charmbracelet/bubbletea v1.3.10
 	github.com/redis/go-redis/v9 v9.22.0
