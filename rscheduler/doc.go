@@ -25,7 +25,7 @@
 // A run may be repeated although its handler returned, if its process died or lost Redis just then: handlers should bear that, or have
 // [WithAtMostOnce], with which it may be lost instead. [Run.Token] fences off a handler that goes on after its context has ended. What
 // a master loses in a failover before a replica has it is lost: a tick may then run again. The keys must not be evicted. When Redis has
-// lost its data, or after [Scheduler.Remove], an [At] with [WithCatchUp] may run again.
+// lost its data, or after [Scheduler.Remove], an [At] within the window of [WithCatchUp] may run again.
 //
 // Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. A tick that is more than 5 s
 // late when the next one of its job is due is left out, unless it has waited for another run (see [Queue]), or the job has [Allow] or

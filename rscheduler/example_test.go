@@ -14,7 +14,7 @@ import (
 // serve runs the jobs of a service, in each of its processes, until ctx ends.
 func serve(ctx context.Context, client *redlatch.Client, closeOrders func(context.Context, rscheduler.Run) error) error {
 	s := client.GetScheduler("billing")
-	err := s.Register("close-orders", rscheduler.MustCron("*/5 * * * *"), closeOrders, rscheduler.WithCatchUp(time.Hour))
+	err := s.Register("close-orders", rscheduler.MustCron("*/5 * * * *"), closeOrders)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Example() {
 		fmt.Println(run.Job, "attempt", run.Attempt)
 		stop()
 		return nil
-	}, rscheduler.WithCatchUp(time.Minute))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

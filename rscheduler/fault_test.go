@@ -397,7 +397,8 @@ func TestTicksOfAJobWhoseProcessesAreAwayAreCaughtUpWith(t *testing.T) {
 	}{
 		"a rate":               {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour)}, []string{"180:1"}},
 		"backfill":             {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}, []string{"60:1", "120:1", "180:1"}},
-		"a rate, no catch-up":  {rscheduler.Every(time.Minute), nil, []string{}},
+		"a rate, by default":   {rscheduler.Every(time.Minute), nil, []string{"180:1"}},
+		"a rate, no catch-up":  {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{}},
 		"a fixed delay":        {rscheduler.EveryAfter(time.Minute), nil, []string{"60:1"}},
 		"no window that large": {rscheduler.Every(time.Minute), []rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{}},
 	} {
@@ -473,7 +474,7 @@ func TestTokensRise(t *testing.T) {
 		}
 		r.mu.Unlock()
 		assert.IsIncreasing(t, tokens)
-		assert.Equal(t, []string{"20:1", "20:2", "20:3", "60:1", "80:1"}, r.take())
+		assert.Equal(t, []string{"20:1", "20:2", "20:3", "40:1", "60:1", "80:1"}, r.take())
 	})
 }
 
@@ -810,14 +811,14 @@ func TestNextRunThatCouldNotBeOfferedComesAfterTheOutage(t *testing.T) {
 // F7, F8: what is left out stays left out, although the acknowledgement of its message was lost.
 func TestMissedTickWhoseAcknowledgementIsLostDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle)
+		s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle, rscheduler.WithCatchUp(0))
 		stop := run(t, s)
 		time.Sleep(100 * time.Second)
 		require.NoError(t, stop())
 		time.Sleep(100 * time.Second)
 		r.take()
 		s = r.downAfter(t, "rscheduler.begin", time.Second).GetScheduler("billing")
-		require.NoError(t, s.Register("job", rscheduler.MustCron("* * * * *"), r.handle))
+		require.NoError(t, s.Register("job", rscheduler.MustCron("* * * * *"), r.handle, rscheduler.WithCatchUp(0)))
 		run(t, s)
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, []string{"240:1", "300:1"}, r.take())

@@ -66,7 +66,7 @@ func (o Overlap) String() string {
 func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap = o } }
 
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
-// year: only the newest one of them, unless [WithBackfill]. Defaults to 0: what was missed is left out.
+// year: only the newest one of them, unless [WithBackfill]. Defaults to an hour; with 0, what was missed is left out.
 //
 // A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job, or if the last process
 // stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
@@ -78,7 +78,7 @@ func WithCatchUp(window time.Duration) JobOption {
 }
 
 // WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
-// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Also without a WithCatchUp, ticks that are
+// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Also with WithCatchUp(0), ticks that are
 // late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
 func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
 
@@ -137,7 +137,7 @@ func optionsOf(opts []Option) (options, error) {
 }
 
 func jobOptionsOf(opts []JobOption) (jobOptions, error) {
-	o := jobOptions{attempts: 1, history: 20}
+	o := jobOptions{catchUp: time.Hour, attempts: 1, history: 20}
 	for _, opt := range opts {
 		if opt == nil {
 			return o, errs.ErrNilOption

@@ -106,8 +106,7 @@ func TestPoliciesOnServers(t *testing.T) {
 	redistest.Long(t)
 	t.Parallel()
 	const period = time.Second
-	catchUp := rscheduler.WithCatchUp(time.Hour)
-	policies := map[string][]rscheduler.JobOption{"none": nil, "newest": {catchUp}, "all": {catchUp, rscheduler.WithBackfill()}}
+	policies := map[string][]rscheduler.JobOption{"none": {rscheduler.WithCatchUp(0)}, "newest": nil, "all": {rscheduler.WithBackfill()}}
 	for _, place := range []string{"Server", "Cluster"} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()

@@ -49,7 +49,7 @@ func Every(period time.Duration) Schedule { return every{period} }
 func EveryAfter(delay time.Duration) Schedule { return fixedDelay{delay} }
 
 // At returns the schedule of a single run. If t had passed when the job was first registered, it is a missed tick, see [WithCatchUp]. So
-// with a catch-up it may run again after [Scheduler.Remove], or when Redis has lost its data. When another schedule of the job had
+// within that window it may run again after [Scheduler.Remove], or when Redis has lost its data. When another schedule of the job had
 // replaced it for a while, it does not run again if [Scheduler.Runs] still has its run.
 func At(t time.Time) Schedule { return oneShot{t.Truncate(time.Microsecond)} }
 

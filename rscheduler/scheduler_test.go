@@ -197,10 +197,10 @@ func TestRunOfADeadProcessIsRepeated(t *testing.T) {
 		opts []rscheduler.JobOption
 		want []string
 	}{
-		"by default":   {nil, []string{"10:1", "10:2", "50:1", "60:1"}},
-		"caught up":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour)}, []string{"10:1", "10:2", "40:1", "50:1", "60:1"}},
+		"no catch-up":  {[]rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{"10:1", "10:2", "50:1", "60:1"}},
+		"by default":   {nil, []string{"10:1", "10:2", "40:1", "50:1", "60:1"}},
 		"backfilled":   {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}, []string{"10:1", "10:2", "20:1", "30:1", "40:1", "50:1", "60:1"}},
-		"at most once": {[]rscheduler.JobOption{rscheduler.WithAtMostOnce()}, []string{"10:1", "50:1", "60:1"}},
+		"at most once": {[]rscheduler.JobOption{rscheduler.WithAtMostOnce()}, []string{"10:1", "40:1", "50:1", "60:1"}},
 	} {
 		for _, next := range []rscheduler.Schedule{rscheduler.Every(10 * time.Second), rscheduler.MustCron("*/10 * * * * *")} {
 			t.Run(name+", "+next.String(), func(t *testing.T) {
@@ -250,7 +250,8 @@ func TestMissedTicksFollowThePolicy(t *testing.T) {
 		opts []rscheduler.JobOption
 		want []string
 	}{
-		"left out":    {nil, []string{"720:1"}},
+		"by default":  {nil, []string{"660:1", "720:1"}},
+		"left out":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{"720:1"}},
 		"the newest":  {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second)}, []string{"660:1", "720:1"}},
 		"too old":     {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{"720:1"}},
 		"all younger": {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}, []string{"540:1", "600:1", "660:1", "720:1"}},
@@ -278,6 +279,30 @@ func TestMissedTicksFollowThePolicy(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// F7: the only process stops two seconds before the tick, and the next one starts a second after it.
+func TestDeploymentOverATickLosesItNot(t *testing.T) {
+	for name, schedule := range map[string]func(r *rig) rscheduler.Schedule{
+		"once":  func(r *rig) rscheduler.Schedule { return rscheduler.At(r.start.Add(20 * time.Second)) },
+		"cron":  func(*rig) rscheduler.Schedule { return rscheduler.MustCron("20 1 0 1 1 ?", rscheduler.Quartz()) },
+		"often": func(*rig) rscheduler.Schedule { return rscheduler.Every(time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.worker(t, schedule(r), r.handle)
+				stop := run(t, s)
+				time.Sleep(18 * time.Second)
+				require.NoError(t, stop())
+				r.take()
+				time.Sleep(2200 * time.Millisecond)
+				s, _ = r.worker(t, schedule(r), r.handle)
+				run(t, s)
+				time.Sleep(200 * time.Millisecond)
+				assert.Equal(t, []string{"20:1"}, r.take())
+			})
+		})
 	}
 }
 
@@ -427,12 +452,16 @@ func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
 func TestPastOneShotFollowsTheCatchUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s, _ := r.scheduler(t)
-		past := rscheduler.At(r.start.Add(-time.Minute))
-		require.NoError(t, s.Register("late", past, r.handle, rscheduler.WithCatchUp(time.Hour)))
-		require.NoError(t, s.Register("never", past, r.handle))
+		past := func(minutes time.Duration) rscheduler.Schedule {
+			return rscheduler.At(r.start.Add(-minutes * time.Minute))
+		}
+		require.NoError(t, s.Register("late", past(59), r.handle))
+		require.NoError(t, s.Register("too late", past(61), r.handle))
+		require.NoError(t, s.Register("very late", past(120), r.handle, rscheduler.WithCatchUp(3*time.Hour)))
+		require.NoError(t, s.Register("never", past(1), r.handle, rscheduler.WithCatchUp(0)))
 		run(t, s)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"-60:1"}, r.take())
+		assert.ElementsMatch(t, []string{"-3540:1", "-7200:1"}, r.take())
 	})
 }
 
@@ -535,7 +564,7 @@ func TestOutageEndsByThePolicies(t *testing.T) {
 		assert.Equal(t, []string{"10:1"}, r.take(), "without Redis nothing runs")
 		p.Down(false)
 		time.Sleep(29 * time.Second)
-		assert.Equal(t, []string{"120:1", "130:1", "140:1"}, r.take())
+		assert.Equal(t, []string{"110:1", "120:1", "130:1", "140:1"}, r.take())
 	})
 }
 
