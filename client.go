@@ -250,8 +250,9 @@ func (c *Client) Waits() []WaitInfo {
 }
 
 // Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and
-// waits for holders to unlock, up to the close grace (5 s by default, see [WithCloseGrace]); their locks are renewed
-// meanwhile. Then it releases what is still held, or leaves it to its lease with [WithAbandonOnClose]. In either case
+// waits for holders to unlock and for handlers of messages, up to the close grace (5 s by default, see [WithCloseGrace]);
+// their locks and messages are renewed meanwhile. Then it releases what is still held, messages of Take among it, or
+// leaves it to its lease with [WithAbandonOnClose]. In either case
 // it releases what calls in flight are granted meanwhile, unless Redis replies too late: then that is left to its
 // lease.
 //

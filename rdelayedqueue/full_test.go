@@ -122,3 +122,20 @@ func TestMessageIsRenewedWhileRedisIsFull(t *testing.T) {
 	assert.NoError(t, stop())
 	assert.Empty(t, began, "a second delivery")
 }
+
+func TestCloseGivesBackMessagesOfTakeAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c, err := redlatch.New(r.redis, redlatch.WithCloseGrace(time.Minute))
+	require.NoError(t, err)
+	other := queue(r.direct(t))
+	_, err = other.Offer(t.Context(), job{}, 0)
+	require.NoError(t, err)
+	m, err := queue(c).Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, m.Ack(t.Context()), redlatch.ErrClosed)
+	again, err := other.Take(t.Context())
+	require.NoError(t, err)
+	assert.NoError(t, again.Ack(t.Context()))
+}

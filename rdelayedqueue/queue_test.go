@@ -139,8 +139,9 @@ func TestTwoDelaysInBothOrders(t *testing.T) {
 				go func() {
 					for range 2 {
 						if m, err := q.Take(t.Context()); assert.NoError(t, err) {
-							got <- time.Now()
+							taken := time.Now()
 							assert.NoError(t, m.Ack(t.Context()))
+							got <- taken // last, as the test closes the client then
 						}
 					}
 				}()

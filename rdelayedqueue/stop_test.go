@@ -87,8 +87,7 @@ func TestClosingConsumerGivesBackWhatItHasNotBegun(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		q, other := jobs(p, rdelayedqueue.WithMaxAttempts(1)), jobs(b.Peer(t))
-		offer(t, q, "held", 0)
-		held := take(t, q)
+		held := locktest.Acquire(t, t.Context(), p.GetLock("held"))
 		for range 11 {
 			offer(t, q, "a", 0)
 		}
@@ -105,12 +104,86 @@ func TestClosingConsumerGivesBackWhatItHasNotBegun(t *testing.T) {
 		start := time.Now()
 		go func() {
 			<-held.Context().Done()
-			assert.NoError(t, held.Ack(t.Context()))
+			assert.NoError(t, held.Unlock(t.Context()))
 		}()
 		require.NoError(t, p.Close())
 		assert.Less(t, time.Since(start), time.Second)
 		assert.Equal(t, rdelayedqueue.Stats{Ready: 10}, stats(t, other))
 		assert.Equal(t, 1, take(t, other).Attempt)
+	})
+}
+
+// A message of Take is not held until somebody unlocks: perhaps nobody will.
+func TestCloseWaitsForNoMessageOfTake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts []redlatch.Option
+		down bool
+		left rdelayedqueue.Stats
+	}{
+		"given back":    {left: rdelayedqueue.Stats{Ready: 4}},
+		"abandoned":     {opts: []redlatch.Option{redlatch.WithAbandonOnClose()}, left: rdelayedqueue.Stats{InFlight: 4}},
+		"without Redis": {down: true, left: rdelayedqueue.Stats{InFlight: 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, tc.opts...)
+				q, other := jobs(p), jobs(b.Peer(t))
+				for range 5 {
+					offer(t, q, "a", 0)
+				}
+				messages, err := q.TakeBatch(t.Context(), 5)
+				require.NoError(t, err)
+				acked := messages[4]
+				require.NoError(t, acked.Ack(t.Context()))
+				p.Down(tc.down)
+				start := time.Now()
+				require.NoError(t, p.Close())
+				assert.LessOrEqual(t, time.Since(start), tail(tc.down))
+				for i, call := range []func(m *rdelayedqueue.Message[job]) error{
+					func(m *rdelayedqueue.Message[job]) error { return m.Ack(t.Context()) },
+					func(m *rdelayedqueue.Message[job]) error { return m.Nack(t.Context(), 0) },
+					func(m *rdelayedqueue.Message[job]) error { return m.Reject(t.Context(), "") },
+					func(m *rdelayedqueue.Message[job]) error { return m.Extend(t.Context(), time.Minute) },
+				} {
+					err := call(messages[i])
+					require.ErrorIs(t, err, redlatch.ErrClosed, i)
+					require.NotErrorIs(t, err, redlatch.ErrUnknown, i)
+					require.NotErrorIs(t, err, rdelayedqueue.ErrNotHeld, i)
+				}
+				require.NoError(t, acked.Ack(t.Context()), "it was acknowledged in time")
+				assert.Equal(t, tc.left, stats(t, other))
+			})
+		})
+	}
+}
+
+// tail is how long a Close may take for which there is nothing to wait.
+func tail(down bool) time.Duration {
+	if down {
+		return 3 * time.Second
+	}
+	return 10 * time.Millisecond
+}
+
+func TestMessageOfTakeCanBeAcknowledgedWhileCloseWaitsForAnother(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, other := jobs(p), jobs(b.Peer(t))
+		offer(t, q, "taken", 0)
+		m := take(t, q)
+		offer(t, q, "handled", 0)
+		began := make(chan struct{})
+		consume(t, q, func(context.Context, *rdelayedqueue.Message[job]) error {
+			close(began)
+			time.Sleep(2 * time.Second)
+			return nil
+		})
+		<-began
+		time.AfterFunc(time.Second, func() { assert.NoError(t, m.Ack(t.Context())) })
+		start := time.Now()
+		require.NoError(t, p.Close())
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, other))
 	})
 }
 

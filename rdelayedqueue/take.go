@@ -19,7 +19,8 @@ import (
 // an attempt may have claimed is given back in the background without counting as an attempt.
 //
 // The claim lasts for the visibility, 30 s by default (see [WithVisibility]), and is not renewed: call Ack or Extend in
-// time. The message's context descends from ctx. A message whose payload cannot be decoded becomes a dead letter, and
+// time. The message's context descends from ctx. A client that closes does not wait for the message: its attempt ends as
+// failed, and Ack returns redlatch.ErrClosed then. A message whose payload cannot be decoded becomes a dead letter, and
 // Take goes on.
 //
 // It costs one round trip if a message is due, which concurrent calls share. While it waits it costs only a check every

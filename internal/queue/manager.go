@@ -23,6 +23,7 @@ type Manager struct {
 	mu      sync.Mutex         // guards all below, and the users of each client; a leaf
 	clients map[string]*client // by the name of the queue
 	live    map[*Message]struct{}
+	handled int // of live, those of consumers
 }
 
 // New returns a manager that closes with its core.
@@ -181,11 +182,11 @@ func (m *Manager) messagesLocked() []*Message {
 	return live
 }
 
-// Open returns the number of messages that are neither finished nor lost.
+// Open returns the number of messages of consumers that are neither finished nor lost. Nobody may ever finish one of Take.
 func (m *Manager) Open() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.live)
+	return m.handled
 }
 
 // Drain has the messages that are left redelivered at once, unless they are to be abandoned, and waits for what is in flight,

@@ -78,6 +78,7 @@ func (q *Queue) message(ctx context.Context, c Claimed, d *demand, asked time.Du
 	next := m.next(asked) // before others see the message, and may renew it
 	g.mu.Lock()
 	g.live[m] = struct{}{}
+	g.handled += script.Flag(by == byTimer)
 	closed := g.core.Closed()
 	g.mu.Unlock()
 	if closed {
@@ -212,6 +213,7 @@ func (m *Message) drop() {
 	g.mu.Lock()
 	_, live := g.live[m]
 	delete(g.live, m)
+	g.handled -= script.Flag(live && m.upkeep == byTimer)
 	g.mu.Unlock()
 	if live {
 		m.client.leave()
@@ -272,7 +274,7 @@ func (m *Message) Ack(ctx context.Context) error {
 		m.forget(acked, ErrFinished)
 		return nil
 	case ended:
-		return ErrNotHeld
+		return m.notHeld()
 	}
 	ctx, cancel := m.client.endContext(ctx)
 	defer cancel()
@@ -288,7 +290,7 @@ func (m *Message) Ack(ctx context.Context) error {
 		if sent.earlier == script.Unknown { // it may have acknowledged the message, which Redis remembers for a while only
 			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
 		}
-		return ErrNotHeld
+		return m.notHeld()
 	}
 	m.forget(acked, ErrFinished)
 	return nil
@@ -359,8 +361,18 @@ func (m *Message) check(ctx context.Context) error {
 		return core.ErrNilContext
 	case m == nil:
 		return ErrNotHeld
+	case m.upkeep == byCaller && m.queue.manager.life.Err() != nil && !m.Finished():
+		return errs.ErrClosed
 	}
 	return nil
+}
+
+// notHeld returns the error of a call on a message that has ended: Close ends those that were taken.
+func (m *Message) notHeld() error {
+	if m.upkeep == byCaller && m.client.core.Closed() {
+		return errs.ErrClosed
+	}
+	return ErrNotHeld
 }
 
 // destination is where a message goes whose attempt has ended.
@@ -421,7 +433,7 @@ func (m *Message) nack(c *client, n nack) *entry[nack] {
 // finished waits for what nack has sent.
 func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 	if sent == nil {
-		return ErrNotHeld
+		return m.notHeld()
 	}
 	ok, err := sent.settled(ctx)
 	switch {
@@ -432,7 +444,7 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 		if sent.earlier == script.Unknown { // it may have ended the attempt before the other consumer came
 			return fmt.Errorf("%w: %w", errs.ErrUnknown, ErrNotHeld)
 		}
-		return ErrNotHeld
+		return m.notHeld()
 	}
 	first := m.forget(ended, ErrFinished)
 	if n := sent.value; first && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {

@@ -143,7 +143,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if m.Finished() {
-		return ErrNotHeld
+		return m.notHeld()
 	}
 	c := m.client
 	var sentAt time.Duration
