@@ -142,6 +142,21 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 	}
 }
 
+func TestWrongArgumentsAreAnsweredWithTheUsage(t *testing.T) {
+	for want, args := range map[string][]string{
+		"missing program: write it after --\nusage: redlatch lock run [flags] NAME -- PROGRAM [ARGUMENTS]\n":  {"lock", "run", "nightly", "echo", "hi"},
+		"missing program: write it after --\nusage: redlatch elect run [flags] NAME -- PROGRAM [ARGUMENTS]\n": {"elect", "run", "nightly", "--"},
+		"missing name: write it before --\nusage: redlatch lock run":                                          {"lock", "run", "--", "echo"},
+		"one name is written before --, and not 2\nusage: redlatch lock run":                                  {"lock", "run", "a", "b", "--", "echo"},
+		"\nusage: redlatch queue get NAME ID [flags]\n":                                                       {"queue", "get", "mails"},
+		"\nusage: redlatch ls [PATTERN] [flags]\n":                                                            {"ls", "a", "b"},
+	} {
+		code, _, text := (&rig{}).run(t.Context(), args...)
+		assert.Equal(t, exitUsage, code, "%v", args)
+		assert.Contains(t, text, want, "%v", args)
+	}
+}
+
 func TestURLWithoutASchemeIsExplained(t *testing.T) {
 	for given, want := range map[string]string{
 		"localhost:6379":          "write redis://localhost:6379",

@@ -100,7 +100,7 @@ func (a *app) electRun() *cobra.Command {
 started have ended, the next candidate is elected. Signals are passed on as by "lock run". If the leadership is lost, they
 get SIGTERM and the exit code is 76.`,
 		Example:           "  redlatch elect run workers --value \"$HOSTNAME\" -- ./worker",
-		Args:              programAfterDash,
+		Args:              checked(programAfterDash),
 		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := programPath(args[1])

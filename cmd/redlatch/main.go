@@ -265,11 +265,11 @@ func (a *app) open(ctx context.Context, opts ...redlatch.Option) (*redlatch.Clie
 	return c, err
 }
 
-// checked gives wrong arguments their exit code.
+// checked gives wrong arguments their exit code, and says which are right.
 func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return &exit{exitUsage, err}
+			return &exit{exitUsage, fmt.Errorf("%w\nusage: %s", err, cmd.UseLine())}
 		}
 		return nil
 	}

@@ -18,9 +18,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// errNoProgram is the error of a lock run without a program.
-var errNoProgram = errors.New("say the program after --")
-
 // terms are those on which lock run runs a program.
 type terms struct {
 	lease, wait, killAfter time.Duration
@@ -44,7 +41,7 @@ On Linux this includes daemons. On other systems what leaves the program's proce
 program itself is: what it has started may outlive the lock. If this command gets SIGKILL, all of it goes on, and the lock is
 free once the lease is over.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
-		Args:    programAfterDash,
+		Args:    checked(programAfterDash),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limited := cmd.Flags().Changed("wait")
 			switch {
@@ -71,8 +68,13 @@ func killAfterFlag(cmd *cobra.Command, killAfter *time.Duration) {
 
 // programAfterDash wants a name, and a program after --.
 func programAfterDash(cmd *cobra.Command, args []string) error {
-	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-		return &exit{exitUsage, errNoProgram}
+	switch before := cmd.ArgsLenAtDash(); {
+	case before < 0 || before == len(args):
+		return errors.New("missing program: write it after --")
+	case before == 0:
+		return errors.New("missing name: write it before --")
+	case before > 1:
+		return fmt.Errorf("one name is written before --, and not %d", before)
 	}
 	return nil
 }

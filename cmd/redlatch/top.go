@@ -34,8 +34,8 @@ func (a *app) top() *cobra.Command {
 FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue it
 is for how long the message has been due that is delivered next, of the %d queues in which most are due.
 
-Keys: w sorts by who wait, h by for how long it is held, n by name, q by how far queues lag; / filters by a pattern; the
-arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, x ends.`, mostListed, askMost, mostLags),
+Keys: w sorts by how many wait, h by how long it is held, n by name, l by how far queues lag; / filters by a pattern; the
+arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, q quits.`, mostListed, askMost, mostLags),
 		Example: "  redlatch top 'orders:*'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -267,7 +267,7 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return s, s.look()
 	case tea.KeyMsg:
 		switch key := msg.String(); {
-		case key == "ctrl+c", key == "x" && !s.typing:
+		case key == "ctrl+c", key == "q" && !s.typing:
 			return s, tea.Quit
 		case s.typing:
 			s.typed(msg)
@@ -303,7 +303,7 @@ func (s *screen) pressed(key string) {
 		s.by = byHeld
 	case "n":
 		s.by = byName
-	case "q":
+	case "l":
 		s.by = byLag
 	case "/":
 		s.typing = s.one == nil
@@ -356,7 +356,7 @@ func (s *screen) View() string {
 		fmt.Fprintf(&b, "  the first %d", mostListed)
 	}
 	if s.err != nil {
-		fmt.Fprintf(&b, "\n%s", safe(s.err.Error()))
+		fmt.Fprintf(&b, "\n%s", inspect.FirstLine(safe(s.err.Error()))) // which is cut to the width, as all lines are
 	}
 	b.WriteString("\n\n")
 	lines, more := s.lines(), ""
@@ -369,7 +369,7 @@ func (s *screen) View() string {
 		lines = lines[from : from+fit]
 	}
 	b.WriteString(strings.Join(lines, "") + more)
-	b.WriteString("\nw waiting  h held for  n name  q lag of queues  / filter  enter one object  esc back  x end")
+	b.WriteString("\nw waiting  h held for  n name  l lag of queues  / filter  enter one object  esc back  q quit")
 	return b.String()
 }
 

@@ -73,7 +73,7 @@ func TestScreenShowsSortsFiltersAndDrillsDown(t *testing.T) {
 	s.Update(looked{err: assert.AnError})
 	assert.Contains(t, s.View(), assert.AnError.Error())
 	assert.Contains(t, s.View(), "beta", "what was seen last")
-	_, end := s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("x")})
+	_, end := s.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q")})
 	assert.Equal(t, tea.QuitMsg{}, end())
 	require.NoError(t, hold.Unlock(t.Context()))
 }
@@ -260,7 +260,7 @@ func TestTopInATerminal(t *testing.T) {
 	top := startTop(t, r.url)
 	text := top.sees(`(?s)> +rfairlock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready`)
 	picture(t, "top", text)
-	top.tmux("send-keys", "-t", "top", "q")
+	top.tmux("send-keys", "-t", "top", "l")
 	top.sees(`by lag[^>]*> +rdelayedqueue +mails`)
 	top.tmux("send-keys", "-t", "top", "h")
 	top.sees(`(?s)by held for[^>]*> +rlock +order:4711 .*rrwlock +prices .*rfairlock +import:eu .*rlock +report .*rsemaphore +uploads .*mails`)
@@ -271,12 +271,20 @@ func TestTopInATerminal(t *testing.T) {
 	picture(t, "top-lock", text)
 	top.tmux("send-keys", "-t", "top", "Escape")
 	top.sees("KIND")
+	top.tmux("send-keys", "-t", "top", "/")
+	top.sees(`filter:`)
+	top.tmux("send-keys", "-t", "top", "q")
+	top.sees(`filter: q`)
+	top.tmux("send-keys", "-t", "top", "Enter")
+	top.tmux("send-keys", "-t", "top", "q")
+	top.sees("exit code 0")
 }
 
 func TestScreenShowsWhatItCouldLearn(t *testing.T) {
 	s := &screen{by: byName, height: 24}
-	s.Update(looked{all: []inspect.Summary{{Name: "alpha"}}, err: errors.New("one queue cannot be read")})
-	assert.Regexp(t, `(?s)one queue cannot be read.*alpha`, s.View())
+	s.Update(looked{all: []inspect.Summary{{Name: "alpha"}}, err: errors.Join(errors.New("one queue cannot be read"), errors.New("nor another"))})
+	assert.Regexp(t, `(?s)one queue cannot be read …\n.*alpha`, s.View())
+	assert.NotContains(t, s.View(), "another", "the list has the place of other lines")
 	s.Update(looked{err: errors.New("no answer")})
 	assert.Regexp(t, `(?s)no answer.*alpha`, s.View(), "what was seen last")
 	s.Update(looked{})
