@@ -41,7 +41,7 @@ type Observer struct {
 	// which belong to nobody, are not reported.
 	Released func(kind, name string, held time.Duration)
 	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
-	// reported.
+	// reported. Of a multi-lock or RedLock each lost part is reported, as it is acquired and released.
 	Lost func(kind, name string, cause error)
 	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were
 	// lost. After an error both are 0.

@@ -41,6 +41,7 @@ type call struct {
 	lock    *Lock
 	ctx     context.Context //nolint:containedctx // of the call, which ends before it
 	outer   *hold
+	part    bool           // of a hold of several locks itself
 	options locker.Options // those of each lock
 	mode    mode
 	start   time.Time
@@ -62,7 +63,7 @@ type call struct {
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
-	c := &call{lock: l, ctx: ctx, outer: outer, options: *o, mode: m, start: time.Now(), busy: nobody}
+	c := &call{lock: l, ctx: ctx, outer: outer, part: o.Part, options: *o, mode: m, start: time.Now(), busy: nobody}
 	c.failed = c.start
 	limit := time.Duration(0)
 	switch {
@@ -74,7 +75,7 @@ func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hol
 	if limit > 0 {
 		c.limit = c.start.Add(limit)
 	}
-	c.options.Wait = nil
+	c.options.Wait, c.options.Part = nil, true
 	length := l.core.Lease
 	if o.Lease != nil {
 		length = *o.Lease

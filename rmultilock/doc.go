@@ -10,7 +10,9 @@
 //
 // The locks may be of any kind, client and server. Holds, contexts, nesting, options and errors are those of package
 // rlock. A hold's context ends as soon as one lock of a multi-lock is lost, or a majority of a RedLock is no longer
-// certain; its cause names the whole lock and the lock that was lost. The rest of a lost hold is released at once.
+// certain; its cause names the whole lock and the lock that was lost. The rest of a lost hold is released at once. The loss
+// is one line of the log of the client that returned the lock, not one for each part; a part that a RedLock loses while it
+// stays held is none. A redlatch.Observer is told of each part.
 //
 // # Multi-lock
 //

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 )
@@ -60,6 +61,26 @@ func (h *hold) partLost(i int, of held, cause error) {
 	h.endContext(ended)
 	drop(left)
 	h.giveUp()
+	h.logLost(ended)
+}
+
+// logLost logs the loss, once for all locks and all levels.
+func (h *hold) logLost(cause error) {
+	for o := h.outer; o != nil; o = o.outer {
+		o.mu.Lock()
+		released := o.state == released
+		o.mu.Unlock()
+		if !released { // it logs
+			return
+		}
+	}
+	if h.part {
+		return
+	}
+	h.mu.Lock()
+	loss := core.LossInfo{Kind: title, Name: h.lock.name, Owner: h.owner, Site: h.options.Site.String()}
+	h.mu.Unlock()
+	h.lock.core.LogLost("lock", loss, cause)
 }
 
 // isLiveLocked reports whether a hold is that of a live part, and counts.

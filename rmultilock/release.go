@@ -2,6 +2,7 @@ package rmultilock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -76,6 +77,9 @@ func (h *hold) Unlock(ctx context.Context) error {
 	}
 	err := release(ctx, h.lock.quorum, left, nil).wait(limit, nil)
 	h.lock.wakeNext(h.given)
+	if errors.Is(err, errs.ErrNotHeld) {
+		h.logLost(lease.Ended(title, h.lock.name, errs.ErrLost, lease.CauseGone))
+	}
 	return lease.Unlocking(ctx, err)
 }
 

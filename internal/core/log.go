@@ -124,16 +124,20 @@ func (t *Trouble) Note(c *Core, err error, line, over, kind, name string) {
 	c.Logger.Info(over, "kind", kind, "name", name, "length", c.Clock.Now()-t.since)
 }
 
-// Lost says that something ended just now although nobody released it. The noun is what it is, and the cause the error for who held it.
-func (c *Core) Lost(noun string, l LossInfo, cause error) {
+// Lost says that something ended just now although nobody released it. The cause is the error for who held it.
+func (c *Core) Lost(l LossInfo, cause error) {
 	l.At = c.Clock.Time(c.Clock.Now())
 	c.losses.add(l)
+	c.HoldEnded(l.Kind, l.Name, l.Owner, l.Held, cause)
+}
+
+// LogLost logs a loss. The noun is what was lost.
+func (c *Core) LogLost(noun string, l LossInfo, cause error) {
 	attributes := []any{"kind", l.Kind, "name", l.Name, "owner", l.Owner, "cause", cause}
 	if l.Site != "" {
 		attributes = append(attributes, "site", l.Site)
 	}
 	c.Logger.Warn("redlatch: a "+noun+" was lost", attributes...)
-	c.HoldEnded(l.Kind, l.Name, l.Owner, l.Held, cause)
 }
 
 // DeadLetter says that a message has become one.

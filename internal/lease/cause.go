@@ -71,8 +71,10 @@ func (e *endCause) Error() string {
 
 func (e *endCause) Unwrap() error { return e.err }
 
+// CauseGone is what happened to a lock that Redis does not have any more.
+const CauseGone = "Redis has it no longer: its lease ended there, or it was taken away"
+
 const (
-	causeGone       = "Redis has it no longer: its lease ended there, or it was taken away"
 	causeLeaseEnded = "the lease ended"
 	causeNotRenewed = "it could not be renewed before the lease ended"
 )

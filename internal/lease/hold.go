@@ -42,6 +42,7 @@ type Hold struct {
 	cause  error                   // why the context ended; nil while it has not ended by this hold's doing
 	mode   Mode                    // never changes
 	over   bool                    // unlocked or lost
+	part   bool                    // of a hold of several locks; never changes
 	site   core.Site               // never changes
 }
 
@@ -99,7 +100,7 @@ func (l *Lease) AddLocked(given context.Context, t Term, now time.Duration) *Hol
 // newHoldLocked adds a level to a lease.
 func (l *Lease) newHoldLocked(given context.Context, t Term, mode Mode, sent time.Duration) *Hold {
 	l.member.Leave()
-	h := &Hold{lease: l, given: given, mode: mode, site: t.Site, next: l.levels}
+	h := &Hold{lease: l, given: given, mode: mode, site: t.Site, part: t.Part, next: l.levels}
 	switch {
 	case t.Lease != nil:
 		h.length = *t.Lease
@@ -369,7 +370,7 @@ func (h *Hold) LostSince() time.Time {
 	defer l.mu.Unlock()
 	clock, end := l.manager.core.Clock, l.member.End()
 	switch cause, _ := h.cause.(*endCause); { //nolint:errorlint // the hold's own cause, never wrapped
-	case cause == nil || cause.detail != causeGone:
+	case cause == nil || cause.detail != CauseGone:
 		return clock.Time(h.limit)
 	case h.fixed != 0 || l.ops != nil && end <= l.ops.until:
 		return time.Time{} // the call that set this end may have asked for any lease

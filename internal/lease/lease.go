@@ -29,6 +29,7 @@ type Lease struct {
 	state  state
 	reads  bool      // Redis has levels of reading, as far as this side knows
 	warned bool      // that a call of this client waits for it; guarded by the listener's guard
+	part   bool      // the level that ended last was part of a hold of several locks; as the site
 	site   core.Site // where the level that ended last was acquired; never changes once it does not hold
 
 	manager *Manager      // never changes, like key, owner, token and since once it is granted
@@ -179,7 +180,7 @@ func (l *Lease) expire(now time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	l.site = l.siteLocked()
+	l.endingLocked(l.firstLocked())
 	cancels, why := l.expireLocked(now)
 	ended := l.levels == nil
 	if ended {
@@ -283,15 +284,15 @@ func (l *Lease) Gone() bool {
 		l.mu.Unlock()
 		return false
 	}
-	l.site = l.siteLocked()
-	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(causeGone) })
+	l.endingLocked(l.firstLocked())
+	cancels := l.endAllLocked(func(*Hold) error { return l.lostCause(CauseGone) })
 	l.state = lost
 	l.manager.core.Timers.Stop(&l.member.Timer)
 	l.mu.Unlock()
 	l.manager.listener.Lost(l)
 	l.notifyOver()
 	cancels.run() // after Lost: whoever is notified finds the lock free here
-	l.notifyLost(causeGone)
+	l.notifyLost(CauseGone)
 	return true
 }
 
@@ -313,9 +314,13 @@ func (l *Lease) lostCause(detail string) error {
 // notifyLost tells the log and the observer, once those who have the hold's context were told: others wait on this goroutine.
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
-	m.core.Lost(m.noun(), core.LossInfo{
+	loss := core.LossInfo{
 		Kind: m.kind.Title, Name: l.user(), Owner: l.publicOwner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
-	}, l.lostCause(detail))
+	}
+	if !l.part {
+		m.core.LogLost(m.noun(), loss, l.lostCause(detail))
+	}
+	m.core.Lost(loss, l.lostCause(detail))
 }
 
 // endAllLocked ends every level with the cause that why gives.

@@ -129,6 +129,7 @@ type Term struct {
 	Lease   *time.Duration // a fixed lease; nil for one that is renewed
 	MaxHold *time.Duration // limit of renewal; nil for none
 	Site    core.Site      // that acquires
+	Part    bool           // of a hold of several locks, which logs its loss itself
 }
 
 // Plain reports whether a level lasts until its release.

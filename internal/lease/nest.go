@@ -109,7 +109,7 @@ func (l *Lease) releaseLater() {
 func (l *Lease) unlinkLocked(h *Hold) {
 	l.member.Leave()
 	if l.state == holding { // once it is over the site is read without the mutex
-		l.site = h.site
+		l.endingLocked(h)
 	}
 	for at := &l.levels; *at != nil; at = &(*at).next {
 		if *at == h {

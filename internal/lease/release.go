@@ -213,7 +213,7 @@ func (l *Lease) concludeRelease(notified int64, err error, settled func()) (open
 	}
 	l.endRelease(int(notified) - 1)
 	if err == nil && notified == 0 {
-		l.notifyLost(causeGone)
+		l.notifyLost(CauseGone)
 		return false, errs.ErrNotHeld
 	}
 	l.notifyReleased()

@@ -22,15 +22,23 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 		}
 		info.Left = max(info.Left, h.deadlineLocked()-now)
 	}
-	info.Site = l.siteLocked().String()
+	if first := l.firstLocked(); first != nil {
+		info.Site = first.site.String()
+	}
 	return info, true
 }
 
-// siteLocked returns where the first of the levels was acquired.
-func (l *Lease) siteLocked() core.Site {
-	var first core.Site
+// firstLocked returns the first of the levels; nil if there is none.
+func (l *Lease) firstLocked() (first *Hold) {
 	for h := l.levels; h != nil; h = h.next {
-		first = h.site
+		first = h
 	}
 	return first
+}
+
+// endingLocked keeps of a level that ends what is to be said of the lease.
+func (l *Lease) endingLocked(h *Hold) {
+	if h != nil {
+		l.site, l.part = h.site, h.part
+	}
 }
