@@ -18,6 +18,7 @@ const MaxKey = core.MaxKey
 // those of the same name in all processes share their tokens. It is safe for concurrent use.
 type Limiter struct {
 	core *core.Core
+	m    *manager
 	name string // with the client's prefix
 	rate Rate
 	all  span // how long all tokens need to come back
@@ -27,7 +28,7 @@ type Limiter struct {
 
 // New returns a client's rate limiter by name. It is for the client: users call GetRateLimiter there.
 func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
-	l := &Limiter{core: c, name: c.Prefix + name, rate: rate, opts: options{burst: rate.count}}
+	l := &Limiter{core: c, m: core.Manager(c, newManager), name: c.Prefix + name, rate: rate, opts: options{burst: rate.count}}
 	l.err = core.CheckUserName(name, l.name)
 	for _, o := range opts {
 		if o == nil {
@@ -78,7 +79,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 		return Result{}, l.wrap("allow", err)
 	}
 	ctx, call := l.begin(ctx)
-	t, err := l.send(ctx, key, n, 0, nil)
+	at := l.key(key)
+	l.m.settle(ctx, at)
+	t, err := l.send(ctx, at, n, 0, nil)
 	call.End(ctx, "", 1, outcome(t, err))
 	if err != nil {
 		return Result{}, l.wrap("allow", err)
@@ -99,8 +102,10 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("info", err)
 	}
+	at := l.key(key)
+	l.m.settle(ctx, at)
 	call, err := l.core.Read(ctx, func() *script.Call {
-		return lookOf(l.key(key), int64(l.rate.count), l.rate.span(n), l.all)
+		return lookOf(at, int64(l.rate.count), l.rate.span(n), l.all)
 	})
 	if err != nil {
 		return Result{}, l.wrap("info", err)
@@ -117,14 +122,15 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 //
 // It also ends when ctx is done, with ctx's error, and when the client closes (redlatch.ErrClosed). The tokens are given
 // back then if nobody has taken any since; otherwise, and if Redis does not answer, they are lost, and the rate is not
-// reached. It returns [ErrExceeds] at once, and takes nothing, if n is above the capacity, or if the deadline of ctx is
+// reached. The next calls of this client for the key see them, though for that they may wait for Redis for 250 ms. It
+// returns [ErrExceeds] at once, and takes nothing, if n is above the capacity, or if the deadline of ctx is
 // before the tokens are there. Other errors and costs are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 	if err := l.check(ctx, key, n); err != nil {
 		return l.wrap("wait", err)
 	}
 	ctx, call := l.begin(ctx)
-	t, err := l.wait(ctx, key, n)
+	t, err := l.wait(ctx, l.key(key), n)
 	call.End(ctx, "", 1, outcome(t, err))
 	if err == nil && !t.ok {
 		err = fmt.Errorf("%w before the deadline of the context: it takes %v", ErrExceeds, t.wait)
@@ -133,7 +139,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 }
 
 // wait is Wait, except that tokens which are not there before the deadline are no error.
-func (l *Limiter) wait(ctx context.Context, key string, n int) (taken, error) {
+func (l *Limiter) wait(ctx context.Context, at string, n int) (taken, error) {
+	l.m.settle(ctx, at)
 	longest := -time.Microsecond // any
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = max(time.Until(deadline), 0)
@@ -142,24 +149,21 @@ func (l *Limiter) wait(ctx context.Context, key string, n int) (taken, error) {
 		return taken{}, errs.ErrClosed
 	}
 	defer l.core.End()
-	t, err := l.send(ctx, key, n, longest, pipeline.Func(func(c *script.Call) {
-		if late, err := readTaken(c); err == nil && late.ok {
-			l.giveBack(key, n, late)
+	t, err := l.send(ctx, at, n, longest, &late{l.m, at, func(c *script.Call) *script.Call {
+		t, err := readTaken(c)
+		if err != nil || !t.ok {
+			return nil
 		}
-	}))
+		return giveBackOf(at, int64(l.rate.count), t.back, l.rate.span(n))
+	}})
 	if err == nil && t.ok {
 		err = l.sleep(ctx, t.wait)
 	}
 	if err != nil && t.ok {
-		l.giveBack(key, n, t)
+		l.m.begin(at)
+		l.m.send(giveBackOf(at, int64(l.rate.count), t.back, l.rate.span(n)))
 	}
 	return t, err
-}
-
-// giveBack gives a reservation back in the background. If it fails the tokens are lost, and nobody needs to know.
-func (l *Limiter) giveBack(key string, n int, t taken) {
-	l.core.Begin()
-	l.core.Batch.Start(giveBackOf(l.key(key), int64(l.rate.count), t.back, l.rate.span(n)), pipeline.Urgent, func(*script.Call) { l.core.End() })
 }
 
 // begin tells an observer that a call begins to take tokens.
@@ -210,9 +214,9 @@ func (l *Limiter) check(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-func (l *Limiter) send(ctx context.Context, key string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
+func (l *Limiter) send(ctx context.Context, at string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
 	call, err := l.core.OnceOrLate(ctx, func() *script.Call {
-		return takeOf(l.key(key), int64(l.rate.count), l.rate.span(n), l.all, longest)
+		return takeOf(at, int64(l.rate.count), l.rate.span(n), l.all, longest)
 	}, late)
 	if err != nil {
 		return taken{}, err

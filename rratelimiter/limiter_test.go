@@ -240,8 +240,128 @@ func TestLastReservationIsGivenBack(t *testing.T) {
 	})
 }
 
-// slow is a hook that passes replies on a second late while it is set.
-type slow struct{ atomic.Bool }
+// F3
+func TestTakeComesAfterWhatWasGivenBackBeforeIt(t *testing.T) {
+	takes := map[string]func(ctx context.Context, l *rratelimiter.Limiter) (time.Duration, error){
+		"wait": func(ctx context.Context, l *rratelimiter.Limiter) (time.Duration, error) {
+			began := time.Now()
+			err := l.Wait(ctx, "a", 1)
+			return time.Since(began), err
+		},
+		"allow": func(ctx context.Context, l *rratelimiter.Limiter) (time.Duration, error) {
+			r, err := l.Allow(ctx, "a", 1)
+			return r.RetryAfter, err
+		},
+		"info": func(ctx context.Context, l *rratelimiter.Limiter) (time.Duration, error) {
+			r, err := l.Info(ctx, "a", 1)
+			return r.RetryAfter, err
+		},
+	}
+	for verb, take := range takes {
+		t.Run(verb, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t, slowGiveBack(10*time.Millisecond)).GetRateLimiter("api", rratelimiter.Per(1, 300*time.Millisecond))
+				require.True(t, allow(t, l, "a", 1).Allowed)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(20*time.Millisecond, cancel)
+				began := time.Now()
+				require.ErrorIs(t, l.Wait(ctx, "a", 1), context.Canceled)
+				assert.Equal(t, 20*time.Millisecond, time.Since(began), "it does not wait for that")
+				after, err := take(t.Context(), l)
+				require.NoError(t, err)
+				assert.LessOrEqual(t, after, 280*time.Millisecond)
+			})
+		})
+	}
+}
+
+// slowGiveBack has what is given back leave so much later.
+func slowGiveBack(d time.Duration) redlatch.Option {
+	return redlatch.WithObserver(redlatch.Observer{ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+		if e.Name == "rratelimiter.giveback" {
+			time.Sleep(d)
+		}
+		return ctx
+	}})
+}
+
+// F3
+func TestTakeComesAfterAReservationWhoseCallerDidNotWaitForTheReply(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var hook slow
+		l := b.Peer(t, redlatch.WithHooks(&hook), slowGiveBack(10*time.Millisecond)).GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
+		require.True(t, allow(t, l, "b", 1).Allowed) // Redis knows the script from here on
+		hook.Store(int64(100 * time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, l.Wait(ctx, "a", 1), context.DeadlineExceeded)
+		assert.Equal(t, 50*time.Millisecond, time.Since(began))
+		hook.Store(0)
+		assert.True(t, allow(t, l, "a", 1).Allowed)
+	})
+}
+
+// F16, F26
+func TestTakeWaitsForASilentGiveBackOnlySoLong(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t, slowGiveBack(time.Minute)).GetRateLimiter("api", rratelimiter.Per(1, time.Hour))
+		require.True(t, allow(t, l, "a", 1).Allowed)
+		giveUp := func() {
+			t.Helper()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Millisecond, cancel)
+			began := time.Now()
+			require.ErrorIs(t, l.Wait(ctx, "a", 1), context.Canceled)
+			assert.Equal(t, 20*time.Millisecond, time.Since(began))
+		}
+		giveUp()
+		began := time.Now()
+		assert.True(t, allow(t, l, "b", 1).Allowed)
+		assert.Zero(t, time.Since(began), "another key")
+		assert.False(t, allow(t, l, "a", 1).Allowed)
+		assert.Equal(t, 250*time.Millisecond, time.Since(began))
+		began = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := l.Allow(ctx, "a", 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(began))
+		time.Sleep(time.Hour)
+		began = time.Now()
+		assert.False(t, allow(t, l, "a", 1).Allowed)
+		assert.Zero(t, time.Since(began), "it has ended")
+	})
+}
+
+// F3
+func TestReservationsOfThoseWhoGiveUpAreThereForTheNext(t *testing.T) {
+	t.Parallel()
+	reserved := make(chan struct{}, 1)
+	c, err := redlatch.New(redistest.Shared(t).Client(t), redlatch.WithObserver(redlatch.Observer{ScriptEnd: func(_ context.Context, e redlatch.ScriptEndEvent) {
+		if e.Name == "rratelimiter.take" {
+			reserved <- struct{}{}
+		}
+	}}))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	l := c.GetRateLimiter(fmt.Sprint(t.Name(), time.Now().UnixNano()), rratelimiter.Per(1, time.Hour))
+	require.True(t, allow(t, l, "a", 1).Allowed)
+	<-reserved
+	for range faulttest.Rounds(t, 100, 5000) {
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Wait(ctx, "a", 1) }()
+		<-reserved
+		giveUp()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.LessOrEqual(t, allow(t, l, "a", 1).RetryAfter, time.Hour)
+		<-reserved
+	}
+}
+
+// slow is a hook that passes replies on so much later.
+type slow struct{ atomic.Int64 }
 
 func (*slow) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -260,9 +380,7 @@ func (s *slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 
 func (s *slow) pause() {
-	if s.Load() {
-		time.Sleep(time.Second)
-	}
+	time.Sleep(time.Duration(s.Load()))
 }
 
 // F3
@@ -274,7 +392,7 @@ func TestReservationWhoseReplyComesTooLateIsGivenBack(t *testing.T) {
 				p, rate := b.Peer(t, redlatch.WithHooks(&hook)), rratelimiter.Per(1, time.Minute)
 				l := p.GetRateLimiter("api", rate)
 				require.True(t, allow(t, l, "b", 1).Allowed) // Redis knows the script from here on
-				hook.Store(true)
+				hook.Store(int64(time.Second))
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- l.Wait(ctx, "a", 1) }()

@@ -141,12 +141,14 @@ func (n *nodeQueue) wait(ctx context.Context, call *script.Call, ask SendOptions
 	if !errors.Is(ctx.Err(), context.Canceled) { // else nothing says that the node is silent
 		n.batcher.Reload()
 	}
+	var left *abandonedCall
 	if p.late != nil {
-		p.late = n.batcher.abandon(p.late)
+		left = n.batcher.abandon(p.late)
+		p.late = left
 	}
 	if !p.state.CompareAndSwap(waiting, abandoned) {
-		if p.late != nil {
-			n.batcher.answered()
+		if left != nil {
+			left.stay()
 		}
 		<-p.done
 		return n.recycle(p)
@@ -320,9 +322,20 @@ func (a *abandonedCall) Late(c *script.Call) {
 	a.batcher.answered()
 }
 
+// stay takes back that the caller has left the call.
+func (a *abandonedCall) stay() {
+	if l, ok := a.listener.(Leaver); ok {
+		l.Stay()
+	}
+	a.batcher.answered()
+}
+
 // abandon counts a call that its caller is about to leave to the listener, and returns the listener to notify in its place.
-func (b *Batcher) abandon(l Listener) Listener {
+func (b *Batcher) abandon(l Listener) *abandonedCall {
 	b.abandoned.Add(1)
+	if l, ok := l.(Leaver); ok {
+		l.Leave()
+	}
 	return &abandonedCall{listener: l, batcher: b}
 }
 

@@ -65,6 +65,14 @@ type SendOptions struct {
 // Listener is notified of calls that finished while nobody waited. It must return at once.
 type Listener interface{ Late(*script.Call) }
 
+// Leaver is a Listener that is told when the caller is about to leave a call to it. If the call finishes just then, Stay is called in
+// place of Late. All must return at once.
+type Leaver interface {
+	Listener
+	Leave()
+	Stay()
+}
+
 // Func is a function as a Listener.
 type Func func(*script.Call)
 
