@@ -239,7 +239,7 @@ func TestErrorsOfMessagesAreOneLineInLists(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		_, text := s.get(t, "queue?name=mails&state=delayed")
-		return strings.Contains(text, "1 of them failed before") && strings.Contains(text, "no luck …") && !strings.Contains(text, "and why")
+		return strings.Contains(text, "1 being retried") && strings.Contains(text, "no luck …") && !strings.Contains(text, "and why")
 	}, 10*time.Second, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-ended)

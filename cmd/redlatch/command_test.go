@@ -111,6 +111,15 @@ func (r *rig) must(t *testing.T, args ...string) string {
 	return out
 }
 
+// hasNothing runs a command for something that Redis does not have, which shows that all the same.
+func (r *rig) hasNothing(t *testing.T, shows string, args ...string) {
+	t.Helper()
+	code, out, text := r.run(t.Context(), args...)
+	assert.Equal(t, exitFailed, code, "%v", args)
+	assert.Regexp(t, shows, out)
+	assert.Regexp(t, `^redlatch: nothing is named ".*" in Redis: .*; is the name right\?\n$`, text)
+}
+
 func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 	for _, args := range [][]string{
 		{"lock", "info"},
@@ -227,7 +236,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		}
 		require.NoError(t, permit.Release(t.Context()))
 		require.NoError(t, hold.Unlock(t.Context()))
-		assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "orders"))
+		r.hasNothing(t, `held +no`, "lock", "info", "orders")
 	})
 }
 
@@ -254,7 +263,7 @@ func TestReadWriteLockHasItsReaders(t *testing.T) {
 		assert.Regexp(t, `held to +read`, text)
 		assert.Equal(t, 2, strings.Count(text, "held by"))
 		r.must(t, "lock", "force", "page", "--yes")
-		assert.Regexp(t, `held +no`, r.must(t, "lock", "info", "page"))
+		r.hasNothing(t, `held +no`, "lock", "info", "page")
 	})
 }
 
@@ -385,7 +394,7 @@ func TestCountersAreLookedAt(t *testing.T) {
 func TestBarriersAreLookedAt(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		assert.Regexp(t, `barrier +start\nparticipants +not known: nobody has used it for a minute\n`, r.must(t, "barrier", "info", "start"))
+		r.hasNothing(t, `barrier +start\nparticipants +not known: nobody has used it for a minute\n`, "barrier", "info", "start")
 		ended := make(chan error, 2)
 		ctx, giveUp := context.WithCancel(t.Context())
 		for _, call := range []func(context.Context) error{r.c.GetBarrier("start", 3).Await, r.c.GetDoubleBarrier("start", 2).Enter} {
@@ -536,7 +545,8 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 	assert.Equal(t, exitFailed, code)
 	assert.Empty(t, out)
 	assert.Contains(t, text, `there is no queue "mails"`)
-	assert.Contains(t, r.must(t, "lock", "info", "invoicess"), "Is the name right?")
+	r.hasNothing(t, `held +no\n`, "lock", "info", "invoicess")
+	r.hasNothing(t, `"locked":false`, "--json", "lock", "info", "invoicess")
 	q := redlatch.GetDelayedQueue[string](r.c, "mails")
 	_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID("m-1"))
 	require.NoError(t, err)
@@ -580,10 +590,10 @@ func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
 				return errors.New(m.ID + " address\nand more of it")
 			})
 		}()
-		require.Eventually(t, func() bool { return strings.Contains(r.must(t, "queue", "stats", "mails"), "failed before  3") }, 20*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(r.must(t, "queue", "stats", "mails"), "being retried  3") }, 20*time.Second, 10*time.Millisecond)
 		stop()
 		require.NoError(t, <-ended)
-		assert.Contains(t, r.must(t, "ls"), "4 delayed, 0 ready, 0 in flight, 0 dead, 3 of them failed before")
+		assert.Contains(t, r.must(t, "ls"), "4 delayed, 0 ready, 0 in flight, 0 dead, 3 being retried")
 		list := r.must(t, "queue", "ls", "mails", "--state", "delayed")
 		assert.Equal(t, 5, strings.Count(list, "\n"))
 		assert.Contains(t, list, "worse address …")
@@ -595,6 +605,25 @@ func TestMessagesThatFailAreCountedListedInOneLineAndCancelled(t *testing.T) {
 		assert.Equal(t, "2 messages\n", r.must(t, "queue", "cancel", "mails", "--attempts", "1", "--yes"))
 		assert.Contains(t, r.must(t, "queue", "ls", "mails", "--state", "delayed"), "later", "it has not failed")
 	})
+}
+
+// A terminal would go on in the next line, which hides the columns.
+func TestErrorsInAListAreCutToTheTerminal(t *testing.T) {
+	r := newRig(t)
+	q := redlatch.GetDelayedQueue[string](r.c, "mails", rdelayedqueue.WithMaxAttempts(1))
+	for i := range 2 {
+		_, err := q.Offer(t.Context(), "hello", 0, rdelayedqueue.WithID(fmt.Sprint("m-", i)))
+		require.NoError(t, err)
+		m, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, m.Reject(t.Context(), strings.Repeat("word ", 40)+"end"))
+	}
+	args := []string{"queue", "ls", "mails", "--state", "dead"}
+	assert.Equal(t, 2, strings.Count(r.must(t, args...), "word end\n"), "a pipe has all of it")
+	text := startInTerminal(t, r.url, args...).sees(`exit code 0`)
+	assert.Regexp(t, `ID +STATE +ATTEMPT +DIED +ERROR\nm-0 +dead .*word.*…\nm-1 +dead .*word.*…\nexit`, text)
+	text = startInTerminal(t, r.url, append(args, "--payloads")...).sees(`exit code 0`)
+	assert.Equal(t, 2, strings.Count(text, `end  "hello"`), "which stands behind the errors: %s", text)
 }
 
 func TestQueueCancelTakesAnIDOrAttempts(t *testing.T) {

@@ -66,7 +66,11 @@ clients have not been heard of for longest: left is when their round breaks, unl
 			if err != nil {
 				return err
 			}
-			return a.print(b, func(w io.Writer) error { return writeBarriers(w, b) })
+			err = a.print(b, func(w io.Writer) error { return writeBarriers(w, b) })
+			if err == nil && len(b.InUse) == 0 {
+				err = nothingOf(args[0], "a barrier that nobody uses has no key")
+			}
+			return err
 		}),
 	})
 }

@@ -222,8 +222,8 @@ func TestDoctorSaysThatCirclesMayBeMissed(t *testing.T) {
 func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 	for state, tc := range map[rdelayedqueue.Stats]struct{ found, mend string }{
 		{Ready: 7, InFlight: 2}: {},
-		{Delayed: 7, Failed: 1}: {"mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 of them failed before", "redlatch queue ls NAME --state delayed shows the errors."},
-		{Dead: 3, Failed: 1}:    {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 of them failed before", "redlatch queue ls NAME --state dead shows the errors."},
+		{Delayed: 7, Failed: 1}: {"mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried", "redlatch queue ls NAME --state delayed shows the errors."},
+		{Dead: 3, Failed: 1}:    {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 being retried", "redlatch queue ls NAME --state dead shows the errors."},
 		{Paused: true}:          {"mails: 0 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume NAME, once the reason has gone."},
 		{Dead: 3, Paused: true}: {
 			"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, paused",

@@ -47,7 +47,11 @@ func (a *app) electInfo() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(s, s.write)
+			err = a.print(s, s.write)
+			if err == nil && s.Leader == nil && len(s.Candidates) == 0 {
+				err = nothingOf(args[0], "nobody leads, and nobody campaigns")
+			}
+			return err
 		}),
 	}
 }

@@ -30,11 +30,7 @@ func inspected(ctx context.Context, c *redlatch.Client, name string) (lockState,
 func (s *lockState) write(w io.Writer) error {
 	err := row(w, "lock", s.Name)
 	if !s.Locked {
-		err = errors.Join(err, row(w, "held", "no"), row(w, "waiting", waiting(s.Waiting, "")))
-		if s.Waiting == 0 && s.Token == 0 && len(s.Queue) == 0 {
-			err = errors.Join(err, row(w, "", "Redis has nothing of that name: a lock that is free has no key. Is the name right?"))
-		}
-		return errors.Join(err, s.writeQueue(w))
+		return errors.Join(err, row(w, "held", "no"), row(w, "waiting", waiting(s.Waiting, "")), s.writeQueue(w))
 	}
 	if s.Mode != "" {
 		err = errors.Join(err, row(w, "held to", s.Mode))
@@ -112,7 +108,7 @@ func (a *app) lockInfo() *cobra.Command {
 lease, and once a second while another call of its process waits), and with redlatch.WithCallSites where it was
 acquired. The clients that wait say likewise, of the first 50 clients; the longest 100 waits are listed. "circle" says which
 clients seem to wait for each other for ever. A client says that once it has held or waited for something for three
-seconds. One that does not listen, and Java, do not.`,
+seconds. One that does not listen, and Java, do not. If Redis has nothing of that name, the exit code is 1.`,
 		Example: "  redlatch lock info orders",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			s, err := inspected(ctx, c, args[0])
@@ -120,9 +116,18 @@ seconds. One that does not listen, and Java, do not.`,
 				return err
 			}
 			s.Ask(ctx, c)
-			return a.print(s, s.write)
+			err = a.print(s, s.write)
+			if err == nil && !s.Locked && s.Waiting == 0 && s.Token == 0 && len(s.Queue) == 0 {
+				err = nothingOf(args[0], "a lock that is free has no key")
+			}
+			return err
 		}),
 	}
+}
+
+// nothingOf is the error of a look at what Redis does not have.
+func nothingOf(name, why string) error {
+	return &exit{exitFailed, fmt.Errorf("nothing is named %q in Redis: %s; is the name right?", name, why)}
 }
 
 func (a *app) lockForce() *cobra.Command {

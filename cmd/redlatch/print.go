@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
+
+	"golang.org/x/term"
 )
 
 // safe returns a text in which nothing controls a terminal.
@@ -35,6 +38,31 @@ func (a *app) print(v any, text func(w io.Writer) error) error {
 		return a.encode(snake(reflect.ValueOf(v)))
 	}
 	return a.table(a.out, text)
+}
+
+// list is print for a table whose last column is long, such as errors: on a terminal its lines are cut.
+func (a *app) list(v any, text func(w io.Writer) error) error {
+	out, _ := a.out.(*os.File)
+	if a.json || out == nil {
+		return a.print(v, text)
+	}
+	width, _, err := term.GetSize(int(out.Fd()))
+	if err != nil || width <= 0 { // it is no terminal, or one that does not know
+		return a.print(v, text)
+	}
+	var b strings.Builder
+	if err := a.table(&b, text); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if runes := []rune(strings.TrimSuffix(line, "\n")); len(runes) > width {
+			line = string(runes[:width-1]) + "…\n"
+		}
+		if _, err := io.WriteString(a.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // encode prints a value as JSON. What is not printable is escaped there too.

@@ -48,7 +48,7 @@ func (a *app) onQueue(do func(ctx context.Context, q *jobs, args []string) error
 func (a *app) queueStats() *cobra.Command {
 	return &cobra.Command{
 		Use: "stats NAME", Aliases: []string{"info"}, Short: "How many messages are in each state", Example: "  redlatch queue stats mails", Args: exactly(1),
-		Long: `How many messages are in each state. "failed before" are those that are delayed, ready or in flight, and have had an
+		Long: `How many messages are in each state. "being retried" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
 setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
 been due.`,
@@ -74,7 +74,7 @@ type queueStats struct {
 
 func writeStats(w io.Writer, name string, s queueStats) error {
 	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
-		row(w, "dead", s.Dead), row(w, "failed before", s.Failed), row(w, "paused", s.Paused), row(w, "lag", s.Lag))
+		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", s.Paused), row(w, "lag", s.Lag))
 }
 
 // stats returns how many messages a queue has. One that Redis does not have is an error.
@@ -159,7 +159,8 @@ func (a *app) queueList() *cobra.Command {
 	state, most, payload := "", 0, false
 	cmd := &cobra.Command{
 		Use: "ls NAME", Short: "List messages, those that are due first", Args: exactly(1),
-		Long:    "List messages, those that are due first, with the first line of their last error. get prints all of it.",
+		Long: `List messages, those that are due first, with the first line of their last error, of which a terminal shows as much as
+has room. get prints all of it.`,
 		Example: "  redlatch queue ls mails --state dead --payloads",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := stateOf(state)
@@ -188,8 +189,16 @@ func (a *app) queueList() *cobra.Command {
 			for i, e := range entries {
 				all[i] = shown(e, payload)
 			}
-			return a.print(all, func(w io.Writer) error {
-				err := row(w, "ID", "STATE", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR")
+			show := a.list
+			if payload { // which stands behind the errors
+				show = a.print
+			}
+			return show(all, func(w io.Writer) error {
+				heads := []any{"ID", "STATE", "ATTEMPT", strings.ToUpper(inspect.TimeName(inspect.StateName(s))), "ERROR"}
+				if payload {
+					heads = append(heads, "PAYLOAD")
+				}
+				err := row(w, heads...)
 				for _, j := range all {
 					err = errors.Join(err, j.row(w))
 				}

@@ -100,7 +100,7 @@ func (a *app) schedRuns() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(runs, func(w io.Writer) error {
+			return a.list(runs, func(w io.Writer) error {
 				err := row(w, "SCHEDULED", "STARTED", "TOOK", "ATTEMPT", "CLIENT", "RESULT")
 				for _, r := range runs {
 					result, _, _ := strings.Cut(r.Err, "\n")

@@ -69,7 +69,7 @@ func TestJobsAreLookedAtAndOperated(t *testing.T) {
 func TestElectionIsLookedAt(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		assert.Regexp(t, `led by +nobody\ncandidates +0\n`, r.must(t, "elect", "info", "workers"))
+		r.hasNothing(t, `led by +nobody\ncandidates +0\n`, "elect", "info", "workers")
 		l, err := r.c.GetElection("workers").Campaign(t.Context(), relection.WithValue("10.0.0.1"))
 		require.NoError(t, err)
 		assert.Regexp(t, `(?s)led by +`+l.ID()+`.*value +10.0.0.1.*term +\d+`, r.must(t, "elect", "info", "workers"))

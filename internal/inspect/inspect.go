@@ -340,7 +340,7 @@ func Waiting(n int) string {
 func Counts(s rdelayedqueue.Stats) string {
 	text := fmt.Sprintf("%d delayed, %d ready, %d in flight, %d dead", s.Delayed, s.Ready, s.InFlight, s.Dead)
 	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d of them failed before", s.Failed)
+		text += fmt.Sprintf(", %d being retried", s.Failed)
 	}
 	if s.Paused {
 		text += ", paused"
