@@ -23,6 +23,7 @@ if known and not tonumber(known) then
   return redis.error_reply('WRONGTYPE the key holds no number of participants')
 end
 prepare(ended, keep)
+redis.call('set', barrier, '', known and 'nx' or 'xx') -- does nothing, and fails if SET would after a round has ended
 if lapsed(arrived) then
   finish({ arrived }, ended, { broken = 1, keep = keep, channel = channel })
 end

@@ -17,6 +17,7 @@ local inside, leaving, ended, barrier = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local who, leaves, good, keep, channel, parties = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 prepare(ended, keep)
+redis.call('zrem', inside, '') -- does nothing, and fails if it would later
 local places = redis.call('zscore', leaving, who) and leaving or redis.call('zscore', inside, who) and inside
 local count = redis.call('zcard', inside) + redis.call('zcard', leaving)
 if lapsed(inside) or lapsed(leaving) or places and count ~= parties then -- perhaps Redis has lost some

@@ -19,6 +19,8 @@ local function prepare(ended, keep)
   redis.call('zremrangebyscore', ended, '-inf', (clock() - keep) * 4)
   redis.call('zremrangebyrank', ended, 0, -20001)
   redis.call('zrange', ended, 0, 0)
+  redis.call('zcard', ended)
+  redis.call('zscore', ended, '')
   redis.call('zadd', ended, 'xx', 0, '')
   redis.call('pexpire', ended, keep)
 end

@@ -39,13 +39,13 @@ if writers and redis.call('exists', writers) == 1 then
   end
 end
 redis.call('set', level, '1', 'px', lease)
-redis.call('hset', lock, 'mode', 'read', owner, 1)
-if left < tonumber(lease) then
-  -- A user that may not PEXPIRE must not leave a lock that never expires.
-  local expires = redis.pcall('pexpire', lock, lease)
-  if type(expires) == 'table' then
-    redis.call('hdel', lock, owner, mode and owner or 'mode')
-    return expires
-  end
+local taken = redis.pcall('hset', lock, 'mode', 'read', owner, 1)
+if left < tonumber(lease) and type(taken) ~= 'table' then
+  taken = redis.pcall('pexpire', lock, lease)
+end
+if type(taken) == 'table' then -- a user that may not do it must leave nothing, least of all a lock that never expires
+  redis.call('hdel', lock, owner, mode and owner or 'mode')
+  redis.call('del', level)
+  return taken
 end
 return writers and mode and -3 or -2

@@ -32,16 +32,18 @@ local function acknowledge(keys, items)
   if #ids == 0 then
     return function() end, reply
   end
-  redis.call('zadd', done, unpack(forget))
+  local left = redis.call('pttl', done)
+  local empties = redis.call('hlen', bodies) <= #ids and redis.call('hexists', meta, 'paused') == 0
+  redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would
+  redis.call('pexpire', done, left < longest and 2 * longest or left)
   redis.call('hset', receipts, unpack(numbers))
-  if redis.call('pttl', done) < longest then
+  redis.call('zadd', done, unpack(forget))
+  if left < longest then
     redis.call('pexpire', done, 2 * longest)
     redis.call('pexpire', receipts, 2 * longest)
   end
-  if redis.call('hlen', bodies) <= #ids and redis.call('hexists', meta, 'paused') == 0 then
-    if redis.call('pexpire', meta, 86400000) == 1 then
-      redis.call('hset', meta, 'expires', 1)
-    end
+  if empties and redis.call('pexpire', meta, 86400000) == 1 then
+    redis.call('hset', meta, 'expires', 1)
   end
   return function()
     if redis.call('zrem', flight, unpack(members)) < #members then
