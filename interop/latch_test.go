@@ -88,3 +88,32 @@ func TestLatchThatJavaDeletesReleasesGo(t *testing.T) {
 		}
 	})
 }
+
+func TestLatchThatStaysOpenIsAnOrdinaryOneInJava(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		name := unused("latch")
+		latch := p.goSide(t).clients[0].GetCountDownLatch(name)
+		setOnce := func(want bool) {
+			t.Helper()
+			made, err := latch.TrySetCountOnce(t.Context(), 2, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, want, made)
+		}
+		setOnce(true)
+		assert.Equal(t, "false", p.java.must(t, "set", "latch", name, "3"))
+		p.java.must(t, "countdown", "latch", name)
+		assert.Equal(t, "1", p.java.must(t, "count", "latch", name))
+		p.java.must(t, "countdown", "latch", name)
+		setOnce(false)
+		counted, err := latch.CountDownOnce(t.Context(), "one")
+		require.NoError(t, err)
+		assert.False(t, counted)
+		require.NoError(t, latch.Await(t.Context()))
+		assert.Equal(t, "0", p.java.must(t, "count", "latch", name))
+
+		assert.Equal(t, "true", p.java.must(t, "set", "latch", name, "1"), "Java does not know that it stays open")
+		require.NoError(t, latch.CountDown(t.Context()))
+		setOnce(false)
+		assert.Equal(t, "0", p.java.must(t, "count", "latch", name))
+	})
+}
