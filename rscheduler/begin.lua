@@ -10,10 +10,11 @@
 -- KEYS[6]  spans: hash, job -> when the last run began, and when it ended, µs
 -- KEYS[7]  left: hash, job -> when the newest tick that has waited for the end of another run was due first, µs, and its id as long as
 --          it waits
--- KEYS[8]  alive: sorted set, processes by the time until which they count as running, µs
--- KEYS[9]  meta: hash, see beat.lua
--- KEYS[10]  bodies: hash, the ids of the ticks in the queue
--- KEYS[11]  claims of the queue: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[8]  late: hash, job -> the newest tick that was due when another one was left out as too late; others before it are too, µs
+-- KEYS[9]  alive: sorted set, processes by the time until which they count as running, µs
+-- KEYS[10]  meta: hash, see beat.lua
+-- KEYS[11]  bodies: hash, the ids of the ticks in the queue
+-- KEYS[12]  claims of the queue: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs
 -- ARGV[3]  the job
@@ -27,7 +28,7 @@
 -- ARGV[11]  the attempt
 -- ARGV[12]  the attempt after which a run whose process died is not repeated
 -- ARGV[13]  overlap: skip, queue or allow
--- ARGV[14]  1 if a newer tick of the job was due when this one was claimed
+-- ARGV[14]  the newest tick of the job that was due when this one was claimed, µs; 0 if it is this one
 -- ARGV[15]  how old it may be when somebody runs the scheduler again, to run although it was missed, µs; 0 if a newer one is due and
 --           there is no backfill
 -- ARGV[16]  1 if it has to be the one of the mark
@@ -41,10 +42,10 @@
 --          if a process of it died and it is not to be repeated: it has to be ended; then the time in µs; after run its token; after
 --          gone the text of another schedule, if there is one; after died what is shown of the attempt that died
 local jobs, paused, pauses, marks, running, spans, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local alive, meta, bodies, claims = KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local late, alive, meta, bodies, claims = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
-local newer, window, chained, shown, before, more = ARGV[14] == '1', tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
+local newer, window, chained, shown, before, more = ARGV[14], tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
 local due_now = tonumber(ARGV[20])
 
 -- A call that arrives late writes nothing: its process may be dead.
@@ -96,24 +97,22 @@ end
 if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) < due and due <= tonumber(till)
-  local outdated = newer and waiting ~= id and (overlapped or now - due > 5000000)
+  local passed, aged = tonumber(redis.call('hget', late, job) or 0), now - due > 5000000
+  local outdated = newer ~= '0' and waiting ~= id and (overlapped or aged or tonumber(instant) < passed)
   -- It is missed, and runs late, if its process died before it began, or if it meets a run that began after it was due. The window
   -- counts from now, as somebody ran the scheduler all the time. A fixed delay has no other tick.
-  local late = attempt > 1 and waiting ~= id or overlap == 'skip' and holder and tonumber(began) >= due
-  if late and kind == 'r' and not overlapped and not chained and tonumber(instant) >= now - window then
+  local was_missed = attempt > 1 and waiting ~= id or overlap == 'skip' and holder and tonumber(began) >= due
+  if was_missed and kind == 'r' and not overlapped and not chained and tonumber(instant) >= now - window then
     kind = 'c'
   elseif overlapped and overlap == 'skip' or outdated or due < tonumber(newest) then
+    if outdated and aged and tonumber(newer) > passed then redis.call('hset', late, job, newer) end
     return {'left', stamp}
   end
 end
 local behind = fresh and kind == 'c' and overlap ~= 'allow' and (earlier or redis.call('hexists', bodies, before) == 1)
 if behind or fresh and holder and redis.call('hexists', bodies, holder) == 1 then
-  if kind == 'c' then
-    return {'wait', stamp}
-  end
-  if overlap == 'skip' then
-    return {'left', stamp}
-  end
+  if kind == 'c' then return {'wait', stamp} end
+  if overlap == 'skip' then return {'left', stamp} end
   redis.call('hset', left, job, string.format('%.0f', due) .. ' ' .. id)
   return {'wait', stamp}
 end

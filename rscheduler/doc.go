@@ -28,8 +28,8 @@
 // lost its data, or after [Scheduler.Remove], an [At] within the window of [WithCatchUp] may run again.
 //
 // Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. A tick that is more than 5 s
-// late when the next one of its job is due is left out, unless it has waited for another run (see [Queue]), or the job has [Allow] or
-// [WithBackfill].
+// late when the next one of its job is due is left out, with those after it but the newest, unless it has waited for another run (see
+// [Queue]), or the job has [Allow] or [WithBackfill].
 //
 // A process claims ticks of jobs that it has not registered as well, and passes them on at once: where processes of one scheduler have
 // different jobs ticks begin some milliseconds later for each process that has to pass them on.

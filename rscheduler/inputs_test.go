@@ -58,7 +58,7 @@ func TestBadInputIsInvalidBeforeAnyIO(t *testing.T) {
 
 // F23
 func TestForeignDataIsOfTheWrongType(t *testing.T) {
-	for _, key := range []string{"jobs", "paused", "pauses", "marks", "seen", "running", "spans", "left", "alive", "meta"} {
+	for _, key := range []string{"jobs", "paused", "pauses", "marks", "seen", "running", "spans", "left", "late", "alive", "meta"} {
 		t.Run(key, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
 				require.NoError(t, r.Redis.Set(t.Context(), "redlatch_sched:{billing}:"+key, "x", 0).Err())

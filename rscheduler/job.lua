@@ -7,7 +7,7 @@
 -- KEYS[5]  paused: hash, job -> why
 -- KEYS[6]  pauses: hash, job -> its last hundred pauses, each as 'from-until ', µs, in 16 digits; the last one may have no end yet
 -- KEYS[7]  marks: hash, see beat.lua
--- KEYS[8..11]  other hashes that have a field for each job
+-- KEYS[8..12]  other hashes that have a field for each job
 -- ARGV[1]  the job
 -- ARGV[2]  look, runs, pause, resume, remove or drop
 -- ARGV[3]  for runs, how many results are wanted; for a pause, why; for a removal, the id of this call; the instant of a tick, µs, to

@@ -176,11 +176,12 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 		b.delay, b.window = fixed.delay, maxPeriod // it is never missed
 		return b
 	case t.Kind == regular:
-		_, b.newer = latest(schedule, at, claimed)
-		if o.backfill || !b.newer {
+		newest, newer := latest(schedule, at, claimed)
+		if o.backfill || !newer {
 			b.window = o.catchUp
+		} else {
+			b.newer = newest.UnixMicro()
 		}
-		b.newer = b.newer && !o.backfill
 	}
 	if o.backfill && o.overlap != Allow && o.jitter == 0 { // jitter gives them another order
 		if before, ok := latest(schedule, at.Add(-o.catchUp), at.Add(-time.Microsecond)); ok {

@@ -568,6 +568,43 @@ func TestOutageEndsByThePolicies(t *testing.T) {
 	})
 }
 
+// F7: of the ticks that an outage has held up for more than 5 s, only the newest one runs, whether a process counts as running all the
+// time or not, and whichever processes find them.
+func TestOnlyTheNewestTickOfAnOutageRuns(t *testing.T) {
+	for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue} {
+		for _, took := range []time.Duration{0, 300 * time.Millisecond} {
+			for _, outage := range []time.Duration{7 * time.Second, 20 * time.Second, 45 * time.Second} {
+				t.Run(fmt.Sprint(overlap, took, outage), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, r *rig) {
+						var peers []*locktest.Peer
+						for range 3 {
+							s, p := r.worker(t, rscheduler.Every(time.Second), r.slowly(took), rscheduler.WithOverlap(overlap))
+							run(t, s)
+							peers = append(peers, p)
+						}
+						r.until(10.5)
+						r.take()
+						for _, down := range []bool{true, false} {
+							for _, p := range peers {
+								p.Down(down)
+							}
+							time.Sleep(outage) // and as long without one
+						}
+						r.mu.Lock()
+						defer r.mu.Unlock()
+						require.NotEmpty(t, r.runs)
+						newest := r.runs[0]
+						assert.Less(t, r.began[0].Sub(newest.Scheduled), 1100*time.Millisecond, "it is the newest one")
+						for _, run := range r.runs[1:] {
+							assert.False(t, run.Scheduled.Before(newest.Scheduled.Add(time.Second)), "%v runs too", run.Scheduled)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 func TestPauseHoldsForAllUntilResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithCatchUp(time.Hour))

@@ -58,7 +58,7 @@ type beginning struct {
 	message *queue.Message
 	tick    tick
 	run     Run
-	newer   bool
+	newer   int64         // the newest tick that was due then, µs, if it is not this one
 	window  time.Duration // in which it may run late
 	delay   time.Duration // of a fixed delay
 
@@ -77,9 +77,9 @@ func (b *beginning) slot() string {
 func (k *keys) begin(b *beginning) *script.Call {
 	o, t := &b.job.options, &b.tick
 	shown, _ := json.Marshal(b.run) // it has nothing that could fail
-	return beginScript.Call(11, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.alive, k.meta, k.bodies, k.claims,
+	return beginScript.Call(12, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.alive, k.meta, k.bodies, k.claims,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
-		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), number(b.newer), b.window.Microseconds(), number(b.delay > 0), shown,
+		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), b.newer, b.window.Microseconds(), number(b.delay > 0), shown,
 		b.before, number(b.more), dueOf(b.message).UnixMicro())
 }
 
@@ -104,7 +104,7 @@ func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
 }
 
 func (k *keys) job(job, verb string, detail any) *script.Call {
-	return jobScript.Call(11, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.last,
+	return jobScript.Call(12, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.last,
 		job, verb, detail, lifetime.Microseconds())
 }
 
