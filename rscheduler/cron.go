@@ -29,10 +29,13 @@ func In(location *time.Location) CronOption {
 // Unix says that an expression of five fields is one of Unix cron, which is the default for five.
 func Unix() CronOption { return dialectOption(unixCron) }
 
-// Spring says that an expression of six fields is one of Spring.
+// Spring says that an expression of six fields is one of Spring. When clocks change it follows the rule of [Cron], and not Spring's: 02:30
+// in Berlin, which Spring leaves out on the day in March, comes at 03:00 then, and on the day in October the first time, not both.
 func Spring() CronOption { return dialectOption(springCron) }
 
-// Quartz says that an expression of six or seven fields is one of Quartz, which is the default for seven.
+// Quartz says that an expression of six or seven fields is one of Quartz, which is the default for seven. When clocks change it follows
+// the rule of [Cron], and not Quartz's: 02:30 in Berlin, which Quartz leaves out on the day in March, comes at 03:00 then, and on the day
+// in October the first time, not the second.
 func Quartz() CronOption { return dialectOption(quartzCron) }
 
 func dialectOption(d dialect) CronOption {
@@ -108,7 +111,7 @@ const (
 // Vixie cron, both have to match in Unix if one begins with *, as */2. So an expression of six fields which depends on that has to name
 // its dialect by [Quartz] or [Spring]. Quartz's C is refused: there are no calendars.
 //
-// The fields mean the wall clock of [In]. When it jumps ahead, what it skips comes at once, together. What it repeats comes the first
+// The fields mean the wall clock of [In], in all dialects. When it jumps ahead, what it skips comes at once, together. What it repeats comes the first
 // time only. For an expression whose hours are all of the day neither applies: it goes on through every real hour.
 func Cron(expr string, opts ...CronOption) (Schedule, error) {
 	o := cronOptions{location: time.UTC}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,10 @@ func TestCronComesWhenTheCalendarSays(t *testing.T) {
 		{"0 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2026-10-25 00:00", "2026-10-25 01:00", "2026-10-25 02:00"}},
 		{"0 * * * *", opts{in(t, "Europe/Berlin")}, []string{"> 2040-12-30 23:30", "2040-12-31 00:00", "2040-12-31 01:00"}},
 		{"0 0 * 29 2 MON", opts{rscheduler.Spring(), in(t, "Europe/Berlin")}, []string{"2044-02-28 23:00", "2044-02-29 00:00"}},
+		{"0 30 2 * * ?", opts{rscheduler.Quartz(), in(t, "Europe/Berlin")}, []string{"> 2026-03-28 12:00", "2026-03-29 01:00", "2026-03-30 00:30"}},
+		{"0 30 2 * * *", opts{rscheduler.Spring(), in(t, "Europe/Berlin")}, []string{"> 2026-03-28 12:00", "2026-03-29 01:00", "2026-03-30 00:30"}},
+		{"0 30 2 * * ?", opts{rscheduler.Quartz(), in(t, "Europe/Berlin")}, []string{"> 2026-10-24 12:00", "2026-10-25 00:30", "2026-10-26 01:30"}},
+		{"0 30 2 * * *", opts{rscheduler.Spring(), in(t, "Europe/Berlin")}, []string{"> 2026-10-24 12:00", "2026-10-25 00:30", "2026-10-26 01:30"}},
 		// São Paulo had no midnight on 4 November 2018; Lord Howe's clocks go back by half an hour.
 		{"0 0 * * *", opts{in(t, "America/Sao_Paulo")}, []string{"> 2018-11-03 03:00", "2018-11-04 03:00", "2018-11-05 02:00"}},
 		{"45 1 * * *", opts{in(t, "Australia/Lord_Howe")}, []string{"> 2026-04-04 00:00", "2026-04-04 14:45", "2026-04-05 15:15"}},
@@ -137,6 +142,42 @@ func TestCronComesWhenTheCalendarSays(t *testing.T) {
 			now = next
 		}
 	}
+}
+
+// The table has expressions about which users of other schedulers have disagreed with them.
+func TestCronComesAsTheTableSays(t *testing.T) {
+	table, err := os.ReadFile("testdata/cron.txt")
+	require.NoError(t, err)
+	dialects := map[string][]rscheduler.CronOption{
+		"Unix": {rscheduler.Unix()}, "Spring": {rscheduler.Spring()}, "Quartz": {rscheduler.Quartz()}, "any": nil,
+	}
+	rows := 0
+	for line := range strings.Lines(string(table)) {
+		row := strings.Split(strings.TrimSpace(line), " | ")
+		if len(row) == 1 {
+			continue // a heading
+		}
+		require.Len(t, row, 5, line)
+		require.Contains(t, dialects, row[0], line)
+		rows++
+		s, err := rscheduler.Cron(row[2], append(dialects[row[0]], in(t, row[1]))...)
+		if row[4] == "refused" {
+			assert.ErrorIs(t, err, errs.ErrInvalid, line)
+			continue
+		}
+		if !assert.NoError(t, err, line) {
+			continue
+		}
+		now := at(t, row[3])
+		for _, want := range strings.Split(row[4], ", ") {
+			next, ok := s.Next(now)
+			if !assert.True(t, ok, line) || !assert.Equal(t, at(t, want), next.UTC(), line) {
+				break
+			}
+			now = next
+		}
+	}
+	assert.Greater(t, rows, 150)
 }
 
 func TestCronRefusesWhatItCannotMean(t *testing.T) {
