@@ -23,17 +23,14 @@ func (c *Core) Limit(ctx context.Context) time.Duration {
 	return c.CallTimeout
 }
 
-// errCallTimeout is the cause of a context that Bound has ended.
-var errCallTimeout = errors.New("call timeout")
-
-// Bound returns ctx, which ends after the client's call timeout if it has no deadline of its own. It is for calls of
-// several steps; a single script is cheaper bounded by [Core.Limit] in its [pipeline.SendOptions].
+// Bound returns ctx, which ends after the client's call timeout if it has no deadline of its own, with the cause
+// [script.ErrNoAnswer]. It is for calls of several steps; a single script is cheaper bounded by [Core.Limit] in its [pipeline.SendOptions].
 func (c *Core) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := c.Limit(ctx)
 	if limit == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, limit, errCallTimeout)
+	return context.WithTimeoutCause(ctx, limit, script.ErrNoAnswer)
 }
 
 // Conclude returns what a call returns to its caller after its last error: [errs.ErrUnknown] if the call may have taken
@@ -59,7 +56,7 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 		return Explain(err)
 	}
 	switch {
-	case ended == nil || errors.Is(context.Cause(ctx), errCallTimeout):
+	case ended == nil || errors.Is(context.Cause(ctx), script.ErrNoAnswer): // of Bound
 		return mark(kind, err)
 	case errors.Is(err, ended):
 		return fmt.Errorf("%w: %w", ended, kind)
@@ -146,7 +143,7 @@ func (c *Core) Run(ctx context.Context, call func() *script.Call, ask pipeline.S
 		again := c.PauseUntil(ctx, try, until)
 		switch {
 		case ctx.Err() != nil:
-			return sent, Conclude(ctx, script.NotDone, fmt.Errorf("%w: %w", script.ErrNotSent, err))
+			return sent, Conclude(ctx, script.NotDone, mark(script.ErrNotSent, err))
 		case !again:
 			return sent, err
 		case ask.Limit > 0:

@@ -5,6 +5,7 @@ package core
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -20,6 +21,7 @@ import (
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/pubsub"
@@ -245,6 +247,8 @@ func (c *Core) ready(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return ErrNilContext
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), script.ErrNoAnswer): // of Bound
+		return Conclude(ctx, script.NotDone, script.ErrNotSent)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case c.Closed():

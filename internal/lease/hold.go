@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/keepalive"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // Mode is how a level holds its lock.
@@ -223,7 +224,7 @@ func (h *Hold) extend(ctx context.Context, d time.Duration) error {
 	l := h.lease
 	ops, err := l.beginOperation(ctx)
 	if err != nil {
-		return err
+		return core.Conclude(ctx, script.NotDone, script.ErrNotSent)
 	}
 	defer ops.done()
 	l.mu.Lock()

@@ -570,9 +570,11 @@ func (b *Batcher) learn(call *script.Call) {
 	}
 }
 
-// gaveUp returns why a call was given up that waited for ctx.
+// gaveUp returns why a call was given up that waited for ctx. The end of a context of the library's own is no error of its caller's.
 func (b *Batcher) gaveUp(ctx context.Context) error {
 	switch {
+	case errors.Is(context.Cause(ctx), script.ErrNoAnswer):
+		return script.ErrNoAnswer
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case b.waits.Err() != nil:

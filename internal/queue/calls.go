@@ -40,6 +40,9 @@ func (q *Queue) operate(ctx context.Context, call func(k *keys, client string, n
 		return nil, errs.ErrClosed
 	}
 	defer func() { <-c.operating }() // never blocks: the token is there
+	if ctx.Err() != nil {
+		return nil, core.Conclude(ctx, script.NotDone, script.ErrNotSent)
+	}
 	n := callNumber{number: c.core.NextNumber()}
 	done, _, err := c.core.Query(ctx, func() *script.Call { return call(c.keys, c.core.ID, n) })
 	return known(done, err)
