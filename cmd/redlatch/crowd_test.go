@@ -64,7 +64,7 @@ func TestLongestWaitsOfACrowdAreListed(t *testing.T) {
 
 	said.Holds = []inspect.Hold{{Client: "b.2", HoldInfo: redlatch.HoldInfo{Kind: "rlock", Name: "orders", Since: time.Now()}}}
 	d := &doctor{}
-	d.longWaits(&said, nil)
+	d.long(&said, nil)
 	require.Len(t, d.findings, 1)
 	assert.Contains(t, d.findings[0].Found, "140 calls wait for it")
 

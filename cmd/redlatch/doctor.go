@@ -29,9 +29,9 @@ func (a *app) doctor() *cobra.Command {
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
 memory, persistence, uptime, replicas, clocks (of replicas too), messages (of each node) and latency; and the clients,
 of which the first 100 are asked: whether some wait for each other in a circle, or for more than a minute for a lock,
-and what was lost within an hour; and the queues, as many as it finds in a second: whether handlers fail, and what is
-paused. Each finding says what it means and how to mend it. The exit code is 1 if one is "bad": it loses locks or jobs,
-or waits for ever.`,
+what is held for more than an hour, and what was lost within an hour; and the queues, as many as it finds in a second:
+what is late by more than a minute, whether handlers fail, and what is paused. Each finding says what it means and how to
+mend it. The exit code is 1 if one is "bad": it loses locks or jobs, waits for ever, or falls behind.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rdb, err := a.connect()
 			if err != nil {
@@ -43,7 +43,7 @@ or waits for ever.`,
 				return err
 			}
 			err = a.print(d.findings, func(w io.Writer) error {
-				var err error
+				err := row(w, "LEVEL", "CHECK", "NODE", "FOUND")
 				for _, f := range d.findings {
 					err = errors.Join(err, f.write(w))
 				}

@@ -62,44 +62,80 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 			break
 		}
 		n++
-		d.queue(o.Name, s)
+		if !d.full("queue") {
+			d.queue(lookAtQueue(ctx, c, o.Name, s))
+		}
 	}
 	d.queues = n > 0
 	if n > 0 && d.count("queue") == 0 {
-		d.find(finding{Level: good, Check: "queue", Found: "no dead letter, no failed attempt and no pause in " + inspect.N(n, "queue", "queues") + seen})
+		d.find(finding{Level: good, Check: "queue", Found: "nothing is late, dead, being retried or paused in " + inspect.N(n, "queue", "queues") + seen})
 	}
 }
 
-// queue looks whether the handlers of a queue fail, and whether it is paused.
-func (d *doctor) queue(name string, s rdelayedqueue.Stats) {
-	var means, mend []string
-	switch {
-	case s.Dead > 0:
-		means = append(means, "Dead letters have used up their attempts, and are not tried again.")
-		mend = append(mend, "redlatch queue ls NAME --state dead shows the errors.")
-	case s.Failed > 0:
-		means = append(means, "Handlers fail, and each attempt takes the time of others.")
-		mend = append(mend, "redlatch queue ls NAME --state delayed shows the errors.")
+// queueLook is what a look at a queue has found.
+type queueLook struct {
+	name string
+	rdelayedqueue.Stats
+	lag     time.Duration
+	retried string // the state of messages that are being retried
+}
+
+// lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
+func lookAtQueue(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.Stats) queueLook {
+	q := queueLook{name: name, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
+	if s.Ready > 0 {
+		q.lag, _ = inspect.Lag(ctx, c, name)
 	}
-	if s.Paused {
-		means = append(means, "Somebody has paused it: none of its messages is delivered.")
-		mend = append(mend, "redlatch queue resume NAME, once the reason has gone.")
+	if s.Failed == 0 {
+		return q
 	}
-	if means != nil && !d.full("queue") {
-		d.find(finding{note, "queue", "", name + ": " + inspect.Counts(s), strings.Join(means, " "), strings.Join(mend, " ")})
+	for _, state := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight} {
+		some, _, _ := inspect.QueueOf(c, name).List(ctx, state, "", 100)
+		if slices.ContainsFunc(some, func(e rdelayedqueue.Entry[[]byte]) bool { return e.Error != "" }) {
+			q.retried = inspect.StateName(state)
+			break
+		}
+	}
+	return q
+}
+
+// queue judges whether a queue falls behind or is paused, and whether its handlers fail.
+func (d *doctor) queue(q queueLook) {
+	f := finding{Level: note, Check: "queue", Found: q.name + ": " + inspect.Counts(q.Stats)}
+	add := func(means, mend string) {
+		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
+	}
+	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(q.name) + flags }
+	if q.lag > longWait && !q.Paused {
+		f.Level = bad
+		f.Found += fmt.Sprintf("; the next one has been due for %v", q.lag.Round(time.Second))
+		add("More becomes due than is handled, or nobody handles it.", command("stats", "")+`, and docs/operations.md, "A queue grows".`)
+	}
+	if q.Dead > 0 {
+		add("Dead letters have used up their attempts, and are not tried again.", command("ls", " --state dead")+" shows the errors.")
+	}
+	if q.Failed > 0 {
+		add("Handlers fail, and each attempt takes the time of others.", command("ls", " --state "+q.retried)+" shows the errors.")
+	}
+	if q.Paused {
+		add("Somebody has paused it: none of its messages is delivered.", command("resume", "")+", once the reason has gone.")
+	}
+	if f.Means != "" {
+		d.find(f)
 	}
 }
 
-// longWait is how long calls wait before they are a finding, as long as for the alert RedlatchWaitsLong.
-const longWait = time.Minute
+// The time after which waits and holds are a finding, as for the alerts RedlatchWaitsLong and RedlatchHeldLong.
+const (
+	longWait = time.Minute
+	longHold = time.Hour
+)
 
-// longWaits looks for locks that others wait long for. A candidate of an election does by its nature, and a circle is a finding of its
-// own.
-func (d *doctor) longWaits(said *inspect.Census, circles []inspect.Circle) {
+// long looks for what is held while others wait long for it, or is held for long. A leader leads for long by its nature, and its
+// candidates wait; a circle is a finding of its own.
+func (d *doctor) long(said *inspect.Census, circles []inspect.Circle) {
 	for _, h := range said.Holds {
-		calls := said.WaitsFor(h.Name) // what waits longest first
-		circular := slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) })
-		if len(calls.Waits) == 0 || time.Since(calls.Waits[0].Since) < longWait || circular || !inspect.IsLock(h.Kind) || h.Kind == "relection" || d.full("long wait") {
+		if h.Kind == "relection" || slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) }) {
 			continue
 		}
 		held, at := time.Since(h.Since), ""
@@ -107,15 +143,25 @@ func (d *doctor) longWaits(said *inspect.Census, circles []inspect.Circle) {
 			at = " (" + h.Site + ")"
 		}
 		f := finding{
-			note, "long wait", "", fmt.Sprintf("%s has held %s%s for %v, and %s for it, the longest for %v", h.Client, h.Name, at,
-				held.Round(time.Second), inspect.N(len(calls.Waits)+calls.MoreWaits, "call waits", "calls wait"), time.Since(calls.Waits[0].Since).Round(time.Second)),
+			note, "long hold", "", fmt.Sprintf("%s has held %s%s for %v", h.Client, h.Name, at, held.Round(time.Second)),
 			"A hold that is renewed lasts until it is released, also one that was forgotten.",
-			`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
+			`Look at what that client does; docs/operations.md, "A lock is held for long".`,
 		}
-		if held < longWait {
-			f.Means, f.Mend = "More calls want it than it can serve.", "Shorten the work under the lock, or split its name."
+		calls := said.WaitsFor(h.Name) // what waits longest first
+		switch {
+		case inspect.IsLock(h.Kind) && len(calls.Waits) > 0 && time.Since(calls.Waits[0].Since) >= longWait:
+			f.Check, f.Mend = "long wait", `Look at what that client does; docs/operations.md, "Nobody gets the lock".`
+			f.Found += fmt.Sprintf(", and %s for it, the longest for %v", inspect.N(len(calls.Waits)+calls.MoreWaits, "call waits", "calls wait"),
+				time.Since(calls.Waits[0].Since).Round(time.Second))
+			if held < longWait {
+				f.Means, f.Mend = "More calls want it than it can serve.", "Shorten the work under the lock, or split its name."
+			}
+		case held < longHold:
+			continue
 		}
-		d.find(f)
+		if !d.full(f.Check) {
+			d.find(f)
+		}
 	}
 }
 
@@ -145,7 +191,7 @@ func (d *doctor) waits(said *inspect.Census, others string) {
 		d.none("waits", "no circle", said)
 	}
 	d.untold(said)
-	d.longWaits(said, all)
+	d.long(said, all)
 }
 
 // untold looks for clients that hold, or wait for, more than they tell.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -76,13 +77,14 @@ func TestDoctorSaysWhatACrashTakes(t *testing.T) {
 	rdb := server.Client(t)
 	r := &rig{url: server.URL()}
 	found := r.must(t, "doctor")
+	assert.Regexp(t, `^LEVEL +CHECK +NODE +FOUND\n`, found)
 	assert.Contains(t, found, "all jobs are gone: it makes no snapshots.")
 	assert.Regexp(t, `note +uptime +\S+ +it started \d+s ago`, found)
 	mails := redlatch.GetDelayedQueue[string](r.other(t, "worker"), "mails")
 	_, err := mails.Offer(t.Context(), "hello", time.Hour)
 	require.NoError(t, err)
 	code, found, _ := r.run(t.Context(), "doctor")
-	assert.Regexp(t, `ok +queue +no dead letter, no failed attempt and no pause in 1 queue\n`, found)
+	assert.Regexp(t, `ok +queue +nothing is late, dead, being retried or paused in 1 queue\n`, found)
 	require.NoError(t, mails.Pause(t.Context()))
 	_, paused, _ := r.run(t.Context(), "doctor")
 	assert.Regexp(t, `note +queue +mails: 1 delayed, .*, paused`, paused)
@@ -161,7 +163,7 @@ func TestDoctorSaysWhomItCouldNotAsk(t *testing.T) {
 	assert.Regexp(t, `note +losses +none within an hour, by what 0 of 1 client said`, found)
 }
 
-func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
+func TestDoctorNamesWhoKeepsOthersWaitingAndWhatIsHeldForLong(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	hold := func(kind, name string, d time.Duration) inspect.Hold {
 		return inspect.Hold{Client: "a.1", HoldInfo: redlatch.HoldInfo{Kind: kind, Name: name, Since: ago(d), Site: "a.go:1"}}
@@ -171,8 +173,8 @@ func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
 	}
 	said := inspect.Census{
 		Holds: []inspect.Hold{
-			hold("rlock", "kept", time.Hour), hold("rlock", "new", time.Hour), hold("rlock", "alone", time.Hour),
-			hold("relection", "led", time.Hour), hold("rlock", "busy", time.Second),
+			hold("rlock", "kept", time.Hour), hold("rlock", "new", 2*time.Hour), hold("rsemaphore", "alone", 2*time.Hour),
+			hold("relection", "led", 2*time.Hour), hold("rlock", "busy", time.Second), hold("rlock", "short", 59*time.Minute),
 		},
 		Waits: []inspect.Wait{
 			wait("b.2", "rlock", "kept", 5*time.Minute), wait("b.2", "relection", "led", 5*time.Minute), wait("b.2", "rlock", "busy", 5*time.Minute),
@@ -181,22 +183,30 @@ func TestDoctorNamesWhoKeepsOthersWaiting(t *testing.T) {
 	}
 	d := &doctor{}
 	d.waits(&said, "")
-	require.Len(t, d.findings, 3)
-	kept, busy := d.findings[1], d.findings[2]
-	assert.Equal(t, finding{
-		note, "long wait", "", "a.1 has held kept (a.go:1) for 1h0m0s, and 2 calls wait for it, the longest for 5m0s",
-		"A hold that is renewed lasts until it is released, also one that was forgotten.",
-		`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
-	}, kept)
+	require.Len(t, d.findings, 5)
+	const forgotten = "A hold that is renewed lasts until it is released, also one that was forgotten."
+	assert.Equal(t, []finding{
+		{
+			note, "long wait", "", "a.1 has held kept (a.go:1) for 1h0m0s, and 2 calls wait for it, the longest for 5m0s", forgotten,
+			`Look at what that client does; docs/operations.md, "Nobody gets the lock".`,
+		},
+		{
+			note, "long hold", "", "a.1 has held new (a.go:1) for 2h0m0s", forgotten,
+			`Look at what that client does; docs/operations.md, "A lock is held for long".`,
+		},
+	}, d.findings[1:3])
+	assert.Equal(t, "a.1 has held alone (a.go:1) for 2h0m0s", d.findings[3].Found)
+	busy := d.findings[4]
 	assert.Equal(t, "a.1 has held busy (a.go:1) for 1s, and 1 call waits for it, the longest for 5m0s", busy.Found)
 	assert.Equal(t, "More calls want it than it can serve.", busy.Means)
 
-	d.longWaits(&said, []inspect.Circle{{inspect.Link{Client: "a.1", Hold: said.Holds[0].HoldInfo, Wait: said.Waits[0].WaitInfo}}})
-	assert.Len(t, d.findings, 4, "not the one in a circle")
+	d.long(&said, []inspect.Circle{{inspect.Link{Client: "a.1", Hold: said.Holds[0].HoldInfo, Wait: said.Waits[0].WaitInfo}}})
+	assert.Len(t, d.findings, 8, "not the one in a circle")
 	for range maxAlike {
-		d.longWaits(&said, nil)
+		d.long(&said, nil)
 	}
 	assert.Equal(t, maxAlike, d.count("long wait"))
+	assert.Equal(t, maxAlike, d.count("long hold"))
 }
 
 func TestDoctorSaysThatCirclesMayBeMissed(t *testing.T) {
@@ -220,28 +230,67 @@ func TestDoctorSaysThatCirclesMayBeMissed(t *testing.T) {
 }
 
 func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
-	for state, tc := range map[rdelayedqueue.Stats]struct{ found, mend string }{
-		{Ready: 7, InFlight: 2}: {},
-		{Delayed: 7, Failed: 1}: {"mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried", "redlatch queue ls NAME --state delayed shows the errors."},
-		{Dead: 3, Failed: 1}:    {"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 being retried", "redlatch queue ls NAME --state dead shows the errors."},
-		{Paused: true}:          {"mails: 0 delayed, 0 ready, 0 in flight, 0 dead, paused", "redlatch queue resume NAME, once the reason has gone."},
-		{Dead: 3, Paused: true}: {
-			"mails: 0 delayed, 0 ready, 0 in flight, 3 dead, paused",
-			"redlatch queue ls NAME --state dead shows the errors. redlatch queue resume NAME, once the reason has gone.",
+	type stats = rdelayedqueue.Stats
+	for _, tc := range []struct {
+		queueLook
+		level, found, mend string
+	}{
+		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2}, lag: time.Minute}},
+		{
+			queueLook{Stats: stats{Delayed: 7, Failed: 1}, retried: "ready"}, note, "mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried",
+			"redlatch queue ls mails --state ready shows the errors.",
+		},
+		{
+			queueLook{Stats: stats{Dead: 3, Failed: 1}, retried: "delayed"}, note, "mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 being retried",
+			"redlatch queue ls mails --state dead shows the errors. redlatch queue ls mails --state delayed shows the errors.",
+		},
+		{
+			queueLook{Stats: stats{Ready: 9, Paused: true}, lag: time.Hour}, note, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead, paused",
+			"redlatch queue resume mails, once the reason has gone.",
+		},
+		{
+			queueLook{Stats: stats{Ready: 9}, lag: time.Hour}, bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; the next one has been due for 1h0m0s",
+			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
 		},
 	} {
 		d := &doctor{}
-		for range 2 * maxAlike {
-			d.queue("mails", state)
-		}
+		tc.name = "mails"
+		d.queue(tc.queueLook)
 		if tc.found == "" {
 			assert.Empty(t, d.findings)
 			continue
 		}
-		require.Len(t, d.findings, maxAlike)
-		assert.Equal(t, note, d.findings[0].Level)
-		assert.Equal(t, []string{tc.found, tc.mend}, []string{d.findings[0].Found, d.findings[0].Mend})
+		require.Len(t, d.findings, 1)
+		assert.Equal(t, []string{tc.level, tc.found, tc.mend}, []string{d.findings[0].Level, d.findings[0].Found, d.findings[0].Mend})
 	}
+}
+
+func TestDoctorPointsToWhatIsBeingRetried(t *testing.T) {
+	r := newRig(t)
+	for state, pause := range map[string]time.Duration{"delayed": time.Hour, "ready": time.Millisecond} {
+		name := "the " + state // which a shell takes for two words
+		q := redlatch.GetDelayedQueue[string](r.c, name, rdelayedqueue.WithBackoff(func(int) time.Duration { return pause }))
+		_, err := q.Offer(t.Context(), "later", time.Hour)
+		require.NoError(t, err)
+		_, err = q.Offer(t.Context(), "hello", 0)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		require.NoError(t, q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error {
+			stop()
+			return errors.New("no luck")
+		}))
+		_, text, _ := r.run(t.Context(), "doctor")
+		assert.Contains(t, text, "redlatch queue ls '"+name+"' --state "+state+" shows the errors.")
+	}
+}
+
+func TestDoctorListsNoMoreQueuesThanHaveRoom(t *testing.T) {
+	r := newRig(t)
+	for i := range maxAlike + 1 {
+		require.NoError(t, redlatch.GetDelayedQueue[string](r.c, fmt.Sprint("mails-", i)).Pause(t.Context()))
+	}
+	_, text, _ := r.run(t.Context(), "doctor")
+	assert.Equal(t, maxAlike, strings.Count(text, "Somebody has paused it"), text)
 }
 
 func TestDoctorJudgesWhatAServerSays(t *testing.T) {
