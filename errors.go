@@ -24,7 +24,7 @@ var (
 	// [WithDurability], did not confirm in time. Locks and permits are released again, a block of ids is not used, and the
 	// error is joined with ErrUnavailable. Anything else stays done, and is lost if the master fails before its replicas have it.
 	ErrNotConfirmed = errs.ErrNotConfirmed
-	// ErrNotListening is returned by [Client.Ask] if the client is gone, does not listen, or does not answer.
+	// ErrNotListening is returned by [Client.Ask] if the client is gone, does not listen, does not listen yet, or does not answer.
 	ErrNotListening = errs.ErrNotListening
 	// ErrWrongType is returned if another kind of object, or foreign data, uses the name. A foreign hash cannot be told
 	// from a lock, nor a foreign number from the count of a semaphore or latch.

@@ -531,11 +531,11 @@ func TestClientsThatDoNotListenAreNamed(t *testing.T) {
 	assert.Regexp(t, `shy +`+shy.ID()+` +holds a lock, and does not listen\n`, r.must(t, "clients"))
 	code, _, text := r.run(t.Context(), "client", shy.ID())
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, text, "does not listen")
+	assert.Contains(t, text, "does not listen: it does not yet (a client listens after 3 s of use), is gone, ")
 	assert.NotContains(t, text, "unavailable")
 	code, _, text = r.run(t.Context(), "client", "billing")
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, text, `no client "billing" listens`)
+	assert.Contains(t, text, `no client "billing" listens, and no other; a client listens after 3 s of use`)
 	require.NoError(t, hold.Unlock(t.Context()))
 }
 

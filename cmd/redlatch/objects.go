@@ -195,7 +195,7 @@ Of the calls that wait it lists the longest 1,000.`,
 			}
 			r, err := c.Ask(ctx, id, redlatch.WithCursor(max(0, after)))
 			if errors.Is(err, redlatch.ErrNotListening) {
-				err = &exit{exitFailed, fmt.Errorf("%s does not listen: it is gone, has done nothing for a while, or has redlatch.WithoutPresence", id)}
+				err = &exit{exitFailed, fmt.Errorf("%s does not listen: it does not yet (%s), is gone, has done nothing for a while, or has redlatch.WithoutPresence", id, whenListens)}
 			}
 			if err != nil {
 				return err
@@ -212,6 +212,8 @@ type answer struct {
 	redlatch.ClientReport
 	Losses []inspect.Loss
 }
+
+const whenListens = "a client listens after 3 s of use"
 
 // permitID is the length of the id of a leased permit, which begins with the digits that the id of its client ends with.
 const permitID = 32
@@ -239,9 +241,9 @@ func clientID(ctx context.Context, c *redlatch.Client, given string) (string, er
 	case len(named) > 1:
 		return "", &exit{exitUsage, fmt.Errorf("there are several clients %q:\n%s", given, strings.Join(named, "\n"))}
 	case len(ids) == 0:
-		return "", &exit{exitFailed, fmt.Errorf("no client %q listens, and no other", given)}
+		return "", &exit{exitFailed, fmt.Errorf("no client %q listens, and no other; %s", given, whenListens)}
 	}
-	return "", &exit{exitFailed, fmt.Errorf("no client %q listens; there are:\n%s", given, strings.Join(ids, "\n"))}
+	return "", &exit{exitFailed, fmt.Errorf("no client %q listens (%s); there are:\n%s", given, whenListens, strings.Join(ids, "\n"))}
 }
 
 // writeClient writes what a client says.
