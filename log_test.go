@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
@@ -236,6 +237,68 @@ func TestDeadLettersAndPanicsAreLogged(t *testing.T) {
 		assert.Regexp(t, `^panic: no hope at \S+ \(.*log_test\.go:\d+\)$`, dead["panics"]["cause"])
 		assert.Equal(t, "no use", dead["rejected"]["cause"])
 		assert.EqualValues(t, 1, dead["rejected"]["attempt"])
+	})
+}
+
+// In a bug that each message meets the log would be all stacks.
+func TestStackOfAPanicIsLoggedOnceForEachPlace(t *testing.T) {
+	const messages = 50
+	onPanic := []func(){
+		func() { panic("here") },
+		func() { panic("there") },
+	}
+	count := func(t *testing.T, log *logbook) {
+		t.Helper()
+		ids, stacks := map[any]bool{}, 0
+		for _, line := range log.take() {
+			if line["msg"] != "redlatch: a handler panicked" {
+				continue
+			}
+			ids[line["id"]] = true
+			if stack, ok := line["stack"]; ok {
+				stacks++
+				assert.Contains(t, stack, "log_test.go")
+			}
+		}
+		assert.Len(t, ids, messages)
+		assert.Equal(t, len(onPanic), stacks)
+	}
+	work := func(t *testing.T, c *redlatch.Client) {
+		t.Helper()
+		queue := redlatch.GetDelayedQueue[int](c, "jobs", rdelayedqueue.WithMaxAttempts(2))
+		var panicked sync.WaitGroup
+		panicked.Add(2 * messages)
+		for i := range messages {
+			_, err := queue.Offer(t.Context(), i, 0)
+			require.NoError(t, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() {
+			stopped <- queue.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[int]) error {
+				defer panicked.Done()
+				onPanic[m.Value%len(onPanic)]()
+				return nil
+			}, rdelayedqueue.WithBackoff(func(int) time.Duration { return 0 }))
+		}()
+		panicked.Wait()
+		stop()
+		require.NoError(t, <-stopped)
+		require.NoError(t, c.Close())
+	}
+	t.Run("in memory", func(t *testing.T) {
+		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			var log logbook
+			work(t, b.Peer(t, log.option()).Client)
+			count(t, &log)
+		})
+	})
+	t.Run("on a server", func(t *testing.T) {
+		var log logbook
+		c, err := redlatch.New(redistest.Start(t).Client(t), log.option())
+		require.NoError(t, err)
+		work(t, c)
+		count(t, &log)
 	})
 }
 

@@ -11,9 +11,9 @@ import (
 // Consume claims messages when they are due and passes them to handle, in up to [WithConcurrency] goroutines. If handle
 // returns nil, the message is acknowledged. If it returns an error, panics or exceeds [WithHandlerTimeout], the attempt
 // has failed: the message is due again after the pause of [WithBackoff], or becomes a dead letter after its last
-// attempt. The text of the error is kept with the message, of a panic
-// the first line and the place; the client's log has its stack, once for each message. If handle calls Ack, Nack or
-// Reject itself, its return value is ignored.
+// attempt. The text of the error is kept with the message, of a panic the first line and the place; the client's log has
+// a line for each message, and the stack once for each place. If handle calls Ack, Nack or Reject itself, its return value
+// is ignored.
 //
 // While a handler runs, the visibility of its message is renewed, so a handler may take any time. Its context has the
 // values of ctx but not its cancellation. It ends when the message is lost, when the client closes, or when the stop

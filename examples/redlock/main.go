@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ const (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 14*time.Second)
 	defer cancel()
-	redis.SetLogger(silent{}) // connections to stopped servers are expected to fail
+	redis.SetLogger(goRedisLog{}) // connections to stopped servers are expected to fail
 	if err := run(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -141,7 +142,13 @@ func (s *scene) work(ctx context.Context, name string, leader *rmultilock.Lock) 
 	}
 }
 
-// silent keeps go-redis from logging.
-type silent struct{}
+// snippet: goRedisLog
 
-func (silent) Printf(context.Context, string, ...any) {}
+// goRedisLog has go-redis log with slog, at a level that is off by default.
+type goRedisLog struct{}
+
+func (goRedisLog) Printf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, "go-redis: "+fmt.Sprintf(format, args...))
+}
+
+// end snippet

@@ -119,8 +119,10 @@ type Core struct {
 	presence  presence
 	histories failovers
 	outages   outages
-	panics    panics
 	lines     lines
+
+	panicked    known // messages whose handler has panicked
+	panicPlaces known // where handlers have
 
 	mu        sync.Mutex // guards the rest
 	holders   []Holder

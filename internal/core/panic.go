@@ -10,38 +10,42 @@ import (
 	"sync"
 )
 
-// mostPanics is how many messages whose handler panicked are known.
-const mostPanics = 10_000
+// mostKnown is how many messages whose handler panicked are known, and how many places.
+const mostKnown = 10_000
 
-// panics are the messages whose handler has panicked.
-type panics struct {
-	mu   sync.Mutex // guards the rest
-	seen map[string]struct{}
+// known are texts that have been met. Where there are too many it forgets them all.
+type known struct {
+	mu  sync.Mutex // guards the rest
+	all map[string]struct{}
 }
 
-// first notes that the handler of a message panicked, and reports whether that is new. Where there are too many it forgets them all.
-func (p *panics) first(message string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, seen := p.seen[message]; seen {
+// first notes a text, and reports whether it is new.
+func (k *known) first(text string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, met := k.all[text]; met {
 		return false
 	}
-	if p.seen == nil || len(p.seen) == mostPanics {
-		p.seen = map[string]struct{}{}
+	if k.all == nil || len(k.all) == mostKnown {
+		k.all = map[string]struct{}{}
 	}
-	p.seen[message] = struct{}{}
+	k.all[text] = struct{}{}
 	return true
 }
 
 // Panicked returns the error of an attempt at a message whose handler panicked with p. Its text is the first line of p, and the place.
-// The first panic of a message is logged with its stack. The deferred function that recovered p calls it.
+// The first panic of a message is logged, and the first one at a place with its stack. The deferred function that recovered p calls it.
 func (c *Core) Panicked(p any, kind, name, id string, attempt int) error {
 	text := fmt.Sprint(p) // which bears an Error that panics
 	line, _, _ := strings.Cut(text, "\n")
-	err := errors.New("panic: " + line + panicPlace())
-	if c.panics.first(kind+" "+name+" "+id) || attempt == 1 {
-		c.Logger.Warn("redlatch: a handler panicked", "kind", kind, "name", name, "id", id, "attempt", attempt, "cause", err,
-			"stack", text+"\n"+string(debug.Stack()))
+	place := panicPlace()
+	err := errors.New("panic: " + line + place)
+	if c.panicked.first(kind+" "+name+" "+id) || attempt == 1 {
+		attributes := []any{"kind", kind, "name", name, "id", id, "attempt", attempt, "cause", err}
+		if c.panicPlaces.first(place) {
+			attributes = append(attributes, "stack", text+"\n"+string(debug.Stack()))
+		}
+		c.Logger.Warn("redlatch: a handler panicked", attributes...)
 	}
 	return err
 }
