@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlock"
@@ -258,4 +260,44 @@ func TestInfoWithoutTheRightToPubsubDoesNotKnowWhoWaits(t *testing.T) {
 		assert.Equal(t, c.ID(), info.Client)
 		return nil
 	}))
+}
+
+// The first round trip takes most of the time, and the second one gets no answer.
+func TestInfoEndsWithOneCallTimeout(t *testing.T) {
+	const limit = time.Second
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t, redlatch.WithCallTimeout(limit))
+		lock, fenced, rw := c.GetLock("l"), c.GetFencedLock("f"), c.GetReadWriteLock("rw")
+		permits, slots, latch := c.GetPermitSemaphore("p"), c.GetSemaphore("s"), c.GetCountDownLatch("d")
+		locktest.Free(t, lock) // the server runs
+		b.Mini.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			switch cmd {
+			case "EVALSHA":
+				time.Sleep(limit * 9 / 10)
+			case "PUBSUB":
+				time.Sleep(limit)
+			}
+			return false
+		})
+		for what, look := range map[string]func(ctx context.Context) (waiting int, err error){
+			"lock":      func(ctx context.Context) (int, error) { i, err := lock.Info(ctx); return i.Waiting, err },
+			"fenced":    func(ctx context.Context) (int, error) { i, err := fenced.Info(ctx); return i.Waiting, err },
+			"rw":        func(ctx context.Context) (int, error) { i, err := rw.Info(ctx); return i.Waiting, err },
+			"permits":   func(ctx context.Context) (int, error) { i, err := permits.Info(ctx); return i.Waiting, err },
+			"semaphore": func(ctx context.Context) (int, error) { i, err := slots.Info(ctx); return i.Waiting, err },
+			"latch":     func(ctx context.Context) (int, error) { i, err := latch.Info(ctx); return i.Waiting, err },
+		} {
+			_, _ = look(t.Context()) // the server learns the script
+			start := time.Now()
+			waiting, err := look(t.Context())
+			require.NoError(t, err, what)
+			assert.Equal(t, -1, waiting, what)
+			assert.LessOrEqual(t, time.Since(start), limit+10*time.Millisecond, what)
+			time.Sleep(3 * limit)
+			var none context.Context // the very mistake
+			_, err = look(none)
+			require.ErrorIs(t, err, redlatch.ErrInvalid, what)
+		}
+		b.Mini.Server().SetPreHook(nil)
+	})
 }

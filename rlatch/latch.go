@@ -166,6 +166,8 @@ type Info struct {
 // Info returns the count and how many clients wait. It blocks and fails as Count does, and costs two round trips, on a
 // cluster three, one of them to all nodes at once.
 func (l *Latch) Info(ctx context.Context) (Info, error) {
+	ctx, end := l.manager.core.Bound(ctx)
+	defer end()
 	n, err := l.count(ctx)
 	if err != nil {
 		return Info{}, l.wrap("info", err)

@@ -30,6 +30,8 @@ type Info struct {
 // Info returns who holds the lock and how many wait. It blocks and fails as [Lock.IsLocked] does, and costs two round
 // trips, on a cluster three, one of them to all nodes at once.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
+	ctx, end := l.core.Bound(ctx)
+	defer end()
 	call := inspect
 	if l.fenced {
 		call = inspectFenced

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
@@ -132,20 +133,61 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 }
 
 // Holder returns who holds the first of the locks that is held, and only if none is the error of one that could not be asked.
-// It asks one after the other, and blocks, fails and costs as the Holder of each does.
+// It asks all at the same time, and fails and costs as the Holder of each does. It waits for Redis until ctx is done, or for
+// the call timeout of the client that returned the lock if ctx has no deadline, and once one of the locks is known to be
+// held, for the others no longer than half a second.
 func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
 	if l.err != nil {
 		return rlock.Info{}, wrap("holder", l.name, l.err)
 	}
-	var unknown error // of one that cannot be asked
-	for _, m := range l.members {
-		info, err := m.locker.Holder(ctx)
-		if err == nil && info.Locked {
-			return info, nil
+	if ctx == nil {
+		return rlock.Info{}, wrap("holder", l.name, core.ErrNilContext)
+	}
+	looks := l.look(ctx)
+	slices.SortFunc(looks, func(a, b look) int { return cmp.Compare(a.member, b.member) })
+	var unknown error // of the first one that could not be asked
+	for _, one := range looks {
+		if one.err == nil && one.info.Locked {
+			return one.info, nil
 		}
-		unknown = cmp.Or(unknown, err)
+		unknown = cmp.Or(unknown, one.err)
 	}
 	return rlock.Info{Name: l.name}, wrap("holder", l.name, unknown)
+}
+
+// look is what the Holder of a member returned.
+type look struct {
+	member int
+	info   rlock.Info
+	err    error
+}
+
+// look asks all members who holds them. Once one is known to be held it leaves out those that take long.
+func (l *Lock) look(ctx context.Context) (looks []look) {
+	ctx, end := l.core.Bound(ctx)
+	defer end()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	answered := make(chan look, len(l.members)) // room for those that are left out
+	for i, m := range l.members {
+		go func() { // ends with ctx
+			info, err := m.locker.Holder(ctx)
+			answered <- look{i, info, err}
+		}()
+	}
+	var enough <-chan time.Time
+	for len(looks) < len(l.members) {
+		select {
+		case one := <-answered:
+			looks = append(looks, one)
+			if one.err == nil && one.info.Locked && enough == nil {
+				enough = time.After(masterMost)
+			}
+		case <-enough:
+			return looks
+		}
+	}
+	return looks
 }
 
 func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Option) (*rlock.Hold, error) {

@@ -66,6 +66,8 @@ type Holder struct {
 // bounded: about a millisecond at most. Where a crowd of readers has died and nobody has tried to write since, it costs
 // another round trip for each hundred of them.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
+	ctx, end := l.core.Bound(ctx)
+	defer end()
 	info, err := l.inspect(ctx, inspect, "")
 	if err == nil {
 		info.Waiting = l.core.Listening(ctx, channelOf(l.write.Key()))
@@ -105,6 +107,8 @@ func (l *Lock) inspect(ctx context.Context, call func(key, cursor, field string)
 	if err := l.check(); err != nil {
 		return Info{}, err
 	}
+	ctx, end := l.core.Bound(ctx)
+	defer end()
 	cursor := "0"
 	for {
 		c, err := l.core.Read(ctx, func() *script.Call { return call(l.write.Key(), cursor, field) })

@@ -22,6 +22,8 @@ type SemaphoreInfo struct {
 // Info returns how many permits are available and how many clients wait. It blocks and fails as [Semaphore.Available]
 // does, and costs two round trips, on a cluster three, one of them to all nodes at once.
 func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
+	ctx, end := s.manager.core.Bound(ctx)
+	defer end()
 	n, err := s.available(ctx)
 	if err != nil {
 		return SemaphoreInfo{}, s.wrap("info", err)
@@ -59,6 +61,8 @@ type Holder struct {
 // costs two round trips, on a cluster three, one of them to all nodes at once, and time in Redis in proportion to what it
 // lists, which is bounded: less than a millisecond.
 func (s *PermitSemaphore) Info(ctx context.Context) (PermitSemaphoreInfo, error) {
+	ctx, end := s.manager.core.Bound(ctx)
+	defer end()
 	info, err := s.info(ctx)
 	return info, s.wrap("info", err)
 }

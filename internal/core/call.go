@@ -24,8 +24,12 @@ func (c *Core) Limit(ctx context.Context) time.Duration {
 }
 
 // Bound returns ctx, which ends after the client's call timeout if it has no deadline of its own, with the cause
-// [script.ErrNoAnswer]. It is for calls of several steps; a single script is cheaper bounded by [Core.Limit] in its [pipeline.SendOptions].
+// [script.ErrNoAnswer]. It is for calls of several steps; a single script is cheaper bounded by [Core.Limit] in its
+// [pipeline.SendOptions]. A nil ctx stays one.
 func (c *Core) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		return nil, func() {}
+	}
 	limit := c.Limit(ctx)
 	if limit == 0 {
 		return ctx, func() {}
