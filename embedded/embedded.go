@@ -9,6 +9,7 @@ package embedded
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 
 	"github.com/alicebob/miniredis/v2"
@@ -43,7 +44,7 @@ func (s *Server) URL() string { return "redis://" + s.addr }
 func (s *Server) Close() { s.mini.Close() }
 
 // Open returns a client on a new server of its own, which stops when the client closes. The server does not listen on
-// the network. Bad options return redlatch.ErrInvalid.
+// the network, and the client logs nothing unless it is given redlatch.WithLogger. Bad options return redlatch.ErrInvalid.
 func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 	m := newServer()
 	rdb := pipe.Client(func() (net.Conn, error) { return dial(m) })
@@ -52,7 +53,8 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 		m.Close()
 		return err
 	}
-	all := append([]redlatch.Option{func(c *core.Config) { c.OnClosed = stop }}, opts...)
+	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
+	all := append([]redlatch.Option{quiet, func(c *core.Config) { c.OnClosed = stop }}, opts...)
 	client, err := redlatch.New(rdb, all...)
 	if err != nil {
 		_ = stop() // err says more

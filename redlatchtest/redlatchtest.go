@@ -12,6 +12,9 @@
 //
 // In a bubble of testing/synctest the server, the clients and the leases share its fake clock. Without one they work as
 // well, and time takes its time.
+//
+// Clients log to their test. What go-redis writes to standard error of connections to these servers is left out: the
+// package sets a logger for that, which passes on the rest, and which redis.SetLogger replaces.
 package redlatchtest
 
 import (
@@ -34,6 +37,7 @@ import (
 type Server struct {
 	tb   testing.TB
 	mini *miniredis.Miniredis
+	log  *testLog
 
 	mu      sync.Mutex // guards clients
 	clients map[*redlatch.Client]*wires.Wires
@@ -42,19 +46,22 @@ type Server struct {
 // Start starts a server, which stops when the test ends.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, mini: miniredis.NewMiniRedis(), clients: map[*redlatch.Client]*wires.Wires{}}
+	s := &Server{tb: tb, mini: miniredis.NewMiniRedis(), log: &testLog{tb: tb}, clients: map[*redlatch.Client]*wires.Wires{}}
 	s.mini.ClockTTL(true)
-	tb.Cleanup(s.mini.Close)
+	tb.Cleanup(func() {
+		s.mini.Close()
+		s.log.end()
+	})
 	return s
 }
 
-// Client returns a new client of the server, as another process would have it. It is closed when the test ends, without a
-// grace for what is still held; an option may set one. Bad options end the test.
+// Client returns a new client of the server, as another process would have it. It logs to the test, and is closed when the
+// test ends, without a grace for what is still held; options may say otherwise. Bad options end the test.
 func (s *Server) Client(opts ...redlatch.Option) *redlatch.Client {
 	s.tb.Helper()
 	w := wires.New(s.mini.Dial)
 	rdb := pipe.Client(w.Dial)
-	c, err := redlatch.New(rdb, append([]redlatch.Option{redlatch.WithCloseGrace(0)}, opts...)...)
+	c, err := redlatch.New(rdb, append([]redlatch.Option{redlatch.WithCloseGrace(0), redlatch.WithLogger(s.log.logger())}, opts...)...)
 	if err != nil {
 		_ = rdb.Close() // err says more
 		s.tb.Fatalf("redlatchtest: %v", err)
