@@ -121,12 +121,14 @@ func TestDocumentedUserNeedsNoMoreAndNoLess(t *testing.T) {
 			}
 		})
 		t.Run("limiter "+name, func(t *testing.T) {
-			limiter := one.GetRateLimiter(name+"limiter", rratelimiter.Per(100, time.Second))
-			require.NoError(t, limiter.Wait(t.Context(), "k", 1))
-			_, err := limiter.Allow(t.Context(), "k", 1)
-			require.NoError(t, err)
-			_, err = limiter.Info(t.Context(), "k", 1)
-			require.NoError(t, err)
+			for _, rate := range []rratelimiter.Rate{rratelimiter.Per(100, time.Second), rratelimiter.Window(100, time.Second)} {
+				limiter := one.GetRateLimiter(name+"limiter", rate)
+				require.NoError(t, limiter.Wait(t.Context(), "k", 1))
+				_, err := limiter.Allow(t.Context(), "k", 1)
+				require.NoError(t, err)
+				_, err = limiter.Info(t.Context(), "k", 1)
+				require.NoError(t, err)
+			}
 		})
 		t.Run("RedLock "+name, func(t *testing.T) {
 			hold, err := one.GetRedLock(one.GetLock(name+"r"), one.GetLock(name+"s"), one.GetLock(name+"t")).Lock(t.Context())

@@ -129,7 +129,7 @@ func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaph
 }
 
 // GetRateLimiter returns the rate limiter with this name, which lets rratelimiter.Per(n, d) pass for each key, and of that
-// rratelimiter.WithBurst at once. It does no I/O, and reports a bad name, rate or option as GetLock does.
+// rratelimiter.WithBurst at once, or rratelimiter.Window(n, d) at most in any time d. It does no I/O, and reports a bad name, rate or option as GetLock does.
 func (c *Client) GetRateLimiter(name string, rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
 	return rratelimiter.New(c.core, name, rate, opts...)
 }

@@ -582,9 +582,13 @@ func TestRefusedCommandsLeaveTokensTakenOrNot(t *testing.T) {
 	limiter := func(c *redlatch.Client) *rratelimiter.Limiter {
 		return c.GetRateLimiter("l", rratelimiter.Per(3, time.Hour))
 	}
+	window := func(c *redlatch.Client) *rratelimiter.Limiter {
+		return c.GetRateLimiter("l", rratelimiter.Window(3, time.Hour))
+	}
 	for verb, take := range map[string]func(ctx context.Context) error{
-		"allow": func(ctx context.Context) error { _, err := limiter(p.client).Allow(ctx, "k", 1); return err },
-		"wait":  func(ctx context.Context) error { return limiter(p.client).Wait(ctx, "k", 1) },
+		"allow":             func(ctx context.Context) error { _, err := limiter(p.client).Allow(ctx, "k", 1); return err },
+		"wait":              func(ctx context.Context) error { return limiter(p.client).Wait(ctx, "k", 1) },
+		"allow of a window": func(ctx context.Context) error { _, err := window(p.client).Allow(ctx, "k", 1); return err },
 	} {
 		for _, refusal := range rightsRefused(t, "rratelimiter") {
 			t.Run(verb+" "+refusal, func(t *testing.T) {
@@ -593,9 +597,13 @@ func TestRefusedCommandsLeaveTokensTakenOrNot(t *testing.T) {
 				err := take(t.Context())
 				p.rules(t, "&*", "+@all")
 				require.NotErrorIs(t, err, redlatch.ErrUnknown)
-				res, allErr := limiter(p.other).Allow(t.Context(), "k", 3)
-				require.NoError(t, allErr)
-				assert.Equal(t, err != nil, res.Allowed, "after %v", err)
+				var left int
+				for _, l := range []*rratelimiter.Limiter{limiter(p.other), window(p.other)} {
+					res, infoErr := l.Info(t.Context(), "k", 3)
+					require.NoError(t, infoErr)
+					left += res.Remaining
+				}
+				assert.Equal(t, err != nil, left == 6, "after %v", err)
 			})
 		}
 	}

@@ -44,6 +44,27 @@ func Example() {
 	// try again in 30s
 }
 
+// A service that allows two calls a minute, however they are spread.
+func ExampleWindow() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	limiter := client.GetRateLimiter("api", rratelimiter.Window(2, time.Minute))
+	for range 3 {
+		if err := greet(ctx, limiter, "ann"); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// hello, ann and 1 more
+	// hello, ann and 0 more
+	// try again in 1m0s
+}
+
 // Wait keeps a worker within the rate of a service that it calls.
 func ExampleLimiter_Wait() {
 	ctx := context.Background()

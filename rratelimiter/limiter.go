@@ -17,18 +17,18 @@ const MaxKey = core.MaxKey
 // Limiter lets events pass at a rate, each key on its own. It has no state: any number of goroutines may use one, and
 // those of the same name in all processes share their tokens. It is safe for concurrent use.
 type Limiter struct {
-	core *core.Core
-	m    *manager
-	name string // with the client's prefix
-	rate Rate
-	all  span // how long all tokens need to come back
-	opts options
-	err  error
+	core    *core.Core
+	manager *manager
+	meter   meter
+	name    string // with the client's prefix
+	rate    Rate
+	opts    options
+	err     error
 }
 
 // New returns a client's rate limiter by name. It is for the client: users call GetRateLimiter there.
 func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
-	l := &Limiter{core: c, m: core.Manager(c, newManager), name: c.Prefix + name, rate: rate, opts: options{burst: rate.count}}
+	l := &Limiter{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, rate: rate}
 	l.err = core.CheckUserName(name, l.name)
 	for _, o := range opts {
 		if o == nil {
@@ -37,11 +37,18 @@ func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
 		}
 		o(&l.opts)
 	}
+	if !l.opts.bursts {
+		l.opts.burst = rate.count
+	}
 	if l.err == nil {
 		l.err = rate.validate(l.opts)
 	}
-	if l.err == nil {
-		l.all = rate.span(l.opts.burst)
+	switch {
+	case l.err != nil:
+	case rate.window:
+		l.meter = window{rate.count, rate.period}
+	default:
+		l.meter = bucket{rate, rate.span(l.opts.burst)}
 	}
 	return l
 }
@@ -49,10 +56,10 @@ func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
 // Name returns the limiter's name as it was given to the client.
 func (l *Limiter) Name() string { return l.core.UserName(l.name) }
 
-// Rate returns how many tokens come back in which time.
+// Rate returns how many tokens come back in which time, or are in a window of which length.
 func (l *Limiter) Rate() (n int, period time.Duration) { return l.rate.count, l.rate.period }
 
-// Burst returns the capacity.
+// Burst returns the capacity, which is that of the window for [Window].
 func (l *Limiter) Burst() int { return l.opts.burst }
 
 // Result is the answer of [Limiter.Allow] and [Limiter.Info].
@@ -80,13 +87,13 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 	}
 	ctx, call := l.begin(ctx)
 	at := l.key(key)
-	l.m.settle(ctx, at)
+	l.manager.settle(ctx, at)
 	t, err := l.send(ctx, at, n, 0, nil)
 	call.End(ctx, "", 1, outcome(t, err))
 	if err != nil {
 		return Result{}, l.wrap("allow", err)
 	}
-	r := Result{Allowed: t.ok, Remaining: l.remaining(t.used), ResetAfter: t.used.duration()}
+	r := Result{Allowed: t.ok, Remaining: t.remaining, ResetAfter: t.reset}
 	if !t.ok {
 		r.RetryAfter = t.wait
 	}
@@ -103,18 +110,16 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 		return Result{}, l.wrap("info", err)
 	}
 	at := l.key(key)
-	l.m.settle(ctx, at)
-	call, err := l.core.Read(ctx, func() *script.Call {
-		return lookOf(at, int64(l.rate.count), l.rate.span(n), l.all)
-	})
+	l.manager.settle(ctx, at)
+	call, err := l.core.Read(ctx, func() *script.Call { return l.meter.look(at, n) })
 	if err != nil {
 		return Result{}, l.wrap("info", err)
 	}
-	t, err := readTaken(call)
+	t, err := l.meter.read(call)
 	if err != nil {
 		return Result{}, l.wrap("info", err)
 	}
-	return Result{Allowed: t.wait == 0, Remaining: l.remaining(t.used), RetryAfter: t.wait, ResetAfter: t.used.duration()}, nil
+	return Result{Allowed: t.wait == 0, Remaining: t.remaining, RetryAfter: t.wait, ResetAfter: t.reset}, nil
 }
 
 // Wait takes n tokens of a key, and blocks until they are there. It reserves them at once: waiters get theirs in the order
@@ -140,7 +145,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 
 // wait is Wait, except that tokens which are not there before the deadline are no error.
 func (l *Limiter) wait(ctx context.Context, at string, n int) (taken, error) {
-	l.m.settle(ctx, at)
+	l.manager.settle(ctx, at)
 	longest := -time.Microsecond // any
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = max(time.Until(deadline), 0)
@@ -149,19 +154,19 @@ func (l *Limiter) wait(ctx context.Context, at string, n int) (taken, error) {
 		return taken{}, errs.ErrClosed
 	}
 	defer l.core.End()
-	t, err := l.send(ctx, at, n, longest, &late{l.m, at, func(c *script.Call) *script.Call {
-		t, err := readTaken(c)
+	t, err := l.send(ctx, at, n, longest, &late{l.manager, at, func(c *script.Call) *script.Call {
+		t, err := l.meter.read(c)
 		if err != nil || !t.ok {
 			return nil
 		}
-		return giveBackOf(at, int64(l.rate.count), t.back, l.rate.span(n))
+		return l.meter.giveBack(at, n, t)
 	}})
 	if err == nil && t.ok {
 		err = l.sleep(ctx, t.wait)
 	}
 	if err != nil && t.ok {
-		l.m.begin(at)
-		l.m.send(giveBackOf(at, int64(l.rate.count), t.back, l.rate.span(n)))
+		l.manager.begin(at)
+		l.manager.send(l.meter.giveBack(at, n, t))
 	}
 	return t, err
 }
@@ -215,27 +220,20 @@ func (l *Limiter) check(ctx context.Context, key string, n int) error {
 }
 
 func (l *Limiter) send(ctx context.Context, at string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
-	call, err := l.core.OnceOrLate(ctx, func() *script.Call {
-		return takeOf(at, int64(l.rate.count), l.rate.span(n), l.all, longest)
-	}, late)
+	call, err := l.core.OnceOrLate(ctx, func() *script.Call { return l.meter.take(at, n, longest) }, late)
 	if err != nil {
 		return taken{}, err
 	}
-	return readTaken(call)
-}
-
-// remaining returns how many tokens there are, if all need so long to come back.
-func (l *Limiter) remaining(used span) int {
-	micros := l.all.micros - used.micros
-	if micros < 0 {
-		return 0
-	}
-	free := micros*int64(l.rate.count) + l.all.parts - used.parts
-	return int(max(free, 0) / l.rate.period.Microseconds())
+	return l.meter.read(call)
 }
 
 // key returns the Redis key of a limit.
-func (l *Limiter) key(key string) string { return core.Keyed("redlatch_rate:", l.name, key) }
+func (l *Limiter) key(key string) string {
+	if l.rate.window {
+		return core.Keyed("redlatch_window:", l.name, key)
+	}
+	return core.Keyed("redlatch_rate:", l.name, key)
+}
 
 func (l *Limiter) wrap(verb string, err error) error {
 	return errs.Wrap("rratelimiter", verb, l.Name(), err)

@@ -214,10 +214,25 @@ func TestWaitThatCannotEndInTimeTakesNothing(t *testing.T) {
 	})
 }
 
+// rateOf is [rratelimiter.Per] or [rratelimiter.Window].
+type rateOf func(n int, d time.Duration) rratelimiter.Rate
+
+var rates = map[string]rateOf{"per": rratelimiter.Per, "window": rratelimiter.Window}
+
+// inBubbles runs a test with each kind of rate.
+func inBubbles(t *testing.T, test func(t *testing.T, b *locktest.Bubble, of rateOf)) {
+	t.Helper()
+	for kind, of := range rates {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) { test(t, b, of) })
+		})
+	}
+}
+
 // F3
 func TestLastReservationIsGivenBack(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Second))
+	inBubbles(t, func(t *testing.T, b *locktest.Bubble, rate rateOf) {
+		l := b.Peer(t).GetRateLimiter("api", rate(1, time.Second))
 		require.NoError(t, l.Wait(t.Context(), "a", 1))
 		begin := func() (give func(), ended chan error) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -259,8 +274,8 @@ func TestTakeComesAfterWhatWasGivenBackBeforeIt(t *testing.T) {
 	}
 	for verb, take := range takes {
 		t.Run(verb, func(t *testing.T) {
-			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-				l := b.Peer(t, slowGiveBack(10*time.Millisecond)).GetRateLimiter("api", rratelimiter.Per(1, 300*time.Millisecond))
+			inBubbles(t, func(t *testing.T, b *locktest.Bubble, rate rateOf) {
+				l := b.Peer(t, slowGiveBack(10*time.Millisecond)).GetRateLimiter("api", rate(1, 300*time.Millisecond))
 				require.True(t, allow(t, l, "a", 1).Allowed)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(20*time.Millisecond, cancel)
@@ -345,18 +360,20 @@ func TestReservationsOfThoseWhoGiveUpAreThereForTheNext(t *testing.T) {
 	}}))
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
-	l := c.GetRateLimiter(fmt.Sprint(t.Name(), time.Now().UnixNano()), rratelimiter.Per(1, time.Hour))
-	require.True(t, allow(t, l, "a", 1).Allowed)
-	<-reserved
-	for range faulttest.Rounds(t, 100, 5000) {
-		ctx, giveUp := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Wait(ctx, "a", 1) }()
+	for kind, rate := range rates {
+		l := c.GetRateLimiter(fmt.Sprint(t.Name(), kind, time.Now().UnixNano()), rate(1, time.Hour))
+		require.True(t, allow(t, l, "a", 1).Allowed)
 		<-reserved
-		giveUp()
-		require.ErrorIs(t, <-ended, context.Canceled)
-		require.LessOrEqual(t, allow(t, l, "a", 1).RetryAfter, time.Hour)
-		<-reserved
+		for range faulttest.Rounds(t, 100, 5000) {
+			ctx, giveUp := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- l.Wait(ctx, "a", 1) }()
+			<-reserved
+			giveUp()
+			require.ErrorIs(t, <-ended, context.Canceled)
+			require.LessOrEqual(t, allow(t, l, "a", 1).RetryAfter, time.Hour)
+			<-reserved
+		}
 	}
 }
 
@@ -387,9 +404,9 @@ func (s *slow) pause() {
 func TestReservationWhoseReplyComesTooLateIsGivenBack(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
-			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			inBubbles(t, func(t *testing.T, b *locktest.Bubble, of rateOf) {
 				var hook slow
-				p, rate := b.Peer(t, redlatch.WithHooks(&hook)), rratelimiter.Per(1, time.Minute)
+				p, rate := b.Peer(t, redlatch.WithHooks(&hook)), of(1, time.Minute)
 				l := p.GetRateLimiter("api", rate)
 				require.True(t, allow(t, l, "b", 1).Allowed) // Redis knows the script from here on
 				hook.Store(int64(time.Second))
@@ -439,9 +456,9 @@ func TestFractionsAreGivenBack(t *testing.T) {
 
 // F16
 func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+	inBubbles(t, func(t *testing.T, b *locktest.Bubble, rate rateOf) {
 		p := b.Peer(t)
-		l := p.GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
+		l := p.GetRateLimiter("api", rate(1, time.Minute))
 		require.NoError(t, l.Wait(t.Context(), "a", 1))
 		ended := make(chan error, 1)
 		go func() { ended <- l.Wait(t.Context(), "a", 1) }()
@@ -452,7 +469,7 @@ func TestCloseEndsWaitsAndGivesBack(t *testing.T) {
 		require.ErrorIs(t, err, redlatch.ErrClosed)
 		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrClosed)
-		r := allow(t, b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Minute)), "a", 1)
+		r := allow(t, b.Peer(t).GetRateLimiter("api", rate(1, time.Minute)), "a", 1)
 		assert.InDelta(t, time.Minute, r.RetryAfter, float64(time.Second))
 	})
 }
@@ -492,8 +509,8 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 			"never sent":   {func(p *locktest.Peer) { p.Down(true) }, redlatch.ErrUnavailable, 0, 0},
 		} {
 			t.Run(verb+" "+fault, func(t *testing.T) {
-				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-					rate := rratelimiter.Per(10, 24*time.Hour)
+				inBubbles(t, func(t *testing.T, b *locktest.Bubble, of rateOf) {
+					rate := of(10, 24*time.Hour)
 					other := b.Peer(t).GetRateLimiter("api", rate)
 					taken := func() int { return 9 - allow(t, other, "a", 1).Remaining }
 					require.Zero(t, taken()) // Redis knows the script from here on
@@ -521,6 +538,47 @@ func TestRateMayChange(t *testing.T) {
 	})
 }
 
+func TestWindowMayChange(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		c := b.Peer(t)
+		l := func(n int, d time.Duration) *rratelimiter.Limiter {
+			return c.GetRateLimiter("api", rratelimiter.Window(n, d))
+		}
+		require.True(t, allow(t, l(5, time.Hour), "a", 5).Allowed)
+		assert.Equal(t, 5, look(t, l(10, time.Hour), "a", 1).Remaining, "the number stays")
+		assert.Equal(t, rratelimiter.Result{RetryAfter: time.Hour, ResetAfter: time.Hour}, look(t, l(3, time.Hour), "a", 1))
+		time.Sleep(time.Minute)
+		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 4, ResetAfter: time.Second}, allow(t, l(5, time.Second), "a", 1))
+	})
+}
+
+// The table is what the documentation of Per says.
+func TestFirstPeriodHasTheBurstAndWhatComesBack(t *testing.T) {
+	const n, period = 20, 2 * time.Second
+	for name, c := range map[string]struct {
+		rate rratelimiter.Rate
+		opts []rratelimiter.Option
+		want int
+	}{
+		"per":        {rratelimiter.Per(n, period), nil, 2 * n},
+		"burst of 1": {rratelimiter.Per(n, period), []rratelimiter.Option{rratelimiter.WithBurst(1)}, n + 1},
+		"window":     {rratelimiter.Window(n, period+time.Microsecond), nil, n}, // of which both ends count
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				l := b.Peer(t).GetRateLimiter("api", c.rate, c.opts...)
+				passed := 0
+				for began := time.Now(); time.Since(began) <= period; time.Sleep(5 * time.Millisecond) {
+					if allow(t, l, "a", 1).Allowed {
+						passed++
+					}
+				}
+				assert.Equal(t, c.want, passed)
+			})
+		})
+	}
+}
+
 func TestKeysOfDifferentNamesAreApart(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c := b.Peer(t, redlatch.WithNamePrefix("app:"))
@@ -537,17 +595,23 @@ func TestBadInputIsRefused(t *testing.T) {
 		c := b.Peer(t)
 		second := rratelimiter.Per(1, time.Second)
 		for what, l := range map[string]*rratelimiter.Limiter{
-			"nil option":   c.GetRateLimiter("api", rratelimiter.Per(1, time.Second), nil),
-			"no name":      c.GetRateLimiter("", second),
-			"bad name":     c.GetRateLimiter("{", second),
-			"no rate":      c.GetRateLimiter("api", rratelimiter.Rate{}),
-			"no tokens":    c.GetRateLimiter("api", rratelimiter.Per(0, time.Second)),
-			"many tokens":  c.GetRateLimiter("api", rratelimiter.Per(1_000_000_001, time.Second)),
-			"short period": c.GetRateLimiter("api", rratelimiter.Per(1, time.Millisecond-1)),
-			"odd period":   c.GetRateLimiter("api", rratelimiter.Per(1, time.Second+1)),
-			"long period":  c.GetRateLimiter("api", rratelimiter.Per(1, 367*24*time.Hour)),
-			"no burst":     c.GetRateLimiter("api", second, rratelimiter.WithBurst(0)),
-			"long burst":   c.GetRateLimiter("api", rratelimiter.Per(1, 24*time.Hour), rratelimiter.WithBurst(1_000_000_000)),
+			"nil option":       c.GetRateLimiter("api", rratelimiter.Per(1, time.Second), nil),
+			"no name":          c.GetRateLimiter("", second),
+			"bad name":         c.GetRateLimiter("{", second),
+			"no rate":          c.GetRateLimiter("api", rratelimiter.Rate{}),
+			"no tokens":        c.GetRateLimiter("api", rratelimiter.Per(0, time.Second)),
+			"many tokens":      c.GetRateLimiter("api", rratelimiter.Per(1_000_000_001, time.Second)),
+			"short period":     c.GetRateLimiter("api", rratelimiter.Per(1, time.Millisecond-1)),
+			"odd period":       c.GetRateLimiter("api", rratelimiter.Per(1, time.Second+1)),
+			"long period":      c.GetRateLimiter("api", rratelimiter.Per(1, 367*24*time.Hour)),
+			"no burst":         c.GetRateLimiter("api", second, rratelimiter.WithBurst(0)),
+			"long burst":       c.GetRateLimiter("api", rratelimiter.Per(1, 24*time.Hour), rratelimiter.WithBurst(367)),
+			"no window":        c.GetRateLimiter("api", rratelimiter.Window(0, time.Second)),
+			"large window":     c.GetRateLimiter("api", rratelimiter.Window(100_001, time.Second)),
+			"short window":     c.GetRateLimiter("api", rratelimiter.Window(1, time.Millisecond-1)),
+			"odd window":       c.GetRateLimiter("api", rratelimiter.Window(1, time.Second+1)),
+			"long window":      c.GetRateLimiter("api", rratelimiter.Window(1, 367*24*time.Hour)),
+			"window and burst": c.GetRateLimiter("api", rratelimiter.Window(5, time.Second), rratelimiter.WithBurst(5)),
 		} {
 			_, err := l.Allow(t.Context(), "a", 1)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid, what)
@@ -582,6 +646,17 @@ func TestBadInputIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, redlatch.ErrWrongType)
 		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrWrongType)
+		w := c.GetRateLimiter("api", rratelimiter.Window(1, time.Second))
+		_, err = w.Allow(t.Context(), "a", 2)
+		require.ErrorIs(t, err, rratelimiter.ErrExceeds)
+		require.NoError(t, b.Redis.Set(t.Context(), "redlatch_window:3:{api:a}", "1 1 1", 0).Err())
+		require.NoError(t, b.Redis.RPush(t.Context(), "redlatch_window:3:{api:b}", "1 1").Err())
+		for _, key := range []string{"a", "b"} {
+			_, err = w.Allow(t.Context(), key, 1)
+			require.ErrorIs(t, err, redlatch.ErrWrongType)
+			_, err = w.Info(t.Context(), key, 1)
+			require.ErrorIs(t, err, redlatch.ErrWrongType)
+		}
 		c.Down(true)
 		_, err = l.Info(t.Context(), "a", 1)
 		require.ErrorIs(t, err, redlatch.ErrUnavailable)
@@ -590,7 +665,6 @@ func TestBadInputIsRefused(t *testing.T) {
 
 // Many clients on real servers: no token is given twice, and none is kept back.
 func TestNoTokenIsGivenTwice(t *testing.T) {
-	const clients, each = 4, 25
 	for where, connect := range map[string]func(t *testing.T) *redlatch.Client{
 		"server": func(t *testing.T) *redlatch.Client {
 			t.Helper()
@@ -606,33 +680,41 @@ func TestNoTokenIsGivenTwice(t *testing.T) {
 		},
 	} {
 		t.Run(where, func(t *testing.T) {
-			name := fmt.Sprint(t.Name(), time.Now().UnixNano())
-			rounds := faulttest.Rounds(t, 20, 500)
-			var allowed atomic.Int64
-			var all sync.WaitGroup
-			start := time.Now()
-			for range clients {
-				c := connect(t)
-				l := c.GetRateLimiter(name, rratelimiter.Per(1001, time.Hour), rratelimiter.WithBurst(500)) // a token takes no whole number of microseconds
-				for range each {
-					all.Go(func() {
-						for range rounds {
-							r, err := l.Allow(t.Context(), "a", 1)
-							if !assert.NoError(t, err) {
-								return
-							}
-							if r.Allowed {
-								allowed.Add(1)
-							}
-						}
-					})
-				}
-				defer func() { assert.NoError(t, c.Close()) }()
-			}
-			all.Wait()
-			back := int64(time.Since(start)/(time.Hour/1001)) + 1
-			assert.GreaterOrEqual(t, allowed.Load(), int64(500))
-			assert.LessOrEqual(t, allowed.Load(), 500+back)
+			noTokenTwice(t, connect, rratelimiter.Per(1001, time.Hour), time.Hour/1001, rratelimiter.WithBurst(500)) // a token takes no whole number of microseconds
+			noTokenTwice(t, connect, rratelimiter.Window(500, time.Hour), time.Hour)
 		})
 	}
+}
+
+// noTokenTwice has clients take from a limiter of 500 tokens, of which one comes back each time, until there are none.
+func noTokenTwice(t *testing.T, connect func(t *testing.T) *redlatch.Client, rate rratelimiter.Rate, each time.Duration, opts ...rratelimiter.Option) {
+	t.Helper()
+	const clients, goroutines = 4, 25
+	name := fmt.Sprint(t.Name(), time.Now().UnixNano())
+	rounds := faulttest.Rounds(t, 20, 500)
+	var allowed atomic.Int64
+	var all sync.WaitGroup
+	start := time.Now()
+	for range clients {
+		c := connect(t)
+		l := c.GetRateLimiter(name, rate, opts...)
+		for range goroutines {
+			all.Go(func() {
+				for range rounds {
+					r, err := l.Allow(t.Context(), "a", 1)
+					if !assert.NoError(t, err) {
+						return
+					}
+					if r.Allowed {
+						allowed.Add(1)
+					}
+				}
+			})
+		}
+		defer func() { assert.NoError(t, c.Close()) }()
+	}
+	all.Wait()
+	back := int64(time.Since(start) / each)
+	assert.GreaterOrEqual(t, allowed.Load(), int64(500))
+	assert.LessOrEqual(t, allowed.Load(), 500+back)
 }

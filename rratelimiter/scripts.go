@@ -13,61 +13,74 @@ var takeSource string
 //go:embed giveback.lua
 var giveBackSource string
 
+//go:embed window.lua
+var windowSource string
+
+//go:embed unlog.lua
+var unlogSource string
+
+// Scripts of one name do the same by another algorithm; what only looks has a name of its own, for those who count what was taken.
 var (
-	takeScript     = script.New("rratelimiter.take", takeSource)
-	lookScript     = script.New("rratelimiter.look", takeSource) // the same by another name, for those who count what was taken
-	giveBackScript = script.New("rratelimiter.giveback", giveBackSource)
+	takeScript       = script.New("rratelimiter.take", takeSource)
+	lookScript       = script.New("rratelimiter.look", takeSource)
+	giveBackScript   = script.New("rratelimiter.giveback", giveBackSource)
+	windowScript     = script.New("rratelimiter.take", windowSource)
+	windowLookScript = script.New("rratelimiter.look", windowSource)
+	unlogScript      = script.New("rratelimiter.giveback", unlogSource)
 )
 
-// span is an exact time: whole microseconds and a rest in parts of one, of which one has as many as a period has tokens.
-type span struct{ micros, parts int64 }
-
-// duration returns the time, rounded up to a microsecond.
-func (s span) duration() time.Duration {
-	return time.Duration(s.micros+min(s.parts, 1)) * time.Microsecond
+func (b bucket) take(key string, n int, longest time.Duration) *script.Call {
+	return b.call(takeScript, key, n, longest.Microseconds())
 }
 
-// takeOf takes what needs so long to come back, of all that needs so long.
-func takeOf(key string, count int64, cost, all span, longest time.Duration) *script.Call {
-	return call(takeScript, key, count, cost, all, longest.Microseconds())
-}
-
-// lookOf takes nothing. Otherwise it is takeOf.
-func lookOf(key string, count int64, cost, all span) *script.Call {
-	return call(lookScript, key, count, cost, all, "")
-}
+func (b bucket) look(key string, n int) *script.Call { return b.call(lookScript, key, n, "") }
 
 // call calls take.lua, without the rests if there are none.
-func call(s *script.Script, key string, count int64, cost, all span, longest any) *script.Call {
-	if cost.parts == 0 && all.parts == 0 {
-		return s.Call(1, key, count, cost.micros, all.micros, longest)
+func (b bucket) call(s *script.Script, key string, n int, longest any) *script.Call {
+	cost := b.rate.span(n)
+	if cost.parts == 0 && b.all.parts == 0 {
+		return s.Call(1, key, int64(b.rate.count), cost.micros, b.all.micros, longest)
 	}
-	return s.Call(1, key, count, cost.micros, all.micros, longest, cost.parts, all.parts)
+	return s.Call(1, key, int64(b.rate.count), cost.micros, b.all.micros, longest, cost.parts, b.all.parts)
 }
 
-// taken is the reply of take.lua.
-type taken struct {
-	ok   bool
-	wait time.Duration // until the tokens are there
-	used span          // until all tokens are back
-	back span          // when they are, by the server's clock
-}
-
-func readTaken(c *script.Call) (taken, error) {
+func (b bucket) read(c *script.Call) (taken, error) {
 	row := c.Row()
-	t := taken{
-		ok:   row.Int() == 1,
-		wait: time.Duration(row.Int()) * time.Microsecond,
-		used: span{micros: row.Int()},
-		back: span{micros: row.Int()},
-	}
+	t := taken{ok: row.Int() == 1, wait: time.Duration(row.Int()) * time.Microsecond}
+	used := span{micros: row.Int()}
+	t.back = span{micros: row.Int()}
 	if row.More() {
-		t.used.parts = row.Int()
-		t.back.parts = t.used.parts
+		used.parts = row.Int()
+		t.back.parts = used.parts
+	}
+	t.remaining, t.reset = b.remaining(used), used.duration()
+	return t, row.Err()
+}
+
+func (b bucket) giveBack(key string, n int, t taken) *script.Call {
+	cost := b.rate.span(n)
+	return giveBackScript.Call(1, key, t.back.micros, t.back.parts, cost.micros, cost.parts, int64(b.rate.count))
+}
+
+func (w window) take(key string, n int, longest time.Duration) *script.Call {
+	return windowScript.Call(1, key, w.count, w.length.Microseconds(), n, longest.Microseconds())
+}
+
+func (w window) look(key string, n int) *script.Call {
+	return windowLookScript.Call(1, key, w.count, w.length.Microseconds(), n, "")
+}
+
+func (w window) read(c *script.Call) (taken, error) {
+	row := c.Row()
+	t := taken{ok: row.Int() == 1, wait: time.Duration(row.Int()) * time.Microsecond}
+	t.remaining = max(w.count-int(row.Int()), 0)
+	t.reset = time.Duration(row.Int()) * time.Microsecond
+	if row.More() {
+		t.entry = row.Text()
 	}
 	return t, row.Err()
 }
 
-func giveBackOf(key string, count int64, back, cost span) *script.Call {
-	return giveBackScript.Call(1, key, back.micros, back.parts, cost.micros, cost.parts, count)
+func (w window) giveBack(key string, _ int, t taken) *script.Call {
+	return unlogScript.Call(1, key, t.entry)
 }

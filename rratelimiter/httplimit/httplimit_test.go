@@ -59,6 +59,25 @@ func TestRequestsAboveTheLimitGet429(t *testing.T) {
 	})
 }
 
+func TestRequestsAboveAWindowGet429(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		h := httplimit.New(b.Peer(t).GetRateLimiter("api", rratelimiter.Window(2, time.Minute)), byAccount)(served)
+		for _, left := range []string{"r=1;t=60", "r=0;t=60"} {
+			r := get(t.Context(), h, "ann")
+			assert.Equal(t, http.StatusNoContent, r.StatusCode)
+			assert.Equal(t, `"api";q=2;w=60`, r.Header.Get("RateLimit-Policy"))
+			assert.Equal(t, `"api";`+left, r.Header.Get("RateLimit"))
+			time.Sleep(10 * time.Second)
+		}
+		r := get(t.Context(), h, "ann")
+		assert.Equal(t, http.StatusTooManyRequests, r.StatusCode)
+		assert.Equal(t, "40", r.Header.Get("Retry-After"))
+		assert.Equal(t, `"api";r=0;t=50`, r.Header.Get("RateLimit"))
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, http.StatusNoContent, get(t.Context(), h, "ann").StatusCode)
+	})
+}
+
 func TestNilOptionChangesNothing(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetRateLimiter("api", rratelimiter.Per(1, time.Minute))
