@@ -535,6 +535,8 @@ func TestRateMayChange(t *testing.T) {
 		require.True(t, allow(t, c.GetRateLimiter("api", rratelimiter.Per(3, time.Second)), "a", 2).Allowed)
 		r := allow(t, c.GetRateLimiter("api", rratelimiter.Per(7, time.Second)), "a", 1)
 		assert.Equal(t, rratelimiter.Result{Allowed: true, Remaining: 1, ResetAfter: 809_525 * time.Microsecond}, r, "two of three are 666,667 µs")
+		require.True(t, allow(t, c.GetRateLimiter("api", rratelimiter.Per(5, time.Hour)), "b", 5).Allowed)
+		assert.Equal(t, 6*time.Minute, allow(t, c.GetRateLimiter("api", rratelimiter.Per(10, time.Hour)), "b", 1).RetryAfter, "the time stays")
 	})
 }
 

@@ -26,6 +26,9 @@ type Rate struct {
 // period: Per(20, 2*time.Second) lets 40 pass in the first 2 s, the 20 that are there and the 20 that come back meanwhile.
 // With WithBurst(1) it is 21, one each 100 ms. [Window] counts the most.
 //
+// A limiter keeps what was used as the time that it takes to come back, and not as a number. If the rate changes, that
+// time stays: who has used up 5 an hour, and then has 10 an hour, is refused for 6 minutes, as one who has used up the 10.
+//
 // n is from 1 to 1,000,000,000, the period from 1 ms to 366 days, in whole microseconds.
 func Per(n int, period time.Duration) Rate { return Rate{count: n, period: period} }
 
@@ -48,6 +51,7 @@ type options struct {
 }
 
 // WithBurst sets the capacity: how many tokens may be taken at once when none was taken for long, from 1 to 1,000,000,000.
+// All of them have to come back within 366 days: Per(1, 24*time.Hour) with a burst of 367 is refused, as redlatch.ErrInvalid.
 // Without it, it is the number of tokens of the rate. It is for [Per].
 func WithBurst(n int) Option { return func(o *options) { o.burst, o.bursts = n, true } }
 
