@@ -26,6 +26,7 @@ import (
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // buffer is what a command prints while somebody reads it.
@@ -188,6 +189,21 @@ func TestServerThatDoesNotAnswerIsSaid(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"doctor"}, {"lock", "info", "a"}, {"queue", "stats", "q"}, {"lock", "run", "a", "--", "true"}} {
 		code, _, err := r.run(t.Context(), append([]string{"-u", "redis://127.0.0.1:1"}, args...)...)
 		assert.Equal(t, exitUnavailable, code, "%v: %s", args, err)
+	}
+}
+
+func TestWhatCannotBeServedHasACodeOfItsOwn(t *testing.T) {
+	full := fmt.Errorf("rlock: try lock: %w", errors.Join(redlatch.ErrUnavailable, errors.New("OOM command not allowed")))
+	for err, want := range map[error]int{
+		full: exitUnavailable,
+		errors.Join(rlock.ErrNotAcquired, redlatch.ErrUnavailable): exitUnavailable,
+		redlatch.ErrUnknown:                       exitUnavailable,
+		rlock.ErrNotAcquired:                      exitTaken,
+		redlatch.ErrInvalid:                       exitUsage,
+		errors.Join(full, &exit{code: exitUsage}): exitUsage,
+		errors.New("another"):                     exitFailed,
+	} {
+		assert.Equal(t, want, codeOf(err), "%v", err)
 	}
 }
 

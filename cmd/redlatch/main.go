@@ -27,7 +27,7 @@ import (
 const (
 	exitFailed      = 1  // what was asked for failed, or is not there
 	exitUsage       = 2  // wrong arguments
-	exitUnavailable = 69 // Redis did not answer
+	exitUnavailable = 69 // Redis did not answer, or refuses writes
 	exitTaken       = 75 // somebody else has the lock
 	exitLost        = 76 // the lock was lost while the child ran
 	exitCannotRun   = 126
@@ -129,8 +129,8 @@ The server is that of -u, or else of the variable REDIS_URL, or else redis://loc
 redlatch.WithNamePrefix, give the same with --prefix, or in REDLATCH_PREFIX: names are then those of the programs, and only
 clients of that prefix can be asked what they hold.
 
-Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer; 75 somebody else has the lock;
-76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
+Exit codes: 0 done; 1 failed, or not there; 2 wrong arguments; 69 Redis did not answer, or refuses writes; 75 somebody else
+has the lock; 76 the lock was lost. "lock run" passes on that of its child, and 128 and the number for a signal;
 126 if the program cannot be run, 127 if it is not found. "elect run" does likewise.
 
 With --json, "redlatch ls", "watch" and "tail" print an object on each line, and the others one value, which is an array
