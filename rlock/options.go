@@ -26,11 +26,14 @@ func WithMaxHold(d time.Duration) Option { return func(o *locker.Options) { o.Ma
 
 // WithTakeOver takes the lock over from an earlier hold whose [Hold.Owner] the caller has saved, so that a service that
 // restarts need not wait for the lease of its earlier process. If that owner holds the lock, the lock passes to the new
-// hold in one step: it has one level, a fenced lock's token rises, and the context of the earlier hold, if its process
-// still runs, ends with [ErrLost] at its next renewal. Otherwise, and if the call nests, it is an ordinary acquisition.
+// hold in one step: it has one level, a fenced lock's token rises, and the context of the earlier hold ends with
+// [ErrLost]: in this client at once, elsewhere, if its process still runs, at its next renewal or the end of a [WithLease].
+// Otherwise, and if the call nests, it is an ordinary acquisition. Holds that were handed on within a client share an
+// owner id: the lock is taken from the one that holds it now, whichever of them the id was saved from.
 //
 // It applies to reentrant, fenced, fair and write locks. Read locks, multi-locks and RedLocks return
-// redlatch.ErrInvalid, and so does a string that is not an owner id.
+// redlatch.ErrInvalid, and so does a string that is no owner id: 1 to 64 ASCII letters, digits, dots, hyphens and
+// underscores, a colon, and a number without leading zeros, below 2^64. That of a Java thread is one.
 func WithTakeOver(owner string) Option { return func(o *locker.Options) { o.TakeOver = &owner } }
 
 // WithoutReentry makes a call that would nest return [ErrHeld].

@@ -7,11 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -115,9 +117,11 @@ func TestEarlierHolderLearnsOfATakeOver(t *testing.T) {
 						}
 						before := locktest.Acquire(t, t.Context(), get(p.Client, "orders"))
 						after := locktest.Acquire(t, t.Context(), get(q.Client, "orders"), rlock.WithTakeOver(before.Owner()))
-						time.Sleep(lease / 3)
-						synctest.Wait()
-						locktest.Ended(t, before.Context(), rlock.ErrLost)
+						if !same {
+							time.Sleep(lease / 3)
+							synctest.Wait()
+						}
+						require.ErrorIs(t, context.Cause(before.Context()), rlock.ErrLost)
 						require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
 						assert.Equal(t, after.Owner(), owner(t, b))
 						time.Sleep(2 * lease)
@@ -128,6 +132,94 @@ func TestEarlierHolderLearnsOfATakeOver(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// hashes are the locks whose holds are fields of a hash without a mode: each may be taken over by any of them.
+var hashes = []string{"Lock", "FencedLock", "FairLock"}
+
+func TestHolderLearnsAtOnceThatItsOwnClientTookItsLock(t *testing.T) {
+	takes := map[string]func(t *testing.T, p *locktest.Peer, kind string, before *rlock.Hold) (after *rlock.Hold){
+		"over": func(t *testing.T, p *locktest.Peer, kind string, before *rlock.Hold) *rlock.Hold {
+			after := locktest.Acquire(t, t.Context(), takeable[kind](p.Client, "orders"), rlock.WithTakeOver(before.Owner()))
+			require.ErrorIs(t, context.Cause(before.Context()), rlock.ErrLost)
+			return after
+		},
+		"over, and its answer is lost": func(t *testing.T, p *locktest.Peer, kind string, before *rlock.Hold) *rlock.Hold {
+			p.LoseReplies(1)
+			_, err := takeable[kind](p.Client, "orders").TryLock(t.Context(), rlock.WithTakeOver(before.Owner()))
+			require.ErrorIs(t, err, redlatch.ErrUnknown)
+			return nil
+		},
+		"by force": func(t *testing.T, p *locktest.Peer, kind string, _ *rlock.Hold) *rlock.Hold {
+			forced, err := takeable[kind](p.Client, "orders").(interface {
+				ForceUnlock(ctx context.Context) (bool, error)
+			}).ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.True(t, forced)
+			return nil
+		},
+	}
+	for how, take := range takes {
+		for _, kind := range hashes {
+			for _, other := range hashes {
+				t.Run(how+", "+kind+" by "+other, func(t *testing.T) {
+					locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+						p := b.Peer(t)
+						locktest.Free(t, takeable[other](p.Client, "others")) // Redis knows the scripts
+						for _, opts := range [][]rlock.Option{nil, {rlock.WithLease(time.Hour)}} {
+							before := locktest.Acquire(t, t.Context(), takeable[kind](p.Client, "orders"), opts...)
+							inner := locktest.Acquire(t, before.Context(), takeable[kind](p.Client, "orders"))
+							start := time.Now()
+							after := take(t, p, other, before)
+							<-before.Context().Done()
+							<-inner.Context().Done()
+							assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
+							require.ErrorIs(t, before.Unlock(t.Context()), rlock.ErrNotHeld)
+							if after != nil {
+								assert.Equal(t, after.Owner(), owner(t, b))
+								time.Sleep(2 * lease)
+								locktest.Live(t, after.Context())
+								locktest.Unlock(t, after)
+							}
+							time.Sleep(settled)
+							assert.Empty(t, b.Hash(t, "orders"))
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// They are one lease, whose owner id both have.
+func TestTakeOverEndsTheHoldThatWasHandedOn(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t).GetLock("orders")
+		first := locktest.Acquire(t, t.Context(), l)
+		waiting := queue(t, l)
+		locktest.Unlock(t, first)
+		second := locktest.Next(t, waiting)
+		require.Equal(t, first.Owner(), second.Owner())
+		after := locktest.Acquire(t, t.Context(), l, rlock.WithTakeOver(first.Owner()))
+		require.ErrorIs(t, context.Cause(first.Context()), rlock.ErrUnlocked)
+		require.ErrorIs(t, context.Cause(second.Context()), rlock.ErrLost)
+		locktest.Unlock(t, after)
+	})
+}
+
+func TestTakeOverEndsTheHoldOfItsClientAtOnceOnServer(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := redlatch.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	for kind, get := range takeable {
+		before := locktest.Acquire(t, t.Context(), get(c, kind), rlock.WithLease(time.Hour))
+		after := locktest.Acquire(t, t.Context(), get(c, kind), rlock.WithTakeOver(before.Owner()))
+		require.ErrorIs(t, context.Cause(before.Context()), rlock.ErrLost, kind)
+		locktest.Unlock(t, after)
 	}
 }
 

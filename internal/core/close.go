@@ -27,7 +27,7 @@ func (c *Core) Close() {
 	var router sync.WaitGroup
 	router.Go(c.Router.Close) // nobody waits for a message any more
 	router.Go(c.Topics.Close)
-	for _, h := range c.registered() {
+	for _, h := range c.Holders() {
 		h.Closing()
 	}
 	c.grace()
@@ -37,7 +37,7 @@ func (c *Core) Close() {
 	c.Workers.Close()
 	c.presence.answers.Close()
 	c.Batch.Close()
-	for _, h := range c.registered() {
+	for _, h := range c.Holders() {
 		h.Wait(began.Add(confirmed + endTail))
 	}
 	router.Wait()
@@ -49,7 +49,7 @@ func (c *Core) Close() {
 func (c *Core) drain(end time.Time) {
 	var all sync.WaitGroup
 	all.Go(func() { c.settle(end) })
-	for _, h := range c.registered() {
+	for _, h := range c.Holders() {
 		all.Go(func() { h.Drain(closeTail) })
 	}
 	all.Wait()
@@ -122,7 +122,7 @@ func (c *Core) Freed() {
 
 func (c *Core) open() int {
 	n := 0
-	for _, h := range c.registered() {
+	for _, h := range c.Holders() {
 		n += h.Open()
 	}
 	return n

@@ -216,8 +216,8 @@ func (c *Core) Register(h Holder) {
 	c.holders = append(c.holders, h)
 }
 
-// registered returns the kinds of object that Close has to ask. After Close has begun none is added that could hold anything.
-func (c *Core) registered() []Holder {
+// Holders returns the kinds of object that Close has to ask. After Close has begun none is added that could hold anything.
+func (c *Core) Holders() []Holder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.holders)

@@ -68,8 +68,8 @@ func (l *Lease) SetOwner(owner any) { l.owner = owner }
 
 func (l *Lease) ownerID() string { s, _ := l.owner.(string); return s }
 
-// publicOwner returns the owner id as users know it.
-func (l *Lease) publicOwner() string {
+// Owner returns the owner id as users know it.
+func (l *Lease) Owner() string {
 	if id := l.manager.kind.ID; id != nil {
 		return id(l.ownerID())
 	}
@@ -315,7 +315,7 @@ func (l *Lease) lostCause(detail string) error {
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
 	loss := core.LossInfo{
-		Kind: m.kind.Title, Name: l.user(), Owner: l.publicOwner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
+		Kind: m.kind.Title, Name: l.user(), Owner: l.Owner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
 	}
 	if !l.part {
 		m.core.LogLost(m.noun(), loss, l.lostCause(detail))
@@ -380,7 +380,7 @@ func (l *Lease) Drain(limit time.Duration) {
 	_, err := l.sendRelease(context.Background(), limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease",
-			"kind", l.manager.kind.Title, "name", l.user(), "owner", l.publicOwner(), "cause", err)
+			"kind", l.manager.kind.Title, "name", l.user(), "owner", l.Owner(), "cause", err)
 	}
 	l.finish(0)
 	l.notifyReleased()

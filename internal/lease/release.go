@@ -121,7 +121,7 @@ func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limi
 
 func (l *Lease) notifyReleased() {
 	if c := l.manager.core; c.ObservesHolds() {
-		c.HoldEnded(l.manager.kind.Title, l.user(), l.publicOwner(), l.now()-l.since, nil)
+		c.HoldEnded(l.manager.kind.Title, l.user(), l.Owner(), l.now()-l.since, nil)
 	}
 }
 

@@ -73,6 +73,9 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 	if err != nil {
 		l.Unregister()
 		return failed(err, func() {
+			if o.TakeOver != nil {
+				n.Verify() // it may have been taken over from a hold of this client
+			}
 			switch {
 			case a.entry != nil:
 				a.entry.entered = true
@@ -134,6 +137,9 @@ type grant struct {
 // accept makes a lease of what Redis granted, unless it came too late to be of use, or is not confirmed: then it is released again.
 func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) attemptResult {
 	m := n.manager
+	if g.options != nil && g.options.TakeOver != nil {
+		n.tookOver(*g.options.TakeOver) // whatever becomes of what was granted
+	}
 	hold, late := l.Granted(g.reply.Token)
 	unwanted := ctx.Err() != nil || m.core.Closed() || g.unconfirmed != nil
 	if !unwanted && !late {
@@ -157,9 +163,6 @@ func (n *Name) accept(ctx context.Context, w *Waiter, l *lease.Lease, g grant) a
 	}
 	switch {
 	case g.unconfirmed != nil:
-		if g.options != nil && g.options.TakeOver != nil {
-			n.Verify() // a hold of this client may be the one from whom the lock was taken over
-		}
 		return attemptResult{err: fmt.Errorf("%w: %w", errs.ErrUnavailable, g.unconfirmed)}
 	case late:
 		return attemptResult{err: errLate, passing: true}

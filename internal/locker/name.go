@@ -31,25 +31,42 @@ func (n *Name) text() string { s, _ := n.key.(string); return s }
 // User returns the name as the user gave it.
 func (n *Name) User() string { return n.manager.kind.User(n.manager.core, n.text()) }
 
-// Verify asks Redis whether this client's own leases of the name, if it has any, are still there.
+// Verify asks Redis whether this client's own leases of the name, of any kind, are still there.
 func (n *Name) Verify() {
-	var mine []*lease.Lease
-	sh := n.manager.shard(n.text())
-	sh.mu.Lock()
-	if holder := sh.held[n.text()]; holder != nil {
-		mine = append(mine, holder)
-	}
-	mine = n.sharesLocked(sh, mine)
-	sh.mu.Unlock()
-	for _, l := range mine {
+	for _, l := range n.leases() {
 		l.Verify()
 	}
 }
 
-// sharesLocked adds the leases of the name that others may share.
-func (n *Name) sharesLocked(sh *shard, to []*lease.Lease) []*lease.Lease {
+// tookOver ends this client's own lease of the name, of any kind, that an owner had from whom the lock was taken over.
+func (n *Name) tookOver(from string) {
+	for _, l := range n.leases() {
+		if l.Owner() == from {
+			l.Gone()
+		}
+	}
+}
+
+// leases returns this client's leases of the name, of any kind.
+func (n *Name) leases() (all []*lease.Lease) {
+	for _, h := range n.manager.core.Holders() {
+		if ns, ok := h.(*Namespace); ok {
+			sh := ns.shard(n.text())
+			sh.mu.Lock()
+			all = sh.leasesLocked(n.text(), all)
+			sh.mu.Unlock()
+		}
+	}
+	return all
+}
+
+// leasesLocked adds the leases of a name.
+func (sh *shard) leasesLocked(key string, to []*lease.Lease) []*lease.Lease {
+	if holder := sh.held[key]; holder != nil {
+		to = append(to, holder)
+	}
 	for l := range sh.unnamed {
-		if n.Finds(l) {
+		if l.Name() == key {
 			to = append(to, l)
 		}
 	}

@@ -272,12 +272,7 @@ func (w *Waiter) warnOfSharesLocked(now time.Duration) {
 	if w.manager.kind.Sharing == Pool || !core.WaitsForItself(now, w.since, 0) {
 		return
 	}
-	sh, n := w.queue.shard, Name{manager: w.manager, key: w.queue.key}
-	shares := n.sharesLocked(sh, nil)
-	if writer := sh.held[w.queue.key]; writer != nil {
-		shares = append(shares, writer)
-	}
-	for _, l := range shares {
+	for _, l := range w.queue.shard.leasesLocked(w.queue.key, nil) {
 		w.warnLocked(l)
 	}
 }
