@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 // oneCalls are a call that does not wait, of each kind of object that is not a lock of several ones.
@@ -195,5 +196,52 @@ func TestEachCauseIsOfOneClassForEachObject(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// F27: a wait goes on while a failover may be under way, and its end tells what Redis said last.
+func TestWaitsOnAReplicaEndAsUnwritable(t *testing.T) {
+	const wait = 100 * time.Millisecond
+	waits := map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"permit": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetPermitSemaphore("n").Acquire(ctx)
+			return err
+		},
+		"semaphore": func(ctx context.Context, c *redlatch.Client) error { return c.GetSemaphore("n").Acquire(ctx, 1) },
+		"queue": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := redlatch.GetDelayedQueue[string](c, "n").Take(ctx)
+			return err
+		},
+		"lock with a limit": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetLock("n").Lock(context.WithoutCancel(ctx), rlock.WithWait(wait))
+			return err
+		},
+		"semaphore with a limit": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.GetSemaphore("n").TryAcquire(context.WithoutCancel(ctx), 1, rsemaphore.WithWait(wait))
+			return err
+		},
+	}
+	for kind, get := range movingKinds() {
+		waits[kind] = func(ctx context.Context, c *redlatch.Client) error {
+			_, err := get(c, "{n}").Lock(ctx)
+			return err
+		}
+	}
+	for kind, call := range waits {
+		t.Run(kind, func(t *testing.T) {
+			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+				p := b.Peer(t, redlatch.WithCloseGrace(0))
+				_, err := p.GetLock("n").IsLocked(t.Context()) // the server runs
+				require.NoError(t, err)
+				cause := refusedWrite("READONLY You can't write against a read only replica.")
+				err = cause.err(t, b, nil, func(ctx context.Context, _ string) error {
+					ctx, cancel := context.WithTimeout(ctx, wait)
+					defer cancel()
+					return call(ctx, p.Client)
+				})
+				require.ErrorIs(t, err, redlatch.ErrUnwritable)
+				require.NotErrorIs(t, err, redlatch.ErrUnknown)
+			})
+		})
 	}
 }

@@ -390,27 +390,8 @@ func TestServerThatRefusesWritesIsUnwritable(t *testing.T) {
 				_, err := redlatch.GetDelayedQueue[string](c, name).Offer(ctx, "v", 0)
 				return err
 			}
-			calls["lock that waits"] = func(ctx context.Context, c *redlatch.Client, name string) error {
-				_, err := c.GetLock(name).Lock(ctx, rlock.WithWait(100*time.Millisecond))
-				return err
-			}
-			calls["semaphore that waits"] = func(ctx context.Context, c *redlatch.Client, name string) error {
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				defer cancel()
-				return c.GetSemaphore(name).Acquire(ctx, 1)
-			}
-			calls["take"] = func(ctx context.Context, c *redlatch.Client, name string) error {
-				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-				defer cancel()
-				_, err := redlatch.GetDelayedQueue[string](c, name).Take(ctx)
-				return err
-			}
 			require.NoError(t, c.GetSemaphore("semaphore").AddPermits(t.Context(), 1))
-			require.NoError(t, c.GetSemaphore("semaphore that waits").AddPermits(t.Context(), 1))
 			require.NoError(t, c.GetPermitSemaphore("permit").SetPermits(t.Context(), 1))
-			if refusal == "OOM" {
-				delete(calls, "take") // it needs no memory
-			}
 			require.NoError(t, server.Client(t).Do(t.Context(), setting...).Err())
 			var all sync.WaitGroup
 			for kind, call := range calls {
