@@ -36,6 +36,7 @@
 -- ARGV[18]  id of the tick before it, which has to be gone before it runs late; or nothing
 -- ARGV[19]  1 if the caller asks again after gone when the schedule was replaced: then nothing is cleaned up yet; else 0
 -- ARGV[20]  when this attempt was due, µs
+-- ARGV[21]  with a newer one, id of the newest tick of the job that was more than 5 s late; or nothing
 --
 -- Returns  an array: run; or lost, if this is not the tick's latest claim any more; gone, for a tick of what is not scheduled any
 --          more; missed; left, if it is left out, as another one ran or will run instead; wait, until another one has ended; died,
@@ -46,7 +47,7 @@ local late, alive, meta, bodies, claims = KEYS[8], KEYS[9], KEYS[10], KEYS[11], 
 local process, length, job, slot, id, claim, kind, expected = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local instant, due, attempt, limit, overlap = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), ARGV[13]
 local newer, window, chained, shown, before, more = ARGV[14], tonumber(ARGV[15]), ARGV[16] == '1', ARGV[17], ARGV[18], ARGV[19] == '1'
-local due_now = tonumber(ARGV[20])
+local due_now, older = tonumber(ARGV[20]), ARGV[21]
 
 -- A call that arrives late writes nothing: its process may be dead.
 if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return {'lost', '0'} end
@@ -97,7 +98,8 @@ end
 if overlap ~= 'allow' and fresh and kind ~= 'c' then
   local from, till = string.match(redis.call('hget', spans, job) or '', '^(%d+) (%d+)$')
   local overlapped = from and tonumber(from) < due and due <= tonumber(till)
-  local passed, aged = tonumber(redis.call('hget', late, job) or 0), now - due > 5000000
+  local passed = tonumber(redis.call('hget', late, job) or 0)
+  local aged = now - due > 5000000 or older ~= holder and redis.call('hexists', bodies, older) == 1 -- which nobody has looked at yet
   local outdated = newer ~= '0' and waiting ~= id and (overlapped or aged or tonumber(instant) < passed)
   -- It is missed, and runs late, if its process died before it began, or if it meets a run that began after it was due. The window
   -- counts from now, as somebody ran the scheduler all the time. A fixed delay has no other tick.

@@ -24,8 +24,9 @@ const (
 	beginAgain = time.Second      // after one that failed
 	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told; jittered, as that may come each second
 	stopGrace  = 5 * time.Second
-	remember   = time.Minute // for how long the queue knows the ids of ticks that have ended
-	maxText    = 4 << 10     // bytes of an error's text that are kept
+	tooLate    = 5 * time.Second // after which a tick is left out if a newer one is due, as begin.lua has it
+	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
+	maxText    = 4 << 10         // bytes of an error's text that are kept
 
 	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
 	passLeast = 2 * time.Millisecond
@@ -179,8 +180,11 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 		newest, newer := latest(schedule, at, claimed)
 		if o.backfill || !newer {
 			b.window = o.catchUp
-		} else {
-			b.newer = newest.UnixMicro()
+			break
+		}
+		b.newer = newest.UnixMicro()
+		if older, ok := latest(schedule, claimed.Add(-time.Minute), claimed.Add(-tooLate)); ok && o.jitter == 0 { // jitter has it wait
+			b.older = idOf(t.Job, older.UnixMicro())
 		}
 	}
 	if o.backfill && o.overlap != Allow && o.jitter == 0 { // jitter gives them another order
@@ -194,8 +198,8 @@ func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
 	return b
 }
 
-// begin returns what begin.lua does, and notes when the attempt began and its token. In an outage it goes on for beginLimit, as the next claim may come too
-// late for the tick; not for longer, since what b says of other ticks grows old.
+// begin returns what begin.lua does, and notes when the attempt began and its token. In an outage it goes on for beginLimit, as the next
+// claim may come too late for the tick; not for longer, since what b says of other ticks grows old.
 func (r *runner) begin(ctx context.Context, b *beginning) (answer, other string, err error) {
 	var call *script.Call
 	trying, cancel := context.WithTimeout(ctx, beginLimit)

