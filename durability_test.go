@@ -104,7 +104,7 @@ func unconfirmedCalls(t *testing.T, c *redlatch.Client) (all []namedCall) {
 			return err
 		}})
 	single := singleCalls(t, c, func(kind string) string { return "single-" + kind }, []string{"a", "b", "c", "d", "e"})
-	for _, name := range []string{"Resign", "Proclaim", "Forget", "Cancel of a queue", "Nack of a queue", "Allow", "Next"} {
+	for _, name := range []string{"Resign", "Proclaim", "Forget", "Cancel of a queue", "Nack of a queue", "Allow"} {
 		all = append(all, namedCall{name, single[name].call})
 	}
 	return all
