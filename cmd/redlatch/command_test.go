@@ -130,6 +130,8 @@ func TestWrongArgumentsAreSaidBeforeAnything(t *testing.T) {
 		{"lock", "run", "a", "true"},
 		{"lock", "run", "a", "--wait", "1s", "--no-wait", "--", "true"},
 		{"lock", "run", "a", "--wait", "-1s", "--", "true"},
+		{"lock", "run", "a", "--kill-after", "-1s", "--", "true"},
+		{"elect", "run", "a", "--kill-after", "-1s", "--", "true"},
 		{"lock", "watch", "a", "--every", "1ns"},
 		{"--flag"},
 		{"queue", "ls", "q", "--state", "new"},

@@ -18,14 +18,14 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// terms are those on which lock run runs a program.
-type terms struct {
+// runOptions are those of lock run.
+type runOptions struct {
 	lease, wait, killAfter time.Duration
 	noWait                 bool
 }
 
 func (a *app) lockRun() *cobra.Command {
-	var t terms
+	var o runOptions
 	cmd := &cobra.Command{
 		Use: "run [flags] NAME -- PROGRAM [ARGUMENTS]", Short: "Run a program while holding a lock",
 		Long: `Run a program while holding a lock. The lock is renewed until the program and everything it has started have ended. If the
@@ -35,7 +35,7 @@ more than a second says on stderr who holds the lock.
 Signals are passed on to the program and everything it has started, but SIGUSR1, SIGUSR2 and SIGALRM to the program alone.
 In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not passed on: the terminal and the shell send them
 to the program too. What still runs --kill-after after SIGTERM, or after the loss, gets SIGKILL. Once the program has ended,
-SIGINT, SIGHUP and SIGQUIT count as SIGTERM for what is left, also if the program has ended by them.
+SIGINT, SIGHUP and SIGQUIT count as SIGTERM for what is left, also those that came before.
 
 On Linux this includes daemons. On other systems what leaves the program's process group is not seen; on a terminal only the
 program itself is: what it has started may outlive the lock. If this command gets SIGKILL, all of it goes on, and the lock is
@@ -45,20 +45,20 @@ free once the lease is over.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limited := cmd.Flags().Changed("wait")
 			switch {
-			case t.noWait && limited:
+			case o.noWait && limited:
 				return &exit{exitUsage, errors.New("--wait and --no-wait exclude each other")}
-			case t.wait < 0:
+			case o.wait < 0:
 				return &exit{exitUsage, errors.New("--wait must not be negative")}
 			}
-			t.noWait = t.noWait || limited && t.wait == 0
-			return a.runUnder(cmd.Context(), args[0], args[1:], t)
+			o.noWait = o.noWait || limited && o.wait == 0
+			return a.runUnder(cmd.Context(), args[0], args[1:], o)
 		},
 		ValidArgsFunction: a.nameThenProgram(lockKinds()),
 	}
-	cmd.Flags().DurationVar(&t.lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
-	cmd.Flags().DurationVar(&t.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
-	cmd.Flags().BoolVar(&t.noWait, "no-wait", false, "do not wait for the lock")
-	killAfterFlag(cmd, &t.killAfter)
+	cmd.Flags().DurationVar(&o.lease, "lease", 30*time.Second, "how long the lock stays held if this command dies")
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to wait for the lock (default: as long as it takes)")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait for the lock")
+	killAfterFlag(cmd, &o.killAfter)
 	return cmd
 }
 
@@ -102,25 +102,25 @@ func programPath(program string) (string, error) {
 }
 
 // runUnder runs a program under a lock.
-func (a *app) runUnder(ctx context.Context, name string, program []string, t terms) (failed error) {
+func (a *app) runUnder(ctx context.Context, name string, program []string, o runOptions) (failed error) {
 	path, err := programPath(program[0])
 	if err != nil {
 		return err
 	}
-	c, closing, err := a.join(t.lease)
+	c, closing, err := a.join(o.lease)
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, closing()) }()
 	lock := c.GetLock(name)
 	acquire, opts := lock.TryLock, []rlock.Option{rlock.WithHolder()}
-	if t.wait > 0 {
-		acquire, opts = lock.Lock, append(opts, rlock.WithWait(t.wait))
+	if o.wait > 0 {
+		acquire, opts = lock.Lock, append(opts, rlock.WithWait(o.wait))
 	}
-	return a.runWhile(ctx, exec.Command(path, program[1:]...), t.killAfter, func(waiting context.Context) (*holding, error) {
+	return a.runWhile(ctx, exec.Command(path, program[1:]...), o.killAfter, func(waiting context.Context) (*holding, error) {
 		defer a.sayHolder(waiting, lock)()
 		hold, err := acquire(waiting, opts...)
-		if t.wait == 0 && !t.noWait && errors.Is(err, rlock.ErrNotAcquired) {
+		if o.wait == 0 && !o.noWait && errors.Is(err, rlock.ErrNotAcquired) {
 			hold, err = lock.Lock(waiting) // Redis has answered: a wait without a limit would not end where it does not
 		}
 		if err != nil {
