@@ -12,9 +12,9 @@ NEWEST_GO_REDIS := v9.23.0
 
 # The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
-NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod cmd/*/go.mod examples/*/go.mod))
+NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.mod examples/*/go.mod))
 # Those of go.work, which are released. Their go.mod has replace lines for a checkout; go install takes none, so a release drops them.
-WORKSPACE := cmd/redlatch console redlatchgocron redlatchotel redlatchprom
+WORKSPACE := cmd/redlatch console $(wildcard contrib/*)
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
 CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
@@ -70,7 +70,7 @@ newest: ## run all tests with the newest go-redis
 	go test -modfile="$$dir/go.mod" ./...
 
 race: ## run the tests under the race detector, but for the long ones and those of documents
-	go test -race -parallel 4 $$(go list ./... | grep -v internal/doctest)
+	go test -race -parallel 4 $$(go list ./... | grep -v internal/test/doctest)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
@@ -90,7 +90,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 soak: ## run all tests on each server and the long counts on one, and write docs/proof.md; goes on where it stopped
-	go run ./internal/soak
+	go run ./internal/test/soak
 
 bench: ## run the benchmarks, the library beside its peers
 	cd benchmarks && go run .
@@ -100,7 +100,7 @@ cover: ## measure test coverage of the library and print the total
 	go tool cover -func=coverage.out | tail -n 1
 
 readme: ## write anew what the documents take from the code: examples, names of tests
-	go run ./internal/doctest/cut README.md docs/*.md
+	go run ./internal/test/doctest/cut README.md docs/*.md
 
 # The pictures show the name of the machine, which is nobody's.
 pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and root

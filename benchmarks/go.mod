@@ -39,9 +39,9 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/jonboulle/clockwork v0.5.0
-	github.com/redlatch/redlatch/redlatchgocron v0.0.0
-	github.com/redlatch/redlatch/redlatchotel v0.0.0
-	github.com/redlatch/redlatch/redlatchprom v0.0.0
+	github.com/redlatch/redlatch/contrib/redlatchgocron v0.0.0
+	github.com/redlatch/redlatch/contrib/redlatchotel v0.0.0
+	github.com/redlatch/redlatch/contrib/redlatchprom v0.0.0
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
@@ -53,10 +53,10 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/redlatch/redlatch/redlatchprom => ../redlatchprom
+replace github.com/redlatch/redlatch/contrib/redlatchprom => ../contrib/redlatchprom
 
-replace github.com/redlatch/redlatch/redlatchotel => ../redlatchotel
+replace github.com/redlatch/redlatch/contrib/redlatchotel => ../contrib/redlatchotel
 
 replace github.com/redlatch/redlatch/console => ../console
 
-replace github.com/redlatch/redlatch/redlatchgocron => ../redlatchgocron
+replace github.com/redlatch/redlatch/contrib/redlatchgocron => ../contrib/redlatchgocron

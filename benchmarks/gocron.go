@@ -11,7 +11,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/jonboulle/clockwork"
 
-	"github.com/redlatch/redlatch/redlatchgocron"
+	"github.com/redlatch/redlatch/contrib/redlatchgocron"
 )
 
 const (

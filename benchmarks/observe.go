@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/redlatchotel"
-	"github.com/redlatch/redlatch/redlatchprom"
+	"github.com/redlatch/redlatch/contrib/redlatchotel"
+	"github.com/redlatch/redlatch/contrib/redlatchprom"
 )
 
 // openSilent leaves out what a client does to be seen.

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/pipe"
+	"github.com/redlatch/redlatch/internal/test/locktest"
 )
 
 // pipes is a listener in a bubble of fake time, where there are no sockets.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/faulttest"
+	"github.com/redlatch/redlatch/internal/test/faulttest"
 )
 
 func TestSemaphorePassesBetweenGoAndJava(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redlatch/redlatch/internal/faulttest"
-	"github.com/redlatch/redlatch/internal/redistest"
+	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
 // atOnce is how many tests run in parallel, unless -parallel says otherwise: most of them wait most of the time, for leases

@@ -15,8 +15,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
 // bench is a server on which bare scripts run, each twice: the second run must change nothing.

@@ -6,16 +6,16 @@ replace github.com/redlatch/redlatch => ../../
 
 replace github.com/redlatch/redlatch/console => ../../console
 
-replace github.com/redlatch/redlatch/redlatchotel => ../../redlatchotel
+replace github.com/redlatch/redlatch/contrib/redlatchotel => ../../contrib/redlatchotel
 
-replace github.com/redlatch/redlatch/redlatchprom => ../../redlatchprom
+replace github.com/redlatch/redlatch/contrib/redlatchprom => ../../contrib/redlatchprom
 
 require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redlatch/redlatch v0.0.0
 	github.com/redlatch/redlatch/console v0.0.0
-	github.com/redlatch/redlatch/redlatchotel v0.0.0
-	github.com/redlatch/redlatch/redlatchprom v0.0.0
+	github.com/redlatch/redlatch/contrib/redlatchotel v0.0.0
+	github.com/redlatch/redlatch/contrib/redlatchprom v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel/sdk v1.46.0
 )

@@ -23,9 +23,9 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/console"
+	"github.com/redlatch/redlatch/contrib/redlatchotel"
+	"github.com/redlatch/redlatch/contrib/redlatchprom"
 	"github.com/redlatch/redlatch/embedded"
-	"github.com/redlatch/redlatch/redlatchotel"
-	"github.com/redlatch/redlatch/redlatchprom"
 )
 
 func main() {

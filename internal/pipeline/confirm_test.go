@@ -11,8 +11,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
 // F9: the repetition of a call finds its work done, and writes nothing. It is confirmed only if what the first sending wrote is.

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redlatch/redlatch/internal/faulttest"
 	"github.com/redlatch/redlatch/internal/pipeline"
-	"github.com/redlatch/redlatch/internal/redistest"
 	"github.com/redlatch/redlatch/internal/script"
+	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
 // F25, F28: no call is sent on a connection that ends with its greeting, whatever else the greeting says.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/locktest"
 	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/internal/test/locktest"
 )
 
 // F7: a client looks in for what it has returned, also if it passes on something else at the same time.

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/locktest"
+	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/rratelimiter"
 	"github.com/redlatch/redlatch/rratelimiter/httplimit"
 )

@@ -1,0 +1,41 @@
+// Command cut writes what markdown files take from the code anew: the code that they show (see [doctest.Rewrite] for the
+// markers), and the tests of each failure class (see [doctest.ListClasses]). It runs at the top of the module.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/redlatch/redlatch/internal/test/doctest"
+)
+
+func main() {
+	for _, path := range os.Args[1:] {
+		if err := rewrite(path); err != nil {
+			fmt.Fprintf(os.Stderr, "cut: %s: %v\n", path, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func rewrite(path string) error {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	after, err := doctest.Rewrite(os.DirFS("."), string(before))
+	if err != nil {
+		return err
+	}
+	if path == "docs/failure-classes.md" {
+		classes, err := doctest.FindClasses(os.DirFS("."))
+		if err != nil {
+			return err
+		}
+		after = doctest.ListClasses(classes, after)
+	}
+	if after == string(before) {
+		return nil
+	}
+	return os.WriteFile(path, []byte(after), 0o644)
+}
