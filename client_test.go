@@ -17,7 +17,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
-	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rlock"
@@ -30,9 +29,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	faulttest.RegisterChild("sleeper", sleeper)
-	faulttest.RegisterChild("crowd", crowdProcess)
-	faulttest.RunChildIfAsked()
 	os.Exit(redistest.Run(m))
 }
 

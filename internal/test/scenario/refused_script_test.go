@@ -1,0 +1,211 @@
+package scenario_test
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+)
+
+// mayChange is what a script may change although it is refused: nothing that anybody sees, and to avoid it would cost each call.
+var mayChange = map[string]string{
+	"acquire_fenced": "redisson_lock_token:{object}", // a token is left out
+	"keep":           ":rwlock_timeout:",             // a level of a reader that expires with its lease
+	"claim":          ":call:",                       // what was to be claimed, under a number that nobody uses again
+}
+
+// scriptCall is a call of a script as a client has sent it, and what Redis held before.
+type scriptCall struct {
+	name   string
+	args   []any // of EVAL
+	before map[string]keyDump
+}
+
+type keyDump struct {
+	value string
+	ttl   time.Duration
+}
+
+// scriptRecorder notes the scripts that a client sends.
+type scriptRecorder struct {
+	t     *testing.T
+	admin *redis.Client
+
+	mu    sync.Mutex // guards the rest
+	texts map[string]string
+	calls []scriptCall
+}
+
+func (r *scriptRecorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *scriptRecorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		r.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (r *scriptRecorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		r.note(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+var scriptName = regexp.MustCompile(`(?m)^-- (\w+)\.lua`)
+
+func (r *scriptRecorder) note(cmds ...redis.Cmder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, cmd := range cmds {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			continue
+		}
+		args := slices.Clone(cmd.Args())
+		text := fmt.Sprint(args[1])
+		if cmd.Name() == "eval" {
+			sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+			r.texts[hex.EncodeToString(sum[:])] = text
+		} else if text = r.texts[text]; text == "" {
+			continue // Redis does not know it: it comes again, as text
+		}
+		args[0], args[1] = "eval", text
+		parts := scriptName.FindAllStringSubmatch(text, -1)
+		r.calls = append(r.calls, scriptCall{parts[len(parts)-1][1], args, dumps(r.t, r.admin)})
+	}
+}
+
+// dumps returns what all keys hold.
+func dumps(t *testing.T, rdb *redis.Client) map[string]keyDump {
+	t.Helper()
+	all := map[string]keyDump{}
+	for _, name := range rdb.Keys(t.Context(), "*").Val() {
+		if value, err := rdb.Dump(t.Context(), name).Result(); err == nil { // else it has expired
+			all[name] = keyDump{value, max(0, rdb.PTTL(t.Context(), name).Val())}
+		}
+	}
+	return all
+}
+
+// refuses has a user without one of the rights that a script needs make the call, for each of them, and requires that it changes nothing if
+// it is refused. spoil changes what Redis held before.
+func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spoil func(redis.Pipeliner)) (refused int) {
+	t.Helper()
+	rights := map[string]bool{"resetchannels": true}
+	for _, m := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(fmt.Sprint(call.args[1]), -1) {
+		rights["-"+m[1]] = true
+	}
+	for right := range rights {
+		_, err := p.admin.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+			pipe.FlushAll(t.Context())
+			for name, key := range call.before {
+				pipe.Restore(t.Context(), name, key.ttl, key.value)
+			}
+			spoil(pipe)
+			pipe.Do(t.Context(), "ACL", "SETUSER", "app", "&*", "+@all", right)
+			return nil
+		})
+		require.NoError(t, err)
+		before := dumps(t, p.admin)
+		if err := user.Do(t.Context(), call.args...).Err(); err == nil || errors.Is(err, redis.Nil) {
+			continue
+		}
+		refused++
+		after := dumps(t, p.admin)
+		for name := range maps.Keys(merged(before, after)) {
+			if hidden := mayChange[call.name]; hidden == "" || !strings.Contains(name, hidden) {
+				assert.Equal(t, before[name].value, after[name].value, "%s %s changes %s", call.name, right, name)
+			}
+		}
+	}
+	return refused
+}
+
+func merged(a, b map[string]keyDump) map[string]keyDump {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// barrierChanges are rounds of barriers: as others, calls whose scripts are recorded.
+func barrierChanges() (changes []change) {
+	for kind, newcomer := range pairs {
+		for _, verb := range []string{"enter", "leave", "give up"} {
+			changes = append(changes, change{name: kind + " " + verb, prepare: func(t *testing.T, c *redlatch.Client) func() error {
+				t.Helper()
+				one, two := newcomer(c), newcomer(c)
+				both := func(call func(participant, context.Context) error) error {
+					passed := make(chan error, 1)
+					go func() { passed <- call(one, t.Context()) }()
+					return errors.Join(call(two, t.Context()), <-passed)
+				}
+				if verb == "leave" {
+					require.NoError(t, both(participant.Enter))
+					return func() error { return both(participant.Leave) }
+				}
+				if verb == "enter" {
+					return func() error { return both(participant.Enter) }
+				}
+				return func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(t, one.Enter(ctx), context.DeadlineExceeded)
+					return nil
+				}
+			}})
+		}
+	}
+	return changes
+}
+
+// F25, F28: a script that is refused, since a right was taken away just before, has changed nothing. Not so those by which a consumer or a
+// scheduler says that it is there: it says so again.
+func TestRefusedScriptsChangeNothing(t *testing.T) {
+	p := newPartial(t)
+	user := redis.NewClient(&redis.Options{Addr: p.admin.Options().Addr, Username: "app", Password: "secret"})
+	defer func() { assert.NoError(t, user.Close()) }()
+	r := &scriptRecorder{t: t, admin: p.admin, texts: map[string]string{}}
+	refused := map[string]int{}
+	number, places := "redlatch_double", []string{"redlatch_barrier_arrived", "redlatch_double_arrived", "redlatch_double_inside", "redlatch_double_leaving"}
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), limitChanges(), barrierChanges()) {
+		require.NoError(t, p.admin.FlushAll(t.Context()).Err())
+		rdb := redis.NewClient(&redis.Options{Addr: p.admin.Options().Addr})
+		client, err := redlatch.New(rdb, redlatch.WithHooks(r), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
+		require.NoError(t, err)
+		require.NoError(t, c.prepare(t, client)(), c.name)
+		require.NoError(t, client.Close())
+		require.NoError(t, rdb.Close())
+		calls := r.calls
+		r.calls = nil
+		for _, call := range calls {
+			refused[call.name] += p.refuses(t, user, call, func(redis.Pipeliner) {})
+			for name := range call.before {
+				switch kind, _, _ := strings.Cut(name, ":"); {
+				case kind == number: // Redis has lost it
+					refused[call.name] += p.refuses(t, user, call, func(pipe redis.Pipeliner) { pipe.Del(t.Context(), name) })
+				case slices.Contains(places, kind): // whose owners have died
+					refused[call.name] += p.refuses(t, user, call, func(pipe redis.Pipeliner) {
+						pipe.ZUnionStore(t.Context(), name, &redis.ZStore{Keys: []string{name}, Weights: []float64{0.5}})
+					})
+				}
+			}
+		}
+	}
+	for _, name := range []string{"read_acquire", "ack", "cancel", "purge", "arrive", "leave", "quit"} {
+		assert.Positive(t, refused[name], name)
+	}
+}
