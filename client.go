@@ -29,11 +29,14 @@ import (
 // Client returns named objects that all clients of one Redis share. [New] and [Open] return one. It is safe for
 // concurrent use.
 type Client struct {
+	handle
 	core   *core.Core
 	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close has returned
 }
+
+type handle = core.Handle // embedded: makes a client a core.Client, which the constructors of objects take
 
 // New returns a client on a go-redis client: a *redis.Client, also one for Sentinel, or a *redis.ClusterClient.
 // Anything else, nil in any form, and bad options return [ErrInvalid]. New does no I/O. The caller closes the go-redis
@@ -54,7 +57,8 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 }
 
 func newClient(rdb redis.UniversalClient, c core.Config) *Client {
-	return &Client{core: core.New(rdb, c), close: c.OnClosed, closed: make(chan struct{})}
+	shared := core.New(rdb, c)
+	return &Client{handle: core.HandleOf(shared), core: shared, close: c.OnClosed, closed: make(chan struct{})}
 }
 
 // ID returns the id of the client, which no other client has: its name (see [WithClientName]), a dot, and 16 hexadecimal
@@ -79,31 +83,31 @@ func checkClient(rdb redis.UniversalClient) error {
 // return [ErrInvalid] for a name that is empty, longer than 512 bytes with the prefix, or not valid UTF-8, that has
 // control characters, or whose keys would be in several slots.
 func (c *Client) GetLock(name string) *rlock.Lock {
-	return rlock.New(c.core, name)
+	return rlock.New(c, name)
 }
 
 // GetFencedLock returns the reentrant lock with this name whose holds have a fencing token. It excludes holders of the
 // lock that GetLock returns for the same name. It does no I/O, and reports a bad name as GetLock does.
 func (c *Client) GetFencedLock(name string) *rlock.Lock {
-	return rlock.NewFenced(c.core, name)
+	return rlock.NewFenced(c, name)
 }
 
 // GetFairLock returns the reentrant lock with this name that is granted first come, first served, across goroutines and
 // processes. It excludes holders of the lock that GetLock returns for the same name, whose waiters do not queue. It
 // does no I/O, and reports a bad name as GetLock does.
-func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c.core, name) }
+func (c *Client) GetFairLock(name string) *rfairlock.Lock { return rfairlock.New(c, name) }
 
 // GetReadWriteLock returns the read-write lock with this name. It does no I/O, and reports a bad name or option as
 // GetLock does.
 func (c *Client) GetReadWriteLock(name string, opts ...rrwlock.Option) *rrwlock.Lock {
-	return rrwlock.New(c.core, name, opts...)
+	return rrwlock.New(c, name, opts...)
 }
 
 // GetMultiLock returns a lock that consists of all the given locks, of any kind, client and server. It does no I/O and
 // keeps nothing alive. The methods of the lock return [ErrInvalid] for bad input: no locks, a nil lock, or the same
 // lock twice, which is one name of one client, whatever the kinds, also within given multi-locks and RedLocks.
 func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.New(c.core, locks...)
+	return rmultilock.New(c, locks...)
 }
 
 // GetRedLock returns a lock that is held when a majority of the given locks is held, each of which should be on an
@@ -112,86 +116,86 @@ func (c *Client) GetMultiLock(locks ...rlock.Locker) *rmultilock.Lock {
 // master; each lock is renewed with the lease of its own client. It does no I/O, and reports bad input as GetMultiLock
 // does.
 func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
-	return rmultilock.NewRed(c.core, locks...)
+	return rmultilock.NewRed(c, locks...)
 }
 
 // GetSemaphore returns the counting semaphore with this name. Its only option is rsemaphore.WithMax. It does no I/O,
 // and reports a bad name or option as GetLock does.
 func (c *Client) GetSemaphore(name string, opts ...rsemaphore.SemaphoreOption) *rsemaphore.Semaphore {
-	return rsemaphore.NewSemaphore(c.core, name, opts...)
+	return rsemaphore.New(c, name, opts...)
 }
 
 // GetPermitSemaphore returns the semaphore with this name whose permits are leased: the permits of a process that dies
 // return. rsemaphore.WithLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
 // in one call. It does no I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaphoreOption) *rsemaphore.PermitSemaphore {
-	return rsemaphore.NewPermitSemaphore(c.core, name, opts...)
+	return rsemaphore.NewPermits(c, name, opts...)
 }
 
 // GetRateLimiter returns the rate limiter with this name, which lets rratelimiter.Per(n, d) pass for each key, and of that
 // rratelimiter.WithBurst at once, or rratelimiter.Window(n, d) at most in any time d. It does no I/O, and reports a bad name, rate or option as GetLock does.
 func (c *Client) GetRateLimiter(name string, rate rratelimiter.Rate, opts ...rratelimiter.Option) *rratelimiter.Limiter {
-	return rratelimiter.New(c.core, name, rate, opts...)
+	return rratelimiter.New(c, name, rate, opts...)
 }
 
 // GetCountDownLatch returns the countdown latch with this name. It does no I/O, and reports a bad name as GetLock does;
 // a name with a hash tag is also bad.
 func (c *Client) GetCountDownLatch(name string) *rlatch.Latch {
-	return rlatch.New(c.core, name)
+	return rlatch.New(c, name)
 }
 
 // GetDelayedQueue returns the delayed queue with this name, whose messages are values of type T. It does no I/O and
 // keeps nothing alive. The queue's methods return [ErrInvalid] for a bad name or option.
 func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueOption) *rdelayedqueue.Queue[T] {
-	return rdelayedqueue.New[T](c.core, name, opts...)
+	return rdelayedqueue.New[T](c, name, opts...)
 }
 
 // GetElection returns the election with this name, in which one candidate leads at a time. Its only option is
 // relection.WithRecheck. It does no I/O, and reports a bad name or option as GetLock does. The leader holds the fair lock of
 // the same name.
 func (c *Client) GetElection(name string, opts ...relection.Option) *relection.Election {
-	return relection.New(c.core, name, opts...)
+	return relection.New(c, name, opts...)
 }
 
 // GetScheduler returns the scheduler with this name, whose jobs all processes share that use the name. It does no I/O and keeps
 // nothing alive. The scheduler's methods return [ErrInvalid] for a bad name or option.
 func (c *Client) GetScheduler(name string, opts ...rscheduler.Option) *rscheduler.Scheduler {
-	return rscheduler.New(c.core, name, opts...)
+	return rscheduler.New(c, name, opts...)
 }
 
 // GetTopic returns the topic with this name, whose values are of type T. Its only option is rtopic.WithCodec. It does no I/O
 // and keeps nothing alive. The topic's methods return [ErrInvalid] for a bad name or option.
 func GetTopic[T any](c *Client, name string, opts ...rtopic.Option) *rtopic.Topic[T] {
-	return rtopic.New[T](c.core, name, opts...)
+	return rtopic.New[T](c, name, opts...)
 }
 
 // GetPatternTopic returns all topics whose names match a pattern of Redis's PSUBSCRIBE, with *, ? and [a-z] (escape others
 // with a backslash), after the client's prefix. Otherwise it is like GetTopic.
 func GetPatternTopic[T any](c *Client, pattern string, opts ...rtopic.Option) *rtopic.PatternTopic[T] {
-	return rtopic.NewPattern[T](c.core, pattern, opts...)
+	return rtopic.NewPattern[T](c, pattern, opts...)
 }
 
 // GetOnce returns the object with this name that runs a function once for each key, and keeps its value of type T for all
 // processes. It does no I/O and keeps nothing alive. The object's methods return [ErrInvalid] for a bad name or option.
 func GetOnce[T any](c *Client, name string, opts ...ronce.Option) *ronce.Once[T] {
-	return ronce.New[T](c.core, name, opts...)
+	return ronce.New[T](c, name, opts...)
 }
 
 // GetBarrier returns the barrier with this name, at which n participants wait for each other. It does no I/O, and reports a bad
 // name or number as GetLock does.
 func (c *Client) GetBarrier(name string, n int) *rbarrier.Barrier {
-	return rbarrier.New(c.core, name, n)
+	return rbarrier.New(c, name, n)
 }
 
 // GetDoubleBarrier returns a new participant of the double barrier with this name, which n of them enter and leave together. It
 // does no I/O and keeps nothing alive, and reports a bad name or number as GetLock does.
 func (c *Client) GetDoubleBarrier(name string, n int) *rbarrier.DoubleBarrier {
-	return rbarrier.NewDouble(c.core, name, n)
+	return rbarrier.NewDouble(c, name, n)
 }
 
 // GetIDGenerator returns the generator of ids with this name. It does no I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetIDGenerator(name string, opts ...rid.Option) *rid.Generator {
-	return rid.New(c.core, name, opts...)
+	return rid.New(c, name, opts...)
 }
 
 // HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its

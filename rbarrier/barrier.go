@@ -11,8 +11,10 @@ import (
 // same barrier. It is safe for concurrent use.
 type Barrier struct{ rounds rounds }
 
-// New returns a client's barrier by name. It is for the client: users call GetBarrier there.
-func New(c *core.Core, name string, n int) *Barrier {
+// New returns the barrier with this name, as client.GetBarrier does. client is a *redlatch.Client. It does no I/O and
+// keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, n int) *Barrier {
+	c := core.Of(client)
 	return &Barrier{newRounds(c, name, n, keysOf)}
 }
 

@@ -39,9 +39,10 @@ const (
 
 func (s state) String() string { return [...]string{"outside", "entering", "inside", "leaving"}[s] }
 
-// NewDouble returns a participant of a client's double barrier by name. It is for the client: users call GetDoubleBarrier
-// there.
-func NewDouble(c *core.Core, name string, n int) *DoubleBarrier {
+// NewDouble returns a new participant of the double barrier with this name, as client.GetDoubleBarrier does. client is
+// a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
+func NewDouble(client core.Client, name string, n int) *DoubleBarrier {
+	c := core.Of(client)
 	d := &DoubleBarrier{rounds: newRounds(c, name, n, doubleKeysOf)}
 	d.timer.Task = d
 	return d

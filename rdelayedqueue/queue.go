@@ -31,8 +31,10 @@ type Queue[T any] struct {
 	err      error // of the name or the options
 }
 
-// New returns a client's queue by name. It is for package redlatch: users call GetDelayedQueue there.
-func New[T any](c *core.Core, name string, opts ...QueueOption) *Queue[T] {
+// New returns the delayed queue with this name, as redlatch.GetDelayedQueue does. client is a *redlatch.Client. It
+// does no I/O and keeps nothing alive; bad input is the error of every method.
+func New[T any](client core.Client, name string, opts ...QueueOption) *Queue[T] {
+	c := core.Of(client)
 	q := &Queue[T]{queue: core.Manager(c, queue.New).Queue(name)}
 	q.err = q.queue.Check()
 	s, err := queueSettings(opts)

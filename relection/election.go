@@ -28,8 +28,10 @@ type Election struct {
 	err  error
 }
 
-// New returns a client's election by name. It is for the client: users call GetElection there.
-func New(c *core.Core, name string, opts ...Option) *Election {
+// New returns the election with this name, as client.GetElection does. client is a *redlatch.Client. It does no I/O
+// and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, opts ...Option) *Election {
+	c := core.Of(client)
 	e := &Election{core: c, name: c.Prefix + name, lock: rfairlock.NewElection(c, name)}
 	e.keys = keysOf(e.name)
 	e.opts, e.err = collect(opts)

@@ -41,8 +41,10 @@ func newManager(c *core.Core) *manager {
 	return &manager{kind: k, locks: locker.NewManager(ns, fair), elections: locker.NewManager(ns, &election)}
 }
 
-// New returns a client's fair lock by name. It is for the client: users call GetFairLock there.
-func New(c *core.Core, name string) *Lock {
+// New returns the fair lock with this name, as client.GetFairLock does. client is a *redlatch.Client. It does no I/O
+// and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string) *Lock {
+	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	return newLock(c, m, m.locks, name)
 }

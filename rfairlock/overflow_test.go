@@ -22,7 +22,7 @@ func crowded(t *testing.T, p *locktest.Peer) (l *rfairlock.Lock, fill func()) {
 		Lease: 30 * time.Second, CallTimeout: 10 * time.Second, TokenTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { e.Close() })
-	return rfairlock.New(e, key), func() {
+	return rfairlock.New(core.HandleOf(e), key), func() {
 		for range 10_000 {
 			e.Settler.Add(func(report func(bool)) { report(false) }, e.Clock.Now()+20*time.Second)
 		}

@@ -94,8 +94,10 @@ func (b *block) demand(now time.Duration) int {
 	return used
 }
 
-// New returns a client's generator by name. It is for the client: users call GetIDGenerator there.
-func New(c *core.Core, name string, opts ...Option) *Generator {
+// New returns the generator of ids with this name, as client.GetIDGenerator does. client is a *redlatch.Client. It
+// does no I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, opts ...Option) *Generator {
+	c := core.Of(client)
 	g := &Generator{manager: core.Manager(c, newManager), name: c.Prefix + name, opts: options{block: 1000}}
 	g.err = core.CheckUserName(name, g.name)
 	for _, o := range opts {

@@ -68,8 +68,10 @@ func (m *manager) Waits() []core.WaitInfo {
 	return all
 }
 
-// New returns a client's latch by name. It is for the client: users call GetCountDownLatch there.
-func New(c *core.Core, name string) *Latch {
+// New returns the countdown latch with this name, as client.GetCountDownLatch does. client is a *redlatch.Client. It
+// does no I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string) *Latch {
+	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	l := &Latch{manager: m, key: m.core.Prefix + name}
 	if l.err = core.CheckUserName(name, l.key); l.err == nil && strings.Contains(l.key, "{") {

@@ -52,14 +52,17 @@ func newManager(c *core.Core) *manager {
 	return &manager{plain: locker.NewManager(r, plainKind()), fenced: locker.NewManager(r, fencedKind(c.TokenTTL))}
 }
 
-// New returns a client's lock by name. It is for the client: users call GetLock there.
-func New(c *core.Core, name string) *Lock {
+// New returns the reentrant lock with this name, as client.GetLock does. client is a *redlatch.Client. It does no I/O
+// and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string) *Lock {
+	c := core.Of(client)
 	return newLock(c, core.Manager(c, newManager).plain, name, false)
 }
 
-// NewFenced returns a client's lock by name whose holds carry a token. It is for the client: users call GetFencedLock
-// there.
-func NewFenced(c *core.Core, name string) *Lock {
+// NewFenced returns the lock with this name whose holds carry a fencing token, as client.GetFencedLock does. client is
+// a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
+func NewFenced(client core.Client, name string) *Lock {
+	c := core.Of(client)
 	return newLock(c, core.Manager(c, newManager).fenced, name, true)
 }
 

@@ -45,8 +45,10 @@ const (
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// New returns the lock that holds all of the given ones. It is for the client: users call GetMultiLock there.
-func New(e *core.Core, lockers ...rlock.Locker) *Lock {
+// New returns the lock that consists of all the given ones, as client.GetMultiLock does. client is a *redlatch.Client.
+// It does no I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, lockers ...rlock.Locker) *Lock {
+	e := core.Of(client)
 	l := newLock(e, multi, lockers)
 	slices.SortStableFunc(l.members, func(a, b member) int { return strings.Compare(a.locker.Name(), b.locker.Name()) })
 	l.name = strings.Join(slices.Sorted(slices.Values(namesOf(lockers))), ",")
@@ -54,8 +56,10 @@ func New(e *core.Core, lockers ...rlock.Locker) *Lock {
 	return l
 }
 
-// NewRed returns the lock that holds a majority of the given ones. It is for the client: users call GetRedLock there.
-func NewRed(e *core.Core, lockers ...rlock.Locker) *Lock {
+// NewRed returns the lock that consists of a majority of the given ones, as client.GetRedLock does. client is a
+// *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
+func NewRed(client core.Client, lockers ...rlock.Locker) *Lock {
+	e := core.Of(client)
 	l := newLock(e, red, lockers)
 	l.name = strings.Join(namesOf(lockers), ",")
 	l.quorum = len(l.members)/2 + 1

@@ -41,8 +41,10 @@ type Once[T any] struct {
 	err    error // of the name or the options
 }
 
-// New returns a client's object by name. It is for package redlatch: users call GetOnce there.
-func New[T any](c *core.Core, name string, opts ...Option) *Once[T] {
+// New returns the object with this name, as redlatch.GetOnce does. client is a *redlatch.Client. It does no I/O and
+// keeps nothing alive; bad input is the error of every method.
+func New[T any](client core.Client, name string, opts ...Option) *Once[T] {
+	c := core.Of(client)
 	o := &Once[T]{core: c, claims: core.Manager(c, newManager).claims, name: c.Prefix + name}
 	o.opts, o.err = collect(opts)
 	o.err = cmp.Or(core.CheckUserName(name, o.name), o.err)

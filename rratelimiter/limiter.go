@@ -26,8 +26,10 @@ type Limiter struct {
 	err     error
 }
 
-// New returns a client's rate limiter by name. It is for the client: users call GetRateLimiter there.
-func New(c *core.Core, name string, rate Rate, opts ...Option) *Limiter {
+// New returns the rate limiter with this name, as client.GetRateLimiter does. client is a *redlatch.Client. It does no
+// I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, rate Rate, opts ...Option) *Limiter {
+	c := core.Of(client)
 	l := &Limiter{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, rate: rate}
 	l.err = core.CheckUserName(name, l.name)
 	for _, o := range opts {

@@ -42,8 +42,10 @@ func newManager(c *core.Core) *manager {
 	}
 }
 
-// New returns a client's lock by name. It is for the client: users call GetReadWriteLock there.
-func New(c *core.Core, name string, opts ...Option) *Lock {
+// New returns the read-write lock with this name, as client.GetReadWriteLock does. client is a *redlatch.Client. It
+// does no I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, opts ...Option) *Lock {
+	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	var o options
 	var err error

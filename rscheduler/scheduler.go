@@ -36,8 +36,10 @@ type job struct {
 	options  jobOptions
 }
 
-// New returns a client's scheduler by name. It is for the client: users call GetScheduler there.
-func New(c *core.Core, name string, opts ...Option) *Scheduler {
+// New returns the scheduler with this name, as client.GetScheduler does. client is a *redlatch.Client. It does no I/O
+// and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, opts ...Option) *Scheduler {
+	c := core.Of(client)
 	s := &Scheduler{core: c, name: name, jobs: map[string]*job{}, kick: make(chan struct{})}
 	full := c.Prefix + name
 	s.err = core.CheckUserName(name, full)

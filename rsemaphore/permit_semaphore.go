@@ -36,9 +36,10 @@ func newPermitManager(e *core.Core) *permitManager {
 	return &permitManager{core: e, permits: locker.NewManager(locker.NewNamespace(e), permitKind{}.locker()), sizes: counter.New(e, resizeKind())}
 }
 
-// NewPermitSemaphore returns a client's permit semaphore by name. It is for the client: users call GetPermitSemaphore
-// there.
-func NewPermitSemaphore(c *core.Core, name string, opts ...PermitSemaphoreOption) *PermitSemaphore {
+// NewPermits returns the semaphore with this name whose permits are leased, as client.GetPermitSemaphore does. client
+// is a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
+func NewPermits(client core.Client, name string, opts ...PermitSemaphoreOption) *PermitSemaphore {
+	c := core.Of(client)
 	m := core.Manager(c, newPermitManager)
 	set, err := collect(opts, PermitSemaphoreOption.setPermitSemaphore)
 	return &PermitSemaphore{name: m.permits.Name(name), manager: m, set: set, err: err}

@@ -43,8 +43,10 @@ type Semaphore struct {
 	err     error
 }
 
-// NewSemaphore returns a client's semaphore by name. It is for the client: users call GetSemaphore there.
-func NewSemaphore(c *core.Core, name string, opts ...SemaphoreOption) *Semaphore {
+// New returns the counting semaphore with this name, as client.GetSemaphore does. client is a *redlatch.Client. It
+// does no I/O and keeps nothing alive; bad input is the error of every method.
+func New(client core.Client, name string, opts ...SemaphoreOption) *Semaphore {
+	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	s := &Semaphore{manager: m, key: m.core.Prefix + name}
 	o, err := collect(opts, SemaphoreOption.setSemaphore)

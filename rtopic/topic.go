@@ -66,8 +66,10 @@ type Topic[T any] struct {
 	channel string
 }
 
-// New returns a client's topic by name. It is for package redlatch: users call GetTopic there.
-func New[T any](c *core.Core, name string, opts ...Option) *Topic[T] {
+// New returns the topic with this name, as redlatch.GetTopic does. client is a *redlatch.Client. It does no I/O and
+// keeps nothing alive; bad input is the error of every method.
+func New[T any](client core.Client, name string, opts ...Option) *Topic[T] {
+	c := core.Of(client)
 	channel := c.Prefix + name
 	return &Topic[T]{newSubject(c, name, core.CheckUserName(name, channel), opts), channel}
 }
@@ -163,8 +165,10 @@ type Event[T any] struct {
 	Value T
 }
 
-// NewPattern returns a client's topics by pattern. It is for package redlatch: users call GetPatternTopic there.
-func NewPattern[T any](c *core.Core, pattern string, opts ...Option) *PatternTopic[T] {
+// NewPattern returns all topics whose names match a pattern, as redlatch.GetPatternTopic does. client is a
+// *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
+func NewPattern[T any](client core.Client, pattern string, opts ...Option) *PatternTopic[T] {
+	c := core.Of(client)
 	bad := core.CheckText(pattern)
 	if bad == nil {
 		bad = core.CheckText(c.Prefix + pattern)
