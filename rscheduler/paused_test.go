@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -166,7 +167,8 @@ func TestPausesHoldOnServers(t *testing.T) {
 	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
 			place(t, func(t *testing.T, s *locktest.Server) {
-				w := s.Client(t, quiet).GetScheduler("paused-"+t.Name(), rscheduler.WithConcurrency(1))
+				name := fmt.Sprint("paused-", rand.Uint64())
+				w := s.Client(t, quiet).GetScheduler(name, rscheduler.WithConcurrency(1))
 				var seen jobRuns
 				busy, release := make(chan struct{}), make(chan struct{})
 				require.NoError(t, w.Register("busy", rscheduler.MustCron("@yearly"), func(context.Context, rscheduler.Run) error {
@@ -200,7 +202,7 @@ func TestPausesHoldOnServers(t *testing.T) {
 				close(release)
 				seen.await(t, "the tick after the pause", func() bool { return !prompt || len(seen.to) > 0 })
 				redistest.Eventually(t, patience, "all ticks are gone", func() error {
-					ticks, err := s.Redis.HKeys(t.Context(), "redlatch_dq:{paused-"+t.Name()+"}:ticks:bodies").Result()
+					ticks, err := s.Redis.HKeys(t.Context(), "redlatch_dq:{"+name+"}:ticks:bodies").Result()
 					if err == nil && slices.ContainsFunc(ticks, func(id string) bool { return strings.HasPrefix(id, "job@") }) {
 						err = fmt.Errorf("%q", ticks)
 					}

@@ -105,6 +105,7 @@ func TestTokensRiseInTheOrderInWhichRunsBegin(t *testing.T) {
 	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
 			place(t, func(t *testing.T, s *locktest.Server) {
+				name := fmt.Sprint("tokens-", rand.Uint64())
 				claimed, ended := make(chan struct{}), make(chan struct{})
 				var once sync.Once
 				slow := s.Client(t, quiet, redlatch.WithObserver(redlatch.Observer{
@@ -117,8 +118,8 @@ func TestTokensRiseInTheOrderInWhichRunsBegin(t *testing.T) {
 						}
 						return ctx
 					},
-				})).GetScheduler("tokens-" + t.Name())
-				quick := s.Client(t, quiet).GetScheduler("tokens-" + t.Name())
+				})).GetScheduler(name)
+				quick := s.Client(t, quiet).GetScheduler(name)
 				runs := make(chan rscheduler.Run, 2)
 				for job, w := range map[string]*rscheduler.Scheduler{"first": slow, "second": quick} {
 					require.NoError(t, w.Register(job, rscheduler.MustCron("@yearly"), func(_ context.Context, run rscheduler.Run) error {
@@ -145,6 +146,45 @@ func TestTokensRiseInTheOrderInWhichRunsBegin(t *testing.T) {
 				close(ended)
 				first := <-runs
 				assert.Greater(t, first.Token, second.Token)
+			})
+		})
+	}
+}
+
+// F8: a process may die as soon as the script has run that writes a job.
+func TestJobIsWrittenTogetherWithItsFirstMark(t *testing.T) {
+	for name, place := range places {
+		t.Run(name, func(t *testing.T) {
+			place(t, func(t *testing.T, s *locktest.Server) {
+				object := fmt.Sprint("marks-", rand.Uint64())
+				written := make(chan map[string]string, 1)
+				var once sync.Once
+				w := s.Client(t, quiet, redlatch.WithObserver(redlatch.Observer{
+					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
+						if e.Name == "rscheduler.mark" || e.Name == "rdelayedqueue.offer" { // what follows the script that writes a job
+							once.Do(func() {
+								written <- s.Redis.HGetAll(context.WithoutCancel(ctx), "redlatch_sched:{"+object+"}:marks").Val()
+							})
+						}
+						return ctx
+					},
+				})).GetScheduler(object)
+				now, err := s.Redis.Time(t.Context()).Result()
+				require.NoError(t, err)
+				for job, schedule := range map[string]rscheduler.Schedule{
+					"rate": rscheduler.Every(time.Minute), "delay": rscheduler.EveryAfter(time.Minute), "once": rscheduler.At(now.Add(time.Hour)),
+				} {
+					require.NoError(t, w.Register(job, schedule, func(context.Context, rscheduler.Run) error { return nil }))
+				}
+				run(t, w)
+				marks := <-written
+				require.Len(t, marks, 2, "a single run has none until it is offered: %v", marks)
+				for job, after := range map[string]time.Duration{"rate": 0, "delay": time.Minute} {
+					var last int64
+					_, err := fmt.Sscan(marks[job], &last)
+					require.NoError(t, err, marks[job])
+					assert.WithinDuration(t, now.Add(after), time.UnixMicro(last), patience, job)
+				}
 			})
 		})
 	}
