@@ -55,6 +55,7 @@ type call struct {
 
 	// Of a RedLock.
 	granted int    // locks that the last round was granted
+	before  *hold  // of the round before, which may have heard of errors since; nil in the first one
 	queue   *queue // nil for a call that does not stand in one
 
 	asked  time.Time // when the round asked for the locks
@@ -201,6 +202,12 @@ func (c *call) majority(h *hold) (err error) {
 	h.ask(c.ctx, &c.options)
 	h.await(c.ctx, c.within(limit))
 	c.granted, err = h.shortfall()
+	if c.before != nil && script.CutOff(err) { // a refused connection may take longer than a round
+		if _, late := c.before.shortfall(); unanswered(late) && !script.CutOff(late) {
+			err = late
+		}
+	}
+	c.before = h
 	return err
 }
 

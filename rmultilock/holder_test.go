@@ -59,6 +59,7 @@ func TestSilentMasterHidesNoHolder(t *testing.T) {
 		require.ErrorAs(t, err, &taken)
 		assert.Equal(t, other[2].ID(), taken.Info.Client)
 		locktest.Unlock(t, h)
+		synctest.Wait() // until all have released it
 
 		who, err = mine.red("a").Holder(t.Context())
 		require.ErrorIs(t, err, redlatch.ErrUnavailable, "one of the silent ones may be held")

@@ -82,8 +82,8 @@ func (n *Name) prepare(ctx context.Context, o *Options) (*Attempt, error) {
 	return a, nil
 }
 
-// GiveUp has the lock released that the attempt may acquire: its answer may be long in coming, and is not reported any more. It does
-// nothing once the answer has come. A nil attempt is one that was not sent.
+// GiveUp has the lock released that the attempt may acquire: its answer may be long in coming, and is reported only if it is an error. It
+// does nothing once the answer has come. A nil attempt is one that was not sent.
 func (a *Attempt) GiveUp() {
 	if a == nil {
 		return
@@ -125,6 +125,9 @@ func (a *Attempt) answered(c *script.Call) {
 	defer a.name.manager.core.End()
 	if !a.end() {
 		a.abandoned.Late(c)
+		if err := c.Err(); err != nil {
+			a.report(nil, core.Explain(err))
+		}
 		return
 	}
 	a.report(a.result(c))
