@@ -41,7 +41,7 @@ type call struct {
 	lock    *Lock
 	ctx     context.Context //nolint:containedctx // of the call, which ends before it
 	outer   *hold
-	part    bool           // of a hold of several locks itself
+	isPart  bool           // of a hold of several locks itself
 	options locker.Options // those of each lock
 	mode    mode
 	start   time.Time
@@ -64,7 +64,7 @@ type call struct {
 }
 
 func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hold) *call {
-	c := &call{lock: l, ctx: ctx, outer: outer, part: o.Part, options: *o, mode: m, start: time.Now(), busy: nobody}
+	c := &call{lock: l, ctx: ctx, outer: outer, isPart: o.Part, options: *o, mode: m, start: time.Now(), busy: nobody}
 	c.failed = c.start
 	limit := time.Duration(0)
 	switch {

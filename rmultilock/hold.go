@@ -21,7 +21,7 @@ type hold struct {
 	lock    *Lock
 	given   context.Context //nolint:containedctx // a hold's context is its contract: it descends from the one given
 	outer   *hold           // hold of the same lock that this one is nested in; nil for the outermost
-	part    bool            // of a hold of several locks, which logs its loss
+	isPart  bool            // of a hold of several locks, which logs its loss
 	maxHold time.Time       // when renewal ends; zero for never
 	prompt  time.Time       // until when a part counts as one of the call's round
 
@@ -107,7 +107,7 @@ func heldBy(h *rlock.Hold) held {
 }
 
 func (c *call) newHold() *hold {
-	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, part: c.part, options: c.options, prompt: time.Now().Add(c.masterLimit)}
+	h := &hold{lock: c.lock, given: c.ctx, outer: c.outer, isPart: c.isPart, options: c.options, prompt: time.Now().Add(c.masterLimit)}
 	h.parts, h.answered = make([]part, len(c.lock.members)), make(chan struct{}, 1)
 	if c.options.MaxHold != nil {
 		h.maxHold = time.Now().Add(*c.options.MaxHold)

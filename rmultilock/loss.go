@@ -74,7 +74,7 @@ func (h *hold) logLost(cause error) {
 			return
 		}
 	}
-	if h.part {
+	if h.isPart {
 		return
 	}
 	h.mu.Lock()
