@@ -103,12 +103,11 @@ func TestPlannedFailoverGivesOutNoConfirmedIdTwice(t *testing.T) {
 	group := locktest.StartGroup(t)
 	ctx, end := context.WithCancel(t.Context())
 	var mu sync.Mutex // guards the rest
-	got, refused := map[string]map[int64]int{}, 0
+	got, refused := map[string]map[int64]int{"plain": {}, "timed": {}}, 0
 	var all sync.WaitGroup
 	for range 4 {
 		c := group.Client(t, redlatch.WithReplicas(1, 20*time.Millisecond))
 		for form, opts := range forms {
-			got[form] = map[int64]int{}
 			all.Go(func() {
 				for ctx.Err() == nil {
 					id, err := c.GetIDGenerator(form, append(opts, rid.WithBlock(5))...).Next(ctx)
