@@ -88,9 +88,9 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 		return Result{}, l.wrap("allow", err)
 	}
 	ctx, call := l.begin(ctx)
-	at := l.key(key)
-	l.manager.settle(ctx, at)
-	t, err := l.send(ctx, at, n, 0, nil)
+	full := l.key(key)
+	l.manager.settle(ctx, full)
+	t, err := l.send(ctx, full, n, 0, nil)
 	call.End(ctx, "", 1, outcome(t, err))
 	if err != nil {
 		return Result{}, l.wrap("allow", err)
@@ -111,9 +111,9 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("info", err)
 	}
-	at := l.key(key)
-	l.manager.settle(ctx, at)
-	call, err := l.core.Read(ctx, func() *script.Call { return l.meter.look(at, n) })
+	full := l.key(key)
+	l.manager.settle(ctx, full)
+	call, err := l.core.Read(ctx, func() *script.Call { return l.meter.look(full, n) })
 	if err != nil {
 		return Result{}, l.wrap("info", err)
 	}
@@ -130,8 +130,8 @@ func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 // It also ends when ctx is done, with ctx's error, and when the client closes (redlatch.ErrClosed). The tokens are given
 // back then if nobody has taken any since; otherwise, and if Redis does not answer, they are lost, and the rate is not
 // reached. The next calls of this client for the key see them, though for that they may wait for Redis for 250 ms. It
-// returns [ErrExceeds] at once, and takes nothing, if n is above the capacity, or if the deadline of ctx is
-// before the tokens are there. Other errors and costs are those of Allow.
+// returns [ErrExceeds] at once, and takes nothing, if n is above the capacity, or if the deadline of ctx is before the
+// tokens are there. Other errors and costs are those of Allow.
 func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 	if err := l.check(ctx, key, n); err != nil {
 		return l.wrap("wait", err)
@@ -146,8 +146,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int) error {
 }
 
 // wait is Wait, except that tokens which are not there before the deadline are no error.
-func (l *Limiter) wait(ctx context.Context, at string, n int) (taken, error) {
-	l.manager.settle(ctx, at)
+func (l *Limiter) wait(ctx context.Context, full string, n int) (taken, error) {
+	l.manager.settle(ctx, full)
 	longest := -time.Microsecond // any
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = max(time.Until(deadline), 0)
@@ -156,19 +156,19 @@ func (l *Limiter) wait(ctx context.Context, at string, n int) (taken, error) {
 		return taken{}, errs.ErrClosed
 	}
 	defer l.core.End()
-	t, err := l.send(ctx, at, n, longest, &late{l.manager, at, func(c *script.Call) *script.Call {
+	t, err := l.send(ctx, full, n, longest, &late{l.manager, full, func(c *script.Call) *script.Call {
 		t, err := l.meter.read(c)
 		if err != nil || !t.ok {
 			return nil
 		}
-		return l.meter.giveBack(at, n, t)
+		return l.meter.giveBack(full, n, t)
 	}})
 	if err == nil && t.ok {
 		err = l.sleep(ctx, t.wait)
 	}
 	if err != nil && t.ok {
-		l.manager.begin(at)
-		l.manager.send(l.meter.giveBack(at, n, t))
+		l.manager.begin(full)
+		l.manager.send(l.meter.giveBack(full, n, t))
 	}
 	return t, err
 }
@@ -221,8 +221,8 @@ func (l *Limiter) check(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-func (l *Limiter) send(ctx context.Context, at string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
-	call, err := l.core.OnceOrLate(ctx, func() *script.Call { return l.meter.take(at, n, longest) }, late)
+func (l *Limiter) send(ctx context.Context, full string, n int, longest time.Duration, late pipeline.Listener) (taken, error) {
+	call, err := l.core.OnceOrLate(ctx, func() *script.Call { return l.meter.take(full, n, longest) }, late)
 	if err != nil {
 		return taken{}, err
 	}
