@@ -62,10 +62,10 @@ left = from + length - now
 if over > 0 then
   redis.call('ltrim', log, over, -1)
 end
-local expiry = string.format('%.0f', math.floor(left / 1000) + 1)
-local kept = redis.call('pexpire', log, expiry) -- first: a right that is missing shows while nothing is taken
-redis.call('rpush', log, entry)
-if kept == 0 then
-  redis.call('pexpire', log, expiry)
+redis.call('rpush', log, entry) -- before what needs no memory: Redis lets a script go on that has written
+local refused = redis.pcall('pexpire', log, string.format('%.0f', math.floor(left / 1000) + 1))
+if type(refused) == 'table' then
+  redis.call('ltrim', log, 0, -2)
+  return refused
 end
 return { 1, wait, used + count, left, entry }

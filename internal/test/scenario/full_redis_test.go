@@ -196,7 +196,13 @@ func newFillable(t *testing.T, opts ...redlatch.Option) (c *redlatch.Client, fil
 func TestLimiterCountsNothingInAFullRedis(t *testing.T) {
 	t.Parallel()
 	c, fill := newFillable(t)
-	l := c.GetRateLimiter("api", rratelimiter.Per(3, time.Hour))
+	for kind, rate := range map[string]rratelimiter.Rate{"per": rratelimiter.Per(3, time.Hour), "window": rratelimiter.Window(3, time.Hour)} {
+		t.Run(kind, func(t *testing.T) { countsNothing(t, c.GetRateLimiter("api", rate), fill) })
+	}
+}
+
+func countsNothing(t *testing.T, l *rratelimiter.Limiter, fill func(bool)) {
+	t.Helper()
 	res, err := l.Allow(t.Context(), "exhausted", 3)
 	require.NoError(t, err)
 	require.True(t, res.Allowed)
