@@ -36,8 +36,8 @@ func Per(n int, period time.Duration) Rate { return Rate{count: n, period: perio
 // taken, and all n may be taken at once. It is what others mean by "1000 requests an hour" in their terms of use.
 //
 // Redis keeps each take that is not back, in about 30 bytes: 30 kB of a key that has used up 1000, while [Per] needs 100
-// bytes. If n changes, what was used stays used as a number. If d does, takes that the shorter window has forgotten are
-// not counted. Between Per and Window nothing is kept.
+// bytes. If n changes, what was used stays used as a number. If d grows, takes that the shorter window has forgotten are
+// not counted. A limiter that changes from Per to Window, or back, begins with all tokens.
 //
 // n is from 1 to 100,000, d from 1 ms to 366 days, in whole microseconds. There is no [WithBurst] beside it.
 func Window(n int, d time.Duration) Rate { return Rate{count: n, period: d, window: true} }

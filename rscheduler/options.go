@@ -82,7 +82,8 @@ func WithCatchUp(window time.Duration) JobOption {
 // late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
 func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
 
-// WithJitter has each tick begin up to d later, by chance, up to a day. Defaults to 0.
+// WithJitter begins each tick up to d later, by chance, up to a day. Defaults to 0. After an outage of more than 5 s a tick
+// that is less than 5 s late may then run although a newer one is queued.
 func WithJitter(d time.Duration) JobOption { return func(s *jobOptions) { s.jitter = d } }
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then failed,
