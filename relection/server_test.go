@@ -18,7 +18,10 @@ import (
 
 func TestElectionOnServer(t *testing.T) { elect(t, locktest.OnServer) }
 
-func TestElectionOnCluster(t *testing.T) { elect(t, locktest.OnCluster) }
+func TestElectionOnCluster(t *testing.T) {
+	redistest.Long(t)
+	elect(t, locktest.OnCluster)
+}
 
 // elect has three candidates lead in turn, one of which dies.
 func elect(t *testing.T, where locktest.Place) {

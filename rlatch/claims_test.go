@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/test/locktest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rlatch"
 )
 
@@ -40,7 +41,10 @@ var claims = map[string]func(*testing.T, *place){
 
 func TestLatchInMemory(t *testing.T)  { eachClaim(t, locktest.InMemory, claims) }
 func TestLatchOnServer(t *testing.T)  { eachClaim(t, locktest.OnServer, claims) }
-func TestLatchOnCluster(t *testing.T) { eachClaim(t, locktest.OnCluster, claims) }
+func TestLatchOnCluster(t *testing.T) {
+	redistest.Long(t)
+	eachClaim(t, locktest.OnCluster, claims)
+}
 
 func zeroOpens(t *testing.T, p *place) {
 	l, other := p.latch(t), p.latch(t)

@@ -66,7 +66,10 @@ func TestConformanceInMemory(t *testing.T) { conform(t, locktest.InMemory) }
 
 func TestConformanceOnServer(t *testing.T) { conform(t, locktest.OnServer) }
 
-func TestConformanceOnCluster(t *testing.T) { conform(t, locktest.OnCluster) }
+func TestConformanceOnCluster(t *testing.T) {
+	redistest.Long(t)
+	conform(t, locktest.OnCluster)
+}
 
 // F2
 func TestLostRepliesOnServer(t *testing.T) {

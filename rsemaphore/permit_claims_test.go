@@ -44,7 +44,10 @@ var permitClaims = map[string]func(*testing.T, *permitPlace){
 
 func TestPermitsInMemory(t *testing.T)  { eachPermitClaim(t, locktest.InMemory, permitClaims) }
 func TestPermitsOnServer(t *testing.T)  { eachPermitClaim(t, locktest.OnServer, permitClaims) }
-func TestPermitsOnCluster(t *testing.T) { eachPermitClaim(t, locktest.OnCluster, permitClaims) }
+func TestPermitsOnCluster(t *testing.T) {
+	redistest.Long(t)
+	eachPermitClaim(t, locktest.OnCluster, permitClaims)
+}
 
 func atMostNAtATime(t *testing.T, p *permitPlace) {
 	const permits, clients, goroutines, rounds = 2, 3, 4, 5

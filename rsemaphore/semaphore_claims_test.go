@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/test/locktest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
@@ -42,7 +43,10 @@ func TestSemaphoreInMemory(t *testing.T) { eachSemaphoreClaim(t, locktest.InMemo
 
 func TestSemaphoreOnServer(t *testing.T) { eachSemaphoreClaim(t, locktest.OnServer, semaphoreClaims) }
 
-func TestSemaphoreOnCluster(t *testing.T) { eachSemaphoreClaim(t, locktest.OnCluster, semaphoreClaims) }
+func TestSemaphoreOnCluster(t *testing.T) {
+	redistest.Long(t)
+	eachSemaphoreClaim(t, locktest.OnCluster, semaphoreClaims)
+}
 
 // F13
 func TestOneReleaseOfTwoServesOneWaiterForTwo(t *testing.T) {
