@@ -39,8 +39,8 @@ var claims = map[string]func(*testing.T, *place){
 	"an idle latch leaves nothing without an end": leavesNothing,
 }
 
-func TestLatchInMemory(t *testing.T)  { eachClaim(t, locktest.InMemory, claims) }
-func TestLatchOnServer(t *testing.T)  { eachClaim(t, locktest.OnServer, claims) }
+func TestLatchInMemory(t *testing.T) { eachClaim(t, locktest.InMemory, claims) }
+func TestLatchOnServer(t *testing.T) { eachClaim(t, locktest.OnServer, claims) }
 func TestLatchOnCluster(t *testing.T) {
 	redistest.Long(t)
 	eachClaim(t, locktest.OnCluster, claims)

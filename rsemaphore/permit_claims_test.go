@@ -42,8 +42,8 @@ var permitClaims = map[string]func(*testing.T, *permitPlace){
 	"CloseAbandonsThem":          closeAbandonsThem,
 }
 
-func TestPermitsInMemory(t *testing.T)  { eachPermitClaim(t, locktest.InMemory, permitClaims) }
-func TestPermitsOnServer(t *testing.T)  { eachPermitClaim(t, locktest.OnServer, permitClaims) }
+func TestPermitsInMemory(t *testing.T) { eachPermitClaim(t, locktest.InMemory, permitClaims) }
+func TestPermitsOnServer(t *testing.T) { eachPermitClaim(t, locktest.OnServer, permitClaims) }
 func TestPermitsOnCluster(t *testing.T) {
 	redistest.Long(t)
 	eachPermitClaim(t, locktest.OnCluster, permitClaims)
