@@ -63,8 +63,9 @@ if not inside then
   finish({ arrived }, ended, { broken = 0, keep = keep, channel = channel })
   return { 1, 0 }
 end
-for _, participant in ipairs(redis.call('zrange', arrived, 0, -1)) do
-  redis.call('zadd', inside, clock() + good, participant)
+local all = redis.call('zrange', arrived, 0, -1, 'withscores')
+for p = 1, #all, 2 do
+  redis.call('zadd', inside, all[p + 1], all[p]) -- good for as long as its own client has asked
 end
 redis.call('pexpire', inside, keep)
 redis.call('zremrangebyrank', arrived, 0, -1)

@@ -227,6 +227,51 @@ func TestDeathDuringTheWorkBreaksTheRound(t *testing.T) {
 	})
 }
 
+// F1, F11
+func TestPlacesInsideAreGoodForTheLeasesOfTheirOwnClients(t *testing.T) {
+	const short = 500 * time.Millisecond
+	mixed := func(t *testing.T, b *locktest.Bubble) (long, brief *locktest.Peer, ds []*rbarrier.DoubleBarrier) {
+		t.Helper()
+		long, brief = b.Peer(t), b.Peer(t, redlatch.WithWatchdogTimeout(short))
+		ds = participants([]*locktest.Peer{long, brief})
+		enter(t, ds...)
+		leave(t, ds...) // Redis knows the scripts
+		return long, brief, ds
+	}
+	t.Run("a slow link of a long lease", func(t *testing.T) {
+		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			long, _, ds := mixed(t, b)
+			first := begin(func() error { return ds[0].Enter(t.Context()) })
+			time.Sleep(time.Minute)
+			long.Blackhole(true) // it hears late that all have entered
+			require.NoError(t, ds[1].Enter(t.Context()))
+			leaves := begin(func() error { return ds[1].Leave(t.Context()) })
+			time.Sleep(place - 2*recheck)
+			waits(t, first)
+			waits(t, leaves)
+			long.Blackhole(false)
+			finish(t, first)
+			require.NoError(t, ds[0].Leave(t.Context()))
+			finish(t, leaves)
+		})
+	})
+	t.Run("a death of a short lease", func(t *testing.T) {
+		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+			_, brief, ds := mixed(t, b)
+			first := begin(func() error { return ds[1].Enter(t.Context()) })
+			time.Sleep(time.Minute)
+			brief.Blackhole(true) // it dies as all enter
+			require.NoError(t, ds[0].Enter(t.Context()))
+			start := time.Now()
+			require.ErrorIs(t, ds[0].Leave(t.Context()), rbarrier.ErrBroken)
+			assert.LessOrEqual(t, time.Since(start), short+recheck)
+			brief.Blackhole(false)
+			finish(t, first) // all had entered
+			require.ErrorIs(t, ds[1].Leave(t.Context()), rbarrier.ErrBroken)
+		})
+	})
+}
+
 // F1
 func TestOneOfARoundThatIsForgottenBreaksNoOther(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
