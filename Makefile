@@ -57,7 +57,8 @@ bare: ## run all tests with a PATH that has only Go and sleep: what needs a serv
 	ln -s "$$(command -v go)" "$$(command -v sleep)" "$$dir"; \
 	go test -exec "env -u REDLATCH_REQUIRE_REDIS CGO_ENABLED=0 PATH=$$dir" ./...
 
-older newest server matrix: export REDLATCH_LONG := 1 # the long tests too
+# Those that run the long tests too. No comment behind the value: make would keep the blank before it.
+older newest server matrix: export REDLATCH_LONG := 1
 
 older: ## run all tests with the older supported Go and the lowest supported go-redis
 	GOTOOLCHAIN=$(OLDER_GO) go test ./...

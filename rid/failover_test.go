@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -96,9 +95,7 @@ func TestTwoMastersGiveOutNoConfirmedIdTwice(t *testing.T) {
 
 // F9
 func TestPlannedFailoverGivesOutNoConfirmedIdTwice(t *testing.T) {
-	if os.Getenv("REDLATCH_LONG") != "1" {
-		t.Skip("long: set REDLATCH_LONG=1")
-	}
+	redistest.Long(t)
 	t.Parallel()
 	group := locktest.StartGroup(t)
 	ctx, end := context.WithCancel(t.Context())

@@ -1003,7 +1003,7 @@ func TestJobWhoseProcessDiesAsItIsWrittenIsCaughtUpWith(t *testing.T) {
 				time.Sleep(time.Second)
 				operator, _ := r.scheduler(t)
 				require.Equal(t, c.schedule.String(), job(t, operator).Schedule)
-				time.Sleep(r.start.Add(75 * time.Second).Sub(time.Now()))
+				time.Sleep(time.Until(r.start.Add(75 * time.Second)))
 				s, _ := r.worker(t, c.schedule, r.handle, catchUp)
 				run(t, s)
 				time.Sleep(9 * time.Second)

@@ -18,6 +18,8 @@ import (
 func (a *app) sem() *cobra.Command {
 	return a.group("sem", "Look at a semaphore", []string{"rsemaphore", "counter"}, &cobra.Command{
 		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
+		Long: `How many permits are available, who has leased ones, and how many clients wait. A semaphore that nobody has given permits has
+none available; that is no error.`,
 		Example: "  redlatch sem info uploads", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			info, err := inspect.Permits(ctx, c, args[0])
@@ -39,7 +41,8 @@ func writeSemaphore(w io.Writer, info rsemaphore.PermitSemaphoreInfo) error {
 
 func (a *app) latch() *cobra.Command {
 	return a.group("latch", "Look at a latch", []string{"rlatch", "counter"}, &cobra.Command{
-		Use: "info NAME", Short: "The count, and how many clients wait", Example: "  redlatch latch info ready", Args: exactly(1),
+		Use: "info NAME", Short: "The count, and how many clients wait",
+		Long: "The count, and how many clients wait. A latch without a count is open, and its count is 0; that is no error.", Example: "  redlatch latch info ready", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			info, err := c.GetCountDownLatch(args[0]).Info(ctx)
 			if err != nil {

@@ -186,6 +186,32 @@ func TestLockIsHeldUntilTheLastOfThemHasEnded(t *testing.T) {
 	assert.False(t, locked)
 }
 
+// A SIGHUP that has the program reload says nothing of what it leaves behind.
+func TestHandledSignalEndsNothingThatIsLeft(t *testing.T) {
+	l := newRig(t).launch(t, "lock", "run", "nightly", "--", "sh", "-c",
+		`trap '(read line < end; echo finished) & exit 0' HUP; echo pid $$; while :; do sleep 0.05; done`)
+	l.says(`pid \d+`)
+	require.NoError(t, l.cmd.Process.Signal(syscall.SIGHUP))
+	l.says(`waiting for what it has started`)
+	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "end"), []byte("now\n"), 0o600))
+	assert.Equal(t, 0, l.code(), l.output())
+	assert.Contains(t, l.output(), "finished")
+}
+
+func TestProgramIsSignalledWhereProcDoesNotShowIt(t *testing.T) {
+	hidden := []string{"--mount", "sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"}
+	if err := exec.CommandContext(t.Context(), "unshare", append(hidden, "true")...).Run(); err != nil {
+		redistest.Skip(t, "/proc can be hidden by root only, with unshare")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	l := newRig(t).process(t, "unshare", append(hidden, self, "lock", "run", "nightly", "--", "sh", "-c", "echo pid $$; exec sleep 60")...)
+	l.says(`pid \d+`)
+	require.NoError(t, l.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 128+15, l.code(), l.output())
+	assert.True(t, gone(l.pids()), l.output())
+}
+
 func TestSignalOfTheProgramGoesToItAlone(t *testing.T) {
 	l := newRig(t).launch(t, "lock", "run", "nightly", "--", "sh", "-c", `trap 'echo told' USR1; sleep 60 & echo pid $!; while :; do wait; done`)
 	l.says(`pid \d+`)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,16 +53,34 @@ func (f *family) signal(s syscall.Signal, told int) {
 		_ = f.program.Process.Signal(s) // it may have ended
 		return
 	}
-	// Some may have ended, and others may not be signalled.
-	all, group := f.living(), f.program.Process.Pid
-	if f.apart && slices.ContainsFunc(all, func(p process) bool { return p.group == group }) {
-		_ = unix.Kill(-group, s) // also those that are being started
+	// Some may have ended, and others may not be signalled. The program is signalled also where /proc does not show it.
+	program, all, group := f.program.Process, f.living(), unix.Getpgrp()
+	if f.apart {
+		group = program.Pid
+	}
+	if i := slices.IndexFunc(all, func(p process) bool { return p.pid == program.Pid }); i >= 0 {
+		group = all[i].group
+	}
+	together := f.apart && f.groupLives(all)
+	if together {
+		_ = unix.Kill(-program.Pid, s) // also those that are being started
+	}
+	if group != told && !(together && group == program.Pid) {
+		_ = program.Signal(s)
 	}
 	for _, p := range all {
-		if p.group != told && !(f.apart && p.group == group) {
+		if p.pid != program.Pid && p.group != told && !(f.apart && p.group == program.Pid) {
 			_ = unix.Kill(p.pid, s)
 		}
 	}
+}
+
+// groupLives reports whether somebody is in the process group of a program that has one of its own, so that its number is nobody else's.
+func (f *family) groupLives(all []process) bool {
+	if !errors.Is(f.program.Process.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+		return true // nobody has waited for the program
+	}
+	return slices.ContainsFunc(all, func(p process) bool { return p.group == f.program.Process.Pid })
 }
 
 // names says which of them live.

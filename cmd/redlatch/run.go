@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -35,11 +36,11 @@ more than a second says on stderr who holds the lock.
 Signals are passed on to the program and everything it has started, but SIGUSR1, SIGUSR2 and SIGALRM to the program alone.
 In the foreground of a terminal SIGINT, SIGQUIT, SIGWINCH and SIGCONT are not passed on: the terminal and the shell send them
 to the program too. What still runs --kill-after after SIGTERM, or after the loss, gets SIGKILL. Once the program has ended,
-SIGINT, SIGHUP and SIGQUIT count as SIGTERM for what is left, also those that came before.
+SIGINT, SIGHUP and SIGQUIT count as SIGTERM for what is left, also one that the program has ended by.
 
-On Linux this includes daemons. On other systems what leaves the program's process group is not seen; on a terminal only the
-program itself is: what it has started may outlive the lock. If this command gets SIGKILL, all of it goes on, and the lock is
-free once the lease is over.`,
+On Linux this includes daemons, if /proc shows them. On other systems what leaves the program's process group is not seen; on
+a terminal only the program itself is: what it has started may outlive the lock. If this command gets SIGKILL, all of it goes
+on, and the lock is free once the lease is over.`,
 		Example: "  redlatch lock run nightly -- ./report.sh\n  redlatch lock run nightly --no-wait -- ./report.sh",
 		Args:    checked(programAfterDash),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -198,7 +199,6 @@ type running struct {
 	family    *family
 	killAfter time.Duration
 	ended     bool             // the program has; what it has started may live
-	toEnd     bool             // a signal, or a loss, says so
 	told      bool             // they got SIGTERM
 	kill      <-chan time.Time // says that this has not helped
 }
@@ -225,7 +225,7 @@ func (r *running) watch(signals <-chan os.Signal) (status error) {
 			}
 		case status = <-ended:
 			r.ended, look = true, time.Tick(time.Second)
-			if r.toEnd {
+			if endedByUser(status) {
 				r.terminate()
 			}
 		case <-r.kill:
@@ -250,13 +250,11 @@ func (r *running) watch(signals <-chan os.Signal) (status error) {
 func (r *running) pass(s syscall.Signal, group int) {
 	switch s {
 	case syscall.SIGTERM:
-		r.toEnd = true
 		if !r.told && r.killAfter > 0 {
 			r.kill = time.After(r.killAfter)
 		}
 		r.told = true
 	case syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
-		r.toEnd = true
 		if r.ended {
 			r.terminate()
 			return
@@ -295,6 +293,15 @@ func (a *app) sayHolder(ctx context.Context, lock *rlock.Lock) (stop func()) {
 		cancel()
 		<-ended
 	}
+}
+
+// endedByUser reports whether a program has ended by a signal with which a user ends programs, or says so as shells do.
+func endedByUser(status error) bool {
+	var e *exit
+	if !errors.As(childEnded(status), &e) {
+		return false
+	}
+	return slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}, syscall.Signal(e.code-128))
 }
 
 // childEnded returns the exit code of a child.
