@@ -59,13 +59,13 @@ end
 from = math.max(from, last.from) -- if the clock was set back
 local entry = string.format('%.0f %.0f %.0f', from, count, last.total + count)
 left = from + length - now
-if over > 0 then
-  redis.call('ltrim', log, over, -1)
+redis.call('rpush', log, entry) -- first: after another write a full Redis would not refuse it
+local kept = redis.pcall('pexpire', log, string.format('%.0f', math.floor(left / 1000) + 1))
+if over > 0 and type(kept) ~= 'table' then
+  kept = redis.pcall('ltrim', log, over, -1)
 end
-redis.call('rpush', log, entry) -- before what needs no memory: Redis lets a script go on that has written
-local refused = redis.pcall('pexpire', log, string.format('%.0f', math.floor(left / 1000) + 1))
-if type(refused) == 'table' then
-  redis.call('ltrim', log, 0, -2)
-  return refused
+if type(kept) == 'table' and kept.err then -- a user that may not do it must take nothing
+  redis.call('lrem', log, -1, entry)
+  return kept
 end
 return { 1, wait, used + count, left, entry }

@@ -195,34 +195,39 @@ func newFillable(t *testing.T, opts ...redlatch.Option) (c *redlatch.Client, fil
 // F25, F28
 func TestLimiterCountsNothingInAFullRedis(t *testing.T) {
 	t.Parallel()
-	c, fill := newFillable(t)
-	for kind, rate := range map[string]rratelimiter.Rate{"per": rratelimiter.Per(3, time.Hour), "window": rratelimiter.Window(3, time.Hour)} {
-		t.Run(kind, func(t *testing.T) { countsNothing(t, c.GetRateLimiter("api", rate), fill) })
+	for kind, rate := range limitRates {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			c, fill := newFillable(t)
+			l := c.GetRateLimiter("api", rate(3, time.Hour))
+			for key, n := range map[string]int{"exhausted": 3, "begun": 1} {
+				res, err := l.Allow(t.Context(), key, n)
+				require.NoError(t, err)
+				require.True(t, res.Allowed)
+			}
+			fill(true)
+			res, err := l.Allow(t.Context(), "exhausted", 1)
+			require.NoError(t, err, "a no needs no memory")
+			require.False(t, res.Allowed)
+			for _, key := range []string{"new", "begun"} {
+				for _, call := range []func() error{
+					func() error { _, err := l.Allow(t.Context(), key, 1); return err },
+					func() error { return l.Wait(t.Context(), key, 1) },
+				} {
+					err := call()
+					require.ErrorIs(t, err, redlatch.ErrUnwritable)
+					require.NotErrorIs(t, err, redlatch.ErrUnknown)
+					require.NotErrorIs(t, err, rratelimiter.ErrExceeds)
+				}
+			}
+			fill(false)
+			for key, n := range map[string]int{"new": 3, "begun": 2} {
+				res, err = l.Allow(t.Context(), key, n)
+				require.NoError(t, err)
+				assert.True(t, res.Allowed, "what was refused took nothing")
+			}
+		})
 	}
-}
-
-func countsNothing(t *testing.T, l *rratelimiter.Limiter, fill func(bool)) {
-	t.Helper()
-	res, err := l.Allow(t.Context(), "exhausted", 3)
-	require.NoError(t, err)
-	require.True(t, res.Allowed)
-	fill(true)
-	res, err = l.Allow(t.Context(), "exhausted", 1)
-	require.NoError(t, err, "a no needs no memory")
-	require.False(t, res.Allowed)
-	for _, call := range []func() error{
-		func() error { _, err := l.Allow(t.Context(), "new", 1); return err },
-		func() error { return l.Wait(t.Context(), "new", 1) },
-	} {
-		err := call()
-		require.ErrorIs(t, err, redlatch.ErrUnwritable)
-		require.NotErrorIs(t, err, redlatch.ErrUnknown)
-		require.NotErrorIs(t, err, rratelimiter.ErrExceeds)
-	}
-	fill(false)
-	res, err = l.Allow(t.Context(), "new", 3)
-	require.NoError(t, err)
-	assert.True(t, res.Allowed, "what was refused took nothing")
 }
 
 // F25, F28

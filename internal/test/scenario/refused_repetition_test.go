@@ -502,29 +502,48 @@ func jobChanges() (changes []change) {
 }
 
 // limitChanges are calls for tokens. The state is how many are taken.
-func limitChanges() []change {
-	one := func(verb string, call func(ctx context.Context, l *rratelimiter.Limiter) error) change {
-		return change{
-			name: "limiter " + verb, before: []int{0}, after: []int{2},
-			prepare: func(t *testing.T, c *redlatch.Client) func() error {
-				t.Helper()
-				return func() error { return call(t.Context(), c.GetRateLimiter("object", rratelimiter.Per(10, 10*time.Hour))) }
-			},
-			state: func(t *testing.T, rdb *redis.Client) []int {
-				t.Helper()
-				back := number(t, rdb, "redlatch_rate:6:{object:k}")
-				return []int{max(0, int(time.Until(time.UnixMicro(int64(back))).Round(time.Hour).Hours()))}
-			},
-		}
+func limitChanges() (changes []change) {
+	states := map[string]func(t *testing.T, rdb *redis.Client) []int{
+		"per": func(t *testing.T, rdb *redis.Client) []int {
+			t.Helper()
+			back := number(t, rdb, "redlatch_rate:6:{object:k}")
+			return []int{max(0, int(time.Until(time.UnixMicro(int64(back))).Round(time.Hour).Hours()))}
+		},
+		"window": func(t *testing.T, rdb *redis.Client) []int {
+			t.Helper()
+			used := 0
+			for _, entry := range rdb.LRange(t.Context(), "redlatch_window:6:{object:k}", 0, -1).Val() {
+				n, err := strconv.Atoi(strings.Fields(entry)[1])
+				require.NoError(t, err)
+				used += n
+			}
+			return []int{used}
+		},
 	}
-	return []change{
-		one("allow", func(ctx context.Context, l *rratelimiter.Limiter) error {
+	verbs := map[string]func(ctx context.Context, l *rratelimiter.Limiter) error{
+		"allow": func(ctx context.Context, l *rratelimiter.Limiter) error {
 			got, err := l.Allow(ctx, "k", 2)
 			return did(got.Allowed, err)
-		}),
-		one("wait", func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Wait(ctx, "k", 2) }),
+		},
+		"wait": func(ctx context.Context, l *rratelimiter.Limiter) error { return l.Wait(ctx, "k", 2) },
 	}
+	for kind, rate := range limitRates {
+		for verb, call := range verbs {
+			changes = append(changes, change{
+				name: "limiter " + kind + " " + verb, before: []int{0}, after: []int{2},
+				prepare: func(t *testing.T, c *redlatch.Client) func() error {
+					t.Helper()
+					return func() error { return call(t.Context(), c.GetRateLimiter("object", rate(10, 10*time.Hour))) }
+				},
+				state: states[kind],
+			})
+		}
+	}
+	return changes
 }
+
+// limitRates are the ways in which a limiter counts.
+var limitRates = map[string]func(int, time.Duration) rratelimiter.Rate{"per": rratelimiter.Per, "window": rratelimiter.Window}
 
 // refusals are what may happen to the repetition of a call: a reply, or what is done to the connections, and its end.
 var refusals = map[string]struct {

@@ -172,6 +172,26 @@ func barrierChanges() (changes []change) {
 	return changes
 }
 
+// giveUpChanges are reservations of limiters that are given back.
+func giveUpChanges() (changes []change) {
+	for kind, rate := range limitRates {
+		changes = append(changes, change{name: "limiter " + kind + " give up", prepare: func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			l := c.GetRateLimiter("object", rate(2, time.Hour))
+			_, err := l.Allow(t.Context(), "k", 2)
+			require.NoError(t, err)
+			return func() error {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
+				require.ErrorIs(t, l.Wait(ctx, "k", 1), context.Canceled)
+				_, err := l.Info(t.Context(), "k", 1) // which waits for that
+				return err
+			}
+		}})
+	}
+	return changes
+}
+
 // F25, F28: a script that is refused, since a right was taken away just before, has changed nothing. Not so those by which a consumer or a
 // scheduler says that it is there: it says so again.
 func TestRefusedScriptsChangeNothing(t *testing.T) {
@@ -181,7 +201,7 @@ func TestRefusedScriptsChangeNothing(t *testing.T) {
 	r := &scriptRecorder{t: t, admin: p.admin, texts: map[string]string{}}
 	refused := map[string]int{}
 	number, places := "redlatch_double", []string{"redlatch_barrier_arrived", "redlatch_double_arrived", "redlatch_double_inside", "redlatch_double_leaving"}
-	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), limitChanges(), barrierChanges()) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), limitChanges(), giveUpChanges(), barrierChanges()) {
 		require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 		rdb := redis.NewClient(&redis.Options{Addr: p.admin.Options().Addr})
 		client, err := redlatch.New(rdb, redlatch.WithHooks(r), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
@@ -197,6 +217,8 @@ func TestRefusedScriptsChangeNothing(t *testing.T) {
 				switch kind, _, _ := strings.Cut(name, ":"); {
 				case kind == number: // Redis has lost it
 					refused[call.name] += p.refuses(t, user, call, func(pipe redis.Pipeliner) { pipe.Del(t.Context(), name) })
+				case kind == "redlatch_window": // its first take has left the window
+					refused[call.name] += p.refuses(t, user, call, func(pipe redis.Pipeliner) { pipe.LSet(t.Context(), name, 0, "1 2 2") })
 				case slices.Contains(places, kind): // whose owners have died
 					refused[call.name] += p.refuses(t, user, call, func(pipe redis.Pipeliner) {
 						pipe.ZUnionStore(t.Context(), name, &redis.ZStore{Keys: []string{name}, Weights: []float64{0.5}})
@@ -205,7 +227,7 @@ func TestRefusedScriptsChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"read_acquire", "ack", "cancel", "purge", "arrive", "leave", "quit"} {
+	for _, name := range []string{"read_acquire", "ack", "cancel", "purge", "arrive", "leave", "quit", "take", "giveback", "window", "unlog"} {
 		assert.Positive(t, refused[name], name)
 	}
 }
