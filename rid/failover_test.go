@@ -24,7 +24,7 @@ func TestBlockThatIsNotConfirmedIsNotUsed(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) { // its server has no replicas
 		b.Mini.SetTime(monday)
 		p, other := b.Peer(t, redlatch.WithReplicas(1, 10*time.Millisecond)), b.Peer(t)
-		for form, third := range map[string]int64{"plain": monday.UnixMicro() + 200, "timed": timed(monday.Add(time.Second), 0)<<16 | 200} {
+		for form, third := range map[string]int64{"plain": monday.UnixMicro() + 200, "timed": timed(monday.Add(time.Second), 0)<<16 | 2} {
 			for range 2 {
 				_, err := p.GetIDGenerator(form, forms[form]...).Next(t.Context())
 				require.ErrorIs(t, err, redlatch.ErrNotConfirmed)

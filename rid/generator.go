@@ -132,15 +132,16 @@ func (g *Generator) sequence() *sequence {
 // Name returns the generator's name as it was given to the client.
 func (g *Generator) Name() string { return g.manager.core.UserName(g.name) }
 
-// Next returns an id that no call has returned before, in any process, above all that calls of this client have returned
-// before this one began. A failover in which two masters serve for a while may give out ids twice, unless every client has
-// redlatch.WithReplicas for all replicas; see the package's documentation.
+// Next returns an id that no call has returned before, in any process, above all that calls of this client have
+// returned before this one began. A failover in which two masters serve for a while may give out ids twice, unless
+// every client has redlatch.WithReplicas for all replicas; see the package's documentation.
 //
-// It costs nothing while the block has ids, and with [WithTimePrefix] its second lasts; another block is one round trip, and calls wait for the one that fetches
-// it. They wait for Redis until ctx is done, or for the call timeout if ctx has no deadline (10 s by default, see
-// redlatch.WithCallTimeout); meanwhile a call without an answer is repeated for another block. Then, and at once if the
-// connection is refused, the error is redlatch.ErrUnavailable. It is that and redlatch.ErrNotConfirmed if the replicas
-// do not confirm the block, which is not used then. It is [ErrExhausted] if no id is left.
+// It costs nothing while the block has ids, and with [WithTimePrefix] its second lasts; another block is one round
+// trip, and calls wait for the one that fetches it. They wait for Redis until ctx is done, or for the call timeout if
+// ctx has no deadline (10 s by default, see redlatch.WithCallTimeout); meanwhile a call without an answer is repeated
+// for another block. Then, and at once if the connection is refused, the error is redlatch.ErrUnavailable. It is that
+// and redlatch.ErrNotConfirmed if the replicas do not confirm the block, which is not used then. It is [ErrExhausted]
+// if no id is left.
 func (g *Generator) Next(ctx context.Context) (int64, error) {
 	id, err := g.next(ctx)
 	if err != nil {
@@ -195,11 +196,14 @@ func (g *Generator) fetch(ctx context.Context, s *sequence) (int64, error) {
 	var lowest, second int64
 	clock := g.manager.core.Clock
 	size, sent := g.opts.block, clock.Now()
+	if g.opts.timed {
+		size = 1
+	}
 	if b := s.block.Load(); b != nil {
 		lowest, second = b.end, b.second
 		switch {
 		case g.opts.timed:
-			size = min(size, b.demand(sent))
+			size = min(g.opts.block, b.demand(sent))
 		case sent-s.since < time.Duration(s.size)*hotRate:
 			size = max(size, min(2*s.size, hotMost*size)) // another generator may have had smaller ones
 		}

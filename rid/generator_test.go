@@ -78,7 +78,8 @@ func TestBlocksGrowWhileTheyLastLessThanAMicrosecondForEachId(t *testing.T) {
 			return p.Scripts() - sent
 		}
 		blocks(g, 10)
-		blocks(day, 10)
+		blocks(day, 1)
+		assert.Equal(t, 3, blocks(day, 2+4+8), "those with a time begin with one id")
 		assert.Equal(t, 4, blocks(g, 20+40+80+160))
 		assert.Equal(t, 2, blocks(g, 160+160))
 		time.Sleep(160 * time.Microsecond)
@@ -118,17 +119,18 @@ func TestCounterBeginsAnewWithTheDayOfRedis(t *testing.T) {
 		p := b.Peer(t)
 		g := p.GetIDGenerator("order", rid.WithTimePrefix(16), rid.WithBlock(2))
 		next(t, g)
+		next(t, g) // of a block of two
 		b.Mini.SetTime(midnight.Add(-time.Second))
-		assert.Equal(t, timed(midnight.Add(-59*time.Second), 1), next(t, g), "no second has passed here")
-		assert.Equal(t, timed(midnight.Add(-time.Second), 2), next(t, g))
-		b.Mini.SetTime(midnight)
+		assert.Equal(t, timed(midnight.Add(-59*time.Second), 2), next(t, g), "no second has passed here")
 		assert.Equal(t, timed(midnight.Add(-time.Second), 3), next(t, g))
+		b.Mini.SetTime(midnight)
+		assert.Equal(t, timed(midnight.Add(-time.Second), 4), next(t, g))
 		assert.Equal(t, timed(midnight, 0), next(t, g))
 		b.Mini.SetTime(midnight.Add(-time.Hour))
 		assert.Equal(t, timed(midnight, 1), next(t, g))
 		assert.Equal(t, timed(midnight, 2), next(t, g), "a clock that steps back waits for itself")
 		assert.Equal(t, timed(midnight, 4), next(t, b.Peer(t).GetIDGenerator("order", rid.WithTimePrefix(16))), "for others too")
-		assert.Equal(t, 5, p.Scripts(), "one more for the script itself")
+		assert.Equal(t, 6, p.Scripts(), "one more for the script itself")
 	})
 }
 
@@ -193,9 +195,8 @@ func TestFewIdsLeaveTheCounterOfTheDayToOthers(t *testing.T) {
 				p := b.Peer(t)
 				g := p.GetIDGenerator("order", rid.WithTimePrefix(32), rid.WithEpoch(time.Unix(0, 0)))
 				day := next(t, g) >> 32 / 86400
-				time.Sleep(time.Second) // the rest of the first block is lost
 				const ids = 500
-				sent, began, counter, used := p.Scripts(), time.Now(), int64(1000), int64(0)
+				sent, began, counter, used := p.Scripts(), time.Now(), int64(1), int64(0)
 				for range ids {
 					id := next(t, g)
 					if today := id >> 32 / 86400; today != day {
@@ -210,6 +211,22 @@ func TestFewIdsLeaveTheCounterOfTheDayToOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestDayOfFewBitsIsNotUsedUpByClientsThatStart(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		opts := []rid.Option{rid.WithTimePrefix(10), rid.WithEpoch(time.Unix(0, 0))}
+		const clients, each = 16, 64
+		for range clients {
+			g := b.Peer(t).GetIDGenerator("order", opts...)
+			for range each {
+				next(t, g)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		_, err := b.Peer(t).GetIDGenerator("order", opts...).Next(t.Context())
+		require.ErrorIs(t, err, rid.ErrExhausted, "the day has had all 1024")
+	})
 }
 
 func TestDayThatIsUsedUpHasNoIdUntilMidnight(t *testing.T) {
@@ -231,9 +248,6 @@ func TestDayThatIsUsedUpHasNoIdUntilMidnight(t *testing.T) {
 		long := b.Peer(t).GetIDGenerator("late", rid.WithTimePrefix(32), rid.WithEpoch(time.Unix(0, 0)))
 		assert.Positive(t, next(t, long))
 		b.Mini.SetTime(time.Unix(1<<31, 0))
-		for range 999 {
-			next(t, long)
-		}
 		_, err = long.Next(t.Context())
 		require.ErrorIs(t, err, rid.ErrExhausted, "31 bits are for the seconds")
 	})
@@ -251,7 +265,7 @@ func TestLostReplyLosesItsBlock(t *testing.T) {
 		assert.Equal(t, monday.UnixMicro()+20, next(t, g))
 		day := p.GetIDGenerator("order", rid.WithTimePrefix(16), rid.WithBlock(10))
 		p.LoseReplies(2)
-		assert.Equal(t, timed(monday.Add(time.Second), 20), next(t, day))
+		assert.Equal(t, timed(monday.Add(time.Second), 2), next(t, day))
 		p.Withhold(1)
 		late := p.GetIDGenerator("late", rid.WithBlock(10))
 		assert.Equal(t, monday.UnixMicro(), next(t, late), "asked for again")

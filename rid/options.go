@@ -22,14 +22,16 @@ type options struct {
 	epoch time.Time // zero for the default
 }
 
-// WithBlock sets how many ids a client takes at a time, from 1 to 1,000,000. Defaults to 1000. A client that needs more than a million
-// plain ids a second takes up to 16 times as many. With [WithTimePrefix] it takes as many at first, and then as many as a second needs.
+// WithBlock sets how many ids a client takes at a time, from 1 to 1,000,000. Defaults to 1000. A client that needs more
+// than a million plain ids a second takes up to 16 times as many. With [WithTimePrefix] it is the most that a client
+// takes: it begins with one id, and then takes as many as a second needs.
 func WithBlock(n int) Option { return func(o *options) { o.block = n } }
 
 // WithTimePrefix makes ids of the seconds since an epoch and, in the lowest bits, a counter of the day. From 1 to 32
 // bits; 2 to their power is how many ids there are for a day, and the other 63-bits are for the seconds: with 32 bits
-// they last for 68 years. A block is smaller where fewer ids are left for the day. It lapses with its second, and what is left of it is
-// used up for the day: up to twice as many ids as were returned.
+// they last for 68 years. A block lapses with its second, and what is left of it is used up for the day: up to twice as
+// many ids as were returned. So a client begins with a block of one id; where few are left for the day blocks are
+// smaller.
 func WithTimePrefix(bits int) Option {
 	return func(o *options) { o.timed, o.bits = true, bits }
 }

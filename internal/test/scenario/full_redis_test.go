@@ -233,12 +233,17 @@ func TestLimiterCountsNothingInAFullRedis(t *testing.T) {
 // F25, F28
 func TestIDsRiseAfterAFullRedis(t *testing.T) {
 	t.Parallel()
-	for form, opts := range map[string][]rid.Option{"plain": nil, "timed": {rid.WithTimePrefix(32)}} {
+	for form, of := range map[string]struct {
+		first int // the ids of the first block
+		opts  []rid.Option
+	}{
+		"plain": {10, []rid.Option{rid.WithBlock(10)}},
+		"timed": {1, []rid.Option{rid.WithTimePrefix(32)}},
+	} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			c, fill := newFillable(t)
-			const block = 10
-			g := c.GetIDGenerator("order", append(opts, rid.WithBlock(block))...)
+			g := c.GetIDGenerator("order", of.opts...)
 			last := int64(0)
 			next := func() error {
 				id, err := g.Next(t.Context())
@@ -250,7 +255,7 @@ func TestIDsRiseAfterAFullRedis(t *testing.T) {
 			}
 			require.NoError(t, next())
 			fill(true)
-			for range block - 1 {
+			for range of.first - 1 {
 				require.NoError(t, next(), "the block goes on")
 			}
 			for range 2 {
