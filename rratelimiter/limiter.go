@@ -82,7 +82,8 @@ type Result struct {
 // It waits for Redis until ctx is done, at most about 3 s, or the call timeout if that is less (see
 // redlatch.WithCallTimeout). n below 1 is redlatch.ErrInvalid, and above the capacity [ErrExceeds]. A call without an
 // answer is not repeated: its error is redlatch.ErrUnknown if the tokens may have been taken, and redlatch.ErrUnavailable
-// if they were not. It costs one round trip, which concurrent calls share.
+// if they were not. It costs one round trip, which concurrent calls share. Before it, it waits up to 250 ms for what a
+// [Limiter.Wait] of this client for the key is giving back.
 func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) {
 	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("allow", err)
@@ -106,7 +107,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, n int) (Result, error) 
 // as for Allow: Redis does not know any.
 //
 // It waits for Redis until ctx is done, or for the call timeout if ctx has no deadline (see redlatch.WithCallTimeout),
-// and then returns redlatch.ErrUnavailable. A bad key or n is refused as by Allow. It costs one round trip.
+// and then returns redlatch.ErrUnavailable. A bad key or n is refused as by Allow. It costs one round trip. Before
+// it, it waits as Allow does, up to 250 ms.
 func (l *Limiter) Info(ctx context.Context, key string, n int) (Result, error) {
 	if err := l.check(ctx, key, n); err != nil {
 		return Result{}, l.wrap("info", err)
@@ -156,7 +158,7 @@ func (l *Limiter) wait(ctx context.Context, full string, n int) (taken, error) {
 		return taken{}, errs.ErrClosed
 	}
 	defer l.core.End()
-	t, err := l.send(ctx, full, n, longest, &late{l.manager, full, func(c *script.Call) *script.Call {
+	t, err := l.send(ctx, full, n, longest, &late{manager: l.manager, key: full, of: func(c *script.Call) *script.Call {
 		t, err := l.meter.read(c)
 		if err != nil || !t.ok {
 			return nil
@@ -167,8 +169,7 @@ func (l *Limiter) wait(ctx context.Context, full string, n int) (taken, error) {
 		err = l.sleep(ctx, t.wait)
 	}
 	if err != nil && t.ok {
-		l.manager.begin(full)
-		l.manager.send(l.meter.giveBack(full, n, t))
+		l.manager.send(l.meter.giveBack(full, n, t), l.manager.begin(full))
 	}
 	return t, err
 }

@@ -290,6 +290,27 @@ func TestTakeComesAfterWhatWasGivenBackBeforeIt(t *testing.T) {
 	}
 }
 
+// F16
+func TestTakeDoesNotWaitForWhatIsGivenBackAfterIt(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		l := b.Peer(t, slowGiveBack(20*time.Millisecond)).GetRateLimiter("api", rratelimiter.Per(1, time.Hour))
+		require.True(t, allow(t, l, "a", 1).Allowed)
+		var all sync.WaitGroup
+		for i := range 100 {
+			ctx, giveUp := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(1+i)*10*time.Millisecond, giveUp)
+			all.Go(func() { assert.ErrorIs(t, l.Wait(ctx, "a", 1), context.Canceled) })
+		}
+		time.Sleep(105 * time.Millisecond)
+		for range 5 {
+			began := time.Now()
+			allow(t, l, "a", 1)
+			assert.LessOrEqual(t, time.Since(began), 60*time.Millisecond)
+		}
+		all.Wait()
+	})
+}
+
 // slowGiveBack has what is given back leave so much later.
 func slowGiveBack(d time.Duration) redlatch.Option {
 	return redlatch.WithObserver(redlatch.Observer{ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
@@ -334,8 +355,14 @@ func TestTakeWaitsForASilentGiveBackOnlySoLong(t *testing.T) {
 		began := time.Now()
 		assert.True(t, allow(t, l, "b", 1).Allowed)
 		assert.Zero(t, time.Since(began), "another key")
+		var others sync.WaitGroup
+		others.Go(func() {
+			allow(t, l, "a", 1)
+			assert.Equal(t, 250*time.Millisecond, time.Since(began), "all wait that come after it")
+		})
 		assert.False(t, allow(t, l, "a", 1).Allowed)
 		assert.Equal(t, 250*time.Millisecond, time.Since(began))
+		others.Wait()
 		began = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

@@ -70,7 +70,7 @@ func TestPackageHasPassedOnlyWithAllItsTests(t *testing.T) {
 
 func TestReportCountsWhatFailed(t *testing.T) {
 	t.Chdir("../../..")
-	const pkg, test = "github.com/redlatch/redlatch", "TestFailoverGrantsNoConfirmedLockTwice"
+	const pkg, test = "github.com/redlatch/redlatch/internal/test/scenario", "TestFailoverGrantsNoConfirmedLockTwice"
 	old, young, server := step{server: "redis-6.2.14"}, step{server: "valkey-9.1.2"}, step{server: "valkey-9.1.2", long: true}
 	text, err := report("abc", 100*time.Second, []step{old, young, server}, map[step]map[string]result{
 		old:   {pkg: {Seconds: 60, Tests: map[string]outcome{test: {Rounds: 3}, "TestOther": {}}}},
@@ -85,7 +85,7 @@ func TestReportCountsWhatFailed(t *testing.T) {
 	assert.Contains(t, text, "| b | Valkey 9.1.2 | 1 | 0 | 1 | 2 |\n")
 	assert.Contains(t, text, "| b | Valkey 9.1.2, long counts | 0 | 1 | 0 | 0 |\n")
 	assert.Contains(t, text, "\n3 minutes of tests in all. The last run took 2 minutes by the clock:")
-	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, redlatch | a | 3 | b | 7 | 1 |\n")
+	assert.Contains(t, text, "| F9 | TestFailoverGrantsNoConfirmedLockTwice, internal/test/scenario | a | 3 | b | 7 | 1 |\n")
 	assert.Contains(t, text, "| server killed | 0 | 9 |\n")
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "|") {
