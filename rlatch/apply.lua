@@ -76,11 +76,11 @@ if touched or record == '1' then
   redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
 end
 if cleared and members then redis.call('del', members) end
+if touched and now == 0 then redis.call('del', latch) end
 for name in pairs(counted) do redis.call('sadd', members, name) end
 if set then redis.call('set', mark, stamp, 'px', keep) end
 if changed and not open then redis.call('del', stays) end
 if changed and open then redis.call('set', stays, open, unpack(open == 'open' and { 'px', ttl } or {})) end
-if touched and now == 0 then redis.call('del', latch) end
 if touched and now > 0 then redis.call('set', latch, now, unpack(set and {} or { 'keepttl' })) end
 for _, message in ipairs(messages) do redis.pcall('publish', channel, message) end -- it is done: those who wait look again
 return reply

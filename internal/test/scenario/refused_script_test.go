@@ -109,6 +109,11 @@ func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spo
 	for _, m := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(fmt.Sprint(call.args[1]), -1) {
 		rights["-"+m[1]] = true
 	}
+	hidden := mayChange[call.name]
+	if asks, err := p.admin.Eval(t.Context(), "return redis.acl_check_cmd and 1 or 0", nil).Int(); call.name == "apply" && asks == 0 {
+		require.NoError(t, err)
+		hidden = "redlatch_ops:" // Redis 6 cannot be asked for a right first: the number of a batch that is not sent again
+	}
 	for right := range rights {
 		_, err := p.admin.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
 			pipe.FlushAll(t.Context())
@@ -127,7 +132,7 @@ func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spo
 		refused++
 		after := dumps(t, p.admin)
 		for name := range maps.Keys(merged(before, after)) {
-			if hidden := mayChange[call.name]; hidden == "" || !strings.Contains(name, hidden) {
+			if hidden == "" || !strings.Contains(name, hidden) {
 				assert.Equal(t, before[name].value, after[name].value, "%s %s changes %s", call.name, right, name)
 			}
 		}
