@@ -245,7 +245,7 @@ func TestRoundThatIsCutShortHidesNoRefusedConnection(t *testing.T) {
 					for i, one := range waiting {
 						err := locktest.Fetch(t, one).Err
 						require.ErrorIs(t, err, redlatch.ErrUnavailable)
-						require.ErrorContains(t, err, "connection refused")
+						require.Regexp(t, "connection refused|closed pipe", err.Error()) // by how long this go-redis goes on dialling
 						require.NotContains(t, err.Error(), "no answer in time")
 						want, not := rlock.ErrNotAcquired, context.DeadlineExceeded
 						if i >= 2 {

@@ -177,17 +177,18 @@ func (e inner) Unwrap() error { return e.reply }
 // RedisError marks it as a reply, for go-redis.
 func (inner) RedisError() {}
 
-// unwrap returns the reply of the command at which a script stopped. Redis 7 adds the script's digest and line to it, and Redis 6 puts it
-// at the end of a text of its own:
+// unwrap returns the reply of the command at which a script stopped. Redis 7 adds the script's digest and line to it, Valkey 9 the line,
+// and Redis 6 puts it at the end of a text of its own:
 //
 //	OOM command not allowed when used memory > 'maxmemory'. script: 1c549828, on @user_script:29.
+//	OOM command not allowed when used memory > 'maxmemory'. script: on @user_script:29.
 //	ERR Error running script (call to f_0): @user_script:29: @user_script: 29: -OOM command not allowed
 func unwrap(err error) error {
 	if err == nil || !isReply(err) {
 		return err
 	}
 	text := err.Error()
-	if at := strings.LastIndex(text, " script: "); at >= 0 && strings.Contains(text[at:], ", on @user_script:") {
+	if at := strings.LastIndex(text, " script: "); at >= 0 && strings.Contains(text[at:], " on @user_script:") {
 		return inner{text[:at], err}
 	}
 	at := strings.LastIndex(text, "@user_script: ")

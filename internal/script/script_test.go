@@ -89,6 +89,7 @@ func TestErrorOfACommandInAScriptIsItsOwn(t *testing.T) {
 		redis6 + "The user executing the script can't run this command":   "NOPERM The user executing the script can't run this command",
 		"@user_script: 29: The user executing the script can't run this":  "NOPERM The user executing the script can't run this",
 		"OOM command not allowed. script: 1c54, on @user_script:1.":       "OOM command not allowed.",
+		"OOM command not allowed. script: on @user_script:1.":             "OOM command not allowed.",
 		"NOPERM no script: for you. script: 1c54, on @user_script:29.":    "NOPERM no script: for you.",
 		"ERR what the script: says":                                       "ERR what the script: says",
 		"NOSCRIPT No matching script.":                                    "NOSCRIPT No matching script.",
