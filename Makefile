@@ -19,10 +19,13 @@ EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcar
 CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
 FUZZTIME ?= 10s
 
-.PHONY: help demo examples fmt lint tidy linters test bare older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
+.PHONY: help modules demo examples fmt lint tidy linters test bare older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+modules: # a test compares it with the tree
+	@printf '%s\n' $(NESTED)
 
 demo: ## run the quick start; needs no server
 	go run ./examples/quickstart
