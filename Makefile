@@ -103,8 +103,8 @@ cover: ## measure test coverage of the library and print the total
 	go test -coverprofile=coverage.out -coverpkg=./... ./...
 	go tool cover -func=coverage.out | tail -n 1
 
-readme: ## write anew what the documents take from the code: examples, names of tests
-	go run ./internal/test/doctest/cut README.md docs/*.md
+readme: ## write anew what the documents take from the code: examples, names of tests, exported names
+	go run ./internal/test/doctest/cut README.md docs/*.md docs/api.txt
 
 # The pictures show the name of the machine, which is nobody's.
 pictures: ## draw the pictures in the documents anew; needs Chromium, tmux and root

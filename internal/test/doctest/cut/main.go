@@ -1,5 +1,6 @@
 // Command cut writes what markdown files take from the code anew: the code that they show (see [doctest.Rewrite] for the
-// markers), and the tests of each failure class (see [doctest.ListClasses]). It runs at the top of the module.
+// markers), and the tests of each failure class (see [doctest.ListClasses]); and docs/api.txt, what the module exports. It
+// runs at the top of the module.
 package main
 
 import (
@@ -23,19 +24,25 @@ func rewrite(path string) error {
 	if err != nil {
 		return err
 	}
-	after, err := doctest.Rewrite(os.DirFS("."), string(before))
-	if err != nil {
+	after, err := written(path, string(before))
+	if err != nil || after == string(before) {
 		return err
 	}
-	if path == "docs/failure-classes.md" {
+	return os.WriteFile(path, []byte(after), 0o644)
+}
+
+// written returns what the file should be.
+func written(path, before string) (string, error) {
+	switch path {
+	case "docs/api.txt":
+		api, err := doctest.API(".")
+		return doctest.List(api), err
+	case "docs/failure-classes.md":
 		classes, err := doctest.FindClasses(os.DirFS("."))
 		if err != nil {
-			return err
+			return "", err
 		}
-		after = doctest.ListClasses(classes, after)
+		before = doctest.ListClasses(classes, before)
 	}
-	if after == string(before) {
-		return nil
-	}
-	return os.WriteFile(path, []byte(after), 0o644)
+	return doctest.Rewrite(os.DirFS("."), before)
 }
