@@ -24,10 +24,10 @@ var quitSource string
 var inspectSource string
 
 var (
-	arriveScript  = script.New("rbarrier.arrive", roundsSource+arriveSource)
-	leaveScript   = script.New("rbarrier.leave", roundsSource+leaveSource)
-	quitScript    = script.New("rbarrier.quit", roundsSource+quitSource)
-	inspectScript = script.New("rbarrier.inspect", roundsSource+inspectSource)
+	arriveScript  = script.Embedded("rbarrier.arrive", &roundsSource, &arriveSource)
+	leaveScript   = script.Embedded("rbarrier.leave", &roundsSource, &leaveSource)
+	quitScript    = script.Embedded("rbarrier.quit", &roundsSource, &quitSource)
+	inspectScript = script.Embedded("rbarrier.inspect", &roundsSource, &inspectSource)
 )
 
 const (

@@ -28,12 +28,12 @@ var leaveSource string
 var candidatesSource string
 
 var (
-	leadScript       = script.New("relection.lead", leadSource)
-	resignScript     = script.New("relection.resign", resignSource)
-	leaderScript     = script.New("relection.leader", leaderSource)
-	enterScript      = script.New("relection.enter", enterSource)
-	leaveScript      = script.New("relection.leave", leaveSource)
-	candidatesScript = script.New("relection.candidates", candidatesSource)
+	leadScript       = script.Embedded("relection.lead", &leadSource)
+	resignScript     = script.Embedded("relection.resign", &resignSource)
+	leaderScript     = script.Embedded("relection.leader", &leaderSource)
+	enterScript      = script.Embedded("relection.enter", &enterSource)
+	leaveScript      = script.Embedded("relection.leave", &leaveSource)
+	candidatesScript = script.Embedded("relection.candidates", &candidatesSource)
 )
 
 // keys are those of an election, and its channel.

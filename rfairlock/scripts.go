@@ -35,12 +35,12 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript = script.New("rfairlock.acquire", headSource+enqueueSource+acquireSource)
-	leaveScript   = script.New("rfairlock.leave", headSource+leaveSource)
-	releaseScript = script.New("rfairlock.release", headSource+releaseSource)
-	upkeepScript  = script.New("rfairlock.upkeep", headSource+upkeepSource)
-	forceScript   = script.New("rfairlock.force", headSource+forceSource)
-	inspectScript = script.New("rfairlock.inspect", headSource+inspectSource)
+	acquireScript = script.Embedded("rfairlock.acquire", &headSource, &enqueueSource, &acquireSource)
+	leaveScript   = script.Embedded("rfairlock.leave", &headSource, &leaveSource)
+	releaseScript = script.Embedded("rfairlock.release", &headSource, &releaseSource)
+	upkeepScript  = script.Embedded("rfairlock.upkeep", &headSource, &upkeepSource)
+	forceScript   = script.Embedded("rfairlock.force", &headSource, &forceSource)
+	inspectScript = script.Embedded("rfairlock.inspect", &headSource, &inspectSource)
 )
 
 const title = "rfairlock"

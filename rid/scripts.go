@@ -13,6 +13,6 @@ var blockSource string
 var daySource string
 
 var (
-	blockScript = script.New("rid.block", blockSource)
-	dayScript   = script.New("rid.day", daySource)
+	blockScript = script.Embedded("rid.block", &blockSource)
+	dayScript   = script.Embedded("rid.day", &daySource)
 )

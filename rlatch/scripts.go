@@ -21,9 +21,9 @@ var countSource string
 var markSource string
 
 var (
-	applyScript = script.New("rlatch.apply", applySource)
-	countScript = script.New("rlatch.count", countSource)
-	markScript  = script.New("rlatch.mark", markSource)
+	applyScript = script.Embedded("rlatch.apply", &applySource)
+	countScript = script.Embedded("rlatch.count", &countSource)
+	markScript  = script.Embedded("rlatch.mark", &markSource)
 )
 
 // kind is the latch as package counter sees it.

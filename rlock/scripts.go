@@ -33,13 +33,13 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript       = script.New("rlock.acquire", acquireSource)
-	acquireFencedScript = script.New("rlock.acquire_fenced", acquireFencedSource)
-	keepScript          = script.New("rlock.keep", keepSource)
-	releaseScript       = script.New("rlock.release", releaseSource)
-	renewScript         = script.New("rlock.renew", renewSource)
-	forceScript         = script.New("rlock.force", forceSource)
-	inspectScript       = script.New("rlock.inspect", inspectSource)
+	acquireScript       = script.Embedded("rlock.acquire", &acquireSource)
+	acquireFencedScript = script.Embedded("rlock.acquire_fenced", &acquireFencedSource)
+	keepScript          = script.Embedded("rlock.keep", &keepSource)
+	releaseScript       = script.Embedded("rlock.release", &releaseSource)
+	renewScript         = script.Embedded("rlock.renew", &renewSource)
+	forceScript         = script.Embedded("rlock.force", &forceSource)
+	inspectScript       = script.Embedded("rlock.inspect", &inspectSource)
 )
 
 // plainKind is the reentrant lock as package locker sees it.

@@ -32,12 +32,12 @@ var peekSource string
 var forgetSource string
 
 var (
-	claimScript   = script.New("ronce.claim", claimSource)
-	renewScript   = script.New("ronce.renew", renewSource)
-	releaseScript = script.New("ronce.release", releaseSource)
-	keepScript    = script.New("ronce.keep", keepSource)
-	peekScript    = script.New("ronce.peek", peekSource)
-	forgetScript  = script.New("ronce.forget", forgetSource)
+	claimScript   = script.Embedded("ronce.claim", &claimSource)
+	renewScript   = script.Embedded("ronce.renew", &renewSource)
+	releaseScript = script.Embedded("ronce.release", &releaseSource)
+	keepScript    = script.Embedded("ronce.keep", &keepSource)
+	peekScript    = script.Embedded("ronce.peek", &peekSource)
+	forgetScript  = script.Embedded("ronce.forget", &forgetSource)
 )
 
 const (

@@ -21,12 +21,12 @@ var unlogSource string
 
 // Scripts of one name do the same by another algorithm; what only looks has a name of its own, for those who count what was taken.
 var (
-	takeScript       = script.New("rratelimiter.take", takeSource)
-	lookScript       = script.New("rratelimiter.look", takeSource)
-	giveBackScript   = script.New("rratelimiter.giveback", giveBackSource)
-	windowScript     = script.New("rratelimiter.take", windowSource)
-	windowLookScript = script.New("rratelimiter.look", windowSource)
-	unlogScript      = script.New("rratelimiter.giveback", unlogSource)
+	takeScript       = script.Embedded("rratelimiter.take", &takeSource)
+	lookScript       = script.Embedded("rratelimiter.look", &takeSource)
+	giveBackScript   = script.Embedded("rratelimiter.giveback", &giveBackSource)
+	windowScript     = script.Embedded("rratelimiter.take", &windowSource)
+	windowLookScript = script.Embedded("rratelimiter.look", &windowSource)
+	unlogScript      = script.Embedded("rratelimiter.giveback", &unlogSource)
 )
 
 func (b bucket) take(key string, n int, longest time.Duration) *script.Call {

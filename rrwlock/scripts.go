@@ -46,16 +46,16 @@ var forceSource string
 var inspectSource string
 
 var (
-	readAcquireScript  = script.New("rrwlock.read_acquire", readAcquireSource)
-	keepScript         = script.New("rrwlock.keep", keepSource)
-	releaseScript      = script.New("rrwlock.release", readerSource+releaseSource)
-	renewScript        = script.New("rrwlock.renew", renewSource)
-	renewLevelScript   = script.New("rrwlock.renew_level", renewLevelSource)
-	writeAcquireScript = script.New("rrwlock.write_acquire", readerSource+writeAcquireSource)
-	leaveScript        = script.New("rrwlock.leave", leaveSource)
-	foreignScript      = script.New("rrwlock.foreign", foreignSource)
-	forceScript        = script.New("rrwlock.force", forceSource)
-	inspectScript      = script.New("rrwlock.inspect", readerSource+inspectSource)
+	readAcquireScript  = script.Embedded("rrwlock.read_acquire", &readAcquireSource)
+	keepScript         = script.Embedded("rrwlock.keep", &keepSource)
+	releaseScript      = script.Embedded("rrwlock.release", &readerSource, &releaseSource)
+	renewScript        = script.Embedded("rrwlock.renew", &renewSource)
+	renewLevelScript   = script.Embedded("rrwlock.renew_level", &renewLevelSource)
+	writeAcquireScript = script.Embedded("rrwlock.write_acquire", &readerSource, &writeAcquireSource)
+	leaveScript        = script.Embedded("rrwlock.leave", &leaveSource)
+	foreignScript      = script.Embedded("rrwlock.foreign", &foreignSource)
+	forceScript        = script.Embedded("rrwlock.force", &forceSource)
+	inspectScript      = script.Embedded("rrwlock.inspect", &readerSource, &inspectSource)
 )
 
 const (

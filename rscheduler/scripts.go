@@ -34,12 +34,12 @@ var jobSource string
 var jobsSource string
 
 var (
-	beatScript  = script.New("rscheduler.beat", touchSource+beatSource)
-	markScript  = script.New("rscheduler.mark", markSource)
-	beginScript = script.New("rscheduler.begin", touchSource+pausedSource+beginSource)
-	endScript   = script.New("rscheduler.end", queue.AcknowledgeSource+endSource)
-	jobScript   = script.New("rscheduler.job", jobSource)
-	jobsScript  = script.New("rscheduler.jobs", jobsSource)
+	beatScript  = script.Embedded("rscheduler.beat", &touchSource, &beatSource)
+	markScript  = script.Embedded("rscheduler.mark", &markSource)
+	beginScript = script.Embedded("rscheduler.begin", &touchSource, &pausedSource, &beginSource)
+	endScript   = script.Embedded("rscheduler.end", &queue.AcknowledgeSource, &endSource)
+	jobScript   = script.Embedded("rscheduler.job", &jobSource)
+	jobsScript  = script.Embedded("rscheduler.jobs", &jobsSource)
 )
 
 func (k *keys) beat(process string, length time.Duration, items []any) *script.Call {

@@ -34,13 +34,13 @@ var permitInspectSource string
 var permitResizeSource string
 
 var (
-	permitAcquireScript   = script.New("rsemaphore.permit_acquire", permitAcquireSource)
-	permitKeepScript      = script.New("rsemaphore.permit_keep", permitKeepSource)
-	permitReleaseScript   = script.New("rsemaphore.permit_release", permitReleaseSource)
-	permitRenewScript     = script.New("rsemaphore.permit_renew", permitRenewSource)
-	permitAvailableScript = script.New("rsemaphore.permit_available", permitAvailableSource)
-	permitInspectScript   = script.New("rsemaphore.permit_inspect", permitInspectSource)
-	permitResizeScript    = script.New("rsemaphore.permit_resize", permitResizeSource)
+	permitAcquireScript   = script.Embedded("rsemaphore.permit_acquire", &permitAcquireSource)
+	permitKeepScript      = script.Embedded("rsemaphore.permit_keep", &permitKeepSource)
+	permitReleaseScript   = script.Embedded("rsemaphore.permit_release", &permitReleaseSource)
+	permitRenewScript     = script.Embedded("rsemaphore.permit_renew", &permitRenewSource)
+	permitAvailableScript = script.Embedded("rsemaphore.permit_available", &permitAvailableSource)
+	permitInspectScript   = script.Embedded("rsemaphore.permit_inspect", &permitInspectSource)
+	permitResizeScript    = script.Embedded("rsemaphore.permit_resize", &permitResizeSource)
 )
 
 // idSize is the length of a permit's id in Redis.

@@ -16,8 +16,8 @@ var semaphoreApplySource string
 var semaphoreAvailableSource string
 
 var (
-	semaphoreApplyScript     = script.New("rsemaphore.semaphore_apply", semaphoreApplySource)
-	semaphoreAvailableScript = script.New("rsemaphore.semaphore_available", semaphoreAvailableSource)
+	semaphoreApplyScript     = script.Embedded("rsemaphore.semaphore_apply", &semaphoreApplySource)
+	semaphoreAvailableScript = script.Embedded("rsemaphore.semaphore_available", &semaphoreAvailableSource)
 )
 
 // semaphoreKind is the counting semaphore as package counter sees it.

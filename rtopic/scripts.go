@@ -10,6 +10,6 @@ import (
 var publishSource string
 
 var (
-	publishScript  = script.New("rtopic.publish", publishSource)
+	publishScript  = script.Embedded("rtopic.publish", &publishSource)
 	publishCommand = script.Command("publish")
 )

@@ -22,7 +22,7 @@ import (
 //go:embed announce.lua
 var announceSource string
 
-var announce = script.New("redlatch.announce", announceSource) //nolint:gochecknoglobals // a constant in all but name
+var announce = script.Embedded("redlatch.announce", &announceSource) //nolint:gochecknoglobals // a constant in all but name
 
 const (
 	questionVersion = 1

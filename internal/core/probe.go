@@ -12,7 +12,7 @@ import (
 //go:embed probe.lua
 var probeSource string
 
-var probe = script.New("redlatch.probe", probeSource) //nolint:gochecknoglobals // a constant in all but name
+var probe = script.Embedded("redlatch.probe", &probeSource) //nolint:gochecknoglobals // a constant in all but name
 
 // scriptCommands are the commands that the library's scripts run.
 const scriptCommands = "decr decrby del exists get hdel hexists hget hgetall hlen hmget hscan hset hsetnx incrby lindex llen lpop lpush lrange lrem ltrim mget " +

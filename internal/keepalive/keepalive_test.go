@@ -58,7 +58,7 @@ func run(t *testing.T, test func(t *testing.T, b *bed)) {
 }
 
 // replies has calls answered by this Lua from here on.
-func (b *bed) replies(source string) { b.reply.Store(script.New("test", source)) }
+func (b *bed) replies(source string) { b.reply.Store(script.Embedded("test", &source)) }
 
 func (b *bed) renew(_ keepalive.Mode, keys, owners []any, _ time.Duration) *script.Call {
 	b.sizes = append(b.sizes, len(keys))

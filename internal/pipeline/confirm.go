@@ -16,7 +16,7 @@ import (
 //go:embed touch.lua
 var touchSource string
 
-var touch = script.New("redlatch.touch", touchSource) //nolint:gochecknoglobals // a constant in all but name
+var touch = script.Embedded("redlatch.touch", &touchSource) //nolint:gochecknoglobals // a constant in all but name
 
 // Confirmation is who has to confirm what a call wrote, and how long the call waits for them after the master did it.
 type Confirmation struct {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
 	"encoding/hex"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,20 +14,24 @@ import (
 // Script is a Lua script and its digest, or a command of Redis. It is safe for concurrent use.
 type Script struct {
 	name     string
-	firstKey int8    // where the first key is among the arguments
-	command  any     // the name of a command, boxed once; nil for a script, which alone has what follows
-	source   any     // the Lua text, boxed once: it is an argument of EVAL
-	digest   any     // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
-	sharded  *Script // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
+	firstKey int8      // where the first key is among the arguments
+	command  any       // the name of a command, boxed once; nil for a script, which alone has what follows
+	sources  []*string // the Lua text, in pieces
+
+	once    sync.Once // sets what follows, at the first call
+	source  any       // the Lua text, boxed once: it is an argument of EVAL
+	digest  any       // its SHA-1 in hex, boxed once: it is an argument of EVALSHA
+	sharded *Script   // the same with SPUBLISH; nil for a script that publishes nothing, and for that one
 }
 
 // New returns the script with the given name, for those who observe it, and Lua text.
-func New(name, source string) *Script {
-	s := newScript(name, source)
-	if strings.Contains(source, publish) {
-		s.sharded = newScript(name, shardedPublish+strings.ReplaceAll(source, publish, "publish"))
-	}
-	return s
+func New(name, source string) *Script { return Embedded(name, &source) }
+
+// Embedded returns the script with the given name whose Lua text is that of variables with an embedded file, one after
+// another. The compiler lays such a script out as data, which the linker drops from a program that does not use it; that
+// needs pointers, and that nothing is computed here.
+func Embedded(name string, sources ...*string) *Script {
+	return &Script{name: name, firstKey: 3, sources: sources}
 }
 
 // Command returns a command of Redis that has its key first.
@@ -40,9 +45,19 @@ const (
 	shardedPublish = "local publish = redis.REDIS_VERSION_NUM and 'spublish' or 'publish' "
 )
 
-func newScript(name, source string) *Script {
+// compose sets the text and the digest.
+func (s *Script) compose() {
+	var text strings.Builder
+	for _, source := range s.sources {
+		text.WriteString(*source)
+	}
+	source := text.String()
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{name: name, firstKey: 3, source: source, digest: hex.EncodeToString(sum[:])}
+	s.source, s.digest = source, hex.EncodeToString(sum[:])
+	if strings.Contains(source, publish) && !strings.HasPrefix(source, shardedPublish) {
+		s.sharded = New(s.name, shardedPublish+strings.ReplaceAll(source, publish, "publish"))
+		s.sharded.once.Do(s.sharded.compose)
+	}
 }
 
 // Call is one run of a script or a command: a go-redis command that go-redis never sends twice.
@@ -73,6 +88,7 @@ func (s *Script) Call(keys int, args ...any) *Call {
 	if s.command != nil {
 		list = append(list, s.command)
 	} else {
+		s.once.Do(s.compose)
 		list = append(list, "evalsha", s.digest, keys)
 	}
 	c.set(append(list, args...))
