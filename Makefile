@@ -13,13 +13,15 @@ NEWEST_GO_REDIS := v9.23.0
 # The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.mod examples/*/go.mod))
-# Those of go.work, which are released. Their go.mod has replace lines for a checkout; go install takes none, so a release drops them.
-WORKSPACE := cmd/redlatch console $(wildcard contrib/*)
+# Those of go.work, which are released, each after those that it requires. Their go.mod has replace lines for a checkout;
+# go install takes none, so a release drops them.
+WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 race
+CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 release race
 FUZZTIME ?= 10s
+VERSION  ?= v0.0.0-dry
 
-.PHONY: help modules demo examples fmt lint tidy linters test bare older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
+.PHONY: help modules release demo examples fmt lint tidy linters test bare older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -117,6 +119,12 @@ nested: ## test the modules below this one, two at a time, but for interop
 
 interop: ## run the library beside Redisson; needs Java 17 and Maven; 3 minutes
 	cd interop && REDLATCH_REQUIRE_JAVA=1 go test -count=1 -timeout 10m .
+
+release: ## build and try VERSION (v0.1.0) from a copy of HEAD; TAG=1 makes its tags
+	.ci/release $(VERSION) $(WORKSPACE)
+
+# The other platforms share no build cache with the tests, so they would take minutes.
+ci: export PLATFORMS := linux/amd64
 
 # All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
 # of a test that hangs are longer than some logs. The linters take what the tests, which often wait, leave of the CPUs.

@@ -25,7 +25,7 @@ func files(t *testing.T, keep func(name string) bool) []string {
 			return err
 		}
 		if entry.IsDir() {
-			if slices.Contains([]string{".git", "bin", "testdata"}, entry.Name()) {
+			if slices.Contains([]string{".git", "bin", "dist", "testdata"}, entry.Name()) {
 				return fs.SkipDir
 			}
 			return nil
