@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -116,6 +117,21 @@ func TestCallIsACommandThatIsNeverRepeated(t *testing.T) {
 	c.Resend()
 	assert.Equal(t, []any{"eval", "return 1", 1, "key", "arg"}, c.Args())
 	assert.Equal(t, "key", c.Key())
+}
+
+func TestFirstCallsAtOnceHaveTheWholeText(t *testing.T) {
+	begin, end := "local n = 1 ", "return n"
+	s := script.Embedded("test", &begin, &end)
+	var callers sync.WaitGroup
+	for range 10 {
+		callers.Go(func() {
+			c := s.Call(1, "key")
+			assert.Equal(t, "c6f491f703b5af639d9e6d2c51966d286c61a0d7", c.Args()[1])
+			c.Resend()
+			assert.Equal(t, begin+end, c.Args()[1])
+		})
+	}
+	callers.Wait()
 }
 
 // Every acquisition and every release pays for it.
