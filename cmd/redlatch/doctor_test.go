@@ -237,19 +237,23 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 	}{
 		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2}, lag: time.Minute}},
 		{
-			queueLook{Stats: stats{Delayed: 7, Failed: 1}, retried: "ready"}, note, "mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried",
+			queueLook{Stats: stats{Delayed: 7, Failed: 1}, retried: "ready"},
+			note, "mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried",
 			"redlatch queue ls mails --state ready shows the errors.",
 		},
 		{
-			queueLook{Stats: stats{Dead: 3, Failed: 1}, retried: "delayed"}, note, "mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 being retried",
+			queueLook{Stats: stats{Dead: 3, Failed: 1}, retried: "delayed"},
+			note, "mails: 0 delayed, 0 ready, 0 in flight, 3 dead, 1 being retried",
 			"redlatch queue ls mails --state dead shows the errors. redlatch queue ls mails --state delayed shows the errors.",
 		},
 		{
-			queueLook{Stats: stats{Ready: 9, Paused: true}, lag: time.Hour}, note, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead, paused",
+			queueLook{Stats: stats{Ready: 9, Paused: true}, lag: time.Hour},
+			note, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead, paused",
 			"redlatch queue resume mails, once the reason has gone.",
 		},
 		{
-			queueLook{Stats: stats{Ready: 9}, lag: time.Hour}, bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; the next one has been due for 1h0m0s",
+			queueLook{Stats: stats{Ready: 9}, lag: time.Hour},
+			bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; the next one has been due for 1h0m0s",
 			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
 		},
 	} {

@@ -28,7 +28,14 @@ func strangers() map[int]bool {
 }
 
 // lives reports whether one of them has not ended. It looks twice: a process may end during a look, and its child begin, both unseen.
-func (f *family) lives() bool { return len(f.living()) > 0 || len(f.living()) > 0 }
+func (f *family) lives() bool {
+	for range 2 {
+		if len(f.living()) > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // living returns those that have not ended. It reaps what has ended and was left behind; the program is left to its Wait.
 func (f *family) living() (all []process) {

@@ -65,11 +65,11 @@ func (f *family) signal(s syscall.Signal, told int) {
 	if together {
 		_ = unix.Kill(-program.Pid, s) // also those that are being started
 	}
-	if group != told && !(together && group == program.Pid) {
+	if group != told && (!together || group != program.Pid) {
 		_ = program.Signal(s)
 	}
 	for _, p := range all {
-		if p.pid != program.Pid && p.group != told && !(f.apart && p.group == program.Pid) {
+		if p.pid != program.Pid && p.group != told && (!f.apart || p.group != program.Pid) {
 			_ = unix.Kill(p.pid, s)
 		}
 	}
