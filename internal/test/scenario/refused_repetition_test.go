@@ -391,15 +391,16 @@ func onceChanges() []change {
 		}),
 		one("keep", 0, 1, []string{"kept"}, func(t *testing.T, c *redlatch.Client) func() error {
 			t.Helper()
-			runs, made := make(chan bool), make(chan error, 1)
-			go func() { made <- do(t, c, func() { runs <- true; runs <- true }) }()
+			runs, finish, made := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() { made <- do(t, c, func() { close(runs); <-finish }) }()
 			<-runs
 			return func() error {
 				select {
-				case <-runs:
-					return <-made
-				default: // once more
+				case <-finish: // once more
 					return do(t, c, func() {})
+				default:
+					close(finish)
+					return <-made
 				}
 			}
 		}),

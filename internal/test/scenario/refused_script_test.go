@@ -154,9 +154,11 @@ func barrierChanges() (changes []change) {
 				t.Helper()
 				one, two := newcomer(c), newcomer(c)
 				both := func(call func(participant, context.Context) error) error {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the other one may end with an error
+					defer cancel()
 					passed := make(chan error, 1)
-					go func() { passed <- call(one, t.Context()) }()
-					return errors.Join(call(two, t.Context()), <-passed)
+					go func() { passed <- call(one, ctx) }()
+					return errors.Join(call(two, ctx), <-passed)
 				}
 				if verb == "leave" {
 					require.NoError(t, both(participant.Enter))
