@@ -44,7 +44,7 @@ func (s state) String() string { return [...]string{"outside", "entering", "insi
 func NewDouble(client core.Client, name string, n int) *DoubleBarrier {
 	c := core.Of(client)
 	d := &DoubleBarrier{rounds: newRounds(c, name, n, doubleKeysOf)}
-	d.timer.Task = d
+	d.timer.Task = (*keeper)(d)
 	return d
 }
 
@@ -131,8 +131,14 @@ func (d *DoubleBarrier) set(to state) {
 	d.state = to
 }
 
-// Due keeps the participant's place, and does so again about a second later unless it has none any more.
-func (d *DoubleBarrier) Due(now time.Duration) {
+// keeper is a participant as its timer sees it.
+type keeper DoubleBarrier
+
+// Due keeps the participant's place.
+func (k *keeper) Due(now time.Duration) { (*DoubleBarrier)(k).keep(now) }
+
+// keep keeps the participant's place, and does so again about a second later unless it has none any more.
+func (d *DoubleBarrier) keep(now time.Duration) {
 	d.mu.Lock()
 	who, is := d.who, d.state
 	d.mu.Unlock()

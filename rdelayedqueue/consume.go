@@ -9,7 +9,7 @@ import (
 )
 
 // Consume claims messages when they are due and passes them to handle, in up to [WithConcurrency] goroutines. If handle
-// returns nil, the message is acknowledged. If it returns an error, panics or exceeds [WithHandlerTimeout], the attempt
+// returns nil, the message is acknowledged. If it returns an error, panics or exceeds [WithTimeout], the attempt
 // has failed: the message is due again after the pause of [WithBackoff], or becomes a dead letter after its last
 // attempt. The text of the error is kept with the message, of a panic the first line and the place; the client's log has
 // a line for each message, and the stack once for each place. If handle calls Ack, Nack or Reject itself, its return value
@@ -43,7 +43,7 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 	}
 	return q.queue.Consume(ctx, queue.Work{
 		Terms: s.terms(), Concurrency: s.concurrency, Prefetch: or(s.prefetch, -1), Backoff: s.backoff,
-		HandlerTimeout: or(s.handlerTimeout, 0), StopGrace: s.stopGrace,
+		Timeout: or(s.timeout, 0), StopGrace: s.stopGrace,
 		Handle: func(ctx context.Context, c *queue.Message) error {
 			m, err := q.message(c)
 			if err != nil {

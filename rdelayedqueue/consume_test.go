@@ -84,7 +84,7 @@ func TestFailedAttemptsBackOffAndDie(t *testing.T) {
 				}
 				offer(t, q, "a", 0)
 				offer(t, q, "b", time.Hour)
-				consume(t, q, handle, rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithHandlerTimeout(time.Second),
+				consume(t, q, handle, rdelayedqueue.WithMaxAttempts(3), rdelayedqueue.WithTimeout(time.Second),
 					rdelayedqueue.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * time.Minute }))
 				time.Sleep(30 * time.Second)
 				assert.Equal(t, rdelayedqueue.Stats{Delayed: 2, Failed: 1}, stats(t, q))

@@ -16,12 +16,11 @@ var (
 	// method returns it. It is rlock.ErrLost.
 	ErrLost = errs.ErrLost
 	// ErrNotFound is returned by Get if no message has the id.
-	ErrNotFound = queue.ErrNotFound
+	ErrNotFound = errs.ErrNotFound
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it.
 	ErrFinished = queue.ErrFinished
-	// ErrHandlerTimeout is the cause of a handler's context after the time of [WithHandlerTimeout]. No method returns
-	// it.
-	ErrHandlerTimeout = queue.ErrHandlerTimeout
+	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout]. No method returns it.
+	ErrTimeout = errs.ErrTimeout
 	// ErrStopped is the cause of a handler's context if its consumer stops and the grace of [WithStopGrace] is over. No
 	// method returns it.
 	ErrStopped = queue.ErrStopped

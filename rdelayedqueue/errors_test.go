@@ -90,7 +90,7 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 		return consumeWith(ctx, c, rdelayedqueue.WithBackoff(nil))
 	},
 	"no handler time": func(ctx context.Context, c *redlatch.Client) error {
-		return consumeWith(ctx, c, rdelayedqueue.WithHandlerTimeout(0))
+		return consumeWith(ctx, c, rdelayedqueue.WithTimeout(0))
 	},
 	"bad stop grace": func(ctx context.Context, c *redlatch.Client) error {
 		return consumeWith(ctx, c, rdelayedqueue.WithStopGrace(-1))
@@ -141,7 +141,7 @@ func TestOptionsThatApplyAreTaken(t *testing.T) {
 		q := jobs(b.Peer(t), rdelayedqueue.WithCodec(codec.JSON{}), rdelayedqueue.WithMaxPayload(100), rdelayedqueue.WithDedupe(time.Second),
 			rdelayedqueue.WithVisibility(time.Second), rdelayedqueue.WithMaxAttempts(0), rdelayedqueue.WithBackoff(func(int) time.Duration { return 0 }))
 		assert.NoError(t, q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[job]) error { return nil },
-			rdelayedqueue.WithConcurrency(2), rdelayedqueue.WithPrefetch(0), rdelayedqueue.WithStopGrace(0), rdelayedqueue.WithHandlerTimeout(time.Second)))
+			rdelayedqueue.WithConcurrency(2), rdelayedqueue.WithPrefetch(0), rdelayedqueue.WithStopGrace(0), rdelayedqueue.WithTimeout(time.Second)))
 	})
 }
 

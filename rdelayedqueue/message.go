@@ -35,7 +35,7 @@ type Message[T any] struct {
 //     Redis replied that another consumer has the message; a late Ack may still count if nobody else has claimed it;
 //   - with the cause [ErrFinished] after Ack, Nack or Reject;
 //   - with the cause redlatch.ErrClosed when the client closes;
-//   - with [ErrHandlerTimeout] or [ErrStopped] in a handler, see [WithHandlerTimeout] and [WithStopGrace].
+//   - with [ErrTimeout] or [ErrStopped] in a handler, see [WithTimeout] and [WithStopGrace].
 func (m *Message[T]) Context() context.Context { return m.claim().Context() }
 
 // Ack acknowledges the message: its work is done, and it is removed. It also counts after the visibility is over, if

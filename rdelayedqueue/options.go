@@ -48,10 +48,10 @@ type settings struct {
 	attempts   int
 	backoff    func(attempt int) time.Duration
 
-	concurrency    int
-	prefetch       *int           // nil for the default, which depends on the handlers
-	handlerTimeout *time.Duration // nil for none
-	stopGrace      time.Duration
+	concurrency int
+	prefetch    *int           // nil for the default, which depends on the handlers
+	timeout     *time.Duration // of a handler; nil for none
+	stopGrace   time.Duration
 }
 
 // offering has the settings of one message.
@@ -120,10 +120,10 @@ func WithConcurrency(n int) ConsumeOption {
 // number of handlers, but 16 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer.
 func WithPrefetch(n int) ConsumeOption { return consumeOption(func(s *settings) { s.prefetch = &n }) }
 
-// WithHandlerTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrHandlerTimeout]. The
-// attempt has then failed, whatever the handler returns. Defaults to none.
-func WithHandlerTimeout(d time.Duration) ConsumeOption {
-	return consumeOption(func(s *settings) { s.handlerTimeout = &d })
+// WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then
+// failed, whatever the handler returns. Defaults to none.
+func WithTimeout(d time.Duration) ConsumeOption {
+	return consumeOption(func(s *settings) { s.timeout = &d })
 }
 
 // WithStopGrace sets how long handlers may go on after their consumer stops, before their contexts end. 0 to 1 h.
@@ -199,7 +199,7 @@ func (s *settings) validate() error {
 		{"dedupe time", s.dedupe, time.Second, 365 * 24 * time.Hour},
 		{"visibility", s.visibility, time.Second, 7 * 24 * time.Hour},
 		{"stop grace", s.stopGrace, 0, time.Hour},
-		{"handler timeout", or(s.handlerTimeout, time.Second), time.Millisecond, 7 * 24 * time.Hour},
+		{"timeout", or(s.timeout, time.Second), time.Millisecond, 7 * 24 * time.Hour},
 	} {
 		if err := errs.Between(d.what, d.value, d.least, d.most); err != nil {
 			return err

@@ -101,7 +101,7 @@ func TestBeginningOfARunOutlivesALostReply(t *testing.T) {
 	}{
 		"queued": {[]rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Queue)}, 25 * time.Second, nil, []string{"10:1", "30:1", "40:1"}},
 		"once, again": {
-			[]rscheduler.JobOption{rscheduler.WithAtMostOnce(), rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })},
+			[]rscheduler.JobOption{rscheduler.WithAtMostOnce(), rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Second })},
 			0, errors.New("again"),
 			[]string{"10:1", "10:2", "20:1", "30:1", "40:1"},
 		},
@@ -215,11 +215,11 @@ func TestBeginThatArrivesAfterAFailedAttemptIsNoDeath(t *testing.T) {
 			},
 		}))
 		s := p.GetScheduler("billing")
-		twice := rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })
+		twice, pause := rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Second })
 		require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
 			_ = r.handle(ctx, run)
 			return errors.New("again")
-		}, rscheduler.WithAtMostOnce(), twice))
+		}, rscheduler.WithAtMostOnce(), twice, pause))
 		run(t, s)
 		time.Sleep(25 * time.Second)
 		assert.EqualValues(t, 2, ended.Load())
@@ -280,11 +280,11 @@ func TestNothingBeginsAfterAStopBesideAMomentWithoutRedis(t *testing.T) {
 func TestPauseOfARetryOutlivesAMomentWithoutRedis(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		s := r.refusing(t, "rdelayedqueue.nack", 1).GetScheduler("billing")
-		hourly := rscheduler.WithRetry(2, func(int) time.Duration { return time.Hour })
+		twice, hourly := rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Hour })
 		require.NoError(t, s.Register("job", rscheduler.At(r.start.Add(10*time.Second)), func(ctx context.Context, run rscheduler.Run) error {
 			_ = r.handle(ctx, run)
 			return errors.New("again")
-		}, hourly))
+		}, twice, hourly))
 		run(t, s)
 		time.Sleep(time.Hour)
 		assert.Equal(t, []string{"10:1"}, r.take())
@@ -450,7 +450,7 @@ func TestRunThatIsCutOffIsRepeated(t *testing.T) {
 // F9: with each attempt, after a failure, a death, and the loss of all data.
 func TestTokensRise(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		twice := rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })
+		twice, pause := rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Second })
 		s, p := r.worker(t, rscheduler.Every(20*time.Second), func(ctx context.Context, run rscheduler.Run) error {
 			_ = r.handle(ctx, run)
 			if run.Attempt == 1 {
@@ -458,11 +458,11 @@ func TestTokensRise(t *testing.T) {
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}, twice)
+		}, twice, pause)
 		run(t, s)
 		time.Sleep(22 * time.Second)
 		p.Down(true)
-		s, _ = r.worker(t, rscheduler.Every(20*time.Second), r.handle, twice)
+		s, _ = r.worker(t, rscheduler.Every(20*time.Second), r.handle, twice, pause)
 		run(t, s)
 		time.Sleep(43 * time.Second)
 		r.Mini.FlushAll()
@@ -744,7 +744,7 @@ func TestOutageAtTheEndOfARunTakesNothingWithIt(t *testing.T) {
 								return errors.New("again")
 							}
 							return nil
-						}, rscheduler.WithRetry(attempts, func(int) time.Duration { return time.Second }))
+						}, rscheduler.WithMaxAttempts(attempts), rscheduler.WithBackoff(func(int) time.Duration { return time.Second }))
 						run(t, s)
 						time.Sleep(20*time.Second + outage + time.Second/4)
 						assert.Len(t, r.take(), 2)

@@ -168,7 +168,7 @@ func (s *Scheduler) Trigger(ctx context.Context, job string) error {
 func (s *Scheduler) trigger(ctx context.Context, job string) error {
 	found, err := s.operate(ctx, job, "look", 0)
 	if err == nil && !found.had {
-		err = fmt.Errorf("job %q: %w: no process that runs has registered it", job, ErrNotFound)
+		err = fmt.Errorf("job %q %w: no process that runs has registered it", job, ErrNotFound)
 	}
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *Scheduler) operate(ctx context.Context, job, verb string, detail any) (
 		return found{}, err
 	}
 	if !there {
-		return found{}, fmt.Errorf("job %q: %w", job, ErrNotFound)
+		return found{}, fmt.Errorf("job %q %w", job, ErrNotFound)
 	}
 	return f, nil
 }

@@ -15,6 +15,7 @@ type Option func(*options)
 type options struct {
 	concurrency int
 	lease       time.Duration
+	stopGrace   time.Duration
 }
 
 // WithConcurrency sets how many handlers a Run has at a time, 1 to 100,000. Defaults to 10.
@@ -24,6 +25,9 @@ func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n
 // handler runs, which may take longer. Defaults to 30 s.
 func WithLease(d time.Duration) Option { return func(o *options) { o.lease = d } }
 
+// WithStopGrace sets how long handlers may go on after Run stops, before their contexts end. 0 to 1 h. Defaults to 5 s.
+func WithStopGrace(d time.Duration) Option { return func(o *options) { o.stopGrace = d } }
+
 // JobOption is a setting of one job, for [Scheduler.Register]. Each process goes by its own.
 type JobOption func(*jobOptions)
 
@@ -32,7 +36,7 @@ type jobOptions struct {
 	catchUp    time.Duration
 	backfill   bool
 	jitter     time.Duration
-	timeout    time.Duration // 0 for none
+	timeout    *time.Duration // nil for none
 	attempts   int
 	backoff    func(attempt int) time.Duration
 	atMostOnce bool
@@ -88,13 +92,17 @@ func WithJitter(d time.Duration) JobOption { return func(s *jobOptions) { s.jitt
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then failed,
 // whatever the handler returns. Defaults to none.
-func WithTimeout(d time.Duration) JobOption { return func(s *jobOptions) { s.timeout = d } }
+func WithTimeout(d time.Duration) JobOption { return func(s *jobOptions) { s.timeout = &d } }
 
-// WithRetry has a run that failed repeated, up to so many attempts in all, after the pause that backoff returns for the attempt,
-// counted from 1. A nil backoff is a second, doubled with each attempt up to 15 minutes. Defaults to 1: a run that failed is not
+// WithMaxAttempts sets the number of attempts of a run whose handler fails; 0 for no limit. Defaults to 1: a run that failed is not
 // repeated.
-func WithRetry(attempts int, backoff func(attempt int) time.Duration) JobOption {
-	return func(s *jobOptions) { s.attempts, s.backoff = attempts, backoff }
+func WithMaxAttempts(n int) JobOption { return func(s *jobOptions) { s.attempts = n } }
+
+// WithBackoff sets the pause before the next attempt of a run that failed, counted from 1. The function must return at once. If it
+// panics or returns a negative duration, the pause is 1 s; the longest pause is 100 years. Defaults to 1 s, doubled with each attempt
+// up to 15 minutes, with a jitter of 25 %. It is for [WithMaxAttempts].
+func WithBackoff(f func(attempt int) time.Duration) JobOption {
+	return func(s *jobOptions) { s.backoff = f }
 }
 
 // WithAtMostOnce has a run not repeated whose process died. Without it, it is repeated after the lease, up to 10 attempts in all.
@@ -102,6 +110,9 @@ func WithAtMostOnce() JobOption { return func(s *jobOptions) { s.atMostOnce = tr
 
 // WithHistory sets how many results are kept for [Scheduler.Runs], 0 to 1000. Defaults to 20.
 func WithHistory(n int) JobOption { return func(s *jobOptions) { s.history = n } }
+
+// maxAttempts stands for no limit.
+const maxAttempts = 1 << 30
 
 // deaths is after which attempt a run whose process died is not repeated.
 const deaths = 10
@@ -124,7 +135,7 @@ func (o *jobOptions) pause(attempt int) (d time.Duration) {
 }
 
 func optionsOf(opts []Option) (options, error) {
-	o := options{concurrency: 10, lease: 30 * time.Second}
+	o := options{concurrency: 10, lease: 30 * time.Second, stopGrace: 5 * time.Second}
 	for _, opt := range opts {
 		if opt == nil {
 			return o, errs.ErrNilOption
@@ -134,30 +145,35 @@ func optionsOf(opts []Option) (options, error) {
 	if o.concurrency < 1 || o.concurrency > 100_000 {
 		return o, invalid("a concurrency of %d is not between 1 and 100,000", o.concurrency)
 	}
+	if err := errs.Between("stop grace", o.stopGrace, 0, time.Hour); err != nil {
+		return o, err
+	}
 	return o, errs.Between("lease", o.lease, time.Second, 7*24*time.Hour)
 }
 
 func jobOptionsOf(opts []JobOption) (jobOptions, error) {
-	o := jobOptions{catchUp: time.Hour, attempts: 1, history: 20}
+	o := jobOptions{catchUp: time.Hour, attempts: 1, backoff: queue.DefaultBackoff, history: 20}
 	for _, opt := range opts {
 		if opt == nil {
 			return o, errs.ErrNilOption
 		}
 		opt(&o)
 	}
-	if o.backoff == nil {
-		o.backoff = queue.DefaultBackoff
-	}
 	switch {
+	case o.backoff == nil:
+		return o, invalid("the back-off is nil")
 	case o.overlap < Skip || o.overlap > Allow:
 		return o, invalid("%v is not Skip, Queue or Allow", o.overlap)
-	case o.attempts < 1 || o.attempts > 1<<30:
-		return o, invalid("%d attempts are not at least 1", o.attempts)
+	case o.attempts < 0 || o.attempts > maxAttempts:
+		return o, invalid("number of attempts %d is not between 0 and %d", o.attempts, maxAttempts)
 	case o.history < 0 || o.history > 1000:
 		return o, invalid("a history of %d runs is not between 0 and 1000", o.history)
 	}
-	if o.timeout != 0 {
-		if err := errs.Between("timeout", o.timeout, time.Millisecond, 7*24*time.Hour); err != nil {
+	if o.attempts == 0 {
+		o.attempts = maxAttempts
+	}
+	if o.timeout != nil {
+		if err := errs.Between("timeout", *o.timeout, time.Millisecond, 7*24*time.Hour); err != nil {
 			return o, err
 		}
 	}

@@ -125,7 +125,7 @@ func TestAttemptThatWasDueInAPauseIsNotMadeAfterIt(t *testing.T) {
 		require.NoError(t, s.Register("job", rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
 			_ = r.handle(ctx, run)
 			return errors.New("again")
-		}, rscheduler.WithRetry(2, func(int) time.Duration { return 10 * time.Second })))
+		}, rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return 10 * time.Second })))
 		run(t, s)
 		r.until(61)
 		p.Down(true)

@@ -23,10 +23,9 @@ const (
 	beginLimit = 5 * time.Second  // for which a begin is repeated
 	beginAgain = time.Second      // after one that failed
 	waitLate   = time.Second      // for the end of what runs before a tick that runs late, unless told; jittered, as that may come each second
-	stopGrace  = 5 * time.Second
-	tooLate    = 5 * time.Second // after which a tick is left out if a newer one is due, as begin.lua has it
-	remember   = time.Minute     // for how long the queue knows the ids of ticks that have ended
-	maxText    = 4 << 10         // bytes of an error's text that are kept
+	tooLate    = 5 * time.Second  // after which a tick is left out if a newer one is due, as begin.lua has it
+	remember   = time.Minute      // for how long the queue knows the ids of ticks that have ended
+	maxText    = 4 << 10          // bytes of an error's text that are kept
 
 	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
 	passLeast = 2 * time.Millisecond
@@ -46,7 +45,7 @@ type runner struct {
 }
 
 // Run runs what is due, of the jobs that are registered here, until ctx is done. Then it begins nothing more, waits for running
-// handlers, ends their contexts after 5 s with [ErrStopped], and returns nil. It waits for a handler that ignores its context.
+// handlers, ends their contexts after [WithStopGrace] with [ErrStopped], and returns nil. It waits for a handler that ignores its context.
 //
 // It returns redlatch.ErrClosed when the client closes, redlatch.ErrInvalid for a bad name or option, and redlatch.ErrWrongType for data
 // of another type. It logs any other error, such as an outage of Redis, and goes on: while this process does not reach Redis it runs
@@ -80,7 +79,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 	}()
 	err := s.queue.Consume(serving, queue.Work{
 		Terms: queue.Terms{Visibility: s.options.lease, Dedupe: remember}, Concurrency: s.options.concurrency,
-		Backoff: queue.DefaultBackoff, StopGrace: stopGrace, Handle: r.handle, Due: dueOf,
+		Backoff: queue.DefaultBackoff, StopGrace: s.options.stopGrace, Handle: r.handle, Due: dueOf,
 	})
 	if cause := context.Cause(serving); err == nil && ctx.Err() == nil && errors.Is(cause, errs.ErrWrongType) {
 		err = cause
@@ -285,9 +284,9 @@ func (r *runner) run(ctx context.Context, b *beginning) error {
 
 // call calls the handler. A panic is an error. If the handler ends its goroutine, call does not return: ended is called instead.
 func (r *runner) call(ctx context.Context, b *beginning, ended func(error)) (err error) {
-	if limit := b.job.options.timeout; limit > 0 {
+	if limit := b.job.options.timeout; limit != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, *limit, ErrTimeout)
 		defer cancel()
 	}
 	returned := false

@@ -404,7 +404,7 @@ func TestRetriesPauseTwiceAsLongEachTimeByDefault(t *testing.T) {
 			}
 			ended = time.Now()
 			return errors.New("again")
-		}, rscheduler.WithRetry(13, nil))
+		}, rscheduler.WithMaxAttempts(13))
 		run(t, s)
 		time.Sleep(2 * time.Hour)
 		require.Len(t, pauses, 12)
@@ -420,7 +420,7 @@ func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		opts := []rscheduler.JobOption{
 			rscheduler.WithOverlap(rscheduler.Allow), rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(),
-			rscheduler.WithRetry(2, func(int) time.Duration { return 250 * time.Second }),
+			rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return 250 * time.Second }),
 		}
 		other, _ := r.scheduler(t)
 		run(t, other)
@@ -677,7 +677,7 @@ func TestFailedRunIsRetriedAndKeptInTheHistory(t *testing.T) {
 				runtime.Goexit()
 			}
 			return errors.New("the last one")
-		}, rscheduler.WithRetry(3, func(attempt int) time.Duration { return time.Duration(attempt) * 10 * time.Second }), rscheduler.WithTimeout(5*time.Second), rscheduler.WithHistory(3))
+		}, rscheduler.WithMaxAttempts(3), rscheduler.WithBackoff(func(attempt int) time.Duration { return time.Duration(attempt) * 10 * time.Second }), rscheduler.WithTimeout(5*time.Second), rscheduler.WithHistory(3))
 		run(t, s)
 		time.Sleep(115 * time.Second)
 		assert.Equal(t, []string{"60:1", "60:2", "60:3"}, r.take())
@@ -887,26 +887,35 @@ func TestJitterDelaysEachTick(t *testing.T) {
 }
 
 func TestStopDrainsAndInterruptsWhatTakesTooLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		s, _ := r.worker(t, rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
-			_ = r.handle(ctx, run)
-			if run.Attempt > 1 {
-				return nil
-			}
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), rscheduler.ErrStopped)
-			return ctx.Err()
+	for name, tc := range map[string]struct {
+		opts  []rscheduler.Option
+		grace time.Duration
+	}{
+		"default": {nil, 5 * time.Second},
+		"none":    {[]rscheduler.Option{rscheduler.WithStopGrace(0)}, 0},
+		"longer":  {[]rscheduler.Option{rscheduler.WithStopGrace(20 * time.Second)}, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.scheduler(t, tc.opts...)
+				require.NoError(t, s.Register("job", rscheduler.Every(time.Minute), func(ctx context.Context, run rscheduler.Run) error {
+					_ = r.handle(ctx, run)
+					<-ctx.Done()
+					assert.ErrorIs(t, context.Cause(ctx), rscheduler.ErrStopped)
+					return ctx.Err()
+				}))
+				stop := run(t, s)
+				time.Sleep(61 * time.Second)
+				begin := time.Now()
+				require.NoError(t, stop())
+				assert.InDelta(t, tc.grace.Seconds(), time.Since(begin).Seconds(), 0.1)
+				s, _ = r.worker(t, rscheduler.Every(time.Minute), r.handle)
+				run(t, s)
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, []string{"60:1", "60:2"}, r.take(), "another process repeats it")
+			})
 		})
-		stop := run(t, s)
-		time.Sleep(61 * time.Second)
-		begin := time.Now()
-		require.NoError(t, stop())
-		assert.InDelta(t, 5, time.Since(begin).Seconds(), 0.1)
-		s, _ = r.worker(t, rscheduler.Every(time.Minute), r.handle)
-		run(t, s)
-		time.Sleep(10 * time.Second)
-		assert.Equal(t, []string{"60:1", "60:2"}, r.take(), "another process repeats it")
-	})
+	}
 }
 
 // F9

@@ -49,7 +49,7 @@ func TestServersBehaveAlike(t *testing.T) {
 					require.NoError(t, w.Register("by hand", rscheduler.MustCron("@yearly"), func(_ context.Context, run rscheduler.Run) error {
 						manual <- run
 						return fmt.Errorf("attempt %d", run.Attempt)
-					}, rscheduler.WithRetry(2, func(int) time.Duration { return time.Millisecond })))
+					}, rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Millisecond })))
 					require.NoError(t, w.Register("after", rscheduler.EveryAfter(10*time.Millisecond), func(context.Context, rscheduler.Run) error { return nil }))
 					run(t, w)
 				}

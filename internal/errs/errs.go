@@ -38,6 +38,10 @@ var (
 	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrNotListening is for a client that was asked and does not answer.
 	ErrNotListening = errors.New("the client does not listen")
+	// ErrNotFound is for a message or a job that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrTimeout is the cause of the context of a handler that took longer than it may.
+	ErrTimeout = errors.New("handler took too long")
 	// ErrUnlocked is the cause of a context whose hold was unlocked.
 	ErrUnlocked = errors.New("lock released")
 )

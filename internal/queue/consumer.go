@@ -24,13 +24,13 @@ const (
 // Work is how a consumer works.
 type Work struct {
 	Terms
-	Concurrency    int
-	Prefetch       int // messages claimed ahead; negative for as many as suit quick handlers
-	Backoff        func(attempt int) time.Duration
-	HandlerTimeout time.Duration // 0 for none
-	StopGrace      time.Duration
-	Handle         func(ctx context.Context, m *Message) error
-	Due            func(m *Message) time.Time // for observers, when it was to be handled; nil for its DueAt
+	Concurrency int
+	Prefetch    int // messages claimed ahead; negative for as many as suit quick handlers
+	Backoff     func(attempt int) time.Duration
+	Timeout     time.Duration // of a handler; 0 for none
+	StopGrace   time.Duration
+	Handle      func(ctx context.Context, m *Message) error
+	Due         func(m *Message) time.Time // for observers, when it was to be handled; nil for its DueAt
 }
 
 // consumer is one Consume.
@@ -188,9 +188,9 @@ func (c *consumer) measure(d time.Duration) {
 // handle runs the handler for one message. A panic is an error, and so is a handler that ends its goroutine.
 func (c *consumer) handle(m *Message) (err error) {
 	ctx := m.Context()
-	if c.HandlerTimeout > 0 {
+	if c.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.HandlerTimeout, ErrHandlerTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, errs.ErrTimeout)
 		defer cancel()
 		m.enter(ctx)
 		ctx = m.Context()
@@ -226,8 +226,8 @@ func (c *consumer) handle(m *Message) (err error) {
 	}()
 	err = c.Handle(ctx, m)
 	returned = true
-	if err == nil && errors.Is(context.Cause(ctx), ErrHandlerTimeout) {
-		err = ErrHandlerTimeout
+	if err == nil && errors.Is(context.Cause(ctx), errs.ErrTimeout) {
+		err = errs.ErrTimeout
 	}
 	return err
 }

@@ -12,12 +12,8 @@ var (
 	ErrNotHeld = errs.Of("message", errs.ErrNotHeld)
 	// ErrLost is [errs.ErrLost] of a message: the cause of its context when its claim is gone.
 	ErrLost = errs.Of("message", errs.ErrLost)
-	// ErrNotFound marks a look at a message that does not exist.
-	ErrNotFound = errors.New("message not found")
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject.
 	ErrFinished = errors.New("message finished")
-	// ErrHandlerTimeout is the cause of a handler's context that took longer than it may.
-	ErrHandlerTimeout = errors.New("handler took too long")
 	// ErrStopped is the cause of a handler's context when the grace of a consumer that stops is over.
 	ErrStopped = errors.New("consumer stopped")
 	// ErrLayout marks a queue that a newer version of the library has written.

@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -42,14 +44,14 @@ type Stats struct {
 	Failed                         int // of the first three
 }
 
-// Get returns a message, or [ErrNotFound].
+// Get returns a message, or [errs.ErrNotFound].
 func (q *Queue) Get(ctx context.Context, id string) (Entry, error) {
 	r, err := q.ask(ctx, func(k *keys) *script.Call { return k.get(id) })
 	if err != nil {
 		return Entry{}, err
 	}
 	if len(r) == 0 {
-		return Entry{}, ErrNotFound
+		return Entry{}, fmt.Errorf("message %w", errs.ErrNotFound)
 	}
 	state, err := r.int(0)
 	if err != nil {

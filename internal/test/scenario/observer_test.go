@@ -342,7 +342,7 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 				held = append(held, h.Kind+" "+h.Name)
 			}
 			return failure
-		}, rscheduler.WithRetry(2, func(int) time.Duration { return time.Second })))
+		}, rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return time.Second })))
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
 		require.NoError(t, s.Run(ctx))
