@@ -50,11 +50,11 @@ func ExampleQueue_Offer() {
 
 	// Under an id of its own the job can be offered twice without harm, and be cancelled by whoever knows the order.
 	for range 2 {
-		_, added, err := orders.OfferNew(ctx, Order{Number: 42}, 15*time.Minute, rdelayedqueue.WithID("order-42"))
+		_, outcome, err := orders.OfferNew(ctx, Order{Number: 42}, 15*time.Minute, rdelayedqueue.WithID("order-42"))
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("added:", added)
+		fmt.Println(outcome)
 	}
 	paid, err := orders.Cancel(ctx, "order-42")
 	if err != nil {
@@ -62,8 +62,8 @@ func ExampleQueue_Offer() {
 	}
 	fmt.Println("cancelled:", paid)
 	// Output:
-	// added: true
-	// added: false
+	// added
+	// kept
 	// cancelled: true
 }
 

@@ -199,8 +199,8 @@ func (r *jobRecord) use(ctx context.Context, q *rdelayedqueue.Queue[job]) {
 		delay := rand.N(2) * int(rand.N(jobDelay))
 		id = r.id(0)
 		r.do(jobEvent{Op: offers, ID: id, D: time.Duration(delay)}, func() (bool, error) {
-			_, added, err := q.OfferNew(ctx, job{Name: id}, time.Duration(delay), rdelayedqueue.WithID(id))
-			return added, err
+			_, outcome, err := q.OfferNew(ctx, job{Name: id}, time.Duration(delay), rdelayedqueue.WithID(id))
+			return outcome == rdelayedqueue.Added, err
 		})
 	case dice < 42:
 		r.do(jobEvent{Op: cancels, ID: id}, func() (bool, error) { return q.Cancel(ctx, id) })

@@ -26,9 +26,9 @@ func skip(*testing.T, *rdelayedqueue.Queue[job]) {}
 
 func offerA(t *testing.T, q *rdelayedqueue.Queue[job]) {
 	t.Helper()
-	_, added, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
+	_, outcome, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
 	require.NoError(t, err)
-	require.True(t, added, "the id is free")
+	require.Equal(t, rdelayedqueue.Added, outcome, "the id is free")
 }
 
 func cancelA(t *testing.T, q *rdelayedqueue.Queue[job]) {
@@ -149,9 +149,9 @@ func TestOfferIsNotRepeatedIntoACancelledID(t *testing.T) {
 		p.LoseReplies(2)
 		added := make(chan bool, 1)
 		go func() {
-			_, was, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
+			_, outcome, err := q.OfferNew(t.Context(), job{}, time.Hour, rdelayedqueue.WithID("a"))
 			assert.NoError(t, err)
-			added <- was
+			added <- outcome == rdelayedqueue.Added
 		}()
 		synctest.Wait() // until the offer is to be sent again
 		cancelA(t, other)
@@ -212,9 +212,9 @@ func TestOfferReturnsItsIDAlsoWhenNobodyKnows(t *testing.T) {
 		id, err := q.Offer(ctx, job{Name: "a"}, 0)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotEmpty(t, id)
-		again, added, err := q.OfferNew(t.Context(), job{Name: "a"}, 0, rdelayedqueue.WithID(id))
+		again, outcome, err := q.OfferNew(t.Context(), job{Name: "a"}, 0, rdelayedqueue.WithID(id))
 		require.NoError(t, err)
 		assert.Equal(t, id, again)
-		assert.False(t, added)
+		assert.Equal(t, rdelayedqueue.Kept, outcome)
 	})
 }

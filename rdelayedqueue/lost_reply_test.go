@@ -21,9 +21,9 @@ var steps = []struct {
 	want rdelayedqueue.Stats
 }{
 	{"OfferNew", func(t *testing.T, l *life) {
-		id, added, err := l.q.OfferNew(t.Context(), job{Name: "a"}, 0)
+		id, outcome, err := l.q.OfferNew(t.Context(), job{Name: "a"}, 0)
 		require.NoError(t, err)
-		assert.True(t, added)
+		assert.Equal(t, rdelayedqueue.Added, outcome)
 		l.id = id
 	}, rdelayedqueue.Stats{Ready: 1}},
 	{"Take", func(t *testing.T, l *life) { l.take(t, 1) }, rdelayedqueue.Stats{InFlight: 1}},
@@ -111,12 +111,12 @@ func TestOfferUnderOneIDIsOneMessage(t *testing.T) {
 		if i%3 == 0 {
 			r.proxy.DropReplies(faulttest.Script, 1+i%2)
 		}
-		_, added, err := q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
+		_, outcome, err := q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
 		require.NoError(t, err)
-		assert.True(t, added, i)
-		_, added, err = q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
+		assert.Equal(t, rdelayedqueue.Added, outcome, i)
+		_, outcome, err = q.OfferNew(t.Context(), job{N: i}, patience, rdelayedqueue.WithID(fmt.Sprint(i)))
 		require.NoError(t, err)
-		assert.False(t, added, i)
+		assert.Equal(t, rdelayedqueue.Kept, outcome, i)
 	}
 	assert.Equal(t, n, stats(t, q).Delayed)
 }

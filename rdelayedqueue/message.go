@@ -38,6 +38,13 @@ type Message[T any] struct {
 //   - with [ErrTimeout] or [ErrStopped] in a handler, see [WithTimeout] and [WithStopGrace].
 func (m *Message[T]) Context() context.Context { return m.claim().Context() }
 
+// Token returns the number of the claim, a fencing token: it is higher than that of every earlier claim of any message of
+// the queue, in all processes. Pass it to the system that the work writes to, and have that refuse a token below one it
+// has seen: a consumer whose visibility is over then cannot overwrite what the next one wrote. It is what Redis's clock
+// shows in microseconds, or slightly more: after a loss of Redis's data tokens go on rising unless the clock stepped
+// back. A nil Message has token 0.
+func (m *Message[T]) Token() int64 { return m.claim().Token() }
+
 // Ack acknowledges the message: its work is done, and it is removed. It also counts after the visibility is over, if
 // nobody else has claimed the message. Otherwise it changes nothing and returns [ErrNotHeld]. A repeated Ack returns
 // nil.

@@ -32,8 +32,9 @@ func (m *model) offer(t *testing.T) {
 		delay, state = 24*time.Hour, rdelayedqueue.Delayed
 	}
 	_, lives := m.states[id]
-	_, added, err := m.q.OfferNew(t.Context(), job{Name: id}, delay, rdelayedqueue.WithID(id))
+	_, outcome, err := m.q.OfferNew(t.Context(), job{Name: id}, delay, rdelayedqueue.WithID(id))
 	require.NoError(t, err)
+	added := outcome == rdelayedqueue.Added
 	require.Equal(t, !lives && !m.done[id], added, id)
 	if added {
 		m.states[id], m.attempts[id] = state, 0

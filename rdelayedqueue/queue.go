@@ -88,33 +88,60 @@ func (q *Queue[T]) OfferAt(ctx context.Context, value T, t time.Time, opts ...Of
 	return id, q.wrap("offer to", err)
 }
 
-// OfferNew is Offer, and also reports whether this call added the message. It returns false if a message with the id
-// exists or was acknowledged within the time of [WithDedupe].
-func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, added bool, err error) {
-	id, added, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
-	return id, added, q.wrap("offer to", err)
+// Outcome is what an offer came to. The zero value, which comes with an error, says that it is not known.
+type Outcome int
+
+const (
+	// Added is the outcome of an offer that added the message.
+	Added Outcome = iota + 1
+	// Kept is the outcome of an offer that changed nothing: a message with the id exists, or was acknowledged within the
+	// time of [WithDedupe].
+	Kept
+)
+
+// String returns the name of the outcome, in lower case.
+func (o Outcome) String() string {
+	switch o {
+	case Added:
+		return "added"
+	case Kept:
+		return "kept"
+	}
+	return fmt.Sprintf("outcome %d", int(o))
+}
+
+// OfferNew is Offer, and also returns what the call came to. Next to redlatch.ErrNotConfirmed it may be [Added].
+func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, o Outcome, err error) {
+	id, o, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
+	return id, o, q.wrap("offer to", err)
 }
 
 // offerOne offers an item; if at is not zero, it is due at that time instead of after its delay.
-func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts []OfferOption) (string, bool, error) {
+func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts []OfferOption) (string, Outcome, error) {
 	if err := q.bad(); err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	id, err := idOf(opts)
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	i.ID = id
 	item, err := q.item(i)
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	item.At = at
 	ids, added, err := q.queue.Offer(ctx, []queue.Item{item})
 	if len(ids) == 0 {
-		return "", false, err
+		return "", 0, err
 	}
-	return ids[0], len(added) > 0 && added[0], err
+	switch {
+	case len(added) > 0 && added[0]:
+		return ids[0], Added, err
+	case err == nil:
+		return ids[0], Kept, nil
+	}
+	return ids[0], 0, err
 }
 
 // OfferBatch offers many messages and returns their ids in the order of the items. Messages that are due at the same

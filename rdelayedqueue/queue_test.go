@@ -297,27 +297,27 @@ func TestPurgeRemovesDeadLettersOrWhatItIsTold(t *testing.T) {
 func TestIDsAreTakenWhileTheyShouldBe(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
-		add := func() bool {
-			id, added, err := q.OfferNew(t.Context(), job{Name: "x"}, 0, rdelayedqueue.WithID("order-1"))
+		add := func() rdelayedqueue.Outcome {
+			id, outcome, err := q.OfferNew(t.Context(), job{Name: "x"}, 0, rdelayedqueue.WithID("order-1"))
 			require.NoError(t, err)
 			require.Equal(t, "order-1", id)
-			return added
+			return outcome
 		}
-		assert.True(t, add())
-		assert.False(t, add(), "it waits")
+		assert.Equal(t, rdelayedqueue.Added, add())
+		assert.Equal(t, rdelayedqueue.Kept, add(), "it waits")
 		m := take(t, q)
-		assert.False(t, add(), "it is in flight")
+		assert.Equal(t, rdelayedqueue.Kept, add(), "it is in flight")
 		require.NoError(t, m.Reject(t.Context(), "x"))
-		assert.False(t, add(), "it is dead")
+		assert.Equal(t, rdelayedqueue.Kept, add(), "it is dead")
 		ok, err := q.Cancel(t.Context(), "order-1")
 		require.NoError(t, err)
 		assert.True(t, ok)
-		assert.True(t, add(), "it was cancelled")
+		assert.Equal(t, rdelayedqueue.Added, add(), "it was cancelled")
 		require.NoError(t, take(t, q).Ack(t.Context()))
 		time.Sleep(10*time.Minute - time.Second)
-		assert.False(t, add(), "it was done not long ago")
+		assert.Equal(t, rdelayedqueue.Kept, add(), "it was done not long ago")
 		time.Sleep(2 * time.Second)
-		assert.True(t, add(), "it was done long ago")
+		assert.Equal(t, rdelayedqueue.Added, add(), "it was done long ago")
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -162,8 +161,7 @@ func (r *runner) noteBegin(ctx context.Context, err error) {
 
 // beginning returns what begin.lua has to know of a tick that was claimed.
 func (r *runner) beginning(j *job, m *queue.Message, t tick) *beginning {
-	claim, _ := strconv.ParseInt(m.Claim(), 10, 64)
-	at, claimed, o := time.UnixMicro(t.Instant), time.UnixMicro(claim), &j.options
+	at, claimed, o := time.UnixMicro(t.Instant), time.UnixMicro(m.Token()), &j.options
 	b := &beginning{process: r.process, job: j, message: m, tick: t, more: true, run: Run{
 		Job: t.Job, Scheduled: at, Started: claimed, Where: r.core.ID, Attempt: m.Attempt, Manual: t.Kind == manually,
 	}}

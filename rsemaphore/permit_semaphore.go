@@ -131,6 +131,31 @@ func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...PermitOpt
 	return permits, s.wrap("acquire n", err)
 }
 
+// Do acquires a permit as Acquire does, runs fn under the permit's context, and releases the permit, also if fn panics.
+// With WithWait(0) it runs fn now or not at all. It returns what fn returned, joined with [ErrLost] if the permit was
+// lost meanwhile. A release that was not answered is logged and is no error of Do. A nil fn is redlatch.ErrInvalid.
+func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...PermitOption) error {
+	if fn == nil {
+		return s.wrap("do", errNilFunc)
+	}
+	permits, err := s.acquire(ctx, locker.Forever, 1, opts)
+	if err != nil {
+		return s.wrap("do", err)
+	}
+	return lease.During(ctx, unlocker{permits[0]}, fn, "rsemaphore", s.Name(), s.manager.core.Logger)
+}
+
+// errNilFunc is the error of a Do without a function.
+var errNilFunc = fmt.Errorf("%w: fn is nil", errs.ErrInvalid)
+
+// unlocker is a permit as [lease.During] takes it.
+type unlocker struct{ permit *Permit }
+
+func (u unlocker) Context() context.Context         { return u.permit.Context() }
+func (u unlocker) Owner() string                    { return u.permit.ID() }
+func (u unlocker) Unlock(ctx context.Context) error { return u.permit.Release(ctx) }
+func (u unlocker) Noun() string                     { return "permit" }
+
 // mostTogether is how many permits one call may acquire.
 const mostTogether = 10_000
 

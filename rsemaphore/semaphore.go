@@ -123,6 +123,34 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...AcquireOption
 	return acquired, s.wrap("try acquire", err)
 }
 
+// Do acquires n permits as Acquire does, runs fn with ctx, and releases the permits as Release does, also if fn panics.
+// It returns what fn returned, joined with the error of the release. A release whose outcome is unknown goes on in the
+// background; it is logged and is no error of Do. If the process dies, the permits are missing until someone adds them.
+// A nil fn is redlatch.ErrInvalid.
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(context.Context) error) (err error) {
+	err = s.checkAcquire(ctx, n)
+	if err == nil && fn == nil {
+		err = errNilFunc
+	}
+	if err == nil {
+		_, err = s.manager.acquire(ctx, s.key, n, nil)
+	}
+	if err != nil {
+		return s.wrap("do", err)
+	}
+	defer func() {
+		released := s.release(ctx, n)
+		if errors.Is(released, errs.ErrUnknown) {
+			s.manager.core.Logger.Warn("redlatch: a release of permits was not answered", "kind", "rsemaphore", "name", s.Name(), "permits", n, "cause", released)
+			released = nil
+		}
+		if released != nil {
+			err = errors.Join(err, s.wrap("do", released))
+		}
+	}()
+	return fn(ctx)
+}
+
 // Release makes n permits available and wakes waiters. It does not check that they were acquired. With [WithMax], a
 // Release that would exceed the maximum changes nothing and returns [ErrOverRelease]. It creates a semaphore that does
 // not exist. A repeated call releases n more.
@@ -133,8 +161,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...AcquireOption
 //
 // It costs one round trip.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
+	return s.wrap("release", s.release(ctx, n))
+}
+
+func (s *Semaphore) release(ctx context.Context, n int) error {
 	if err := s.check(ctx, n); err != nil {
-		return s.wrap("release", err)
+		return err
 	}
 	if ctx.Err() != nil {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
@@ -149,7 +181,7 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if err == nil && done == 0 {
 		err = errs.ErrOverRelease
 	}
-	return s.wrap("release", err)
+	return err
 }
 
 // Available returns how many permits can be acquired now: 0 if the semaphore does not exist, and a negative number if

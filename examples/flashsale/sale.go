@@ -84,8 +84,8 @@ func (d *door) buy(ctx context.Context, user string) (bool, error) {
 	if err != nil || verdict == 0 {
 		return false, err
 	}
-	_, added, err := d.queue.OfferNew(ctx, order{User: user}, 0, rdelayedqueue.WithID(user))
-	return added, err
+	_, outcome, err := d.queue.OfferNew(ctx, order{User: user}, 0, rdelayedqueue.WithID(user))
+	return outcome == rdelayedqueue.Added, err
 }
 
 // hire starts a slow worker, which dies of its third order if it is mortal.

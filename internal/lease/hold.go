@@ -379,7 +379,7 @@ func (h *Hold) LostSince() time.Time {
 	return clock.Time(end - l.manager.core.Lease) // no renewal asks for more
 }
 
-// Unlocker is a hold as the public packages show it.
+// Unlocker is a hold as the public packages show it. One of something other than a lock has a method Noun that names it.
 type Unlocker interface {
 	Context() context.Context
 	Owner() string
@@ -389,6 +389,10 @@ type Unlocker interface {
 // During runs fn under a hold's context and unlocks, also when fn panics. It returns fn's error, joined with why the hold was
 // lost; title and name are those of the lock. A release that Redis did not answer, or refused, is no error of fn's work: it is logged.
 func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string, logger *slog.Logger) (err error) {
+	noun := lockNoun
+	if other, is := h.(interface{ Noun() string }); is {
+		noun = other.Noun()
+	}
 	defer func() {
 		released := h.Unlock(ctx)
 		cause := context.Cause(h.Context())
@@ -397,12 +401,12 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 			released = errs.Wrap(title, "do", name, errs.ErrClosed)
 		case released == nil || errors.Is(released, errs.ErrWrongType):
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: the loss in the context is that of an outer hold
-			logger.Warn("redlatch: a lock was not released", "kind", title, "name", name, "owner", h.Owner(), "cause", released)
+			logger.Warn("redlatch: a "+noun+" was not released", "kind", title, "name", name, "owner", h.Owner(), "cause", released)
 			released = nil
 		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own
 			released = cause
 		default: // nobody else can have unlocked it: Redis had lost it already
-			released = errs.Wrap(title, "do", name, errs.ErrLost)
+			released = errs.Wrap(title, "do", name, errs.Of(noun, errs.ErrLost))
 		}
 		if released != nil {
 			err = errors.Join(err, released)

@@ -103,10 +103,10 @@ func (m *Message) report() core.HoldInfo {
 	}
 }
 
-// late returns for how long the message has been due. The number of a claim is Redis's time in µs, or slightly more.
+// late returns for how long the message has been due.
 func (m *Message) late(due time.Time) time.Duration {
-	claimed, err := strconv.ParseInt(m.claim, 10, 64)
-	if err != nil {
+	claimed := m.Token()
+	if claimed == 0 {
 		return 0
 	}
 	return max(0, time.UnixMicro(claimed).Sub(due)+m.client.core.Clock.Now()-m.since)
@@ -188,8 +188,21 @@ func (m *Message) giveBack() *entry[Claimed] {
 	return back
 }
 
-// Claim returns the number of the claim, which is unique in the queue and rises: Redis's time in µs, or slightly more.
+// Claim returns the number of the claim as scripts know it.
 func (m *Message) Claim() string { return m.claim }
+
+// Token returns the number of the claim, which rises with each claim of the queue: Redis's time in µs, or slightly more. It is 0 for
+// a nil message.
+func (m *Message) Token() int64 {
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(m.claim, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // Return gives the claim back without counting the attempt. The message is due again after the delay, which counts from the claim. It does
 // not wait for Redis; what fails is left to the visibility.
@@ -200,7 +213,7 @@ func (m *Message) PassOn(delay time.Duration) { m.giveBackAfter(delay, &m.client
 
 func (m *Message) giveBackAfter(delay time.Duration, by *batcher[Claimed]) {
 	back := m.Claimed
-	if claimed, err := strconv.ParseInt(m.claim, 10, 64); err == nil {
+	if claimed := m.Token(); claimed != 0 {
 		back.due = strconv.FormatInt(claimed+delay.Microseconds(), 10)
 	}
 	by.add(back) // before it is forgotten, as in giveBack

@@ -652,8 +652,8 @@ func callsOfQueues(t *testing.T, c *redlatch.Client, nameOf func(kind string) st
 		return err
 	})
 	add("OfferNew", stats{Delayed: 2, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
-		_, added, err := q.OfferNew(ctx, "v", time.Hour)
-		return is(added, err)
+		_, outcome, err := q.OfferNew(ctx, "v", time.Hour)
+		return is(outcome == rdelayedqueue.Added, err)
 	})
 	add("OfferBatch", stats{Delayed: 3, InFlight: 1, Dead: 1}, func(ctx context.Context, q *queue, _ *message) error {
 		_, err := q.OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "v", Delay: time.Hour}, {Value: "w", Delay: time.Hour}})

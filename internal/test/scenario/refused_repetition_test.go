@@ -333,8 +333,8 @@ func queueChanges() (changes []change) {
 	one("offer", none, due, func(ctx context.Context, q q, _ m) error { _, err := q.Offer(ctx, "x", 0); return err })
 	one("offer at", none, due, func(ctx context.Context, q q, _ m) error { _, err := q.OfferAt(ctx, "x", time.Now()); return err })
 	one("offer new", none, due, func(ctx context.Context, q q, _ m) error {
-		_, added, err := q.OfferNew(ctx, "x", 0, rdelayedqueue.WithID("id"))
-		return did(added, err)
+		_, outcome, err := q.OfferNew(ctx, "x", 0, rdelayedqueue.WithID("id"))
+		return did(outcome == rdelayedqueue.Added, err)
 	})
 	one("offer a batch", none, []int{2, 0, 0, 0}, func(ctx context.Context, q q, _ m) error {
 		_, err := q.OfferBatch(ctx, []rdelayedqueue.Item[string]{{Value: "x"}, {Value: "y", ID: "id"}})
