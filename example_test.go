@@ -156,8 +156,8 @@ func ExampleNew() {
 
 func ExampleWithObserver() {
 	observer := redlatch.Observer{
-		Acquired: func(kind, name string, _ time.Duration) { fmt.Println("acquired", kind, name) },
-		Released: func(kind, name string, _ time.Duration) { fmt.Println("released", kind, name) },
+		AcquireEnd: func(_ context.Context, e redlatch.AcquireEndEvent) { fmt.Println("acquired", e.Kind, e.Name, e.Err) },
+		HoldEnd:    func(_ context.Context, e redlatch.HoldEndEvent) { fmt.Println("ended", e.Kind, e.Name, e.Err) },
 	}
 	client, err := embedded.Open(redlatch.WithObserver(observer))
 	if err != nil {
@@ -173,9 +173,9 @@ func ExampleWithObserver() {
 		log.Fatal(err)
 	}
 	// Output:
-	// acquired rlock orders
+	// acquired rlock orders <nil>
 	// working
-	// released rlock orders
+	// ended rlock orders <nil>
 }
 
 // Close ends the contexts of all holds and waits, by default for 5 s at most, until their holders have unlocked.

@@ -31,18 +31,6 @@ func WithHooks(hooks ...redis.Hook) Option {
 // from the one that it was given, or that one itself. Of several observers each is given the context of the one
 // before, and End has that of the last.
 type Observer struct {
-	// Acquired reports an acquired lock or leased permit, or an acquired number of semaphore permits, and how long its
-	// call waited. AcquireN reports each permit. Nested levels are not reported, nor is a lock that is granted after
-	// its call gave up; that lock may be reported as released.
-	Acquired func(kind, name string, waited time.Duration)
-	// Released reports that the last level of a hold was unlocked, or that a leased permit was released, also if Redis
-	// did not answer, which ScriptEnd tells, and how long it was held. Of a lock that was passed on from one goroutine to
-	// another within the client, this counts from when the first of them acquired it. Permits of a counting semaphore,
-	// which belong to nobody, are not reported.
-	Released func(kind, name string, held time.Duration)
-	// Lost reports a hold or leased permit that ended although nobody released it. Messages of a queue are not
-	// reported. Of a multi-lock or RedLock each lost part is reported, as it is acquired and released.
-	Lost func(kind, name string, cause error)
 	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were
 	// lost. After an error both are 0.
 	Renewed func(renewed, lost int, err error)
@@ -53,17 +41,20 @@ type Observer struct {
 	// a cluster has one connection for each master.
 	Reconnected func()
 	// FailedOver reports that the server at an address has taken its master's place, or has restarted: it may lack what
-	// was granted last. Every hold of the client is verified at once: Lost reports those that are gone, and Renewed how many
+	// was granted last. Every hold of the client is verified at once: HoldEnd reports those that are gone, and Renewed how many
 	// are confirmed, those with a fixed lease left out. A client learns of it at its next renewal, if its Redis user may
 	// run INFO. The address is that of the go-redis client, of a cluster that of the master.
 	FailedOver func(node string)
 
 	// AcquireStart reports a call that begins to acquire a lock, a leased permit, permits of a semaphore, or tokens of a
-	// rate limiter, and AcquireEnd its end, also without success. A nested level is not reported. A multi-lock is reported
-	// as such, and those of its locks too for which it waits.
+	// rate limiter, and AcquireEnd its end, also without success. A nested level is not reported, nor is a lock that is granted
+	// after its call gave up; HoldEnd may report that lock. A multi-lock is reported as such, and those of its locks too for
+	// which it waits.
 	AcquireStart func(ctx context.Context, e AcquireStartEvent) context.Context
 	AcquireEnd   func(ctx context.Context, e AcquireEndEvent)
-	// HoldEnd reports what Released and Lost do. Its context is empty.
+	// HoldEnd reports that the last level of a hold was unlocked, that a leased permit was released, also if Redis did not
+	// answer, which ScriptEnd tells, or that either ended although nobody released it. Of a multi-lock or RedLock each part is
+	// reported. Messages of a queue and permits of a counting semaphore, which belong to nobody, are not. Its context is empty.
 	HoldEnd func(ctx context.Context, e HoldEndEvent)
 	// OfferStart reports a call that begins to offer messages to a queue, and OfferEnd its end. What OfferStart puts into the
 	// headers, up to 4 KiB, travels with each of the messages, such as the context of a trace.
@@ -99,7 +90,8 @@ type AcquireEndEvent struct {
 // HoldEndEvent is a hold, or a leased permit, that was released or lost.
 type HoldEndEvent struct {
 	Kind, Name, Owner string
-	// Held is how long it was held, as Released reports it.
+	// Held is how long it was held. Of a lock that was passed on from one goroutine to another within the client it counts from
+	// when the first of them acquired it.
 	Held time.Duration
 	// Err is nil if it was released, and otherwise why it was lost.
 	Err error
@@ -172,8 +164,7 @@ type ScriptEndEvent struct {
 // hooks returns the observer as the inside of the library calls it.
 func (o Observer) hooks() core.Hooks {
 	return core.Hooks{
-		Acquired: o.Acquired, Released: o.Released, Lost: o.Lost, Renewed: o.Renewed, Woken: o.Woken,
-		Reconnected: o.Reconnected, FailedOver: o.FailedOver,
+		Renewed: o.Renewed, Woken: o.Woken, Reconnected: o.Reconnected, FailedOver: o.FailedOver,
 		AcquireStart: start(o.AcquireStart, func(e core.AcquireStart) AcquireStartEvent { return AcquireStartEvent(e) }),
 		AcquireEnd:   end(o.AcquireEnd, func(e core.AcquireEnd) AcquireEndEvent { return AcquireEndEvent(e) }),
 		HoldEnd:      end(o.HoldEnd, func(e core.HoldEnd) HoldEndEvent { return HoldEndEvent(e) }),

@@ -1,6 +1,7 @@
 package redlatch_test
 
 import (
+	"context"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -168,18 +169,18 @@ func TestObserverIsTold(t *testing.T) {
 		acquired, released, lost, woken := make(chan time.Duration, 9), make(chan time.Duration, 9), make(chan error, 9), make(chan string, 9)
 		var renewed atomic.Int32
 		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
-			Acquired: func(kind, name string, waited time.Duration) {
-				assert.Equal(t, "rlock", kind)
-				assert.Equal(t, "orders", name)
-				acquired <- waited
+			AcquireEnd: func(_ context.Context, e redlatch.AcquireEndEvent) {
+				assert.Equal(t, "rlock", e.Kind)
+				assert.Equal(t, "orders", e.Name)
+				acquired <- e.Waited
 			},
-			Released: func(_, name string, held time.Duration) {
-				assert.Equal(t, "orders", name)
-				released <- held
-			},
-			Lost: func(_, name string, cause error) {
-				assert.Equal(t, "orders", name)
-				lost <- cause
+			HoldEnd: func(_ context.Context, e redlatch.HoldEndEvent) {
+				assert.Equal(t, "orders", e.Name)
+				if e.Err != nil {
+					lost <- e.Err
+				} else {
+					released <- e.Held
+				}
 			},
 			Renewed: func(n, _ int, err error) {
 				assert.NoError(t, err)

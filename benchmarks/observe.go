@@ -38,8 +38,6 @@ func openObserved(o func() (redlatch.Observer, error)) func(context.Context, set
 // emptyObserver has every function that a pair of Lock and Unlock calls.
 func emptyObserver() (redlatch.Observer, error) {
 	return redlatch.Observer{
-		Acquired:     func(string, string, time.Duration) {},
-		Released:     func(string, string, time.Duration) {},
 		AcquireStart: func(ctx context.Context, _ redlatch.AcquireStartEvent) context.Context { return ctx },
 		AcquireEnd:   func(context.Context, redlatch.AcquireEndEvent) {},
 		HoldEnd:      func(context.Context, redlatch.HoldEndEvent) {},

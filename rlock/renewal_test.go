@@ -246,7 +246,11 @@ func starvedHolder(args []string) {
 	exitOn(err)
 	client, err := redlatch.Open(ctx, "redis://"+args[0],
 		redlatch.WithWatchdogTimeout(lease), redlatch.WithCloseGrace(0), redlatch.WithLogger(slog.New(slog.DiscardHandler)),
-		redlatch.WithObserver(redlatch.Observer{Lost: func(string, string, error) { lost.Add(1) }}))
+		redlatch.WithObserver(redlatch.Observer{HoldEnd: func(_ context.Context, e redlatch.HoldEndEvent) {
+			if e.Err != nil {
+				lost.Add(1)
+			}
+		}}))
 	exitOn(err)
 	n, err := strconv.Atoi(args[1])
 	exitOn(err)

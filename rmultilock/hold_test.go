@@ -22,7 +22,7 @@ func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
 				var held atomic.Pointer[rlock.Hold]
 				var seen atomic.Int32
 				// An observer hears of a part's loss before the whole does.
-				hear := redlatch.Observer{Lost: func(string, string, error) {
+				hear := redlatch.Observer{HoldEnd: func(context.Context, redlatch.HoldEndEvent) {
 					if h := held.Load(); !time.Now().Before(h.Deadline()) {
 						seen.Add(1)
 						assert.ErrorIs(t, h.Context().Err(), context.Canceled)

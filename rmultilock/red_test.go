@@ -267,7 +267,7 @@ func TestMasterThatForgetsAfterItWasAskedIsNotMissed(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := newServers(t, b, 3)
 		lost := make(chan struct{}, 10)
-		hear := redlatch.WithObserver(redlatch.Observer{Lost: func(string, string, error) { lost <- struct{}{} }})
+		hear := redlatch.WithObserver(redlatch.Observer{HoldEnd: func(context.Context, redlatch.HoldEndEvent) { lost <- struct{}{} }})
 		mine, others := s.peers(t, hear), s.peers(t)
 		h := locktest.Acquire(t, t.Context(), mine.red("a"))
 		time.Sleep(2 * lease)

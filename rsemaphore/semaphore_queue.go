@@ -141,7 +141,6 @@ func (m *manager) take(ctx context.Context, key string, n int, wait *time.Durati
 		return false, 0, errs.ErrClosed
 	}
 	once := wait != nil && *wait == 0
-	started := m.core.Clock.Now()
 	shard := m.queues.Shard(key)
 	shard.Lock()
 	q := shard.Of[key]
@@ -163,9 +162,6 @@ func (m *manager) take(ctx context.Context, key string, n int, wait *time.Durati
 		m.counter.Go(key)
 	}
 	acquired, err = w.wait(ctx, wait)
-	if f := m.core.Hooks.Acquired; f != nil && acquired {
-		f("rsemaphore", m.core.UserName(key), m.core.Clock.Now()-started)
-	}
 	shard.Lock()
 	defer shard.Unlock()
 	return acquired, w.asked, err

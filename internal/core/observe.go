@@ -9,9 +9,6 @@ import (
 
 // Hooks are told of what happens. Each may be nil. Package redlatch documents them.
 type Hooks struct {
-	Acquired    func(kind, name string, waited time.Duration)
-	Released    func(kind, name string, held time.Duration)
-	Lost        func(kind, name string, cause error)
 	Renewed     func(renewed, lost int, err error)
 	Woken       func(kind, name string)
 	Reconnected func()
@@ -108,9 +105,6 @@ func (c *Core) ObservesAcquire() bool {
 	return c.Hooks.AcquireStart != nil || c.Hooks.AcquireEnd != nil
 }
 
-// ObservesHolds reports whether somebody observes holds that are released.
-func (c *Core) ObservesHolds() bool { return c.Hooks.Released != nil || c.Hooks.HoldEnd != nil }
-
 // BeginAcquire says that a call begins to acquire, and returns its context.
 func (c *Core) BeginAcquire(ctx context.Context, kind, name string) (context.Context, Acquisition) {
 	a := Acquisition{core: c, kind: kind, name: name, began: c.Clock.Now()}
@@ -175,12 +169,6 @@ func (h *Hooks) scripts() *pipeline.Observer {
 
 // HoldEnded says that a hold has ended: with the error by which it was lost, or nil if it was released.
 func (c *Core) HoldEnded(kind, name, owner string, held time.Duration, err error) {
-	if f := c.Hooks.Released; f != nil && err == nil {
-		f(kind, name, held)
-	}
-	if f := c.Hooks.Lost; f != nil && err != nil {
-		f(kind, name, err)
-	}
 	if f := c.Hooks.HoldEnd; f != nil {
 		f(context.Background(), HoldEnd{kind, name, owner, held, err}) //nolint:forbidigo // nobody's
 	}
@@ -189,7 +177,6 @@ func (c *Core) HoldEnded(kind, name, owner string, held time.Duration, err error
 // And returns hooks of which each calls those of both. An end has the context of both starts.
 func (h Hooks) And(other Hooks) Hooks {
 	return Hooks{
-		Acquired: three(h.Acquired, other.Acquired), Released: three(h.Released, other.Released), Lost: three(h.Lost, other.Lost),
 		Renewed: three(h.Renewed, other.Renewed), Woken: two(h.Woken, other.Woken),
 		Reconnected: none(h.Reconnected, other.Reconnected), FailedOver: one(h.FailedOver, other.FailedOver),
 		AcquireStart: inTurn(h.AcquireStart, other.AcquireStart), AcquireEnd: two(h.AcquireEnd, other.AcquireEnd),

@@ -120,7 +120,7 @@ func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limi
 }
 
 func (l *Lease) notifyReleased() {
-	if c := l.manager.core; c.ObservesHolds() {
+	if c := l.manager.core; c.Hooks.HoldEnd != nil {
 		c.HoldEnded(l.manager.kind.Title, l.user(), l.Owner(), l.now()-l.since, nil)
 	}
 }

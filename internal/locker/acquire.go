@@ -55,23 +55,7 @@ func (n *Name) acquire(ctx context.Context, o *Options, p Patience) (hold *lease
 	if o.Wait == nil && p == Once || o.Wait != nil && *o.Wait == 0 {
 		take = n.once
 	}
-	started := time.Duration(0)
-	if n.manager.core.Hooks.Acquired != nil {
-		started = n.manager.core.Clock.Now()
-	}
-	hold, asked, err = take(ctx, o)
-	if err == nil {
-		for range o.count() {
-			n.notifyAcquired(started)
-		}
-	}
-	return hold, asked, err
-}
-
-func (n *Name) notifyAcquired(started time.Duration) {
-	if f := n.manager.core.Hooks.Acquired; f != nil {
-		f(n.manager.kind.Title, n.User(), n.manager.core.Clock.Now()-started)
-	}
+	return take(ctx, o)
 }
 
 // check judges a call before any I/O. A done ctx wins over everything but bad arguments.

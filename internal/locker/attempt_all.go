@@ -149,8 +149,5 @@ func (a *Attempt) result(c *script.Call) (*lease.Hold, error) {
 		return nil, errs.ErrNotAcquired
 	}
 	t := a.name.accept(a.ctx, nil, l, grant{owner: a.owner, sent: a.sent, reply: reply, unconfirmed: c.Unconfirmed})
-	if f := m.core.Hooks.Acquired; f != nil && t.hold != nil {
-		f(m.kind.Title, a.name.User(), l.Since()-a.sent)
-	}
 	return t.hold, cmp.Or(t.err, t.instead)
 }

@@ -26,7 +26,7 @@ func TestContextOfALostHoldHasItsCauseAtOnce(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					var held holding
 					causes := make(chan error, 10)
-					p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{Lost: func(string, string, error) {
+					p := b.Peer(t, redlatch.WithObserver(redlatch.Observer{HoldEnd: func(context.Context, redlatch.HoldEndEvent) {
 						if held.ctx.Err() == nil {
 							return // of a multi-lock that is not lost yet, or not at all
 						}

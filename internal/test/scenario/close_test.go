@@ -221,7 +221,7 @@ func TestCloseWithoutGraceWaitsForUnlocks(t *testing.T) {
 		for _, opts := range [][]redlatch.Option{nil, {redlatch.WithAbandonOnClose()}} {
 			t.Run(name+" abandon "+strconv.Itoa(len(opts)), func(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-					lost := redlatch.WithObserver(redlatch.Observer{Lost: func(_, _ string, cause error) { assert.NoError(t, cause) }})
+					lost := redlatch.WithObserver(redlatch.Observer{HoldEnd: func(_ context.Context, e redlatch.HoldEndEvent) { assert.NoError(t, e.Err) }})
 					p := b.Peer(t, append(opts, redlatch.WithCloseGrace(0), redlatch.WithWatchdogTimeout(9*time.Second), lost)...)
 					locktest.Free(t, p.GetLock("orders"))
 					h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))

@@ -430,8 +430,8 @@ func TestSlowLogNamesWhatTookLong(t *testing.T) {
 		var log logbook
 		seen := 0
 		observer := redlatch.Observer{
-			Acquired: func(string, string, time.Duration) { seen++ },
-			Released: func(string, string, time.Duration) { seen++ },
+			AcquireEnd: func(context.Context, redlatch.AcquireEndEvent) { seen++ },
+			HoldEnd:    func(context.Context, redlatch.HoldEndEvent) { seen++ },
 		}
 		other := b.Peer(t)
 		c := b.Peer(t, log.option(), redlatch.WithSlowLog(2*time.Second, 10*time.Second), redlatch.WithObserver(observer))

@@ -443,8 +443,7 @@ func TestSeveralObserversAreTold(t *testing.T) {
 		var told sink[string]
 		observer := func(who string) redlatch.Option {
 			return redlatch.WithObserver(redlatch.Observer{
-				Acquired: func(string, string, time.Duration) { told.add(who + " acquired") },
-				Released: func(string, string, time.Duration) { told.add(who + " released") },
+				HoldEnd: func(context.Context, redlatch.HoldEndEvent) { told.add(who + " released") },
 				AcquireStart: func(ctx context.Context, _ redlatch.AcquireStartEvent) context.Context {
 					before, _ := ctx.Value(span{}).(string)
 					return context.WithValue(ctx, span{}, before+who)
@@ -454,9 +453,9 @@ func TestSeveralObserversAreTold(t *testing.T) {
 				},
 			})
 		}
-		partly := redlatch.WithObserver(redlatch.Observer{Released: func(string, string, time.Duration) { told.add("c released") }})
+		partly := redlatch.WithObserver(redlatch.Observer{HoldEnd: func(context.Context, redlatch.HoldEndEvent) { told.add("c released") }})
 		p := b.Peer(t, observer("a"), observer("b"), partly)
 		locktest.Unlock(t, locktest.Acquire(t, t.Context(), p.GetLock("n")))
-		assert.Equal(t, []string{"a acquired", "b acquired", "a in ab", "b in ab", "a released", "b released", "c released"}, told.take())
+		assert.Equal(t, []string{"a in ab", "b in ab", "a released", "b released", "c released"}, told.take())
 	})
 }

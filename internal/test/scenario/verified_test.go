@@ -108,8 +108,12 @@ func TestHoldsAreVerifiedAfterAFailover(t *testing.T) {
 			renewed, failedOver, lost := make(chan int, 100), make(chan string, 10), make(chan string, 100)
 			c, err := redlatch.New(p.client(), redlatch.WithWatchdogTimeout(tc.watchdog), redlatch.WithCloseGrace(0), redlatch.WithObserver(redlatch.Observer{
 				FailedOver: func(node string) { failedOver <- node },
-				Lost:       func(_, name string, _ error) { lost <- name },
-				Renewed:    func(renewals, _ int, _ error) { renewed <- renewals },
+				HoldEnd: func(_ context.Context, e redlatch.HoldEndEvent) {
+					if e.Err != nil {
+						lost <- e.Name
+					}
+				},
+				Renewed: func(renewals, _ int, _ error) { renewed <- renewals },
 			}))
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, c.Close()) })
