@@ -59,10 +59,6 @@ func WithoutPresence() Option { return func(c *core.Config) { c.WithoutPresence 
 // leased permit or call that claims messages, about a microsecond.
 func WithCallSites() Option { return func(c *core.Config) { c.CallSites = true } }
 
-// WithoutPipelining sends every call in a round trip of its own; one that is confirmed goes with the command that waits. By
-// default calls that arrive while others are in flight share one.
-func WithoutPipelining() Option { return func(c *core.Config) { c.Plain = true } }
-
 // ShardedWakeups says through which channels waiters are woken. Sharded channels (SPUBLISH, from Redis 7 on) reach the
 // nodes of one slot alone; plain ones reach every node of a cluster.
 type ShardedWakeups uint8

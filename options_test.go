@@ -80,7 +80,7 @@ func TestGoodOptions(t *testing.T) {
 			{redlatch.WithFairWaitTimeout(100 * time.Millisecond), redlatch.WithHandoffBudget(0), redlatch.WithCloseGrace(0)},
 			{redlatch.WithFairWaitTimeout(5 * time.Minute), redlatch.WithHandoffBudget(30 * time.Second), redlatch.WithCloseGrace(10 * time.Minute)},
 			{redlatch.WithRedissonFairQueue(), redlatch.WithTokenTTL(time.Second), redlatch.WithAbandonOnClose()},
-			{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithoutPipelining(), redlatch.WithObserver(redlatch.Observer{})},
+			{redlatch.WithLogger(slog.New(slog.DiscardHandler)), redlatch.WithObserver(redlatch.Observer{})},
 			{redlatch.WithNamePrefix("{app}:"), redlatch.WithTokenTTL(10 * 365 * 24 * time.Hour)},
 			{redlatch.WithNamePrefix(strings.Repeat("x", 100))},
 			{redlatch.WithShardedWakeups(redlatch.ShardedNever)},

@@ -34,7 +34,6 @@ type Config struct {
 	ClientName      *string // nil for that of the host and the process
 	ID              string  // of the client, as [Config.NewID] returns it; empty for a new one
 	Logger          *slog.Logger
-	Plain           bool           // no pipelining
 	Wakeups         Wakeups        // the channels that wake waiters
 	FairWait        *time.Duration // nil for the default of FairTimeout
 	RedissonQueue   bool           // fair locks keep their queue as Redisson does
@@ -161,7 +160,7 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 	c.slow()
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
-	c.Batch = pipeline.New(rdb, config.Plain, config.Lease)
+	c.Batch = pipeline.New(rdb, config.Lease)
 	c.Batch.Hook(config.RedisHooks)
 	c.Batch.OnAnswered = c.Freed
 	c.Batch.Confirmations = config.Confirmations()

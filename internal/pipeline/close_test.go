@@ -31,7 +31,7 @@ func TestCallsThatComeAsItClosesAreRefusedOrEnded(t *testing.T) {
 	defer cancel()
 	s := add()
 	for range 2000 {
-		b := pipeline.New(rdb, false, 0)
+		b := pipeline.New(rdb, 0)
 		var callers sync.WaitGroup
 		for range 2 {
 			callers.Go(func() {
@@ -60,7 +60,7 @@ func TestEndWaitsGivesUpCallsInFlight(t *testing.T) {
 			Dialer: mute, MaxRetries: -1,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 		})
-		b := pipeline.New(rdb, false, time.Minute)
+		b := pipeline.New(rdb, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		given := make(chan error, 1)

@@ -21,11 +21,11 @@ func TestCallThatWritesNothingIsConfirmedWithWhatWasWrittenBefore(t *testing.T) 
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	rdb := master.Client(t)
-	b := pipeline.New(master.Client(t), false, time.Minute)
+	b := pipeline.New(master.Client(t), time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: 100 * time.Millisecond}}
 	t.Cleanup(b.Close)
 	look := script.New("test", `return redis.call('exists', KEYS[1])`)
-	patient := pipeline.New(master.Client(t), false, time.Minute)
+	patient := pipeline.New(master.Client(t), time.Minute)
 	patient.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(patient.Close)
 	for _, key := range []string{"without", "with", "missing"} {
@@ -54,7 +54,7 @@ func TestCallThatWritesNothingIsConfirmedWithWhatWasWrittenBefore(t *testing.T) 
 func TestManyConfirmedCallsShareAPipeline(t *testing.T) {
 	master := redistest.Start(t)
 	redistest.StartReplica(t, master)
-	b := pipeline.New(master.Client(t), false, time.Minute)
+	b := pipeline.New(master.Client(t), time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
 	const calls = 500
@@ -80,7 +80,7 @@ func TestManyConfirmedCallsShareAPipeline(t *testing.T) {
 // F28
 func TestConfirmationThatTheServerDoesNotKnowIsAnError(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "WAIT", "")
-	b := pipeline.New(server.Client(t), false, time.Minute)
+	b := pipeline.New(server.Client(t), time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
 	call := script.New("test", `return 1`).Call(1, "k")
@@ -97,7 +97,7 @@ func TestErrorOfOneCallLeavesTheOthersConfirmed(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "few", "on", ">secret", "~mine*", "+@all").Err())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "secret"})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	b := pipeline.New(rdb, false, time.Minute)
+	b := pipeline.New(rdb, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: time.Second}}
 	t.Cleanup(b.Close)
 	set := script.New("test", `return redis.call('incr', KEYS[1])`)
@@ -129,7 +129,7 @@ func TestUserWithoutPersistLeavesNoTTLBehind(t *testing.T) {
 	require.NoError(t, admin.Set(t.Context(), "permits", 3, 0).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "secret"})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	b := pipeline.New(rdb, false, time.Minute)
+	b := pipeline.New(rdb, time.Minute)
 	b.Confirmations = []pipeline.Confirmation{{Replicas: 1, Timeout: 10 * time.Millisecond}}
 	t.Cleanup(b.Close)
 	call := script.New("test", `return redis.call('decr', KEYS[1])`).Call(1, "permits")

@@ -61,7 +61,7 @@ func startCluster(t *testing.T) *cluster {
 func TestRefusedCallsFindTheNewMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t)
-		b := New(c.rdb, false, time.Minute)
+		b := New(c.rdb, time.Minute)
 		t.Cleanup(b.Close)
 		s := script.New("test", "return 1")
 		try := func() error { return b.Do(t.Context(), s.Call(1, "k"), SendOptions{}) }
@@ -91,7 +91,7 @@ func TestPipelinedCallsOnARefusedConnectionHaveItsError(t *testing.T) {
 	s := node(t, "AUTH", refuse)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr().String(), Password: "wrong"})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	b := New(rdb, false, time.Minute)
+	b := New(rdb, time.Minute)
 	t.Cleanup(b.Close)
 	one := script.New("test", "return 1")
 	calls := []*script.Call{one.Call(1, "k"), one.Call(1, "k"), one.Call(1, "k")}

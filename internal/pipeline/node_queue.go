@@ -52,9 +52,6 @@ type job struct {
 
 // enter takes a flush for a lone call on the caller's goroutine; leave gives it back.
 func (n *nodeQueue) enter() (slot int, ok bool) {
-	if n.batcher.plain {
-		return 0, true
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.queues[Normal].empty() || !n.queues[Urgent].empty() || n.gathersLocked() || !n.mayLocked() {
@@ -66,9 +63,6 @@ func (n *nodeQueue) enter() (slot int, ok bool) {
 }
 
 func (n *nodeQueue) leave(slot int) {
-	if n.batcher.plain {
-		return
-	}
 	n.mu.Lock()
 	n.flying--
 	if slot >= 0 {
@@ -97,7 +91,7 @@ func (n *nodeQueue) mayLocked() bool {
 	if n.confirms { // each holds a connection while it waits, which renewals and releases may need
 		return n.flying < maxFlushes
 	}
-	if n.batcher.plain || n.flying < maxFlushes {
+	if n.flying < maxFlushes {
 		return true
 	}
 	return n.flying < maxStuck && n.youngLocked() < maxFlushes
@@ -210,9 +204,6 @@ func (n *nodeQueue) withdraw(p *pending, class Class) bool {
 // takeLocked takes the next flush from the queues: urgent calls first, which leave some room for the others.
 func (n *nodeQueue) takeLocked() (job, bool) {
 	room, share := maxBatch, urgentShare
-	if n.batcher.plain {
-		room, share = 1, 1
-	}
 	urgent, normal := &n.queues[Urgent], &n.queues[Normal]
 	if normal.empty() {
 		share = room

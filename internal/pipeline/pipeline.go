@@ -94,7 +94,6 @@ type Batcher struct {
 	hooks     []redis.Hook
 	cluster   *redis.ClusterClient // nil unless rdb is one
 	layout    layout
-	plain     bool            // no pipelining
 	limit     time.Duration   // bound on one flush
 	life      context.Context //nolint:containedctx // the batcher's own life, ended by Close
 	end       context.CancelFunc
@@ -151,11 +150,11 @@ func (b *Batcher) hooked(view *redis.Client) *redis.Client {
 	return view
 }
 
-// New returns a batcher over rdb. With plain set it never pipelines. A call that is not answered within the lease is of
+// New returns a batcher over rdb. A call that is not answered within the lease is of
 // no use to anybody: its connection is given up.
-func New(rdb redis.UniversalClient, plain bool, lease time.Duration) *Batcher {
+func New(rdb redis.UniversalClient, lease time.Duration) *Batcher {
 	life, end := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	b := &Batcher{rdb: rdb, plain: plain, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[lane]*nodeQueue{}}
+	b := &Batcher{rdb: rdb, limit: min(ioLimit, max(lease, ioFloor)), life: life, end: end, jobs: make(chan job), nodes: map[lane]*nodeQueue{}}
 	b.waits, b.endWaits = context.WithCancel(life)
 	b.cluster, _ = rdb.(*redis.ClusterClient)
 	b.layout.cluster, b.layout.life = b.cluster, life
@@ -295,12 +294,6 @@ func (b *Batcher) StartAll(class Class, calls []Sending) bool {
 		queues[q] = append(queues[q], p)
 	}
 	for q, together := range queues {
-		if b.plain {
-			for _, p := range together {
-				q.submit(class, p)
-			}
-			continue
-		}
 		q.submit(class, together...)
 	}
 	return true

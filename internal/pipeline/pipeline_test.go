@@ -38,14 +38,14 @@ type rig struct {
 }
 
 // setup returns a batcher on a server in process whose connections can be stalled.
-func setup(t *testing.T, plain bool) *rig {
+func setup(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{mini: miniredis.NewMiniRedis(), open: make(chan struct{})}
 	r.rdb = redis.NewClient(&redis.Options{
 		Addr: "rig", PoolSize: 20, Dialer: r.dial,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 	})
-	r.batcher = pipeline.New(r.rdb, plain, time.Minute)
+	r.batcher = pipeline.New(r.rdb, time.Minute)
 	t.Cleanup(func() {
 		r.batcher.Close()
 		assert.NoError(t, r.rdb.Close())
@@ -96,36 +96,32 @@ func (r *rig) value(t *testing.T, key string) string {
 }
 
 func TestCallsStartedTogetherShareARoundTrip(t *testing.T) {
-	for name, trips := range map[string]int64{"pipelined": 1, "plain": 5} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := setup(t, name == "plain")
-				s := add()
-				require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) // Redis knows the script
-				before := r.batcher.Flushes()
-				var sum atomic.Int64
-				var calls []pipeline.Sending
-				for i := range 5 {
-					calls = append(calls, pipeline.Sending{Call: s.Call(1, "k"+strconv.Itoa(i), i), Done: func(c *script.Call) {
-						n, err := c.Int()
-						assert.NoError(t, err)
-						sum.Add(n)
-					}})
-				}
-				require.True(t, r.batcher.StartAll(pipeline.Normal, calls))
-				synctest.Wait()
-				assert.EqualValues(t, 0+1+2+3+4, sum.Load())
-				assert.Equal(t, trips, r.batcher.Flushes()-before)
-				r.batcher.Stop()
-				assert.False(t, r.batcher.StartAll(pipeline.Normal, calls))
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t)
+		s := add()
+		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) // Redis knows the script
+		before := r.batcher.Flushes()
+		var sum atomic.Int64
+		var calls []pipeline.Sending
+		for i := range 5 {
+			calls = append(calls, pipeline.Sending{Call: s.Call(1, "k"+strconv.Itoa(i), i), Done: func(c *script.Call) {
+				n, err := c.Int()
+				assert.NoError(t, err)
+				sum.Add(n)
+			}})
+		}
+		require.True(t, r.batcher.StartAll(pipeline.Normal, calls))
+		synctest.Wait()
+		assert.EqualValues(t, 0+1+2+3+4, sum.Load())
+		assert.EqualValues(t, 1, r.batcher.Flushes()-before)
+		r.batcher.Stop()
+		assert.False(t, r.batcher.StartAll(pipeline.Normal, calls))
+	})
 }
 
 func TestLoneCallIsOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		for i := range 3 {
 			call := s.Call(1, "k", 1)
@@ -140,7 +136,7 @@ func TestLoneCallIsOneRoundTrip(t *testing.T) {
 
 func TestCallsShareARoundTripUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		before := r.batcher.Flushes()
@@ -161,7 +157,7 @@ func TestCallsShareARoundTripUnderLoad(t *testing.T) {
 
 func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		known, fresh := add(), script.New("test", "return redis.call('incrby', KEYS[1], 10 * ARGV[1])")
 		require.NoError(t, r.batcher.Do(t.Context(), known.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
@@ -182,7 +178,7 @@ func TestOnlyUnknownScriptsAreSentAgain(t *testing.T) {
 
 func TestCallGivenUpInTheQueueNeverRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
@@ -205,7 +201,7 @@ func TestCallGivenUpInTheQueueNeverRuns(t *testing.T) {
 
 func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		for _, ask := range []pipeline.SendOptions{{}, {Limit: 5 * time.Millisecond}} {
@@ -229,7 +225,7 @@ func TestCallGivenUpUnderWayIsReportedLate(t *testing.T) {
 
 func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		r.setStall(true)
@@ -253,7 +249,7 @@ func TestStuckFlushesDoNotHoldUpOthers(t *testing.T) {
 
 func TestCallsThatFillMoreThanABatchDoNotWaitForAStuckOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		s := add()
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{}))
 		synctest.Wait() // its worker has nothing more to do
@@ -284,9 +280,7 @@ func TestCallsThatFillMoreThanABatchDoNotWaitForAStuckOne(t *testing.T) {
 
 func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, true)
-		r.batcher.Close()
-		r.batcher = pipeline.New(r.rdb, false, time.Minute)
+		r := setup(t)
 		s := script.New("test", "return redis.call('rpush', KEYS[1], ARGV[1])")
 		require.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "order", "first"), pipeline.SendOptions{}))
 		r.setStall(true)
@@ -311,23 +305,9 @@ func TestUrgentCallsLeaveTheQueueFirst(t *testing.T) {
 	})
 }
 
-func TestPlainSendsEachCallByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, true)
-		s := add()
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() { assert.NoError(t, r.batcher.Do(t.Context(), s.Call(1, "k", 1), pipeline.SendOptions{})) })
-		}
-		wg.Wait()
-		assert.EqualValues(t, 10, r.batcher.Flushes())
-		assert.Equal(t, "10", r.value(t, "k"))
-	})
-}
-
 func TestClosedBatcherRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, false)
+		r := setup(t)
 		r.batcher.Close()
 		err := r.batcher.Do(t.Context(), add().Call(1, "k", 1), pipeline.SendOptions{})
 		require.ErrorIs(t, err, script.ErrNotSent)
@@ -338,7 +318,7 @@ func TestClosedBatcherRefuses(t *testing.T) {
 func BenchmarkDo(b *testing.B) {
 	m := miniredis.NewMiniRedis()
 	rdb := redis.NewClient(&redis.Options{Addr: "rig", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
-	batcher := pipeline.New(rdb, false, time.Minute)
+	batcher := pipeline.New(rdb, time.Minute)
 	b.Cleanup(func() {
 		batcher.Close()
 		_ = rdb.Close()

@@ -39,7 +39,7 @@ func TestPipelinedCallsThatWereRefusedAndThenSentAreUnknown(t *testing.T) {
 		},
 	})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	b := New(rdb, false, time.Minute)
+	b := New(rdb, time.Minute)
 	t.Cleanup(b.Close)
 	s := script.New("test", "return 1")
 	calls := []*script.Call{s.Call(1, "k"), s.Call(1, "k"), s.Call(1, "k")}

@@ -36,7 +36,7 @@ func TestRedirectedCallsWithoutAnAnswerAreUnknown(t *testing.T) {
 				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: old.Addr().String()}}}}, nil
 			}})
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			b := New(rdb, false, time.Minute)
+			b := New(rdb, time.Minute)
 			t.Cleanup(b.Close)
 			s := script.New("test", "return 1")
 			calls := []*script.Call{s.Call(1, "k"), s.Call(1, "k"), s.Call(1, "k")}

@@ -54,7 +54,7 @@ func eachWire(t *testing.T, test func(t *testing.T, b *pipeline.Batcher, p *faul
 			proxy := faulttest.NewProxy(t, server.Addr())
 			rdb := open(proxy.Addr())
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			b := pipeline.New(rdb, false, time.Minute)
+			b := pipeline.New(rdb, time.Minute)
 			t.Cleanup(b.Close)
 			require.NoError(t, b.Do(t.Context(), add().Call(1, "k", 0), pipeline.SendOptions{}))
 			test(t, b, proxy, server.Client(t))
