@@ -1,6 +1,7 @@
 package redlatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,31 @@ func Check(ctx context.Context, rdb redis.UniversalClient, opts ...Option) error
 		return fmt.Errorf("redlatch: check: %w", err)
 	}
 	return nil
+}
+
+// Ping sends a PING to each master that the client uses, all at the same time, and returns nil when each has answered: for
+// readiness probes. It asks neither for commands nor for rights, as [Check] does.
+//
+// It returns [ErrUnavailable] if a master does not answer, or the error that it replied with, and [ErrClosed] once the client
+// closes. It ends with ctx or the call timeout (see [WithCallTimeout]), and costs one round trip to each master.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := core.Step(ctx, c.core, func(ctx context.Context) (struct{}, error) { return struct{}{}, c.ping(ctx) })
+	if err != nil {
+		return fmt.Errorf("redlatch: ping: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) ping(ctx context.Context) error {
+	masters, err := c.core.Batch.Masters(ctx)
+	pongs := make(chan error, len(masters))
+	for _, master := range masters {
+		go func() { pongs <- master.Ping(ctx).Err() }()
+	}
+	for range masters {
+		err = cmp.Or(err, <-pongs)
+	}
+	return err
 }
 
 // check is Check for a client that was just made. It returns the eviction policy of Redis.

@@ -321,6 +321,43 @@ func TestEmbeddedClientCarriesManyCallsAtOnce(t *testing.T) {
 	})
 }
 
+func TestPingIsOneRoundTripAndSaysWhatIsWrong(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t, redlatch.WithCallTimeout(2*time.Second))
+		require.NoError(t, p.Ping(t.Context()))
+		assert.Equal(t, []string{"ping"}, p.Sent())
+		p.Blackhole(true)
+		start := time.Now()
+		require.ErrorIs(t, p.Ping(t.Context()), redlatch.ErrUnavailable)
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := p.Ping(ctx)
+		require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		p.Blackhole(false)
+		p.Refuse(true)
+		require.ErrorIs(t, p.Ping(t.Context()), redlatch.ErrUnavailable)
+		p.Refuse(false)
+		require.NoError(t, p.Ping(t.Context()))
+		b.Mini.SetError("LOADING Redis is loading the dataset in memory")
+		require.ErrorIs(t, p.Ping(t.Context()), redlatch.ErrUnavailable)
+		b.Mini.SetError("")
+		require.NoError(t, p.Close())
+		require.ErrorIs(t, p.Ping(t.Context()), redlatch.ErrClosed)
+	})
+}
+
+func TestPingReachesEachMaster(t *testing.T) {
+	cluster := redistest.SharedCluster(t)
+	var h hook
+	c, err := redlatch.New(cluster.Client(t), redlatch.WithHooks(&h))
+	require.NoError(t, err)
+	require.NoError(t, c.Ping(t.Context()))
+	assert.EqualValues(t, len(cluster.Nodes()), h.pings.Load())
+	require.NoError(t, c.Close())
+}
+
 // New says of which client the hooks are called.
 func TestHooksOfAClusterClientAreCalled(t *testing.T) {
 	for rdb, called := range map[redis.UniversalClient]bool{
@@ -337,8 +374,8 @@ func TestHooksOfAClusterClientAreCalled(t *testing.T) {
 	}
 }
 
-// hook is a hook of go-redis that counts calls of scripts.
-type hook struct{ scripts atomic.Int64 }
+// hook is a hook of go-redis that counts calls of scripts and PINGs.
+type hook struct{ scripts, pings atomic.Int64 }
 
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -358,8 +395,11 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 func (h *hook) count(cmds ...redis.Cmder) {
 	for _, c := range cmds {
-		if c.Name() == "evalsha" {
+		switch c.Name() {
+		case "evalsha":
 			h.scripts.Add(1)
+		case "ping":
+			h.pings.Add(1)
 		}
 	}
 }
