@@ -29,7 +29,7 @@ func everyMethod(t *testing.T, v any) (errs map[string]error, others map[string]
 		var args []reflect.Value
 		for j := range method.Type().NumIn() {
 			if !method.Type().IsVariadic() || j < method.Type().NumIn()-1 {
-				args = append(args, goodArgument(t, name, method.Type().In(j)))
+				args = append(args, goodArgument(t, method.Type().In(j)))
 			}
 		}
 		results := method.Call(args)
@@ -46,7 +46,7 @@ func everyMethod(t *testing.T, v any) (errs map[string]error, others map[string]
 	return errs, others
 }
 
-func goodArgument(t *testing.T, method string, of reflect.Type) reflect.Value {
+func goodArgument(t *testing.T, of reflect.Type) reflect.Value {
 	t.Helper()
 	switch of {
 	case reflect.TypeFor[context.Context]():
@@ -60,11 +60,7 @@ func goodArgument(t *testing.T, method string, of reflect.Type) reflect.Value {
 	case reflect.Int:
 		return reflect.ValueOf(1).Convert(of)
 	case reflect.String:
-		text := "x"
-		if method == "List" { // a cursor
-			text = ""
-		}
-		return reflect.ValueOf(text).Convert(of)
+		return reflect.ValueOf("x").Convert(of)
 	case reflect.Slice:
 		return reflect.MakeSlice(of, 1, 1)
 	default:

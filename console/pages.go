@@ -249,12 +249,9 @@ func (h *handler) queueLines(r *request, o *overview) error {
 	o.Queues = first(o.Queues, overviewTop)
 	for i := range o.Queues {
 		q := &o.Queues[i]
-		due, _, err := inspect.QueueOf(h.client, q.Name).List(r.ctx, rdelayedqueue.Ready, "", 1)
-		if err != nil {
+		var err error
+		if q.Lag, err = inspect.Lag(r.ctx, h.client, q.Name); err != nil {
 			return err
-		}
-		if len(due) > 0 {
-			q.Lag = max(0, time.Since(due[0].DueAt))
 		}
 		states := []int{q.Stats.Delayed, q.Stats.Ready, q.Stats.InFlight, q.Stats.Dead}
 		all := max(1, states[0]+states[1]+states[2]+states[3])
@@ -421,11 +418,10 @@ func (h *handler) queue(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := inspect.QueueOf(h.client, name)
-	if p.Stats, err = q.Stats(r.ctx); err != nil {
+	if p.Stats, err = inspect.QueueOf(h.client, name).Stats(r.ctx); err != nil {
 		return nil, err
 	}
-	entries, next, err := q.List(r.ctx, state, r.query.Get("after"), pageSize)
+	entries, next, err := inspect.Page(r.ctx, h.client, name, state, r.query.Get("after"), pageSize)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,11 @@ var blocking = []blockingCall{
 	{"Take", func(ctx context.Context, h held) error { return second(h.Take(ctx)) }, context.DeadlineExceeded},
 	{"TakeBatch", func(ctx context.Context, h held) error { return second(h.TakeBatch(ctx, 10)) }, context.DeadlineExceeded},
 	{"Get", func(ctx context.Context, h held) error { return second(h.Get(ctx, "id")) }, context.DeadlineExceeded},
-	{"List", func(ctx context.Context, h held) error {
-		_, _, err := h.List(ctx, rdelayedqueue.Ready, "", 250)
-		return err
+	{"All", func(ctx context.Context, h held) (failed error) {
+		for _, err := range h.All(ctx, rdelayedqueue.Ready) {
+			failed = err
+		}
+		return failed
 	}, context.DeadlineExceeded},
 	{"Dead", func(ctx context.Context, h held) error { return second(h.Dead(ctx, 10)) }, context.DeadlineExceeded},
 	{"Stats", func(ctx context.Context, h held) error { return second(h.Stats(ctx)) }, context.DeadlineExceeded},

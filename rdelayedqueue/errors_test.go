@@ -103,9 +103,11 @@ var badInputs = map[string]func(ctx context.Context, c *redlatch.Client) error{
 		_, err := queue(c).Dead(ctx, 0)
 		return err
 	},
-	"bad cursor": func(ctx context.Context, c *redlatch.Client) error {
-		_, _, err := queue(c).List(ctx, rdelayedqueue.Dead, "x", 1)
-		return err
+	"bad state of all": func(ctx context.Context, c *redlatch.Client) (failed error) {
+		for _, err := range queue(c).All(ctx, 7) {
+			failed = err
+		}
+		return failed
 	},
 	"bad state": func(ctx context.Context, c *redlatch.Client) error {
 		_, err := queue(c).Purge(ctx, 7)

@@ -33,22 +33,12 @@ func TestClaimsThatRanOutAreReadyForEveryCall(t *testing.T) {
 		const n = 130
 		q := ranOut(t, b, n)
 		require.Equal(t, rdelayedqueue.Stats{Ready: n + 1}, stats(t, q))
-		var all []rdelayedqueue.Entry[job]
-		for cursor := ""; ; {
-			entries, next, err := q.List(t.Context(), rdelayedqueue.Ready, cursor, 50)
-			require.NoError(t, err)
-			for _, e := range entries {
-				assert.Equal(t, rdelayedqueue.Ready, e.State)
-			}
-			all = append(all, entries...)
-			if cursor = next; cursor == "" {
-				break
-			}
-		}
+		all := list(t, q, rdelayedqueue.Ready)
 		assert.Len(t, all, n+1)
-		flying, _, err := q.List(t.Context(), rdelayedqueue.InFlight, "", 100)
-		require.NoError(t, err)
-		assert.Empty(t, flying)
+		for _, e := range all {
+			assert.Equal(t, rdelayedqueue.Ready, e.State)
+		}
+		assert.Empty(t, list(t, q, rdelayedqueue.InFlight))
 		e, err := q.Get(t.Context(), "0")
 		require.NoError(t, err)
 		assert.Equal(t, rdelayedqueue.Ready, e.State)
@@ -87,8 +77,6 @@ func TestClaimsThatLastAreInFlightForEveryCall(t *testing.T) {
 		n, err := q.Purge(t.Context(), rdelayedqueue.Ready)
 		require.NoError(t, err)
 		assert.Zero(t, n)
-		entries, _, err := q.List(t.Context(), rdelayedqueue.InFlight, "", 10)
-		require.NoError(t, err)
-		assert.Len(t, entries, 1)
+		assert.Len(t, list(t, q, rdelayedqueue.InFlight), 1)
 	})
 }

@@ -3,6 +3,7 @@ package rdelayedqueue
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/redlatch/redlatch/codec"
@@ -86,35 +87,54 @@ func (q *Queue[T]) Get(ctx context.Context, id string) (*Entry[T], error) {
 	return &entry, nil
 }
 
-// List returns up to n messages of a state, sorted by DueAt, from a cursor on: "" for the first page, then the next
-// that the previous call returned, which is "" after the last page. Ready messages whose claims ran out come last.
-// Messages that change their state meanwhile may be missed or listed twice. It blocks and fails as [Queue] describes,
-// and costs one round trip for each 100 messages or 1 MiB.
-func (q *Queue[T]) List(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
-	err = q.bad()
-	switch {
-	case err != nil:
-	case n < 1:
-		err = fmt.Errorf("%w: page size %d is below 1", errs.ErrInvalid, n)
-	case !queue.CheckCursor(cursor):
-		err = fmt.Errorf("%w: the cursor does not come from List", errs.ErrInvalid)
-	default:
-		err = s.check()
+// All returns the messages of a state, sorted by DueAt. Ready messages whose claims ran out come last. Messages that change
+// their state meanwhile may be missed or listed twice; the loop may change them itself.
+//
+// It asks for the next messages when the loop gets there: one round trip for each 100 messages or 1 MiB, which blocks and
+// fails as [Queue] describes. An error is the last thing that it yields, with a zero Entry.
+func (q *Queue[T]) All(ctx context.Context, s State) iter.Seq2[Entry[T], error] {
+	return func(yield func(Entry[T], error) bool) {
+		for cursor, more := "", true; more; more = cursor != "" {
+			page, next, err := q.list(ctx, s, cursor, pageSize)
+			if err != nil {
+				yield(Entry[T]{}, q.wrap("list", err))
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			cursor = next
+		}
 	}
-	if err != nil {
-		return nil, "", q.wrap("list", err)
+}
+
+// pageSize is how many messages All asks for at a time.
+const pageSize = 100
+
+// Dead returns up to n dead letters, the oldest first: the first n of [Queue.All] of state [Dead].
+func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
+	if n < 1 {
+		return nil, q.wrap("list", fmt.Errorf("%w: n %d is below 1", errs.ErrInvalid, n))
+	}
+	entries, _, err := q.list(ctx, Dead, "", n)
+	return entries, q.wrap("list", err)
+}
+
+// list returns up to n messages after a cursor, and the cursor of the next ones, which is empty after the last.
+func (q *Queue[T]) list(ctx context.Context, s State, cursor string, n int) (entries []Entry[T], next string, err error) {
+	if err := q.bad(); err != nil {
+		return nil, "", err
+	}
+	if err := s.check(); err != nil {
+		return nil, "", err
 	}
 	found, next, err := q.queue.List(ctx, queue.State(s), cursor, n)
 	for _, e := range found {
 		entries = append(entries, q.entry(e))
 	}
-	return entries, next, q.wrap("list", err)
-}
-
-// Dead returns up to n dead letters, the oldest first. It is [Queue.List] of the first page of state Dead.
-func (q *Queue[T]) Dead(ctx context.Context, n int) ([]Entry[T], error) {
-	entries, _, err := q.List(ctx, Dead, "", n)
-	return entries, err
+	return entries, next, err
 }
 
 // Stats are the numbers of messages in each state, and whether the queue is paused.

@@ -55,6 +55,16 @@ func stats(t *testing.T, q *rdelayedqueue.Queue[job]) rdelayedqueue.Stats {
 	return s
 }
 
+// list returns all messages of a state.
+func list(t *testing.T, q *rdelayedqueue.Queue[job], s rdelayedqueue.State) (all []rdelayedqueue.Entry[job]) {
+	t.Helper()
+	for e, err := range q.All(t.Context(), s) {
+		require.NoError(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
 func TestMessageIsDeliveredWhenItIsDueAndGoneAfterAck(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		q := jobs(b.Peer(t))
@@ -362,42 +372,70 @@ func TestGetAndListShowEachState(t *testing.T) {
 			require.NotNil(t, e)
 			assert.Equal(t, want, e.State, want)
 			assert.Equal(t, want.String(), map[bool]string{true: "in flight", false: e.Value.Name}[want == rdelayedqueue.InFlight])
-			entries, next, err := q.List(t.Context(), want, "", 10)
-			require.NoError(t, err)
-			assert.Empty(t, next)
-			require.Len(t, entries, 1, want)
-			assert.Equal(t, *e, entries[0])
+			assert.Equal(t, []rdelayedqueue.Entry[job]{*e}, list(t, q, want))
 		}
 		require.NoError(t, m.Ack(t.Context()))
 	})
 }
 
-func TestListPagesThroughAll(t *testing.T) {
+func TestAllListsEachOnceInItsOrder(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		q := jobs(b.Peer(t))
+		p := b.Peer(t)
+		q := jobs(p)
 		items := make([]rdelayedqueue.Item[job], 330)
 		for i := range items {
 			items[i] = rdelayedqueue.Item[job]{Value: job{N: i}, Delay: time.Hour}
 		}
 		_, err := q.OfferBatch(t.Context(), items)
 		require.NoError(t, err)
-		for _, size := range []int{1, 7, 100, 150, 1000} {
-			n, cursor := 0, ""
-			for {
-				entries, next, err := q.List(t.Context(), rdelayedqueue.Delayed, cursor, size)
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(entries), size)
-				for _, e := range entries {
-					require.Equal(t, n, e.Value.N)
-					n++
-				}
-				if next == "" {
-					break
-				}
-				cursor = next
-			}
-			assert.Equal(t, 330, n, "pages of %d", size)
+		require.Empty(t, list(t, q, rdelayedqueue.Dead)) // the server knows the scripts
+		_, err = q.Cancel(t.Context(), "none")
+		require.NoError(t, err)
+		n, before := 0, len(p.Sent())
+		for e, err := range q.All(t.Context(), rdelayedqueue.Delayed) {
+			require.NoError(t, err)
+			require.Equal(t, n, e.Value.N)
+			n++
 		}
+		assert.Equal(t, 330, n)
+		assert.Len(t, p.Sent()[before:], 4, "a call for each 100")
+		before = len(p.Sent())
+		for e, err := range q.All(t.Context(), rdelayedqueue.Delayed) {
+			require.NoError(t, err)
+			ok, err := q.Cancel(t.Context(), e.ID) // while it goes on
+			require.NoError(t, err)
+			require.True(t, ok)
+			if e.Value.N == 149 {
+				break
+			}
+		}
+		assert.Len(t, p.Sent()[before:], 2+150, "what nobody asks for is not read")
+		assert.Equal(t, rdelayedqueue.Stats{Delayed: 180}, stats(t, q))
+	})
+}
+
+func TestAllEndsWithItsError(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q := jobs(p)
+		_, err := q.OfferBatch(t.Context(), make([]rdelayedqueue.Item[job], 150))
+		require.NoError(t, err)
+		n, failed := 0, error(nil)
+		for _, err := range q.All(t.Context(), rdelayedqueue.Ready) {
+			if err != nil {
+				require.NoError(t, failed, "once")
+				failed = err
+				continue
+			}
+			if n++; n == 100 {
+				p.Refuse(true)
+				p.Cut()
+			}
+		}
+		assert.Equal(t, 100, n)
+		require.ErrorIs(t, failed, redlatch.ErrUnavailable)
+		require.ErrorContains(t, failed, `rdelayedqueue: list "`)
+		p.Refuse(false)
 	})
 }
 

@@ -90,7 +90,7 @@ func lookAtQueue(ctx context.Context, c *redlatch.Client, name string, s rdelaye
 		return q
 	}
 	for _, state := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight} {
-		some, _, _ := inspect.QueueOf(c, name).List(ctx, state, "", 100)
+		some, _, _ := inspect.Page(ctx, c, name, state, "", 100)
 		if slices.ContainsFunc(some, func(e rdelayedqueue.Entry[[]byte]) bool { return e.Error != "" }) {
 			q.retried = inspect.StateName(state)
 			break

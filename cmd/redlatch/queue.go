@@ -174,20 +174,21 @@ has room. get prints all of it.`,
 			if err != nil {
 				return err
 			}
-			entries, _, err := q.List(cmd.Context(), s, "", most)
-			if err != nil {
-				return err
+			all := []job{} // none is a list too, in JSON
+			for e, err := range q.All(cmd.Context(), s) {
+				if err != nil {
+					return err
+				}
+				if all = append(all, shown(e, payload)); len(all) == most {
+					break
+				}
 			}
-			if len(entries) == 0 {
+			if len(all) == 0 {
 				stats, err := a.stats(cmd.Context(), q, args[0])
 				if err != nil {
 					return err
 				}
 				a.hint("none of that state; there are: %s; see --state", inspect.Counts(stats))
-			}
-			all := make([]job, len(entries))
-			for i, e := range entries {
-				all[i] = shown(e, payload)
 			}
 			show := a.list
 			if payload { // which stands behind the errors
@@ -296,22 +297,19 @@ func (a *app) cancelOne(ctx context.Context, q *jobs, id string) error {
 // cancelFailed deletes messages that wait for another attempt.
 func cancelFailed(ctx context.Context, q *jobs, attempts int, text string) (n int, err error) {
 	for _, state := range []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready} {
-		for cursor, more := "", true; more; more = cursor != "" {
-			var page []rdelayedqueue.Entry[[]byte]
-			if page, cursor, err = q.List(ctx, state, cursor, 100); err != nil {
+		for e, err := range q.All(ctx, state) {
+			if err != nil {
 				return n, err
 			}
-			for _, e := range page {
-				if e.Error == "" || e.Attempt < attempts || !strings.Contains(e.Error, text) {
-					continue
-				}
-				ok, err := q.Cancel(ctx, e.ID)
-				if err != nil {
-					return n, err
-				}
-				if ok {
-					n++
-				}
+			if e.Error == "" || e.Attempt < attempts || !strings.Contains(e.Error, text) {
+				continue
+			}
+			ok, err := q.Cancel(ctx, e.ID)
+			if err != nil {
+				return n, err
+			}
+			if ok {
+				n++
 			}
 		}
 	}

@@ -10,6 +10,9 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -21,9 +24,30 @@ func QueueOf(c *redlatch.Client, name string) *Queue {
 	return redlatch.GetDelayedQueue[[]byte](c, name, rdelayedqueue.WithCodec(codec.Bytes{}))
 }
 
+// Page returns up to n messages of a queue after a cursor, in the order of rdelayedqueue's All, and the cursor of the next
+// page: empty for the first page, and after the last one.
+func Page(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.State, cursor string, n int) ([]rdelayedqueue.Entry[[]byte], string, error) {
+	q := core.Manager(core.Of(c), queue.New).Queue(name)
+	err := q.Check()
+	if err == nil && !queue.CheckCursor(cursor) {
+		err = fmt.Errorf("%w: %.100q is no cursor", errs.ErrInvalid, cursor)
+	}
+	if err != nil {
+		return nil, "", errs.Wrap("rdelayedqueue", "list", name, err)
+	}
+	found, next, err := q.List(ctx, queue.State(s), cursor, n)
+	all := make([]rdelayedqueue.Entry[[]byte], len(found))
+	for i, e := range found {
+		all[i] = rdelayedqueue.Entry[[]byte]{
+			ID: e.ID, Value: e.Payload, Raw: e.Payload, State: s, Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error,
+		}
+	}
+	return all, next, errs.Wrap("rdelayedqueue", "list", name, err)
+}
+
 // Lag returns for how long the message of a queue has been due that is delivered next; 0 if none is due.
 func Lag(ctx context.Context, c *redlatch.Client, name string) (time.Duration, error) {
-	due, _, err := QueueOf(c, name).List(ctx, rdelayedqueue.Ready, "", 1)
+	due, _, err := Page(ctx, c, name, rdelayedqueue.Ready, "", 1)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
