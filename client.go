@@ -262,7 +262,7 @@ func (c *Client) Waits() []WaitInfo {
 //
 // It returns at once if nothing is held and no call is in flight, and after the grace and 3 s at the latest, also if
 // Redis is down. No goroutine is left, except for calls to a silent cluster, which end with the ReadTimeout of the
-// cluster client, and one that writes to a log that stands still. A second Close waits for the first and returns nil.
+// cluster client. A second Close waits for the first and returns nil.
 func (c *Client) Close() error {
 	if !c.first.CompareAndSwap(false, true) {
 		<-c.closed

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/events"
 )
 
 // WithObserver calls the functions of o for metrics and traces. With several observers each is told, in the order of the
@@ -162,19 +163,19 @@ type ScriptEndEvent struct {
 }
 
 // hooks returns the observer as the inside of the library calls it.
-func (o Observer) hooks() core.Hooks {
-	return core.Hooks{
+func (o Observer) hooks() events.Hooks {
+	return events.Hooks{
 		Renewed: o.Renewed, Woken: o.Woken, Reconnected: o.Reconnected, FailedOver: o.FailedOver,
-		AcquireStart: start(o.AcquireStart, func(e core.AcquireStart) AcquireStartEvent { return AcquireStartEvent(e) }),
-		AcquireEnd:   end(o.AcquireEnd, func(e core.AcquireEnd) AcquireEndEvent { return AcquireEndEvent(e) }),
-		HoldEnd:      end(o.HoldEnd, func(e core.HoldEnd) HoldEndEvent { return HoldEndEvent(e) }),
-		OfferStart:   start(o.OfferStart, func(e core.OfferStart) OfferStartEvent { return OfferStartEvent(e) }),
-		OfferEnd:     end(o.OfferEnd, func(e core.OfferEnd) OfferEndEvent { return OfferEndEvent(e) }),
-		HandleStart:  start(o.HandleStart, func(e core.HandleStart) HandleStartEvent { return HandleStartEvent(e) }),
-		HandleEnd:    end(o.HandleEnd, func(e core.HandleEnd) HandleEndEvent { return HandleEndEvent(e) }),
-		DeadLetter:   end(o.DeadLetter, func(e core.DeadLetter) DeadLetterEvent { return DeadLetterEvent(e) }),
-		ScriptStart:  start(o.ScriptStart, func(e core.ScriptStart) ScriptStartEvent { return ScriptStartEvent(e) }),
-		ScriptEnd:    end(o.ScriptEnd, func(e core.ScriptEnd) ScriptEndEvent { return ScriptEndEvent(e) }),
+		AcquireStart: start(o.AcquireStart, func(e events.AcquireStart) AcquireStartEvent { return AcquireStartEvent(e) }),
+		AcquireEnd:   end(o.AcquireEnd, func(e events.AcquireEnd) AcquireEndEvent { return AcquireEndEvent(e) }),
+		HoldEnd:      end(o.HoldEnd, func(e events.HoldEnd) HoldEndEvent { return HoldEndEvent(e) }),
+		OfferStart:   start(o.OfferStart, func(e events.OfferStart) OfferStartEvent { return OfferStartEvent(e) }),
+		OfferEnd:     end(o.OfferEnd, func(e events.OfferEnd) OfferEndEvent { return OfferEndEvent(e) }),
+		HandleStart:  start(o.HandleStart, func(e events.HandleStart) HandleStartEvent { return HandleStartEvent(e) }),
+		HandleEnd:    end(o.HandleEnd, func(e events.HandleEnd) HandleEndEvent { return HandleEndEvent(e) }),
+		DeadLetter:   end(o.DeadLetter, func(e events.DeadLetter) DeadLetterEvent { return DeadLetterEvent(e) }),
+		ScriptStart:  start(o.ScriptStart, func(e events.ScriptStart) ScriptStartEvent { return ScriptStartEvent(e) }),
+		ScriptEnd:    end(o.ScriptEnd, func(e events.ScriptEnd) ScriptEndEvent { return ScriptEndEvent(e) }),
 	}
 }
 

@@ -37,10 +37,9 @@ func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = 
 // have the same one. Defaults to the end of the host's name, a dot, and the number of the process.
 func WithClientName(s string) Option { return func(c *core.Config) { c.ClientName = &s } }
 
-// WithLogger sets the logger for errors that no caller can receive. A goroutine of the client writes the lines, so that
-// a slow handler holds up nothing but Enabled, which must return at once. [Client.Close] waits for the last ones; of
-// more than 10,000 that wait the newest are dropped. go-redis has a logger of its own, see redis.SetLogger. Defaults to
-// [slog.Default].
+// WithLogger sets the logger for errors that no caller can receive. A line is written on the goroutine on which something
+// happened, which the handler holds up: it must return at once, and must not use the client. go-redis has a logger of its own,
+// see redis.SetLogger. Defaults to [slog.Default].
 func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
 
 // WithSlowLog logs, at the level WARN, each call to acquire a lock, permits or tokens that waited for wait or longer, also

@@ -249,9 +249,7 @@ func (q *waitQueue) Message(payload string) {
 	if payload != "0" && payload != "1" {
 		return
 	}
-	if f := q.manager.core.Hooks.Woken; f != nil {
-		f("rlatch", q.manager.core.UserName(q.key))
-	}
+	q.manager.core.Events.Woken("rlatch", q.manager.core.UserName(q.key))
 	q.check()
 }
 

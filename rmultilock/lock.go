@@ -216,12 +216,12 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 
 // observed runs a call, and tells an observer of it unless it nests.
 func (l *Lock) observed(ctx context.Context, m mode, o *locker.Options, outer *hold) (*hold, error) {
-	if outer != nil || !l.core.ObservesAcquire() {
+	if outer != nil || !l.core.Events.ObservesAcquire() {
 		return newCall(ctx, l, m, o, outer).run()
 	}
 	observed := *o
 	observed.Asked = new(atomic.Int32)
-	ctx, call := l.core.BeginAcquire(ctx, title, l.name)
+	ctx, call := l.core.Events.BeginAcquire(ctx, title, l.name)
 	h, err := newCall(ctx, l, m, &observed, outer).run()
 	owner := ""
 	if err == nil {

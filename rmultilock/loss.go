@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
@@ -78,9 +78,9 @@ func (h *hold) logLost(cause error) {
 		return
 	}
 	h.mu.Lock()
-	loss := core.LossInfo{Kind: title, Name: h.lock.name, Owner: h.owner, Site: h.options.Site.String()}
+	loss := events.Loss{Kind: title, Name: h.lock.name, Owner: h.owner, Site: h.options.Site.String()}
 	h.mu.Unlock()
-	h.lock.core.LogLost("lock", loss, cause)
+	h.lock.core.Events.LogLost("lock", loss, cause)
 }
 
 // isLiveLocked reports whether a hold is that of a live part, and counts.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -175,8 +176,8 @@ func (l *Limiter) wait(ctx context.Context, full string, n int) (taken, error) {
 }
 
 // begin tells an observer that a call begins to take tokens.
-func (l *Limiter) begin(ctx context.Context) (context.Context, core.Acquisition) {
-	return l.core.BeginAcquire(ctx, "rratelimiter", l.Name())
+func (l *Limiter) begin(ctx context.Context) (context.Context, events.Acquisition) {
+	return l.core.Events.BeginAcquire(ctx, "rratelimiter", l.Name())
 }
 
 // outcome is the error by which an observer learns what came of a call.

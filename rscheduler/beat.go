@@ -53,7 +53,7 @@ func (r *runner) beats(ctx, serving context.Context) {
 			r.fail(err)
 			return
 		}
-		r.plans.Note(r.core, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
+		r.plans.Note(r.core.Events, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
 		again = err != nil
 		switch {
 		case again:
@@ -240,7 +240,7 @@ func (r *runner) advance(ctx context.Context, now, until time.Time, jobs []stand
 		}
 	}
 	if len(reached) > 0 {
-		r.confirms.Note(r.core, unconfirmed, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
+		r.confirms.Note(r.core.Events, unconfirmed, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
 	}
 	marks = nil
 	for s, m := range reached {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -867,36 +866,6 @@ func TestBackfillGoesOnBesideRunsThatComeEachSecond(t *testing.T) {
 		for missed := 4; missed <= 10; missed++ {
 			assert.Contains(t, ran, fmt.Sprint(missed, ":1"))
 		}
-	})
-}
-
-// stalled is a log whose lines are not taken until it is let go on.
-type stalled struct {
-	slog.Handler
-	goOn chan struct{}
-}
-
-func (stalled) Enabled(context.Context, slog.Level) bool { return true }
-
-func (s stalled) Handle(context.Context, slog.Record) error { <-s.goOn; return nil }
-
-func (s stalled) WithAttrs([]slog.Attr) slog.Handler { return s }
-
-// F7
-func TestStalledLogStopsNoHeartbeat(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle)
-		stop := run(t, s)
-		time.Sleep(time.Second)
-		require.NoError(t, stop())
-		log := stalled{slog.DiscardHandler, make(chan struct{})}
-		s = r.Peer(t, redlatch.WithLogger(slog.New(log))).GetScheduler("billing")
-		require.NoError(t, s.Register("job", rscheduler.Every(20*time.Second), r.handle)) // which is logged
-		stop = run(t, s)
-		time.Sleep(65 * time.Second)
-		assert.Equal(t, []string{"20:1", "40:1", "60:1"}, r.take())
-		close(log.goOn)
-		require.NoError(t, stop())
 	})
 }
 

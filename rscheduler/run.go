@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/script"
@@ -40,7 +41,7 @@ type runner struct {
 	fail    context.CancelCauseFunc // ends Run with an error
 	stopped <-chan struct{}         // closed when nothing more is to begin
 
-	plans, begins, confirms core.Trouble
+	plans, begins, confirms events.Trouble
 }
 
 // Run runs what is due, of the jobs that are registered here, until ctx is done. Then it begins nothing more, waits for running
@@ -155,7 +156,7 @@ func (r *runner) noteBegin(ctx context.Context, err error) {
 	case errors.Is(err, errs.ErrWrongType):
 		r.fail(err)
 	case !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil:
-		r.begins.Note(r.core, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
+		r.begins.Note(r.core.Events, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
 	}
 }
 
@@ -292,7 +293,7 @@ func (r *runner) call(ctx context.Context, b *beginning, ended func(error)) (err
 		p := recover()
 		switch {
 		case p != nil:
-			err = r.core.Panicked(p, "rscheduler", r.name, b.message.ID, b.run.Attempt)
+			err = r.core.Events.Panicked(p, "rscheduler", r.name, b.message.ID, b.run.Attempt)
 		case !returned:
 			ended(errors.New("the handler ended its goroutine"))
 		}

@@ -121,11 +121,11 @@ func (w *waiter) left() bool { return w.state == abandoned || w.state == gone }
 
 // acquire acquires n permits. It waits without limit if wait is nil, and not at all if it is 0.
 func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Duration) (bool, error) {
-	if !m.core.ObservesAcquire() {
+	if !m.core.Events.ObservesAcquire() {
 		acquired, _, err := m.take(ctx, key, n, wait)
 		return acquired, err
 	}
-	ctx, call := m.core.BeginAcquire(ctx, "rsemaphore", m.core.UserName(key))
+	ctx, call := m.core.Events.BeginAcquire(ctx, "rsemaphore", m.core.UserName(key))
 	acquired, asked, err := m.take(ctx, key, n, wait)
 	refused := err
 	if !acquired && err == nil {
@@ -537,9 +537,7 @@ func (q *waitQueue) Message(payload string) {
 	if err != nil || permits < 1 {
 		return
 	}
-	if f := q.manager.core.Hooks.Woken; f != nil {
-		f("rsemaphore", q.manager.core.UserName(q.key))
-	}
+	q.manager.core.Events.Woken("rsemaphore", q.manager.core.UserName(q.key))
 	q.shard.Lock()
 	q.wakeLocked(permits)
 	q.shard.Unlock()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -152,7 +153,7 @@ func (c *Core) report(cursor int) Report {
 	for _, w := range waits[:min(answerList, len(waits))] {
 		r.Waits = append(r.Waits, ReportWait{Kind: w.Kind, Name: w.Name, Age: now.Sub(w.Since).Milliseconds(), Site: w.Site})
 	}
-	last, count := c.losses.newest()
+	last, count := c.Events.Losses()
 	r.LossCount = count
 	for _, l := range last {
 		r.Losses = append(r.Losses, ReportLoss{
@@ -160,8 +161,7 @@ func (c *Core) report(cursor int) Report {
 			Site: l.Site, Cause: l.Cause,
 		})
 	}
-	failovers, _ := c.failovers.newest()
-	for _, f := range failovers {
+	for _, f := range c.Events.Failovers() {
 		r.Failovers = append(r.Failovers, ReportFailover{Node: f.Node, Age: now.Sub(f.At).Milliseconds()})
 	}
 	if to < len(holds) {
@@ -170,8 +170,6 @@ func (c *Core) report(cursor int) Report {
 	return r
 }
 
-const modulePath = "github.com/redlatch/redlatch"
-
 // libraryVersion returns the version of this module that the program was built with; "(devel)" if it was built from a checkout.
 func libraryVersion() string {
 	info, ok := debug.ReadBuildInfo()
@@ -179,7 +177,7 @@ func libraryVersion() string {
 		return ""
 	}
 	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if m.Path == modulePath {
+		if m.Path == events.ModulePath {
 			return m.Version
 		}
 	}
@@ -246,8 +244,8 @@ func (c *Core) ask(ctx context.Context, id string, cursor int) (Report, error) {
 // parseReport returns the report of a client that a message is. Who has sent it is not known.
 func parseReport(text, id string) (r Report, ok bool) {
 	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == questionVersion && r.ID == id &&
-		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= eventsKept &&
-		len(r.Failovers) <= eventsKept && r.Cursor >= 0
+		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= events.Kept &&
+		len(r.Failovers) <= events.Kept && r.Cursor >= 0
 	return r, ok
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch/internal/events"
 )
 
 // Whatever is taken for a question names a channel for the answer and nothing else.
@@ -59,8 +61,8 @@ func FuzzReport(f *testing.F) {
 		assert.Equal(t, id, r.ID)
 		assert.LessOrEqual(t, len(r.Holds), answerList)
 		assert.LessOrEqual(t, len(r.Waits), answerList)
-		assert.LessOrEqual(t, len(r.Losses), eventsKept)
-		assert.LessOrEqual(t, len(r.Failovers), eventsKept)
+		assert.LessOrEqual(t, len(r.Losses), events.Kept)
+		assert.LessOrEqual(t, len(r.Failovers), events.Kept)
 		assert.GreaterOrEqual(t, r.Cursor, 0)
 	})
 }

@@ -41,7 +41,6 @@ func (c *Core) Close() {
 		h.Wait(began.Add(confirmed + endTail))
 	}
 	router.Wait()
-	c.lines.await(time.Until(began.Add(confirmed + endTail)))
 }
 
 // drain releases what is still held and makes the last settlements, all at the same time: with Redis gone each takes as

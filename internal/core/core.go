@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/clock"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
@@ -48,7 +49,7 @@ type Config struct {
 	SlowHold        time.Duration // a hold that lasted as long is; 0 for none
 	WithoutPresence bool          // the client does not listen to a channel of its own
 	CallSites       bool          // holds know where they were acquired
-	Hooks           Hooks
+	Hooks           events.Hooks
 	RedisHooks      []redis.Hook // of go-redis
 	OnClosed        func() error // closes what belongs to the client; may be nil
 }
@@ -97,6 +98,7 @@ type Core struct {
 	Config
 	Redis   redis.UniversalClient // as it was given
 	Clock   *clock.Clock
+	Events  *events.Events
 	Batch   *pipeline.Batcher
 	Router  Router         // of wake-ups
 	Topics  *pubsub.Router // of plain channels: Router, unless that subscribes to sharded ones
@@ -117,18 +119,10 @@ type Core struct {
 
 	presence  presence
 	histories failovers
-	outages   outages
-	lines     lines
-
-	panicked    known // messages whose handler has panicked
-	panicPlaces known // where handlers have
 
 	mu        sync.Mutex // guards the rest
 	holders   []Holder
 	reporters []Reporter
-
-	losses    events[LossInfo]
-	failovers events[FailoverInfo]
 }
 
 // Holder is a kind of object whose holds Close has to end.
@@ -155,16 +149,18 @@ func New(rdb redis.UniversalClient, config Config) *Core {
 		c.ID = config.NewID()
 	}
 	c.unique, _ = hex.DecodeString(c.ID[max(0, len(c.ID)-2*UniqueSize):]) // as NewID wrote it
-	c.lines.plain = config.Logger.With("client", c.ID).Handler()
-	c.Logger = slog.New(queued{&c.lines, c.lines.plain})
-	c.slow()
+	c.Logger = config.Logger.With("client", c.ID)
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	c.Cluster = isCluster
 	c.Batch = pipeline.New(rdb, config.Lease)
 	c.Batch.Hook(config.RedisHooks)
 	c.Batch.OnAnswered = c.Freed
 	c.Batch.Confirmations = config.Confirmations()
-	c.Batch.Observer = config.Hooks.scripts()
+	c.Batch.Observer = config.Hooks.Scripts()
+	c.Events = events.New(events.Options{
+		Hooks: config.Hooks, Logger: c.Logger, Clock: c.Clock, Node: c.Batch.Node,
+		SlowWait: config.SlowWait, SlowHold: config.SlowHold, CallSites: config.CallSites,
+	})
 	c.Batch.Sharded = config.Wakeups == WakeupsSharded || config.Wakeups == WakeupsAuto && isCluster
 	o := pubsub.Options{Logger: c.Logger, Sharded: c.Batch.Sharded, OnFailure: c.Batch.Reload, OnReconnect: oneByOne(config.Hooks.Reconnected)}
 	plain := o

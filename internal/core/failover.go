@@ -126,12 +126,8 @@ func (c *Core) verify(node string) {
 	if c.Closed() {
 		return
 	}
-	c.failovers.add(FailoverInfo{Node: node, At: c.Clock.Time(c.Clock.Now())})
-	c.Logger.Warn("redlatch: Redis has failed over or restarted; all holds are verified", "node", node)
 	for _, h := range c.Holders() {
 		h.Verify()
 	}
-	if hook := c.Hooks.FailedOver; hook != nil { // last, as it may take long
-		hook(node)
-	}
+	c.Events.FailedOver(node) // last, as an observer may take long
 }

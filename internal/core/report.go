@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -23,49 +22,6 @@ type WaitInfo struct {
 	Kind, Name string
 	Since      time.Time
 	Site       string
-}
-
-// LossInfo is something that the client held and has lost.
-type LossInfo struct {
-	Kind, Name, Owner string
-	At                time.Time
-	Held              time.Duration
-	Site, Cause       string
-}
-
-// FailoverInfo is a server that was found to have failed over or restarted.
-type FailoverInfo struct {
-	Node string
-	At   time.Time
-}
-
-// eventsKept is how many losses, and how many failovers, are told.
-const eventsKept = 100
-
-// events are the last ones of a kind.
-type events[E any] struct {
-	mu    sync.Mutex // guards the rest
-	last  []E        // the oldest first
-	count int        // of all
-}
-
-func (l *events[E]) add(one E) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.last) == eventsKept {
-		l.last = slices.Delete(l.last, 0, 1)
-	}
-	l.last = append(l.last, one)
-	l.count++
-}
-
-// newest returns the last events, the newest first, and how many there were in all.
-func (l *events[E]) newest() (last []E, count int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last = slices.Clone(l.last)
-	slices.Reverse(last)
-	return last, l.count
 }
 
 // Reporter is a kind of object that tells what the client holds and waits for.

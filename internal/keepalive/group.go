@@ -268,7 +268,7 @@ func (g *group) answer(key string, gone []int64, err error) {
 	g.mu.Unlock()
 
 	if o.state != apart {
-		g.renewer.core.Renewed(key, size-len(gone), lost, err)
+		g.renewer.core.Events.Renewed(key, size-len(gone), lost, err)
 	}
 	for _, d := range answered {
 		if refused(gone, d.place) {

@@ -228,7 +228,7 @@ func TestABatchThatIsRefusedForOneOfItIsRenewedOneByOne(t *testing.T) {
 			run(t, func(t *testing.T, b *bed) {
 				b.replies(source)
 				var told atomic.Pointer[error]
-				b.Hooks.Renewed = func(_, _ int, err error) {
+				b.Events.Hooks.Renewed = func(_, _ int, err error) {
 					if err != nil {
 						told.Store(&err)
 					}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -44,7 +45,7 @@ type Hold struct {
 	mode   Mode                    // never changes
 	over   bool                    // unlocked or lost
 	part   bool                    // of a hold of several locks; never changes
-	site   core.Site               // never changes
+	site   events.Site             // never changes
 }
 
 // OnEnd has fn called once, with the cause, when this side ends the hold's context: when the lock is unlocked or lost or the

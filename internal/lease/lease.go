@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/keepalive"
 )
 
@@ -27,10 +27,10 @@ type Lease struct {
 	member keepalive.Member // its renewal, its end in Redis and its timer
 	levels *Hold            // the live ones, innermost first
 	state  state
-	reads  bool      // Redis has levels of reading, as far as this side knows
-	warned bool      // that a call of this client waits for it; guarded by the listener's guard
-	part   bool      // the level that ended last was part of a hold of several locks; as the site
-	site   core.Site // where the level that ended last was acquired; never changes once it does not hold
+	reads  bool        // Redis has levels of reading, as far as this side knows
+	warned bool        // that a call of this client waits for it; guarded by the listener's guard
+	part   bool        // the level that ended last was part of a hold of several locks; as the site
+	site   events.Site // where the level that ended last was acquired; never changes once it does not hold
 
 	manager *Manager      // never changes, like key, owner, token and since once it is granted
 	key     any           // the lock's name in Redis, a string
@@ -314,13 +314,13 @@ func (l *Lease) lostCause(detail string) error {
 // notifyLost tells the log and the observer, once those who have the hold's context were told: others wait on this goroutine.
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
-	loss := core.LossInfo{
+	loss := events.Loss{
 		Kind: m.kind.Title, Name: l.user(), Owner: l.Owner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
 	}
 	if !l.part {
-		m.core.LogLost(m.noun(), loss, l.lostCause(detail))
+		m.core.Events.LogLost(m.noun(), loss, l.lostCause(detail))
 	}
-	m.core.Lost(loss, l.lostCause(detail))
+	m.core.Events.Lost(loss, l.lostCause(detail))
 }
 
 // endAllLocked ends every level with the cause that why gives.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/keepalive"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
@@ -128,7 +129,7 @@ func (m *Manager) soon(fn func()) {
 type Term struct {
 	Lease   *time.Duration // a fixed lease; nil for one that is renewed
 	MaxHold *time.Duration // limit of renewal; nil for none
-	Site    core.Site      // that acquires
+	Site    events.Site    // that acquires
 	Part    bool           // of a hold of several locks, which logs its loss itself
 }
 

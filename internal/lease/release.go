@@ -120,8 +120,8 @@ func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limi
 }
 
 func (l *Lease) notifyReleased() {
-	if c := l.manager.core; c.Hooks.HoldEnd != nil {
-		c.HoldEnded(l.manager.kind.Title, l.user(), l.Owner(), l.now()-l.since, nil)
+	if e := l.manager.core.Events; e.Hooks.HoldEnd != nil {
+		e.HoldEnded(l.manager.kind.Title, l.user(), l.Owner(), l.now()-l.since, nil)
 	}
 }
 

@@ -35,11 +35,11 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
 		return n.nest(ctx, outer, o, p)
 	}
-	if !n.manager.core.ObservesAcquire() {
+	if !n.manager.core.Events.ObservesAcquire() {
 		hold, _, err := n.acquire(ctx, o, p)
 		return hold, err
 	}
-	ctx, call := n.manager.core.BeginAcquire(ctx, n.manager.kind.Title, n.User())
+	ctx, call := n.manager.core.Events.BeginAcquire(ctx, n.manager.kind.Title, n.User())
 	hold, asked, err := n.acquire(ctx, o, p)
 	owner := ""
 	if hold != nil {

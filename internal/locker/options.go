@@ -53,7 +53,7 @@ func (o *Options) At(c *core.Core) *Options {
 		return o
 	}
 	with := *o
-	with.Site = core.CallSite()
+	with.Site = c.Events.Site()
 	return &with
 }
 

@@ -174,9 +174,7 @@ func (q *queue) Message(payload string) {
 	if permits <= 0 {
 		return
 	}
-	if f := q.manager.core.Hooks.Woken; f != nil {
-		f(q.manager.kind.Title, q.manager.kind.User(q.manager.core, q.key))
-	}
+	q.manager.core.Events.Woken(q.manager.kind.Title, q.manager.kind.User(q.manager.core, q.key))
 	now := q.now()
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()
@@ -254,22 +252,30 @@ func (w *Waiter) watchLocked(holder *lease.Lease) time.Duration {
 	return q.watchedAt - now
 }
 
+// selfWait is how long a call waits for a hold of its own client until that is logged.
+const selfWait = 5 * time.Second
+
+// waitsForItself reports whether a call that began to wait at one time for a hold of its own client of another time is to be logged.
+func waitsForItself(now, waits, held time.Duration) bool {
+	return waits > 0 && now-max(waits, held) >= selfWait
+}
+
 // warnLocked logs, once for each hold, that a call has waited long for a hold of its own client: it may wait for itself.
 func (w *Waiter) warnLocked(holder *lease.Lease) {
-	c := w.manager.core
 	now := w.queue.now()
-	if !core.WaitsForItself(now, w.since, holder.Since()) || !holder.FirstWarning() {
+	if !waitsForItself(now, w.since, holder.Since()) || !holder.FirstWarning() {
 		return
 	}
 	info, held := holder.Report()
 	if held {
-		c.SelfWait(info.Kind, info.Name, info.Owner, now-w.since)
+		w.manager.core.Logger.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
+			"kind", info.Kind, "name", info.Name, "owner", info.Owner, "waited", now-w.since)
 	}
 }
 
 // warnOfSharesLocked does so for a lock that this client holds in another mode.
 func (w *Waiter) warnOfSharesLocked(now time.Duration) {
-	if w.manager.kind.Sharing == Pool || !core.WaitsForItself(now, w.since, 0) {
+	if w.manager.kind.Sharing == Pool || !waitsForItself(now, w.since, 0) {
 		return
 	}
 	for _, l := range w.queue.shard.leasesLocked(w.queue.key, nil) {

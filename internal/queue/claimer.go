@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
@@ -93,7 +94,7 @@ const (
 type demand struct {
 	terms   Terms
 	stay    stay
-	site    core.Site     // where it was called
+	site    events.Site   // where it was called
 	want    int           // messages; guarded by the claimer's mu
 	transit int           // messages that are about to be delivered; guarded by the claimer's mu
 	asked   int           // answers of Redis since it came; guarded by the claimer's mu
@@ -285,7 +286,7 @@ func (l *claimer) claim(terms Terms, want int) {
 		return
 	}
 	for _, m := range dead {
-		c.core.DeadLetter(c.kind, c.user, m.ID, m.Attempt, string(m.Payload))
+		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}
 	wanted := l.assign(claims, terms, asked)
 	switch {
@@ -504,8 +505,8 @@ func (l *claimer) Message(payload string) {
 		return
 	}
 	c := l.client
-	if hook := c.core.Hooks.Woken; hook != nil && left == 0 && l.waits() {
-		hook(c.kind, c.user)
+	if left == 0 && l.waits() {
+		c.core.Events.Woken(c.kind, c.user)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -43,7 +44,7 @@ type consumer struct {
 	failed  chan error      // 1: why the consumer cannot go on
 	workers sync.WaitGroup
 
-	claims, endings core.Trouble
+	claims, endings events.Trouble
 
 	mu       sync.Mutex // guards all below; before the claimer's
 	buffer   []*Message // claimed ahead
@@ -67,7 +68,7 @@ func (q *Queue) Consume(ctx context.Context, w Work) error {
 	}
 	defer c.client.leave()
 	c.demand = &demand{
-		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Site(), deliver: c.deliver, report: c.claimed,
+		terms: w.Terms, want: w.Concurrency, stay: always, site: q.manager.core.Events.Site(), deliver: c.deliver, report: c.claimed,
 	}
 	c.client.claimer.add(c.demand)
 	var err error
@@ -85,7 +86,7 @@ func (c *consumer) claimed(err error) {
 }
 
 // report notes what came of a call. Outages are waited out; what was wrong from the beginning is not.
-func (c *consumer) report(t *core.Trouble, err error, line, over string) {
+func (c *consumer) report(t *events.Trouble, err error, line, over string) {
 	if errors.Is(err, errs.ErrClosed) || errors.Is(err, ErrLayout) || errors.Is(err, errs.ErrWrongType) {
 		select {
 		case c.failed <- err:
@@ -93,7 +94,7 @@ func (c *consumer) report(t *core.Trouble, err error, line, over string) {
 		}
 		return
 	}
-	t.Note(c.queue.manager.core, err, line, over, c.queue.kind, c.queue.user)
+	t.Note(c.queue.manager.core.Events, err, line, over, c.queue.kind, c.queue.user)
 }
 
 // deliver takes messages that were claimed.
@@ -195,20 +196,20 @@ func (c *consumer) handle(m *Message) (err error) {
 		m.enter(ctx)
 		ctx = m.Context()
 	}
-	hooks, started := &c.queue.manager.core.Hooks, time.Now()
+	hooks, started := &c.queue.manager.core.Events.Hooks, time.Now()
 	if hooks.HandleStart != nil {
 		due := m.DueAt
 		if c.Due != nil {
 			due = c.Due(m)
 		}
-		m.enter(c.queue.manager.core.BeginHandle(ctx, core.HandleStart{
+		m.enter(c.queue.manager.core.Events.BeginHandle(ctx, events.HandleStart{
 			Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Late: m.late(due), Headers: m.Headers,
 		}))
 		ctx = m.Context()
 	}
 	if f := hooks.HandleEnd; f != nil {
 		defer func() {
-			f(ctx, core.HandleEnd{
+			f(ctx, events.HandleEnd{
 				Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure),
 			})
 		}()
@@ -218,7 +219,7 @@ func (c *consumer) handle(m *Message) (err error) {
 		p := recover()
 		switch {
 		case p != nil:
-			err = c.queue.manager.core.Panicked(p, c.queue.kind, c.queue.user, m.ID, m.Attempt)
+			err = c.queue.manager.core.Events.Panicked(p, c.queue.kind, c.queue.user, m.ID, m.Attempt)
 		case !returned:
 			err = errors.New("the handler ended its goroutine")
 			c.settle(m, err)

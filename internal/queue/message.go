@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 )
@@ -26,7 +27,7 @@ type Message struct {
 	client  *client
 	terms   Terms
 	upkeep  upkeep
-	site    core.Site       // where it was claimed
+	site    events.Site     // where it was claimed
 	since   time.Duration   // by the client's clock: when it was claimed
 	inner   context.Context //nolint:containedctx // a message has one by contract
 	end     context.CancelCauseFunc
@@ -461,7 +462,7 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 	}
 	first := m.forget(ended, ErrFinished)
 	if n := sent.value; first && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
-		m.client.core.DeadLetter(m.client.kind, m.client.user, m.ID, m.Attempt, n.text)
+		m.client.core.Events.DeadLetter(events.DeadLetter{Kind: m.client.kind, Name: m.client.user, ID: m.ID, Attempt: m.Attempt, Cause: n.text})
 	}
 	return nil
 }

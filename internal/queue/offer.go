@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
 )
 
@@ -91,18 +91,18 @@ func offersOf(items []Item) (offers []offer, ids []string, err error) {
 // Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
 // may have been added; the ids are returned even so, unless the name or the context is at fault.
 func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
-	hooks := &q.manager.core.Hooks
+	hooks := &q.manager.core.Events.Hooks
 	if hooks.OfferStart == nil && hooks.OfferEnd == nil || q.ready(ctx) != nil {
 		return q.offer(ctx, items)
 	}
 	began := time.Now()
-	ctx, headers := q.manager.core.BeginOffer(ctx, q.kind, q.Name(), len(items))
+	ctx, headers := q.manager.core.Events.BeginOffer(ctx, q.kind, q.Name(), len(items))
 	for i := range items {
 		items[i].Headers = headers
 	}
 	ids, added, err = q.offer(ctx, items)
 	if f := hooks.OfferEnd; f != nil {
-		f(ctx, core.OfferEnd{Kind: q.kind, Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
+		f(ctx, events.OfferEnd{Kind: q.kind, Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
 	}
 	return ids, added, err
 }

@@ -62,7 +62,7 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 				gone++
 			}
 		}
-		c.core.Renewed(call.Key(), kept, gone, err)
+		c.core.Events.Renewed(call.Key(), kept, gone, err)
 	})
 }
 

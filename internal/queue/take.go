@@ -131,7 +131,7 @@ func (q *Queue) Take(ctx context.Context, n int, terms Terms) ([]*Message, error
 		err    error
 	}
 	result := make(chan outcome, 1) // one of deliver and report is called once
-	d := &demand{terms: terms, want: min(n, maxBatch), site: q.manager.core.Site()}
+	d := &demand{terms: terms, want: min(n, maxBatch), site: q.manager.core.Events.Site()}
 	d.deliver = func(claims []Claimed, asked time.Duration) { result <- outcome{claims: claims, asked: asked} }
 	d.report = func(err error) { result <- outcome{err: err} }
 	c.claimer.add(d)

@@ -1,4 +1,4 @@
-package core
+package events
 
 import (
 	"context"
@@ -95,20 +95,20 @@ type ScriptEnd struct {
 
 // Acquisition is a call that acquires, as it is observed.
 type Acquisition struct {
-	core       *Core
+	events     *Events
 	kind, name string
 	began      time.Duration
 }
 
 // ObservesAcquire reports whether somebody observes calls that acquire.
-func (c *Core) ObservesAcquire() bool {
-	return c.Hooks.AcquireStart != nil || c.Hooks.AcquireEnd != nil
+func (e *Events) ObservesAcquire() bool {
+	return e.Hooks.AcquireStart != nil || e.Hooks.AcquireEnd != nil
 }
 
 // BeginAcquire says that a call begins to acquire, and returns its context.
-func (c *Core) BeginAcquire(ctx context.Context, kind, name string) (context.Context, Acquisition) {
-	a := Acquisition{core: c, kind: kind, name: name, began: c.Clock.Now()}
-	if f := c.Hooks.AcquireStart; f != nil {
+func (e *Events) BeginAcquire(ctx context.Context, kind, name string) (context.Context, Acquisition) {
+	a := Acquisition{events: e, kind: kind, name: name, began: e.Clock.Now()}
+	if f := e.Hooks.AcquireStart; f != nil {
 		ctx = descendant(ctx, f(ctx, AcquireStart{Kind: kind, Name: name}))
 	}
 	return ctx, a
@@ -116,8 +116,8 @@ func (c *Core) BeginAcquire(ctx context.Context, kind, name string) (context.Con
 
 // End says what came of the call, and how often it asked Redis.
 func (a Acquisition) End(ctx context.Context, owner string, asked int, err error) {
-	if f := a.core.Hooks.AcquireEnd; f != nil {
-		f(ctx, AcquireEnd{Kind: a.kind, Name: a.name, Owner: owner, Waited: a.core.Clock.Now() - a.began, Asked: asked, Err: err})
+	if f := a.events.Hooks.AcquireEnd; f != nil {
+		f(ctx, AcquireEnd{Kind: a.kind, Name: a.name, Owner: owner, Waited: a.events.Clock.Now() - a.began, Asked: asked, Err: err})
 	}
 }
 
@@ -130,24 +130,24 @@ func descendant(before, ctx context.Context) context.Context {
 }
 
 // BeginOffer says that a call begins to offer messages, and returns its context and the messages' headers.
-func (c *Core) BeginOffer(ctx context.Context, kind, name string, messages int) (context.Context, map[string]string) {
+func (e *Events) BeginOffer(ctx context.Context, kind, name string, messages int) (context.Context, map[string]string) {
 	headers := map[string]string{}
-	if f := c.Hooks.OfferStart; f != nil {
+	if f := e.Hooks.OfferStart; f != nil {
 		ctx = descendant(ctx, f(ctx, OfferStart{Kind: kind, Name: name, Messages: messages, Headers: headers}))
 	}
 	return ctx, headers
 }
 
 // BeginHandle says that a handler begins, and returns its context.
-func (c *Core) BeginHandle(ctx context.Context, e HandleStart) context.Context {
-	if f := c.Hooks.HandleStart; f != nil {
-		return descendant(ctx, f(ctx, e))
+func (e *Events) BeginHandle(ctx context.Context, h HandleStart) context.Context {
+	if f := e.Hooks.HandleStart; f != nil {
+		return descendant(ctx, f(ctx, h))
 	}
 	return ctx
 }
 
-// scripts returns the observer of scripts; nil for none.
-func (h *Hooks) scripts() *pipeline.Observer {
+// Scripts returns the observer of scripts; nil for none.
+func (h *Hooks) Scripts() *pipeline.Observer {
 	start, end := h.ScriptStart, h.ScriptEnd
 	if start == nil && end == nil {
 		return nil
@@ -168,23 +168,30 @@ func (h *Hooks) scripts() *pipeline.Observer {
 }
 
 // HoldEnded says that a hold has ended: with the error by which it was lost, or nil if it was released.
-func (c *Core) HoldEnded(kind, name, owner string, held time.Duration, err error) {
-	if f := c.Hooks.HoldEnd; f != nil {
+func (e *Events) HoldEnded(kind, name, owner string, held time.Duration, err error) {
+	if f := e.Hooks.HoldEnd; f != nil {
 		f(context.Background(), HoldEnd{kind, name, owner, held, err}) //nolint:forbidigo // nobody's
+	}
+}
+
+// Woken reports a message that woke waiters.
+func (e *Events) Woken(kind, name string) {
+	if f := e.Hooks.Woken; f != nil {
+		f(kind, name)
 	}
 }
 
 // And returns hooks of which each calls those of both. An end has the context of both starts.
 func (h Hooks) And(other Hooks) Hooks {
 	return Hooks{
-		Renewed: three(h.Renewed, other.Renewed), Woken: two(h.Woken, other.Woken),
-		Reconnected: none(h.Reconnected, other.Reconnected), FailedOver: one(h.FailedOver, other.FailedOver),
-		AcquireStart: inTurn(h.AcquireStart, other.AcquireStart), AcquireEnd: two(h.AcquireEnd, other.AcquireEnd),
-		HoldEnd:    two(h.HoldEnd, other.HoldEnd),
-		OfferStart: inTurn(h.OfferStart, other.OfferStart), OfferEnd: two(h.OfferEnd, other.OfferEnd),
-		HandleStart: inTurn(h.HandleStart, other.HandleStart), HandleEnd: two(h.HandleEnd, other.HandleEnd),
-		DeadLetter:  two(h.DeadLetter, other.DeadLetter),
-		ScriptStart: inTurn(h.ScriptStart, other.ScriptStart), ScriptEnd: two(h.ScriptEnd, other.ScriptEnd),
+		Renewed: join3(h.Renewed, other.Renewed), Woken: join2(h.Woken, other.Woken),
+		Reconnected: join0(h.Reconnected, other.Reconnected), FailedOver: join1(h.FailedOver, other.FailedOver),
+		AcquireStart: inTurn(h.AcquireStart, other.AcquireStart), AcquireEnd: join2(h.AcquireEnd, other.AcquireEnd),
+		HoldEnd:    join2(h.HoldEnd, other.HoldEnd),
+		OfferStart: inTurn(h.OfferStart, other.OfferStart), OfferEnd: join2(h.OfferEnd, other.OfferEnd),
+		HandleStart: inTurn(h.HandleStart, other.HandleStart), HandleEnd: join2(h.HandleEnd, other.HandleEnd),
+		DeadLetter:  join2(h.DeadLetter, other.DeadLetter),
+		ScriptStart: inTurn(h.ScriptStart, other.ScriptStart), ScriptEnd: join2(h.ScriptEnd, other.ScriptEnd),
 	}
 }
 
@@ -201,8 +208,8 @@ func inTurn[E any](f, g func(context.Context, E) context.Context) func(context.C
 	}
 }
 
-// none, one, two and three return a function of so many arguments that calls two, of which either may be nil.
-func none(f, g func()) func() {
+// join0 to join3 return a function of as many arguments that calls two functions, of which either may be nil.
+func join0(f, g func()) func() {
 	switch {
 	case f == nil:
 		return g
@@ -212,7 +219,7 @@ func none(f, g func()) func() {
 	return func() { f(); g() }
 }
 
-func one[A any](f, g func(A)) func(A) {
+func join1[A any](f, g func(A)) func(A) {
 	switch {
 	case f == nil:
 		return g
@@ -222,7 +229,7 @@ func one[A any](f, g func(A)) func(A) {
 	return func(a A) { f(a); g(a) }
 }
 
-func two[A, B any](f, g func(A, B)) func(A, B) {
+func join2[A, B any](f, g func(A, B)) func(A, B) {
 	switch {
 	case f == nil:
 		return g
@@ -232,7 +239,7 @@ func two[A, B any](f, g func(A, B)) func(A, B) {
 	return func(a A, b B) { f(a, b); g(a, b) }
 }
 
-func three[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
+func join3[A, B, C any](f, g func(A, B, C)) func(A, B, C) {
 	switch {
 	case f == nil:
 		return g

@@ -1,4 +1,4 @@
-package core
+package events
 
 import (
 	"errors"
@@ -35,17 +35,17 @@ func (k *known) first(text string) bool {
 
 // Panicked returns the error of an attempt at a message whose handler panicked with p. Its text is the first line of p, and the place.
 // The first panic of a message is logged, and the first one at a place with its stack. The deferred function that recovered p calls it.
-func (c *Core) Panicked(p any, kind, name, id string, attempt int) error {
+func (e *Events) Panicked(p any, kind, name, id string, attempt int) error {
 	text := fmt.Sprint(p) // which bears an Error that panics
 	line, _, _ := strings.Cut(text, "\n")
 	place := panicPlace()
 	err := errors.New("panic: " + line + place)
-	if c.panicked.first(kind+" "+name+" "+id) || attempt == 1 {
+	if e.panicked.first(kind+" "+name+" "+id) || attempt == 1 {
 		attributes := []any{"kind", kind, "name", name, "id", id, "attempt", attempt, "cause", err}
-		if c.panicPlaces.first(place) {
+		if e.panicPlaces.first(place) {
 			attributes = append(attributes, "stack", text+"\n"+string(debug.Stack()))
 		}
-		c.Logger.Warn("redlatch: a handler panicked", attributes...)
+		e.Logger.Warn("redlatch: a handler panicked", attributes...)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package core
+package events
 
 import (
 	"path"
@@ -24,15 +24,15 @@ const (
 )
 
 // Site returns the place outside this library that has called it, if the client keeps track of places.
-func (c *Core) Site() Site {
-	if !c.CallSites {
+func (e *Events) Site() Site {
+	if !e.CallSites {
 		return 0
 	}
-	return CallSite()
+	return callSite()
 }
 
-// CallSite returns the place outside this library that has called it.
-func CallSite() Site {
+// callSite returns the place outside this library that has called it.
+func callSite() Site {
 	var pcs [siteFrames]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
@@ -96,7 +96,10 @@ func (site Site) String() string {
 	return sites.texts[site-1]
 }
 
+// ModulePath is the path of this module.
+const ModulePath = "github.com/redlatch/redlatch"
+
 // ofLibrary reports whether a function is one of this module, but no test.
 func ofLibrary(frame runtime.Frame) bool {
-	return strings.HasPrefix(frame.Function, modulePath) && !strings.HasSuffix(frame.File, "_test.go")
+	return strings.HasPrefix(frame.Function, ModulePath) && !strings.HasSuffix(frame.File, "_test.go")
 }
