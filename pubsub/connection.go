@@ -118,8 +118,10 @@ func (c *connection) serve(ctx context.Context, failures int) error {
 		}
 	}
 	c.router.mu.Lock()
-	defer c.router.mu.Unlock()
+	lost := c.router.table.confirmed(nil)
 	c.router.table.reset()
+	c.router.mu.Unlock()
+	notifyLost(lost)
 	return err
 }
 

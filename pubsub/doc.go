@@ -12,7 +12,8 @@
 //
 // [Listener.Subscribed] is called when the channel's subscription is confirmed, and again after every reconnection.
 // From a confirmation on, the listener receives every message that Redis sends on the connection, in order: the router
-// drops none. Subscribing never fails: without permission or without Redis it is not confirmed, and the router keeps
+// drops none until [Lost] says that the subscription has ended, for listeners that implement it. A connection that fails
+// says so at once, and one that falls silent within 20 s. Subscribing never fails: without permission or without Redis it is not confirmed, and the router keeps
 // trying in the background.
 //
 // # What is not promised

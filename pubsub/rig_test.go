@@ -182,6 +182,8 @@ func (w *wire) count(name string) int {
 type ear struct {
 	mu         sync.Mutex // guards what follows
 	subscribed int
+	lost       int
+	gone       bool // the last of Subscribed and Lost was Lost
 	messages   []string
 }
 
@@ -189,6 +191,14 @@ func (e *ear) Subscribed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.subscribed++
+	e.gone = false
+}
+
+func (e *ear) Lost() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost++
+	e.gone = true
 }
 
 func (e *ear) Message(payload string) {
@@ -201,6 +211,13 @@ func (e *ear) confirmations() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.subscribed
+}
+
+// losses returns how often the subscription was lost, and whether it is lost now.
+func (e *ear) losses() (n int, gone bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lost, e.gone
 }
 
 func (e *ear) heard() []string {

@@ -47,6 +47,22 @@ type PatternListener interface {
 // tries again after half a minute. It logs a refusal unless each listener of the channel says that it is known.
 type Refused interface{ Refused(err error) (known bool) }
 
+// Lost is what a listener may implement too, to learn that its confirmed subscription has ended: messages may be missed from
+// now on. The rules for a [Listener] apply to the call. It comes once for each confirmation that ends, also one that Join has
+// returned, and before the next Subscribed: when the connection is closed or fails, when it has been silent for too long (see
+// [Options].HealthCheck), when the router replaces it or the channel's slot moves, and when the router closes. It may come
+// before Join returns. A listener that leaves is not notified.
+type Lost interface{ Lost() }
+
+// notifyLost notifies those listeners that implement [Lost].
+func notifyLost(listeners []Listener) {
+	for _, l := range listeners {
+		if l, ok := l.(Lost); ok {
+			l.Lost()
+		}
+	}
+}
+
 // patterned is a PatternListener among the Listeners.
 type patterned struct{ PatternListener }
 
@@ -57,6 +73,13 @@ func (patterned) Message(string) {}
 func (p patterned) Refused(err error) (known bool) {
 	l, ok := p.PatternListener.(Refused)
 	return ok && l.Refused(err)
+}
+
+// Lost passes on that the subscription has ended.
+func (p patterned) Lost() {
+	if l, ok := p.PatternListener.(Lost); ok {
+		l.Lost()
+	}
 }
 
 // Options are the settings of a [Router]. The zero value sets every default.
@@ -216,6 +239,7 @@ func (r *Router) unused() bool {
 func (r *Router) Close() {
 	r.mu.Lock()
 	r.closed = true
+	lost := r.table.confirmed(nil)
 	r.table.clear()
 	stop, done := r.stop, r.done
 	r.mu.Unlock()
@@ -223,7 +247,8 @@ func (r *Router) Close() {
 		return
 	}
 	stop()
-	awaitEnd(done)
+	awaitEnd(done) // until then the reader may call the same listeners
+	notifyLost(lost)
 }
 
 // awaitEnd waits for a goroutine that Close has stopped, but not for long: a dial may ignore its context.

@@ -123,8 +123,17 @@ func TestConnectionToAFrozenServerIsReplaced(t *testing.T) {
 		}
 		return nil
 	})
+	redistest.Eventually(t, 5*time.Second, "every listener is notified while the server is silent", func() error {
+		for i := range ears {
+			if n, gone := ears[i].losses(); n != 1 || !gone {
+				return fmt.Errorf("listener %d: %d", i, n)
+			}
+		}
+		return nil
+	})
 	s.Resume()
 	requireConfirmations(t, ears, 2)
+	requireLosses(t, ears, 1)
 }
 
 // network is the way to some servers: a proxy for each.

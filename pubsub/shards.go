@@ -24,7 +24,7 @@ type Shards struct {
 	life     context.Context //nolint:containedctx // ended by Close
 	end      context.CancelFunc
 
-	mu       sync.Mutex // guards what follows, and every entry; taken before a router's
+	mu       sync.Mutex // guards what follows, and every entry; taken after an entry's calls and before a router's
 	entries  map[string]*entry
 	routers  map[*redis.Client]*Router // by the node
 	past     Stats                     // of routers that were dropped
@@ -33,10 +33,15 @@ type Shards struct {
 	placing  chan struct{}             // closed when the goroutine that does so has ended; nil for none
 }
 
-// entry is a channel with its listeners.
+// entry is a channel with its listeners. Its fields are guarded by the mutex of its Shards.
 type entry struct {
-	shards    *Shards
-	channel   string
+	shards  *Shards
+	channel string
+
+	// Held while listeners are called, so that no call of the node that the channel has left comes after one of the next.
+	// Taken before the mutex of Shards.
+	calls sync.Mutex
+
 	members   []*Membership
 	router    *Router     // of the channel's node; nil until that is known
 	inner     *Membership // there
@@ -110,27 +115,29 @@ func (e *entry) leave(m *Membership) {
 // Subscribed passes on that the subscription is confirmed, unless the channel has moved to another router meanwhile.
 func (p *placed) Subscribed() {
 	e := p.entry
-	e.shards.mu.Lock()
-	var members []*Membership
-	if e.router == p.router {
-		e.confirmed = true
-		members = slices.Clone(e.members)
+	e.calls.Lock()
+	defer e.calls.Unlock()
+	for _, l := range e.listeners(func() bool { return e.become(p, true) }) {
+		l.Subscribed()
 	}
-	e.shards.mu.Unlock()
-	for _, m := range members {
-		m.listener.Subscribed()
-	}
+}
+
+// Lost passes on that the subscription has ended, unless the channel has moved to another router meanwhile.
+func (p *placed) Lost() {
+	e := p.entry
+	e.calls.Lock()
+	defer e.calls.Unlock()
+	notifyLost(e.listeners(func() bool { return e.confirmed && e.become(p, false) }))
 }
 
 // Refused passes on that Redis has refused the subscription.
 func (p *placed) Refused(err error) (known bool) {
 	e := p.entry
-	e.shards.mu.Lock()
-	members := slices.Clone(e.members)
-	e.shards.mu.Unlock()
+	e.calls.Lock()
+	defer e.calls.Unlock()
 	known = true
-	for _, m := range members {
-		refused, ok := m.listener.(Refused)
+	for _, l := range e.listeners(func() bool { return true }) {
+		refused, ok := l.(Refused)
 		known = ok && refused.Refused(err) && known
 	}
 	return known
@@ -139,12 +146,34 @@ func (p *placed) Refused(err error) (known bool) {
 // Message passes a message on.
 func (p *placed) Message(payload string) {
 	e := p.entry
-	e.shards.mu.Lock()
-	members := slices.Clone(e.members)
-	e.shards.mu.Unlock()
-	for _, m := range members {
-		m.listener.Message(payload)
+	e.calls.Lock()
+	defer e.calls.Unlock()
+	for _, l := range e.listeners(func() bool { return true }) {
+		l.Message(payload)
 	}
+}
+
+// listeners returns the listeners of the channel if the condition holds, which is asked under the mutex of Shards.
+func (e *entry) listeners(cond func() bool) []Listener {
+	e.shards.mu.Lock()
+	defer e.shards.mu.Unlock()
+	if !cond() {
+		return nil
+	}
+	all := make([]Listener, len(e.members))
+	for i, m := range e.members {
+		all[i] = m.listener
+	}
+	return all
+}
+
+// become notes whether the subscription is confirmed, and returns false if the channel is at another router.
+func (e *entry) become(p *placed, confirmed bool) bool {
+	if e.router != p.router {
+		return false
+	}
+	e.confirmed = confirmed
+	return true
 }
 
 // placeLocked has the node of a channel looked for.
@@ -200,22 +229,30 @@ func (s *Shards) next() *entry {
 
 // give subscribes to a channel at its node, unless it is there already.
 func (s *Shards) give(e *entry, node *redis.Client) {
-	s.mu.Lock()
-	r := s.routerLocked(node)
-	if r == e.router || len(e.members) == 0 || s.life.Err() != nil {
-		s.mu.Unlock()
+	e.calls.Lock()
+	defer e.calls.Unlock()
+	was, is := false, false
+	listeners := e.listeners(func() bool {
+		r := s.routerLocked(node)
+		if r == e.router || len(e.members) == 0 || s.life.Err() != nil {
+			return false
+		}
+		if e.inner != nil {
+			e.inner.Leave()
+		}
+		was, e.router = e.confirmed, r
+		e.inner, e.confirmed = r.Join(e.channel, &placed{entry: e, router: r})
+		is = e.confirmed
+		return true
+	})
+	if was {
+		notifyLost(listeners)
+	}
+	if !is {
 		return
 	}
-	if e.inner != nil {
-		e.inner.Leave()
-	}
-	p := &placed{entry: e, router: r}
-	e.router = r
-	e.inner, e.confirmed = r.Join(e.channel, p)
-	confirmed := e.confirmed
-	s.mu.Unlock()
-	if confirmed { // by a subscription that lingered, which notifies nobody
-		p.Subscribed()
+	for _, l := range listeners { // a subscription that lingered notifies nobody
+		l.Subscribed()
 	}
 }
 
@@ -248,7 +285,6 @@ func (s *Shards) failed(r *Router) {
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
 		if e.router == r {
-			e.confirmed = false
 			s.placeLocked(e)
 		}
 	}

@@ -100,6 +100,17 @@ func TestShardedChannelsFollowTheirSlot(t *testing.T) {
 			}
 			return nil
 		})
+		requireLosses(t, ears, ears[0].confirmations()-1)
+	}
+}
+
+// requireLosses requires that each subscription was lost n times and is back.
+func requireLosses(t *testing.T, ears []ear, n int) {
+	t.Helper()
+	for i := range ears {
+		losses, gone := ears[i].losses()
+		require.Equal(t, n, losses, i)
+		require.False(t, gone, i)
 	}
 }
 
@@ -119,6 +130,7 @@ func TestShardedChannelsLeaveAMasterThatBecameAReplica(t *testing.T) {
 	publish(t, cluster, "channel:{a}", "0")
 	requireHeard(t, &ears[0], "0")
 	assert.Equal(t, uint64(0), s.Stats().Reconnects, "no connection was lost")
+	requireLosses(t, ears, ears[0].confirmations()-1)
 }
 
 // F4
@@ -135,6 +147,13 @@ func TestKilledShardConnectionNotifiesItsListeners(t *testing.T) {
 	}
 	requireConfirmations(t, ears, 2)
 	assert.EqualValues(t, 3, s.Stats().Reconnects)
+	requireLosses(t, ears, 1)
+	s.Close()
+	for i := range ears {
+		n, gone := ears[i].losses()
+		require.Equal(t, 2, n)
+		require.True(t, gone, "the router has closed")
+	}
 }
 
 // F24

@@ -138,6 +138,21 @@ func (t *table) listeners(to []Listener, k key) []Listener {
 	return to
 }
 
+// confirmed appends the listeners of subscribed channels that implement [Lost] to to.
+func (t *table) confirmed(to []Listener) []Listener {
+	for _, ch := range t.channels {
+		if ch.state != subscribed {
+			continue
+		}
+		for _, m := range ch.members {
+			if _, ok := m.listener.(Lost); ok {
+				to = append(to, m.listener)
+			}
+		}
+	}
+	return to
+}
+
 // next returns the command to send now; or how long the sender may sleep; or why to close the connection.
 func (t *table) next(now time.Time, open bool) (*command, time.Duration, error) {
 	if t.inFlight != nil {
