@@ -43,7 +43,7 @@ func openTopic(_ context.Context, s setup) (session, error) {
 }
 
 func topicOf(s *redlatchSession, name string) *rtopic.Topic[string] {
-	return redlatch.GetTopic[string](s.client, name, rtopic.WithCodec(codec.String{}))
+	return redlatch.GetTopic[string](s.client, name, rtopic.WithCodec(codec.Text{}))
 }
 
 func (s topicSession) handle(key string) handle {

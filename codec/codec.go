@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 )
 
@@ -24,13 +25,19 @@ var (
 
 // Marshal encodes v with c. Its error wraps [ErrEncode] and the codec's error, and names the codec and the type of v.
 // If the codec panics, Marshal returns such an error.
-func Marshal(c Codec, v any) (data []byte, err error) {
+//
+// [Text] goes by the static type T: an interface is JSON, whatever is in it.
+func Marshal[T any](c Codec, v T) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			data, err = nil, fmt.Errorf("%w: %T panicked on a %T: %v", ErrEncode, c, v, p)
 		}
 	}()
-	data, err = c.Encode(v)
+	by := c
+	if _, ok := c.(Text); ok && reflect.TypeFor[T]().Kind() == reflect.Interface {
+		by = JSON{}
+	}
+	data, err = by.Encode(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %T on a %T: %w", ErrEncode, c, v, err)
 	}

@@ -55,27 +55,35 @@ var written = []struct {
 	value any
 	want  string
 }{
-	{codec.String{}, "hello", "hello"},
-	{codec.String{}, "", ""},
-	{codec.String{}, 42, "42"},
-	{codec.String{}, uint8(7), "7"},
-	{codec.String{}, 3.0, "3.0"},
-	{codec.String{}, 1e10, "1.0E10"},
-	{codec.String{}, -1.5e-7, "-1.5E-7"},
-	{codec.String{}, 9999999.0, "9999999.0"},
-	{codec.String{}, 1e7, "1.0E7"},
-	{codec.String{}, 0.001, "0.001"},
-	{codec.String{}, float32(0.1), "0.1"},
-	{codec.String{}, math.NaN(), "NaN"},
-	{codec.String{}, math.Inf(-1), "-Infinity"},
-	{codec.String{}, true, "true"},
-	{codec.String{}, uuid.Nil, "00000000-0000-0000-0000-000000000000"},
+	{codec.Text{}, "hello", "hello"},
+	{codec.Text{}, "", ""},
+	{codec.Text{}, name("n"), "n"},
+	{codec.Text{}, 42, "42"},
+	{codec.Text{}, uint8(7), "7"},
+	{codec.Text{}, 3.0, "3"},
+	{codec.Text{}, math.Copysign(0, -1), "0"},
+	{codec.Text{}, 1e21, "1000000000000000000000"},
+	{codec.Text{}, -1.5e-7, "-0.00000015"},
+	{codec.Text{}, 0.1, "0.1"},
+	{codec.Text{}, float32(0.1), "0.1"},
+	{codec.Text{}, true, "true"},
+	{codec.Text{}, []byte{1, 0, 255}, "\x01\x00\xff"},
+	{codec.Text{}, blob("b"), "b"},
+	{codec.Text{}, uuid.Nil, "00000000-0000-0000-0000-000000000000"},
+	{codec.Text{}, big.NewInt(5), "5"},
+	{codec.Text{}, *big.NewInt(5), "5"},
+	{codec.Text{}, time.Unix(0, 0).UTC(), "1970-01-01T00:00:00Z"},
+	{codec.Text{}, item{"x", 1, 0.5}, `{"SKU":"x","Amount":1,"Price":0.5}`},
+	{codec.Text{}, map[string]int{"b": 2, "a": 1}, `{"a":1,"b":2}`},
+	{codec.Text{}, []string{"a"}, `["a"]`},
+	{codec.Text{}, [2]int{1, 2}, "[1,2]"},
+	{codec.Text{}, new(string), `""`},
 	{codec.Bytes{}, []byte{1, 0, 255}, "\x01\x00\xff"},
 }
 
 func TestPlainValuesAreWrittenAsTheWireFormatSays(t *testing.T) {
 	for _, tc := range written {
-		data, err := codec.Marshal(tc.codec, tc.value)
+		data, err := tc.codec.Encode(tc.value)
 		require.NoError(t, err, "%T of %v", tc.codec, tc.value)
 		assert.Equal(t, tc.want, string(data), "%T of %v", tc.codec, tc.value)
 	}
@@ -120,7 +128,7 @@ func back[T any](t *testing.T, c codec.Codec, values ...T) {
 }
 
 func TestPlainValuesComeBack(t *testing.T) {
-	for _, c := range []codec.Codec{codec.MsgPack{}, codec.JSON{}, codec.String{}} {
+	for _, c := range []codec.Codec{codec.MsgPack{}, codec.JSON{}, codec.Text{}} {
 		back(t, c, "", "hello", "名前", "a\x00b")
 		back(t, c, name("n"))
 		back(t, c, 0, -1, math.MinInt64, math.MaxInt64)
@@ -145,10 +153,18 @@ func TestBytesAreCopied(t *testing.T) {
 	assert.Equal(t, "abc", string(decoded))
 }
 
-func TestTextAndBytesFitAnInterface(t *testing.T) {
+// The type of a variable decides, which is an interface here, and not the string in it.
+func TestTextOfAnInterfaceIsJSON(t *testing.T) {
+	for want, v := range map[string]any{`"42"`: "42", "42": 42.0, "null": nil, `{"a":[true]}`: map[string]any{"a": []any{true}}} {
+		data, err := codec.Marshal(codec.Text{}, v)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(data))
+		back(t, codec.Text{}, v)
+	}
+}
+
+func TestBytesFitAnInterface(t *testing.T) {
 	var v any
-	require.NoError(t, codec.String{}.Decode([]byte("42"), &v))
-	assert.Equal(t, "42", v)
 	require.NoError(t, codec.Bytes{}.Decode([]byte("42"), &v))
 	assert.Equal(t, []byte("42"), v)
 }
@@ -162,9 +178,11 @@ func TestRefusedValuesNameCodecAndType(t *testing.T) {
 		{codec.MsgPack{}, make(chan int), []string{"codec.MsgPack", "chan int"}},
 		{codec.JSON{}, func() {}, []string{"codec.JSON", "func()"}},
 		{codec.JSON{}, math.NaN(), []string{"codec.JSON", "float64"}},
-		{codec.String{}, order{}, []string{"codec.String", "codec_test.order"}},
-		{codec.String{}, "\xff", []string{"codec.String", "string"}},
-		{codec.String{}, nil, []string{"codec.String"}},
+		{codec.Text{}, make(chan int), []string{"codec.Text", "chan int"}},
+		{static{codec.Text{}}, "\xff", []string{"valid UTF-8", "string"}},
+		{static{codec.Text{}}, math.NaN(), []string{"not finite", "float64"}},
+		{static{codec.Text{}}, float32(math.Inf(-1)), []string{"not finite", "float32"}},
+		{static{codec.Text{}}, (*big.Int)(nil), []string{"nil pointer", "*big.Int"}},
 		{codec.Bytes{}, "text", []string{"codec.Bytes", "string"}},
 		{codec.Bytes{}, nil, []string{"codec.Bytes"}},
 		{panics{}, 1, []string{"codec_test.panics", "int", "boom"}},
@@ -176,6 +194,9 @@ func TestRefusedValuesNameCodecAndType(t *testing.T) {
 		}
 	}
 }
+
+// static is a codec that does not see that the table above has interfaces.
+type static struct{ codec.Codec }
 
 // panics is a codec with a defect.
 type panics struct{}
@@ -201,10 +222,15 @@ func TestRefusedBytesNameCodecAndType(t *testing.T) {
 		{codec.JSON{}, "", &number},
 		{codec.JSON{}, "1 2", &number},
 		{codec.JSON{}, `{"a"`, &list},
-		{codec.String{}, "x", &number},
-		{codec.String{}, "99999999999999999999", &number},
-		{codec.String{}, "\xff", &text},
-		{codec.String{}, "x", text},
+		{codec.Text{}, "x", &number},
+		{codec.Text{}, "99999999999999999999", &number},
+		{codec.Text{}, "\xff", &text},
+		{codec.Text{}, "x", text},
+		{codec.Text{}, "NaN", new(float64)},
+		{codec.Text{}, "-Infinity", new(float32)},
+		{codec.Text{}, "x", new(half)},
+		{codec.Text{}, "{", new(order)},
+		{codec.Text{}, "x", new(any)},
 		{codec.Bytes{}, "x", &text},
 		{panics{}, "x", &text},
 	} {
@@ -223,9 +249,9 @@ func TestErrorsDoNotRepeatThePayload(t *testing.T) {
 		data  string
 		into  any
 	}{
-		{codec.String{}, "4111secret", new(int)},
-		{codec.String{}, "4111secret", new(time.Time)},
-		{codec.String{}, "4111secret", new(big.Int)},
+		{codec.Text{}, "4111secret", new(int)},
+		{codec.Text{}, "4111secret", new(time.Time)},
+		{codec.Text{}, "4111secret", new(big.Int)},
 		{codec.JSON{}, "41110000", new(int8)},
 		{codec.JSON{}, `{"id":41110000.5}`, new(order)},
 		{codec.JSON{}, `{"4111secret":1}`, new(map[int]int)},
@@ -251,7 +277,7 @@ func (*secretive) UnmarshalText(text []byte) error { return fmt.Errorf("no %s", 
 func TestErrorOfATypesOwnMethodStaysInReach(t *testing.T) {
 	var parse *time.ParseError
 	assert.ErrorAs(t, codec.Unmarshal(codec.JSON{}, []byte(`"x"`), new(time.Time)), &parse)
-	assert.ErrorAs(t, codec.Unmarshal(codec.String{}, []byte("x"), new(time.Time)), &parse)
+	assert.ErrorAs(t, codec.Unmarshal(codec.Text{}, []byte("x"), new(time.Time)), &parse)
 	err := codec.Unmarshal(codec.JSON{}, []byte(`{"id":"x"}`), new(order))
 	var kind *json.UnmarshalTypeError
 	assert.ErrorAs(t, err, &kind)
@@ -285,9 +311,32 @@ func TestNestingIsBounded(t *testing.T) {
 	assert.ErrorContains(t, err, "more than 10000 levels")
 }
 
-// A queue of pointers is offered and taken by their type.
-func TestPointersThatAreTextComeBack(t *testing.T) {
-	back(t, codec.String{}, big.NewInt(5))
+// half is a type that can be written as text, and not be read.
+type half struct{}
+
+func (half) MarshalText() ([]byte, error) { return []byte("half"), nil }
+
+// Values and pointers of a type with MarshalText are the same text, whichever of them has the method.
+func TestTypesThatAreTextComeBack(t *testing.T) {
+	back(t, codec.Text{}, big.NewInt(5))
+	back(t, codec.Text{}, *big.NewInt(5))
+	back(t, codec.Text{}, time.Unix(1, 0).UTC())
+}
+
+func TestTextOfEverythingElseIsJSONAndComesBack(t *testing.T) {
+	back(t, codec.Text{}, order{ID: 1, Tags: map[string]string{"b": "2", "a": "1"}})
+	back(t, codec.Text{}, []order{{Name: "x"}})
+	back(t, codec.Text{}, map[int]bool{2: true, 1: false})
+	back(t, codec.Text{}, [3]uint8{1, 2, 3})
+	back(t, codec.Text{}, []byte{}, []byte{0, 255})
+	word := "w"
+	back(t, codec.Text{}, &word, nil)
+}
+
+func TestTextReadsWhatJavaWrites(t *testing.T) {
+	var f float64
+	require.NoError(t, codec.Text{}.Decode([]byte("1.0E10"), &f))
+	assert.Equal(t, 1e10, f)
 }
 
 // fussy is a type that panics with the text, as uuid.MustParse and its like do.
@@ -298,7 +347,7 @@ var _ encoding.TextUnmarshaler = (*fussy)(nil)
 func (*fussy) UnmarshalText(text []byte) error { panic(fmt.Sprintf("cannot parse %s", text)) }
 
 func TestPanicOfATypesOwnMethodDoesNotRepeatThePayload(t *testing.T) {
-	for c, data := range map[codec.Codec]string{codec.String{}: "4111secret", codec.JSON{}: `"4111secret"`} {
+	for c, data := range map[codec.Codec]string{codec.Text{}: "4111secret", codec.JSON{}: `"4111secret"`} {
 		err := codec.Unmarshal(c, []byte(data), new(fussy))
 		require.ErrorIs(t, err, codec.ErrDecode, "%T", c)
 		assert.NotContains(t, err.Error(), "4111", "%T", c)

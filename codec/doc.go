@@ -2,9 +2,10 @@
 //
 //	q := redlatch.GetDelayedQueue[Order](client, "orders", rdelayedqueue.WithCodec(codec.JSON{}))
 //
-// [MsgPack] is the default: small, fast, and it distinguishes Go's types. [JSON] is [encoding/json]. [String] and
-// [Bytes] write what Redisson's StringCodec and ByteArrayCodec write. Any other type with the methods of [Codec] works
-// as well.
+// [MsgPack] is the default of queues, topics and once: small, fast, and it distinguishes Go's types. [Text] is that of the
+// objects in grid: text for texts and numbers, JSON for the rest, the same bytes for the same value. [JSON] is
+// [encoding/json]. [Text] and [Bytes] write what Redisson's StringCodec and ByteArrayCodec read. Any other type with the
+// methods of [Codec] works as well.
 //
 // # Limits
 //

@@ -3,6 +3,7 @@ package codec_test
 import (
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redlatch/redlatch/codec"
 )
@@ -26,4 +27,30 @@ func Example() {
 	// Output:
 	// {"number":42,"city":"Kyoto"}
 	// Kyoto
+}
+
+// What redis-cli shows of values of several types.
+func ExampleText() {
+	type order struct {
+		City string `json:"city"`
+	}
+	show(42)
+	show(0.1)
+	show("Kyoto")
+	show(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC))
+	show(order{City: "Kyoto"})
+	// Output:
+	// 42
+	// 0.1
+	// Kyoto
+	// 2026-09-01T12:00:00Z
+	// {"city":"Kyoto"}
+}
+
+func show[T any](v T) {
+	data, err := codec.Marshal(codec.Text{}, v)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(data))
 }

@@ -100,7 +100,7 @@ func FuzzTextDecode(f *testing.F) {
 		f.Add([]byte(data))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, c := range []codec.Codec{codec.JSON{}, codec.String{}, codec.Bytes{}} {
+		for _, c := range []codec.Codec{codec.JSON{}, codec.Text{}, codec.Bytes{}} {
 			for _, into := range append(targets(), new(float64), new(bool), new(uint8)) {
 				err := codec.Unmarshal(c, data, into)
 				require.True(t, err == nil || errors.Is(err, codec.ErrDecode))
@@ -124,4 +124,38 @@ func FuzzJSONRoundTrip(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, string(first), string(second))
 	})
+}
+
+// FuzzText looks for values that come back as others, and for equal ones that differ in bytes.
+func FuzzText(f *testing.F) {
+	f.Add("a", int64(-1), uint64(1), 1e300, float32(0.1), []byte{0}, true)
+	f.Fuzz(func(t *testing.T, s string, i int64, u uint64, d float64, e float32, b []byte, ok bool) {
+		comesBack(t, s)
+		comesBack(t, i)
+		comesBack(t, u)
+		comesBack(t, d)
+		comesBack(t, e)
+		comesBack(t, ok)
+		comesBack(t, struct {
+			S string
+			D float64
+		}{strings.ToValidUTF8(s, ""), d})
+		data, err := codec.Marshal(codec.Text{}, b)
+		require.NoError(t, err)
+		require.Equal(t, string(b), string(data))
+	})
+}
+
+func comesBack[T comparable](t *testing.T, v T) {
+	data, err := codec.Marshal(codec.Text{}, v)
+	if err != nil { // not UTF-8, or not finite
+		require.ErrorIs(t, err, codec.ErrEncode)
+		return
+	}
+	var got T
+	require.NoError(t, codec.Unmarshal(codec.Text{}, data, &got))
+	require.Equal(t, v == v, got == v, "%v came back as %v", v, got) //nolint:gocritic,staticcheck // NaN differs from itself
+	again, err := codec.Marshal(codec.Text{}, got)
+	require.NoError(t, err)
+	require.Equal(t, string(data), string(again))
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// MsgPack encodes as MessagePack, structs as maps of their fields. It is the default.
+// MsgPack encodes as MessagePack, structs as maps of their fields. It is the default, but in
+// grid.
 //
 // Before it allocates anything, Decode refuses a length that exceeds the remaining bytes, more than 10,000 levels of
 // nesting (100 if the type holds an interface value), and bytes after the value.

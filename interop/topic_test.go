@@ -35,13 +35,13 @@ func TestTopicReachesBothSides(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		client := p.goSide(t).clients[0]
 		name := unused("topic")
-		text := redlatch.GetTopic[string](client, name, rtopic.WithCodec(codec.String{}))
+		text := redlatch.GetTopic[string](client, name, rtopic.WithCodec(codec.Text{}))
 		json := redlatch.GetTopic[price](client, name+"json", rtopic.WithCodec(codec.JSON{}))
 		texts, err := text.Subscribe(t.Context())
 		require.NoError(t, err)
 		prices, err := json.Subscribe(t.Context())
 		require.NoError(t, err)
-		events, err := redlatch.GetPatternTopic[string](client, name+"?*", rtopic.WithCodec(codec.String{})).Subscribe(t.Context())
+		events, err := redlatch.GetPatternTopic[string](client, name+"?*", rtopic.WithCodec(codec.Text{})).Subscribe(t.Context())
 		require.NoError(t, err)
 		p.java.must(t, "subscribe", "text", name)
 		p.java.must(t, "subscribe", "json", name+"json")

@@ -427,7 +427,7 @@ func TestPeekDoesNotWait(t *testing.T) {
 func TestValueThatCannotBeKeptFreesTheKey(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
-		o := redlatch.GetOnce[string](p.Client, "hook", ronce.WithCodec(codec.String{}))
+		o := redlatch.GetOnce[string](p.Client, "hook", ronce.WithCodec(codec.Text{}))
 		most := strings.Repeat("x", ronce.MaxValue)
 		m := <-do(t.Context(), o, returns(most+"x", nil))
 		require.ErrorIs(t, m.err, redlatch.ErrInvalid)

@@ -47,6 +47,6 @@
 // # Redisson
 //
 // A topic is an RTopic of the same name, and a pattern topic an RPatternTopic, if both sides use the same codec:
-// codec.String is Redisson's StringCodec, codec.JSON its TypedJsonJacksonCodec. On a cluster topics use plain channels
+// codec.Text is Redisson's StringCodec, codec.JSON its TypedJsonJacksonCodec. On a cluster topics use plain channels
 // like these, whatever redlatch.WithShardedWakeups says; values of an RShardedTopic are not received.
 package rtopic

@@ -73,7 +73,7 @@ func ExamplePatternTopic() {
 	}
 	defer client.Close()
 
-	text := rtopic.WithCodec(codec.String{}) // as Redisson's StringCodec
+	text := rtopic.WithCodec(codec.Text{}) // as Redisson's StringCodec
 	sub, err := redlatch.GetPatternTopic[string](client, "room.*", text).Subscribe(ctx)
 	if err != nil {
 		log.Fatal(err)
