@@ -126,7 +126,7 @@ func (c *Client) GetSemaphore(name string, opts ...rsemaphore.SemaphoreOption) *
 }
 
 // GetPermitSemaphore returns the semaphore with this name whose permits are leased: the permits of a process that dies
-// return. rsemaphore.WithLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
+// return. rsemaphore.WithFixedLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
 // in one call. It does no I/O, and reports a bad name or option as GetLock does.
 func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaphoreOption) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermits(c, name, opts...)

@@ -17,7 +17,7 @@ var (
 	ErrLost = errs.ErrLost
 	// ErrNotFound is returned by Get if no message has the id.
 	ErrNotFound = errs.ErrNotFound
-	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it.
+	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it. It is rlock.ErrUnlocked.
 	ErrFinished = queue.ErrFinished
 	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout]. No method returns it.
 	ErrTimeout = errs.ErrTimeout

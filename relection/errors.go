@@ -14,7 +14,7 @@ var (
 	// ErrLost is the cause of a leadership's context that ended without Resign. It is rlock.ErrLost.
 	ErrLost = errs.ErrLost
 	// ErrResigned is the cause of a leadership's context after Resign. It is rlock.ErrUnlocked.
-	ErrResigned = errs.ErrUnlocked
+	ErrResigned = errs.ErrEnded
 	// ErrHeld is returned (wrapped) by Campaign and Run under the context of a leadership of the same election.
 	ErrHeld = errs.ErrHeld
 )

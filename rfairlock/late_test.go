@@ -68,9 +68,9 @@ func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 		p.Withhold(1)
 		require.NoError(t, h.Extend(t.Context(), time.Second)) // it was sent twice
 		locktest.Unlock(t, h)
-		h = locktest.Acquire(t, t.Context(), p.GetFairLock(key), rlock.WithLease(time.Minute))
+		h = locktest.Acquire(t, t.Context(), p.GetFairLock(key), rlock.WithFixedLease(time.Minute))
 		require.Equal(t, 1, p.Deliver(t))
-		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, key))
+		require.LessOrEqual(t, time.Until(h.ExpiresAt()), b.TTL(t, key))
 		locktest.Unlock(t, h)
 		assert.Empty(t, b.Keys(t))
 	})

@@ -76,7 +76,7 @@ func (l *Lock) Name() string { return l.name.User() }
 // redlatch.ErrWrongType. After an error the lock is not held, and the call has lost its place in the queue; what an
 // attempt may have been granted is released in the background.
 //
-// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithLease]. A deadline of ctx
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithFixedLease]. A deadline of ctx
 // ends the hold's context too: use [rlock.WithWait] to limit only the wait.
 //
 // A free lock costs one round trip. A waiter costs one more when it is its turn, and a share of one call that the

@@ -107,7 +107,7 @@ func (r *record) use(ctx context.Context, l *rfairlock.Lock, dies func()) {
 	r.calls.Add(1)
 	var opts []rlock.Option
 	if rand.N(5) == 0 { // one whose grant is lost for so long has had its turn, and queues again
-		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
+		opts = append(opts, rlock.WithFixedLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}
 	limit := 2 * modelGood
 	if r.Steps > 0 { // a step back may keep an abandoned hold for as long as the steps go on

@@ -39,7 +39,7 @@ func ends() map[string]end {
 			},
 		},
 		"lease over": {
-			cause: rlock.ErrLost, err: context.Canceled, opts: []rlock.Option{rlock.WithLease(time.Second)},
+			cause: rlock.ErrLost, err: context.Canceled, opts: []rlock.Option{rlock.WithFixedLease(time.Second)},
 			do: func(*testing.T, *locktest.Bubble, *locktest.Peer, *rlock.Hold, context.CancelCauseFunc) {
 				time.Sleep(time.Second)
 			},
@@ -257,7 +257,7 @@ type own struct {
 
 func (o own) Deadline() (time.Time, bool) {
 	told := make(chan time.Time, 1) // room for the result, so that the goroutine ends in any case
-	go func() { told <- o.hold.Deadline() }()
+	go func() { told <- o.hold.ExpiresAt() }()
 	select {
 	case at := <-told:
 		return at, true

@@ -24,7 +24,7 @@ var (
 	// ErrHeld is returned for a call with [WithoutReentry] under the context of a live hold of the same lock.
 	ErrHeld = errs.ErrHeld
 	// ErrUnlocked is the cause of a hold's context after Unlock. No method returns it.
-	ErrUnlocked = errs.ErrUnlocked
+	ErrUnlocked = errs.ErrEnded
 )
 
 // TakenError is the [ErrNotAcquired] of a call with [WithHolder]. Find it with errors.As.

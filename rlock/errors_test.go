@@ -107,7 +107,7 @@ var causes = []struct {
 		return err
 	}},
 	{"the lease is too short", "ErrInvalid", func(t *testing.T, b *bench) error {
-		return lock(t.Context(), b.client, rlock.WithLease(time.Millisecond))
+		return lock(t.Context(), b.client, rlock.WithFixedLease(time.Millisecond))
 	}},
 	{"fn is nil", "ErrInvalid", func(t *testing.T, b *bench) error {
 		return b.client.GetLock("f23").Do(t.Context(), nil)
@@ -175,7 +175,7 @@ var causes = []struct {
 		return hold.Extend(t.Context(), time.Minute)
 	}},
 	{"the answer to a release was lost", "ErrUnknown", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(time.Minute)) // no renewal takes the connection
+		hold := b.hold(t, b.client, rlock.WithFixedLease(time.Minute)) // no renewal takes the connection
 		b.proxy.Blackhole(true)
 		return hold.Unlock(t.Context())
 	}},
@@ -208,7 +208,7 @@ var causes = []struct {
 		return hold.Unlock(t.Context())
 	}},
 	{"unlocked after its lease", "ErrNotHeld", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(200*time.Millisecond))
+		hold := b.hold(t, b.client, rlock.WithFixedLease(200*time.Millisecond))
 		<-hold.Context().Done()
 		return hold.Unlock(t.Context())
 	}},
@@ -218,12 +218,12 @@ var causes = []struct {
 		return hold.Extend(t.Context(), time.Minute)
 	}},
 	{"extended after its lease", "ErrLost", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(200*time.Millisecond))
+		hold := b.hold(t, b.client, rlock.WithFixedLease(200*time.Millisecond))
 		<-hold.Context().Done()
 		return hold.Extend(t.Context(), time.Minute)
 	}},
 	{"nested after it was taken away", "ErrLost", func(t *testing.T, b *bench) error {
-		hold := b.hold(t, b.client, rlock.WithLease(time.Minute)) // no renewal tells before the call does
+		hold := b.hold(t, b.client, rlock.WithFixedLease(time.Minute)) // no renewal tells before the call does
 		require.NoError(t, b.rdb.Del(t.Context(), "f23").Err())
 		return lock(hold.Context(), b.client)
 	}},
@@ -239,7 +239,7 @@ var causes = []struct {
 		return lossOf(hold)
 	}},
 	{"cause: the lease is over", "ErrLost", func(t *testing.T, b *bench) error {
-		return lossOf(b.hold(t, b.client, rlock.WithLease(200*time.Millisecond)))
+		return lossOf(b.hold(t, b.client, rlock.WithFixedLease(200*time.Millisecond)))
 	}},
 	{"lost within Do", "ErrLost", func(t *testing.T, b *bench) error {
 		return b.client.GetLock("f23").Do(t.Context(), func(ctx context.Context) error {

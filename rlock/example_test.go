@@ -213,7 +213,7 @@ func ExampleHold_Extend() {
 	defer client.Close()
 	lock := client.GetLock("export")
 
-	hold, err := lock.Lock(ctx, rlock.WithLease(10*time.Second))
+	hold, err := lock.Lock(ctx, rlock.WithFixedLease(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func ExampleHold_Token() {
 		fmt.Println("written:", text)
 	}
 
-	stopped, err := lock.Lock(ctx, rlock.WithLease(100*time.Millisecond))
+	stopped, err := lock.Lock(ctx, rlock.WithFixedLease(100*time.Millisecond))
 	if err != nil {
 		log.Fatal(err)
 	}

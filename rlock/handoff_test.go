@@ -35,7 +35,7 @@ func TestHandOffCostsNoCommand(t *testing.T) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
 		h := locktest.Acquire(t, t.Context(), l)
-		first, deadline := h, h.Deadline()
+		first, deadline := h, h.ExpiresAt()
 		for range 10 {
 			waiting := queue(t, l)
 			sent := len(p.Sent())
@@ -43,7 +43,7 @@ func TestHandOffCostsNoCommand(t *testing.T) {
 			next := locktest.Next(t, waiting)
 			require.Len(t, p.Sent(), sent, "no round trip")
 			require.Equal(t, first.Owner(), next.Owner(), "the owner id goes with it")
-			require.Equal(t, deadline, next.Deadline(), "and so does the deadline")
+			require.Equal(t, deadline, next.ExpiresAt(), "and so does the deadline")
 			require.ErrorIs(t, context.Cause(h.Context()), rlock.ErrUnlocked)
 			require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
 			require.ErrorIs(t, h.Extend(t.Context(), time.Minute), rlock.ErrNotHeld)
@@ -125,7 +125,7 @@ func TestHandOffEndsWithItsBudget(t *testing.T) {
 
 func TestOnlyPlainHoldsAreHandedOn(t *testing.T) {
 	special := map[string]rlock.Option{
-		"lease":    rlock.WithLease(time.Minute),
+		"lease":    rlock.WithFixedLease(time.Minute),
 		"max hold": rlock.WithMaxHold(time.Minute),
 	}
 	for name, opt := range special {

@@ -72,7 +72,7 @@ func (c *herd) kept(t *testing.T, but ...int) {
 		h := c.holds[i]
 		require.NoError(t, h.Context().Err(), h.name)
 		require.GreaterOrEqual(t, left, lease*2/3-10*tick, h.name)
-		until := time.Until(h.Deadline())
+		until := time.Until(h.ExpiresAt())
 		require.LessOrEqual(t, until, left, "never promises more than Redis keeps")
 		require.GreaterOrEqual(t, until, left-margin(lease)-moment, "and not much less")
 	}
@@ -178,7 +178,7 @@ func TestSilenceEndsAHerdBeforeItsLease(t *testing.T) {
 		start := time.Now()
 		for i, h := range c.holds {
 			at := start.Add(left[i] - margin(lease))
-			assert.WithinDuration(t, at, h.Deadline(), moment)
+			assert.WithinDuration(t, at, h.ExpiresAt(), moment)
 		}
 		for len(left) > 0 {
 			for i, h := range c.holds {
@@ -297,7 +297,7 @@ func agree(t *testing.T, b *locktest.Bubble, seed uint64) {
 		live := h.Context().Err() == nil && gone[i].IsZero()
 		switch act := random.IntN(14); {
 		case act < 3 && live:
-			until := h.Deadline()
+			until := h.ExpiresAt()
 			if inner[i] != nil {
 				_ = inner[i].Unlock(t.Context()) // if it is not answered, the release of the lock tells
 			}
@@ -341,7 +341,7 @@ func agree(t *testing.T, b *locktest.Bubble, seed uint64) {
 		time.Sleep(time.Duration(random.Int64N(int64(third / 2))))
 		synctest.Wait()
 		for i, h := range c.holds {
-			left, until := c.bubble.Mini.TTL(h.name), time.Until(h.Deadline())
+			left, until := c.bubble.Mini.TTL(h.name), time.Until(h.ExpiresAt())
 			told := h.Context().Err() == nil
 			switch {
 			case !gone[i].IsZero():

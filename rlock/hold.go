@@ -22,7 +22,7 @@ type held interface {
 	Unlock(ctx context.Context) error
 	Extend(ctx context.Context, d time.Duration) error
 	Token() int64
-	Deadline() time.Time
+	ExpiresAt() time.Time
 	Owner() string
 	Name() string
 }
@@ -44,7 +44,7 @@ func Unwrap(h *Hold) any {
 //   - on Unlock, with the cause [ErrUnlocked];
 //   - when the lock is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this
 //     machine's clock, or when a renewal finds that Redis no longer has the hold (force-unlocked, deleted, evicted),
-//     which takes a third of the lease at most. A hold with [WithLease] is not renewed: it notices that only while
+//     which takes a third of the lease at most. A hold with [WithFixedLease] is not renewed: it notices that only while
 //     others in the client wait, or at its end;
 //   - when the client closes, with the cause redlatch.ErrClosed;
 //   - with the context that was given. The lock does not end with it: it stays held and renewed until Unlock.
@@ -90,9 +90,9 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // If Redis has forgotten the last token, the next one is Redis's clock, which must not have stepped back.
 func (h *Hold) Token() int64 { return h.held().Token() }
 
-// Deadline returns the time until which exclusion is promised, as of now; each renewal moves it. The time has a
+// ExpiresAt returns the time until which exclusion is promised, as of now; each renewal moves it. The time has a
 // monotonic clock reading.
-func (h *Hold) Deadline() time.Time { return h.held().Deadline() }
+func (h *Hold) ExpiresAt() time.Time { return h.held().ExpiresAt() }
 
 // Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No lease's id is ever used again;
 // holds handed on within a client share one. Save it to take the lock back after a restart; see [WithTakeOver].

@@ -58,7 +58,7 @@ func TestUnlockIsBoundedWhenRedisIsSilent(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
-				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(tc.lease))
+				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithFixedLease(tc.lease))
 				p.Blackhole(true)
 				ctx, cancel := tc.ctx(t.Context())
 				defer cancel()
@@ -79,7 +79,7 @@ func unansweredNest(t *testing.T, p *locktest.Peer, outer *rlock.Hold) {
 	l := p.GetLock("orders")
 	locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l)) // Redis knows the script from here on
 	p.LoseReplies(1000)
-	_, err := l.Lock(outer.Context(), rlock.WithLease(time.Hour), rlock.WithWait(time.Second))
+	_, err := l.Lock(outer.Context(), rlock.WithFixedLease(time.Hour), rlock.WithWait(time.Second))
 	require.Error(t, err)
 	p.LoseReplies(0)
 }
@@ -87,7 +87,7 @@ func unansweredNest(t *testing.T, p *locktest.Peer, outer *rlock.Hold) {
 func TestUnknownUnlockGoesOnInTheBackground(t *testing.T) {
 	for name, held := range map[string]func(t *testing.T, p *locktest.Peer) *rlock.Hold{
 		"a lease of its own": func(t *testing.T, p *locktest.Peer) *rlock.Hold {
-			return locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(time.Hour))
+			return locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithFixedLease(time.Hour))
 		},
 		"extended": func(t *testing.T, p *locktest.Peer) *rlock.Hold {
 			h := locktest.Acquire(t, t.Context(), p.GetLock("orders"))
@@ -156,7 +156,7 @@ func TestRefusedGrantIsReleasedForAsLongAsRedisMayHaveIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
-				_, err := get(p.Client, "orders").Lock(spiteful{t.Context(), b, p}, rlock.WithLease(time.Hour))
+				_, err := get(p.Client, "orders").Lock(spiteful{t.Context(), b, p}, rlock.WithFixedLease(time.Hour))
 				require.ErrorIs(t, err, context.Canceled)
 				time.Sleep(3 * lease)
 				assert.NotEmpty(t, b.Keys(t))
@@ -193,7 +193,7 @@ func TestExtend(t *testing.T) {
 				start := time.Now()
 				require.NoError(t, h.Extend(t.Context(), d))
 				assert.Equal(t, d, b.TTL(t, "orders"))
-				assert.Equal(t, start.Add(d-margin(d)).Round(0), h.Deadline().Round(0))
+				assert.Equal(t, start.Add(d-margin(d)).Round(0), h.ExpiresAt().Round(0))
 				scripts := p.Scripts()
 				time.Sleep(d / 2)
 				assert.Equal(t, scripts, p.Scripts(), "it ends renewal")
@@ -205,7 +205,7 @@ func TestExtend(t *testing.T) {
 
 func TestExtendAgain(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		h := locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"), rlock.WithLease(time.Second))
+		h := locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"), rlock.WithFixedLease(time.Second))
 		for range 100 {
 			time.Sleep(500 * time.Millisecond)
 			require.NoError(t, h.Extend(t.Context(), time.Second))
@@ -300,7 +300,7 @@ func TestExtendOutlivesABriefOutage(t *testing.T) {
 		p.LoseReplies(2)
 		require.NoError(t, h.Extend(t.Context(), time.Minute))
 		assert.InDelta(t, time.Minute, b.TTL(t, "orders"), float64(time.Second))
-		assert.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"))
+		assert.LessOrEqual(t, time.Until(h.ExpiresAt()), b.TTL(t, "orders"))
 		locktest.Unlock(t, h)
 	})
 }
@@ -319,7 +319,7 @@ func TestQueries(t *testing.T) {
 			locked, left := seen()
 			assert.False(t, locked)
 			assert.Zero(t, left)
-			h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Minute))
+			h := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Minute))
 			time.Sleep(time.Second)
 			locked, left = seen()
 			assert.True(t, locked)
@@ -399,7 +399,7 @@ func TestDo(t *testing.T) {
 		})
 		assert.Empty(t, b.Keys(t))
 
-		err := l.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, rlock.WithLease(time.Second))
+		err := l.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, rlock.WithFixedLease(time.Second))
 		require.ErrorIs(t, err, rlock.ErrLost)
 		require.ErrorIs(t, err, context.Canceled)
 		err = l.Do(ctx, func(context.Context) error { b.Delete(t, "orders"); return nil })

@@ -191,8 +191,8 @@ func TestErrorTexts(t *testing.T) {
 			"rlock: force unlock \"\": invalid argument: the name is empty": second(p.GetLock("").ForceUnlock(ctx)),
 			"rlock: lock \"orders\": invalid argument: an option is nil":    second(l.Lock(ctx, nil)),
 			"rlock: lock \"orders\": invalid argument: lease 3ms is below 10ms": second(
-				l.Lock(ctx, rlock.WithLease(3*time.Millisecond))),
-			"rlock: do \"orders\": invalid argument: lease 25h0m0s is above 24h0m0s": l.Do(ctx, nothing, rlock.WithLease(25*time.Hour)),
+				l.Lock(ctx, rlock.WithFixedLease(3*time.Millisecond))),
+			"rlock: do \"orders\": invalid argument: lease 25h0m0s is above 24h0m0s": l.Do(ctx, nothing, rlock.WithFixedLease(25*time.Hour)),
 			"rlock: try lock \"orders\": invalid argument: wait -1s is not between 0 and ten years": second(
 				l.TryLock(ctx, rlock.WithWait(-time.Second))),
 			"rlock: lock \"orders\": invalid argument: max hold 0s is not between 10ms and ten years": second(
@@ -210,13 +210,13 @@ func TestErrorTexts(t *testing.T) {
 		locktest.Unlock(t, h)
 		got[`rlock: unlock "orders": lock not held`] = h.Unlock(ctx)
 		got[`rlock: extend "orders": lock not held`] = h.Extend(ctx, time.Minute)
-		got[`rlock: lock "orders": lock released`] = context.Cause(h.Context())
+		got[`rlock: lock "orders": ended by its holder`] = context.Cause(h.Context())
 		h = locktest.Acquire(t, ctx, l)
 		b.Delete(t, "orders")
 		<-h.Context().Done()
 		got[`rlock: lock "orders": lock lost: Redis has it no longer: its lease ended there, or it was taken away`] = context.Cause(h.Context())
 		got[`rlock: extend "orders": lock lost`] = h.Extend(ctx, time.Minute)
-		h = locktest.Acquire(t, ctx, l, rlock.WithLease(time.Second))
+		h = locktest.Acquire(t, ctx, l, rlock.WithFixedLease(time.Second))
 		<-h.Context().Done()
 		got[`rlock: lock "orders": lock lost: the lease ended`] = context.Cause(h.Context())
 		h = locktest.Acquire(t, ctx, l)

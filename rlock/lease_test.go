@@ -40,12 +40,12 @@ func TestAcquisitionSetsTheLease(t *testing.T) {
 		l, short := b.Peer(t).GetLock("orders"), b.Peer(t, redlatch.WithWatchdogTimeout(9*time.Second)).GetLock("short")
 		h := locktest.Acquire(t, t.Context(), l)
 		assert.Equal(t, lease, b.TTL(t, "orders"))
-		assert.Equal(t, time.Now().Add(lease-margin(lease)), h.Deadline().Round(0))
+		assert.Equal(t, time.Now().Add(lease-margin(lease)), h.ExpiresAt().Round(0))
 		locktest.Unlock(t, h)
 		for _, d := range []time.Duration{10 * time.Millisecond, time.Second, 24 * time.Hour} {
-			h = locktest.Acquire(t, t.Context(), l, rlock.WithLease(d))
+			h = locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(d))
 			assert.Equal(t, d, b.TTL(t, "orders"))
-			assert.Equal(t, time.Now().Add(d-margin(d)), h.Deadline().Round(0))
+			assert.Equal(t, time.Now().Add(d-margin(d)), h.ExpiresAt().Round(0))
 			locktest.Unlock(t, h)
 		}
 		h = locktest.Acquire(t, t.Context(), short)
@@ -81,14 +81,14 @@ func TestRenewalKeepsTwoThirdsOfTheLease(t *testing.T) {
 func TestDeadlineMovesWithRenewal(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		h := locktest.Acquire(t, t.Context(), b.Peer(t).GetLock("orders"))
-		first := h.Deadline()
+		first := h.ExpiresAt()
 		for range 10 {
 			time.Sleep(third + tick)
 			inRedis := time.Now().Add(b.TTL(t, "orders"))
-			assert.WithinDuration(t, inRedis.Add(-margin(lease)), h.Deadline(), moment)
-			assert.False(t, h.Deadline().After(inRedis), "never promises more than Redis keeps")
+			assert.WithinDuration(t, inRedis.Add(-margin(lease)), h.ExpiresAt(), moment)
+			assert.False(t, h.ExpiresAt().After(inRedis), "never promises more than Redis keeps")
 		}
-		assert.Greater(t, h.Deadline().Sub(first), 9*third)
+		assert.Greater(t, h.ExpiresAt().Sub(first), 9*third)
 		_, bounded := h.Context().Deadline()
 		assert.False(t, bounded, "the end of a lease that moves is no deadline")
 		locktest.Unlock(t, h)
@@ -101,7 +101,7 @@ func TestFixedLeaseEndsAndIsNotRenewed(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
 				start := time.Now()
-				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(d))
+				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithFixedLease(d))
 				scripts := p.Scripts()
 				time.Sleep(d / 2)
 				assert.Equal(t, d-d/2, b.TTL(t, "orders"))
@@ -138,11 +138,11 @@ func TestMaxHoldMeetsLease(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetLock("orders")
 		start := time.Now()
-		h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Second), rlock.WithMaxHold(time.Minute))
+		h := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Second), rlock.WithMaxHold(time.Minute))
 		endsAt(t, h.Context(), start.Add(time.Second-margin(time.Second)), rlock.ErrLost)
 		time.Sleep(time.Second)
 		start = time.Now()
-		h = locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Minute), rlock.WithMaxHold(2*time.Second))
+		h = locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Minute), rlock.WithMaxHold(2*time.Second))
 		<-h.Context().Done()
 		assert.LessOrEqual(t, time.Since(start), 2*time.Second, "the hold is lost 2 s after it was acquired")
 	})
@@ -199,7 +199,7 @@ func TestUnreachableRedisEndsTheContextBeforeTheLease(t *testing.T) {
 				time.Sleep(2 * lease)
 				synctest.Wait() // no renewal is in flight
 				breakOff(p)
-				deadline := h.Deadline()
+				deadline := h.ExpiresAt()
 				endsAt(t, child, deadline, rlock.ErrLost)
 				assert.Contains(t, context.Cause(child).Error(), `"orders"`)
 				assert.InDelta(t, margin(lease), b.TTL(t, "orders"), float64(2*tick), "Redis still has it")

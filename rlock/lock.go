@@ -86,7 +86,7 @@ func (l *Lock) Name() string { return l.name.User() }
 // redlatch.ErrWrongType. After an error the lock is not held; what an attempt may have been granted is released in the
 // background.
 //
-// The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithLease]. A deadline of ctx ends the
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [WithFixedLease]. A deadline of ctx ends the
 // hold's context too: use [WithWait] to limit only the wait.
 //
 // A free lock costs one round trip. A waiter costs one more for each release, and about one a second.

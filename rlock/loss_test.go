@@ -201,8 +201,8 @@ func TestUnlockLooksAtTheClock(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		for late := range 10 {
-			hold := locktest.Acquire(t, t.Context(), p.GetLock("n"), rlock.WithLease(10*time.Millisecond+time.Duration(late)*100*time.Microsecond))
-			time.Sleep(time.Until(hold.Deadline()))
+			hold := locktest.Acquire(t, t.Context(), p.GetLock("n"), rlock.WithFixedLease(10*time.Millisecond+time.Duration(late)*100*time.Microsecond))
+			time.Sleep(time.Until(hold.ExpiresAt()))
 			require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld, late)
 			require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, late)
 			time.Sleep(50 * time.Millisecond)

@@ -243,7 +243,7 @@ func TestWaitersDoNotStarveRenewal(t *testing.T) {
 	end := time.Now().Add(time.Duration(faulttest.Rounds(t, 2, 6)) * 2 * patchyLease)
 	for _, hold := range holds {
 		redistest.Eventually(t, time.Until(end)+time.Minute, "renewals go on", func() error {
-			if hold.Deadline().Before(end) && hold.Context().Err() == nil {
+			if hold.ExpiresAt().Before(end) && hold.Context().Err() == nil {
 				return errNotYet
 			}
 			return nil

@@ -18,7 +18,7 @@ func TestOuterUnlockEndsANestingUnderWayAndFreesTheLock(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
-		outer := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Hour))
+		outer := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Hour))
 		p.HangReplies(1)
 		nesting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(outer.Context()) })
 		synctest.Wait()
@@ -33,7 +33,7 @@ func TestNestingThatFailsAfterTheOuterUnlockFreesTheLock(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
-		outer := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Hour))
+		outer := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Hour))
 		apart, cancel := context.WithCancel(context.WithoutCancel(outer.Context()))
 		p.Blackhole(true)
 		nesting := locktest.Begin(func() (*rlock.Hold, error) { return l.Lock(apart) })

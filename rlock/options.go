@@ -11,9 +11,9 @@ import (
 // Option is a setting of one acquiring call.
 type Option func(*locker.Options)
 
-// WithLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
-// WithLease the lease is the client's, 30 s by default, and is renewed until Unlock.
-func WithLease(d time.Duration) Option { return func(o *locker.Options) { o.Lease = &d } }
+// WithFixedLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
+// WithFixedLease the lease is the client's, 30 s by default, and is renewed until Unlock.
+func WithFixedLease(d time.Duration) Option { return func(o *locker.Options) { o.Lease = &d } }
 
 // WithWait limits the wait to d, from 0 to ten years. A call that has not acquired the lock by then returns
 // [ErrNotAcquired]. With 0 it tries once: Do with WithWait(0) runs its function now or not at all. Without WithWait,
@@ -21,13 +21,13 @@ func WithLease(d time.Duration) Option { return func(o *locker.Options) { o.Leas
 func WithWait(d time.Duration) Option { return func(o *locker.Options) { o.Wait = &d } }
 
 // WithMaxHold limits renewal: the hold is lost d after it was acquired. From 10 ms to ten years. Without WithMaxHold
-// there is no limit. It has no effect with a shorter [WithLease].
+// there is no limit. It has no effect with a shorter [WithFixedLease].
 func WithMaxHold(d time.Duration) Option { return func(o *locker.Options) { o.MaxHold = &d } }
 
 // WithTakeOver takes the lock over from an earlier hold whose [Hold.Owner] the caller has saved, so that a service that
 // restarts need not wait for the lease of its earlier process. If that owner holds the lock, the lock passes to the new
 // hold in one step: it has one level, a fenced lock's token rises, and the context of the earlier hold ends with
-// [ErrLost]: in this client at once, elsewhere, if its process still runs, at its next renewal or the end of a [WithLease].
+// [ErrLost]: in this client at once, elsewhere, if its process still runs, at its next renewal or the end of a [WithFixedLease].
 // Otherwise, and if the call nests, it is an ordinary acquisition. Holds that were handed on within a client share an
 // owner id: the lock is taken from the one that holds it now, whichever of them the id was saved from.
 //

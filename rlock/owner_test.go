@@ -167,7 +167,7 @@ func TestHolderLearnsAtOnceThatItsOwnClientTookItsLock(t *testing.T) {
 					locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 						p := b.Peer(t)
 						locktest.Free(t, takeable[other](p.Client, "others")) // Redis knows the scripts
-						for _, opts := range [][]rlock.Option{nil, {rlock.WithLease(time.Hour)}} {
+						for _, opts := range [][]rlock.Option{nil, {rlock.WithFixedLease(time.Hour)}} {
 							before := locktest.Acquire(t, t.Context(), takeable[kind](p.Client, "orders"), opts...)
 							inner := locktest.Acquire(t, before.Context(), takeable[kind](p.Client, "orders"))
 							start := time.Now()
@@ -216,7 +216,7 @@ func TestTakeOverEndsTheHoldOfItsClientAtOnceOnServer(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	for kind, get := range takeable {
-		before := locktest.Acquire(t, t.Context(), get(c, kind), rlock.WithLease(time.Hour))
+		before := locktest.Acquire(t, t.Context(), get(c, kind), rlock.WithFixedLease(time.Hour))
 		after := locktest.Acquire(t, t.Context(), get(c, kind), rlock.WithTakeOver(before.Owner()))
 		require.ErrorIs(t, context.Cause(before.Context()), rlock.ErrLost, kind)
 		locktest.Unlock(t, after)

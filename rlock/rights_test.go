@@ -59,7 +59,7 @@ func contended(t *testing.T, mine, theirs *rlock.Lock) {
 	t.Helper()
 	hold, err := mine.Lock(t.Context())
 	require.NoError(t, err)
-	first := hold.Deadline()
+	first := hold.ExpiresAt()
 	_, err = theirs.TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	got := make(chan *rlock.Hold) // taken once, below
@@ -69,7 +69,7 @@ func contended(t *testing.T, mine, theirs *rlock.Lock) {
 		got <- next
 	}()
 	redistest.Eventually(t, longWait, "renewal", func() error {
-		if hold.Deadline().Before(first.Add(shortLease / 12)) {
+		if hold.ExpiresAt().Before(first.Add(shortLease / 12)) {
 			return errNotYet
 		}
 		return nil

@@ -25,7 +25,7 @@ func coveredFor(t *testing.T, b *locktest.Bubble, h *rlock.Hold, span time.Durat
 			return
 		}
 		require.Contains(t, b.Hash(t, "orders"), h.Owner(), "the context lives, and Redis has let the lock go")
-		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"), "the promise is longer than the lease")
+		require.LessOrEqual(t, time.Until(h.ExpiresAt()), b.TTL(t, "orders"), "the promise is longer than the lease")
 		time.Sleep(time.Second)
 	}
 }
@@ -50,7 +50,7 @@ func TestUnknownUnlockOfALongLevelLeavesTheOthersCovered(t *testing.T) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
 		outer := locktest.Acquire(t, t.Context(), l)
-		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(time.Hour))
 		p.LoseReplies(1000)
 		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
 		p.LoseReplies(0)
@@ -62,7 +62,7 @@ func TestUnknownUnlockOfALongLevelLeavesTheOthersCovered(t *testing.T) {
 }
 
 func TestUnknownExtensionPromisesTheShorterLease(t *testing.T) {
-	for name, opts := range map[string][]rlock.Option{"fixed": {rlock.WithLease(time.Hour)}, "renewed": nil} {
+	for name, opts := range map[string][]rlock.Option{"fixed": {rlock.WithFixedLease(time.Hour)}, "renewed": nil} {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
@@ -88,7 +88,7 @@ func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetLock("orders")
 		outer := locktest.Acquire(t, t.Context(), l)
-		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(time.Hour))
 		b.Delete(t, "orders")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -103,7 +103,7 @@ func TestLossUnderALongLevelIsNoticedByWhoWaits(t *testing.T) {
 func TestLossUnderALongLevelIsNoticedByRenewal(t *testing.T) {
 	for name, lengthen := range map[string]func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold{
 		"a nested lease": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold {
-			return locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+			return locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(time.Hour))
 		},
 		"an extension of a nested level": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) *rlock.Hold {
 			inner := locktest.Acquire(t, outer.Context(), l)
@@ -163,13 +163,13 @@ func TestCallThatArrivesLateDoesNotShortenAnExtension(t *testing.T) {
 		inner := locktest.Acquire(t, outer.Context(), l)
 		extend := func() { require.NoError(t, outer.Extend(t.Context(), time.Hour)) }
 		late(t, p, func() { locktest.Unlock(t, inner) }, extend)
-		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"), "an Unlock that was late")
+		require.LessOrEqual(t, time.Until(outer.ExpiresAt()), b.TTL(t, "orders"), "an Unlock that was late")
 
 		time.Sleep(5 * time.Second) // nothing that was sent before may arrive from here on
 		require.NoError(t, outer.Extend(t.Context(), 5*time.Second))
 		require.Equal(t, 5*time.Second, b.TTL(t, "orders"))
 		late(t, p, func() { require.NoError(t, outer.Extend(t.Context(), 10*time.Second)) }, extend)
-		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"), "an Extend that was late")
+		require.LessOrEqual(t, time.Until(outer.ExpiresAt()), b.TTL(t, "orders"), "an Extend that was late")
 		locktest.Unlock(t, outer)
 		assert.Empty(t, b.Keys(t))
 	})
@@ -191,7 +191,7 @@ func TestExtensionEndsWithItsHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
-				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithLease(5*time.Second))
+				h := locktest.Acquire(t, t.Context(), p.GetLock("orders"), rlock.WithFixedLease(5*time.Second))
 				p.Blackhole(true)
 				extending := locktest.Begin(func() (*rlock.Hold, error) { return nil, h.Extend(t.Context(), time.Hour) })
 				synctest.Wait()
@@ -217,8 +217,8 @@ func TestLateExtensionShortensNoNewerOne(t *testing.T) {
 		givenUp(t, h)
 		require.NoError(t, h.Extend(t.Context(), lease*2/3))
 		require.Equal(t, 1, p.Deliver(t))
-		require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"))
-		assert.Greater(t, time.Until(h.Deadline()), lease/2)
+		require.LessOrEqual(t, time.Until(h.ExpiresAt()), b.TTL(t, "orders"))
+		assert.Greater(t, time.Until(h.ExpiresAt()), lease/2)
 		locktest.Unlock(t, h)
 		assert.Empty(t, b.Keys(t))
 	})
@@ -232,7 +232,7 @@ func TestLateNestedLevelIsNotCounted(t *testing.T) {
 			locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l))
 		},
 		"after another level of its own lease": func(t *testing.T, l *rlock.Lock, outer *rlock.Hold) {
-			locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Minute)))
+			locktest.Unlock(t, locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(time.Minute)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestUnknownUnlockOfALevelBehindAnotherOperationIsCountedLater(t *testing.T)
 		p := b.Peer(t)
 		l := p.GetLock("orders")
 		outer := locktest.Acquire(t, t.Context(), l)
-		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(time.Hour))
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(time.Hour))
 		p.Blackhole(true)
 		extended := make(chan error, 1) // one answer
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -295,8 +295,8 @@ func TestUnknownUnlockOfALevelOutlivesALongOutage(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l := p.GetLock("orders")
-		outer := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Hour))
-		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithLease(24*time.Hour))
+		outer := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Hour))
+		inner := locktest.Acquire(t, outer.Context(), l, rlock.WithFixedLease(24*time.Hour))
 		p.Blackhole(true)
 		require.ErrorIs(t, inner.Unlock(t.Context()), redlatch.ErrUnknown)
 		time.Sleep(lease + 5*time.Second)
@@ -345,7 +345,7 @@ func TestLateExtensionShortensNoOtherHold(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Equal(t, 1, p.Deliver(t), "a late call")
 				h = locktest.Next(t, waiting)
-				require.LessOrEqual(t, time.Until(h.Deadline()), b.TTL(t, "orders"))
+				require.LessOrEqual(t, time.Until(h.ExpiresAt()), b.TTL(t, "orders"))
 				locktest.Unlock(t, h)
 				assert.Empty(t, b.Keys(t))
 			})
@@ -366,11 +366,11 @@ func TestExtensionThatARenewalOvertakesLeavesTheOthersCovered(t *testing.T) {
 		}
 		p.Withhold(1)
 		_ = inner.Extend(t.Context(), 10*time.Millisecond) // its level may be over when it is answered
-		for before := outer.Deadline(); outer.Deadline().Before(before.Add(brief / 8)); {
+		for before := outer.ExpiresAt(); outer.ExpiresAt().Before(before.Add(brief / 8)); {
 			time.Sleep(time.Millisecond)
 		}
 		require.Equal(t, 1, p.Deliver(t))
-		require.LessOrEqual(t, time.Until(outer.Deadline()), b.TTL(t, "orders"))
+		require.LessOrEqual(t, time.Until(outer.ExpiresAt()), b.TTL(t, "orders"))
 		locktest.Unlock(t, outer)
 		assert.Empty(t, b.Keys(t))
 	})

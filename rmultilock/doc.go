@@ -35,7 +35,7 @@
 // It is not consensus, and only as safe as its assumptions about time: the masters' clocks run at about the same speed,
 // and do not jump by more than the allowance. A master that restarts empty forgets its grants; if enough masters do
 // that within one lease that a majority is free, two holders are possible. One is enough while a hold has no more than a
-// majority. Without rlock.WithLease a hold tries again for its missing parts, at least each eighth of the lease. Keep a
+// majority. Without rlock.WithFixedLease a hold tries again for its missing parts, at least each eighth of the lease. Keep a
 // master that lost its data down for longer than the longest lease, or let it write each change to disk.
 //
 // A lock that expires cannot stop a paused process: when the process resumes, its next instruction may run before it

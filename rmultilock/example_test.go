@@ -53,7 +53,7 @@ func ExampleLock_redLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("leading", leader.Name(), "for", time.Until(hold.Deadline()).Round(10*time.Second))
+	fmt.Println("leading", leader.Name(), "for", time.Until(hold.ExpiresAt()).Round(10*time.Second))
 	if err := hold.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}

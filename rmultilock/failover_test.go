@@ -91,7 +91,7 @@ func TestRedLockOutlivesAFailoverOfOneMaster(t *testing.T) {
 				redistest.Eventually(t, 10*time.Second, "two parts are renewed", func() error {
 					locktest.Live(t, h.Context())
 					require.Empty(t, waiting, "two hold it, or the wait has failed")
-					if end := h.Deadline(); !end.After(killed.Add(tc.lease)) {
+					if end := h.ExpiresAt(); !end.After(killed.Add(tc.lease)) {
 						return fmt.Errorf("it is promised until %v", end)
 					}
 					return nil

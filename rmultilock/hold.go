@@ -87,7 +87,7 @@ type held interface {
 	Context() context.Context
 	Unlock(ctx context.Context) error
 	Extend(ctx context.Context, d time.Duration) error
-	Deadline() time.Time
+	ExpiresAt() time.Time
 	Owner() string
 	OnEnd(fn func(cause error))
 	Find(key any) any // the level at which a lookup in its context ends; nil if it goes on
@@ -171,7 +171,7 @@ func (h *hold) deadlineLocked() time.Time {
 	ends := room[:0]
 	for i := range h.parts {
 		if p := &h.parts[i]; p.held != nil {
-			ends = append(ends, p.held.Deadline())
+			ends = append(ends, p.held.ExpiresAt())
 		}
 	}
 	if len(ends) < h.lock.quorum {
@@ -247,8 +247,8 @@ func (h *hold) Token() int64 { return 0 }
 // Name returns the lock's name.
 func (h *hold) Name() string { return h.lock.name }
 
-// Deadline returns until when exclusion is promised, as of now; for an ended hold, when it ended.
-func (h *hold) Deadline() time.Time {
+// ExpiresAt returns until when exclusion is promised, as of now; for an ended hold, when it ended.
+func (h *hold) ExpiresAt() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state.isOver() {

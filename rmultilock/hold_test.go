@@ -23,7 +23,7 @@ func TestContextHasEndedWhenItsDeadlineIsOver(t *testing.T) {
 				var seen atomic.Int32
 				// An observer hears of a part's loss before the whole does.
 				hear := redlatch.Observer{HoldEnd: func(context.Context, redlatch.HoldEndEvent) {
-					if h := held.Load(); !time.Now().Before(h.Deadline()) {
+					if h := held.Load(); !time.Now().Before(h.ExpiresAt()) {
 						seen.Add(1)
 						assert.ErrorIs(t, h.Context().Err(), context.Canceled)
 					}
@@ -74,7 +74,7 @@ func TestUnlockWaitsNoLongerThanTheLease(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t)
 				l := both(p.Client, p.GetLock("a"), p.GetLock("b"))[kind]
-				h := locktest.Acquire(t, t.Context(), l, rlock.WithLease(300*time.Millisecond))
+				h := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(300*time.Millisecond))
 				synctest.Wait()
 				p.Blackhole(true)
 				start := time.Now()

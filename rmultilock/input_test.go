@@ -110,7 +110,7 @@ func TestErrorTexts(t *testing.T) {
 			`rmultilock: lock "": invalid argument: the lock was not made by a client`: second(p.GetMultiLock(&rlock.Lock{}).Lock(ctx)),
 			`rmultilock: do "a,z": invalid argument: fn is nil`:                        multi.Do(ctx, nil),
 			`rmultilock: lock "z,a": invalid argument: an option is nil`:               second(red.Lock(ctx, nil)),
-			`rmultilock: lock "z,a": invalid argument: lease 3ms is below 10ms`:        second(red.Lock(ctx, rlock.WithLease(3*time.Millisecond))),
+			`rmultilock: lock "z,a": invalid argument: lease 3ms is below 10ms`:        second(red.Lock(ctx, rlock.WithFixedLease(3*time.Millisecond))),
 			`rmultilock: extend "a,z": invalid argument: lease 0s is below 10ms`:       h.Extend(ctx, 0),
 			`rmultilock: try lock "a,z": lock not acquired`:                            second(multi.TryLock(ctx)),
 			`rmultilock: lock "z,a": lock not acquired`:                                second(red.Lock(ctx, rlock.WithWait(time.Second))),
@@ -119,14 +119,14 @@ func TestErrorTexts(t *testing.T) {
 		locktest.Unlock(t, h)
 		got[`rmultilock: unlock "a,z": lock not held`] = h.Unlock(ctx)
 		got[`rmultilock: extend "a,z": lock not held`] = h.Extend(ctx, time.Minute)
-		got[`rmultilock: lock "a,z": lock released`] = context.Cause(h.Context())
+		got[`rmultilock: lock "a,z": ended by its holder`] = context.Cause(h.Context())
 		h = locktest.Acquire(t, ctx, red)
 		b.Delete(t, "a")
 		<-h.Context().Done()
 		got[`rmultilock: lock "z,a": lock lost: rlock: lock "a": lock lost: `+
 			`Redis has it no longer: its lease ended there, or it was taken away`] = context.Cause(h.Context())
 		got[`rmultilock: extend "z,a": lock lost`] = h.Extend(ctx, time.Minute)
-		h = locktest.Acquire(t, ctx, multi, rlock.WithLease(time.Second))
+		h = locktest.Acquire(t, ctx, multi, rlock.WithFixedLease(time.Second))
 		<-h.Context().Done()
 		assert.Regexp(t, `^rmultilock: lock "a,z": lock lost: rlock: lock "[az]": lock lost: the lease ended$`, context.Cause(h.Context()).Error())
 		h = locktest.Acquire(t, ctx, multi)

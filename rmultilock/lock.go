@@ -102,8 +102,8 @@ func (l *Lock) Name() string { return l.name }
 // multi-lock or RedLock: a plain and a fair lock, or the two views of a read-write lock. Names of two go-redis clients
 // are taken for those of two servers.
 //
-// [rlock.WithLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
-// redlatch.ErrInvalid. Without WithLease each lock has the lease of its client, which renews it. Masters that did not
+// [rlock.WithFixedLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
+// redlatch.ErrInvalid. Without WithFixedLease each lock has the lease of its client, which renews it. Masters that did not
 // grant a RedLock at first, or restarted, are attempted again while it is held.
 //
 // A deadline of ctx ends the hold's context too: use [rlock.WithWait] to limit only the wait.

@@ -137,13 +137,13 @@ func TestMultiLockDeadlineIsTheEarliest(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		short, long := b.Peer(t, redlatch.WithWatchdogTimeout(time.Second)), b.Peer(t, redlatch.WithWatchdogTimeout(time.Hour))
 		h := locktest.Acquire(t, t.Context(), short.GetMultiLock(long.GetLock("a"), short.GetLock("b")))
-		assert.Less(t, time.Until(h.Deadline()), time.Second)
+		assert.Less(t, time.Until(h.ExpiresAt()), time.Second)
 		time.Sleep(10 * time.Second)
 		locktest.Live(t, h.Context())
-		assert.Positive(t, time.Until(h.Deadline()), "each is renewed as its client does")
+		assert.Positive(t, time.Until(h.ExpiresAt()), "each is renewed as its client does")
 		end := time.Now()
 		locktest.Unlock(t, h)
-		assert.WithinDuration(t, end, h.Deadline(), 10*time.Millisecond, "when it ended")
+		assert.WithinDuration(t, end, h.ExpiresAt(), 10*time.Millisecond, "when it ended")
 	})
 }
 

@@ -66,7 +66,7 @@ func TestNobodyIsAskedForARedLockThatThisClientHolds(t *testing.T) {
 		s := newServers(t, b, 3)
 		p := s.peers(t)
 		s[2].Foreign(t, "a", time.Hour)
-		h := locktest.Acquire(t, t.Context(), p.red("a"), rlock.WithLease(time.Minute)) // of which nothing is renewed
+		h := locktest.Acquire(t, t.Context(), p.red("a"), rlock.WithFixedLease(time.Minute)) // of which nothing is renewed
 		waiting := p.line(t.Context(), 1)[0]
 		before := p.scripts()
 		time.Sleep(10 * time.Second)
@@ -212,7 +212,7 @@ func TestLeaseThatIsTooShortIsNotInTheWayForLong(t *testing.T) {
 						s[0].Foreign(t, "a", busy)
 						time.Sleep(lease / 300)
 						start := time.Now()
-						_, err := both(p[0].Client, slows...)[kind].Lock(t.Context(), rlock.WithLease(short))
+						_, err := both(p[0].Client, slows...)[kind].Lock(t.Context(), rlock.WithFixedLease(short))
 						require.ErrorIs(t, err, redlatch.ErrUnavailable)
 						assert.InDelta(t, lease.Seconds(), time.Since(start).Seconds(), lease.Seconds()/2)
 					})

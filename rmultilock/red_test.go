@@ -235,7 +235,7 @@ func TestMajorityThatWasGoneAndHasHealedIsALoss(t *testing.T) {
 	for name, within := range map[string]func(t *testing.T, h *rlock.Hold, second *locktest.Peer){
 		"plain": func(*testing.T, *rlock.Hold, *locktest.Peer) {},
 		"held by a level of a long lease too": func(t *testing.T, h *rlock.Hold, second *locktest.Peer) {
-			locktest.Acquire(t, h.Context(), second.GetLock("a"), rlock.WithLease(time.Hour))
+			locktest.Acquire(t, h.Context(), second.GetLock("a"), rlock.WithFixedLease(time.Hour))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -321,11 +321,11 @@ func TestNothingIsGrantedLate(t *testing.T) {
 			}
 			return p[0].GetRedLock(slows...)
 		}
-		h, err := red(10*time.Millisecond).TryLock(t.Context(), rlock.WithLease(short))
+		h, err := red(10*time.Millisecond).TryLock(t.Context(), rlock.WithFixedLease(short))
 		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Millisecond)
+		assert.LessOrEqual(t, time.Until(h.ExpiresAt()), 10*time.Millisecond)
 		locktest.Unlock(t, h)
-		_, err = red(18*time.Millisecond).TryLock(t.Context(), rlock.WithLease(short))
+		_, err = red(18*time.Millisecond).TryLock(t.Context(), rlock.WithFixedLease(short))
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		s.empty(t, 100*time.Millisecond)
 	})
@@ -336,16 +336,16 @@ func TestRedLockDeadlineIsThatOfTheMajority(t *testing.T) {
 		s := newServers(t, b, 3)
 		p := s.peers(t)
 		h := locktest.Acquire(t, t.Context(), p.red("a"))
-		first := h.Deadline()
+		first := h.ExpiresAt()
 		assert.InDelta(t, lease.Seconds(), time.Until(first).Seconds(), 0.1)
 		p[0].Blackhole(true)
 		time.Sleep(lease / 2)
-		second := h.Deadline()
+		second := h.ExpiresAt()
 		assert.Greater(t, second, first, "two are renewed")
 		p[1].Blackhole(true)
 		time.Sleep(lease / 2)
-		assert.Greater(t, h.Deadline().Add(lease/24), second, "the second latest is the one that was renewed last")
-		assert.Less(t, time.Until(h.Deadline()), 2*lease/3)
+		assert.Greater(t, h.ExpiresAt().Add(lease/24), second, "the second latest is the one that was renewed last")
+		assert.Less(t, time.Until(h.ExpiresAt()), 2*lease/3)
 		p[0].Blackhole(false)
 		p[1].Blackhole(false)
 		locktest.Unlock(t, h)
@@ -360,7 +360,7 @@ func TestFixedLeaseAndMaxHoldOfARedLock(t *testing.T) {
 			opt  rlock.Option
 			want time.Duration
 		}{
-			{rlock.WithLease(10 * time.Second), 10 * time.Second},
+			{rlock.WithFixedLease(10 * time.Second), 10 * time.Second},
 			{rlock.WithMaxHold(10 * time.Second), 10 * time.Second},
 			{rlock.WithMaxHold(time.Second), time.Second},
 		} {

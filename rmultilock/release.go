@@ -86,7 +86,7 @@ func (h *hold) Unlock(ctx context.Context) error {
 // latest returns the latest deadline of the parts: after it nothing is left to release.
 func latest(parts []held) (end time.Time) {
 	for _, p := range parts {
-		if at := p.Deadline(); at.After(end) {
+		if at := p.ExpiresAt(); at.After(end) {
 			end = at
 		}
 	}

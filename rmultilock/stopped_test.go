@@ -31,13 +31,13 @@ func sleeper(args []string) {
 			first = c
 		}
 	}
-	hold, err := both(first, all...)[args[0]].Lock(context.Background(), rlock.WithLease(300*time.Millisecond))
+	hold, err := both(first, all...)[args[0]].Lock(context.Background(), rlock.WithFixedLease(300*time.Millisecond))
 	if err != nil {
 		panic(err)
 	}
-	faulttest.Emit("%d", hold.Deadline().UnixNano())
+	faulttest.Emit("%d", hold.ExpiresAt().UnixNano())
 	<-hold.Context().Done()
-	faulttest.Emit("%d", hold.Deadline().UnixNano())
+	faulttest.Emit("%d", hold.ExpiresAt().UnixNano())
 }
 
 // F1

@@ -67,7 +67,7 @@ func TestWriterIsRenewedWhileItsReaderEnters(t *testing.T) {
 		r := begin(t, w.Context(), l.RLocker())
 		time.Sleep(25 * time.Second)
 		locktest.Live(t, w.Context())
-		assert.Greater(t, time.Until(w.Deadline()), 15*time.Second, "it was renewed")
+		assert.Greater(t, time.Until(w.ExpiresAt()), 15*time.Second, "it was renewed")
 		b.Mini.Server().SetPreHook(nil)
 		reader := locktest.Next(t, r)
 		locktest.Unlock(t, w)
@@ -226,7 +226,7 @@ func TestLostWriterTakesItsReaderAlong(t *testing.T) {
 func TestWriterLeaseEndsBeforeItsReaders(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l, other := b.Peer(t).GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
-		w := locktest.Acquire(t, t.Context(), l, rlock.WithLease(time.Second))
+		w := locktest.Acquire(t, t.Context(), l, rlock.WithFixedLease(time.Second))
 		r := locktest.Acquire(t, w.Context(), l.RLocker())
 		locktest.Ended(t, w.Context(), rlock.ErrLost)
 		synctest.Wait()
@@ -244,7 +244,7 @@ func TestReaderLeaseUnderAWriterEndsAlone(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := b.Peer(t).GetReadWriteLock("n")
 		w := locktest.Acquire(t, t.Context(), l)
-		r := locktest.Acquire(t, w.Context(), l.RLocker(), rlock.WithLease(time.Second))
+		r := locktest.Acquire(t, w.Context(), l.RLocker(), rlock.WithFixedLease(time.Second))
 		locktest.Ended(t, r.Context(), rlock.ErrLost)
 		locktest.Live(t, w.Context())
 		time.Sleep(moment)
@@ -343,7 +343,7 @@ func TestDowngradeIsSettledAfterALongOutage(t *testing.T) {
 		p := b.Peer(t)
 		l, far := p.GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
 		w := locktest.Acquire(t, t.Context(), l)
-		r := locktest.Acquire(t, w.Context(), l.RLocker(), rlock.WithLease(time.Hour))
+		r := locktest.Acquire(t, w.Context(), l.RLocker(), rlock.WithFixedLease(time.Hour))
 		p.Down(true)
 		require.ErrorIs(t, w.Unlock(t.Context()), redlatch.ErrUnknown)
 		time.Sleep(50 * time.Second)

@@ -79,7 +79,7 @@ func (l *Lock) Name() string { return l.write.User() }
 // redlatch.ErrWrongType. After an error the lock is not held and the call no longer holds back readers; what an attempt
 // may have been granted is released in the background.
 //
-// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithLease]. A deadline of ctx
+// The lease is the client's, 30 s by default, and is renewed until Unlock; see [rlock.WithFixedLease]. A deadline of ctx
 // ends the hold's context too: use [rlock.WithWait] to limit only the wait.
 //
 // A free lock costs one round trip. A waiter costs one more each time a writer or the last reader releases the lock,

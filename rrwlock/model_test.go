@@ -322,7 +322,7 @@ func (r *record) use(ctx context.Context, l *rrwlock.Lock) {
 	dice := rand.N(100)
 	var opts []rlock.Option
 	if dice%10 == 0 && !r.strict {
-		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
+		opts = append(opts, rlock.WithFixedLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}
 	kind, side := writes, rlock.Locker(l)
 	if dice < 55 {

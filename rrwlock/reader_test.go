@@ -65,11 +65,11 @@ func TestWriterWaitsOnlyForTheCrashedReadersLease(t *testing.T) {
 func TestShorterLeaseNeverShortensAnothers(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l, other := b.Peer(t).GetReadWriteLock("n"), b.Peer(t).GetReadWriteLock("n")
-		long := locktest.Acquire(t, t.Context(), l.RLocker(), rlock.WithLease(20*time.Second))
-		short := locktest.Acquire(t, t.Context(), other.RLocker(), rlock.WithLease(time.Second))
+		long := locktest.Acquire(t, t.Context(), l.RLocker(), rlock.WithFixedLease(20*time.Second))
+		short := locktest.Acquire(t, t.Context(), other.RLocker(), rlock.WithFixedLease(time.Second))
 		assert.Equal(t, 20*time.Second, b.TTL(t, "n"))
 		require.NoError(t, short.Extend(t.Context(), 2*time.Second))
-		nested := locktest.Acquire(t, short.Context(), other.RLocker(), rlock.WithLease(100*time.Millisecond))
+		nested := locktest.Acquire(t, short.Context(), other.RLocker(), rlock.WithFixedLease(100*time.Millisecond))
 		locktest.Unlock(t, nested)
 		assert.Equal(t, 20*time.Second, b.TTL(t, "n"))
 		time.Sleep(3 * time.Second)

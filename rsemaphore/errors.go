@@ -16,6 +16,6 @@ var (
 	// ErrLost is returned by Extend, and is the cause of a [Permit]'s context, if the permit was lost: its lease ended,
 	// it was taken away, or Redis could not be reached in time.
 	ErrLost = errs.ErrLost
-	// ErrUnlocked is the cause of a [Permit]'s context after Release. No method returns it.
-	ErrUnlocked = errs.ErrUnlocked
+	// ErrUnlocked is the cause of a [Permit]'s context after Release. No method returns it. It is rlock.ErrUnlocked.
+	ErrUnlocked = errs.ErrEnded
 )

@@ -59,10 +59,12 @@ func (set leaseOption) setPermit(o *options)          { set(o) }
 // Acquire and AcquireN wait without limit, and TryAcquire does not wait.
 func WithWait(d time.Duration) WaitOption { return waitOption(func(o *options) { o.wait = &d }) }
 
-// WithLease fixes the lease of a permit of a [PermitSemaphore] at d, 10 ms to 24 h. The permit is not renewed, and is
+// WithFixedLease fixes the lease of a permit of a [PermitSemaphore] at d, 10 ms to 24 h. The permit is not renewed, and is
 // lost when d has passed. Given to GetPermitSemaphore it applies to all permits acquired through that object. Without
-// WithLease the lease is the client's, 30 s by default, and is renewed until Release.
-func WithLease(d time.Duration) LeaseOption { return leaseOption(func(o *options) { o.lease = &d }) }
+// WithFixedLease the lease is the client's, 30 s by default, and is renewed until Release.
+func WithFixedLease(d time.Duration) LeaseOption {
+	return leaseOption(func(o *options) { o.lease = &d })
+}
 
 // WithMax sets the maximum number of permits, 1 to 2³¹-1. Without WithMax there is no maximum.
 //

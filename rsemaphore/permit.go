@@ -32,7 +32,7 @@ func idOf(owner string) string { return hex.EncodeToString([]byte(owner)) }
 //   - on Release, with the cause [ErrUnlocked];
 //   - when the permit is lost, with the cause [ErrLost]: at the end of the lease less 1 % (at least 2 ms) on this
 //     machine's clock, or when a renewal finds that Redis no longer has the permit, which takes a third of the lease at
-//     most. A permit with [WithLease] is not renewed;
+//     most. A permit with [WithFixedLease] is not renewed;
 //   - when the client closes, with the cause redlatch.ErrClosed;
 //   - with the context that was given. The permit does not end with it: it stays held and renewed until Release.
 //
@@ -59,8 +59,8 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return p.wrap("extend", p.level().Extend(ctx, d))
 }
 
-// Deadline returns the time until which the permit is promised, as of now; each renewal moves it. The time has a
+// ExpiresAt returns the time until which the permit is promised, as of now; each renewal moves it. The time has a
 // monotonic clock reading.
-func (p *Permit) Deadline() time.Time { return p.level().Deadline() }
+func (p *Permit) ExpiresAt() time.Time { return p.level().ExpiresAt() }
 
 func (p *Permit) wrap(verb string, err error) error { return wrapPermit(verb, p.level().Name(), err) }

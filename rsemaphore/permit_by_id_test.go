@@ -39,7 +39,7 @@ func TestPermitIsReleasedByItsID(t *testing.T) {
 		},
 		"as Java keeps it, without an end": func(t *testing.T, p *permitPlace) {
 			s := p.permits(t, 1)
-			takePermit(t, s, rsemaphore.WithLease(time.Second))
+			takePermit(t, s, rsemaphore.WithFixedLease(time.Second))
 			time.Sleep(2 * time.Second)
 			id := strings.Repeat("\x07\xff", 8)
 			out := "{" + p.name + "}:timeout"
@@ -52,7 +52,7 @@ func TestPermitIsReleasedByItsID(t *testing.T) {
 		},
 		"not after its lease": func(t *testing.T, p *permitPlace) {
 			s := p.permits(t, 1)
-			permit := takePermit(t, s, rsemaphore.WithLease(time.Second))
+			permit := takePermit(t, s, rsemaphore.WithFixedLease(time.Second))
 			require.NoError(t, s.ExtendID(t.Context(), permit.ID(), 100*time.Millisecond))
 			time.Sleep(200 * time.Millisecond)
 			require.ErrorIs(t, s.ExtendID(t.Context(), permit.ID(), time.Second), rsemaphore.ErrNotHeld)

@@ -144,7 +144,7 @@ func leaseEndLetsAWaiterIn(t *testing.T, p *permitPlace) {
 	const lease, margin = 200 * time.Millisecond, 2 * time.Millisecond
 	a, b := p.permits(t, 1), p.semaphore(t)
 	start := time.Now()
-	permit := takePermit(t, a, rsemaphore.WithLease(lease))
+	permit := takePermit(t, a, rsemaphore.WithFixedLease(lease))
 	releasePermits(t, takePermit(t, b))
 	assert.GreaterOrEqual(t, time.Since(start), lease-margin, "the holder was promised so much")
 	locktest.Ended(t, permit.Context(), rsemaphore.ErrLost)
@@ -157,11 +157,11 @@ func contextTellsOfTheEnd(t *testing.T, p *permitPlace) {
 	type key struct{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
 	permit := takePermit(t, s)
-	assert.Greater(t, time.Until(permit.Deadline()), 10*time.Second)
+	assert.Greater(t, time.Until(permit.ExpiresAt()), 10*time.Second)
 	locktest.Live(t, permit.Context())
 	releasePermits(t, permit)
 	locktest.Ended(t, permit.Context(), rsemaphore.ErrUnlocked)
-	assert.Contains(t, context.Cause(permit.Context()).Error(), "rsemaphore: permit \""+p.name+"\": permit released")
+	assert.Contains(t, context.Cause(permit.Context()).Error(), "rsemaphore: permit \""+p.name+"\": ended by its holder")
 
 	child, err := s.Acquire(ctx)
 	require.NoError(t, err)
@@ -186,7 +186,7 @@ func releaseTwiceIsErrNotHeld(t *testing.T, p *permitPlace) {
 
 func expiredPermitComesBackOnce(t *testing.T, p *permitPlace) {
 	s := p.permits(t, 2)
-	permits := takePermits(t, s, 2, rsemaphore.WithLease(50*time.Millisecond))
+	permits := takePermits(t, s, 2, rsemaphore.WithFixedLease(50*time.Millisecond))
 	for _, permit := range permits {
 		locktest.Ended(t, permit.Context(), rsemaphore.ErrLost)
 		require.ErrorIs(t, permit.Release(t.Context()), rsemaphore.ErrNotHeld)
@@ -214,15 +214,15 @@ func extendSetsThePermit(t *testing.T, p *permitPlace) {
 	givePermits(t, other, 1)
 	permit := takePermit(t, s)
 	require.NoError(t, permit.Extend(t.Context(), time.Hour))
-	assert.Greater(t, time.Until(permit.Deadline()), 50*time.Minute)
-	brief := takePermit(t, other, rsemaphore.WithLease(2*time.Second)) // less than the margin of the client's lease
+	assert.Greater(t, time.Until(permit.ExpiresAt()), 50*time.Minute)
+	brief := takePermit(t, other, rsemaphore.WithFixedLease(2*time.Second)) // less than the margin of the client's lease
 	require.NoError(t, brief.Extend(t.Context(), time.Hour))
 	locktest.Live(t, brief.Context())
 	releasePermits(t, brief)
 	if err := permit.Extend(t.Context(), 150*time.Millisecond); err != nil { // on a slow machine it ends before the answer
 		require.ErrorIs(t, context.Cause(permit.Context()), rsemaphore.ErrLost, "%v", err)
 	}
-	assert.Less(t, time.Until(permit.Deadline()), 150*time.Millisecond)
+	assert.Less(t, time.Until(permit.ExpiresAt()), 150*time.Millisecond)
 	releasePermits(t, takePermit(t, p.semaphore(t)))
 	locktest.Ended(t, permit.Context(), rsemaphore.ErrLost)
 	permit = takePermit(t, s)
@@ -270,8 +270,8 @@ func manyArePermitsOfTheirOwn(t *testing.T, p *permitPlace) {
 	releasePermits(t, all[0])
 	p.drop(t, all[1])
 	locktest.Ended(t, all[1].Context(), rsemaphore.ErrLost)
-	deadline := all[2].Deadline()
-	require.Eventually(t, func() bool { return all[2].Deadline().After(deadline) }, permitLimit, 20*time.Millisecond, "it is renewed")
+	deadline := all[2].ExpiresAt()
+	require.Eventually(t, func() bool { return all[2].ExpiresAt().After(deadline) }, permitLimit, 20*time.Millisecond, "it is renewed")
 	for _, permit := range all[2:] {
 		locktest.Live(t, permit.Context())
 	}
@@ -389,7 +389,7 @@ func closeAbandonsThem(t *testing.T, p *permitPlace) {
 	c := p.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithWatchdogTimeout(500*time.Millisecond))
 	s := c.GetPermitSemaphore(p.name)
 	givePermits(t, s, 2)
-	until := takePermits(t, s, 2)[1].Deadline()
+	until := takePermits(t, s, 2)[1].ExpiresAt()
 	require.NoError(t, c.Close())
 	other := p.semaphore(t)
 	if permit, err := other.TryAcquire(t.Context()); err == nil { // on a slow machine

@@ -100,7 +100,7 @@ func ExamplePermit_Context() {
 	if err := slots.SetPermits(ctx, 1); err != nil {
 		log.Fatal(err)
 	}
-	permit, err := slots.Acquire(ctx, rsemaphore.WithLease(50*time.Millisecond)) // not renewed
+	permit, err := slots.Acquire(ctx, rsemaphore.WithFixedLease(50*time.Millisecond)) // not renewed
 	if err != nil {
 		log.Fatal(err)
 	}

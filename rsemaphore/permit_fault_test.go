@@ -161,9 +161,9 @@ func TestPermitOutlivesTwoFailedRenewals(t *testing.T) {
 		permits := takePermits(t, s, 2)
 		for range 3 {
 			r.proxy.DropReplies(faulttest.Script, 2)
-			deadline := permits[1].Deadline()
+			deadline := permits[1].ExpiresAt()
 			redistest.Eventually(t, permitLimit+lease, "it is renewed or lost", func() error {
-				if permits[1].Deadline().After(deadline) || permits[1].Context().Err() != nil {
+				if permits[1].ExpiresAt().After(deadline) || permits[1].Context().Err() != nil {
 					return nil
 				}
 				return errors.New("not yet")
@@ -186,7 +186,7 @@ func TestPermitCallsEndWithTheirContext(t *testing.T) {
 	r := newPermitRig(t)
 	s := r.semaphore(t, "slots")
 	givePermits(t, s, 3)
-	held := takePermit(t, s, rsemaphore.WithLease(30*time.Second))
+	held := takePermit(t, s, rsemaphore.WithFixedLease(30*time.Second))
 	r.proxy.Blackhole(true)
 	const most = 300 * time.Millisecond
 	calls := map[string]func(ctx context.Context) error{

@@ -122,7 +122,7 @@ func (r *leaseRecord) acquire(ctx context.Context, s *rsemaphore.PermitSemaphore
 		defer cancel()
 	}
 	if !r.strict && rand.N(10) == 0 {
-		opts = append(opts, rsemaphore.WithLease(10*time.Millisecond+rand.N(20*time.Millisecond)))
+		opts = append(opts, rsemaphore.WithFixedLease(10*time.Millisecond+rand.N(20*time.Millisecond)))
 	}
 	call := r.Now()
 	permits, err := s.AcquireN(ctx, n, opts...)

@@ -65,7 +65,7 @@ func TestPermitBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 			}
 			var none context.Context
 			invalid(verb+" without a context", call(none, good))
-			invalid(verb+" with a bad setting", call(done, p.GetPermitSemaphore("n", rsemaphore.WithLease(time.Millisecond))))
+			invalid(verb+" with a bad setting", call(done, p.GetPermitSemaphore("n", rsemaphore.WithFixedLease(time.Millisecond))))
 			assert.ErrorIs(t, call(done, good), context.Canceled, verb)
 		}
 		for _, n := range []int{0, -1, math.MaxInt32 + 1, math.MinInt} {
@@ -79,7 +79,7 @@ func TestPermitBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 			invalid("add permits", good.AddPermits(done, n))
 		}
 		for _, opt := range []rsemaphore.PermitOption{
-			nil, rsemaphore.WithWait(-1), rsemaphore.WithLease(9 * time.Millisecond), rsemaphore.WithLease(25 * time.Hour),
+			nil, rsemaphore.WithWait(-1), rsemaphore.WithFixedLease(9 * time.Millisecond), rsemaphore.WithFixedLease(25 * time.Hour),
 		} {
 			_, err := good.Acquire(done, opt)
 			invalid("acquire", err)
@@ -98,10 +98,10 @@ func TestPermitBadInputIsErrInvalidBeforeAnyIO(t *testing.T) {
 
 func TestPermitHandlesRefuseBadInput(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		s := b.Peer(t).GetPermitSemaphore("n", rsemaphore.WithLease(time.Minute))
+		s := b.Peer(t).GetPermitSemaphore("n", rsemaphore.WithFixedLease(time.Minute))
 		givePermits(t, s, 1)
 		permit := takePermit(t, s)
-		assert.InDelta(t, time.Minute, time.Until(permit.Deadline()), float64(time.Second), "the semaphore's lease")
+		assert.InDelta(t, time.Minute, time.Until(permit.ExpiresAt()), float64(time.Second), "the semaphore's lease")
 		var none context.Context
 		require.ErrorIs(t, permit.Release(none), redlatch.ErrInvalid)
 		require.ErrorIs(t, permit.Extend(none, time.Second), redlatch.ErrInvalid)
@@ -161,7 +161,7 @@ func TestPermitErrorTexts(t *testing.T) {
 		_, few := s.AcquireN(t.Context(), 0)
 		_, late := s.Acquire(t.Context(), rsemaphore.WithWait(time.Second))
 		releasePermits(t, permit)
-		lost := takePermit(t, s, rsemaphore.WithLease(time.Second))
+		lost := takePermit(t, s, rsemaphore.WithFixedLease(time.Second))
 		<-lost.Context().Done()
 		_, bad := p.GetPermitSemaphore("").Available(t.Context())
 		require.NoError(t, p.Close())
@@ -174,7 +174,7 @@ func TestPermitErrorTexts(t *testing.T) {
 			`rsemaphore: extend "slots": permit not held`:                                     permit.Extend(t.Context(), time.Minute),
 			`rsemaphore: extend "slots": permit lost`:                                         lost.Extend(t.Context(), time.Minute),
 			`rsemaphore: permit "slots": permit lost: the lease ended`:                        context.Cause(lost.Context()),
-			`rsemaphore: permit "slots": permit released`:                                     context.Cause(permit.Context()),
+			`rsemaphore: permit "slots": ended by its holder`:                                 context.Cause(permit.Context()),
 			`rsemaphore: available "": invalid argument: the name is empty`:                   bad,
 			`rsemaphore: acquire "slots": client closed`:                                      closed,
 		} {

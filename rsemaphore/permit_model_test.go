@@ -76,7 +76,7 @@ func (m *permitModel) step(t *testing.T) {
 	case n < 35:
 		m.acquire(t, "acquire n", client, 1+rand.N(4))
 	case n < 40:
-		m.acquire(t, "acquire with a lease", client, 1, rsemaphore.WithLease(50*time.Millisecond+rand.N(3*time.Second)))
+		m.acquire(t, "acquire with a lease", client, 1, rsemaphore.WithFixedLease(50*time.Millisecond+rand.N(3*time.Second)))
 	case n < 70 && len(m.held) > 0:
 		m.release(t, rand.N(len(m.held)))
 	case n < 75 && len(m.held) > 0:
@@ -121,7 +121,7 @@ func (m *permitModel) acquire(t *testing.T, what string, client, n int, opts ...
 func (m *permitModel) release(t *testing.T, i int) {
 	t.Helper()
 	p := m.held[i].permit
-	live, deadline := p.Context().Err() == nil, p.Deadline()
+	live, deadline := p.Context().Err() == nil, p.ExpiresAt()
 	err := p.Release(t.Context())
 	live = live && (err == nil || time.Now().Before(deadline)) // it may end while replies are lost
 	m.held = append(m.held[:i], m.held[i+1:]...)
@@ -137,7 +137,7 @@ func (m *permitModel) release(t *testing.T, i int) {
 
 func (m *permitModel) extend(t *testing.T, p *rsemaphore.Permit) {
 	t.Helper()
-	live, deadline := p.Context().Err() == nil, p.Deadline()
+	live, deadline := p.Context().Err() == nil, p.ExpiresAt()
 	lease := 50*time.Millisecond + rand.N(3*time.Second)
 	if end := time.Now().Add(lease); end.Before(deadline) {
 		deadline = end

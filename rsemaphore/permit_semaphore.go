@@ -103,7 +103,7 @@ func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
 // redlatch.ErrWrongType. After an error no permit is held; what an attempt may have been granted is released in the
 // background.
 //
-// The lease is the client's, 30 s by default, and is renewed until Release; see [WithLease]. It costs one round trip if
+// The lease is the client's, 30 s by default, and is renewed until Release; see [WithFixedLease]. It costs one round trip if
 // a permit is available. The waiters of a client together cost one more whenever permits may have come back, and about
 // one a second.
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...PermitOption) (*Permit, error) {

@@ -160,7 +160,7 @@ func TestPermitVectorNoMessageBelowOne(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := b.Peer(t).GetPermitSemaphore("n")
 		givePermits(t, s, 4)
-		held := takePermits(t, s, 4, rsemaphore.WithLease(time.Second))
+		held := takePermits(t, s, 4, rsemaphore.WithFixedLease(time.Second))
 		require.NoError(t, s.SetPermits(t.Context(), 2))
 		heard := listenToPermits(t, b, "redisson_sc:{n}")
 		releasePermits(t, held[:2]...)

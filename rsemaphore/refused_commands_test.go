@@ -106,11 +106,11 @@ func TestPermitErrorOfARefusedCommandMeansNotDone(t *testing.T) {
 // permitChanges are calls on a semaphore of 5 of which one is held, each with what is available once it is done.
 var permitChanges = map[string]func(t *testing.T, s *rsemaphore.PermitSemaphore, held *rsemaphore.Permit) (int, error){
 	"acquire": func(t *testing.T, s *rsemaphore.PermitSemaphore, _ *rsemaphore.Permit) (int, error) {
-		_, err := s.TryAcquire(t.Context(), rsemaphore.WithLease(time.Minute))
+		_, err := s.TryAcquire(t.Context(), rsemaphore.WithFixedLease(time.Minute))
 		return 3, err
 	},
 	"acquire 3": func(t *testing.T, s *rsemaphore.PermitSemaphore, _ *rsemaphore.Permit) (int, error) {
-		_, err := s.AcquireN(t.Context(), 3, rsemaphore.WithWait(0), rsemaphore.WithLease(time.Minute))
+		_, err := s.AcquireN(t.Context(), 3, rsemaphore.WithWait(0), rsemaphore.WithFixedLease(time.Minute))
 		return 1, err
 	},
 	"set": func(t *testing.T, s *rsemaphore.PermitSemaphore, _ *rsemaphore.Permit) (int, error) {

@@ -42,8 +42,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrTimeout is the cause of the context of a handler that took longer than it may.
 	ErrTimeout = errors.New("handler took too long")
-	// ErrUnlocked is the cause of a context whose hold was unlocked.
-	ErrUnlocked = errors.New("lock released")
+	// ErrEnded is the cause of a context whose hold, permit, leadership or message was ended by who had it, as by Unlock.
+	ErrEnded = errors.New("ended by its holder")
 )
 
 // ErrNilOption is the [ErrInvalid] of an option that is nil.

@@ -14,7 +14,7 @@ type endCause struct {
 	noun        string // what was held
 	err         error  // the sentinel
 	detail      string // what happened; may be empty
-	level       Level  // what was unlocked, for errs.ErrUnlocked
+	level       Level  // what was unlocked, for errs.ErrEnded
 }
 
 // Level is what an Unlock ends: a hold, or one that is made of several.
@@ -41,7 +41,7 @@ func (l *Lease) endCause(err error, detail string) *endCause {
 
 // unlocked returns the cause of the context of a level of the lease's that was unlocked.
 func (l *Lease) unlocked(h *Hold) error {
-	cause := l.endCause(errs.ErrUnlocked, "")
+	cause := l.endCause(errs.ErrEnded, "")
 	cause.level = h
 	return cause
 }
@@ -58,7 +58,7 @@ func Ended(title, name string, err error, detail string) error {
 
 // Unlocked returns the cause of a context whose level was unlocked.
 func Unlocked(title, name string, level Level) error {
-	return &endCause{title: title, noun: lockNoun, name: name, err: errs.ErrUnlocked, level: level}
+	return &endCause{title: title, noun: lockNoun, name: name, err: errs.ErrEnded, level: level}
 }
 
 func (e *endCause) Error() string {

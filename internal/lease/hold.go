@@ -166,8 +166,8 @@ func (h *Hold) Name() string {
 	return h.lease.user()
 }
 
-// Deadline returns until when exclusion is promised as of now; the time of its end if the hold is over.
-func (h *Hold) Deadline() time.Time {
+// ExpiresAt returns until when exclusion is promised as of now; the time of its end if the hold is over.
+func (h *Hold) ExpiresAt() time.Time {
 	if h == nil {
 		return time.Time{}
 	}

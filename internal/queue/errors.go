@@ -13,7 +13,7 @@ var (
 	// ErrLost is [errs.ErrLost] of a message: the cause of its context when its claim is gone.
 	ErrLost = errs.Of("message", errs.ErrLost)
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject.
-	ErrFinished = errors.New("message finished")
+	ErrFinished = errs.ErrEnded
 	// ErrStopped is the cause of a handler's context when the grace of a consumer that stops is over.
 	ErrStopped = errors.New("consumer stopped")
 	// ErrLayout marks a queue that a newer version of the library has written.

@@ -243,13 +243,13 @@ func (h *History[E]) Events() iter.Seq[E] {
 
 // Hold is what ends by itself, but not before its deadline.
 type Hold interface {
-	Deadline() time.Time
+	ExpiresAt() time.Time
 	Unlock(ctx context.Context) error
 }
 
 // Deadline is the time until which a hold that is not released certainly lasts. After its end it is the time of that.
 func (h *History[E]) Deadline(hold Hold) int64 {
-	return int64(hold.Deadline().Sub(h.started))
+	return int64(hold.ExpiresAt().Sub(h.started))
 }
 
 // Ending is what is known of the end of a hold.

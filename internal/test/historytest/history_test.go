@@ -60,7 +60,7 @@ type hold struct {
 	err      error
 }
 
-func (h hold) Deadline() time.Time          { return h.deadline }
+func (h hold) ExpiresAt() time.Time         { return h.deadline }
 func (h hold) Unlock(context.Context) error { return h.err }
 
 func TestUnlockTellsWhatIsKnown(t *testing.T) {

@@ -77,7 +77,7 @@ func closeAbandonsWhatIsHeld(t *testing.T, r *rig) {
 	c := r.Client(t, redlatch.WithCloseGrace(0), redlatch.WithAbandonOnClose(), redlatch.WithWatchdogTimeout(500*time.Millisecond))
 	other := r.rival(t)
 	h := Acquire(t, t.Context(), r.env.New(c, r.name))
-	until := h.Deadline()
+	until := h.ExpiresAt()
 	require.NoError(t, c.Close())
 	next, err := other.TryLock(t.Context())
 	if err != nil {

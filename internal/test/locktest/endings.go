@@ -48,7 +48,7 @@ func contextDescends(t *testing.T, r *rig) {
 	got, _ := h.Context().Deadline()
 	want, _ := ctx.Deadline()
 	assert.Equal(t, want, got)
-	assert.Greater(t, time.Until(h.Deadline()), time.Second, "exclusion is promised for most of the lease")
+	assert.Greater(t, time.Until(h.ExpiresAt()), time.Second, "exclusion is promised for most of the lease")
 	Live(t, h.Context())
 	Unlock(t, h)
 }
@@ -100,8 +100,8 @@ func leaseEndsTheContext(t *testing.T, r *rig) {
 	const lease = 200 * time.Millisecond
 	a, b := r.lock(t), r.rival(t)
 	start := time.Now()
-	h := Acquire(t, t.Context(), a, rlock.WithLease(lease))
-	assert.LessOrEqual(t, h.Deadline().Sub(start), time.Since(start)+lease-2*time.Millisecond, "the margin")
+	h := Acquire(t, t.Context(), a, rlock.WithFixedLease(lease))
+	assert.LessOrEqual(t, h.ExpiresAt().Sub(start), time.Since(start)+lease-2*time.Millisecond, "the margin")
 	Ended(t, h.Context(), rlock.ErrLost)
 	Unlock(t, Acquire(t, t.Context(), b))
 	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
@@ -151,11 +151,11 @@ func extendSetsTheLease(t *testing.T, r *rig) {
 	l, other := r.lock(t), r.rival(t)
 	h := Acquire(t, t.Context(), l)
 	require.NoError(t, h.Extend(t.Context(), time.Hour))
-	assert.Greater(t, time.Until(h.Deadline()), 50*time.Minute)
+	assert.Greater(t, time.Until(h.ExpiresAt()), 50*time.Minute)
 	if err := h.Extend(t.Context(), 150*time.Millisecond); err != nil { // it may end sooner too, and on a slow machine it ends before the answer
 		require.ErrorIs(t, err, rlock.ErrLost)
 	}
-	assert.Less(t, time.Until(h.Deadline()), 150*time.Millisecond)
+	assert.Less(t, time.Until(h.ExpiresAt()), 150*time.Millisecond)
 	Unlock(t, Acquire(t, t.Context(), other))
 	Ended(t, h.Context(), rlock.ErrLost)
 }

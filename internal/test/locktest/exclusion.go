@@ -118,7 +118,7 @@ func waiterOfTheSameClientGetsIt(t *testing.T, r *rig) {
 
 func waiterGetsItWhenTheLeaseEnds(t *testing.T, r *rig) {
 	a, b := r.rival(t), r.lock(t)
-	h := Acquire(t, t.Context(), a, rlock.WithLease(150*time.Millisecond))
+	h := Acquire(t, t.Context(), a, rlock.WithFixedLease(150*time.Millisecond))
 	next := Acquire(t, t.Context(), b)
 	Ended(t, h.Context(), rlock.ErrLost)
 	Unlock(t, next)

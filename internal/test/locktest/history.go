@@ -186,7 +186,7 @@ func (h *History) Use(ctx context.Context, l rlock.Locker, keys ...string) {
 	var opts []rlock.Option
 	dice := rand.N(100)
 	if dice < 10 && !h.Strict {
-		opts = append(opts, rlock.WithLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
+		opts = append(opts, rlock.WithFixedLease(10*time.Millisecond+rand.N(10*time.Millisecond)))
 	}
 	var one *held
 	switch {

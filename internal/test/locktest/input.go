@@ -63,10 +63,10 @@ func GoodNames() map[string]string {
 func BadOptions() map[string]rlock.Option {
 	return map[string]rlock.Option{
 		"nil":                        nil,
-		"lease 0":                    rlock.WithLease(0),
-		"lease negative":             rlock.WithLease(-time.Second),
-		"lease 9ms":                  rlock.WithLease(9 * time.Millisecond),
-		"lease 25h":                  rlock.WithLease(25 * time.Hour),
+		"lease 0":                    rlock.WithFixedLease(0),
+		"lease negative":             rlock.WithFixedLease(-time.Second),
+		"lease 9ms":                  rlock.WithFixedLease(9 * time.Millisecond),
+		"lease 25h":                  rlock.WithFixedLease(25 * time.Hour),
 		"wait negative":              rlock.WithWait(-1),
 		"wait beyond ten years":      rlock.WithWait(3651 * 24 * time.Hour),
 		"max hold 0":                 rlock.WithMaxHold(0),

@@ -108,9 +108,9 @@ func nestedHoldEndsWithItsOwnContext(t *testing.T, r *rig) {
 func nestedLeaseEndsOnlyItsLevel(t *testing.T, r *rig) {
 	l, other := r.lock(t), r.rival(t)
 	outer := Acquire(t, t.Context(), l)
-	inner, err := l.Lock(outer.Context(), rlock.WithLease(50*time.Millisecond))
+	inner, err := l.Lock(outer.Context(), rlock.WithFixedLease(50*time.Millisecond))
 	for errors.Is(err, rlock.ErrLost) { // a slow machine had the answer after the lease
-		inner, err = l.Lock(outer.Context(), rlock.WithLease(50*time.Millisecond))
+		inner, err = l.Lock(outer.Context(), rlock.WithFixedLease(50*time.Millisecond))
 	}
 	require.NoError(t, err)
 	Ended(t, inner.Context(), rlock.ErrLost)

@@ -343,7 +343,7 @@ func TestEveryCallEndsWithItsContextWhileRedisIsAway(t *testing.T) {
 			isAway = false
 			for kind, get := range kinds {
 				busy := kind + " busy"
-				locktest.Acquire(t, t.Context(), get(holder, busy), rlock.WithLease(time.Hour))
+				locktest.Acquire(t, t.Context(), get(holder, busy), rlock.WithFixedLease(time.Hour))
 				lock := get(stays, busy)
 				if kind == "reader" {
 					lock = rival(kind, stays, busy)

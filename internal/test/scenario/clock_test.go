@@ -208,7 +208,7 @@ func TestFenceHoldsWhateverTheServersClockDoes(t *testing.T) {
 	require.True(t, write(stale))
 	for _, ahead := range []time.Duration{time.Hour, 24 * time.Hour, 23 * time.Hour, 48 * time.Hour} {
 		s.clock.Set(ahead)
-		h, err := s.client(t, s.Addr()).GetFencedLock("a").Lock(t.Context(), rlock.WithLease(100*time.Millisecond))
+		h, err := s.client(t, s.Addr()).GetFencedLock("a").Lock(t.Context(), rlock.WithFixedLease(100*time.Millisecond))
 		require.NoError(t, err)
 		require.True(t, write(h), "a step to %v", ahead)
 		require.False(t, write(stale), "a step to %v", ahead)

@@ -39,7 +39,7 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 			go func() { _, err := rival(kind, c, kind).Lock(ctx); ended <- err }()
 			time.Sleep(time.Second)
 		}
-		nested, err := c.GetLock("nested").Lock(t.Context(), rlock.WithLease(time.Hour))
+		nested, err := c.GetLock("nested").Lock(t.Context(), rlock.WithFixedLease(time.Hour))
 		require.NoError(t, err)
 		_, err = c.GetLock("nested").Lock(nested.Context())
 		require.NoError(t, err)

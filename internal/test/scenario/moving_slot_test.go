@@ -559,7 +559,7 @@ func callsOfCounters(t *testing.T, c *redlatch.Client, nameOf func(kind string) 
 	leased := func(what string, left int, call func(ctx context.Context, s *rsemaphore.PermitSemaphore, p *rsemaphore.Permit) error) {
 		s := c.GetPermitSemaphore(nameOf("leased-" + what))
 		require.NoError(t, s.SetPermits(t.Context(), 3))
-		p, err := s.Acquire(t.Context(), rsemaphore.WithLease(time.Hour))
+		p, err := s.Acquire(t.Context(), rsemaphore.WithFixedLease(time.Hour))
 		require.NoError(t, err)
 		done := gives(left, s.Available)
 		if left == 2 { // as before

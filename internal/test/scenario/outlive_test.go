@@ -41,7 +41,7 @@ type swept struct {
 type sweptState func(t *testing.T, mine, theirs *redlatch.Client, name string) swept
 
 // long is a lease that is not renewed, so that nothing happens beside the calls.
-var long = rlock.WithLease(time.Hour)
+var long = rlock.WithFixedLease(time.Hour)
 
 func unlocks(h *rlock.Hold) func() error {
 	return func() error { return h.Unlock(context.Background()) }

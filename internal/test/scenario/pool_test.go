@@ -53,11 +53,11 @@ func TestCallWithoutAConnectionInThePoolIsUnavailable(t *testing.T) {
 	}
 	for kind, get := range allKinds() {
 		calls[kind] = func(ctx context.Context, c *redlatch.Client) error {
-			_, err := get(c, kind).TryLock(ctx, rlock.WithLease(time.Minute))
+			_, err := get(c, kind).TryLock(ctx, rlock.WithFixedLease(time.Minute))
 			return err
 		}
 		calls[kind+", waiting"] = func(ctx context.Context, c *redlatch.Client) error {
-			_, err := get(c, kind+"-waiting").Lock(ctx, rlock.WithLease(time.Minute))
+			_, err := get(c, kind+"-waiting").Lock(ctx, rlock.WithFixedLease(time.Minute))
 			return err
 		}
 	}

@@ -153,7 +153,7 @@ func TestPresenceSendsNothingWhileIdle(t *testing.T) {
 		seen, silent := b.Peer(t), b.Peer(t, redlatch.WithoutPresence())
 		for _, p := range []*locktest.Peer{seen, silent} {
 			for i := range 3 {
-				locktest.Acquire(t, t.Context(), p.GetLock(fmt.Sprint(p.ID(), i)), rlock.WithLease(24*time.Hour))
+				locktest.Acquire(t, t.Context(), p.GetLock(fmt.Sprint(p.ID(), i)), rlock.WithFixedLease(24*time.Hour))
 			}
 		}
 		time.Sleep(time.Minute)
@@ -190,7 +190,7 @@ func TestPairIsTwoCommandsHoweverItIsWatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				p := b.Peer(t, opts...)
-				kept := locktest.Acquire(t, t.Context(), p.GetLock("kept"), rlock.WithLease(24*time.Hour))
+				kept := locktest.Acquire(t, t.Context(), p.GetLock("kept"), rlock.WithFixedLease(24*time.Hour))
 				locktest.Free(t, p.GetLock("n")) // Redis knows the scripts
 				time.Sleep(4 * time.Second)      // the client listens
 				before := len(p.Sent())
@@ -320,7 +320,7 @@ func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				var log logbook
 				c, viewer := b.Peer(t, redlatch.WithCallSites(), log.option()), b.Peer(t)
-				kept := locktest.Acquire(t, t.Context(), c.GetLock("kept"), rlock.WithLease(time.Hour))
+				kept := locktest.Acquire(t, t.Context(), c.GetLock("kept"), rlock.WithFixedLease(time.Hour))
 				time.Sleep(time.Millisecond)
 				hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
 				site := c.Holds()[1].Site

@@ -44,7 +44,7 @@ func take(lease time.Duration) map[string]func(ctx context.Context, c *redlatch.
 		"permit": func(ctx context.Context, c *redlatch.Client, name string) (holding, error) {
 			var opts []rsemaphore.PermitOption
 			if lease != 0 {
-				opts = append(opts, rsemaphore.WithLease(lease))
+				opts = append(opts, rsemaphore.WithFixedLease(lease))
 			}
 			p, err := c.GetPermitSemaphore(name).Acquire(ctx, opts...)
 			return holding{p.Context(), p.Release}, err
@@ -59,7 +59,7 @@ func take(lease time.Duration) map[string]func(ctx context.Context, c *redlatch.
 	}
 	var opts []rlock.Option
 	if lease != 0 {
-		opts = append(opts, rlock.WithLease(lease))
+		opts = append(opts, rlock.WithFixedLease(lease))
 	}
 	locks := maps.Clone(lockKinds)
 	locks["multi"] = func(c *redlatch.Client, name string) rlock.Locker {
