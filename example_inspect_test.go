@@ -33,8 +33,8 @@ func Example_inspect() {
 	}
 	// Output:
 	// orders is locked: true, by this client: true, waiting: 0
-	// rlock orders
-	// rlock orders, held by this client: true
+	// lock orders
+	// lock orders, held by this client: true
 }
 
 // askTheOthers is not run by the example: a client listens once it has held something for three seconds.

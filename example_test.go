@@ -173,9 +173,9 @@ func ExampleWithObserver() {
 		log.Fatal(err)
 	}
 	// Output:
-	// acquired rlock orders <nil>
+	// acquired lock orders <nil>
 	// working
-	// ended rlock orders <nil>
+	// ended lock orders <nil>
 }
 
 // Close ends the contexts of all holds and waits, by default for 5 s at most, until their holders have unlocked.

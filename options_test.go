@@ -170,7 +170,7 @@ func TestObserverIsTold(t *testing.T) {
 		var renewed atomic.Int32
 		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
 			AcquireEnd: func(_ context.Context, e redlatch.AcquireEndEvent) {
-				assert.Equal(t, "rlock", e.Kind)
+				assert.Equal(t, "lock", e.Kind)
 				assert.Equal(t, "orders", e.Name)
 				acquired <- e.Waited
 			},

@@ -47,7 +47,7 @@ func TestConsoleOfACluster(t *testing.T) {
 	b.click("a", "order:1")
 	b.sees(owners["order:1"])
 	for name, owner := range owners {
-		assert.Contains(t, list, `id="row-rlock-`+name+`"`)
+		assert.Contains(t, list, `id="row-lock-`+name+`"`)
 		_, text := s.get(t, "lock?name="+name)
 		assert.Contains(t, text, "<code>"+owner+"</code>")
 		_, text = s.post(t, url.Values{"verb": {"force"}, "name": {name}, "owner": {owner}, "csrf": {csrf}})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 //go:embed assets/style.css assets/live.js
@@ -243,6 +244,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:
 	"ms":        func(d time.Duration) int64 { return d.Milliseconds() },
 	"most":      func(d time.Duration) int64 { return max(d, 30*time.Second).Milliseconds() },
 	"page":      kindPage,
+	"words":     kinds.Words,
 	"number":    inspect.Number,
 	"more":      inspect.More,
 	"firstline": inspect.FirstLine,

@@ -158,7 +158,7 @@ func TestPagesShowWhatThereIs(t *testing.T) {
 		"semaphore?name=uploads":         {"2 of 3 permits", "Leased permits"},
 		"latches":                        {"start"},
 		"latch?name=start":               {"The count is 7"},
-		"barriers":                       {"steps", `id="row-rbarrier-steps"`, `id="row-rbarrierdouble-steps"`, "1 of 3 arrived", "double, 1 of 2 arrived, 0 inside, 0 leaving"},
+		"barriers":                       {"steps", `id="row-barrier-steps"`, `id="row-barrierdouble-steps"`, "1 of 3 arrived", "double, 1 of 2 arrived, 0 inside, 0 leaving"},
 		"barrier?name=steps":             {"The barrier has 3 participants", "The double barrier has 2 participants", "Arrived: 1", "Leaving: 0", s.client.ID() + ":"},
 		"queues":                         {"mails", "1 delayed, 1 ready"},
 		"queue?name=mails":               {"m-1", "1 delayed, 1 ready"},
@@ -464,7 +464,7 @@ func TestListsHavePages(t *testing.T) {
 		pages := 0
 		for next := "locks?sort=" + order; next != ""; pages++ {
 			_, text := s.get(t, next)
-			for _, row := range regexp.MustCompile(`<tr id="row-rlock-([^"]+)"`).FindAllStringSubmatch(text, -1) {
+			for _, row := range regexp.MustCompile(`<tr id="row-lock-([^"]+)"`).FindAllStringSubmatch(text, -1) {
 				seen[row[1]] = true
 			}
 			next = ""

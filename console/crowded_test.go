@@ -125,7 +125,7 @@ func TestPagesListTheLongestWaits(t *testing.T) {
 		a := &answer{at: time.Now(), there: make(chan struct{}), report: redlatch.ClientReport{ID: id, WaitCount: 5_000}}
 		close(a.there)
 		for i := range 5_000 {
-			w := redlatch.WaitInfo{Kind: "rlock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("billing/main.go:%d", i)}
+			w := redlatch.WaitInfo{Kind: "lock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("billing/main.go:%d", i)}
 			c.last.Waits = append(c.last.Waits, inspect.Wait{Client: id, WaitInfo: w})
 			if i < 1_000 { // as many as a client tells
 				a.report.Waits = append(a.report.Waits, w)
@@ -155,7 +155,7 @@ func TestOverviewListsTheNewestLosses(t *testing.T) {
 		c := &h.(*handler).crowd
 		for i := range 1_000 {
 			l := redlatch.LossInfo{
-				Kind: "rlock", Name: fmt.Sprintf("order:%d", i), At: time.Now().Add(-time.Duration(i) * 3 * time.Second),
+				Kind: "lock", Name: fmt.Sprintf("order:%d", i), At: time.Now().Add(-time.Duration(i) * 3 * time.Second),
 				Held: time.Minute, Site: "billing/main.go:95", Cause: "Redis has it no longer",
 			}
 			c.last.Losses = append(c.last.Losses, inspect.Loss{Client: "web.9f2c1a0b77d01e42", LossInfo: l, Failover: "10.0.0.7:6379"})

@@ -45,14 +45,15 @@ func TestLinksLeadToWhatTheyName(t *testing.T) {
 
 func TestKindsWithoutAPageAreNotLinked(t *testing.T) {
 	for kind, page := range map[string]string{
-		"rlock": "lock", "relection": "election", "rsemaphore": "semaphore", "rlatch": "latch", "rdelayedqueue": "queue",
-		"rscheduler": "scheduler", "rbarrier": "barrier", "ronce": "",
+		"lock": "lock", "fair_lock": "lock", "rw_lock": "lock", "multi_lock": "lock", "semaphore": "semaphore", "permits": "semaphore",
+		"latch": "latch", "barrier": "barrier", "queue": "queue", "scheduler": "scheduler", "election": "election", "once": "", "limiter": "",
 	} {
 		var b strings.Builder
 		require.NoError(t, templates.ExecuteTemplate(&b, "object", map[string]string{"Kind": kind, "Name": "a&b"}))
-		want := kind + ` <a href="` + page + `?name=a%26b">a&amp;b</a>`
+		words := strings.ReplaceAll(kind, "_", " ")
+		want := words + ` <a href="` + page + `?name=a%26b">a&amp;b</a>`
 		if page == "" {
-			want = kind + " a&amp;b"
+			want = words + " a&amp;b"
 		}
 		assert.Equal(t, want, b.String())
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlatch"
@@ -37,13 +38,13 @@ var lists = map[string]struct { //nolint:gochecknoglobals // a constant in all b
 	detail string
 	sorts  []string
 }{
-	"locks":      {[]string{"rlock", "rfairlock", "rrwlock"}, "lock", []string{"name", "waiting", "lease"}},
-	"semaphores": {[]string{"rsemaphore", "counter"}, "semaphore", []string{"name", "waiting", "lease"}},
-	"latches":    {[]string{"rlatch", "counter"}, "latch", []string{"name", "waiting", "lease"}},
-	"barriers":   {[]string{"rbarrier"}, "barrier", []string{"name", "waiting"}},
-	"queues":     {[]string{"rdelayedqueue"}, "queue", []string{"name", "messages"}},
-	"schedulers": {[]string{"rscheduler"}, "scheduler", []string{"name"}},
-	"elections":  {[]string{"relection"}, "election", []string{"name"}},
+	"locks":      {[]string{kinds.Lock, kinds.FairLock, kinds.RWLock}, "lock", []string{"name", "waiting", "lease"}},
+	"semaphores": {[]string{kinds.Semaphore, kinds.Permits}, "semaphore", []string{"name", "waiting", "lease"}},
+	"latches":    {[]string{kinds.Latch}, "latch", []string{"name", "waiting", "lease"}},
+	"barriers":   {[]string{kinds.Barrier}, "barrier", []string{"name", "waiting"}},
+	"queues":     {[]string{kinds.Queue}, "queue", []string{"name", "messages"}},
+	"schedulers": {[]string{kinds.Scheduler}, "scheduler", []string{"name"}},
+	"elections":  {[]string{kinds.Election}, "election", []string{"name"}},
 }
 
 // list is a page of objects.
@@ -161,8 +162,10 @@ func (h *handler) overview(r *request) (any, error) {
 	o := &overview{}
 	counts := map[string]int{}
 	// What there are most of comes last, so that there is time for the rest.
-	for _, kinds := range [][]string{{"rdelayedqueue"}, {"rscheduler"}, {"relection", "rbarrier"}, {"rsemaphore"}, {"rfairlock", "rlatch", "counter"}, {"rlock", "rrwlock"}} {
-		if err := h.tally(r.ctx, o, counts, kinds); err != nil {
+	for _, some := range [][]string{
+		{kinds.Queue}, {kinds.Scheduler}, {kinds.Election, kinds.Barrier}, {kinds.Permits}, {kinds.FairLock, kinds.Latch, kinds.Semaphore}, {kinds.Lock, kinds.RWLock},
+	} {
+		if err := h.tally(r.ctx, o, counts, some); err != nil {
 			return nil, err
 		}
 	}
@@ -539,22 +542,13 @@ func (h *handler) one(r *request) (any, error) {
 
 // kindPage returns the page of an object of a kind, or "" if there is none.
 func kindPage(kind string) string {
-	switch {
-	case kind == "relection":
-		return "election"
-	case inspect.IsLock(kind):
+	switch kind {
+	case kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.MultiLock:
 		return "lock"
-	case kind == "rsemaphore", kind == "counter":
+	case kinds.Semaphore, kinds.Permits:
 		return "semaphore"
-	case kind == "rlatch":
-		return "latch"
-	case kind == "rbarrier":
-		return "barrier"
-	case kind == "rscheduler":
-		return "scheduler"
-	case kind == "rdelayedqueue":
-		return "queue"
-	default:
-		return ""
+	case kinds.Latch, kinds.Barrier, kinds.Queue, kinds.Scheduler, kinds.Election:
+		return kind
 	}
+	return ""
 }

@@ -58,7 +58,7 @@ func TestSchedulersAreShownAndTheirJobsChanged(t *testing.T) {
 	assert.Contains(t, do("trigger", "nobody's"), "Nothing was done")
 	_, text = s.get(t, "schedulers")
 	assert.Contains(t, text, "jobs: 1, running 0, paused 0, failed at last 1")
-	assert.Contains(t, s.whole(t, ""), "rscheduler")
+	assert.Contains(t, s.whole(t, ""), "<td>scheduler</td>")
 	status, _ := s.get(t, "scheduler?name=billing&job=none")
 	assert.Equal(t, http.StatusNotFound, status)
 	status, text = s.get(t, "scheduler?name=none")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/pubsub"
@@ -45,7 +46,7 @@ func (m *manager) Waits() []core.WaitInfo {
 	defer m.mu.Unlock()
 	var all []core.WaitInfo
 	for w := range m.waiters {
-		all = append(all, core.WaitInfo{Kind: "rbarrier", Name: m.core.UserName(w.name), Since: m.core.Clock.Time(w.since)})
+		all = append(all, core.WaitInfo{Kind: kinds.Barrier, Name: m.core.UserName(w.name), Since: m.core.Clock.Time(w.since)})
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rfairlock"
@@ -221,7 +222,7 @@ func (e *Election) run(ctx context.Context, fn func(context.Context, int64) erro
 			return err
 		case now()-logged >= outageLog:
 			logged = now()
-			e.core.Logger.Warn("redlatch: a campaign has failed, and begins again", "kind", title, "name", e.Name(), "cause", err)
+			e.core.Logger.Warn("redlatch: a campaign has failed, and begins again", "kind", kinds.Election, "name", e.Name(), "cause", err)
 		}
 		if core.Pause(ctx, short) != nil {
 			return nil
@@ -233,5 +234,5 @@ func (e *Election) run(ctx context.Context, fn func(context.Context, int64) erro
 func (e *Election) term(ctx context.Context, l *Leadership, fn func(context.Context, int64) error) {
 	defer func() { _ = l.Resign(ctx) }() // a loss is logged, and a release goes on in the background
 	err := fn(l.Context(), l.Term())
-	e.core.Logger.Info("redlatch: a leader has returned", "kind", title, "name", e.Name(), "term", l.Term(), "cause", err)
+	e.core.Logger.Info("redlatch: a leader has returned", "kind", kinds.Election, "name", e.Name(), "term", l.Term(), "cause", err)
 }

@@ -50,7 +50,7 @@ func TestRunLeadsAgainWhateverTheFunctionReturned(t *testing.T) {
 		synctest.Wait()
 		assert.IsIncreasing(t, terms)
 		assert.Equal(t, 4, strings.Count(log.String(), "a leader has returned"))
-		assert.Contains(t, log.String(), fmt.Sprintf("kind=relection name=e term=%d cause=broken", terms[1]))
+		assert.Contains(t, log.String(), fmt.Sprintf("kind=election name=e term=%d cause=broken", terms[1]))
 		nobodyLeads(t, e)
 		require.NoError(t, e.Run(ctx, func(context.Context, int64) error { return nil }), "also one that had ended before")
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -37,7 +38,7 @@ func newManager(c *core.Core) *manager {
 	k := newKind(c)
 	ns, fair := locker.NewNamespace(c), k.fair(c)
 	election := *fair
-	election.Title, election.Noun = "relection", "leadership"
+	election.Name, election.Noun = kinds.Election, "leadership"
 	return &manager{kind: k, locks: locker.NewManager(ns, fair), elections: locker.NewManager(ns, &election)}
 }
 
@@ -106,7 +107,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, title, l.Name(), l.core.Logger)
+	return lease.During(ctx, hold, fn, kinds.FairLock, l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anyone holds the lock. It blocks and fails as [rlock.Lock.IsLocked] does, and costs one

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
@@ -61,7 +62,7 @@ func newKind(e *core.Core) *kind {
 // queue.
 func (k *kind) fair(e *core.Core) *locker.Kind {
 	l := rlock.Base()
-	l.Title, l.Acquire, l.Release, l.Leave = title, k.acquire, k.release, k.leave
+	l.Name, l.Acquire, l.Release, l.Leave = kinds.FairLock, k.acquire, k.release, k.leave
 	l.Upkeep = &upkeeps{core: e, kind: k, of: map[string]*upkeep{}}
 	return l
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -61,7 +62,7 @@ func (m *manager) Waits() []core.WaitInfo {
 	m.queues.Each(func(q *waitQueue) {
 		for w := range q.waiters {
 			if w.seen {
-				all = append(all, core.WaitInfo{Kind: "rlatch", Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+				all = append(all, core.WaitInfo{Kind: kinds.Latch, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -29,6 +30,7 @@ var (
 // kind is the latch as package counter sees it.
 func kind() counter.Kind {
 	return counter.Kind{
+		Name:   kinds.Latch,
 		Script: applyScript,
 		Keys:   neededKeys,
 		Extra:  extraKeys,

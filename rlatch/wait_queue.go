@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/backoff"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
@@ -249,7 +250,7 @@ func (q *waitQueue) Message(payload string) {
 	if payload != "0" && payload != "1" {
 		return
 	}
-	q.manager.core.Events.Woken("rlatch", q.manager.core.UserName(q.key))
+	q.manager.core.Events.Woken(kinds.Latch, q.manager.core.UserName(q.key))
 	q.check()
 }
 

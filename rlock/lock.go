@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -118,7 +119,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, "rlock", l.Name(), l.core.Logger)
+	return lease.During(ctx, hold, fn, kinds.Lock, l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anyone holds the lock.

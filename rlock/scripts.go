@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -44,7 +45,7 @@ var (
 
 // plainKind is the reentrant lock as package locker sees it.
 func plainKind() *locker.Kind {
-	held := lease.Kind{Title: "rlock", Channel: channel, Acquired: acquired, Keep: keep, Release: release, Renew: renew}
+	held := lease.Kind{Name: kinds.Lock, Channel: channel, Acquired: acquired, Keep: keep, Release: release, Renew: renew}
 	return &locker.Kind{Kind: held, Acquire: acquire}
 }
 

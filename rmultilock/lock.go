@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/rlock"
@@ -133,7 +134,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, h, fn, title, l.name, l.core.Logger)
+	return lease.During(ctx, h, fn, kinds.MultiLock, l.name, l.core.Logger)
 }
 
 // Holder returns who holds the first of the locks that is held, and only if none is the error of one that could not be asked.
@@ -221,7 +222,7 @@ func (l *Lock) observed(ctx context.Context, m mode, o *locker.Options, outer *h
 	}
 	observed := *o
 	observed.Asked = new(atomic.Int32)
-	ctx, call := l.core.Events.BeginAcquire(ctx, title, l.name)
+	ctx, call := l.core.Events.BeginAcquire(ctx, kinds.MultiLock, l.name)
 	h, err := newCall(ctx, l, m, &observed, outer).run()
 	owner := ""
 	if err == nil {

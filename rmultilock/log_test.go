@@ -80,7 +80,7 @@ func TestLostLockIsOneLineOfTheLog(t *testing.T) {
 					require.Equal(t, []any{"a"}, log.names())
 					line := log.lines[0]
 					assert.Equal(t, "WARN", line["level"])
-					assert.Equal(t, "rmultilock", line["kind"])
+					assert.Equal(t, "multi_lock", line["kind"])
 					assert.Equal(t, h.Owner(), line["owner"])
 					assert.Equal(t, p[0].ID(), line["client"])
 					assert.Equal(t, context.Cause(h.Context()).Error(), line["cause"])

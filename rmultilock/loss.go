@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 )
 
@@ -78,7 +79,7 @@ func (h *hold) logLost(cause error) {
 		return
 	}
 	h.mu.Lock()
-	loss := events.Loss{Kind: title, Name: h.lock.name, Owner: h.owner, Site: h.options.Site.String()}
+	loss := events.Loss{Kind: kinds.MultiLock, Name: h.lock.name, Owner: h.owner, Site: h.options.Site.String()}
 	h.mu.Unlock()
 	h.lock.core.Events.LogLost("lock", loss, cause)
 }

@@ -180,7 +180,7 @@ func TestClaimThatIsNotReleasedIsLogged(t *testing.T) {
 		p.Blackhole(false)
 		require.NoError(t, p.Close())
 		require.Len(t, held, 1)
-		assert.Contains(t, log.String(), fmt.Sprintf("level=WARN msg=\"redlatch: a claim was not released\" client=%s kind=ronce name=%s owner=%s cause=",
+		assert.Contains(t, log.String(), fmt.Sprintf("level=WARN msg=\"redlatch: a claim was not released\" client=%s kind=once name=%s owner=%s cause=",
 			p.ID(), held[0].Name, held[0].Owner))
 	})
 }

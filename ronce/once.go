@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -169,7 +170,7 @@ func (o *Once[T]) ended(claim *lease.Hold, err error) error {
 // logUnreleased logs that a claim was left to its lease: the caller gets the error of its fn.
 func (o *Once[T]) logUnreleased(claim *lease.Hold, err error) {
 	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, errs.ErrClosed) {
-		o.core.Logger.Warn("redlatch: a claim was not released", "kind", "ronce", "name", o.Name(), "owner", claim.Owner(), "cause", err)
+		o.core.Logger.Warn("redlatch: a claim was not released", "kind", kinds.Once, "name", o.Name(), "owner", claim.Owner(), "cause", err)
 	}
 }
 

@@ -549,7 +549,7 @@ func TestKeysAndNamesAreApart(t *testing.T) {
 			value, shared, err := o.Do(t.Context(), one[1], func(context.Context) (string, error) {
 				holds := p.Holds()
 				if assert.Len(t, holds, 1) {
-					assert.Equal(t, []string{"ronce", one[0]}, []string{holds[0].Kind, holds[0].Name})
+					assert.Equal(t, []string{"once", one[0]}, []string{holds[0].Kind, holds[0].Name})
 				}
 				assert.Equal(t, "other", (<-begin(t.Context(), get(p), returns("other", nil))).value, "it does not wait")
 				return one[1], o.Forget(t.Context(), "unknown")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -49,7 +50,7 @@ const (
 // kind is the claim as package locker sees it: a leased permit of which there is one, until a result is kept. No level of it nests and
 // none is extended, so that it has no Keep.
 func kind() *locker.Kind {
-	held := lease.Kind{Title: "ronce", Noun: "claim", Named: nameIn, Channel: channel, Acquired: claimed, Release: release, Renew: renew}
+	held := lease.Kind{Name: kinds.Once, Noun: "claim", Named: nameIn, Channel: channel, Acquired: claimed, Release: release, Renew: renew}
 	return &locker.Kind{
 		Kind: held, Acquire: claim,
 		Sharing: locker.Pool, Permits: permits,

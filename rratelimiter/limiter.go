@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -177,7 +178,7 @@ func (l *Limiter) wait(ctx context.Context, full string, n int) (taken, error) {
 
 // begin tells an observer that a call begins to take tokens.
 func (l *Limiter) begin(ctx context.Context) (context.Context, events.Acquisition) {
-	return l.core.Events.BeginAcquire(ctx, "rratelimiter", l.Name())
+	return l.core.Events.BeginAcquire(ctx, kinds.Limiter, l.Name())
 }
 
 // outcome is the error by which an observer learns what came of a call.

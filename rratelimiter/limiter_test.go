@@ -96,7 +96,7 @@ func TestObserverLearnsWhatCameOfEachCall(t *testing.T) {
 				return context.WithValue(ctx, key{}, e)
 			},
 			AcquireEnd: func(ctx context.Context, e redlatch.AcquireEndEvent) {
-				assert.Equal(t, redlatch.AcquireStartEvent{Kind: "rratelimiter", Name: "api"}, ctx.Value(key{}))
+				assert.Equal(t, redlatch.AcquireStartEvent{Kind: "limiter", Name: "api"}, ctx.Value(key{}))
 				seen = append(seen, e)
 			},
 		}))
@@ -113,7 +113,7 @@ func TestObserverLearnsWhatCameOfEachCall(t *testing.T) {
 		_, err := l.Allow(t.Context(), "a", 2)
 		require.ErrorIs(t, err, rratelimiter.ErrExceeds, "it asks nothing")
 		event := func(waited time.Duration, err error) redlatch.AcquireEndEvent {
-			return redlatch.AcquireEndEvent{Kind: "rratelimiter", Name: "api", Waited: waited, Asked: 1, Err: err}
+			return redlatch.AcquireEndEvent{Kind: "limiter", Name: "api", Waited: waited, Asked: 1, Err: err}
 		}
 		assert.Equal(t, []redlatch.AcquireEndEvent{
 			event(0, nil), event(0, rlock.ErrNotAcquired), event(time.Second, nil), event(0, rlock.ErrNotAcquired), event(time.Millisecond, context.Canceled),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -253,7 +254,7 @@ func (l *Lock) do(
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, "rrwlock", l.Name(), l.core.Logger)
+	return lease.During(ctx, hold, fn, kinds.RWLock, l.Name(), l.core.Logger)
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap("rrwlock", verb, name, err) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -77,7 +78,7 @@ type common struct{}
 // locker is what package locker sees of both kinds alike.
 func (k common) locker() *locker.Kind {
 	return &locker.Kind{Kind: lease.Kind{
-		Title: "rrwlock", Modes: true, Channel: func(key string) string { return channelOf(key) },
+		Name: kinds.RWLock, Modes: true, Channel: func(key string) string { return channelOf(key) },
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew, RenewApart: k.RenewApart,
 	}}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -53,7 +54,7 @@ func (r *runner) beats(ctx, serving context.Context) {
 			r.fail(err)
 			return
 		}
-		r.plans.Note(r.core.Events, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", "rscheduler", r.name)
+		r.plans.Note(r.core.Events, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", kinds.Scheduler, r.name)
 		again = err != nil
 		switch {
 		case again:
@@ -133,7 +134,7 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	}
 	for _, s := range all {
 		if s.replaced != "" {
-			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", "rscheduler", "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
+			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", kinds.Scheduler, "name", r.name, "job", s.job.name, "from", s.replaced, "to", s.text)
 		}
 		r.written[s.job.name] = s.text
 	}
@@ -185,7 +186,7 @@ func (r *runner) hasRun(ctx context.Context, s standing) (bool, error) {
 	return slices.ContainsFunc(found.results, func(text string) bool {
 		var run Result
 		if err := json.Unmarshal([]byte(text), &run); err != nil {
-			r.core.Logger.Warn("redlatch: a result cannot be read, and is passed over", "kind", "rscheduler", "name", r.name, "job", s.job.name, "cause", err)
+			r.core.Logger.Warn("redlatch: a result cannot be read, and is passed over", "kind", kinds.Scheduler, "name", r.name, "job", s.job.name, "cause", err)
 			return false
 		}
 		return !run.Manual && run.Scheduled.Equal(shot.at)
@@ -240,7 +241,7 @@ func (r *runner) advance(ctx context.Context, now, until time.Time, jobs []stand
 		}
 	}
 	if len(reached) > 0 {
-		r.confirms.Note(r.core.Events, unconfirmed, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", "rscheduler", r.name)
+		r.confirms.Note(r.core.Events, unconfirmed, "redlatch: ticks are not confirmed", "redlatch: ticks are confirmed again", kinds.Scheduler, r.name)
 	}
 	marks = nil
 	for s, m := range reached {

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/queue"
 	"github.com/redlatch/redlatch/internal/script"
@@ -96,7 +97,7 @@ func (s *Scheduler) serve(ctx context.Context) error {
 func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 	var t tick
 	if err := json.Unmarshal(m.Payload, &t); err != nil {
-		r.core.Logger.Warn("redlatch: a tick cannot be read, and is dropped", "kind", "rscheduler", "name", r.name, "id", m.ID, "cause", err)
+		r.core.Logger.Warn("redlatch: a tick cannot be read, and is dropped", "kind", kinds.Scheduler, "name", r.name, "id", m.ID, "cause", err)
 		return nil
 	}
 	j := r.registered(t.Job)
@@ -156,7 +157,7 @@ func (r *runner) noteBegin(ctx context.Context, err error) {
 	case errors.Is(err, errs.ErrWrongType):
 		r.fail(err)
 	case !errors.Is(err, errs.ErrClosed) && ctx.Err() == nil:
-		r.begins.Note(r.core.Events, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", "rscheduler", r.name)
+		r.begins.Note(r.core.Events, err, "redlatch: runs cannot begin, and are tried again", "redlatch: runs begin again", kinds.Scheduler, r.name)
 	}
 }
 
@@ -293,7 +294,7 @@ func (r *runner) call(ctx context.Context, b *beginning, ended func(error)) (err
 		p := recover()
 		switch {
 		case p != nil:
-			err = r.core.Events.Panicked(p, "rscheduler", r.name, b.message.ID, b.run.Attempt)
+			err = r.core.Events.Panicked(p, kinds.Scheduler, r.name, b.message.ID, b.run.Attempt)
 		case !returned:
 			ended(errors.New("the handler ended its goroutine"))
 		}
@@ -343,7 +344,7 @@ func (r *runner) end(claim context.Context, b *beginning, how ending, result Res
 		err = row.Err()
 	}
 	if err != nil {
-		r.core.Logger.Warn("redlatch: the result of a run may not be kept", "kind", "rscheduler", "name", r.name, "id", b.message.ID, "cause", err)
+		r.core.Logger.Warn("redlatch: the result of a run may not be kept", "kind", kinds.Scheduler, "name", r.name, "id", b.message.ID, "cause", err)
 		return false
 	}
 	if how != waits {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
@@ -48,7 +49,7 @@ func New(client core.Client, name string, opts ...Option) *Scheduler {
 		s.err = err
 	}
 	s.options = o
-	s.queue = core.Manager(c, queue.New).Derived("rscheduler", name, "ticks")
+	s.queue = core.Manager(c, queue.New).Derived(kinds.Scheduler, name, "ticks")
 	if s.err == nil {
 		s.err = s.queue.Check()
 	}

@@ -9,11 +9,13 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 // resizeKind is the number of permits as package counter sees it.
 func resizeKind() counter.Kind {
 	return counter.Kind{
+		Name:   kinds.Permits,
 		Script: permitResizeScript,
 		Keys: func(key string, codes []string) []any {
 			if slices.ContainsFunc(codes, countsOut) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -52,7 +53,7 @@ type permitKind struct{}
 
 func (k permitKind) locker() *locker.Kind {
 	held := lease.Kind{
-		Title: "rsemaphore", Noun: "permit", ID: idOf, Channel: semaphoreChannel,
+		Name: kinds.Permits, Noun: "permit", ID: idOf, Channel: semaphoreChannel,
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew,
 	}
 	return &locker.Kind{

@@ -204,7 +204,7 @@ func TestSemaphoreLateOriginalDoesNothing(t *testing.T) {
 		take(t, s, 1)
 		p.LoseReplies(1)
 		require.False(t, tried(t, s, 9), "repeated, and it changed nothing")
-		record, err := b.Redis.Keys(t.Context(), "redlatch_ops:*").Result()
+		record, err := b.Redis.Keys(t.Context(), "redlatch_semaphore_ops:*").Result()
 		require.NoError(t, err)
 		require.Len(t, record, 1)
 		left, err := b.Redis.Get(t.Context(), record[0]).Result()

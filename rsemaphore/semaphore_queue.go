@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/internal/waitqueue"
@@ -46,7 +47,7 @@ func (m *manager) Waits() []core.WaitInfo {
 	m.queues.Each(func(q *waitQueue) {
 		for w := q.head; w != nil; w = w.next {
 			if w.refusals > 0 || w.state == waiting {
-				all = append(all, core.WaitInfo{Kind: "rsemaphore", Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+				all = append(all, core.WaitInfo{Kind: kinds.Semaphore, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
 			}
 		}
 	})
@@ -125,7 +126,7 @@ func (m *manager) acquire(ctx context.Context, key string, n int, wait *time.Dur
 		acquired, _, err := m.take(ctx, key, n, wait)
 		return acquired, err
 	}
-	ctx, call := m.core.Events.BeginAcquire(ctx, "rsemaphore", m.core.UserName(key))
+	ctx, call := m.core.Events.BeginAcquire(ctx, kinds.Semaphore, m.core.UserName(key))
 	acquired, asked, err := m.take(ctx, key, n, wait)
 	refused := err
 	if !acquired && err == nil {
@@ -537,7 +538,7 @@ func (q *waitQueue) Message(payload string) {
 	if err != nil || permits < 1 {
 		return
 	}
-	q.manager.core.Events.Woken("rsemaphore", q.manager.core.UserName(q.key))
+	q.manager.core.Events.Woken(kinds.Semaphore, q.manager.core.UserName(q.key))
 	q.shard.Lock()
 	q.wakeLocked(permits)
 	q.shard.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -23,6 +24,7 @@ var (
 // semaphoreKind is the counting semaphore as package counter sees it.
 func semaphoreKind() counter.Kind {
 	return counter.Kind{
+		Name:   kinds.Semaphore,
 		Script: semaphoreApplyScript,
 		Args:   func(key string) []any { return []any{semaphoreChannel(key)} },
 	}

@@ -238,7 +238,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, text, fmt.Sprintf("process      %d on %s\n", os.Getpid(), host))
 		assert.Regexp(t, `acquired at +.*:\d+\n`, text)
-		assert.Regexp(t, `rlock +orders +\d+s +held by worker`, r.must(t, "ls"))
+		assert.Regexp(t, `lock +orders +\d+s +held by worker`, r.must(t, "ls"))
 		var o struct{ Since time.Time }
 		require.NoError(t, json.Unmarshal([]byte(r.must(t, "--json", "ls")), &o))
 		assert.WithinDuration(t, time.Now(), o.Since, time.Minute)
@@ -250,7 +250,7 @@ func TestLockInfoTellsWhoHoldsIt(t *testing.T) {
 		permit, err := uploads.Acquire(t.Context())
 		require.NoError(t, err)
 		for _, given := range []string{r.c.ID(), hold.Owner(), permit.ID(), "worker"} {
-			assert.Regexp(t, `rfairlock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
+			assert.Regexp(t, `fair lock +orders .*:\d+ .*command_test.go:\d+\n`, r.must(t, "client", given))
 		}
 		require.NoError(t, permit.Release(t.Context()))
 		require.NoError(t, hold.Unlock(t.Context()))
@@ -427,8 +427,8 @@ func TestBarriersAreLookedAt(t *testing.T) {
 		assert.Regexp(t, `"in_use":\[{"arrived":{"count":1,"places":\[{"client":"`+r.c.ID()+`".*"double":false,.*"participants":3},{.*"double":true,.*"participants":2}\]`,
 			r.must(t, "--json", "barrier", "info", "start"))
 		list := r.must(t, "ls")
-		assert.Regexp(t, `rbarrier +start +1 of 3 arrived\n`, list)
-		assert.Regexp(t, `rbarrier +start +double, 1 of 2 arrived, 0 inside, 0 leaving\n`, list)
+		assert.Regexp(t, `barrier +start +1 of 3 arrived\n`, list)
+		assert.Regexp(t, `barrier +start +double, 1 of 2 arrived, 0 inside, 0 leaving\n`, list)
 		giveUp()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.ErrorIs(t, <-ended, context.Canceled)

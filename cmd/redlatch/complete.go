@@ -10,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 // completeFor is how long a shell waits for names.
 const completeFor = 500 * time.Millisecond
 
-func lockKinds() []string { return []string{"rlock", "rfairlock", "rrwlock"} }
+func lockKinds() []string { return []string{kinds.Lock, kinds.FairLock, kinds.RWLock} }
 
 // names completes a first argument with the names of the objects in Redis of some kinds, as many as are found in time.
 func (a *app) names(kinds []string) cobra.CompletionFunc {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
 
 func (a *app) sem() *cobra.Command {
-	return a.group("sem", "Look at a semaphore", []string{"rsemaphore", "counter"}, &cobra.Command{
+	return a.group("sem", "Look at a semaphore", []string{kinds.Semaphore, kinds.Permits}, &cobra.Command{
 		Use: "info NAME", Short: "How many permits are available, who has leased ones, and how many clients wait",
 		Long: `How many permits are available, who has leased ones, and how many clients wait. A semaphore that nobody has given permits has
 none available; that is no error.`,
@@ -40,7 +41,7 @@ func writeSemaphore(w io.Writer, info rsemaphore.PermitSemaphoreInfo) error {
 }
 
 func (a *app) latch() *cobra.Command {
-	return a.group("latch", "Look at a latch", []string{"rlatch", "counter"}, &cobra.Command{
+	return a.group("latch", "Look at a latch", []string{kinds.Latch}, &cobra.Command{
 		Use: "info NAME", Short: "The count, and how many clients wait",
 		Long: "The count, and how many clients wait. A latch without a count is open, and its count is 0; that is no error.", Example: "  redlatch latch info ready", Args: exactly(1),
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
@@ -58,7 +59,7 @@ func writeLatch(w io.Writer, info rlatch.Info) error {
 }
 
 func (a *app) barrier() *cobra.Command {
-	return a.group("barrier", "Look at a barrier", []string{"rbarrier"}, &cobra.Command{
+	return a.group("barrier", "Look at a barrier", []string{kinds.Barrier}, &cobra.Command{
 		Use: "info NAME", Short: "How many participants there are, and who has arrived, is inside and leaves", Args: exactly(1),
 		Long: `How many participants there are, and who has arrived; of a double barrier also who is inside and who leaves.
 If a barrier and a double barrier have the name, it shows both. It lists the first 100 of each, those first whose

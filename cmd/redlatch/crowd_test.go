@@ -52,7 +52,7 @@ func TestLongestWaitsOfACrowdAreListed(t *testing.T) {
 	said := inspect.Census{}
 	report := redlatch.ClientReport{WaitCount: 1_140}
 	for i := range 140 {
-		w := redlatch.WaitInfo{Kind: "rlock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("a.go:%d", i)}
+		w := redlatch.WaitInfo{Kind: "lock", Name: "orders", Since: time.Now().Add(-time.Hour), Site: fmt.Sprintf("a.go:%d", i)}
 		said.Waits = append(said.Waits, inspect.Wait{Client: "a.1", WaitInfo: w}, inspect.Wait{Client: "a.1", WaitInfo: redlatch.WaitInfo{Name: "other"}})
 		report.Waits = append(report.Waits, w)
 	}
@@ -62,7 +62,7 @@ func TestLongestWaitsOfACrowdAreListed(t *testing.T) {
 	assert.Equal(t, 100, strings.Count(text.String(), "a call of"))
 	assert.Contains(t, text.String(), "a.go:99\n\t… and 40 more\n")
 
-	said.Holds = []inspect.Hold{{Client: "b.2", HoldInfo: redlatch.HoldInfo{Kind: "rlock", Name: "orders", Since: time.Now()}}}
+	said.Holds = []inspect.Hold{{Client: "b.2", HoldInfo: redlatch.HoldInfo{Kind: "lock", Name: "orders", Since: time.Now()}}}
 	d := &doctor{}
 	d.long(&said, nil)
 	require.Len(t, d.findings, 1)

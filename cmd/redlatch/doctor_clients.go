@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -55,7 +56,7 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 	ctx, cancel := context.WithTimeout(ctx, seekFor)
 	defer cancel()
 	n, seen := 0, ""
-	for o, err := range c.Objects(ctx, "", redlatch.WithKinds("rdelayedqueue")) {
+	for o, err := range c.Objects(ctx, "", redlatch.WithKinds(kinds.Queue)) {
 		s, ok := o.Info.(rdelayedqueue.Stats)
 		if err != nil || !ok {
 			seen = ", of all that were found in time"
@@ -135,7 +136,7 @@ const (
 // candidates wait; a circle is a finding of its own.
 func (d *doctor) long(said *inspect.Census, circles []inspect.Circle) {
 	for _, h := range said.Holds {
-		if h.Kind == "relection" || slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) }) {
+		if h.Kind == kinds.Election || slices.ContainsFunc(circles, func(c inspect.Circle) bool { return c.Has(h.Name) }) {
 			continue
 		}
 		held, at := time.Since(h.Since), ""

@@ -69,7 +69,7 @@ func TestWaitersThatTheUserMayNotCountAreNotKnown(t *testing.T) {
 	}
 	s := &screen{ctx: t.Context(), c: c, every: time.Second, by: byName, height: 24}
 	s.Update(s.look()())
-	assert.Regexp(t, `uploads +\? +is 3`, s.View())
+	assert.Regexp(t, `uploads +\? +3 of 3 available`, s.View())
 }
 
 func TestDoctorSaysWhatACrashTakes(t *testing.T) {
@@ -140,7 +140,7 @@ func TestCircleOfWaitsIsFound(t *testing.T) {
 	assert.Regexp(t, `taken from +`+holds[0].Owner()+`, which held it for \S+s\nwaiting +1 client\n`, r.must(t, "lock", "force", "order:7", "--yes"))
 	<-holds[0].Context().Done()
 	text := r.must(t, "client", "orders")
-	assert.Regexp(t, `(?s)LOST +NAME +NOTICED +AGO.*rlock +order:7 .*redlatch/doctor_test.go:\d+ +Redis has it no longer`, text)
+	assert.Regexp(t, `(?s)LOST +NAME +NOTICED +AGO.*lock +order:7 .*redlatch/doctor_test.go:\d+ +Redis has it no longer`, text)
 	_, found, _ = r.run(t.Context(), "doctor")
 	assert.Regexp(t, `note +losses +1 within an hour, the last one by `+clients[0].ID(), found)
 	assert.NotContains(t, found, "circle ")
@@ -173,12 +173,12 @@ func TestDoctorNamesWhoKeepsOthersWaitingAndWhatIsHeldForLong(t *testing.T) {
 	}
 	said := inspect.Census{
 		Holds: []inspect.Hold{
-			hold("rlock", "kept", time.Hour), hold("rlock", "new", 2*time.Hour), hold("rsemaphore", "alone", 2*time.Hour),
-			hold("relection", "led", 2*time.Hour), hold("rlock", "busy", time.Second), hold("rlock", "short", 59*time.Minute),
+			hold("lock", "kept", time.Hour), hold("lock", "new", 2*time.Hour), hold("permits", "alone", 2*time.Hour),
+			hold("election", "led", 2*time.Hour), hold("lock", "busy", time.Second), hold("lock", "short", 59*time.Minute),
 		},
 		Waits: []inspect.Wait{
-			wait("b.2", "rlock", "kept", 5*time.Minute), wait("b.2", "relection", "led", 5*time.Minute), wait("b.2", "rlock", "busy", 5*time.Minute),
-			wait("c.3", "rlock", "kept", time.Minute), wait("c.3", "rlock", "new", 59*time.Second),
+			wait("b.2", "lock", "kept", 5*time.Minute), wait("b.2", "election", "led", 5*time.Minute), wait("b.2", "lock", "busy", 5*time.Minute),
+			wait("c.3", "lock", "kept", time.Minute), wait("c.3", "lock", "new", 59*time.Second),
 		},
 	}
 	d := &doctor{}
@@ -210,7 +210,7 @@ func TestDoctorNamesWhoKeepsOthersWaitingAndWhatIsHeldForLong(t *testing.T) {
 }
 
 func TestDoctorSaysThatCirclesMayBeMissed(t *testing.T) {
-	waits := []redlatch.WaitInfo{{Kind: "rlock", Name: "orders", Since: time.Now()}}
+	waits := []redlatch.WaitInfo{{Kind: "lock", Name: "orders", Since: time.Now()}}
 	said := inspect.Census{Reports: map[string]redlatch.ClientReport{
 		"a.1": {Waits: waits, WaitCount: 1}, "b.2": {Waits: waits, WaitCount: 5_000}, "c.3": {Waits: waits, WaitCount: 1, HoldCount: 2},
 	}}
@@ -414,7 +414,7 @@ func TestCommandOnACluster(t *testing.T) {
 	require.NoError(t, err)
 	all := r.must(t, "ls")
 	for _, name := range names {
-		assert.Regexp(t, `rlock +`+name+` .*held by worker`, all)
+		assert.Regexp(t, `lock +`+name+` .*held by worker`, all)
 		assert.Regexp(t, `held by +worker`, r.must(t, "lock", "info", name))
 	}
 	stats := r.must(t, "queue", "stats", "mails")

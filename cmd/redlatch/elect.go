@@ -14,11 +14,12 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/relection"
 )
 
 func (a *app) elect() *cobra.Command {
-	return a.group("elect", "Look at an election, or run a program as its leader", []string{"relection"}, a.electInfo(), a.electWatch(), a.electRun())
+	return a.group("elect", "Look at an election, or run a program as its leader", []string{kinds.Election}, a.electInfo(), a.electWatch(), a.electRun())
 }
 
 // electionState is an election as it is printed.
@@ -105,7 +106,7 @@ started have ended, the next candidate is elected. Signals are passed on as by "
 get SIGTERM and the exit code is 76.`,
 		Example:           "  redlatch elect run workers --value \"$HOSTNAME\" -- ./worker",
 		Args:              checked(programAfterDash),
-		ValidArgsFunction: a.nameThenProgram([]string{"relection"}),
+		ValidArgsFunction: a.nameThenProgram([]string{kinds.Election}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := programPath(args[1])
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 func (a *app) ls() *cobra.Command {
@@ -65,7 +66,7 @@ func objects(w io.Writer, all iter.Seq2[redlatch.Object, error], ages inspect.Ag
 		}
 		s := inspect.SummaryOf(o)
 		s.Learn(ages)
-		if err = errors.Join(err, row(w, s.Kind, s.Name, age(s.Since), s.State)); err != nil {
+		if err = errors.Join(err, row(w, kinds.Words(s.Kind), s.Name, age(s.Since), s.State)); err != nil {
 			return err
 		}
 		if n++; n%100 == 0 {
@@ -151,7 +152,7 @@ func members(ctx context.Context, c *redlatch.Client) ([]member, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, seekFor)
 	defer cancel()
-	for o, err := range c.Objects(ctx, "", redlatch.WithKinds("rlock", "rfairlock", "rrwlock")) {
+	for o, err := range c.Objects(ctx, "", redlatch.WithKinds(append(lockKinds(), kinds.Election)...)) {
 		if err != nil {
 			break // there are too many, or the user may not look: the clients that listen are known
 		}
@@ -255,7 +256,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 	}
 	for _, h := range r.Holds {
 		owner := strings.TrimPrefix(h.Owner, r.ID)
-		err = errors.Join(err, row(w, strings.TrimSpace(h.Kind+" "+h.Mode), h.Name, time.Since(h.Since), h.Left, h.Renewed, owner, h.Site))
+		err = errors.Join(err, row(w, strings.TrimSpace(kinds.Words(h.Kind)+" "+h.Mode), h.Name, time.Since(h.Since), h.Left, h.Renewed, owner, h.Site))
 	}
 	if r.Cursor > 0 {
 		err = errors.Join(err, row(w, "", fmt.Sprintf("there are more: --after %d", r.Cursor)))
@@ -264,7 +265,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 		err = errors.Join(err, row(w), row(w, "WAITS FOR", "NAME", "FOR", "AT"))
 	}
 	for _, one := range r.Waits {
-		err = errors.Join(err, row(w, one.Kind, one.Name, time.Since(one.Since), one.Site))
+		err = errors.Join(err, row(w, kinds.Words(one.Kind), one.Name, time.Since(one.Since), one.Site))
 	}
 	err = errors.Join(err, more(w, r.WaitCount-len(r.Waits)))
 	if len(r.Losses) > 0 {
@@ -275,7 +276,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 		if l.Failover != "" {
 			cause += "; " + l.Failover + " failed over or restarted at about that time"
 		}
-		err = errors.Join(err, row(w, l.Kind, l.Name, l.At.UTC().Format(time.RFC3339), time.Since(l.At), l.Held, l.Site, cause))
+		err = errors.Join(err, row(w, kinds.Words(l.Kind), l.Name, l.At.UTC().Format(time.RFC3339), time.Since(l.At), l.Held, l.Site, cause))
 	}
 	return err
 }

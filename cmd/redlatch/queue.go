@@ -14,11 +14,12 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
 func (a *app) queue() *cobra.Command {
-	return a.group("queue", "Look at a delayed queue, and operate it", []string{"rdelayedqueue"}, a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
+	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
 		a.queueCancel(), a.queueRedrive(), a.queuePurge(),
 		a.queueSwitch("pause", "Deliver nothing until resume; what is in flight goes on", (*jobs).Pause),
 		a.queueSwitch("resume", "Deliver again", (*jobs).Resume))
@@ -88,7 +89,7 @@ func (a *app) stats(ctx context.Context, q *jobs, name string) (rdelayedqueue.St
 
 // thereIs returns an error if Redis has no queue of a name. Where the user may not look for it, it counts as there.
 func (a *app) thereIs(ctx context.Context, name string) error {
-	for _, err := range a.client.Objects(ctx, core.EscapePattern(name), redlatch.WithKinds("rdelayedqueue")) {
+	for _, err := range a.client.Objects(ctx, core.EscapePattern(name), redlatch.WithKinds(kinds.Queue)) {
 		if errors.Is(err, redlatch.ErrUnavailable) {
 			return err
 		}

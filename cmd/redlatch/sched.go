@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
 func (a *app) sched() *cobra.Command {
-	return a.group("sched", "Look at the jobs of a scheduler, and operate them", []string{"rscheduler"}, a.schedList(), a.schedRuns(),
+	return a.group("sched", "Look at the jobs of a scheduler, and operate them", []string{kinds.Scheduler}, a.schedList(), a.schedRuns(),
 		a.schedChange("trigger", "Run a job once now, beside its schedule, also if it is paused", (*rscheduler.Scheduler).Trigger),
 		a.schedPause(),
 		a.schedChange("resume", "Run a job by its schedule again", (*rscheduler.Scheduler).Resume),

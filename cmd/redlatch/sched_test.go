@@ -43,7 +43,7 @@ func TestJobsAreLookedAtAndOperated(t *testing.T) {
 		assert.Contains(t, r.must(t, "--json", "sched", "runs", "billing", "close"), `"err":"the bank\nis down"`)
 		r.must(t, "sched", "pause", "billing", "close", "--why", "audit")
 		assert.Regexp(t, `close +@yearly +\d{4}-01-01T00:00:00Z +failed \S+ +paused: audit`, r.must(t, "sched", "ls", "billing"))
-		assert.Regexp(t, `rscheduler +billing +jobs: 1, running 0, paused 1, failed at last 1`, r.must(t, "ls"))
+		assert.Regexp(t, `scheduler +billing +jobs: 1, running 0, paused 1, failed at last 1`, r.must(t, "ls"))
 		r.must(t, "sched", "resume", "billing", "close")
 		assert.NotContains(t, r.must(t, "sched", "ls", "billing"), "paused")
 		stop()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 const (
@@ -198,22 +199,26 @@ func (s *screen) askLags(all []inspect.Summary) error {
 // details asks for all there is to say of an object, and returns what writes it.
 func details(ctx context.Context, c *redlatch.Client, kind, name string) (write func(w io.Writer) error, err error) {
 	switch kind {
-	case "rsemaphore", "counter", "rlatch":
-		return countDetails(ctx, c, kind, name)
-	case "rdelayedqueue":
+	case kinds.Semaphore, kinds.Permits:
+		info, err := inspect.Permits(ctx, c, name)
+		return func(w io.Writer) error { return writeSemaphore(w, info) }, err
+	case kinds.Latch:
+		info, err := c.GetCountDownLatch(name).Info(ctx)
+		return func(w io.Writer) error { return writeLatch(w, info) }, err
+	case kinds.Queue:
 		s, err := inspect.QueueOf(c, name).Stats(ctx)
 		if err != nil {
 			return nil, err
 		}
 		lag, err := inspect.Lag(ctx, c, name)
 		return func(w io.Writer) error { return writeStats(w, name, queueStats{s, lag}) }, err
-	case "rbarrier":
+	case kinds.Barrier:
 		b, err := inspect.BarriersOf(ctx, c, name)
 		return func(w io.Writer) error { return writeBarriers(w, b) }, err
-	case "relection":
+	case kinds.Election:
 		s, err := electionOf(ctx, c, name)
 		return s.write, err
-	case "rscheduler":
+	case kinds.Scheduler:
 		jobs, err := c.GetScheduler(name).Jobs(ctx)
 		return func(w io.Writer) error { return writeJobs(w, jobs) }, err
 	}
@@ -222,31 +227,6 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 		l.Ask(ctx, c)
 	}
 	return l.write, err
-}
-
-// countDetails is details of what a number may stand for. Nothing in Redis says whether that is a semaphore or a latch.
-func countDetails(ctx context.Context, c *redlatch.Client, kind, name string) (write func(w io.Writer) error, err error) {
-	var both []func(w io.Writer) error
-	if kind != "rlatch" {
-		info, err := inspect.Permits(ctx, c, name)
-		if err != nil {
-			return nil, err
-		}
-		both = append(both, func(w io.Writer) error { return writeSemaphore(w, info) })
-	}
-	if kind != "rsemaphore" {
-		info, err := c.GetCountDownLatch(name).Info(ctx)
-		if err != nil {
-			return nil, err
-		}
-		both = append(both, func(w io.Writer) error { return writeLatch(w, info) })
-	}
-	return func(w io.Writer) (err error) {
-		for _, write := range both {
-			err = errors.Join(err, write(w))
-		}
-		return err
-	}, nil
 }
 
 func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -387,7 +367,7 @@ func (s *screen) body(w *tabwriter.Writer) error {
 	switch {
 	case s.one == nil:
 	case s.one.write == nil:
-		return row(w, s.one.kind, s.one.name)
+		return row(w, kinds.Words(s.one.kind), s.one.name)
 	default:
 		return s.one.write(w)
 	}
@@ -404,7 +384,7 @@ func (s *screen) body(w *tabwriter.Writer) error {
 		if e.Lag > 0 {
 			lasts = e.Lag.Round(time.Second).String()
 		}
-		err = errors.Join(err, row(w, mark, e.Kind, e.Name, inspect.Number(e.Waiting), lasts, e.State))
+		err = errors.Join(err, row(w, mark, kinds.Words(e.Kind), e.Name, inspect.Number(e.Waiting), lasts, e.State))
 	}
 	return err
 }

@@ -59,9 +59,9 @@ func TestScreenShowsSortsFiltersAndDrillsDown(t *testing.T) {
 	}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	look()
-	assert.Regexp(t, `(?s)> +rlock +alpha .*held by worker.*counter +beta`, s.View())
+	assert.Regexp(t, `(?s)> +lock +alpha .*held by worker.*semaphore +beta`, s.View())
 	keys(s, "down")
-	assert.Regexp(t, `> +counter +beta`, s.View())
+	assert.Regexp(t, `> +semaphore +beta`, s.View())
 	keys(s, "/", "a", "l", "enter")
 	assert.NotContains(t, s.View(), "beta")
 	keys(s, "enter")
@@ -85,7 +85,7 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
 	}
-	_, err := r.c.GetSemaphore("a-counter").TrySetPermits(t.Context(), 3)
+	_, err := r.c.GetSemaphore("a-pool").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
 	_, err = r.c.GetPermitSemaphore("a-semaphore").TrySetPermits(t.Context(), 2)
 	require.NoError(t, err)
@@ -106,14 +106,14 @@ func TestScreenFiltersAndOpensEveryKind(t *testing.T) {
 	s := &screen{ctx: t.Context(), c: r.c, every: time.Second, by: byName}
 	s.Update(tea.WindowSizeMsg{Width: 110, Height: 24})
 	for name, want := range map[string]string{
-		"a-lock": `held by +worker`, "a-fair": `held by +worker`, "a-page": `held to +read`, "a-counter": `(?s)available +3.*count +3`,
+		"a-lock": `held by +worker`, "a-fair": `held by +worker`, "a-page": `held to +read`, "a-pool": `available +3`,
 		"a-semaphore": `permit +` + permit.ID(), "a-latch": `count +7`, "a-queue": `(?s)delayed +1\n.*lag +0s`, "a-leader": `led by +` + leader.ID(),
 		"a-scheduler": `report +every 1h`,
 	} {
 		s.Update(s.look()())
 		require.NoError(t, s.err, name)
 		keys(s, append(append([]string{"/"}, strings.Split(name, "")...), "enter")...)
-		assert.Regexp(t, `> +\w+ +`+name, s.View())
+		assert.Regexp(t, `> +[\w ]+ +`+name, s.View())
 		assert.Equal(t, name == "a-lock", strings.Contains(s.View(), "a-lock"), s.View())
 		keys(s, "enter")
 		assert.Contains(t, s.View(), name, "before it was looked at")
@@ -135,9 +135,9 @@ func TestObjectThatIsLongerThanTheScreenBeginsWithItsHolder(t *testing.T) {
 	}
 	s := &screen{by: byName, every: time.Second}
 	s.Update(tea.WindowSizeMsg{Width: 120, Height: 24})
-	s.Update(looked{all: []inspect.Summary{{Kind: "rlock", Name: "orders"}, {Kind: "rlock", Name: "other"}}})
+	s.Update(looked{all: []inspect.Summary{{Kind: "lock", Name: "orders"}, {Kind: "lock", Name: "other"}}})
 	keys(s, "enter")
-	look := func() { s.Update(looked{one: &opened{"rlock", "orders", l.write}}) }
+	look := func() { s.Update(looked{one: &opened{"lock", "orders", l.write}}) }
 	look()
 	sees := func(says string) {
 		t.Helper()
@@ -160,7 +160,7 @@ func TestObjectThatIsLongerThanTheScreenBeginsWithItsHolder(t *testing.T) {
 	keys(s, "esc", "enter")
 	assert.Zero(t, s.above)
 	keys(s, "esc")
-	assert.Regexp(t, `> +rlock +orders`, s.View(), "the list has not moved")
+	assert.Regexp(t, `> +lock +orders`, s.View(), "the list has not moved")
 }
 
 // terminal is a terminal of tmux with the screen in it.
@@ -258,14 +258,14 @@ func TestTopInATerminal(t *testing.T) {
 	}
 
 	top := startTop(t, r.url)
-	text := top.sees(`(?s)> +rfairlock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready`)
+	text := top.sees(`(?s)> +fair lock +import:eu +1 +\d+s +held.*order:4711 +1 +\d+s +held.*mails +\d +\d+s +6 delayed, 3 ready`)
 	picture(t, "top", text)
 	top.tmux("send-keys", "-t", "top", "l")
-	top.sees(`by lag[^>]*> +rdelayedqueue +mails`)
+	top.sees(`by lag[^>]*> +queue +mails`)
 	top.tmux("send-keys", "-t", "top", "h")
-	top.sees(`(?s)by held for[^>]*> +rlock +order:4711 .*rrwlock +prices .*rfairlock +import:eu .*rlock +report .*rsemaphore +uploads .*mails`)
+	top.sees(`(?s)by held for[^>]*> +lock +order:4711 .*rw lock +prices .*fair lock +import:eu .*lock +report .*permits +uploads .*mails`)
 	top.tmux("send-keys", "-t", "top", "w")
-	top.sees(`by waiting[^>]*> +rfairlock +import:eu`)
+	top.sees(`by waiting[^>]*> +fair lock +import:eu`)
 	top.tmux("send-keys", "-t", "top", "Down", "Enter")
 	text = top.sees(`(?s)held by +web-1\..*circle +web-1.*\n +worker-2\.\S+ holds import:eu .*has waited.*a call of +worker-2\.`)
 	picture(t, "top-lock", text)

@@ -21,13 +21,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 const scope = "github.com/redlatch/redlatch/contrib/redlatchotel"
 
 // The attributes that the semantic conventions do not know.
 const (
-	kindKey    = attribute.Key("redlatch.kind")    // the name of the object's package
+	kindKey    = attribute.Key("redlatch.kind")    // of the object
 	nameKey    = attribute.Key("redlatch.name")    // of the object
 	ownerKey   = attribute.Key("redlatch.owner")   // of the hold
 	askedKey   = attribute.Key("redlatch.asked")   // how often Redis was asked
@@ -127,7 +128,7 @@ func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{
 		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, acquiring: map[string]string{}, scripts: s.scripts,
 	}
-	for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rratelimiter", "ronce", "relection"} {
+	for _, kind := range []string{kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.MultiLock, kinds.Semaphore, kinds.Permits, kinds.Limiter, kinds.Once, kinds.Election} {
 		t.acquiring[kind] = "acquire " + kind
 	}
 	t.series.Store(&seriesByKey{})

@@ -144,16 +144,16 @@ func TestCallsThatAcquireAreSpans(t *testing.T) {
 		ctx, parent := l.tracer.Tracer("test").Start(t.Context(), "parent")
 		hold, err := l.GetLock("orders").Lock(ctx)
 		require.NoError(t, err)
-		s := l.take()["acquire rlock"]
+		s := l.take()["acquire lock"]
 		assert.Equal(t, parent.SpanContext().SpanID(), s.Parent.SpanID())
 		assert.Equal(t, map[string]any{
-			"redlatch.kind": "rlock", "redlatch.name": "orders", "redlatch.owner": hold.Owner(), "redlatch.asked": int64(1), "redlatch.result": "ok",
+			"redlatch.kind": "lock", "redlatch.name": "orders", "redlatch.owner": hold.Owner(), "redlatch.asked": int64(1), "redlatch.result": "ok",
 		}, attributes(s))
 		assert.Equal(t, codes.Unset, s.Status.Code)
 
 		_, err = l.GetLock("orders").TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		s = l.take()["acquire rlock"]
+		s = l.take()["acquire lock"]
 		assert.Equal(t, "refused", attributes(s)["redlatch.result"])
 		assert.Equal(t, codes.Unset, s.Status.Code, "a lock that is taken is no fault")
 		assert.NotContains(t, attributes(s), "error.type")
@@ -161,14 +161,14 @@ func TestCallsThatAcquireAreSpans(t *testing.T) {
 		defer giveUp()
 		_, err = l.GetLock("orders").Lock(waiting)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		s = l.take()["acquire rlock"]
+		s = l.take()["acquire lock"]
 		assert.Equal(t, codes.Error, s.Status.Code)
 		assert.Equal(t, "cancelled", attributes(s)["error.type"])
 		assert.Equal(t, time.Second, s.EndTime.Sub(s.StartTime).Round(time.Millisecond))
 
 		time.Sleep(time.Second)
 		require.NoError(t, hold.Unlock(t.Context()))
-		kind, name := attribute.String("redlatch.kind", "rlock"), attribute.String("redlatch.name", "orders")
+		kind, name := attribute.String("redlatch.kind", "lock"), attribute.String("redlatch.name", "orders")
 		for _, result := range []string{"ok", "refused"} {
 			assert.Equal(t, int64(1), l.count(t, "redlatch.acquire.duration", kind, name, attribute.String("redlatch.result", result)), result)
 		}
@@ -206,7 +206,7 @@ func TestSpansEndAfterAnotherObserverWithSpans(t *testing.T) {
 		hold, err := c.GetLock("orders").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock(t.Context()))
-		span, theirs := l.take()["acquire rlock"], other.take()["mine"]
+		span, theirs := l.take()["acquire lock"], other.take()["mine"]
 		assert.Equal(t, hold.Owner(), attributes(span)["redlatch.owner"])
 		assert.Equal(t, theirs.SpanContext.SpanID(), span.Parent.SpanID())
 		assert.Empty(t, attributes(theirs))
@@ -220,7 +220,7 @@ func TestNameOfAnAcquisitionIsNotJoined(t *testing.T) {
 	allocations := func(kind string) float64 {
 		return testing.AllocsPerRun(100, func() { start(context.Background(), redlatch.AcquireStartEvent{Kind: kind, Name: "orders"}) })
 	}
-	for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rratelimiter", "ronce", "relection"} {
+	for _, kind := range []string{"lock", "fair_lock", "rw_lock", "multi_lock", "permits", "limiter", "once", "election"} {
 		assert.Less(t, allocations(kind), allocations("another"), kind)
 	}
 }
@@ -256,15 +256,15 @@ func TestTraceTravelsWithAMessage(t *testing.T) {
 		assert.Equal(t, sent.SpanContext.TraceID(), spans["inner"].SpanContext.TraceID())
 		assert.Equal(t, processed.SpanContext.SpanID(), spans["inner"].Parent.SpanID())
 		assert.Equal(t, codes.Error, processed.Status.Code)
-		assert.Equal(t, "rdelayedqueue", attributes(sent)["redlatch.kind"])
+		assert.Equal(t, "queue", attributes(sent)["redlatch.kind"])
 		assert.Equal(t, "send", attributes(sent)["messaging.operation.name"])
 		assert.Equal(t, "process", attributes(processed)["messaging.operation.name"])
 		assert.NotContains(t, attributes(sent), "messaging.batch.message_count")
 		_, err = q.OfferBatch(t.Context(), []rdelayedqueue.Item[string]{{Value: "a"}, {Value: "b"}})
 		require.NoError(t, err)
 		assert.Equal(t, int64(2), attributes(l.take()["send mail"])["messaging.batch.message_count"])
-		assert.Equal(t, "rdelayedqueue", attributes(processed)["redlatch.kind"])
-		queue := ofQueue("mail", attribute.String("redlatch.kind", "rdelayedqueue"))
+		assert.Equal(t, "queue", attributes(processed)["redlatch.kind"])
+		queue := ofQueue("mail", attribute.String("redlatch.kind", "queue"))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.dead_letters", queue...))
 		assert.Equal(t, int64(1), l.count(t, "redlatch.message.late", queue...))
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
@@ -290,7 +290,7 @@ func TestHandlerThatFailsForATakenLockHasFailed(t *testing.T) {
 		assert.Equal(t, 1, stats.Dead)
 		assert.Equal(t, codes.Error, l.take()["process mail"].Status.Code)
 		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration",
-			ofQueue("mail", append(failed("refused"), attribute.String("redlatch.kind", "rdelayedqueue"), attribute.String("messaging.operation.name", "process"))...)...))
+			ofQueue("mail", append(failed("refused"), attribute.String("redlatch.kind", "queue"), attribute.String("messaging.operation.name", "process"))...)...))
 	}, redlatchotel.WithNames("mail"))
 }
 
@@ -309,11 +309,11 @@ func TestWakeUpsReconnectionsAndFailoversAreCounted(t *testing.T) {
 		time.AfterFunc(time.Second, func() { assert.NoError(t, latch.CountDown(context.WithoutCancel(t.Context()))) })
 		require.NoError(t, latch.Await(t.Context()))
 		synctest.Wait() // the waiter may return before the message has been counted
-		kind := attribute.String("redlatch.kind", "rlatch")
+		kind := attribute.String("redlatch.kind", "latch")
 		assert.Equal(t, int64(1), sum("redlatch.wakeups", kind))
 
 		o := l.told.Observer()
-		assert.Zero(t, testing.AllocsPerRun(100, func() { o.Woken("rlatch", "ready") }))
+		assert.Zero(t, testing.AllocsPerRun(100, func() { o.Woken("latch", "ready") }))
 		assert.Equal(t, int64(1+101), sum("redlatch.wakeups", kind), "without a name")
 		o.Reconnected()
 		o.FailedOver("127.0.0.1:6379")
@@ -339,7 +339,7 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 		late, ok := l.metric(t, "redlatch.message.late").(metricdata.Histogram[float64])
 		require.True(t, ok)
 		require.Len(t, late.DataPoints, 1)
-		want := attribute.NewSet(ofQueue("billing", attribute.String("redlatch.kind", "rscheduler"))...)
+		want := attribute.NewSet(ofQueue("billing", attribute.String("redlatch.kind", "scheduler"))...)
 		assert.True(t, late.DataPoints[0].Attributes.Equals(&want))
 		assert.InDelta(t, 3, late.DataPoints[0].Sum, 0.1)
 	}, redlatchotel.WithNames("billing"))
@@ -430,17 +430,17 @@ func TestGaugesShowWhatIsHeldAndWaitedFor(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { _, err := l.GetLock("orders").Lock(ctx); ended <- err }()
 		time.Sleep(11 * time.Second)
-		is(1, "redlatch.holds", object("rlock", "orders"))
-		is(1, "redlatch.holds", object("rlock", ""))
-		is(11, "redlatch.hold.longest", object("rlock", "orders"))
-		is(1, "redlatch.waits", object("rlock", "orders"))
-		is(11, "redlatch.wait.longest", object("rlock", "orders"))
-		_, found := l.gauge(t, "redlatch.holds", object("rlock", "customer-4711")...)
+		is(1, "redlatch.holds", object("lock", "orders"))
+		is(1, "redlatch.holds", object("lock", ""))
+		is(11, "redlatch.hold.longest", object("lock", "orders"))
+		is(1, "redlatch.waits", object("lock", "orders"))
+		is(11, "redlatch.wait.longest", object("lock", "orders"))
+		_, found := l.gauge(t, "redlatch.holds", object("lock", "customer-4711")...)
 		assert.False(t, found)
 		withdraw()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		unwatch()
-		_, found = l.gauge(t, "redlatch.holds", object("rlock", "orders")...)
+		_, found = l.gauge(t, "redlatch.holds", object("lock", "orders")...)
 		assert.False(t, found)
 		require.NoError(t, orders.Unlock(t.Context()))
 		require.NoError(t, secret.Unlock(t.Context()))
@@ -510,13 +510,13 @@ func TestTelemetryOfACluster(t *testing.T) {
 		hold, err := l.GetLock(name).Lock(t.Context())
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, hold.Unlock(context.WithoutCancel(t.Context()))) }()
-		assert.Contains(t, l.take(), "acquire rlock", name)
+		assert.Contains(t, l.take(), "acquire lock", name)
 		_, err = q.Offer(t.Context(), "hello", 0)
 		require.NoError(t, err)
 	}
 	require.Len(t, nodes, 3, "each node has some of the locks")
-	assert.Equal(t, int64(n), l.count(t, "redlatch.acquire.duration", append(object("rlock", ""), attribute.String("redlatch.result", "ok"))...))
-	held, found := l.gauge(t, "redlatch.holds", object("rlock", "")...)
+	assert.Equal(t, int64(n), l.count(t, "redlatch.acquire.duration", append(object("lock", ""), attribute.String("redlatch.result", "ok"))...))
+	held, found := l.gauge(t, "redlatch.holds", object("lock", "")...)
 	assert.True(t, found)
 	assert.InDelta(t, n, held, 0)
 	ready, found := l.gauge(t, "redlatch.queue.messages", ofQueue("mail", attribute.String("redlatch.state", "ready"))...)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 // Metrics are the metrics of any number of clients. They are a [prometheus.Collector]. They are safe for concurrent use.
@@ -113,10 +114,10 @@ func New(opts ...Option) *Metrics {
 // zero has the counters that alerts look at begin at 0: the first event of one that began at 1 would be no increase.
 func (m *Metrics) zero() {
 	for _, name := range append(slices.Collect(maps.Values(m.names)), "") {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
+		for _, kind := range []string{kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.Permits, kinds.Once, kinds.Election} {
 			m.lost.WithLabelValues(kind, name)
 		}
-		for _, kind := range []string{"rdelayedqueue", "rscheduler"} {
+		for _, kind := range []string{kinds.Queue, kinds.Scheduler} {
 			m.dead.WithLabelValues(kind, name)
 		}
 	}

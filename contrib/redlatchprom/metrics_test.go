@@ -78,25 +78,25 @@ func TestMetrics(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { _, err := c.GetLock("orders").Lock(ctx); waits <- err }()
 		time.Sleep(11 * time.Second)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="rlock",name="orders"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="rlock",name=""`), 0)
-		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_hold_seconds", `kind="rlock",name="orders"`), 0.1)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_waits", `kind="rlock",name="orders"`), 0)
-		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_wait_seconds", `kind="rlock",name="orders"`), 0.1)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="lock",name="orders"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_holds", `kind="lock",name=""`), 0)
+		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_hold_seconds", `kind="lock",name="orders"`), 0.1)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_waits", `kind="lock",name="orders"`), 0)
+		assert.InDelta(t, 11, value(t, registry, "redlatch_longest_wait_seconds", `kind="lock",name="orders"`), 0.1)
 		giveUp()
 		require.ErrorIs(t, <-waits, context.Canceled)
 		assert.Positive(t, value(t, registry, "redlatch_renewals_total", `result="renewed"`))
 		require.NoError(t, orders.Unlock(t.Context()))
-		assert.InDelta(t, 2, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="refused"`)+
-			value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="ok"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="orders",result="cancelled"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_hold_seconds", `kind="rlock",name="orders"`), 0)
+		assert.InDelta(t, 2, value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="orders",result="refused"`)+
+			value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="orders",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="orders",result="cancelled"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_hold_seconds", `kind="lock",name="orders"`), 0)
 
 		_, err = c.GetLock("customer-4711").ForceUnlock(t.Context())
 		require.NoError(t, err)
 		<-secret.Context().Done()
 		time.Sleep(time.Second)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_lost_total", `kind="rlock",name=""`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_lost_total", `kind="lock",name=""`), 0)
 		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain)
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), "4711")
@@ -111,10 +111,10 @@ func TestCountersOfAlertsBeginAtZero(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
 	for _, name := range []string{"", "orders"} {
-		for _, kind := range []string{"rlock", "rfairlock", "rrwlock", "rsemaphore", "ronce", "relection"} {
+		for _, kind := range []string{"lock", "fair_lock", "rw_lock", "permits", "once", "election"} {
 			assert.Zero(t, value(t, registry, "redlatch_lost_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
-		for _, kind := range []string{"rdelayedqueue", "rscheduler"} {
+		for _, kind := range []string{"queue", "scheduler"} {
 			assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", fmt.Sprintf("kind=%q,name=%q", kind, name)))
 		}
 	}
@@ -156,11 +156,11 @@ func TestMetricsOfQueues(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		require.NoError(t, <-consumed)
-		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `kind="rdelayedqueue",name="mail",result="ok"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="rdelayedqueue",name="mail",result="ok"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="rdelayedqueue",name="mail",result="failed"`), 0)
-		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `kind="rdelayedqueue",name="mail"`), 0)
-		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `kind="rdelayedqueue",name="mail"`), 0)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `kind="queue",name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="queue",name="mail",result="ok"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="queue",name="mail",result="failed"`), 0)
+		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `kind="queue",name="mail"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `kind="queue",name="mail"`), 0)
 		for state, n := range map[string]float64{"delayed": 1, "ready": 0, "in flight": 0, "dead": 1} {
 			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("name=%q,state=%q", "mail", state)), 0, state)
 		}
@@ -191,7 +191,7 @@ func TestDriftOfASchedulerIsMeasured(t *testing.T) {
 		require.NoError(t, s.Run(ctx))
 		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain, "redlatch_late_seconds")
 		require.NoError(t, err)
-		assert.Regexp(t, `redlatch_late_seconds_sum\{kind="rscheduler",name="billing"\} 3(\.0\d*)?\n`, string(text))
+		assert.Regexp(t, `redlatch_late_seconds_sum\{kind="scheduler",name="billing"\} 3(\.0\d*)?\n`, string(text))
 	})
 }
 
@@ -201,7 +201,7 @@ func TestQueueWithABadNameBreaksNoScrape(t *testing.T) {
 		metrics := redlatchprom.New(redlatchprom.WithNames("mail\xff"))
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(metrics)
-		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", `kind="rdelayedqueue",name="mail�"`))
+		assert.Zero(t, value(t, registry, "redlatch_dead_letters_total", `kind="queue",name="mail�"`))
 		c, err := embedded.Open()
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
@@ -237,8 +237,8 @@ func TestFullRedisIsTold(t *testing.T) {
 	require.ErrorIs(t, err, redlatch.ErrUnwritable)
 	_, err = redlatch.GetDelayedQueue[string](c, "mail").Offer(t.Context(), "hello", 0)
 	require.ErrorIs(t, err, redlatch.ErrUnwritable)
-	assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="",result="unwritable"`), 0)
-	assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", `kind="rdelayedqueue",name="",result="unwritable"`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="",result="unwritable"`), 0)
+	assert.InDelta(t, 1, value(t, registry, "redlatch_offered_messages_total", `kind="queue",name="",result="unwritable"`), 0)
 	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rlock.acquire"`))
 	assert.Positive(t, value(t, registry, "redlatch_script_seconds", `result="unwritable",script="rdelayedqueue.offer"`))
 }
@@ -268,8 +268,8 @@ func TestMetricsOfACluster(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, nodes, 3, "each node has some of the locks")
-	assert.InDelta(t, n, value(t, registry, "redlatch_acquire_seconds", `kind="rlock",name="",result="ok"`), 0)
-	assert.InDelta(t, n, value(t, registry, "redlatch_holds", `kind="rlock",name=""`), 0)
+	assert.InDelta(t, n, value(t, registry, "redlatch_acquire_seconds", `kind="lock",name="",result="ok"`), 0)
+	assert.InDelta(t, n, value(t, registry, "redlatch_holds", `kind="lock",name=""`), 0)
 	assert.InDelta(t, 1, value(t, registry, "redlatch_queue_up", `name="mail"`), 0)
 	assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
 }

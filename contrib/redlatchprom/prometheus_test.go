@@ -227,9 +227,9 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	for {
 		missing = nil
 		for _, expr := range append(panelExpressions(t),
-			`rate(redlatch_acquire_seconds_count{kind="rlock",name="orders",result="ok"}[1m]) > 0`,
-			`rate(redlatch_hold_seconds_count{kind="rlock",name="orders"}[1m]) > 0`,
-			`rate(redlatch_handle_seconds_count{kind="rdelayedqueue",name="mail",result="ok"}[1m]) > 0`,
+			`rate(redlatch_acquire_seconds_count{kind="lock",name="orders",result="ok"}[1m]) > 0`,
+			`rate(redlatch_hold_seconds_count{kind="lock",name="orders"}[1m]) > 0`,
+			`rate(redlatch_handle_seconds_count{kind="queue",name="mail",result="ok"}[1m]) > 0`,
 			`redlatch_queue_up{name="mail"} == 1`,
 			`redlatch_queue_messages{name="mail",state="ready"} >= 0`,
 			`rate(redlatch_script_seconds_count{script="rlock.acquire"}[1m]) > 0`,

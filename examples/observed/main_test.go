@@ -26,7 +26,7 @@ func TestOneClientIsSeenInMetricsTracesAndConsole(t *testing.T) {
 	defer hold.Unlock(t.Context())
 
 	for path, want := range map[string]string{
-		"/metrics":     `redlatch_holds{kind="rlock",name="orders"} 1`,
+		"/metrics":     `redlatch_holds{kind="lock",name="orders"} 1`,
 		"/locks/locks": "orders",
 	} {
 		answer := httptest.NewRecorder()

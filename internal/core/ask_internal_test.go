@@ -44,8 +44,8 @@ func FuzzQuestion(f *testing.F) {
 func FuzzReport(f *testing.F) {
 	const id = "me.0123456789abcdef"
 	good, err := json.Marshal(Report{
-		Version: questionVersion, ID: id, Holds: []ReportHold{{Kind: "rlock", Name: "n", Age: 1}},
-		Losses: []ReportLoss{{Kind: "rlock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []ReportFailover{{Node: "a:1", Age: 1}},
+		Version: questionVersion, ID: id, Holds: []ReportHold{{Kind: "lock", Name: "n", Age: 1}},
+		Losses: []ReportLoss{{Kind: "lock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []ReportFailover{{Node: "a:1", Age: 1}},
 	})
 	if err != nil {
 		f.Fatal(err)

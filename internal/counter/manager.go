@@ -16,6 +16,8 @@ import (
 
 // Kind is a kind of counter.
 type Kind struct {
+	// Name is that of the kind of object, see package kinds.
+	Name string
 	// Script gets the object as the first key, the client's record of its last batch as the second, and then what Keys
 	// returns. The first arguments are the batch's number, 1 if it is to be recorded in any case, and for how long, in
 	// milliseconds; then come those that Args returns, and then the operations. It answers with an integer for each
@@ -89,15 +91,16 @@ const (
 
 // Manager has the operation logs of one kind of object of one client. It is safe for concurrent use.
 type Manager struct {
-	core  *core.Core
-	kind  Kind
-	logs  *core.Table[*opLog]
-	calls sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
+	core    *core.Core
+	kind    Kind
+	records string // prefix of the keys of the clients' last batches
+	logs    *core.Table[*opLog]
+	calls   sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
 }
 
 // New returns a client's manager of a kind of object. It is called while the client is made.
 func New(e *core.Core, kind Kind) *Manager {
-	m := &Manager{core: e, kind: kind, logs: core.NewTable[*opLog]()}
+	m := &Manager{core: e, kind: kind, records: "redlatch_" + kind.Name + "_ops", logs: core.NewTable[*opLog]()}
 	e.Register(m)
 	return m
 }

@@ -29,13 +29,13 @@ func (s *scene) waits(client, kind, name string, seconds int) *scene {
 }
 
 func TestCirclesAreClientsThatWaitForEachOther(t *testing.T) {
-	const lock = "rlock"
+	const lock = "lock"
 	for name, tc := range map[string]struct {
 		scene *scene
 		want  []string
 	}{
 		"two": {
-			new(scene).holds("a", lock, "x", 20).holds("b", "rfairlock", "y", 20).waits("a", "rfairlock", "y", 10).waits("b", lock, "x", 10),
+			new(scene).holds("a", lock, "x", 20).holds("b", "fair_lock", "y", 20).waits("a", "fair_lock", "y", 10).waits("b", lock, "x", 10),
 			[]string{"a holds x and has waited for y (a.go:7); b holds y and has waited for x (b.go:7)"},
 		},
 		"three, and one who only waits": {
@@ -52,8 +52,8 @@ func TestCirclesAreClientsThatWaitForEachOther(t *testing.T) {
 			},
 		},
 		"two readers": {
-			new(scene).holds("a", "rrwlock", "x", 20).holds("b", "rrwlock", "x", 19).holds("c", lock, "y", 18).
-				waits("a", lock, "y", 10).waits("b", lock, "y", 9).waits("c", "rrwlock", "x", 8),
+			new(scene).holds("a", "rw_lock", "x", 20).holds("b", "rw_lock", "x", 19).holds("c", lock, "y", 18).
+				waits("a", lock, "y", 10).waits("b", lock, "y", 9).waits("c", "rw_lock", "x", 8),
 			[]string{
 				"a holds x and has waited for y (a.go:7); c holds y and has waited for x (c.go:7)",
 				"b holds x and has waited for y (b.go:7); c holds y and has waited for x (c.go:7)",
@@ -81,7 +81,7 @@ func TestCirclesAreClientsThatWaitForEachOther(t *testing.T) {
 		"it waited before": {new(scene).holds("a", lock, "x", 20).holds("b", lock, "y", 5).waits("a", lock, "y", 10).waits("b", lock, "x", 10), nil},
 		"a turn of others": {new(scene).holds("a", lock, "x", 0).waits("a", lock, "x", 10), nil},
 		"permits": {
-			new(scene).holds("a", "rsemaphore", "x", 20).holds("b", lock, "y", 20).waits("a", lock, "y", 10).waits("b", "rsemaphore", "x", 10), nil,
+			new(scene).holds("a", "permits", "x", 20).holds("b", lock, "y", 20).waits("a", lock, "y", 10).waits("b", "permits", "x", 10), nil,
 		},
 	} {
 		var got []string
@@ -102,16 +102,16 @@ func TestForgedAnswersMakeFewCirclesSoon(t *testing.T) {
 	s := new(scene)
 	for client := range 50 {
 		for lock := range 1000 {
-			s.holds(fmt.Sprint("c", client), "rlock", fmt.Sprint(lock), 30).waits(fmt.Sprint("c", client), "rlock", fmt.Sprint(lock), 10)
+			s.holds(fmt.Sprint("c", client), "lock", fmt.Sprint(lock), 30).waits(fmt.Sprint("c", client), "lock", fmt.Sprint(lock), 10)
 		}
 	}
 	assert.Len(t, s.Circles(), 10)
 
 	s = new(scene) // without a circle, each of 25,000 holds leads to as many others
 	for range 25_000 {
-		s.holds("a", "rlock", "x", 30).holds("b", "rlock", "y", 30)
+		s.holds("a", "lock", "x", 30).holds("b", "lock", "y", 30)
 	}
-	s.waits("a", "rlock", "y", 10).waits("c", "rlock", "x", 10)
+	s.waits("a", "lock", "y", 10).waits("c", "lock", "x", 10)
 	began := time.Now()
 	assert.Empty(t, s.Circles())
 	assert.Less(t, time.Since(began), 10*time.Second, "without a limit it is over half a minute")

@@ -38,9 +38,9 @@ func TestCrowdsAreCountedByObjectSinceTheFirst(t *testing.T) {
 		holds, waits := set.Crowds(names)
 		assert.Empty(t, waits)
 		require.Len(t, holds, 2)
-		assert.Equal(t, 2, holds[inspect.Object{Kind: "rlock"}].Count)
-		assert.InDelta(t, 180, holds[inspect.Object{Kind: "rlock"}].Longest().Seconds(), 0.1)
-		assert.InDelta(t, 60, holds[inspect.Object{Kind: "rlock", Name: "orders"}].Longest().Seconds(), 0.1)
+		assert.Equal(t, 2, holds[inspect.Object{Kind: "lock"}].Count)
+		assert.InDelta(t, 180, holds[inspect.Object{Kind: "lock"}].Longest().Seconds(), 0.1)
+		assert.InDelta(t, 60, holds[inspect.Object{Kind: "lock", Name: "orders"}].Longest().Seconds(), 0.1)
 		first()
 		holds, _ = set.Crowds(names)
 		assert.Empty(t, holds)
@@ -59,7 +59,7 @@ func TestClientThatIsWatchedTwiceIsCountedOnce(t *testing.T) {
 		defer set.Watch(c)()
 		defer set.Watch(c)()
 		holds, _ := set.Crowds(func(name string) string { return name })
-		assert.Equal(t, 1, holds[inspect.Object{Kind: "rlock", Name: "orders"}].Count)
+		assert.Equal(t, 1, holds[inspect.Object{Kind: "lock", Name: "orders"}].Count)
 	})
 }
 

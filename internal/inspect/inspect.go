@@ -196,7 +196,7 @@ type Summary struct {
 	Ready             int           // of them
 	Lag               time.Duration // of a queue that was asked for it, by [Lag]
 	Left              time.Duration // of the lease; 0 where there is none
-	Clients           []string      // that hold a lock
+	Clients           []string      // that hold a lock, or lead
 	Owners            []string      // ids of those who hold it, or permits
 	Since             time.Time     // since when the first of them has held it; zero if that is not known
 }
@@ -258,14 +258,14 @@ func SummaryOf(o redlatch.Object) Summary {
 			s.Variant = "double"
 			s.State = fmt.Sprintf("double, %s, %d inside, %d leaving", s.State, i.Inside.Count, i.Leaving.Count)
 		}
-	case int: // a counter
-		s.Waiting = -1 // the state of a semaphore or a latch would say so
-		s.State = fmt.Sprintf("is %d", i)
+	case rsemaphore.SemaphoreInfo:
+		s.Waiting = i.Waiting
+		s.State = fmt.Sprintf("%d available, %s", i.Available, Waiting(i.Waiting))
 	case rdelayedqueue.Stats:
 		s.Messages, s.Ready = i.Ready+i.Delayed+i.InFlight+i.Dead, i.Ready
 		s.State = Counts(i)
 	case relection.Leader:
-		s.Since = i.Since
+		s.Since, s.Clients = i.Since, []string{core.ClientOf(i.ID)}
 		s.State = fmt.Sprintf("term %d, led by %s", i.Term, i.ID)
 	case []rscheduler.Job:
 		s.State = jobs(i)

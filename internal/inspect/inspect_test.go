@@ -27,11 +27,11 @@ func TestNumberThatMayBeASemaphoreOrALatchHasAState(t *testing.T) {
 	_, err = c.GetSemaphore("uploads").TrySetPermits(t.Context(), 3)
 	require.NoError(t, err)
 	var seen []inspect.Summary
-	for o, err := range c.Objects(t.Context(), "", redlatch.WithKinds("counter")) {
+	for o, err := range c.Objects(t.Context(), "", redlatch.WithKinds("semaphore")) {
 		require.NoError(t, err)
 		seen = append(seen, inspect.SummaryOf(o))
 	}
-	assert.Equal(t, []inspect.Summary{{Kind: "counter", Name: "uploads", State: "is 3", Waiting: -1}}, seen)
+	assert.Equal(t, []inspect.Summary{{Kind: "semaphore", Name: "uploads", State: "3 available, 0 clients wait"}}, seen)
 }
 
 func TestListsNameTheFirstOfThoseWhoHold(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 // endCause is the cause of a context that a hold has ended: it names the lock and the reason.
@@ -36,7 +37,7 @@ const lockNoun = "lock"
 
 // endCause returns the cause of a context of the lease's that ends.
 func (l *Lease) endCause(err error, detail string) *endCause {
-	return &endCause{title: l.manager.kind.Title, noun: l.manager.noun(), name: l.user(), err: err, detail: detail}
+	return &endCause{title: kinds.Package(l.manager.kind.Name), noun: l.manager.noun(), name: l.user(), err: err, detail: detail}
 }
 
 // unlocked returns the cause of the context of a level of the lease's that was unlocked.

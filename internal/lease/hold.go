@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/keepalive"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -388,8 +389,8 @@ type Unlocker interface {
 }
 
 // During runs fn under a hold's context and unlocks, also when fn panics. It returns fn's error, joined with why the hold was
-// lost; title and name are those of the lock. A release that Redis did not answer, or refused, is no error of fn's work: it is logged.
-func During(ctx context.Context, h Unlocker, fn func(context.Context) error, title, name string, logger *slog.Logger) (err error) {
+// lost; kind and name are those of the lock. A release that Redis did not answer, or refused, is no error of fn's work: it is logged.
+func During(ctx context.Context, h Unlocker, fn func(context.Context) error, kind, name string, logger *slog.Logger) (err error) {
 	noun := lockNoun
 	if other, is := h.(interface{ Noun() string }); is {
 		noun = other.Noun()
@@ -399,15 +400,15 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, tit
 		cause := context.Cause(h.Context())
 		switch {
 		case errors.Is(released, errReleased):
-			released = errs.Wrap(title, "do", name, errs.ErrClosed)
+			released = errs.Wrap(kinds.Package(kind), "do", name, errs.ErrClosed)
 		case released == nil || errors.Is(released, errs.ErrWrongType):
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: the loss in the context is that of an outer hold
-			logger.Warn("redlatch: a "+noun+" was not released", "kind", title, "name", name, "owner", h.Owner(), "cause", released)
+			logger.Warn("redlatch: a "+noun+" was not released", "kind", kind, "name", name, "owner", h.Owner(), "cause", released)
 			released = nil
 		case errors.Is(cause, errs.ErrLost) && !errors.Is(context.Cause(ctx), cause): // its own
 			released = cause
 		default: // nobody else can have unlocked it: Redis had lost it already
-			released = errs.Wrap(title, "do", name, errs.Of(noun, errs.ErrLost))
+			released = errs.Wrap(kinds.Package(kind), "do", name, errs.Of(noun, errs.ErrLost))
 		}
 		if released != nil {
 			err = errors.Join(err, released)

@@ -72,7 +72,7 @@ func managerOf(t *testing.T, to Listener, c core.Config) *Manager {
 		e.Close()
 		assert.NoError(t, rdb.Close())
 	})
-	return NewManager(e, &Kind{Title: "bare"}, to)
+	return NewManager(e, &Kind{Name: "bare"}, to)
 }
 
 func TestLastThirdOfALeaseIsNotHandedOff(t *testing.T) {

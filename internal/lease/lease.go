@@ -315,7 +315,7 @@ func (l *Lease) lostCause(detail string) error {
 func (l *Lease) notifyLost(detail string) {
 	m := l.manager
 	loss := events.Loss{
-		Kind: m.kind.Title, Name: l.user(), Owner: l.Owner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
+		Kind: m.kind.Name, Name: l.user(), Owner: l.Owner(), Held: l.now() - l.since, Site: l.site.String(), Cause: detail,
 	}
 	if !l.part {
 		m.core.Events.LogLost(m.noun(), loss, l.lostCause(detail))
@@ -380,7 +380,7 @@ func (l *Lease) Drain(limit time.Duration) {
 	_, err := l.sendRelease(context.Background(), limit) //nolint:forbidigo // bounded by limit
 	if err != nil {
 		l.manager.core.Logger.Warn("redlatch: close left a "+l.manager.noun()+" to its lease",
-			"kind", l.manager.kind.Title, "name", l.user(), "owner", l.Owner(), "cause", err)
+			"kind", l.manager.kind.Name, "name", l.user(), "owner", l.Owner(), "cause", err)
 	}
 	l.finish(0)
 	l.notifyReleased()

@@ -23,7 +23,7 @@ import (
 // Kind makes the calls for a lock that was granted, and reads their replies, that to the attempt included. What is marked as optional is nil, or the zero value, for a
 // plain lock.
 type Kind struct {
-	Title string // the name of the kind's package, for messages
+	Name  string // of the kind, see package kinds
 	Modes bool   // its levels read or write
 	Noun  string // what is held, for messages; optional, for "lock"
 	// ID returns an owner id as users know it; optional, for one that they know as it is.

@@ -121,7 +121,7 @@ func (l *Lease) awaitEarlierCalls(renewal <-chan struct{}, ops *operations, limi
 
 func (l *Lease) notifyReleased() {
 	if e := l.manager.core.Events; e.Hooks.HoldEnd != nil {
-		e.HoldEnded(l.manager.kind.Title, l.user(), l.Owner(), l.now()-l.since, nil)
+		e.HoldEnded(l.manager.kind.Name, l.user(), l.Owner(), l.now()-l.since, nil)
 	}
 }
 

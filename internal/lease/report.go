@@ -13,7 +13,7 @@ func (l *Lease) Report() (info core.HoldInfo, held bool) {
 		return info, false
 	}
 	k, clock := l.manager.kind, l.manager.core.Clock
-	info = core.HoldInfo{Kind: k.Title, Name: l.user(), Owner: l.Owner(), Since: clock.Time(l.since), Renewed: l.member.Times()}
+	info = core.HoldInfo{Kind: k.Name, Name: l.user(), Owner: l.Owner(), Since: clock.Time(l.since), Renewed: l.member.Times()}
 	now := clock.Now()
 	for h := l.levels; h != nil; h = h.next {
 		info.Levels++

@@ -39,7 +39,7 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 		hold, _, err := n.acquire(ctx, o, p)
 		return hold, err
 	}
-	ctx, call := n.manager.core.Events.BeginAcquire(ctx, n.manager.kind.Title, n.User())
+	ctx, call := n.manager.core.Events.BeginAcquire(ctx, n.manager.kind.Name, n.User())
 	hold, asked, err := n.acquire(ctx, o, p)
 	owner := ""
 	if hold != nil {

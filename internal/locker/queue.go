@@ -174,7 +174,7 @@ func (q *queue) Message(payload string) {
 	if permits <= 0 {
 		return
 	}
-	q.manager.core.Events.Woken(q.manager.kind.Title, q.manager.kind.User(q.manager.core, q.key))
+	q.manager.core.Events.Woken(q.manager.kind.Name, q.manager.kind.User(q.manager.core, q.key))
 	now := q.now()
 	q.shard.mu.Lock()
 	defer q.shard.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // bare is a kind that releases and does nothing else.
 func bare() *Kind {
 	return &Kind{Kind: lease.Kind{
-		Title:   "bare",
+		Name:    "bare",
 		Channel: func(key string) string { return key },
 		Release: func(key, _ any) *script.Call { return script.New("test", "return 1").Call(1, key) },
 	}}

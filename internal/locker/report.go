@@ -41,5 +41,5 @@ func (w *Waiter) reportLocked(to []core.WaitInfo) []core.WaitInfo {
 		return to
 	}
 	c := w.manager.core
-	return append(to, core.WaitInfo{Kind: w.manager.kind.Title, Name: w.manager.kind.User(c, w.queue.key), Since: c.Clock.Time(w.since), Site: w.options.Site.String()})
+	return append(to, core.WaitInfo{Kind: w.manager.kind.Name, Name: w.manager.kind.User(c, w.queue.key), Since: c.Clock.Time(w.since), Site: w.options.Site.String()})
 }

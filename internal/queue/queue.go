@@ -7,12 +7,13 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 )
 
 // Queue is the name of a queue, and the manager that knows it. It is safe for concurrent use.
 type Queue struct {
 	manager *Manager
-	kind    string // the name of the public package
+	kind    string // see package kinds
 	user    string // the name as it was given
 	full    string // with the client's prefix
 	err     error  // what is wrong with the name
@@ -22,7 +23,7 @@ type Queue struct {
 // Queue returns the queue of that name.
 func (m *Manager) Queue(name string) *Queue {
 	full := m.core.Prefix + name
-	return &Queue{manager: m, kind: "rdelayedqueue", user: name, full: full, err: core.CheckUserName(name, full)}
+	return &Queue{manager: m, kind: kinds.Queue, user: name, full: full, err: core.CheckUserName(name, full)}
 }
 
 // Derived returns the queue that belongs to an object of another kind and that name, in the slot of the object's keys. Observers, logs

@@ -30,7 +30,7 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 		ended := make(chan error, 20)
 		begun := map[string]time.Time{}
 		owners := map[string]string{}
-		kinds := map[string]string{"plain": "rlock", "fenced": "rlock", "fair": "rfairlock", "writer": "rrwlock", "reader": "rrwlock"}
+		kinds := map[string]string{"plain": "lock", "fenced": "lock", "fair": "fair_lock", "writer": "rw_lock", "reader": "rw_lock"}
 		for kind, get := range lockKinds {
 			begun[kind] = time.Now()
 			hold, err := get(c, kind).Lock(t.Context())
@@ -87,9 +87,9 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 		assert.Equal(t, 2, holds["nested"].Levels)
 		assert.InDelta(t, 3535, holds["nested"].Left.Seconds(), 40)
 		assert.Equal(t, permit.ID(), holds["permit"].Owner)
-		assert.Equal(t, "rsemaphore", holds["permit"].Kind)
+		assert.Equal(t, "permits", holds["permit"].Kind)
 		assert.Equal(t, "first", holds["queue"].Owner)
-		assert.Equal(t, "rdelayedqueue", holds["queue"].Kind)
+		assert.Equal(t, "queue", holds["queue"].Kind)
 		assert.InDelta(t, 3535, holds["queue"].Left.Seconds(), 40)
 
 		waits := map[string]redlatch.WaitInfo{}
@@ -101,7 +101,7 @@ func TestHoldsAndWaitsTellWhatAClientDoes(t *testing.T) {
 			assert.Equal(t, title, waits[kind].Kind)
 			assert.WithinDuration(t, begun[kind], waits[kind].Since, 10*time.Millisecond)
 		}
-		for name, kind := range map[string]string{"permit": "rsemaphore", "semaphore": "rsemaphore", "latch": "rlatch", "queue": "rdelayedqueue"} {
+		for name, kind := range map[string]string{"permit": "permits", "semaphore": "semaphore", "latch": "latch", "queue": "queue"} {
 			assert.Equal(t, kind, waits[name].Kind)
 		}
 		giveUp()
@@ -129,8 +129,8 @@ func TestLeaderAndCandidateAreReportedAsOfAnElection(t *testing.T) {
 		holds, waits := c.Holds(), rival.Waits()
 		require.Len(t, holds, 1)
 		require.Len(t, waits, 1)
-		assert.Equal(t, []string{"relection", "workers", l.ID()}, []string{holds[0].Kind, holds[0].Name, holds[0].Owner})
-		assert.Equal(t, []string{"relection", "workers"}, []string{waits[0].Kind, waits[0].Name})
+		assert.Equal(t, []string{"election", "workers", l.ID()}, []string{holds[0].Kind, holds[0].Name, holds[0].Owner})
+		assert.Equal(t, []string{"election", "workers"}, []string{waits[0].Kind, waits[0].Name})
 		_, err = c.GetFairLock("workers").TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		withdraw()
@@ -142,7 +142,7 @@ func TestLeaderAndCandidateAreReportedAsOfAnElection(t *testing.T) {
 		require.ErrorContains(t, context.Cause(l.Context()), `relection: leadership "workers": leadership lost`)
 		lines := log.take()
 		require.Len(t, lines, 1)
-		assert.Equal(t, []any{"redlatch: a leadership was lost", "relection"}, []any{lines[0]["msg"], lines[0]["kind"]})
+		assert.Equal(t, []any{"redlatch: a leadership was lost", "election"}, []any{lines[0]["msg"], lines[0]["kind"]})
 	})
 }
 

@@ -69,7 +69,7 @@ func TestLostHoldsAreLogged(t *testing.T) {
 				line := lines[0]
 				assert.Equal(t, "WARN", line["level"])
 				assert.Equal(t, "redlatch: a lock was lost", line["msg"])
-				assert.Contains(t, []any{"rlock", "rfairlock", "rrwlock"}, line["kind"])
+				assert.Contains(t, []any{"lock", "fair_lock", "rw_lock"}, line["kind"])
 				assert.Equal(t, "orders", line["name"])
 				assert.Equal(t, hold.Owner(), line["owner"])
 				assert.Equal(t, c.ID(), line["client"])
@@ -93,7 +93,7 @@ func TestLostPermitIsLoggedAsTheUserKnowsIt(t *testing.T) {
 		lines := log.take()
 		require.Len(t, lines, 1)
 		assert.Equal(t, "redlatch: a permit was lost", lines[0]["msg"])
-		assert.Equal(t, "rsemaphore", lines[0]["kind"])
+		assert.Equal(t, "permits", lines[0]["kind"])
 		assert.Equal(t, permit.ID(), lines[0]["owner"])
 	})
 }
@@ -213,7 +213,7 @@ func TestDeadLettersAndPanicsAreLogged(t *testing.T) {
 		dead, panics := map[any]map[string]any{}, 0
 		for _, line := range log.take() {
 			assert.Equal(t, "WARN", line["level"])
-			assert.Equal(t, "rdelayedqueue", line["kind"])
+			assert.Equal(t, "queue", line["kind"])
 			assert.Equal(t, "jobs", line["name"])
 			switch line["msg"] {
 			case "redlatch: a message became a dead letter":
@@ -456,7 +456,7 @@ func TestSlowLogNamesWhatTookLong(t *testing.T) {
 		lines = log.take()
 		require.Len(t, lines, 1)
 		assert.Equal(t, "redlatch: a hold lasted long", lines[0]["msg"])
-		assert.Equal(t, "rlock", lines[0]["kind"])
+		assert.Equal(t, "lock", lines[0]["kind"])
 		assert.Equal(t, "orders", lines[0]["name"])
 		assert.Equal(t, slow.Owner(), lines[0]["owner"])
 		assert.InDelta(t, 11*time.Second, lines[0]["held"], float64(100*time.Millisecond))

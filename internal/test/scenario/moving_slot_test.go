@@ -809,15 +809,15 @@ func TestObjectsDoesNotWaitForASlotOnTheMove(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	assert.Equal(t, []string{"rbarrier moving", "rlock still"}, list())
+	assert.Equal(t, []string{"barrier moving", "lock still"}, list())
 	lag := faulttest.MeasureLag(t, "")
 	m := cluster.Migrate(t, "moving", cluster.Other(t, "moving")) // a double barrier never has all its keys
 	start := time.Now()
-	assert.Equal(t, []string{"rlock still"}, list())
+	assert.Equal(t, []string{"lock still"}, list())
 	assert.Less(t, time.Since(start), 2*time.Second+lag.Late())
 	m.Move(t, m.Left(t)...)
 	m.Finish(t)
-	assert.Equal(t, []string{"rbarrier moving", "rlock still"}, list())
+	assert.Equal(t, []string{"barrier moving", "lock still"}, list())
 	require.NoError(t, inside.Leave(t.Context()))
 	locktest.Unlock(t, h)
 }

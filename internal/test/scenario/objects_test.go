@@ -112,9 +112,9 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 			kinds[n] = o.Kind
 		}
 		require.Equal(t, map[string]string{
-			name("plain"): "rlock", name("fenced"): "rlock", name("fair"): "rfairlock", name("writer"): "rrwlock", name("reader"): "rrwlock",
-			name("permit"): "rsemaphore", name("semaphore"): "counter", name("awaited"): "counter", name("latch"): "rlatch",
-			name("queue"): "rdelayedqueue",
+			name("plain"): "lock", name("fenced"): "lock", name("fair"): "fair_lock", name("writer"): "rw_lock", name("reader"): "rw_lock",
+			name("permit"): "permits", name("semaphore"): "semaphore", name("awaited"): "semaphore", name("latch"): "latch",
+			name("queue"): "queue",
 		}, kinds)
 		plain, ok := found[name("plain")].Info.(rlock.Info)
 		require.True(t, ok)
@@ -131,8 +131,8 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 		permits, ok := found[name("permit")].Info.(rsemaphore.PermitSemaphoreInfo)
 		require.True(t, ok)
 		assert.Len(t, permits.Holders, 1)
-		assert.Equal(t, 2, found[name("semaphore")].Info)
-		assert.Equal(t, 0, found[name("awaited")].Info)
+		assert.Equal(t, rsemaphore.SemaphoreInfo{Name: name("semaphore"), Available: 2}, found[name("semaphore")].Info)
+		assert.Equal(t, rsemaphore.SemaphoreInfo{Name: name("awaited"), Waiting: 1}, found[name("awaited")].Info)
 		latch, ok := found[name("latch")].Info.(rlatch.Info)
 		require.True(t, ok)
 		assert.Equal(t, 4, latch.Count)
@@ -148,7 +148,7 @@ func TestObjectsFindsWhatIsThereAndNothingElse(t *testing.T) {
 			of := objects(t, w.viewer, all+"*", redlatch.WithKinds(kind))
 			assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(of)), kind)
 		}
-		assert.Len(t, objects(t, w.viewer, all+"*", redlatch.WithKinds("rlatch"), redlatch.WithKinds("rdelayedqueue")), 2)
+		assert.Len(t, objects(t, w.viewer, all+"*", redlatch.WithKinds("latch"), redlatch.WithKinds("queue")), 2)
 		for o, err := range w.viewer.Objects(t.Context(), all+"*") {
 			require.NoError(t, err)
 			assert.Contains(t, found, o.Name)
@@ -181,16 +181,55 @@ func TestObjectsFindsElectionsAndSchedulers(t *testing.T) {
 			<-ran
 			stop()
 			require.NoError(t, <-ended)
-			all := objects(t, c, "", redlatch.WithKinds("relection", "rscheduler"))
+			all := objects(t, c, "") // neither a lock nor a queue besides
 			require.Len(t, all, 2)
-			assert.Equal(t, "relection", all["workers"].Kind)
+			assert.Equal(t, "election", all["workers"].Kind)
 			assert.Equal(t, "a", all["workers"].Info.(relection.Leader).Value)
-			assert.Equal(t, "rscheduler", all["billing"].Kind)
+			assert.Equal(t, "scheduler", all["billing"].Kind)
 			assert.Equal(t, "close", all["billing"].Info.([]rscheduler.Job)[0].Name)
+			ctx, stop = context.WithCancel(t.Context())
+			go func() { _, err := c.GetElection("workers").Campaign(ctx); ended <- err }()
+			await(t, 1, func() (int, error) {
+				all, err := c.GetElection("workers").Candidates(t.Context())
+				return len(all), err
+			})
+			assert.Len(t, objects(t, c, ""), 2, "a candidate waits")
+			stop()
+			require.ErrorIs(t, <-ended, context.Canceled)
 			require.NoError(t, leads.Resign(t.Context()))
-			assert.NotContains(t, objects(t, c, "", redlatch.WithKinds("relection")), "workers", "nobody leads")
+			assert.NotContains(t, objects(t, c, "", redlatch.WithKinds("election")), "workers", "nobody leads")
 		})
 	}
+}
+
+func TestObjectsTellsSemaphoresAndLatchesApart(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, err := redlatch.New(s.Client(t), redlatch.WithCloseGrace(0))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	_, err = c.GetCountDownLatch("latch").TrySetCount(t.Context(), 2)
+	require.NoError(t, err)
+	require.NoError(t, s.Client(t).Del(t.Context(), "redlatch_latch_set:{latch}").Err(), "an hour has passed")
+	require.NoError(t, c.GetPermitSemaphore("free").SetPermits(t.Context(), 1))
+	require.NoError(t, c.GetPermitSemaphore("taken").SetPermits(t.Context(), 1))
+	_, err = c.GetPermitSemaphore("taken").Acquire(t.Context())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { _, err := c.GetPermitSemaphore("taken").Acquire(ctx); ended <- err }()
+	await(t, 1, func() (int, error) {
+		info, err := c.GetPermitSemaphore("taken").Info(t.Context())
+		return info.Waiting, err
+	})
+	kinds := map[string]string{}
+	for name, o := range objects(t, c, "") {
+		kinds[name] = o.Kind
+	}
+	assert.Equal(t, map[string]string{"latch": "latch", "free": "permits", "taken": "permits"}, kinds)
+	assert.Empty(t, objects(t, c, "", redlatch.WithKinds("semaphore")), "on its channel a semaphore of leased permits is no other one")
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
 func TestObjectsFindsBarriers(t *testing.T) {
@@ -224,9 +263,9 @@ func TestObjectsFindsBarriers(t *testing.T) {
 					go func() { ended <- single.Await(t.Context()) }()
 					go func() { ended <- double.Enter(t.Context()) }()
 					time.Sleep(time.Minute)
-					assert.Equal(t, map[string]int{"counter": 1, "rbarriertrue": 1, "rbarrierfalse": 1}, kinds())
-					assert.Equal(t, map[string]int{"rbarriertrue": 1, "rbarrierfalse": 1}, kinds(redlatch.WithKinds("rbarrier")))
-					assert.Empty(t, kinds(redlatch.WithKinds("rlock")))
+					assert.Equal(t, map[string]int{"semaphore": 1, "barriertrue": 1, "barrierfalse": 1}, kinds())
+					assert.Equal(t, map[string]int{"barriertrue": 1, "barrierfalse": 1}, kinds(redlatch.WithKinds("barrier")))
+					assert.Empty(t, kinds(redlatch.WithKinds("lock")))
 					require.NoError(t, single.Await(t.Context()))
 					require.NoError(t, c.GetDoubleBarrier(name, 2).Enter(t.Context()))
 					require.NoError(t, <-ended)
@@ -260,7 +299,7 @@ func TestObjectsFindsAnObjectBesideANumberOfItsName(t *testing.T) {
 		require.NoError(t, err)
 		found[o.Kind]++
 	}
-	assert.Equal(t, map[string]int{"counter": names, "rdelayedqueue": names}, found)
+	assert.Equal(t, map[string]int{"semaphore": names, "queue": names}, found)
 }
 
 func TestObjectsKnowsPrefixesAndHashTags(t *testing.T) {

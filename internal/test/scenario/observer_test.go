@@ -60,18 +60,18 @@ var acquiring = map[string]struct {
 	kind string
 	try  func(ctx context.Context, c *redlatch.Client, wait time.Duration) (context.Context, func(context.Context) error, error)
 }{
-	"lock":   {"rlock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetLock("n") })},
-	"fair":   {"rfairlock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetFairLock("n") })},
-	"writer": {"rrwlock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetReadWriteLock("n") })},
-	"multi":  {"rmultilock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetMultiLock(c.GetLock("n"), c.GetLock("m")) })},
-	"permit": {"rsemaphore", func(ctx context.Context, c *redlatch.Client, wait time.Duration) (context.Context, func(context.Context) error, error) {
+	"lock":   {"lock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetLock("n") })},
+	"fair":   {"fair_lock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetFairLock("n") })},
+	"writer": {"rw_lock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetReadWriteLock("n") })},
+	"multi":  {"multi_lock", tryLocker(func(c *redlatch.Client) rlock.Locker { return c.GetMultiLock(c.GetLock("n"), c.GetLock("m")) })},
+	"permit": {"permits", func(ctx context.Context, c *redlatch.Client, wait time.Duration) (context.Context, func(context.Context) error, error) {
 		p, err := c.GetPermitSemaphore("n").TryAcquire(ctx, rsemaphore.WithWait(wait))
 		if err != nil {
 			return nil, nil, err
 		}
 		return p.Context(), p.Release, nil
 	}},
-	"semaphore": {"rsemaphore", func(ctx context.Context, c *redlatch.Client, wait time.Duration) (context.Context, func(context.Context) error, error) {
+	"semaphore": {"semaphore", func(ctx context.Context, c *redlatch.Client, wait time.Duration) (context.Context, func(context.Context) error, error) {
 		s := c.GetSemaphore("n")
 		ok, err := s.TryAcquire(ctx, 1, rsemaphore.WithWait(wait))
 		if err == nil && !ok {
@@ -190,7 +190,7 @@ func TestObserverIsToldWhatWasLost(t *testing.T) {
 		<-h.Context().Done()
 		time.Sleep(time.Second)
 		e := one(t, &holds)
-		assert.Equal(t, []string{"rlock", "n", h.Owner()}, []string{e.Kind, e.Name, e.Owner})
+		assert.Equal(t, []string{"lock", "n", h.Owner()}, []string{e.Kind, e.Name, e.Owner})
 		require.ErrorIs(t, e.Err, rlock.ErrLost)
 		assert.GreaterOrEqual(t, e.Held, time.Second)
 	})
@@ -205,7 +205,7 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		var dead sink[redlatch.DeadLetterEvent]
 		p := b.Peer(t, redlatch.WithNamePrefix("app:"), redlatch.WithObserver(redlatch.Observer{
 			OfferStart: func(ctx context.Context, e redlatch.OfferStartEvent) context.Context {
-				assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
+				assert.Equal(t, []any{"queue", "q"}, []any{e.Kind, e.Name})
 				e.Headers["traceparent"] = ctx.Value(span{}).(string)
 				return ctx
 			},
@@ -227,7 +227,7 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		offered := one(t, &offers)
 		assert.GreaterOrEqual(t, offered.Took, time.Duration(0))
 		offered.Took = 0
-		assert.Equal(t, redlatch.OfferEndEvent{Kind: "rdelayedqueue", Name: "q", Messages: 1, IDs: []string{id}}, offered)
+		assert.Equal(t, redlatch.OfferEndEvent{Kind: "queue", Name: "q", Messages: 1, IDs: []string{id}}, offered)
 		given, err := q.Offer(context.WithValue(ctx, span{}, "two"), "panic", 0, rdelayedqueue.WithID("given"))
 		require.NoError(t, err)
 		ids, err := q.OfferBatch(context.WithValue(ctx, span{}, "three"), []rdelayedqueue.Item[string]{{Value: "fail", ID: "x"}, {Value: "work"}})
@@ -263,13 +263,13 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		all := begun.take()
 		require.Len(t, all, 4)
 		for _, e := range all {
-			assert.Equal(t, []any{"rdelayedqueue", "q", 1}, []any{e.Kind, e.Name, e.Attempt})
+			assert.Equal(t, []any{"queue", "q", 1}, []any{e.Kind, e.Name, e.Attempt})
 			assert.InDelta(t, 2*time.Second, e.Late, float64(100*time.Millisecond))
 		}
 		ends := handled.take()
 		require.Len(t, ends, 4)
 		for _, e := range ends {
-			assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
+			assert.Equal(t, []any{"queue", "q"}, []any{e.Kind, e.Name})
 			assert.Equal(t, time.Second, e.Took.Round(time.Millisecond))
 			switch e.ID {
 			case given:
@@ -283,7 +283,7 @@ func TestObserverFollowsAMessage(t *testing.T) {
 		letters := dead.take()
 		require.Len(t, letters, 2)
 		for _, e := range letters {
-			assert.Equal(t, []any{"rdelayedqueue", "q"}, []any{e.Kind, e.Name})
+			assert.Equal(t, []any{"queue", "q"}, []any{e.Kind, e.Name})
 		}
 	})
 }
@@ -326,12 +326,12 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Resign(t.Context()))
 		led, left := one(t, &acquired), one(t, &ended)
-		assert.Equal(t, []any{"relection", "workers", "relection", "workers"}, []any{led.Kind, led.Name, left.Kind, left.Name})
+		assert.Equal(t, []any{"election", "workers", "election", "workers"}, []any{led.Kind, led.Name, left.Kind, left.Name})
 
 		_, _, err = redlatch.GetOnce[int](p.Client, "orders").Do(t.Context(), "1", func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err)
 		claimed, done := one(t, &acquired), one(t, &ended)
-		assert.Equal(t, []any{"ronce", "orders", "ronce", "orders"}, []any{claimed.Kind, claimed.Name, done.Kind, done.Name})
+		assert.Equal(t, []any{"once", "orders", "once", "orders"}, []any{claimed.Kind, claimed.Name, done.Kind, done.Name})
 
 		s := p.GetScheduler("billing")
 		failure := errors.New("the bank is down")
@@ -350,13 +350,13 @@ func TestObserverIsToldOfRunsTermsAndClaims(t *testing.T) {
 		require.Len(t, starts, 2)
 		require.Len(t, ends, 2)
 		for i, e := range ends {
-			assert.Equal(t, []any{"rscheduler", "billing"}, []any{starts[i].Kind, starts[i].Name})
+			assert.Equal(t, []any{"scheduler", "billing"}, []any{starts[i].Kind, starts[i].Name})
 			assert.Regexp(t, `^close@\d+$`, starts[i].ID)
-			assert.Equal(t, []any{"rscheduler", "billing", starts[i].ID, i + 1}, []any{e.Kind, e.Name, e.ID, e.Attempt})
+			assert.Equal(t, []any{"scheduler", "billing", starts[i].ID, i + 1}, []any{e.Kind, e.Name, e.ID, e.Attempt})
 			require.ErrorIs(t, e.Err, failure)
 			assert.Equal(t, time.Second, e.Took.Round(100*time.Millisecond))
 		}
-		assert.Equal(t, []string{"rscheduler billing", "rscheduler billing"}, held)
+		assert.Equal(t, []string{"scheduler billing", "scheduler billing"}, held)
 	})
 }
 

@@ -270,7 +270,7 @@ var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[rsemaphore.PermitOption]():   {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[redlatch.AskOption]():        {{}},
 	reflect.TypeFor[relection.CampaignOption]():  {{}, {relection.WithValue("value")}},
-	reflect.TypeFor[redlatch.ObjectsOption]():    {{}, {redlatch.WithKinds("rlatch")}},
+	reflect.TypeFor[redlatch.ObjectsOption]():    {{}, {redlatch.WithKinds("latch")}},
 	reflect.TypeFor[rtopic.SubscribeOption]():    {{}, {rtopic.WithBuffer(1)}},
 	reflect.TypeFor[rdelayedqueue.OfferOption](): {{}, {rdelayedqueue.WithID("an id")}},
 	reflect.TypeFor[rdelayedqueue.State]():       {{}, {rdelayedqueue.Ready, rdelayedqueue.Dead}},

@@ -80,7 +80,7 @@ func TestClientsInUseAreSeenAndSayWhatTheyHold(t *testing.T) {
 		r, err = viewer.Ask(t.Context(), waiter.ID())
 		require.NoError(t, err)
 		require.Len(t, r.Waits, 1)
-		assert.Equal(t, []string{"rlock", "n"}, []string{r.Waits[0].Kind, r.Waits[0].Name})
+		assert.Equal(t, []string{"lock", "n"}, []string{r.Waits[0].Kind, r.Waits[0].Name})
 		assert.Contains(t, r.Waits[0].Site, "presence_test.go:")
 
 		_, err = viewer.Ask(t.Context(), viewer.ID())
@@ -278,7 +278,7 @@ func TestClientsTellWhatTheyHaveLost(t *testing.T) {
 		assert.Equal(t, 103, r.LossCount)
 		require.Len(t, r.Losses, 100)
 		newest := r.Losses[0]
-		assert.Equal(t, []string{"rfairlock", "lost102"}, []string{newest.Kind, newest.Name})
+		assert.Equal(t, []string{"fair_lock", "lost102"}, []string{newest.Kind, newest.Name})
 		assert.True(t, strings.HasPrefix(newest.Owner, c.ID()+":"))
 		assert.WithinDuration(t, at, newest.At, time.Millisecond)
 		assert.Positive(t, newest.Held)

@@ -1,4 +1,4 @@
-package redlatch
+package find
 
 import (
 	"math/rand/v2"

@@ -1,0 +1,79 @@
+package find
+
+import (
+	"strings"
+
+	"github.com/redlatch/redlatch/internal/kinds"
+)
+
+// form is a kind of key beside that of an object's name: prefix:NAMEsuffix, or prefix:{NAME}suffix.
+type form struct{ kind, prefix, suffix string }
+
+// forms are all of them. The object packages make these keys. The table is here, and not a part of it in each of them: a package would have to
+// export its part, for nobody else, and a program that only locks would link all of them.
+var forms = []form{
+	{kinds.FairLock, "redisson_lock_queue", ""},
+	{kinds.Election, "redlatch_election", ""},
+	{kinds.Queue, "redlatch_dq", ":meta"},
+	{kinds.Scheduler, "redlatch_sched", ":jobs"},
+	{kinds.Barrier, "redlatch_barrier", ""},
+	{doubleBarrier, "redlatch_double", ""},
+	{kinds.Semaphore, "redlatch_semaphore_ops", clientID},
+	{kinds.Permits, "redlatch_permits_ops", clientID},
+	{kinds.Latch, "redlatch_latch_ops", clientID},
+	{kinds.Latch, "redlatch_latch_once", ""},
+	{kinds.Latch, "redlatch_latch_set", ""},
+	{kinds.Latch, "redlatch_latch_open", ""},
+}
+
+const (
+	doubleBarrier = "double barrier" // in here: to others it is a barrier
+	clientID      = ":*"             // the suffix that is a colon and an id
+)
+
+// formKinds returns the kinds that have forms.
+func formKinds() (all []string) {
+	for _, f := range forms {
+		all = append(all, f.kind)
+	}
+	return all
+}
+
+// shown returns a kind as others know it.
+func shown(kind string) string {
+	if kind == doubleBarrier {
+		return kinds.Barrier
+	}
+	return kind
+}
+
+// channels are those of waiters for an object that may have no key.
+var channels = []form{
+	{kinds.Semaphore, "redisson_sc:", ""},
+	{kinds.Latch, "redisson_countdownlatch__channel__", ""},
+}
+
+// read returns the object whose key it is.
+func read(key string) (found, bool) {
+	prefix, body, _ := strings.Cut(key, ":")
+	for _, f := range forms {
+		if f.prefix != prefix {
+			continue
+		}
+		if f.suffix == clientID {
+			end := strings.LastIndexByte(body, ':')
+			return found{kind: f.kind, name: nameIn(body[:max(end, 0)])}, end >= 0
+		}
+		body, ok := strings.CutSuffix(body, f.suffix)
+		return found{kind: f.kind, name: nameIn(body)}, ok
+	}
+	return found{}, false
+}
+
+// nameIn returns the name that a key or channel has in its own, in braces if it has none itself.
+func nameIn(body string) string {
+	if strings.LastIndexByte(body, '{') == 0 && strings.IndexByte(body, '}') == len(body)-1 {
+		return body[1 : len(body)-1]
+	}
+	return body
+}
