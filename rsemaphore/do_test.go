@@ -128,7 +128,7 @@ func TestPermitDoSaysThatItsPermitWasLost(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s, ctx := b.Peer(t).GetPermitSemaphore("s"), t.Context()
 		givePermits(t, s, 1)
-		err := s.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, rsemaphore.WithLease(time.Second))
+		err := s.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, rsemaphore.WithFixedLease(time.Second))
 		require.ErrorIs(t, err, rsemaphore.ErrLost)
 		require.ErrorIs(t, err, context.Canceled)
 		err = s.Do(ctx, func(context.Context) error { b.Delete(t, "{s}:timeout"); return nil })

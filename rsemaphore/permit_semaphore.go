@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
@@ -142,7 +143,7 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(context.Context) error
 	if err != nil {
 		return s.wrap("do", err)
 	}
-	return lease.During(ctx, unlocker{permits[0]}, fn, "rsemaphore", s.Name(), s.manager.core.Logger)
+	return lease.During(ctx, unlocker{permits[0]}, fn, kinds.Permits, s.Name(), s.manager.core.Logger)
 }
 
 // errNilFunc is the error of a Do without a function.

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -141,7 +142,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(context.Context) erro
 	defer func() {
 		released := s.release(ctx, n)
 		if errors.Is(released, errs.ErrUnknown) {
-			s.manager.core.Logger.Warn("redlatch: a release of permits was not answered", "kind", "rsemaphore", "name", s.Name(), "permits", n, "cause", released)
+			s.manager.core.Logger.Warn("redlatch: a release of permits was not answered", "kind", kinds.Semaphore, "name", s.Name(), "permits", n, "cause", released)
 			released = nil
 		}
 		if released != nil {
