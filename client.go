@@ -201,7 +201,7 @@ func (c *Client) GetIDGenerator(name string, opts ...rid.Option) *rid.Generator 
 // HoldInfo is something that a client holds: a lock, a leased permit, or a message of a queue. A multi-lock is listed as its
 // parts. Nobody knows who has permits of a counting semaphore.
 type HoldInfo struct {
-	// Kind is the name of the object's package, and Name that of the object.
+	// Kind is that of the object, see [Observer], and Name is its name.
 	Kind, Name string
 	// Owner is the owner id of the hold, see rlock.Hold.Owner; of a permit and of a message its id.
 	Owner string
@@ -234,7 +234,7 @@ func (c *Client) Holds() []HoldInfo {
 
 // WaitInfo is a call that waits for somebody else to release, offer or count down something.
 type WaitInfo struct {
-	// Kind is the name of the object's package, and Name that of the object.
+	// Kind is that of the object, see [Observer], and Name is its name.
 	Kind, Name string
 	// Since is when the call began to wait.
 	Since time.Time

@@ -25,8 +25,9 @@ func WithHooks(hooks ...redis.Hook) Option {
 }
 
 // Observer has functions that a client calls when something happens; each may be nil, and costs nothing then. A call holds
-// up the goroutine on which it happened, so the functions must return at once, and must not panic. The kind is the name of the object's
-// package, the name that of the object, without the client's prefix.
+// up the goroutine on which it happened, so the functions must return at once, and must not panic. The kind is lock,
+// fair_lock, rw_lock, multi_lock, semaphore, permits (of a semaphore of leased permits), latch, barrier, queue, scheduler, election, once or
+// limiter; the name is that of the object, without the client's prefix.
 //
 // Of two functions that end in Start and End, Start returns the context of what it begins, and of End: one that descends
 // from the one that it was given, or that one itself. Of several observers each is given the context of the one

@@ -66,7 +66,7 @@ type ClientReport struct {
 
 // LossInfo is something that a client held, and that ended although nobody released it.
 type LossInfo struct {
-	// Kind is the name of the object's package, and Name that of the object.
+	// Kind is that of the object, see [Observer], and Name is its name.
 	Kind, Name string
 	// Owner is as in [HoldInfo].
 	Owner string

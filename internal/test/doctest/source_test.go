@@ -98,6 +98,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"internal/core/core.go", "core", rlock, false},
 		{"internal/core/internal_test.go", "core", rlock, false},
 		{"internal/core/core.go", "core", module, false},
+		{"internal/find/find.go", "find", rlock, true},
 		{"internal/inspect/inspect.go", "inspect", rlock, true},
 		{"internal/test/locktest/suite.go", "locktest", rlock, true},
 		{"internal/test/locktest/suite.go", "locktest", "testing", true},
@@ -114,10 +115,10 @@ func forbidden(name string, file *ast.File, imported string) string {
 	objects := []string{"rlock", "rfairlock", "rrwlock", "rmultilock", "rsemaphore", "rlatch", "rdelayedqueue", "rtopic", "rratelimiter", "ronce", "relection", "rid", "rbarrier", "rscheduler"}
 	object := imported == module || slices.Contains(objects, strings.TrimPrefix(imported, module+"/"))
 	switch {
-	case path.Dir(name) == "internal/inspect" && object: // is for nested modules, above the objects
+	case slices.Contains([]string{"internal/find", "internal/inspect"}, path.Dir(name)) && object: // are above the objects
 		return ""
 	case internal(name) && object && !strings.HasSuffix(file.Name.Name, "test"):
-		return "only test suites and inspect, below internal, know an object package"
+		return "only test suites, find and inspect, below internal, know an object package"
 	case isTest(name, file):
 		return ""
 	case path.Dir(name) == "redlatchtest": // is for users' tests
