@@ -31,7 +31,6 @@ import (
 type Client struct {
 	handle
 	core   *core.Core
-	close  func() error  // closes what the client owns
 	first  atomic.Bool   // Close has been called
 	closed chan struct{} // closed when the first Close has returned
 }
@@ -58,7 +57,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 
 func newClient(rdb redis.UniversalClient, c core.Config) *Client {
 	shared := core.New(rdb, c)
-	return &Client{handle: core.HandleOf(shared), core: shared, close: c.OnClosed, closed: make(chan struct{})}
+	return &Client{handle: core.HandleOf(shared), core: shared, closed: make(chan struct{})}
 }
 
 // ID returns the id of the client, which no other client has: its name (see [WithClientName]), a dot, and 16 hexadecimal
@@ -119,16 +118,16 @@ func (c *Client) GetRedLock(locks ...rlock.Locker) *rmultilock.Lock {
 	return rmultilock.NewRed(c, locks...)
 }
 
-// GetSemaphore returns the counting semaphore with this name. Its only option is rsemaphore.WithMax. It does no I/O,
+// GetSemaphore returns the counting semaphore with this name. It takes rsemaphore.WithMax. It does no I/O,
 // and reports a bad name or option as GetLock does.
-func (c *Client) GetSemaphore(name string, opts ...rsemaphore.SemaphoreOption) *rsemaphore.Semaphore {
+func (c *Client) GetSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
 	return rsemaphore.New(c, name, opts...)
 }
 
 // GetPermitSemaphore returns the semaphore with this name whose permits are leased: the permits of a process that dies
-// return. rsemaphore.WithFixedLease sets the lease of all its permits, and rsemaphore.WithMax limits the number of permits
-// in one call. It does no I/O, and reports a bad name or option as GetLock does.
-func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.PermitSemaphoreOption) *rsemaphore.PermitSemaphore {
+// return. rsemaphore.WithMax limits the number of permits in one call. It does no I/O, and reports a bad name or option
+// as GetLock does.
+func (c *Client) GetPermitSemaphore(name string, opts ...rsemaphore.Option) *rsemaphore.PermitSemaphore {
 	return rsemaphore.NewPermits(c, name, opts...)
 }
 
@@ -270,8 +269,8 @@ func (c *Client) Close() error {
 	}
 	defer close(c.closed)
 	c.core.Close()
-	if c.close == nil {
+	if c.core.OnClosed == nil {
 		return nil
 	}
-	return c.close()
+	return c.core.OnClosed()
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/find"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 // Object is an object that Redis has keys or waiters of.
@@ -22,13 +22,17 @@ type Object struct {
 }
 
 // ObjectsOption is a setting of [Client.Objects].
-type ObjectsOption func(*objectsOptions)
+type ObjectsOption interface{ set(o *objectsOptions) }
+
+type objectsSetting func(*objectsOptions)
+
+func (s objectsSetting) set(o *objectsOptions) { s(o) }
 
 type objectsOptions struct{ kinds []string }
 
 // WithKinds leaves out objects whose [Object.Kind] is none of these, which costs less than to look at them. Defaults to all.
 func WithKinds(kinds ...string) ObjectsOption {
-	return func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) }
+	return objectsSetting(func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) })
 }
 
 // Objects returns the locks, semaphores, latches, barriers, queues, elections and schedulers in Redis whose names match a pattern, one after
@@ -53,14 +57,10 @@ func WithKinds(kinds ...string) ObjectsOption {
 func (c *Client) Objects(ctx context.Context, pattern string, opts ...ObjectsOption) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		var o objectsOptions
-		for _, opt := range opts {
-			if opt == nil {
-				yield(Object{}, fmt.Errorf("redlatch: objects: %w", errs.ErrNilOption))
-				return
-			}
-			opt(&o)
+		err := option.Apply(opts, &o, ObjectsOption.set)
+		if err == nil {
+			err = find.Objects(ctx, c, pattern, o.kinds, func(found find.Object) bool { return yield(Object(found), nil) })
 		}
-		err := find.Objects(ctx, c, pattern, o.kinds, func(found find.Object) bool { return yield(Object(found), nil) })
 		if err != nil {
 			yield(Object{}, fmt.Errorf("redlatch: objects: %w", err))
 		}

@@ -13,7 +13,7 @@ import (
 // WithObserver calls the functions of o for metrics and traces. With several observers each is told, in the order of the
 // options. Defaults to none.
 func WithObserver(o Observer) Option {
-	return func(c *core.Config) { c.Hooks = c.Hooks.And(o.hooks()) }
+	return setting(func(c *core.Config) { c.Hooks = c.Hooks.And(o.hooks()) })
 }
 
 // WithHooks has go-redis call hooks for what the client sends: on a single server, where it does not call those of the caller's
@@ -21,7 +21,7 @@ func WithObserver(o Observer) Option {
 // [WithReplicas]), since go-redis calls the hooks of a *redis.ClusterClient for the rest. A hook of a dial is not called. A nil
 // hook is [ErrInvalid]. Defaults to none.
 func WithHooks(hooks ...redis.Hook) Option {
-	return func(c *core.Config) { c.RedisHooks = append(c.RedisHooks, hooks...) }
+	return setting(func(c *core.Config) { c.RedisHooks = append(c.RedisHooks, hooks...) })
 }
 
 // Observer has functions that a client calls when something happens; each may be nil, and costs nothing then. A call holds

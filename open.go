@@ -56,8 +56,8 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 		return nil, err
 	}
 	c := newClient(rdb, config)
-	after := c.close
-	c.close = func() error {
+	after := c.core.OnClosed
+	c.core.OnClosed = func() error {
 		err := rdb.Close()
 		if after != nil {
 			err = cmp.Or(err, after())

@@ -17,7 +17,7 @@ func TestErrorOfCloseIsSeenOnce(t *testing.T) {
 	c, err := New(rdb)
 	require.NoError(t, err)
 	closed := 0
-	c.close = func() error {
+	c.core.OnClosed = func() error {
 		closed++
 		return assert.AnError
 	}

@@ -8,11 +8,16 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/pipeline"
 )
 
 // Option is a setting of a client.
-type Option func(*core.Config)
+type Option interface{ set(c *core.Config) }
+
+type setting func(*core.Config)
+
+func (s setting) set(c *core.Config) { s(c) }
 
 func defaults() core.Config {
 	return core.Config{
@@ -26,37 +31,39 @@ func defaults() core.Config {
 
 // WithWatchdogTimeout sets the lease of renewed holds and permits: how long Redis keeps one after its process died. The
 // client renews them every third of d. From 10 ms to 24 h. Defaults to 30 s. It is Redisson's lockWatchdogTimeout.
-func WithWatchdogTimeout(d time.Duration) Option { return func(c *core.Config) { c.Lease = d } }
+func WithWatchdogTimeout(d time.Duration) Option {
+	return setting(func(c *core.Config) { c.Lease = d })
+}
 
 // WithNamePrefix puts s before the name of every object. Clients that share objects must use the same prefix, in Java
 // with a NameMapper. Defaults to none.
-func WithNamePrefix(s string) Option { return func(c *core.Config) { c.Prefix = s } }
+func WithNamePrefix(s string) Option { return setting(func(c *core.Config) { c.Prefix = s }) }
 
 // WithClientName sets what the client's id begins with, and so the owner ids of all that it holds: whoever looks at a key
 // in Redis sees who has it. A name is 1 to 28 ASCII letters, digits, dots, hyphens and underscores. Several clients may
 // have the same one. Defaults to the end of the host's name, a dot, and the number of the process.
-func WithClientName(s string) Option { return func(c *core.Config) { c.ClientName = &s } }
+func WithClientName(s string) Option { return setting(func(c *core.Config) { c.ClientName = &s }) }
 
 // WithLogger sets the logger for errors that no caller can receive. A line is written on the goroutine on which something
 // happened, which the handler holds up: it must return at once, and must not use the client. go-redis has a logger of its own,
 // see redis.SetLogger. Defaults to [slog.Default].
-func WithLogger(l *slog.Logger) Option { return func(c *core.Config) { c.Logger = l } }
+func WithLogger(l *slog.Logger) Option { return setting(func(c *core.Config) { c.Logger = l }) }
 
 // WithSlowLog logs, at the level WARN, each call to acquire a lock, permits or tokens that waited for wait or longer, also
 // without success but not if it was cancelled, and each hold or leased permit that was released after hold or longer. From
 // 0, which logs none, to ten years. Defaults to 0 for both.
 func WithSlowLog(wait, hold time.Duration) Option {
-	return func(c *core.Config) { c.SlowWait, c.SlowHold = wait, hold }
+	return setting(func(c *core.Config) { c.SlowWait, c.SlowHold = wait, hold })
 }
 
 // WithoutPresence keeps the client from listening to a channel of its own while it holds or waits for something: see
 // [Client.Ask]. By default it listens.
-func WithoutPresence() Option { return func(c *core.Config) { c.WithoutPresence = true } }
+func WithoutPresence() Option { return setting(func(c *core.Config) { c.WithoutPresence = true }) }
 
 // WithCallSites has holds and waits know the file and the line that called, for [Client.Holds], [Client.Waits] and
 // [Client.Ask]. For a call such as go queue.Consume(…) it is the line of the go statement. It costs a look at the stack for each lock,
 // leased permit or call that claims messages, about a microsecond.
-func WithCallSites() Option { return func(c *core.Config) { c.CallSites = true } }
+func WithCallSites() Option { return setting(func(c *core.Config) { c.CallSites = true }) }
 
 // ShardedWakeups says through which channels waiters are woken. Sharded channels (SPUBLISH, from Redis 7 on) reach the
 // nodes of one slot alone; plain ones reach every node of a cluster.
@@ -75,30 +82,32 @@ const (
 // channels; those that do not go on when they check again, locks after about a second, consumers of a queue after up to
 // 15 s. Redisson's setting shardedSubscriptionMode has the same three values. Defaults to [ShardedAuto], as in Redisson.
 func WithShardedWakeups(mode ShardedWakeups) Option {
-	return func(c *core.Config) { c.Wakeups = core.Wakeups(mode) }
+	return setting(func(c *core.Config) { c.Wakeups = core.Wakeups(mode) })
 }
 
 // WithFairWaitTimeout sets how long a waiter of a fair lock keeps its place after its process died. From 100 ms to 5
 // min. Defaults to 5 s, or to Redisson's 5 min with [WithRedissonFairQueue].
-func WithFairWaitTimeout(d time.Duration) Option { return func(c *core.Config) { c.FairWait = &d } }
+func WithFairWaitTimeout(d time.Duration) Option {
+	return setting(func(c *core.Config) { c.FairWait = &d })
+}
 
 // WithRedissonFairQueue stores the queue of fair locks in Redisson's layout, so that this client's waiters and Java's
 // share one queue. All clients of a lock must use the same timeout. Each dead waiter then costs a timeout of its own.
 // By default dead waiters are skipped together, and a call that would wait behind Java's waiters fails with [ErrWrongType].
-func WithRedissonFairQueue() Option { return func(c *core.Config) { c.RedissonQueue = true } }
+func WithRedissonFairQueue() Option { return setting(func(c *core.Config) { c.RedissonQueue = true }) }
 
 // WithHandoffBudget sets for how long a client may pass a lock among its own goroutines before it lets other clients
 // compete. A waiter elsewhere waits at most d longer for each client that contends. From 0, which turns this off, to
 // the watchdog timeout. Defaults to 2 ms.
 func WithHandoffBudget(d time.Duration) Option {
-	return func(c *core.Config) { c.HandoffBudget = d }
+	return setting(func(c *core.Config) { c.HandoffBudget = d })
 }
 
 // WithTokenTTL sets how long Redis keeps the last fencing token of an unused lock, from 1 s to ten years; 0 keeps it for
 // good. This library's tokens also rise after it expired, as long as the servers' clocks do not step back. Redisson's do
 // not: it begins again at 1. So set a TTL only if no Java client uses the fenced locks, and if there are so many names
 // that their keys, of about 100 bytes each, matter. Defaults to 0.
-func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.TokenTTL = d } }
+func WithTokenTTL(d time.Duration) Option { return setting(func(c *core.Config) { c.TokenTTL = d }) }
 
 // WithReplicas makes calls wait until n replicas have what they wrote, for at most timeout (Redis's WAIT): those that acquire a lock or
 // permit, offer a message, change a latch or semaphore, or take a block of ids. If fewer confirm it, the call returns [ErrNotConfirmed], a
@@ -112,7 +121,7 @@ func WithTokenTTL(d time.Duration) Option { return func(c *core.Config) { c.Toke
 // node wait at a time. On a cluster, hooks of the go-redis client do not see these calls. n is from 1 to 100, the timeout from 1 ms to
 // 1 s or, if that is less, a third of the watchdog timeout. Defaults to none.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return func(c *core.Config) { c.Replicas = &pipeline.Confirmation{Replicas: n, Timeout: timeout} }
+	return setting(func(c *core.Config) { c.Replicas = &pipeline.Confirmation{Replicas: n, Timeout: timeout} })
 }
 
 // WithDurability has the calls that [WithReplicas] names wait until the master has written them to its append-only file and synced
@@ -121,11 +130,13 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // timeout is from 1 ms to 2 s, or a third of the watchdog timeout; with appendfsync everysec a sync takes about a second. Defaults to
 // none.
 func WithDurability(timeout time.Duration) Option {
-	return func(c *core.Config) { c.Durability = &pipeline.Confirmation{Timeout: timeout} }
+	return setting(func(c *core.Config) { c.Durability = &pipeline.Confirmation{Timeout: timeout} })
 }
 
 // WithCloseGrace sets how long Close waits for holders to unlock. From 0 to 10 min. Defaults to 5 s.
-func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.CloseGrace = d } }
+func WithCloseGrace(d time.Duration) Option {
+	return setting(func(c *core.Config) { c.CloseGrace = d })
+}
 
 // WithCallTimeout bounds each call that does not wait for others and whose context has no deadline: TryLock without a
 // wait, IsLocked and the like, TrySetPermits, CountDown, Release of a counting semaphore, Offer, Stats, Open and so
@@ -135,19 +146,18 @@ func WithCloseGrace(d time.Duration) Option { return func(c *core.Config) { c.Cl
 //
 // It does not bound calls that wait for others: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take,
 // TakeBatch and Consume.
-func WithCallTimeout(d time.Duration) Option { return func(c *core.Config) { c.CallTimeout = d } }
+func WithCallTimeout(d time.Duration) Option {
+	return setting(func(c *core.Config) { c.CallTimeout = d })
+}
 
 // WithAbandonOnClose leaves holds and permits that are still held after the close grace to their lease. By default
 // Close releases them.
-func WithAbandonOnClose() Option { return func(c *core.Config) { c.Abandon = true } }
+func WithAbandonOnClose() Option { return setting(func(c *core.Config) { c.Abandon = true }) }
 
 func configure(opts []Option) (core.Config, error) {
 	c := defaults()
-	for _, opt := range opts {
-		if opt == nil {
-			return c, errs.ErrNilOption
-		}
-		opt(&c)
+	if err := option.Apply(opts, &c, Option.set); err != nil {
+		return c, err
 	}
 	return c, validate(&c)
 }

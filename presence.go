@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 // ClientInfo is a client that listens, see [Client.Clients].
@@ -89,12 +89,16 @@ type FailoverInfo struct {
 }
 
 // AskOption is a setting of [Client.Ask].
-type AskOption func(*askOptions)
+type AskOption interface{ set(o *askOptions) }
+
+type askSetting func(*askOptions)
+
+func (s askSetting) set(o *askOptions) { s(o) }
 
 type askOptions struct{ cursor int }
 
 // WithCursor leaves out the holds that were held longest, so many of them. Defaults to 0.
-func WithCursor(n int) AskOption { return func(o *askOptions) { o.cursor = n } }
+func WithCursor(n int) AskOption { return askSetting(func(o *askOptions) { o.cursor = n }) }
 
 // Ask asks another client, or this one, what it holds and waits for. It returns [ErrNotListening] if the client is gone, does not
 // listen (see [Client.Clients]), or does not answer within three seconds: a client answers at most ten questions in a second. Both
@@ -103,11 +107,8 @@ func WithCursor(n int) AskOption { return func(o *askOptions) { o.cursor = n } }
 // The answer comes over the subscription connection, which Ask opens if there is none. Ask ends with ctx or the call timeout.
 func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientReport, error) {
 	var o askOptions
-	for _, opt := range opts {
-		if opt == nil {
-			return ClientReport{}, fmt.Errorf("redlatch: ask: %w", errs.ErrNilOption)
-		}
-		opt(&o)
+	if err := option.Apply(opts, &o, AskOption.set); err != nil {
+		return ClientReport{}, fmt.Errorf("redlatch: ask: %w", err)
 	}
 	r, err := c.core.Ask(ctx, id, o.cursor)
 	if err != nil {

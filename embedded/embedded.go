@@ -54,12 +54,12 @@ func Open(opts ...redlatch.Option) (*redlatch.Client, error) {
 		return err
 	}
 	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-	all := append([]redlatch.Option{quiet, func(c *core.Config) { c.OnClosed = stop }}, opts...)
-	client, err := redlatch.New(rdb, all...)
+	client, err := redlatch.New(rdb, append([]redlatch.Option{quiet}, opts...)...)
 	if err != nil {
 		_ = stop() // err says more
 		return nil, err
 	}
+	core.Of(client).OnClosed = stop
 	return client, nil
 }
 

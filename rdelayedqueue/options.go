@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
@@ -134,11 +135,8 @@ func WithStopGrace(d time.Duration) ConsumeOption {
 
 func queueSettings(opts []QueueOption) (settings, error) {
 	s := defaults()
-	for _, opt := range opts {
-		if opt == nil {
-			return s, errs.ErrNilOption
-		}
-		opt.setQueue(&s)
+	if err := option.Apply(opts, &s, QueueOption.setQueue); err != nil {
+		return s, err
 	}
 	return s, s.validate()
 }
@@ -148,11 +146,8 @@ func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 	if len(opts) == 0 {
 		return s, nil
 	}
-	for _, opt := range opts {
-		if opt == nil {
-			return s, errs.ErrNilOption
-		}
-		opt.setConsumer(&s)
+	if err := option.Apply(opts, &s, ConsumeOption.setConsumer); err != nil {
+		return s, err
 	}
 	return s, s.validate()
 }
@@ -160,11 +155,8 @@ func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 // idOf returns the id that the options set; empty for a generated one.
 func idOf(opts []OfferOption) (string, error) {
 	var s offering
-	for _, opt := range opts {
-		if opt == nil {
-			return "", errs.ErrNilOption
-		}
-		opt.setOffer(&s)
+	if err := option.Apply(opts, &s, OfferOption.setOffer); err != nil {
+		return "", err
 	}
 	if s.id == nil {
 		return "", nil

@@ -1,6 +1,7 @@
 package rid
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -99,14 +101,7 @@ func (b *block) demand(now time.Duration) int {
 func New(client core.Client, name string, opts ...Option) *Generator {
 	c := core.Of(client)
 	g := &Generator{manager: core.Manager(c, newManager), name: c.Prefix + name, opts: options{block: 1000}}
-	g.err = core.CheckUserName(name, g.name)
-	for _, o := range opts {
-		if o == nil {
-			g.err = errs.ErrNilOption
-			continue
-		}
-		o(&g.opts)
-	}
+	g.err = cmp.Or(core.CheckUserName(name, g.name), option.Apply(opts, &g.opts, Option.set))
 	if g.err == nil {
 		g.err = g.opts.validate()
 	}

@@ -13,7 +13,11 @@ const (
 )
 
 // Option configures a generator.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 type options struct {
 	block int
@@ -25,7 +29,7 @@ type options struct {
 // WithBlock sets how many ids a client takes at a time, from 1 to 1,000,000. Defaults to 1000. A client that needs more
 // than a million plain ids a second takes up to 16 times as many. With [WithTimePrefix] it is the most that a client
 // takes: it begins with one id, and then takes as many as a second needs.
-func WithBlock(n int) Option { return func(o *options) { o.block = n } }
+func WithBlock(n int) Option { return setting(func(o *options) { o.block = n }) }
 
 // WithTimePrefix makes ids of the seconds since an epoch and, in the lowest bits, a counter of the day. From 1 to 32
 // bits; 2 to their power is how many ids there are for a day, and the other 63-bits are for the seconds: with 32 bits
@@ -33,12 +37,12 @@ func WithBlock(n int) Option { return func(o *options) { o.block = n } }
 // many ids as were returned. So a client begins with a block of one id; where few are left for the day blocks are
 // smaller.
 func WithTimePrefix(bits int) Option {
-	return func(o *options) { o.timed, o.bits = true, bits }
+	return setting(func(o *options) { o.timed, o.bits = true, bits })
 }
 
 // WithEpoch sets from when the seconds of [WithTimePrefix] count: a whole second from 1970 to 2100. It must not change
 // while ids are in use. Defaults to the beginning of 2025 in UTC.
-func WithEpoch(t time.Time) Option { return func(o *options) { o.epoch = t } }
+func WithEpoch(t time.Time) Option { return setting(func(o *options) { o.epoch = t }) }
 
 func (o *options) validate() error {
 	invalid := func(format string, args ...any) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 const (
@@ -16,7 +17,11 @@ const (
 )
 
 // Option is a setting of a [Once], for redlatch.GetOnce.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 type options struct {
 	ttl    time.Duration
@@ -25,22 +30,19 @@ type options struct {
 }
 
 // WithTTL sets for how long a value is kept, from 10 ms to ten years. Defaults to 24 h. That of the caller whose fn made the value counts.
-func WithTTL(d time.Duration) Option { return func(o *options) { o.ttl = d } }
+func WithTTL(d time.Duration) Option { return setting(func(o *options) { o.ttl = d }) }
 
 // WithErrors also keeps the failure of a run, for d, from 10 ms to ten years: callers get it as an [*Error] meanwhile, and nobody runs.
 // The error of a run whose context has ended is not kept. Without WithErrors the next caller runs.
-func WithErrors(d time.Duration) Option { return func(o *options) { o.errors = &d } }
+func WithErrors(d time.Duration) Option { return setting(func(o *options) { o.errors = &d }) }
 
 // WithCodec sets the encoding of values. All clients of an object must use the same. Defaults to [codec.MsgPack].
-func WithCodec(c codec.Codec) Option { return func(o *options) { o.codec = c } }
+func WithCodec(c codec.Codec) Option { return setting(func(o *options) { o.codec = c }) }
 
 func collect(opts []Option) (o options, err error) {
 	o = options{ttl: defaultTTL, codec: codec.MsgPack{}}
-	for _, opt := range opts {
-		if opt == nil {
-			return o, errs.ErrNilOption
-		}
-		opt(&o)
+	if err := option.Apply(opts, &o, Option.set); err != nil {
+		return o, err
 	}
 	return o, o.validate()
 }

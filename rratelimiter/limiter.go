@@ -1,6 +1,7 @@
 package rratelimiter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/pipeline"
 	"github.com/redlatch/redlatch/internal/script"
 )
@@ -33,14 +35,7 @@ type Limiter struct {
 func New(client core.Client, name string, rate Rate, opts ...Option) *Limiter {
 	c := core.Of(client)
 	l := &Limiter{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, rate: rate}
-	l.err = core.CheckUserName(name, l.name)
-	for _, o := range opts {
-		if o == nil {
-			l.err = errs.ErrNilOption
-			continue
-		}
-		o(&l.opts)
-	}
+	l.err = cmp.Or(core.CheckUserName(name, l.name), option.Apply(opts, &l.opts, Option.set))
 	if !l.opts.bursts {
 		l.opts.burst = rate.count
 	}

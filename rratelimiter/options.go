@@ -43,7 +43,11 @@ func Per(n int, period time.Duration) Rate { return Rate{count: n, period: perio
 func Window(n int, d time.Duration) Rate { return Rate{count: n, period: d, window: true} }
 
 // Option configures a limiter.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 type options struct {
 	burst  int
@@ -53,7 +57,7 @@ type options struct {
 // WithBurst sets the capacity: how many tokens may be taken at once when none was taken for long, from 1 to 1,000,000,000.
 // All of them have to come back within 366 days: Per(1, 24*time.Hour) with a burst of 367 is refused, as redlatch.ErrInvalid.
 // Without it, it is the number of tokens of the rate. It is for [Per].
-func WithBurst(n int) Option { return func(o *options) { o.burst, o.bursts = n, true } }
+func WithBurst(n int) Option { return setting(func(o *options) { o.burst, o.bursts = n, true }) }
 
 func (r Rate) validate(o options) error {
 	invalid := func(format string, args ...any) error {

@@ -8,11 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 // CronOption is a setting of [Cron].
-type CronOption func(*cronOptions)
+type CronOption interface{ set(o *cronOptions) }
+
+type cronSetting func(*cronOptions)
+
+func (s cronSetting) set(o *cronOptions) { s(o) }
 
 type cronOptions struct {
 	location *time.Location
@@ -23,7 +27,7 @@ type cronOptions struct {
 // not know by its name, as one of [time.FixedZone], is followed by those processes alone that have registered it. [Cron] refuses
 // [time.Local] and a location that has the name of another one, as processes on other hosts would come to other instants.
 func In(location *time.Location) CronOption {
-	return func(o *cronOptions) { o.location = location }
+	return cronSetting(func(o *cronOptions) { o.location = location })
 }
 
 // Unix says that an expression of five fields is one of Unix cron, which is the default for five.
@@ -39,7 +43,7 @@ func Spring() CronOption { return dialectOption(springCron) }
 func Quartz() CronOption { return dialectOption(quartzCron) }
 
 func dialectOption(d dialect) CronOption {
-	return func(o *cronOptions) { o.dialects = append(o.dialects, d) }
+	return cronSetting(func(o *cronOptions) { o.dialects = append(o.dialects, d) })
 }
 
 // dialect says how an expression is read.
@@ -115,11 +119,8 @@ const (
 // time only. For an expression whose hours are all of the day neither applies: it goes on through every real hour.
 func Cron(expr string, opts ...CronOption) (Schedule, error) {
 	o := cronOptions{location: time.UTC}
-	for _, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("rscheduler: cron %q: %w", expr, errs.ErrNilOption)
-		}
-		opt(&o)
+	if err := option.Apply(opts, &o, CronOption.set); err != nil {
+		return nil, fmt.Errorf("rscheduler: cron %q: %w", expr, err)
 	}
 	c, err := parseCron(expr, o)
 	if err != nil {

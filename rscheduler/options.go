@@ -6,11 +6,16 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
 // Option is a setting of a scheduler, for redlatch's GetScheduler.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 type options struct {
 	concurrency int
@@ -19,17 +24,21 @@ type options struct {
 }
 
 // WithConcurrency sets how many handlers a Run has at a time, 1 to 100,000. Defaults to 10.
-func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }
+func WithConcurrency(n int) Option { return setting(func(o *options) { o.concurrency = n }) }
 
 // WithLease sets after which time the run of a process that died is given to another one, 1 s to 7 days. It is renewed while a
 // handler runs, which may take longer. Defaults to 30 s.
-func WithLease(d time.Duration) Option { return func(o *options) { o.lease = d } }
+func WithLease(d time.Duration) Option { return setting(func(o *options) { o.lease = d }) }
 
 // WithStopGrace sets how long handlers may go on after Run stops, before their contexts end. 0 to 1 h. Defaults to 5 s.
-func WithStopGrace(d time.Duration) Option { return func(o *options) { o.stopGrace = d } }
+func WithStopGrace(d time.Duration) Option { return setting(func(o *options) { o.stopGrace = d }) }
 
 // JobOption is a setting of one job, for [Scheduler.Register]. Each process goes by its own.
-type JobOption func(*jobOptions)
+type JobOption interface{ set(o *jobOptions) }
+
+type jobSetting func(*jobOptions)
+
+func (s jobSetting) set(o *jobOptions) { s(o) }
 
 type jobOptions struct {
 	overlap    Overlap
@@ -67,7 +76,7 @@ func (o Overlap) String() string {
 // WithOverlap sets what becomes of a tick that comes while the last run of the job has not ended. Defaults to [Skip]. The runs of an
 // [EveryAfter] never overlap. While processes with and without [Allow] run the same job, its runs
 // may overlap.
-func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap = o } }
+func WithOverlap(o Overlap) JobOption { return jobSetting(func(s *jobOptions) { s.overlap = o }) }
 
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
 // year: only the newest one of them, unless [WithBackfill]. Defaults to an hour; with 0, what was missed is left out.
@@ -78,38 +87,40 @@ func WithOverlap(o Overlap) JobOption { return func(s *jobOptions) { s.overlap =
 // repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one is due by then, it
 // runs only with [WithBackfill], or with [Allow].
 func WithCatchUp(window time.Duration) JobOption {
-	return func(s *jobOptions) { s.catchUp = window }
+	return jobSetting(func(s *jobOptions) { s.catchUp = window })
 }
 
 // WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
 // with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Also with WithCatchUp(0), ticks that are
 // late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
-func WithBackfill() JobOption { return func(s *jobOptions) { s.backfill = true } }
+func WithBackfill() JobOption { return jobSetting(func(s *jobOptions) { s.backfill = true }) }
 
 // WithJitter begins each tick up to d later, by chance, up to a day. Defaults to 0. After an outage of more than 5 s a tick
 // that is less than 5 s late may then run although a newer one is queued.
-func WithJitter(d time.Duration) JobOption { return func(s *jobOptions) { s.jitter = d } }
+func WithJitter(d time.Duration) JobOption { return jobSetting(func(s *jobOptions) { s.jitter = d }) }
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then failed,
 // whatever the handler returns. Defaults to none.
-func WithTimeout(d time.Duration) JobOption { return func(s *jobOptions) { s.timeout = &d } }
+func WithTimeout(d time.Duration) JobOption {
+	return jobSetting(func(s *jobOptions) { s.timeout = &d })
+}
 
 // WithMaxAttempts sets the number of attempts of a run whose handler fails; 0 for no limit. Defaults to 1: a run that failed is not
 // repeated.
-func WithMaxAttempts(n int) JobOption { return func(s *jobOptions) { s.attempts = n } }
+func WithMaxAttempts(n int) JobOption { return jobSetting(func(s *jobOptions) { s.attempts = n }) }
 
 // WithBackoff sets the pause before the next attempt of a run that failed, counted from 1. The function must return at once. If it
 // panics or returns a negative duration, the pause is 1 s; the longest pause is 100 years. Defaults to 1 s, doubled with each attempt
 // up to 15 minutes, with a jitter of 25 %. It is for [WithMaxAttempts].
 func WithBackoff(f func(attempt int) time.Duration) JobOption {
-	return func(s *jobOptions) { s.backoff = f }
+	return jobSetting(func(s *jobOptions) { s.backoff = f })
 }
 
 // WithAtMostOnce has a run not repeated whose process died. Without it, it is repeated after the lease, up to 10 attempts in all.
-func WithAtMostOnce() JobOption { return func(s *jobOptions) { s.atMostOnce = true } }
+func WithAtMostOnce() JobOption { return jobSetting(func(s *jobOptions) { s.atMostOnce = true }) }
 
 // WithHistory sets how many results are kept for [Scheduler.Runs], 0 to 1000. Defaults to 20.
-func WithHistory(n int) JobOption { return func(s *jobOptions) { s.history = n } }
+func WithHistory(n int) JobOption { return jobSetting(func(s *jobOptions) { s.history = n }) }
 
 // maxAttempts stands for no limit.
 const maxAttempts = 1 << 30
@@ -136,11 +147,8 @@ func (o *jobOptions) pause(attempt int) (d time.Duration) {
 
 func optionsOf(opts []Option) (options, error) {
 	o := options{concurrency: 10, lease: 30 * time.Second, stopGrace: 5 * time.Second}
-	for _, opt := range opts {
-		if opt == nil {
-			return o, errs.ErrNilOption
-		}
-		opt(&o)
+	if err := option.Apply(opts, &o, Option.set); err != nil {
+		return o, err
 	}
 	if o.concurrency < 1 || o.concurrency > 100_000 {
 		return o, invalid("a concurrency of %d is not between 1 and 100,000", o.concurrency)
@@ -153,11 +161,8 @@ func optionsOf(opts []Option) (options, error) {
 
 func jobOptionsOf(opts []JobOption) (jobOptions, error) {
 	o := jobOptions{catchUp: time.Hour, attempts: 1, backoff: queue.DefaultBackoff, history: 20}
-	for _, opt := range opts {
-		if opt == nil {
-			return o, errs.ErrNilOption
-		}
-		opt(&o)
+	if err := option.Apply(opts, &o, JobOption.set); err != nil {
+		return o, err
 	}
 	switch {
 	case o.backoff == nil:

@@ -8,62 +8,42 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
-// SemaphoreOption is a setting of a [Semaphore], for redlatch.GetSemaphore.
-type SemaphoreOption interface{ setSemaphore(o *options) }
+// Option is a setting of a semaphore, for redlatch's GetSemaphore and GetPermitSemaphore.
+type Option interface{ set(o *options) }
 
-// PermitSemaphoreOption is a setting of a [PermitSemaphore], for redlatch.GetPermitSemaphore.
-type PermitSemaphoreOption interface{ setPermitSemaphore(o *options) }
-
-// AcquireOption is a setting of one call, for [Semaphore.TryAcquire].
-type AcquireOption interface{ setAcquire(o *options) }
-
-// PermitOption is a setting of one call, for [PermitSemaphore.Acquire], [PermitSemaphore.TryAcquire] and
-// [PermitSemaphore.AcquireN].
+// PermitOption is a setting of one call of a [PermitSemaphore] that acquires.
 type PermitOption interface{ setPermit(o *options) }
 
-// MaxOption is a setting of either kind of semaphore: a [SemaphoreOption] and a [PermitSemaphoreOption].
-type MaxOption interface {
-	SemaphoreOption
-	PermitSemaphoreOption
-}
-
-// WaitOption is a setting of an acquiring call of either kind of semaphore: an [AcquireOption] and a [PermitOption].
-type WaitOption interface {
-	AcquireOption
+// AcquireOption is a setting of one call of either kind of semaphore that acquires, and so a [PermitOption] too.
+type AcquireOption interface {
 	PermitOption
-}
-
-// LeaseOption is a setting of a [PermitSemaphore] that one call may override: a [PermitSemaphoreOption] and a
-// [PermitOption].
-type LeaseOption interface {
-	PermitSemaphoreOption
-	PermitOption
+	setAcquire(o *options)
 }
 
 type (
-	maxOption   func(*options)
-	waitOption  func(*options)
-	leaseOption func(*options)
+	setting        func(*options)
+	acquireSetting func(*options)
+	permitSetting  func(*options)
 )
 
-func (set maxOption) setSemaphore(o *options)         { set(o) }
-func (set maxOption) setPermitSemaphore(o *options)   { set(o) }
-func (set waitOption) setAcquire(o *options)          { set(o) }
-func (set waitOption) setPermit(o *options)           { set(o) }
-func (set leaseOption) setPermitSemaphore(o *options) { set(o) }
-func (set leaseOption) setPermit(o *options)          { set(o) }
+func (s setting) set(o *options)               { s(o) }
+func (s acquireSetting) setAcquire(o *options) { s(o) }
+func (s acquireSetting) setPermit(o *options)  { s(o) }
+func (s permitSetting) setPermit(o *options)   { s(o) }
 
 // WithWait limits the wait of an acquiring call to d, from 0 to ten years. With 0 it asks once. Without WithWait,
 // Acquire and AcquireN wait without limit, and TryAcquire does not wait.
-func WithWait(d time.Duration) WaitOption { return waitOption(func(o *options) { o.wait = &d }) }
+func WithWait(d time.Duration) AcquireOption {
+	return acquireSetting(func(o *options) { o.wait = &d })
+}
 
 // WithFixedLease fixes the lease of a permit of a [PermitSemaphore] at d, 10 ms to 24 h. The permit is not renewed, and is
-// lost when d has passed. Given to GetPermitSemaphore it applies to all permits acquired through that object. Without
-// WithFixedLease the lease is the client's, 30 s by default, and is renewed until Release.
-func WithFixedLease(d time.Duration) LeaseOption {
-	return leaseOption(func(o *options) { o.lease = &d })
+// lost when d has passed. Without WithFixedLease the lease is the client's, 30 s by default, and is renewed until Release.
+func WithFixedLease(d time.Duration) PermitOption {
+	return permitSetting(func(o *options) { o.lease = &d })
 }
 
 // WithMax sets the maximum number of permits, 1 to 2³¹-1. Without WithMax there is no maximum.
@@ -74,7 +54,7 @@ func WithFixedLease(d time.Duration) LeaseOption {
 //
 // For a [PermitSemaphore] it limits each number passed to AcquireN, TrySetPermits, SetPermits or AddPermits, which
 // return redlatch.ErrInvalid above n. Several calls of AddPermits may add up to more.
-func WithMax(n int) MaxOption { return maxOption(func(o *options) { o.max = &n }) }
+func WithMax(n int) Option { return setting(func(o *options) { o.max = &n }) }
 
 // options are the settings of a semaphore or of one call; nil where not given.
 type options struct {
@@ -89,11 +69,8 @@ func collect[T any](opts []T, set func(T, *options)) (options, error) {
 		return options{}, nil
 	}
 	var o options
-	for _, opt := range opts {
-		if any(opt) == nil {
-			return o, errs.ErrNilOption
-		}
-		set(opt, &o)
+	if err := option.Apply(opts, &o, set); err != nil {
+		return o, err
 	}
 	return o, o.validate()
 }

@@ -22,8 +22,8 @@ import (
 type PermitSemaphore struct {
 	name    locker.Name
 	manager *permitManager
-	set     options // of the semaphore
-	err     error   // of those
+	max     *int  // nil for none
+	err     error // of the options
 }
 
 // permitManager is a client's state for its leased permits.
@@ -39,11 +39,11 @@ func newPermitManager(e *core.Core) *permitManager {
 
 // NewPermits returns the semaphore with this name whose permits are leased, as client.GetPermitSemaphore does. client
 // is a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
-func NewPermits(client core.Client, name string, opts ...PermitSemaphoreOption) *PermitSemaphore {
+func NewPermits(client core.Client, name string, opts ...Option) *PermitSemaphore {
 	c := core.Of(client)
 	m := core.Manager(c, newPermitManager)
-	set, err := collect(opts, PermitSemaphoreOption.setPermitSemaphore)
-	return &PermitSemaphore{name: m.permits.Name(name), manager: m, set: set, err: err}
+	o, err := collect(opts, Option.set)
+	return &PermitSemaphore{name: m.permits.Name(name), manager: m, max: o.max, err: err}
 }
 
 // Name returns the semaphore's name as it was given to the client.
@@ -174,9 +174,6 @@ func (s *PermitSemaphore) acquire(ctx context.Context, p locker.Patience, n int,
 	if err := s.within("n", n); err != nil {
 		return nil, err
 	}
-	if set.lease == nil {
-		set.lease = s.set.lease
-	}
 	o := &locker.Options{Wait: set.wait, Term: lease.Term{Lease: set.lease}}
 	if n > 1 {
 		o.Several = &locker.Several{Count: n}
@@ -205,8 +202,8 @@ func (s *PermitSemaphore) check() error {
 
 // within checks a number against [WithMax].
 func (s *PermitSemaphore) within(what string, n int) error {
-	if s.set.max != nil && n > *s.set.max {
-		return fmt.Errorf("%w: %s %d is above the maximum of %d", errs.ErrInvalid, what, n, *s.set.max)
+	if s.max != nil && n > *s.max {
+		return fmt.Errorf("%w: %s %d is above the maximum of %d", errs.ErrInvalid, what, n, *s.max)
 	}
 	return nil
 }

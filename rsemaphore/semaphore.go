@@ -46,11 +46,11 @@ type Semaphore struct {
 
 // New returns the counting semaphore with this name, as client.GetSemaphore does. client is a *redlatch.Client. It
 // does no I/O and keeps nothing alive; bad input is the error of every method.
-func New(client core.Client, name string, opts ...SemaphoreOption) *Semaphore {
+func New(client core.Client, name string, opts ...Option) *Semaphore {
 	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	s := &Semaphore{manager: m, key: m.core.Prefix + name}
-	o, err := collect(opts, SemaphoreOption.setSemaphore)
+	o, err := collect(opts, Option.set)
 	if o.max != nil {
 		s.most = *o.max
 	}

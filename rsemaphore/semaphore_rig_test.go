@@ -29,7 +29,7 @@ type semaphorePlace struct {
 }
 
 // semaphore returns the semaphore of a new client.
-func (p *semaphorePlace) semaphore(t *testing.T, opts ...rsemaphore.SemaphoreOption) *rsemaphore.Semaphore {
+func (p *semaphorePlace) semaphore(t *testing.T, opts ...rsemaphore.Option) *rsemaphore.Semaphore {
 	t.Helper()
 	return p.Client(t).GetSemaphore(p.name, opts...)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 // Option is a setting of a topic, for redlatch.GetTopic and redlatch.GetPatternTopic.
@@ -35,11 +36,8 @@ func WithBuffer(values int) SubscribeOption { return bufferOption(values) }
 
 func codecOf(opts []Option) (codec.Codec, error) {
 	var c codec.Codec = codec.MsgPack{}
-	for _, opt := range opts {
-		if opt == nil {
-			return c, errs.ErrNilOption
-		}
-		opt.setCodec(&c)
+	if err := option.Apply(opts, &c, Option.setCodec); err != nil {
+		return c, err
 	}
 	if core.IsNil(c) {
 		return c, fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
@@ -49,11 +47,8 @@ func codecOf(opts []Option) (codec.Codec, error) {
 
 func bufferSize(opts []SubscribeOption) (int, error) {
 	size := 1000
-	for _, opt := range opts {
-		if opt == nil {
-			return 0, errs.ErrNilOption
-		}
-		opt.setBuffer(&size)
+	if err := option.Apply(opts, &size, SubscribeOption.setBuffer); err != nil {
+		return 0, err
 	}
 	if size < 1 || size > maxBuffer {
 		return 0, fmt.Errorf("%w: buffer %d is not between 1 and %d", errs.ErrInvalid, size, maxBuffer)

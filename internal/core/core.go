@@ -51,7 +51,6 @@ type Config struct {
 	CallSites       bool          // holds know where they were acquired
 	Hooks           events.Hooks
 	RedisHooks      []redis.Hook // of go-redis
-	OnClosed        func() error // closes what belongs to the client; may be nil
 }
 
 // Wakeups says through which channels waiters are woken.
@@ -106,6 +105,8 @@ type Core struct {
 	Workers *timer.Workers // for what their tasks start and may wait
 	Settler *settle.Settler
 	Cluster bool
+
+	OnClosed func() error // closes what the client owns; set before the client is in use, or nil
 
 	Waiting atomic.Int64 // waiters that re-check by themselves, to share the budget of re-checks
 

@@ -13,7 +13,11 @@ import (
 )
 
 // Option configures the middleware.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 type options struct {
 	failOpen bool
@@ -22,17 +26,17 @@ type options struct {
 }
 
 // WithFailOpen lets requests pass when the limiter fails, as it does while Redis does not answer. Without it they get 503.
-func WithFailOpen() Option { return func(o *options) { o.failOpen = true } }
+func WithFailOpen() Option { return setting(func(o *options) { o.failOpen = true }) }
 
 // WithErrorHandler has a function called with each error of the limiter, for a log or a metric, on the request's
 // goroutine. Without it, as with nil, nobody learns of them.
 func WithErrorHandler(fn func(r *http.Request, err error)) Option {
-	return func(o *options) { o.onError = fn }
+	return setting(func(o *options) { o.onError = fn })
 }
 
 // WithRefusal has a handler answer requests that are over the limit. The headers are set already; the status is the
 // handler's to write. Without it, as with nil, the answer is 429 with a line of text.
-func WithRefusal(h http.Handler) Option { return func(o *options) { o.refuse = h } }
+func WithRefusal(h http.Handler) Option { return setting(func(o *options) { o.refuse = h }) }
 
 // New returns a middleware that takes a token for each request, of the key that keyOf returns: the caller's account, or its
 // address. A request with an empty key is not limited. A longer key than the limiter allows is shortened to it. An option that
@@ -50,9 +54,9 @@ func WithRefusal(h http.Handler) Option { return func(o *options) { o.refuse = h
 // A call costs one round trip, and waits for Redis at most as long as the request's context and the call timeout allow.
 func New(l *rratelimiter.Limiter, keyOf func(*http.Request) string, opts ...Option) func(http.Handler) http.Handler {
 	var o options
-	for _, set := range opts {
-		if set != nil {
-			set(&o)
+	for _, opt := range opts {
+		if opt != nil {
+			opt.set(&o)
 		}
 	}
 	if o.onError == nil {

@@ -24,9 +24,8 @@ func TestExportedNamesAreListed(t *testing.T) {
 func TestUsersCanUseWhatIsExported(t *testing.T) {
 	exceptions := map[string]string{ // reason -> names or types
 		"every constructor takes one, and a *redlatch.Client is one": "core.Client",
-		"until an option's type shows no function": `redlatch.Option redlatch.AskOption redlatch.ObjectsOption rlock.Option rrwlock.Option
-			ronce.Option rid.Option relection.Option relection.CampaignOption rratelimiter.Option httplimit.Option
-			rscheduler.Option rscheduler.JobOption rscheduler.CronOption`,
+		"until an option's type shows no function": `rlock.Option rrwlock.Option
+			relection.Option relection.CampaignOption`,
 		"until the other kinds of lock need it no more": "rlock.Base rlock.Inspect rlock.NewHold rlock.ReadInfo rlock.Refused",
 		"until relection needs it no more":              "rfairlock.NewElection",
 	}
