@@ -25,24 +25,30 @@ var assets embed.FS
 var pagesSource string
 
 // Option is a setting of [Handler].
-type Option func(*handler)
+type Option interface{ set(h *handler) }
+
+type setting func(*handler)
+
+func (f setting) set(h *handler) { f(h) }
 
 // WithActions lets the console free locks and change queues. allow is asked before each action, with the request, and refuses it by
 // an error: it has to know who asks, by your service's own login. The person sees that it was refused, and the log says why.
 // Defaults to none: the console only reads.
 func WithActions(allow func(*http.Request, Action) error) Option {
-	return func(h *handler) { h.allow = allow }
+	return setting(func(h *handler) { h.allow = allow })
 }
 
 // WithPayloads shows what messages say. Defaults to not: payloads may be private. The text of a message's last error is shown
 // all the same.
-func WithPayloads() Option { return func(h *handler) { h.payloads = true } }
+func WithPayloads() Option { return setting(func(h *handler) { h.payloads = true }) }
 
 // WithUser tells whom the log names for an action. Defaults to the user of HTTP's basic authentication.
-func WithUser(user func(*http.Request) string) Option { return func(h *handler) { h.user = user } }
+func WithUser(user func(*http.Request) string) Option {
+	return setting(func(h *handler) { h.user = user })
+}
 
 // WithLogger sets where actions are logged. Defaults to [slog.Default].
-func WithLogger(l *slog.Logger) Option { return func(h *handler) { h.logger = l } }
+func WithLogger(l *slog.Logger) Option { return setting(func(h *handler) { h.logger = l }) }
 
 // handler serves the console.
 type handler struct {
@@ -70,7 +76,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 		user: func(r *http.Request) string { name, _, _ := r.BasicAuth(); return name },
 	}
 	for _, opt := range opts {
-		opt(h)
+		opt.set(h)
 	}
 	h.crowd.client, h.crowd.asked = client, map[question]*answer{}
 	return h

@@ -23,7 +23,11 @@ var (
 )
 
 // Option is a setting of a [Locker].
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (f setting) set(o *options) { f(o) }
 
 type options struct {
 	skew    time.Duration
@@ -33,13 +37,13 @@ type options struct {
 
 // WithSkew sets by how much the clocks of the processes may differ, up to a week: for so long, and a period more, Redis keeps that a
 // tick is taken. Defaults to 1 h.
-func WithSkew(d time.Duration) Option { return func(o *options) { o.skew = d } }
+func WithSkew(d time.Duration) Option { return setting(func(o *options) { o.skew = d }) }
 
 // WithOverlap lets a tick run although an earlier run of its job has not ended. Without it the tick is left out.
-func WithOverlap() Option { return func(o *options) { o.overlap = true } }
+func WithOverlap() Option { return setting(func(o *options) { o.overlap = true }) }
 
 // WithNow sets the clock, which must be that of the scheduler: what gocron.WithClock was given. Defaults to time.Now.
-func WithNow(now func() time.Time) Option { return func(o *options) { o.now = now } }
+func WithNow(now func() time.Time) Option { return setting(func(o *options) { o.now = now }) }
 
 const (
 	shortestPeriod = 10 * time.Millisecond
@@ -75,11 +79,11 @@ type Locker struct {
 // A bad period and bad options are redlatch.ErrInvalid.
 func NewLocker(client *redlatch.Client, name string, period time.Duration, opts ...Option) (*Locker, error) {
 	o := options{skew: time.Hour, now: time.Now}
-	for _, set := range opts {
-		if set == nil {
+	for _, opt := range opts {
+		if opt == nil {
 			return nil, invalid("an option is nil")
 		}
-		set(&o)
+		opt.set(&o)
 	}
 	switch {
 	case client == nil:

@@ -76,7 +76,11 @@ type series struct {
 }
 
 // Option is a setting of [New].
-type Option func(*settings)
+type Option interface{ set(s *settings) }
+
+type setting func(*settings)
+
+func (f setting) set(s *settings) { f(s) }
 
 type settings struct {
 	tracers    trace.TracerProvider
@@ -89,41 +93,45 @@ type settings struct {
 
 // WithTracerProvider sets where spans go. A sampler sees the name of the span of a call that acquires, which has the kind of the
 // object, and not its attributes. Defaults to the global provider.
-func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return setting(func(s *settings) { s.tracers = p })
+}
 
 // WithMeterProvider sets where metrics go. Defaults to the global provider.
-func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return setting(func(s *settings) { s.meters = p })
+}
 
 // WithPropagator sets how the context of a trace travels with a message. Defaults to W3C's trace context.
 func WithPropagator(p propagation.TextMapPropagator) Option {
-	return func(s *settings) { s.propagator = p }
+	return setting(func(s *settings) { s.propagator = p })
 }
 
 // WithNames says which names of objects are attributes of metrics, where each is a time series of its own. Spans have all
 // names. Defaults to none.
 func WithNames(names ...string) Option {
-	return func(s *settings) { s.names = append(s.names, names...) }
+	return setting(func(s *settings) { s.names = append(s.names, names...) })
 }
 
 // WithScripts adds a span and a measurement, db.client.operation.duration, for each script that is sent to Redis, of which a lock
 // and its release need two. Each script is a time series for each server. Defaults to neither.
-func WithScripts() Option { return func(s *settings) { s.scripts = true } }
+func WithScripts() Option { return setting(func(s *settings) { s.scripts = true }) }
 
 // WithCollectTimeout sets how long a collection of metrics waits for the states of all queues together. Defaults to 2 s,
 // as 0 or less is.
 func WithCollectTimeout(d time.Duration) Option {
-	return func(s *settings) {
+	return setting(func(s *settings) {
 		if d > 0 {
 			s.timeout = d
 		}
-	}
+	})
 }
 
 // New returns telemetry. It fails if the meter provider refuses an instrument.
 func New(opts ...Option) (*Telemetry, error) {
 	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), propagator: propagation.TraceContext{}, timeout: 2 * time.Second}
 	for _, opt := range opts {
-		opt(&s)
+		opt.set(&s)
 	}
 	t := &Telemetry{
 		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, acquiring: map[string]string{}, scripts: s.scripts,

@@ -40,7 +40,11 @@ type key struct {
 type children map[key]prometheus.Observer
 
 // Option is a setting of [New].
-type Option func(*settings)
+type Option interface{ set(s *settings) }
+
+type setting func(*settings)
+
+func (f setting) set(s *settings) { f(s) }
 
 type settings struct {
 	names   []string
@@ -50,20 +54,20 @@ type settings struct {
 
 // WithNames says which names of objects are labels. In a label, what is not UTF-8 is U+FFFD. Defaults to none.
 func WithNames(names ...string) Option {
-	return func(s *settings) { s.names = append(s.names, names...) }
+	return setting(func(s *settings) { s.names = append(s.names, names...) })
 }
 
 // WithBuckets sets the upper bounds of all histograms, in seconds. Defaults to bounds from 250 µs to about 9 minutes, each
 // four times the one before.
-func WithBuckets(bounds ...float64) Option { return func(s *settings) { s.buckets = bounds } }
+func WithBuckets(bounds ...float64) Option { return setting(func(s *settings) { s.buckets = bounds }) }
 
 // WithScrapeTimeout sets how long a scrape waits for the states of all queues together. Defaults to 2 s, as 0 or less is.
 func WithScrapeTimeout(d time.Duration) Option {
-	return func(s *settings) {
+	return setting(func(s *settings) {
 		if d > 0 {
 			s.timeout = d
 		}
-	}
+	})
 }
 
 // The results of renewals, as the label result.
@@ -77,7 +81,7 @@ const (
 func New(opts ...Option) *Metrics {
 	s := settings{buckets: prometheus.ExponentialBuckets(250e-6, 4, 12), timeout: 2 * time.Second}
 	for _, opt := range opts {
-		opt(&s)
+		opt.set(&s)
 	}
 	m := &Metrics{names: map[string]string{}}
 	m.children.Store(&children{})
