@@ -129,6 +129,31 @@ func ExampleQueue_Consume() {
 	// Output: done in attempt 3
 }
 
+func ExampleQueue_All() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	orders := redlatch.GetDelayedQueue[Order](client, "orders")
+	for n := range 3 {
+		if _, err := orders.Offer(ctx, Order{Number: n}, time.Duration(n+1)*time.Hour); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for e, err := range orders.All(ctx, rdelayedqueue.Delayed) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("order", e.Value.Number, "is due in", time.Until(e.DueAt).Round(time.Hour))
+	}
+	// Output:
+	// order 0 is due in 1h0m0s
+	// order 1 is due in 2h0m0s
+	// order 2 is due in 3h0m0s
+}
+
 func ExampleQueue_Dead() {
 	ctx := context.Background()
 	client, err := embedded.Open()

@@ -38,6 +38,28 @@ func ExamplePermitSemaphore() {
 	// Output: downloading; more may start: 4
 }
 
+func ExamplePermitSemaphore_Do() {
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	downloads := client.GetPermitSemaphore("downloads")
+	if _, err := downloads.TrySetPermits(ctx, 5); err != nil {
+		log.Fatal(err)
+	}
+	err = downloads.Do(ctx, func(ctx context.Context) error { // ctx ends when the permit is lost
+		left, err := downloads.Available(ctx)
+		fmt.Println("downloading; more may start:", left)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: downloading; more may start: 4
+}
+
 func ExamplePermitSemaphore_TryAcquire_timeout() {
 	client, err := embedded.Open()
 	if err != nil {

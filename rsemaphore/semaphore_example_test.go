@@ -36,6 +36,29 @@ func Example() {
 	// Output: left for others: 4
 }
 
+// Do gives the permits back, also if the function panics.
+func ExampleSemaphore_Do() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	jobs := client.GetSemaphore("jobs")
+	if _, err := jobs.TrySetPermits(ctx, 5); err != nil {
+		log.Fatal(err)
+	}
+	err = jobs.Do(ctx, 2, func(ctx context.Context) error {
+		left, err := jobs.Available(ctx)
+		fmt.Println("left for others:", left)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: left for others: 3
+}
+
 // Who cannot wait for long says so.
 func ExampleSemaphore_TryAcquire() {
 	ctx := context.Background()

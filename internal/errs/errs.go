@@ -30,6 +30,10 @@ var (
 	ErrNotHeld = errors.New("lock not held")
 	// ErrLost is for a hold that ended although nobody unlocked it.
 	ErrLost = errors.New("lock lost")
+	// ErrNotFound is for a message or a job that is not there.
+	ErrNotFound = errors.New("not found")
+	// ErrTimeout is the cause of the context of a handler that took longer than it may.
+	ErrTimeout = errors.New("handler took too long")
 	// ErrHeld is for a call that would nest but must not.
 	ErrHeld = errors.New("lock already held by this context")
 	// ErrOverRelease is for a release above the maximum of a semaphore.
@@ -38,10 +42,6 @@ var (
 	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrNotListening is for a client that was asked and does not answer.
 	ErrNotListening = errors.New("the client does not listen")
-	// ErrNotFound is for a message or a job that is not there.
-	ErrNotFound = errors.New("not found")
-	// ErrTimeout is the cause of the context of a handler that took longer than it may.
-	ErrTimeout = errors.New("handler took too long")
 	// ErrEnded is the cause of a context whose hold, permit, leadership or message was ended by who had it, as by Unlock.
 	ErrEnded = errors.New("ended by its holder")
 )
