@@ -191,7 +191,8 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 	var all []found
 	for _, key := range keys {
 		o, ok := read(key)
-		if ok && f.wants(o.kind) && matchGlob(f.pattern, o.name) && !(o.number() && (f.listed[o.name] || slices.Contains(all, o))) {
+		again := o.number() && (f.listed[o.name] || slices.Contains(all, o))
+		if ok && !again && f.wants(o.kind) && matchGlob(f.pattern, o.name) {
 			all = append(all, o)
 		}
 	}

@@ -11,7 +11,7 @@ type form struct{ kind, prefix, suffix string }
 
 // forms are all of them. The object packages make these keys. The table is here, and not a part of it in each of them: a package would have to
 // export its part, for nobody else, and a program that only locks would link all of them.
-var forms = []form{
+var forms = []form{ //nolint:gochecknoglobals // a constant in all but name
 	{kinds.FairLock, "redisson_lock_queue", ""},
 	{kinds.Election, "redlatch_election", ""},
 	{kinds.Queue, "redlatch_dq", ":meta"},
@@ -48,7 +48,7 @@ func shown(kind string) string {
 }
 
 // channels are those of waiters for an object that may have no key.
-var channels = []form{
+var channels = []form{ //nolint:gochecknoglobals // a constant in all but name
 	{kinds.Semaphore, "redisson_sc:", ""},
 	{kinds.Latch, "redisson_countdownlatch__channel__", ""},
 }

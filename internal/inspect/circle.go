@@ -114,7 +114,7 @@ func (s *Census) Circles() []Circle {
 }
 
 // IsLock reports whether objects of a kind are held as locks are. A leadership is.
-func IsLock(kind string) bool { return strings.HasSuffix(kind, "lock") || kind == kinds.Election }
+func IsLock(kind string) bool { return strings.HasSuffix(kind, kinds.Lock) || kind == kinds.Election }
 
 // search looks for a shortest circle through a hold, breadth first, and reports whether there is one of several clients. It follows
 // the waits of a client that began after the hold.

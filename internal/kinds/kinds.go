@@ -24,7 +24,7 @@ const (
 )
 
 // packages are those whose objects are of a kind.
-var packages = map[string]string{
+var packages = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
 	Lock: "rlock", FairLock: "rfairlock", RWLock: "rrwlock", MultiLock: "rmultilock", Semaphore: "rsemaphore", Permits: "rsemaphore",
 	Latch: "rlatch", Barrier: "rbarrier", Queue: "rdelayedqueue", Scheduler: "rscheduler", Election: "relection", Once: "ronce",
 	Limiter: "rratelimiter",
