@@ -562,7 +562,7 @@ func TestKeysAndNamesAreApart(t *testing.T) {
 			"redlatch_once:5:{app:a:b:c}", "redlatch_once:7:{app:a:b:c}", "redlatch_once:10:app:{shop}:}{\n", "redlatch_once:11:app:x{shop}:k",
 			"redlatch_once:8:{app:hook:k}",
 		}, b.Keys(t))
-		assert.Subset(t, acquired, []string{"ronce a", "ronce a:b", "ronce {shop}", "ronce x{shop}", "ronce hook"})
+		assert.Subset(t, acquired, []string{"once a", "once a:b", "once {shop}", "once x{shop}", "once hook"})
 	})
 }
 
