@@ -29,4 +29,12 @@ var (
 	// ErrWrongType is returned if another kind of object, or foreign data, uses the name. A foreign hash cannot be told
 	// from a lock, nor a foreign number from the count of a semaphore or latch.
 	ErrWrongType = errs.ErrWrongType
+	// ErrUnsupported is returned if the server is too old for a call: it lacks a command that the call needs, and nothing
+	// was done.
+	ErrUnsupported = errs.ErrUnsupported
+	// ErrFenced is returned by a change with a fencing token if a higher one was seen before: a later holder of the lock has
+	// changed the object, or has tried to. Nothing was done.
+	ErrFenced = errs.ErrFenced
+	// ErrConflict is returned by an Update if others were faster at each of its 20 tries. Nothing was done.
+	ErrConflict = errs.ErrConflict
 )

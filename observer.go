@@ -68,7 +68,7 @@ type Observer struct {
 	HandleEnd   func(ctx context.Context, e HandleEndEvent)
 	// DeadLetter reports a message that became a dead letter, to the client that found it so. Its context is empty.
 	DeadLetter func(ctx context.Context, e DeadLetterEvent)
-	// ScriptStart reports a script that is sent to Redis, or the PUBLISH of a topic, and ScriptEnd that it was answered, or was not. The context of a
+	// ScriptStart reports a script that is sent to Redis, or a command of a topic or of the grid, and ScriptEnd that it was answered, or was not. The context of a
 	// script that shares a round trip with others is not that of its call.
 	ScriptStart func(ctx context.Context, e ScriptStartEvent) context.Context
 	ScriptEnd   func(ctx context.Context, e ScriptEndEvent)
@@ -150,7 +150,7 @@ type DeadLetterEvent struct {
 
 // ScriptStartEvent is a script that is sent.
 type ScriptStartEvent struct {
-	// Name is that of the package and the script, such as rlock.acquire, or of the command: publish.
+	// Name is that of the package and the script, such as rlock.acquire, or of the command, such as publish.
 	Name string
 	// Node is the address of the server; "" if a cluster's layout is not known yet.
 	Node string

@@ -44,6 +44,12 @@ var (
 	ErrNotListening = errors.New("the client does not listen")
 	// ErrEnded is the cause of a context whose hold, permit, leadership or message was ended by who had it, as by Unlock.
 	ErrEnded = errors.New("ended by its holder")
+	// ErrUnsupported is for a call that the server is too old for.
+	ErrUnsupported = errors.New("the server is too old for this call")
+	// ErrFenced is for a change with a token below one that was seen before.
+	ErrFenced = errors.New("a later holder of the lock has been here")
+	// ErrConflict is for an update that others outran at each of its tries.
+	ErrConflict = errors.New("others changed it at every try")
 )
 
 // ErrNilOption is the [ErrInvalid] of an option that is nil.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redlatch/redlatch/internal/pipeline"
 )
 
@@ -161,6 +163,9 @@ func (h *Hooks) Scripts() *pipeline.Observer {
 		},
 		End: func(ctx context.Context, script, node string, took time.Duration, err error) {
 			if end != nil {
+				if err == redis.Nil { //nolint:errorlint // a reply as any other; a wrapped one is a Sentinel's
+					err = nil
+				}
 				end(ctx, ScriptEnd{Name: script, Node: node, Took: took, Err: err})
 			}
 		},

@@ -1,28 +1,69 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// Row reads the reply of a script that answers an array, value by value. Redis has a number as an integer or as a decimal text,
-// depending on where it was kept. A reply of another shape is an error.
+// Row reads a reply value by value: that of a script, or of a command, whose arrays may have arrays in them. Redis has a number as
+// an integer, a decimal text or a double, depending on where it was kept and on the version of the protocol. A reply of another
+// shape is an error.
 type Row struct {
 	values []any
 	err    error
 }
 
-// Row returns the reply of a script that answers an array.
+// Row returns the reply of the call.
 func (c *Call) Row() *Row {
-	if err := c.Err(); err != nil {
+	switch err := c.Err(); {
+	case errors.Is(err, redis.Nil):
+		return &Row{values: []any{nil}}
+	case err != nil:
 		return &Row{err: err}
 	}
-	values, err := c.Slice()
-	return &Row{values: values, err: err}
+	if list, ok := c.Val().([]any); ok {
+		return &Row{values: flat(list)}
+	}
+	return &Row{values: []any{c.Val()}}
+}
+
+// NoRow returns the reply of a call that has none.
+func NoRow(err error) *Row { return &Row{err: err} }
+
+// flat returns a list whose lists are replaced by what they hold.
+func flat(list []any) []any {
+	isList := func(v any) bool { _, ok := v.([]any); return ok }
+	if !slices.ContainsFunc(list, isList) {
+		return list
+	}
+	var all []any
+	for _, v := range list {
+		if inner, ok := v.([]any); ok {
+			all = append(all, flat(inner)...)
+		} else {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// Append adds what another reply holds, or its error.
+func (r *Row) Append(other *Row) {
+	r.values = append(r.values, other.values...)
+	if r.err == nil {
+		r.err = other.err
+	}
 }
 
 // More reports whether there is another value to read.
 func (r *Row) More() bool { return r.err == nil && len(r.values) > 0 }
+
+// Failed reports whether something was wrong so far.
+func (r *Row) Failed() bool { return r.err != nil }
 
 // Err returns what was wrong with the reply; a row has to be read to its end.
 func (r *Row) Err() error {
@@ -58,6 +99,38 @@ func (r *Row) Text() string {
 		r.fail("a %T, not a text", v)
 	}
 	return ""
+}
+
+// Maybe reads a text that may be missing.
+func (r *Row) Maybe() (text string, ok bool) {
+	switch v := r.next().(type) {
+	case nil:
+		return "", false
+	case string:
+		return v, true
+	default:
+		r.fail("a %T, not a text", v)
+		return "", false
+	}
+}
+
+// Float reads a number that may have a fraction.
+func (r *Row) Float() float64 {
+	switch v := r.next().(type) {
+	case float64:
+		return v
+	case int64:
+		return float64(v)
+	case string:
+		f, err := strconv.ParseFloat(v, 64)
+		if err == nil {
+			return f
+		}
+		r.fail("%.100q, not a number", v)
+	default:
+		r.fail("a %T, not a number", v)
+	}
+	return 0
 }
 
 func (r *Row) next() any {

@@ -117,7 +117,12 @@ func (c *Call) ScriptName() string { return c.script.name }
 func (c *Call) Key() string { return c.key }
 
 // Weight returns about how much work the call is, in units of one that touches a lock.
-func (c *Call) Weight() int { return 1 + c.keys/4 }
+func (c *Call) Weight() int {
+	if c.script.command != nil {
+		return 1 + len(c.Args())/16
+	}
+	return 1 + c.keys/4
+}
 
 // NoRetry tells go-redis that the call must not be sent again.
 func (c *Call) NoRetry() bool { return true }

@@ -158,8 +158,17 @@ func (w *Wires) Scripts() (n int) {
 	return n
 }
 
-// isScript reports whether a command counts as a script. The PUBLISH of a topic does: a script does it on a cluster.
-func isScript(name string) bool { return strings.HasPrefix(name, "eval") || name == "publish" }
+// isScript reports whether a command counts as a script. Those do that objects send by themselves: the PUBLISH of a topic, which a script
+// does on a cluster, and the commands of the grid.
+func isScript(name string) bool {
+	return strings.HasPrefix(name, "eval") || slices.Contains(ofObjects, name)
+}
+
+//nolint:gochecknoglobals // a constant list
+var ofObjects = strings.Fields("publish pttl get set getdel incrby incrbyfloat " +
+	"hget hmget hset hsetnx hdel hexists hlen hincrby hincrbyfloat hpexpire hpttl " +
+	"sadd srem sismember smismember scard spop srandmember smove " +
+	"zadd zincrby zscore zrem zrank zrevrank zcard zcount zrange zrevrange zrangebyscore zpopmin zpopmax")
 
 func (w *Wires) set(change func()) {
 	w.mu.Lock()

@@ -58,6 +58,8 @@ var buildersOfKeys = []string{"rrwlock/keep.lua", "rrwlock/reader.lua", "rrwlock
 
 // namedKeys are the keys in functions that scripts share, which they are passed, and those that a script chooses among its own.
 var namedKeys = map[string][]string{
+	"internal/grid/guard.lua":        {"key", "fence"},
+	"internal/grid/info.lua":         {"'usage'"},
 	"internal/queue/acknowledge.lua": {"meta", "due", "flight", "dead", "bodies", "claims", "errors", "done", "receipts"},
 	"internal/queue/bury.lua":        {"keys.bodies", "keys.meta", "hash"},
 	"internal/queue/cancel.lua":      {"place[1]"},

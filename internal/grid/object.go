@@ -1,0 +1,276 @@
+// Package grid is what the data objects of the grid share: checks before I/O, codecs, reads that are repeated, changes that
+// are sent once, batches, iteration, the fence. An object is doc comments and about one line a method on it.
+package grid
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redlatch/redlatch/codec"
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+const (
+	maxKey   = 64 << 10 // bytes of a map's key
+	maxValue = 16 << 20 // bytes of a value, unless an option says otherwise
+	mostMax  = 512 << 20
+)
+
+// Kinds of objects, as TYPE has them.
+const (
+	String = "string"
+	Hash   = "hash"
+	Set    = "set"
+	ZSet   = "zset"
+)
+
+// Options are the settings of an object.
+type Options struct {
+	codec, keys codec.Codec
+	maxValue    int
+}
+
+// Option is a setting of an object. A package has a type of its own, made of this one.
+type Option struct{ set func(*Options) }
+
+// WithCodec sets the encoding of values.
+func WithCodec(c codec.Codec) Option { return Option{func(o *Options) { o.codec = c }} }
+
+// WithKeyCodec sets the encoding of a map's keys.
+func WithKeyCodec(c codec.Codec) Option { return Option{func(o *Options) { o.keys = c }} }
+
+// WithMaxValue sets how many bytes an encoded value may have.
+func WithMaxValue(bytes int) Option { return Option{func(o *Options) { o.maxValue = bytes }} }
+
+func (o *Options) validate() error {
+	switch {
+	case core.IsNil(o.codec), core.IsNil(o.keys):
+		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
+	case o.maxValue < 1 || o.maxValue > mostMax:
+		return fmt.Errorf("%w: the limit of a value %d is not between 1 and %d bytes", errs.ErrInvalid, o.maxValue, mostMax)
+	}
+	return nil
+}
+
+// Object is an object at one key. It has no state and is safe for concurrent use.
+type Object struct {
+	core  *core.Core
+	title string // of its package
+	kind  string
+	name  string // with the client's prefix: the Redis key
+	key   any    // the same, boxed once
+	opts  Options
+	err   error // of every method
+}
+
+// New returns an object of a package, kind and name. It does no I/O.
+func New[O ~struct{ set func(*Options) }](client core.Client, title, kind, name string, opts []O) *Object {
+	c := core.Of(client)
+	o := &Object{core: c, title: title, kind: kind, name: c.Prefix + name, opts: Options{codec.Text{}, codec.Text{}, maxValue}}
+	o.key, o.err = o.name, core.CheckUserName(name, o.name)
+	for _, opt := range opts {
+		set := Option(opt).set
+		if set == nil {
+			o.err = errs.ErrNilOption
+			return o
+		}
+		set(&o.opts)
+	}
+	if o.err == nil {
+		o.err = o.opts.validate()
+	}
+	return o
+}
+
+// Name returns the name as it was given to New.
+func (o *Object) Name() string { return o.core.UserName(o.name) }
+
+// Key returns the Redis key.
+func (o *Object) Key() string { return o.name }
+
+// Err returns what is wrong with the name or the options.
+func (o *Object) Err() error { return o.err }
+
+// Wrap says what was being done; a nil error stays nil.
+func (o *Object) Wrap(verb string, err error) error { return errs.Wrap(o.title, verb, o.Name(), err) }
+
+// Read sends a command or a script that changes nothing, with the object's key before the arguments, until there is an answer,
+// ctx is done, or the call timeout is over for a ctx without a deadline. An argument that is an error is that of the reply,
+// and nothing is sent.
+func (o *Object) Read(ctx context.Context, s *script.Script, args ...any) *script.Row {
+	return o.send(ctx, o.core.Read, s, nil, args)
+}
+
+// Change sends a command or a script once, as Read does otherwise.
+func (o *Object) Change(ctx context.Context, s *script.Script, args ...any) *script.Row {
+	return o.send(ctx, o.core.Once, s, nil, args)
+}
+
+// sender is the core's Read or Once.
+type sender func(ctx context.Context, call func() *script.Call) (*script.Call, error)
+
+func (o *Object) send(ctx context.Context, send sender, s *script.Script, second []any, args []any) *script.Row {
+	if err := o.check(args); err != nil {
+		return script.NoRow(err)
+	}
+	all := append(append(append(make([]any, 0, 1+len(second)+len(args)), o.key), second...), args...)
+	call, err := send(ctx, func() *script.Call { return s.Call(1+len(second), all...) })
+	switch {
+	case err == nil, err == redis.Nil: //nolint:errorlint // a reply that is nil; a wrapped one is a Sentinel's
+		return call.Row()
+	case redis.HasErrorPrefix(err, "FENCED"):
+		err = fmt.Errorf("%w: %w", errs.ErrFenced, err)
+	case script.NoCommand(err):
+		err = fmt.Errorf("%w: %w", errs.ErrUnsupported, err)
+	}
+	return script.NoRow(err)
+}
+
+// check returns what is wrong with the object, or the first argument that is an error.
+func (o *Object) check(args []any) error {
+	if o.err != nil {
+		return o.err
+	}
+	for _, arg := range args {
+		if err, bad := arg.(error); bad {
+			return err
+		}
+	}
+	return nil
+}
+
+// Int reads a reply that is a number.
+func (o *Object) Int(verb string, row *script.Row) (int, error) {
+	n := row.Int()
+	return int(n), o.Wrap(verb, row.Err())
+}
+
+// OK reads a reply that is not 0 if something was done, or is there.
+func (o *Object) OK(verb string, row *script.Row) (bool, error) {
+	n := row.Int()
+	return n > 0, o.Wrap(verb, row.Err())
+}
+
+// Delete deletes the object, and reports whether it was there.
+func (o *Object) Delete(ctx context.Context) (bool, error) {
+	return o.OK("delete", o.Change(ctx, deleteScript, o.kind))
+}
+
+// Expire sets the time to live of the object, and reports whether it is there.
+func (o *Object) Expire(ctx context.Context, d time.Duration) (bool, error) {
+	return o.OK("expire", o.Change(ctx, expireScript, o.kind, TTL(d)))
+}
+
+// Persist removes the time to live of the object, and reports whether it had one.
+func (o *Object) Persist(ctx context.Context) (bool, error) {
+	return o.OK("persist", o.Change(ctx, expireScript, o.kind, 0))
+}
+
+// TTL returns the time to live of the object: 0 if it is not there, negative if it has none.
+func (o *Object) TTL(ctx context.Context) (time.Duration, error) {
+	row := o.Read(ctx, pttl)
+	d := Left(row.Int())
+	return d, o.Wrap("ttl", row.Err())
+}
+
+// Left returns what is left of a time, as PTTL and its like have it: 0 for what is not there, negative for ever.
+func Left(ms int64) time.Duration {
+	switch ms {
+	case -2:
+		return 0
+	case -1:
+		return -1
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// Info is what Redis knows of an object.
+type Info struct {
+	Name  string
+	Len   int
+	TTL   time.Duration
+	Bytes int64
+}
+
+// Info looks at the object.
+func (o *Object) Info(ctx context.Context) (Info, error) {
+	row := o.Read(ctx, infoScript, o.kind)
+	info := Info{Name: o.Name(), Len: int(row.Int()), TTL: Left(row.Int()), Bytes: row.Int()}
+	if err := row.Err(); err != nil {
+		return Info{}, o.Wrap("info", err)
+	}
+	return info, nil
+}
+
+// longestTTL is what every version of Redis can keep.
+const longestTTL = 100 * 365 * 24 * time.Hour
+
+// TTL returns a time to live as an argument: in milliseconds, rounded up. It is an error below 1 ms and above 100 years.
+func TTL(d time.Duration) any {
+	if d < time.Millisecond || d > longestTTL {
+		return fmt.Errorf("%w: the TTL %v is not between 1ms and 100 years", errs.ErrInvalid, d)
+	}
+	return script.Millis(d)
+}
+
+// Count returns how many elements a call is for as an argument. It is an error below 1 and above most.
+func Count(n, most int) any {
+	if n < 1 || n > most {
+		return fmt.Errorf("%w: %d elements are not between 1 and %d", errs.ErrInvalid, n, most)
+	}
+	return n
+}
+
+// Together returns the key of another object, for a script or a command over the keys of two. It is an error unless both
+// are in one slot.
+func (o *Object) Together(other *Object) any {
+	switch {
+	case other == nil:
+		return fmt.Errorf("%w: the other object is nil", errs.ErrInvalid)
+	case other.err != nil:
+		return other.err
+	case script.Tag(o.name) != script.Tag(other.name):
+		return fmt.Errorf("%w: %q and %q have no common hash tag", errs.ErrInvalid, o.Name(), other.Name())
+	}
+	return other.key
+}
+
+// Fence is a fencing token that a change carries; nil for none.
+type Fence *int64
+
+// ChangeFenced is Change of a script that begins with guard, and takes as its last arguments a token and for how long that is
+// kept.
+func (o *Object) ChangeFenced(ctx context.Context, fence Fence, s *script.Script, args ...any) *script.Row {
+	if fence == nil {
+		return o.Change(ctx, s, append(args, "", 0)...)
+	}
+	if *fence < 1 {
+		return o.Change(ctx, s, fmt.Errorf("%w: the token %d is below 1", errs.ErrInvalid, *fence))
+	}
+	key := core.Prefixed("redlatch_fence", o.name)
+	return o.send(ctx, o.core.Once, s, []any{key}, append(args, *fence, script.Millis(o.core.TokenTTL)))
+}
+
+// Write is what the options of a call that writes come to.
+type Write struct {
+	TTL   any // ms, of what is written; 0 for none, -1 for the one that it has
+	Fence Fence
+}
+
+// Apply has options change what a call writes. One that is nil becomes its error.
+func Apply[O comparable](w Write, opts []O, apply func(O, *Write)) Write {
+	var none O
+	for _, opt := range opts {
+		if opt == none {
+			w.TTL = errs.ErrNilOption
+			return w
+		}
+		apply(opt, &w)
+	}
+	return w
+}
