@@ -1,0 +1,63 @@
+// Package grid holds the data half of redlatch: objects that processes share through Redis or Valkey, with Go types.
+//
+//	config := rbucket.New[Config](client, "config")        // one value
+//	hits := ratomic.NewInt64(client, "hits")               // a number
+//	orders := rmap.New[string, Order](client, "orders")    // a map
+//	buyers := rset.New[string](client, "buyers")           // a set
+//	scores := rsortedset.New[string](client, "scores")     // a set in the order of scores
+//
+// Each object is in a package below this one. This page says what holds for all of them.
+//
+// # An object
+//
+// New does no I/O and keeps nothing alive: an object is a name, and may be made for each call. A bad name or option is the
+// error of every method. An object is safe for concurrent use. Name returns what was given to New and Key the Redis key, for
+// commands of go-redis that have no method here.
+//
+// # Calls
+//
+// A call costs one round trip unless its comment says otherwise, and concurrent calls of a client share round trips. It waits
+// for Redis until its context is done, or for the call timeout if the context has no deadline (redlatch.WithCallTimeout). Its
+// errors are
+//
+//   - redlatch.ErrInvalid, before any I/O: a bad name or argument, or a value that cannot be encoded or is too long.
+//   - redlatch.ErrUnavailable: Redis did not answer, or cannot serve now. Nothing was changed. Calls that only read are
+//     repeated until there is an answer.
+//   - redlatch.ErrUnknown: a change was sent, and its answer was lost. It may have been made, once; it is not repeated.
+//   - redlatch.ErrWrongType: the key holds another kind of value. It is as it was.
+//   - codec.ErrDecode: a stored value is not what the type and the codec expect.
+//   - redlatch.ErrUnsupported: the server is too old.
+//
+// What is missing is no error: ok is false.
+//
+// # Values
+//
+// Values are encoded by codec.Text unless WithCodec says otherwise: texts and numbers as they are, other types as JSON, so
+// that other programs can read them. An encoded value has at most 16 MiB, or what WithMaxValue says. Every program must
+// use the same codec. Keys of maps and members of sets are found by their bytes, and codec.Text writes equal values as equal
+// bytes; codec.MsgPack does not.
+//
+// # Big objects
+//
+// No method reads a whole collection at once. All iterates in steps of about 100 elements, each of which is a round trip with a
+// call timeout of its own: what is there from the beginning to the end comes at least once, perhaps twice. An error is the
+// last value. Methods that take any number of elements send them in calls of 1,000 elements or 1 MiB, and are atomic within
+// one call only; after an error the calls before have taken effect. Delete frees memory in the background.
+//
+// # Time to live
+//
+// Expire sets the time to live of a whole object, from 1 ms to 100 years. Methods that write keep it, unless they say
+// otherwise.
+//
+// # Fence
+//
+// A change with WithFence(hold.Token()) is refused with redlatch.ErrFenced if a change with a higher token was tried before,
+// even if that had no effect: a lock guards the data that it is about, also after it was lost unnoticed. The token is kept in
+// the key redlatch_fence:{name}, as long as tokens are (redlatch.WithTokenTTL), and Delete leaves it. A change without the
+// option does not look at it.
+//
+// # Replicas
+//
+// Plain reads go where go-redis sends them, to replicas too if the client was made so (ReadOnly), and may then be old.
+// Changes, iteration and what an Update reads go to the master.
+package grid
