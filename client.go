@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
@@ -224,11 +225,7 @@ type HoldInfo struct {
 // may have it yet. It asks nobody and does not block; it costs time in
 // proportion to what is held.
 func (c *Client) Holds() []HoldInfo {
-	var all []HoldInfo
-	for _, h := range c.core.Holds() {
-		all = append(all, HoldInfo(h))
-	}
-	return all
+	return each(presence.Of(c.core).Holds(), func(h presence.Hold) HoldInfo { return HoldInfo(h) })
 }
 
 // WaitInfo is a call that waits for somebody else to release, offer or count down something.
@@ -245,11 +242,7 @@ type WaitInfo struct {
 // parts at a time, and a RedLock is not listed, since it does not wait but asks again. It asks nobody and does not block; it
 // costs time in proportion to what is held and waited for.
 func (c *Client) Waits() []WaitInfo {
-	var all []WaitInfo
-	for _, w := range c.core.Waits() {
-		all = append(all, WaitInfo(w))
-	}
-	return all
+	return each(presence.Of(c.core).Waits(), func(w presence.Wait) WaitInfo { return WaitInfo(w) })
 }
 
 // Close closes the client. It refuses new calls, ends every wait and the context of every hold with [ErrClosed], and

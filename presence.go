@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/option"
+	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/presence"
 )
 
 // ClientInfo is a client that listens, see [Client.Clients].
@@ -21,7 +22,7 @@ type ClientInfo struct {
 //
 // It fails if the user may not run PUBSUB, and ends with ctx or the call timeout.
 func (c *Client) Clients(ctx context.Context) ([]ClientInfo, error) {
-	ids, err := c.core.Clients(ctx)
+	ids, err := presence.Clients(ctx, c.core)
 	if err != nil {
 		return nil, fmt.Errorf("redlatch: clients: %w", err)
 	}
@@ -55,8 +56,6 @@ type ClientReport struct {
 	// Failovers are the last 100 times that the client found a server that had failed over or restarted, the newest first. What is lost
 	// within seconds before or after one was most likely lost by it.
 	Failovers []FailoverInfo
-	// Cursor is the argument of [WithCursor] that asks for the next holds; 0 if there are no more.
-	Cursor int
 	// Channels are those that the client listens to, Messages what it has received on them, Reconnects how often it has replaced a
 	// lost connection for them, and RoundTrips how often it has sent something to Redis.
 	Channels             int
@@ -88,58 +87,32 @@ type FailoverInfo struct {
 	At time.Time
 }
 
-// AskOption is a setting of [Client.Ask].
-type AskOption interface{ set(o *askOptions) }
-
-type askSetting func(*askOptions)
-
-func (s askSetting) set(o *askOptions) { s(o) }
-
-type askOptions struct{ cursor int }
-
-// WithCursor leaves out the holds that were held longest, so many of them. Defaults to 0.
-func WithCursor(n int) AskOption { return askSetting(func(o *askOptions) { o.cursor = n }) }
-
 // Ask asks another client, or this one, what it holds and waits for. It returns [ErrNotListening] if the client is gone, does not
 // listen (see [Client.Clients]), or does not answer within three seconds: a client answers at most ten questions in a second. Both
 // clients must have the same name prefix. An id that cannot be a client's returns [ErrInvalid].
 //
 // The answer comes over the subscription connection, which Ask opens if there is none. Ask ends with ctx or the call timeout.
-func (c *Client) Ask(ctx context.Context, id string, opts ...AskOption) (ClientReport, error) {
-	var o askOptions
-	if err := option.Apply(opts, &o, AskOption.set); err != nil {
-		return ClientReport{}, fmt.Errorf("redlatch: ask: %w", err)
-	}
-	r, err := c.core.Ask(ctx, id, o.cursor)
+func (c *Client) Ask(ctx context.Context, id string) (ClientReport, error) {
+	r, err := presence.Ask(ctx, c.core, id, "")
 	if err != nil {
 		return ClientReport{}, fmt.Errorf("redlatch: ask: %w", err)
 	}
-	report := ClientReport{
-		ID: r.ID, Version: r.Library, Go: r.Go, Host: r.Host, PID: r.PID, Up: time.Duration(r.Up) * time.Millisecond,
-		HoldCount: r.HoldCount, WaitCount: r.WaitCount, Cursor: r.Cursor,
-		Channels: r.Channels, Messages: r.Messages, Reconnects: r.Reconnects, RoundTrips: r.RoundTrips,
+	return ClientReport{
+		ID: r.ID, Version: r.Library, Go: r.Go, Host: r.Host, PID: r.PID, Up: r.Up,
+		Holds:     each(r.Holds, func(h presence.Hold) HoldInfo { return HoldInfo(h) }),
+		Waits:     each(r.Waits, func(w presence.Wait) WaitInfo { return WaitInfo(w) }),
+		HoldCount: r.HoldCount, WaitCount: r.WaitCount,
+		Losses:    each(r.Losses, func(l events.Loss) LossInfo { return LossInfo(l) }),
+		LossCount: r.LossCount,
+		Failovers: each(r.Failovers, func(f events.Failover) FailoverInfo { return FailoverInfo(f) }),
+		Channels:  r.Channels, Messages: r.Messages, Reconnects: r.Reconnects, RoundTrips: r.RoundTrips,
+	}, nil
+}
+
+// each returns what as makes of each of them.
+func each[A, B any](all []A, as func(A) B) (converted []B) {
+	for _, one := range all {
+		converted = append(converted, as(one))
 	}
-	now := time.Now()
-	for _, h := range r.Holds {
-		report.Holds = append(report.Holds, HoldInfo{
-			Kind: h.Kind, Name: h.Name, Owner: h.Owner, Mode: h.Mode, Since: now.Add(-time.Duration(h.Age) * time.Millisecond),
-			Left: time.Duration(h.Left) * time.Millisecond, Levels: h.Levels, Renewed: h.Renewed, Site: h.Site,
-		})
-	}
-	for _, w := range r.Waits {
-		report.Waits = append(report.Waits, WaitInfo{
-			Kind: w.Kind, Name: w.Name, Since: now.Add(-time.Duration(w.Age) * time.Millisecond), Site: w.Site,
-		})
-	}
-	report.LossCount = r.LossCount
-	for _, l := range r.Losses {
-		report.Losses = append(report.Losses, LossInfo{
-			Kind: l.Kind, Name: l.Name, Owner: l.Owner, At: now.Add(-time.Duration(l.Age) * time.Millisecond),
-			Held: time.Duration(l.Held) * time.Millisecond, Site: l.Site, Cause: l.Cause,
-		})
-	}
-	for _, f := range r.Failovers {
-		report.Failovers = append(report.Failovers, FailoverInfo{Node: f.Node, At: now.Add(-time.Duration(f.Age) * time.Millisecond)})
-	}
-	return report, nil
+	return converted
 }

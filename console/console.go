@@ -78,7 +78,7 @@ func Handler(client *redlatch.Client, opts ...Option) http.Handler {
 	for _, opt := range opts {
 		opt.set(h)
 	}
-	h.crowd.client, h.crowd.asked = client, map[question]*answer{}
+	h.crowd.client, h.crowd.asked = client, map[string]*answer{}
 	return h
 }
 

@@ -24,17 +24,11 @@ type crowd struct {
 	at   time.Time
 	last inspect.Census
 
-	asking sync.Mutex // guards the answers' map
-	asked  map[question]*answer
+	asking sync.Mutex         // guards the answers' map
+	asked  map[string]*answer // by the id of the client
 }
 
-// question is what the page of one client shows.
-type question struct {
-	id     string
-	cursor int
-}
-
-// answer is what a client says to a question. The one who asks sets it.
+// answer is what a client says. The one who asks sets it.
 type answer struct {
 	at     time.Time     // when it was asked
 	there  chan struct{} // closed when the rest is set
@@ -62,19 +56,19 @@ func (c *crowd) waitsFor(ctx context.Context, name string) inspect.Calls {
 }
 
 // ask returns what a client says; what it has said if that is not long ago.
-func (c *crowd) ask(ctx context.Context, q question) (redlatch.ClientReport, error) {
+func (c *crowd) ask(ctx context.Context, id string) (redlatch.ClientReport, error) {
 	c.asking.Lock()
-	maps.DeleteFunc(c.asked, func(_ question, a *answer) bool { return time.Since(a.at) >= crowdFor })
-	a, known := c.asked[q]
+	maps.DeleteFunc(c.asked, func(_ string, a *answer) bool { return time.Since(a.at) >= crowdFor })
+	a, known := c.asked[id]
 	if !known {
 		a = &answer{at: time.Now(), there: make(chan struct{})}
 		if len(c.asked) < crowdMost {
-			c.asked[q] = a
+			c.asked[id] = a
 		}
 	}
 	c.asking.Unlock()
 	if !known {
-		a.report, a.err = c.client.Ask(context.WithoutCancel(ctx), q.id, redlatch.WithCursor(q.cursor)) // others may wait for the same
+		a.report, a.err = c.client.Ask(context.WithoutCancel(ctx), id) // others may wait for the same
 		close(a.there)
 	}
 	select {

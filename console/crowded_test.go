@@ -131,7 +131,7 @@ func TestPagesListTheLongestWaits(t *testing.T) {
 				a.report.Waits = append(a.report.Waits, w)
 			}
 		}
-		c.at, c.asked[question{id: id}] = time.Now(), a
+		c.at, c.asked[id] = time.Now(), a
 		b.Foreign(t, "orders", time.Minute)
 		for _, page := range []string{"lock?name=orders", "semaphore?name=uploads", "latch?name=start", "barrier?name=start", "client?id=" + id} {
 			c.last.Waits = slices.Clone(c.last.Waits)

@@ -520,23 +520,20 @@ func (h *handler) clients(r *request) (any, error) {
 type clientPage struct {
 	redlatch.ClientReport
 	Lost      []inspect.Loss
-	After     string // the address of the next holds
-	MoreWaits int    // that are not listed
+	MoreHolds int // that are not listed
+	MoreWaits int // the same
 }
 
 func (h *handler) one(r *request) (any, error) {
 	id := r.query.Get("id")
-	cursor, _ := strconv.Atoi(r.query.Get("after")) // 0 is the first
-	report, err := h.crowd.ask(r.ctx, question{id, max(0, cursor)})
+	report, err := h.crowd.ask(r.ctx, id)
 	if errors.Is(err, redlatch.ErrNotListening) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
 	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report)}
 	p.Waits = first(p.Waits, pageSize)
 	p.MoreWaits = p.WaitCount - len(p.Waits)
-	if report.Cursor > 0 {
-		p.After = "client?" + url.Values{"id": {id}, "after": {strconv.Itoa(report.Cursor)}}.Encode()
-	}
+	p.MoreHolds = p.HoldCount - len(p.Holds)
 	return p, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/settle"
 	"github.com/redlatch/redlatch/pubsub"
@@ -32,21 +33,21 @@ type manager struct {
 func newManager(c *core.Core) *manager {
 	good := min(longest, c.Lease)
 	m := &manager{core: c, good: good, recheck: good / 5, waiters: map[*waiter]struct{}{}, entered: map[*DoubleBarrier]struct{}{}}
-	c.Reports(m)
+	presence.Of(c).Add(m)
 	c.Register(m)
 	return m
 }
 
 // Holds returns nothing: a barrier is not held.
-func (m *manager) Holds() []core.HoldInfo { return nil }
+func (m *manager) Holds() []presence.Hold { return nil }
 
 // Waits returns the calls that wait for other participants.
-func (m *manager) Waits() []core.WaitInfo {
+func (m *manager) Waits() []presence.Wait {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []core.WaitInfo
+	var all []presence.Wait
 	for w := range m.waiters {
-		all = append(all, core.WaitInfo{Kind: kinds.Barrier, Name: m.core.UserName(w.name), Since: m.core.Clock.Time(w.since)})
+		all = append(all, presence.Wait{Kind: kinds.Barrier, Name: m.core.UserName(w.name), Since: m.core.Clock.Time(w.since)})
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -49,20 +50,20 @@ type manager struct {
 
 func newManager(e *core.Core) *manager {
 	m := &manager{core: e, counter: counter.New(e, kind()), queues: core.NewTable[*waitQueue]()}
-	e.Reports(m)
+	presence.Of(e).Add(m)
 	return m
 }
 
 // Holds returns nothing: a latch is not held.
-func (m *manager) Holds() []core.HoldInfo { return nil }
+func (m *manager) Holds() []presence.Hold { return nil }
 
 // Waits returns the calls that have found the latch closed, and wait.
-func (m *manager) Waits() []core.WaitInfo {
-	var all []core.WaitInfo
+func (m *manager) Waits() []presence.Wait {
+	var all []presence.Wait
 	m.queues.Each(func(q *waitQueue) {
 		for w := range q.waiters {
 			if w.seen {
-				all = append(all, core.WaitInfo{Kind: kinds.Latch, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+				all = append(all, presence.Wait{Kind: kinds.Latch, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
 			}
 		}
 	})
@@ -175,7 +176,7 @@ func (l *Latch) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, l.wrap("info", err)
 	}
-	return Info{l.Name(), n, l.manager.core.Listening(ctx, channel(l.key))}, nil
+	return Info{l.Name(), n, presence.Listening(ctx, l.manager.core, channel(l.key))}, nil
 }
 
 // Await blocks until the latch opens: its count reaches zero, or it is deleted. Without a count it returns nil at once;

@@ -3,6 +3,8 @@ package rlock
 import (
 	"context"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/presence"
 )
 
 // Info is the state of a lock in Redis at one moment.
@@ -38,7 +40,7 @@ func (l *Lock) Info(ctx context.Context) (Info, error) {
 	}
 	info, err := ask(ctx, l.core, &l.name, call)
 	if err == nil {
-		info.Waiting = l.core.Listening(ctx, channel(l.name.Key()))
+		info.Waiting = presence.Listening(ctx, l.core, channel(l.name.Key()))
 	}
 	return info, wrap("info", l.Name(), err)
 }

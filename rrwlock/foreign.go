@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -69,7 +70,7 @@ func (f *foreign) ask(key string, again bool) (next time.Duration) {
 	defer cancel()
 	stop := f.core.Batch.AfterWaits(cancel)
 	defer stop()
-	heard, lacking := f.core.ListeningTo(ctx, key, channelOf(key))
+	heard, lacking := presence.ListeningTo(ctx, f.core, key, channelOf(key))
 	if lacking {
 		return askLater
 	}

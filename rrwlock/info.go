@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -70,7 +71,7 @@ func (l *Lock) Info(ctx context.Context) (Info, error) {
 	defer end()
 	info, err := l.inspect(ctx, inspect, "")
 	if err == nil {
-		info.Waiting = l.core.Listening(ctx, channelOf(l.write.Key()))
+		info.Waiting = presence.Listening(ctx, l.core, channelOf(l.write.Key()))
 	}
 	return info, wrap("info", l.Name(), err)
 }

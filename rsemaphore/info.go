@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -28,7 +29,7 @@ func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 	if err != nil {
 		return SemaphoreInfo{}, s.wrap("info", err)
 	}
-	return SemaphoreInfo{s.Name(), n, s.manager.core.Listening(ctx, semaphoreChannel(s.key))}, nil
+	return SemaphoreInfo{s.Name(), n, presence.Listening(ctx, s.manager.core, semaphoreChannel(s.key))}, nil
 }
 
 // PermitSemaphoreInfo is the state of a semaphore of leased permits in Redis at one moment.
@@ -78,7 +79,7 @@ func (s *PermitSemaphore) info(ctx context.Context) (PermitSemaphoreInfo, error)
 	}
 	info, err := permitsInspected(s.Name(), c)
 	if err == nil {
-		info.Waiting = s.manager.core.Listening(ctx, semaphoreChannel(key))
+		info.Waiting = presence.Listening(ctx, s.manager.core, semaphoreChannel(key))
 	}
 	return info, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/counter"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 	"github.com/redlatch/redlatch/internal/waitqueue"
@@ -34,20 +35,20 @@ type manager struct {
 
 func newManager(c *core.Core) *manager {
 	m := &manager{core: c, counter: counter.New(c, semaphoreKind()), queues: core.NewTable[*waitQueue]()}
-	c.Reports(m)
+	presence.Of(c).Add(m)
 	return m
 }
 
 // Holds returns nothing: nobody knows who has the permits.
-func (m *manager) Holds() []core.HoldInfo { return nil }
+func (m *manager) Holds() []presence.Hold { return nil }
 
 // Waits returns the calls that wait for permits.
-func (m *manager) Waits() []core.WaitInfo {
-	var all []core.WaitInfo
+func (m *manager) Waits() []presence.Wait {
+	var all []presence.Wait
 	m.queues.Each(func(q *waitQueue) {
 		for w := q.head; w != nil; w = w.next {
 			if w.refusals > 0 || w.state == waiting {
-				all = append(all, core.WaitInfo{Kind: kinds.Semaphore, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
+				all = append(all, presence.Wait{Kind: kinds.Semaphore, Name: m.core.UserName(q.key), Since: m.core.Clock.Time(w.since)})
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -149,7 +150,7 @@ func (t *Topic[T]) Info(ctx context.Context) (Info, error) {
 	if err := t.check(ctx); err != nil {
 		return Info{}, t.wrap("info", err)
 	}
-	n, err := t.core.Subscribers(ctx, t.channel)
+	n, err := presence.Subscribers(ctx, t.core, t.channel)
 	if err != nil {
 		return Info{}, t.wrap("info", err)
 	}

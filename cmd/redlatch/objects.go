@@ -182,19 +182,18 @@ func nameOf(id string) string {
 }
 
 func (a *app) aClient() *cobra.Command {
-	after := 0
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
 		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
-does the id of an owner, or of a permit, that it holds. It lists 1,000 holds, what it has held longest first; --after lists the next.
-Of the calls that wait it lists the longest 1,000.`,
+does the id of an owner, or of a permit, that it holds. It lists the 1,000 holds that it has held longest, and the
+1,000 calls that have waited longest.`,
 		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, args []string) error {
 			id, err := clientID(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			r, err := c.Ask(ctx, id, redlatch.WithCursor(max(0, after)))
+			r, err := c.Ask(ctx, id)
 			if errors.Is(err, redlatch.ErrNotListening) {
 				err = &exit{exitFailed, fmt.Errorf("%s does not listen: it does not yet (%s), is gone, has done nothing for a while, or has redlatch.WithoutPresence", id, whenListens)}
 			}
@@ -204,8 +203,6 @@ Of the calls that wait it lists the longest 1,000.`,
 			return a.print(answer{r, inspect.Losses(r)}, func(w io.Writer) error { return writeClient(w, r) })
 		}),
 	}
-	cmd.Flags().IntVar(&after, "after", 0, "the cursor of the holds before")
-	return cmd
 }
 
 // answer is what a client says, as JSON.
@@ -258,9 +255,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 		owner := strings.TrimPrefix(h.Owner, r.ID)
 		err = errors.Join(err, row(w, strings.TrimSpace(kinds.Words(h.Kind)+" "+h.Mode), h.Name, time.Since(h.Since), h.Left, h.Renewed, owner, h.Site))
 	}
-	if r.Cursor > 0 {
-		err = errors.Join(err, row(w, "", fmt.Sprintf("there are more: --after %d", r.Cursor)))
-	}
+	err = errors.Join(err, more(w, r.HoldCount-len(r.Holds)))
 	if len(r.Waits) > 0 {
 		err = errors.Join(err, row(w), row(w, "WAITS FOR", "NAME", "FOR", "AT"))
 	}

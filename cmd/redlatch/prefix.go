@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/presence"
 )
 
 // hintAtPrefix says so if clients listen, but none of the prefix that was given. Without the right to PUBSUB it says nothing.
@@ -80,15 +80,15 @@ func listeners(ctx context.Context, rdb redis.UniversalClient) (map[string]map[s
 	found := map[string]map[string]bool{}
 	cluster, isCluster := rdb.(*redis.ClusterClient)
 	look := func(ctx context.Context, node *redis.Client) error {
-		channels, err := node.PubSubChannels(ctx, core.ClientChannels+"*").Result()
+		channels, err := node.PubSubChannels(ctx, presence.ChannelPrefix+"*").Result()
 		if isCluster {
-			shards, _ := node.PubSubShardChannels(ctx, core.ClientChannels+"*").Result() // Redis 6 has none
+			shards, _ := node.PubSubShardChannels(ctx, presence.ChannelPrefix+"*").Result() // Redis 6 has none
 			channels = append(channels, shards...)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, channel := range channels {
-			if prefix, id, ok := core.SplitClientChannel(channel); ok {
+			if prefix, id, ok := presence.SplitChannel(channel); ok {
 				if found[prefix] == nil {
 					found[prefix] = map[string]bool{}
 				}

@@ -231,3 +231,45 @@ func (c *Core) OnceOrLate(ctx context.Context, call func() *script.Call, late pi
 	sent, err := c.Run(ctx, call, pipeline.SendOptions{Late: late})
 	return sent, Conclude(ctx, script.Judge(err), err)
 }
+
+// Step runs a part of a call that only looks, and returns its error as the call's caller gets it. It ends with ctx and with the client;
+// what fn does then nobody but Close waits for.
+func Step[T any](ctx context.Context, c *Core, fn func(ctx context.Context) (T, error)) (T, error) {
+	if err := c.ready(ctx); err != nil {
+		var none T
+		return none, err
+	}
+	ctx, cancel := c.Bound(ctx)
+	defer cancel()
+	value, err := heed(ctx, c, func() (T, error) { return fn(ctx) })
+	return value, Conclude(ctx, script.NotDone, err)
+}
+
+// heed returns what fn does, [script.ErrNoAnswer] if ctx ends first, and [errs.ErrClosed] if the client does. go-redis heeds no cancellation
+// while it waits for a reply, and may look up a cluster's nodes for longer than ctx; its own timeouts end that.
+func heed[T any](ctx context.Context, c *Core, fn func() (T, error)) (value T, err error) {
+	if !c.Admit() {
+		return value, errs.ErrClosed
+	}
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() { // Close waits for it, for a while
+		defer c.End()
+		value, err := fn()
+		answered <- answer{value, err}
+	}()
+	select {
+	case a := <-answered:
+		if a.err != nil && c.Closed() {
+			return value, errs.ErrClosed
+		}
+		return a.value, a.err
+	case <-ctx.Done():
+		return value, script.ErrNoAnswer
+	case <-c.closing:
+		return value, errs.ErrClosed
+	}
+}

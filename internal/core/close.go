@@ -35,7 +35,7 @@ func (c *Core) Close() {
 	c.Batch.Stop()
 	c.Timers.Close()
 	c.Workers.Close()
-	c.presence.answers.Close()
+	c.Answers.Close()
 	c.Batch.Close()
 	for _, h := range c.Holders() {
 		h.Wait(began.Add(confirmed + endTail))
@@ -66,7 +66,7 @@ func (c *Core) settle(end time.Time) {
 }
 
 // grace waits until everything is released or the close grace is over.
-func (c *Core) grace() { c.await(c.CloseGrace, func() bool { return c.open() == 0 }) }
+func (c *Core) grace() { c.await(c.CloseGrace, func() bool { return c.Open() == 0 }) }
 
 // quiet waits until no call is under way that Begin has counted, given up or not, and reports whether that was so within
 // the limit.
@@ -119,7 +119,8 @@ func (c *Core) Freed() {
 	}
 }
 
-func (c *Core) open() int {
+// Open returns the number of holds that are not released yet.
+func (c *Core) Open() int {
 	n := 0
 	for _, h := range c.Holders() {
 		n += h.Open()

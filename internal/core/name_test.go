@@ -111,16 +111,3 @@ func TestDerivedKeysShareASlot(t *testing.T) {
 		}
 	}
 }
-
-func TestClientChannelTellsPrefixAndID(t *testing.T) {
-	const id = "b-1.x.0123456789abcdef"
-	for _, prefix := range []string{"", "shop:", "shop", "a/b ", "{eu}:", "x{eu}", "{eu}:shop/", "*"} {
-		c := &core.Core{Config: core.Config{Prefix: prefix}}
-		gotPrefix, gotID, ok := core.SplitClientChannel(c.ClientChannel(id))
-		assert.Equal(t, []any{prefix, id, true}, []any{gotPrefix, gotID, ok})
-	}
-	for _, other := range []string{"redlatch_reply:" + id, "redlatch_client:b", "redlatch_client:", id} {
-		_, _, ok := core.SplitClientChannel(other)
-		assert.False(t, ok, other)
-	}
-}

@@ -18,18 +18,20 @@ type Trouble struct {
 
 // Note says what came of a try: the line is for the first failure, and over for the end.
 func (t *Trouble) Note(e *Events, err error, line, over, kind, name string) {
+	now := e.Clock.Now()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lasts == (err != nil) {
-		return
+	since, changed := t.since, t.lasts != (err != nil)
+	if changed {
+		t.lasts, t.since = err != nil, now
 	}
-	t.lasts = err != nil
-	if t.lasts {
-		t.since = e.Clock.Now()
+	t.mu.Unlock()
+	switch {
+	case !changed:
+	case err != nil:
 		e.Logger.Warn(line, "kind", kind, "name", name, "cause", err)
-		return
+	default:
+		e.Logger.Info(over, "kind", kind, "name", name, "length", now-since)
 	}
-	e.Logger.Info(over, "kind", kind, "name", name, "length", e.Clock.Now()-t.since)
 }
 
 // outages are those of nodes on which renewals fail. The first failure is logged, and the first success after it.

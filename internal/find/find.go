@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
@@ -275,7 +276,7 @@ func (f *finder) waitedFor(ctx context.Context) error {
 			continue
 		}
 		names, err := core.Step(ctx, f.core, func(ctx context.Context) ([]string, error) {
-			names, err := f.core.Channels(ctx, of.prefix+"*")
+			names, err := presence.Channels(ctx, f.core, of.prefix+"*")
 			if script.Lacking(err) { // then only what has a key is found
 				err = nil
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/rbarrier"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
@@ -116,23 +117,22 @@ func (l *Lock) Ask(ctx context.Context, c *redlatch.Client) {
 	l.Learn(ctx, c, said)
 }
 
-// Learn takes what clients have said of the lock. A holder that has said only what it held longest is asked for the rest.
+// Learn takes what clients have said of the lock. A holder that has said only what it has held longest is asked for this lock.
 func (l *Lock) Learn(ctx context.Context, c *redlatch.Client, said Census) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	for i := range l.Holders {
 		h := &l.Holders[i]
 		report := said.Reports[h.Client]
-		_, found := h.learn(l.Name, report)
-		for !found && report.Cursor > 0 {
-			var err error
-			if report, err = c.Ask(ctx, h.Client, redlatch.WithCursor(report.Cursor)); err != nil {
-				break
-			}
-			var hold redlatch.HoldInfo
-			if hold, found = h.learn(l.Name, report); found { // a circle may go through it
+		holds := report.Holds
+		if len(holds) < report.HoldCount && !slices.ContainsFunc(holds, h.has(l.Name)) {
+			holds = holdsOf(ctx, c, h.Client, l.Name)
+			for _, hold := range holds { // a circle may go through it
 				said.Holds = append(slices.Clip(said.Holds), Hold{h.Client, hold})
 			}
+		}
+		if i := slices.IndexFunc(holds, h.has(l.Name)); i >= 0 {
+			h.Since, h.Renewed, h.Site, h.Host, h.PID = holds[i].Since, holds[i].Renewed, holds[i].Site, report.Host, report.PID
 		}
 	}
 	l.Calls = said.WaitsFor(l.Name)
@@ -143,15 +143,21 @@ func (l *Lock) Learn(ctx context.Context, c *redlatch.Client, said Census) {
 	}
 }
 
-// learn takes what the holder's client says of the hold, if it says anything.
-func (h *Holder) learn(name string, report redlatch.ClientReport) (hold redlatch.HoldInfo, found bool) {
-	for _, hold := range report.Holds {
-		if hold.Owner == h.Owner && hold.Name == name {
-			h.Since, h.Renewed, h.Site, h.Host, h.PID = hold.Since, hold.Renewed, hold.Site, report.Host, report.PID
-			return hold, true
-		}
+// has reports whether a hold is that of the holder.
+func (h *Holder) has(name string) func(redlatch.HoldInfo) bool {
+	return func(hold redlatch.HoldInfo) bool { return hold.Owner == h.Owner && hold.Name == name }
+}
+
+// holdsOf returns what a client holds of one name; nil if it does not answer.
+func holdsOf(ctx context.Context, c *redlatch.Client, id, name string) (all []redlatch.HoldInfo) {
+	r, err := presence.Ask(ctx, core.Of(c), id, name)
+	if err != nil {
+		return nil
 	}
-	return hold, false
+	for _, h := range r.Holds {
+		all = append(all, redlatch.HoldInfo(h))
+	}
+	return all
 }
 
 // ErrOthers is returned (wrapped) by [Lock.Force] when somebody holds the lock who did not when it was looked at.

@@ -1,19 +1,21 @@
 package lease
 
-import "github.com/redlatch/redlatch/internal/core"
+import (
+	"github.com/redlatch/redlatch/internal/presence"
+)
 
 // modeNames are what modes are called in reports.
 var modeNames = [...]string{Write: "write", Read: "read"} //nolint:gochecknoglobals // a constant in all but name
 
 // Report returns what there is to say of the lease; false for one that is not held.
-func (l *Lease) Report() (info core.HoldInfo, held bool) {
+func (l *Lease) Report() (info presence.Hold, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != holding {
 		return info, false
 	}
 	k, clock := l.manager.kind, l.manager.core.Clock
-	info = core.HoldInfo{Kind: k.Name, Name: l.user(), Owner: l.Owner(), Since: clock.Time(l.since), Renewed: l.member.Times()}
+	info = presence.Hold{Kind: k.Name, Name: l.user(), Owner: l.Owner(), Since: clock.Time(l.since), Renewed: l.member.Times()}
 	now := clock.Now()
 	for h := l.levels; h != nil; h = h.next {
 		info.Levels++

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/presence"
 )
 
 // Manager is one kind of lock of one client. Managers that share a namespace exclude each other's holds: the reentrant and
@@ -64,7 +65,7 @@ func NewNamespace(e *core.Core) *Namespace {
 		s.alone = map[*Waiter]struct{}{}
 	}
 	e.Register(r)
-	e.Reports(r)
+	presence.Of(e).Add(r)
 	return r
 }
 

@@ -268,8 +268,11 @@ func (w *Waiter) warnLocked(holder *lease.Lease) {
 	}
 	info, held := holder.Report()
 	if held {
-		w.manager.core.Logger.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
-			"kind", info.Kind, "name", info.Name, "owner", info.Owner, "waited", now-w.since)
+		c, waited := w.manager.core, now-w.since
+		c.Workers.Go(func() { // not under the mutex
+			c.Logger.Warn("redlatch: a call waits for a lock that this client holds; only a call under the hold's context nests",
+				"kind", info.Kind, "name", info.Name, "owner", info.Owner, "waited", waited)
+		})
 	}
 }
 

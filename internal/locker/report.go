@@ -1,10 +1,12 @@
 package locker
 
-import "github.com/redlatch/redlatch/internal/core"
+import (
+	"github.com/redlatch/redlatch/internal/presence"
+)
 
 // Holds returns the leases that are held.
-func (ns *Namespace) Holds() []core.HoldInfo {
-	var all []core.HoldInfo
+func (ns *Namespace) Holds() []presence.Hold {
+	var all []presence.Hold
 	for _, l := range ns.leases() {
 		if info, held := l.Report(); held {
 			all = append(all, info)
@@ -14,8 +16,8 @@ func (ns *Namespace) Holds() []core.HoldInfo {
 }
 
 // Waits returns the calls that have begun to wait.
-func (ns *Namespace) Waits() []core.WaitInfo {
-	var all []core.WaitInfo
+func (ns *Namespace) Waits() []presence.Wait {
+	var all []presence.Wait
 	for i := range ns.shards {
 		s := &ns.shards[i]
 		s.mu.Lock()
@@ -36,10 +38,10 @@ func (ns *Namespace) Waits() []core.WaitInfo {
 }
 
 // reportLocked adds a call, if it has begun to wait.
-func (w *Waiter) reportLocked(to []core.WaitInfo) []core.WaitInfo {
+func (w *Waiter) reportLocked(to []presence.Wait) []presence.Wait {
 	if w.since == 0 {
 		return to
 	}
 	c := w.manager.core
-	return append(to, core.WaitInfo{Kind: w.manager.kind.Name, Name: w.manager.kind.User(c, w.queue.key), Since: c.Clock.Time(w.since), Site: w.options.Site.String()})
+	return append(to, presence.Wait{Kind: w.manager.kind.Name, Name: w.manager.kind.User(c, w.queue.key), Since: c.Clock.Time(w.since), Site: w.options.Site.String()})
 }

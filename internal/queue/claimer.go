@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
 	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -127,14 +128,14 @@ func (l *claimer) add(d *demand) {
 }
 
 // report returns the calls that Redis has told that nothing is due, and that wait.
-func (l *claimer) report() []core.WaitInfo {
+func (l *claimer) report() []presence.Wait {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []core.WaitInfo
+	var all []presence.Wait
 	c := l.client.core
 	for _, d := range l.demands {
 		if d.stay == once && d.asked > 0 {
-			all = append(all, core.WaitInfo{Kind: l.client.kind, Name: l.client.user, Since: c.Clock.Time(d.since), Site: d.site.String()})
+			all = append(all, presence.Wait{Kind: l.client.kind, Name: l.client.user, Since: c.Clock.Time(d.since), Site: d.site.String()})
 		}
 	}
 	return all

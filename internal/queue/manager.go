@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 )
@@ -31,7 +32,7 @@ func New(e *core.Core) *Manager {
 	m := &Manager{core: e, clients: map[string]*client{}, live: map[*Message]struct{}{}}
 	m.life, m.over = context.WithCancel(context.Background()) //nolint:forbidigo // ended by Drain
 	e.Register(m)
-	e.Reports(m)
+	presence.Of(e).Add(m)
 	return m
 }
 
@@ -123,11 +124,11 @@ func (c *client) leave() {
 }
 
 // Holds returns the messages that the client has claimed.
-func (m *Manager) Holds() []core.HoldInfo {
+func (m *Manager) Holds() []presence.Hold {
 	m.mu.Lock()
 	live := m.messagesLocked()
 	m.mu.Unlock()
-	all := make([]core.HoldInfo, 0, len(live))
+	all := make([]presence.Hold, 0, len(live))
 	for _, message := range live {
 		all = append(all, message.report())
 	}
@@ -135,11 +136,11 @@ func (m *Manager) Holds() []core.HoldInfo {
 }
 
 // Waits returns the calls that wait for messages; consumers always do, and are not among them.
-func (m *Manager) Waits() []core.WaitInfo {
+func (m *Manager) Waits() []presence.Wait {
 	m.mu.Lock()
 	clients := slices.Collect(maps.Values(m.clients))
 	m.mu.Unlock()
-	var all []core.WaitInfo
+	var all []presence.Wait
 	for _, c := range clients {
 		all = append(all, c.claimer.report()...)
 	}

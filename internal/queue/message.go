@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/events"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/internal/timer"
 )
@@ -94,11 +95,11 @@ func (q *Queue) message(ctx context.Context, c Claimed, d *demand, asked time.Du
 func (m *Message) deadline() time.Duration { return m.until - core.Margin(m.length) }
 
 // report returns what there is to say of the message.
-func (m *Message) report() core.HoldInfo {
+func (m *Message) report() presence.Hold {
 	c := m.client.core
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return core.HoldInfo{
+	return presence.Hold{
 		Kind: m.client.kind, Name: m.client.user, Owner: m.ID, Since: c.Clock.Time(m.since), Left: max(m.deadline()-c.Clock.Now(), 0),
 		Renewed: m.renewed, Site: m.site.String(),
 	}

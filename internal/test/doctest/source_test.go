@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,3 +211,19 @@ func parse(t *testing.T, src string, mode parser.Mode) *ast.File {
 	require.NoError(t, err)
 	return file
 }
+
+// What is not about a client itself belongs into another package, such as internal/events and internal/presence.
+func TestCoreIsSmall(t *testing.T) {
+	sources := files(t, func(name string) bool {
+		return path.Dir(name) == "internal/core" && path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go")
+	})
+	assert.LessOrEqual(t, len(sources), 11, "files")
+	methods := 0
+	for _, name := range sources {
+		methods += len(methodOfCore.FindAllString(read(t, name), -1))
+	}
+	assert.LessOrEqual(t, methods, 45, "methods of Core")
+	assert.Positive(t, methods)
+}
+
+var methodOfCore = regexp.MustCompile(`(?m)^func \(\w+ \*?Core\) `)

@@ -268,7 +268,6 @@ var sweptOptions = map[reflect.Type][][]any{
 	reflect.TypeFor[rlock.Option]():              {{}, {rlock.WithWait(time.Minute)}, {rlock.WithHolder(), rlock.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[rsemaphore.AcquireOption]():  {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
 	reflect.TypeFor[rsemaphore.PermitOption]():   {{}, {rsemaphore.WithWait(time.Minute)}, {rsemaphore.WithWait(50 * time.Millisecond)}},
-	reflect.TypeFor[redlatch.AskOption]():        {{}},
 	reflect.TypeFor[relection.CampaignOption]():  {{}, {relection.WithValue("value")}},
 	reflect.TypeFor[redlatch.ObjectsOption]():    {{}, {redlatch.WithKinds("latch")}},
 	reflect.TypeFor[rtopic.SubscribeOption]():    {{}, {rtopic.WithBuffer(1)}},

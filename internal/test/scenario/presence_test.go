@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -344,36 +343,24 @@ func TestLossesTellTheirCauseAndTheLine(t *testing.T) {
 	}
 }
 
-func TestHoldsAreToldInPages(t *testing.T) {
-	redistest.Long(t)
-	t.Parallel()
+func TestAskListsTheLongestHoldsAndCountsAll(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		c, viewer := b.Peer(t), b.Peer(t)
 		var names []string
-		for i := range 2100 {
+		for i := range 1010 {
 			names = append(names, fmt.Sprint("n", i))
 			locktest.Acquire(t, t.Context(), c.GetLock(names[i]))
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
-		var told []string
-		for cursor, pages := 0, 1; ; pages++ {
-			r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(cursor))
-			require.NoError(t, err)
-			assert.Equal(t, 2100, r.HoldCount)
-			for _, h := range r.Holds {
-				told = append(told, h.Name)
-			}
-			if cursor = r.Cursor; cursor == 0 {
-				assert.Equal(t, 3, pages)
-				break
-			}
-		}
-		assert.Equal(t, names, told)
-		r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(1<<62))
+		r, err := viewer.Ask(t.Context(), c.ID())
 		require.NoError(t, err)
-		assert.Empty(t, r.Holds)
-		assert.Zero(t, r.Cursor)
+		assert.Equal(t, 1010, r.HoldCount)
+		var listed []string
+		for _, h := range r.Holds {
+			listed = append(listed, h.Name)
+		}
+		assert.Equal(t, names[:1000], listed)
 	})
 }
 
@@ -410,12 +397,11 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 			"no client":            ask(1, "me", nonce, ""),
 			"a short nonce":        ask(1, asker, "0011", ""),
 			"a nonce with a colon": ask(1, asker, "00112233445566778899aabbccddee:f", ""),
-			"below the first hold": ask(1, asker, nonce, `,"cursor":-1`),
 			"long":                 ask(1, asker, nonce, `,"more":"`+strings.Repeat("x", 4096)+`"`),
 		} {
 			assert.Empty(t, answers(bad), name)
 		}
-		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, `,"cursor":9`)))
+		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, `,"name":"x"`)))
 		time.Sleep(time.Second)
 		answered := func(questions int) (n int) {
 			for range questions {
@@ -432,21 +418,6 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 	})
 }
 
-// Whoever may publish can ask: whatever cursor a question has, the program that is asked lives on.
-func TestLargestCursorOfAQuestionIsHarmless(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		c, viewer := b.Peer(t), b.Peer(t)
-		hold := locktest.Acquire(t, t.Context(), c.GetLock("n"))
-		time.Sleep(4 * time.Second)
-		r, err := viewer.Ask(t.Context(), c.ID(), redlatch.WithCursor(math.MaxInt))
-		require.NoError(t, err)
-		assert.Equal(t, 1, r.HoldCount)
-		assert.Empty(t, r.Holds)
-		assert.Zero(t, r.Cursor)
-		locktest.Unlock(t, hold)
-	})
-}
-
 // An answer that is forged, or garbage, is left out; the one that belongs to the client that was asked counts.
 func TestAskEndsWithoutAnAnswer(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
@@ -459,10 +430,6 @@ func TestAskEndsWithoutAnAnswer(t *testing.T) {
 			_, err = viewer.Ask(t.Context(), bad)
 			require.ErrorIs(t, err, redlatch.ErrInvalid, bad)
 		}
-		_, err = viewer.Ask(t.Context(), gone, redlatch.WithCursor(-1))
-		require.ErrorIs(t, err, redlatch.ErrInvalid)
-		_, err = viewer.Ask(t.Context(), gone, nil)
-		require.ErrorIs(t, err, redlatch.ErrInvalid)
 
 		mute := b.Redis.Subscribe(t.Context(), "redlatch_client:"+gone)
 		defer func() { require.NoError(t, mute.Close()) }()

@@ -1,4 +1,4 @@
-package core
+package presence
 
 import (
 	"context"
@@ -11,46 +11,46 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/events"
 )
 
 // Whatever is taken for a question names a channel for the answer and nothing else.
 func FuzzQuestion(f *testing.F) {
-	good := `{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff","cursor":3}`
+	good := `{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff","name":"orders"}`
 	for _, seed := range []string{good, "", "{}", "null", "[]", good[:40], strings.Replace(good, "me", "a:{b}", 1)} {
 		f.Add(seed)
 	}
-	c := &Core{Config: Config{Prefix: "app:"}}
 	f.Fuzz(func(t *testing.T, text string) {
 		q, ok := parseQuestion(text)
 		if !ok {
 			return
 		}
-		channel := c.replyChannel(q)
+		channel := replyChannel("app:", q)
 		assert.True(t, strings.HasPrefix(channel, "redlatch_reply:{app:}"+q.From+":"))
 		assert.Less(t, len(channel), 200)
-		assert.False(t, strings.ContainsFunc(channel, isControl))
+		assert.False(t, strings.ContainsFunc(channel, unicode.IsControl))
 		assert.Equal(t, 1, strings.Count(strings.TrimPrefix(channel, "redlatch_reply:{app:}"), ":"))
-		assert.GreaterOrEqual(t, q.Cursor, 0)
 	})
 }
 
 func FuzzReport(f *testing.F) {
 	const id = "me.0123456789abcdef"
 	good, err := json.Marshal(Report{
-		Version: questionVersion, ID: id, Holds: []ReportHold{{Kind: "lock", Name: "n", Age: 1}},
-		Losses: []ReportLoss{{Kind: "lock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []ReportFailover{{Node: "a:1", Age: 1}},
+		Version: questionVersion, ID: id, Holds: []Hold{{Kind: "lock", Name: "n", Since: time.Now()}},
+		Losses: []events.Loss{{Kind: "lock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []events.Failover{{Node: "a:1"}},
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(good), "", "{}", "null", string(good[:30]), `{"v":1,"id":"` + id + `","cursor":-1}`} {
+	for _, seed := range []string{string(good), "", "{}", "null", string(good[:30]), `{"v":1,"id":"` + id + `","now":"9999-12-31T00:00:00Z","holds":[{"since":"0001-01-01T00:00:00Z"}]}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -63,7 +63,6 @@ func FuzzReport(f *testing.F) {
 		assert.LessOrEqual(t, len(r.Waits), answerList)
 		assert.LessOrEqual(t, len(r.Losses), events.Kept)
 		assert.LessOrEqual(t, len(r.Failovers), events.Kept)
-		assert.GreaterOrEqual(t, r.Cursor, 0)
 	})
 }
 
@@ -73,13 +72,13 @@ type slowReporter struct {
 	goOn  chan struct{}
 }
 
-func (r *slowReporter) Holds() []HoldInfo {
+func (r *slowReporter) Holds() []Hold {
 	r.asked.Add(1)
 	<-r.goOn
 	return nil
 }
 
-func (*slowReporter) Waits() []WaitInfo { return nil }
+func (*slowReporter) Waits() []Wait { return nil }
 
 // F21: what the client does for its own leases must not stand in line behind questions, which anybody may ask.
 func TestQuestionsHoldUpNoWorkOfTheClient(t *testing.T) {
@@ -90,12 +89,12 @@ func TestQuestionsHoldUpNoWorkOfTheClient(t *testing.T) {
 			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") },
 			DialerRetries:            1,
 		})
-		c := New(rdb, Config{Lease: 30 * time.Second, CallTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+		c := core.New(rdb, core.Config{Lease: 30 * time.Second, CallTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		r := &slowReporter{goOn: make(chan struct{})}
-		c.Reports(r)
-		c.presence.begin(c)
+		p := Of(c)
+		p.Add(r)
 		for range 10 {
-			c.presence.Message(`{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff"}`)
+			p.Message(`{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff"}`)
 		}
 		synctest.Wait()
 		require.EqualValues(t, 1, r.asked.Load(), "one at a time")
@@ -105,12 +104,25 @@ func TestQuestionsHoldUpNoWorkOfTheClient(t *testing.T) {
 		assert.True(t, ran.Load(), "a release has waited for an answer")
 		close(r.goOn)
 		synctest.Wait()
-		assert.EqualValues(t, presenceMost, r.asked.Load(), "those that came when so many waited have no answer")
+		assert.EqualValues(t, maxOpen, r.asked.Load(), "those that came when so many waited have no answer")
 		time.Sleep(2 * time.Second)
-		c.presence.Message(`{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff"}`)
+		p.Message(`{"v":1,"from":"me.0123456789abcdef","nonce":"00112233445566778899aabbccddeeff"}`)
 		synctest.Wait()
-		assert.EqualValues(t, presenceMost+1, r.asked.Load())
+		assert.EqualValues(t, maxOpen+1, r.asked.Load())
 		c.Close()
 		require.NoError(t, rdb.Close())
 	})
+}
+
+func TestClientChannelTellsPrefixAndID(t *testing.T) {
+	const id = "b-1.x.0123456789abcdef"
+	for _, prefix := range []string{"", "shop:", "shop", "a/b ", "{eu}:", "x{eu}", "{eu}:shop/", "*"} {
+		c := &core.Core{Config: core.Config{Prefix: prefix}}
+		gotPrefix, gotID, ok := SplitChannel(Channel(c, id))
+		assert.Equal(t, []any{prefix, id, true}, []any{gotPrefix, gotID, ok})
+	}
+	for _, other := range []string{"redlatch_reply:" + id, "redlatch_client:b", "redlatch_client:", id} {
+		_, _, ok := SplitChannel(other)
+		assert.False(t, ok, other)
+	}
 }
