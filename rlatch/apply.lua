@@ -1,7 +1,7 @@
 -- apply.lua: carry out one batch of a client's operations on a latch, once.
 --
 -- KEYS[1]  the latch: string, the count, from 1 on
--- KEYS[2]  the client's last batch: string, its number and its reply
+-- KEYS[2]  the client's last batch: string, its number, its reply, and the kind of object
 -- KEYS[3]  the participants that have counted down: set; may be missing where only c is among the operations
 -- KEYS[4]  for how long the latch stays open once it has opened: string, ms, and 'open' then; missing for one that does not; may be
 --          missing where only c and o are among the operations
@@ -73,7 +73,7 @@ for _, command in ipairs(touched and redis.acl_check_cmd and needs or {}) do
 end
 if touched or record == '1' then
   if not set then redis.call('pexpire', last, keep) end -- full memory refuses a script's first write, but not this
-  redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
+  redis.call('set', last, number .. ' ' .. table.concat(reply, ' ') .. ' latch', 'px', keep)
 end
 if cleared and members then redis.call('del', members) end
 if touched and now == 0 then redis.call('del', latch) end

@@ -1,7 +1,7 @@
 -- permit_resize.lua: carry out one batch of a client's changes of how many permits there are, those out included, once.
 --
 -- KEYS[1]  the permits that are available: string, decimal
--- KEYS[2]  the client's last batch: string, its number and its reply
+-- KEYS[2]  the client's last batch: string, its number, its reply, and the kind of object
 -- KEYS[3]  the permits that are out: zset, id -> end of the lease, epoch ms; may be missing where only p is among the changes
 -- ARGV[1]  number of the batch
 -- ARGV[2]  1 to record the batch although it changes nothing
@@ -53,7 +53,7 @@ end
 -- An error must mean that nothing was done, so all that may be refused comes before the number changes.
 for _, n in ipairs(messages) do redis.call('publish', channel, n) end
 if touched or record == '1' then
-  redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
+  redis.call('set', last, number .. ' ' .. table.concat(reply, ' ') .. ' permits', 'px', keep)
 end
 local now = string.format('%.0f', free)
 if touched and lasts then redis.call('set', available, now, 'keepttl') elseif touched then redis.call('set', available, now) end

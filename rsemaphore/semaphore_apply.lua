@@ -1,7 +1,7 @@
 -- semaphore_apply.lua: carry out one batch of a client's operations on a semaphore, once.
 --
 -- KEYS[1]  the semaphore: string, the permits available, which may be below 0
--- KEYS[2]  the client's last batch: string, its number and its reply
+-- KEYS[2]  the client's last batch: string, its number, its reply, and the kind of object
 -- ARGV[1]  number of the batch
 -- ARGV[2]  1 to record the batch although it changes nothing
 -- ARGV[3]  how long a batch is recorded, ms
@@ -61,7 +61,7 @@ reply[#reply + 1] = now > before and now > 0 and redis.call('publish', channel, 
 if touched or record == '1' then
   -- Full memory refuses a script's first write, but never this one.
   if frees or not touched then redis.call('pexpire', last, keep) end
-  redis.call('set', last, number .. ' ' .. table.concat(reply, ' '), 'px', keep)
+  redis.call('set', last, number .. ' ' .. table.concat(reply, ' ') .. ' semaphore', 'px', keep)
 end
 -- What sets the number ends a TTL, as in Java; what moves it does not.
 if set then redis.call('set', semaphore, now) elseif now ~= before then redis.call('set', semaphore, now, 'keepttl') end

@@ -204,7 +204,7 @@ func TestSemaphoreLateOriginalDoesNothing(t *testing.T) {
 		take(t, s, 1)
 		p.LoseReplies(1)
 		require.False(t, tried(t, s, 9), "repeated, and it changed nothing")
-		record, err := b.Redis.Keys(t.Context(), "redlatch_semaphore_ops:*").Result()
+		record, err := b.Redis.Keys(t.Context(), "redlatch_ops:*").Result()
 		require.NoError(t, err)
 		require.Len(t, record, 1)
 		left, err := b.Redis.Get(t.Context(), record[0]).Result()
@@ -212,7 +212,7 @@ func TestSemaphoreLateOriginalDoesNothing(t *testing.T) {
 		var number int
 		_, err = fmt.Sscan(left, &number)
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("%d 0 4 0", number), left, "the repeated one left its number")
+		require.Equal(t, fmt.Sprintf("%d 0 4 0 semaphore", number), left, "the repeated one left its number")
 		// What the lost one would do, had it been delayed: the same call once more, and an older one.
 		source := sourceOfSemaphore(t)
 		for late, want := range map[int][]any{number: {int64(0), int64(4), int64(0)}, number - 1: {}} {

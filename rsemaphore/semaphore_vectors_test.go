@@ -15,10 +15,10 @@ import (
 
 // semaphoreVectors are names, and what the wire format derives from them.
 var semaphoreVectors = map[string]struct{ prefix, name, key, channel, ops string }{
-	"plain":          {"", "s", "s", "redisson_sc:{s}", "redlatch_semaphore_ops:{s}:*"},
-	"tag":            {"", "{shop}:s", "{shop}:s", "redisson_sc:{shop}:s", "redlatch_semaphore_ops:{shop}:s:*"},
-	"prefix":         {"app:", "s", "app:s", "redisson_sc:{app:s}", "redlatch_semaphore_ops:{app:s}:*"},
-	"prefix and tag": {"app:", "{s}", "app:{s}", "redisson_sc:app:{s}", "redlatch_semaphore_ops:app:{s}:*"},
+	"plain":          {"", "s", "s", "redisson_sc:{s}", "redlatch_ops:{s}:*"},
+	"tag":            {"", "{shop}:s", "{shop}:s", "redisson_sc:{shop}:s", "redlatch_ops:{shop}:s:*"},
+	"prefix":         {"app:", "s", "app:s", "redisson_sc:{app:s}", "redlatch_ops:{app:s}:*"},
+	"prefix and tag": {"app:", "{s}", "app:{s}", "redisson_sc:app:{s}", "redlatch_ops:app:{s}:*"},
 }
 
 // listenTo returns what is published on a channel so far.

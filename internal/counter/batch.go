@@ -89,7 +89,7 @@ func (b *batch) call() (*script.Call, pipeline.Class) {
 	b.sent++
 	b.open++
 	args := make([]any, 0, 8+len(codes))
-	args = append(args, l.key, core.Prefixed(m.records, l.key)+":"+m.core.ID)
+	args = append(args, l.key, core.Prefixed("redlatch_ops", l.key)+":"+m.core.ID)
 	if m.kind.Keys != nil {
 		args = append(args, m.kind.Keys(l.key, codes)...)
 	}

@@ -93,14 +93,13 @@ const (
 type Manager struct {
 	core    *core.Core
 	kind    Kind
-	records string // prefix of the keys of the clients' last batches
 	logs    *core.Table[*opLog]
 	calls   sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
 }
 
 // New returns a client's manager of a kind of object. It is called while the client is made.
 func New(e *core.Core, kind Kind) *Manager {
-	m := &Manager{core: e, kind: kind, records: "redlatch_" + kind.Name + "_ops", logs: core.NewTable[*opLog]()}
+	m := &Manager{core: e, kind: kind, logs: core.NewTable[*opLog]()}
 	e.Register(m)
 	return m
 }

@@ -79,7 +79,8 @@ type finder struct {
 // found is an object that was found by a key or a channel.
 type found struct {
 	kind, name string
-	heard      bool // by a channel
+	heard      bool   // by a channel
+	record     string // the key whose value says of which kind it is; "" if that is known
 }
 
 // number reports whether its state is a number under its name, so that several keys tell of it.
@@ -192,30 +193,36 @@ func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) (
 	var all []found
 	for _, key := range keys {
 		o, ok := read(key)
-		again := o.number() && (f.listed[o.name] || slices.Contains(all, o))
-		if ok && !again && f.wants(o.kind) && matchGlob(f.pattern, o.name) {
+		again := o.number() && (f.listed[o.name] || slices.ContainsFunc(all, func(other found) bool { return other.number() && other.name == o.name }))
+		if ok && !again && (o.record != "" || f.wants(o.kind)) && matchGlob(f.pattern, o.name) {
 			all = append(all, o)
 		}
 	}
 	there := make([]func() bool, len(all))
 	err := f.ask(ctx, node, func(p redis.Pipeliner) {
-		for i, o := range all {
-			there[i] = f.check(ctx, p, o)
+		for i := range all {
+			there[i] = f.check(ctx, p, &all[i])
 		}
 	})
 	var those []found
-	for i, o := range all {
+	for i := range all {
 		if there[i]() {
-			those = append(those, o)
+			those = append(those, all[i])
 		}
 	}
 	return those, err
 }
 
-// check asks whether an object is there, and none of another kind that has the same key.
-func (f *finder) check(ctx context.Context, p redis.Pipeliner, o found) (there func() bool) {
+// check asks whether an object is there and wanted, and none of another kind that has the same key.
+func (f *finder) check(ctx context.Context, p redis.Pipeliner, o *found) (there func() bool) {
 	of, ticks := strings.CutSuffix(o.name, ":ticks")
 	switch {
+	case o.record != "":
+		number, record := p.Exists(ctx, o.name), p.Get(ctx, o.record)
+		return func() bool {
+			o.kind = kindIn(record.Val())
+			return number.Val() > 0 && f.wants(o.kind)
+		}
 	case o.number():
 		number := p.Exists(ctx, o.name)
 		return func() bool { return number.Val() > 0 }

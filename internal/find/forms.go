@@ -18,9 +18,7 @@ var forms = []form{ //nolint:gochecknoglobals // a constant in all but name
 	{kinds.Scheduler, "redlatch_sched", ":jobs"},
 	{kinds.Barrier, "redlatch_barrier", ""},
 	{doubleBarrier, "redlatch_double", ""},
-	{kinds.Semaphore, "redlatch_semaphore_ops", clientID},
-	{kinds.Permits, "redlatch_permits_ops", clientID},
-	{kinds.Latch, "redlatch_latch_ops", clientID},
+	{kinds.Semaphore, records, clientID}, // or another number: see kindIn
 	{kinds.Latch, "redlatch_latch_once", ""},
 	{kinds.Latch, "redlatch_latch_set", ""},
 	{kinds.Latch, "redlatch_latch_open", ""},
@@ -29,7 +27,17 @@ var forms = []form{ //nolint:gochecknoglobals // a constant in all but name
 const (
 	doubleBarrier = "double barrier" // in here: to others it is a barrier
 	clientID      = ":*"             // the suffix that is a colon and an id
+	records       = "redlatch_ops"   // the prefix of the last batches of clients
 )
+
+// kindIn returns the kind of the number that a batch was about, the last word of its record.
+func kindIn(record string) string {
+	switch word := record[strings.LastIndexByte(record, ' ')+1:]; word {
+	case kinds.Permits, kinds.Latch:
+		return word
+	}
+	return kinds.Semaphore
+}
 
 // formKinds returns the kinds that have forms.
 func formKinds() (all []string) {
@@ -62,7 +70,7 @@ func read(key string) (found, bool) {
 		}
 		if f.suffix == clientID {
 			end := strings.LastIndexByte(body, ':')
-			return found{kind: f.kind, name: nameIn(body[:max(end, 0)])}, end >= 0
+			return found{kind: f.kind, name: nameIn(body[:max(end, 0)]), record: key}, end >= 0
 		}
 		body, ok := strings.CutSuffix(body, f.suffix)
 		return found{kind: f.kind, name: nameIn(body)}, ok

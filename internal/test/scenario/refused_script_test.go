@@ -112,7 +112,7 @@ func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spo
 	hidden := mayChange[call.name]
 	if asks, err := p.admin.Eval(t.Context(), "return redis.acl_check_cmd and 1 or 0", nil).Int(); call.name == "apply" && asks == 0 {
 		require.NoError(t, err)
-		hidden = "_ops:" // Redis 6 cannot be asked for a right first: the number of a batch that is not sent again
+		hidden = "redlatch_ops:" // Redis 6 cannot be asked for a right first: the number of a batch that is not sent again
 	}
 	for right := range rights {
 		_, err := p.admin.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
