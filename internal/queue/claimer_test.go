@@ -35,7 +35,10 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig)) {
 			// It looks up no address by itself: that would not work in a bubble.
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone},
 		})
-		e := core.New(rdb, core.Config{Lease: 30 * time.Second, CloseGrace: time.Second, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		e := core.New(rdb, core.Config{
+			Lease: 30 * time.Second, CloseGrace: time.Second, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			WithoutPresence: true,
+		})
 		manager := New(e)
 		test(t, rig{e, manager, manager.Queue("jobs")})
 		e.Close()
