@@ -270,6 +270,14 @@ func TestValueWithPointersIsDecodedForEachCaller(t *testing.T) {
 	})
 }
 
+func TestHitAllocatesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.keep("k", "v")
+		assert.Zero(t, testing.AllocsPerRun(100, func() { r.Get("k") }))
+		assert.Zero(t, testing.AllocsPerRun(100, func() { r.Get("none") }))
+	})
+}
+
 // F10
 func TestGoroutinesDoNotGrowWithObjectsOrEntries(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

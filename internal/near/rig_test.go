@@ -3,6 +3,8 @@ package near_test
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,4 +146,24 @@ type order struct {
 func decodeOrder(encoded []byte) (o order, err error) {
 	err = json.Unmarshal(encoded, &o)
 	return o, err
+}
+
+// ear is a listener that remembers.
+type ear struct {
+	mu       sync.Mutex // guards messages
+	messages []string
+}
+
+func (*ear) Subscribed() {}
+
+func (e *ear) Message(payload string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.messages = append(e.messages, payload)
+}
+
+func (e *ear) heard() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.messages)
 }
