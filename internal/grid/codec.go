@@ -54,10 +54,11 @@ func (c Coder[T]) Next(row *script.Row) (v T, err error) {
 	if row.Failed() {
 		return v, row.Err()
 	}
-	return c.decode(text)
+	return c.Decode(text)
 }
 
-func (c Coder[T]) decode(text string) (v T, err error) {
+// Decode decodes a value.
+func (c Coder[T]) Decode(text string) (v T, err error) {
 	if err := codec.Unmarshal(c.codec, []byte(text), &v); err != nil {
 		var none T
 		return none, err
@@ -74,7 +75,7 @@ func (c Coder[T]) Value(o *Object, verb string, row *script.Row) (v T, ok bool, 
 	if err := row.Err(); err != nil || !ok {
 		return v, false, o.Wrap(verb, err)
 	}
-	v, err = c.decode(text)
+	v, err = c.Decode(text)
 	return v, true, o.Wrap(verb, err)
 }
 
@@ -225,7 +226,7 @@ func (c Coder[T]) try(o *Object, read func() *script.Row, write func(value any, 
 	there := row.More()
 	if there {
 		mode, old = "equal", row.Text()
-		before, err = c.decode(old)
+		before, err = c.Decode(old)
 	}
 	if err = cmp.Or(row.Err(), err); err != nil {
 		return false, none, o.Wrap("update", err)

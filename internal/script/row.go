@@ -101,13 +101,15 @@ func (r *Row) Text() string {
 	return ""
 }
 
-// Maybe reads a text that may be missing.
+// Maybe reads a text, or a number as one, that may be missing.
 func (r *Row) Maybe() (text string, ok bool) {
 	switch v := r.next().(type) {
 	case nil:
 		return "", false
 	case string:
 		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
 	default:
 		r.fail("a %T, not a text", v)
 		return "", false

@@ -47,7 +47,9 @@ func OnServer(t *testing.T, test func(t *testing.T, p *Place)) {
 		assert.NoError(t, client.Close())
 		assert.NoError(t, rdb.Close())
 	})
-	counted := func(cmd []string) bool { return !strings.Contains(" HELLO CLIENT SUBSCRIBE PING ", " "+strings.ToUpper(cmd[0])+" ") }
+	counted := func(cmd []string) bool {
+		return !strings.Contains(" HELLO CLIENT SUBSCRIBE PING ", " "+strings.ToUpper(cmd[0])+" ")
+	}
 	test(t, &Place{
 		Client: client, Redis: server.Client(t),
 		Lose: func() { proxy.DropReplies(counted, 1) },

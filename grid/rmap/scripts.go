@@ -1,0 +1,34 @@
+package rmap
+
+import (
+	_ "embed"
+
+	"github.com/redlatch/redlatch/internal/grid"
+	"github.com/redlatch/redlatch/internal/script"
+)
+
+//go:embed write.lua
+var writeSource string
+
+//go:embed remove.lua
+var removeSource string
+
+//go:embed read.lua
+var readSource string
+
+var (
+	writeScript  = script.Embedded("rmap.write", &grid.Guard, &writeSource)
+	removeScript = script.Embedded("rmap.remove", &removeSource)
+	readScript   = script.Embedded("rmap.read", &readSource)
+	hget         = script.Command("hget")
+	hmget        = script.Command("hmget")
+	hset         = script.Command("hset")
+	hsetnx       = script.Command("hsetnx")
+	hdel         = script.Command("hdel")
+	hexists      = script.Command("hexists")
+	hlen         = script.Command("hlen")
+	hincrby      = script.Command("hincrby")
+	hincrbyfloat = script.Command("hincrbyfloat")
+	hpexpire     = script.Command("hpexpire")
+	hpttl        = script.Command("hpttl")
+)
