@@ -150,12 +150,9 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueO
 	return rdelayedqueue.New[T](c, name, opts...)
 }
 
-// GetElection returns the election with this name, in which one candidate leads at a time. Its only option is
-// relection.WithRecheck. It does no I/O, and reports a bad name or option as GetLock does. The leader holds the fair lock of
-// the same name.
-func (c *Client) GetElection(name string, opts ...relection.Option) *relection.Election {
-	return relection.New(c, name, opts...)
-}
+// GetElection returns the election with this name, in which one candidate leads at a time. It does no I/O, and reports a
+// bad name as GetLock does. The leader holds the fair lock of the same name.
+func (c *Client) GetElection(name string) *relection.Election { return relection.New(c, name) }
 
 // GetScheduler returns the scheduler with this name, whose jobs all processes share that use the name. It does no I/O and keeps
 // nothing alive. The scheduler's methods return [ErrInvalid] for a bad name or option.

@@ -1,7 +1,6 @@
 package relection
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +8,10 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/fair"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rfairlock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const title = "relection"
@@ -24,19 +22,17 @@ type Election struct {
 	core *core.Core
 	name string // with the client's prefix
 	keys keys
-	lock *rfairlock.Lock
-	opts options
+	lock locker.Name
 	err  error
 }
 
 // New returns the election with this name, as client.GetElection does. client is a *redlatch.Client. It does no I/O
 // and keeps nothing alive; bad input is the error of every method.
-func New(client core.Client, name string, opts ...Option) *Election {
+func New(client core.Client, name string) *Election {
 	c := core.Of(client)
-	e := &Election{core: c, name: c.Prefix + name, lock: rfairlock.NewElection(c, name)}
+	e := &Election{core: c, name: c.Prefix + name, lock: core.Manager(c, fair.NewLocks).Elections.Name(name)}
 	e.keys = keysOf(e.name)
-	e.opts, e.err = collect(opts)
-	e.err = cmp.Or(core.CheckUserName(name, e.name), e.err)
+	e.err = e.lock.Check()
 	return e
 }
 
@@ -79,10 +75,10 @@ func (e *Election) campaign(ctx context.Context, o campaignOptions) (*Leadership
 			return nil, errs.ErrClosed
 		}
 		m := newMember(e, o.value)
-		hold, err := e.lock.Lock(ctx, rlock.WithoutReentry(), as(m.id))
+		hold, err := e.lock.Acquire(ctx, &locker.Options{NoNest: true, Owner: m.id}, locker.Forever)
 		if err != nil {
 			m.leave()
-			return nil, unwrapped(err)
+			return nil, err
 		}
 		l := &Leadership{member: m, hold: hold}
 		if err = l.begin(); err == nil {
@@ -96,9 +92,6 @@ func (e *Election) campaign(ctx context.Context, o campaignOptions) (*Leadership
 		}
 	}
 }
-
-// as has a call ask under an owner id.
-func as(id string) rlock.Option { return func(o *locker.Options) { o.Owner = id } }
 
 // Leader is who leads an election.
 type Leader struct {
@@ -164,14 +157,6 @@ func (e *Election) check(ctx context.Context) error {
 		return core.ErrNilContext
 	}
 	return nil
-}
-
-// unwrapped returns the error of a call of the fair lock without the words of that package.
-func unwrapped(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return err
 }
 
 func (e *Election) wrap(verb string, err error) error {

@@ -25,9 +25,7 @@ const (
 	deadTime = 5 * time.Second         // until a dead candidate is passed over
 )
 
-func election(p *locktest.Peer, opts ...relection.Option) *relection.Election {
-	return p.GetElection(name, opts...)
-}
+func election(p *locktest.Peer) *relection.Election { return p.GetElection(name) }
 
 // lead requires that a campaign succeeds.
 func lead(t *testing.T, e *relection.Election, value string) *relection.Leadership {

@@ -7,14 +7,13 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // Leadership is one term of a leader. It may move between goroutines and is safe for concurrent use. A nil Leadership, which
 // a failed Campaign returns, has ended: its methods return [ErrNotHeld], which is also the cause of its context.
 type Leadership struct {
 	member *member
-	hold   *rlock.Hold
+	hold   *lease.Hold
 }
 
 // Context returns the context of the leadership. It descends from the context that was given to Campaign, and ends as that of
@@ -54,9 +53,7 @@ func (l *Leadership) begin() error {
 		return err
 	}
 	m.lead(r)
-	if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
-		h.OnEnd(func(error) { m.stop() })
-	}
+	l.hold.OnEnd(func(error) { m.stop() })
 	return nil
 }
 
@@ -123,10 +120,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 func (l *Leadership) resign(ctx context.Context) error {
 	err := l.hold.Unlock(ctx)
 	l.member.resigned()
-	if err != nil {
-		return unwrapped(err)
-	}
-	return nil
+	return err
 }
 
 // giveBack resigns a leadership that nobody knows of, in the background.
@@ -135,9 +129,7 @@ func (l *Leadership) giveBack(ctx context.Context) {
 	c.Begin()
 	c.Workers.Go(func() {
 		defer c.End()
-		if h, ok := rlock.Unwrap(l.hold).(*lease.Hold); ok {
-			_ = h.UnlockSurely(context.WithoutCancel(ctx)) // nobody waits for it
-		}
+		_ = l.hold.UnlockSurely(context.WithoutCancel(ctx)) // nobody waits for it
 		l.member.resigned()
 	})
 }

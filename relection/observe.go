@@ -27,7 +27,7 @@ import (
 //
 // The loop ends without an error when ctx is done, and after an error that will not pass: redlatch.ErrClosed when the client
 // closes, redlatch.ErrInvalid, redlatch.ErrWrongType, a missing permission. A change that was announced comes at once.
-// What is not announced, as the death of a leader, comes within about a second ([WithRecheck]).
+// What is not announced, as the death of a leader, comes within about a second.
 //
 // It costs a round trip for each change and each second; what many observers of a client ask for takes longer than a second
 // beyond 500. It subscribes to one channel, on the client's connection for that.
@@ -76,7 +76,7 @@ func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, fa
 
 // awaitChange waits until the state may have changed, and reports whether ctx goes on.
 func (e *Election) awaitChange(ctx context.Context, changes changes) bool {
-	timer := time.NewTimer(waitqueue.Pause(e.opts.recheck, e.core.Waiting.Load()))
+	timer := time.NewTimer(waitqueue.Pause(waitqueue.Recheck, e.core.Waiting.Load()))
 	defer timer.Stop()
 	select {
 	case <-changes:

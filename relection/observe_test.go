@@ -19,8 +19,7 @@ func TestObserversSeeThePresentStateAndEachChangeAtOnce(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		one, two, third := b.Peer(t), b.Peer(t), b.Peer(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		seldom := relection.WithRecheck(time.Hour) // all by messages
-		seen := []*observer{observe(ctx, election(third, seldom)), observe(ctx, election(one, seldom))}
+		seen := []*observer{observe(ctx, election(third)), observe(ctx, election(one))}
 		all := func(want ...any) {
 			t.Helper()
 			time.Sleep(moment)
@@ -41,7 +40,7 @@ func TestObserversSeeThePresentStateAndEachChangeAtOnce(t *testing.T) {
 		all("c")
 		time.Sleep(time.Minute)
 		all()
-		seen = append(seen, observe(ctx, election(two, seldom)))
+		seen = append(seen, observe(ctx, election(two)))
 		seen[2].saw(t, "c")
 		waiting := campaign(t.Context(), election(one), "d")
 		all()
@@ -72,7 +71,7 @@ func TestSlowObserverSkipsStatesButGetsTheNewest(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		l := lead(t, election(b.Peer(t)), "0")
 		var got []string
-		for leader, err := range election(b.Peer(t), relection.WithRecheck(time.Hour)).Observe(t.Context()) {
+		for leader, err := range election(b.Peer(t)).Observe(t.Context()) {
 			require.NoError(t, err)
 			got = append(got, leader.Value)
 			if leader.Value == "last" {
@@ -119,7 +118,7 @@ func TestObserverLooksAgainWhenItsConnectionIsBack(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)
 		l := lead(t, election(b.Peer(t)), "a")
-		seen := observe(t.Context(), election(p, relection.WithRecheck(time.Hour)))
+		seen := observe(t.Context(), election(p))
 		seen.saw(t, "a")
 		time.Sleep(time.Second)
 		p.Refuse(true)
@@ -144,7 +143,7 @@ func TestNothingIsMissedBetweenTheFirstLookAndTheSubscription(t *testing.T) {
 			p := b.Peer(t)
 			go func() {
 				defer close(o.ended)
-				for leader, err := range election(p, relection.WithRecheck(time.Hour)).Observe(ctx) {
+				for leader, err := range election(p).Observe(ctx) {
 					assert.NoError(t, err)
 					o.mu.Lock()
 					o.got = append(o.got, leader.Value)

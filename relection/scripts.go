@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/fair"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rfairlock"
 )
 
 //go:embed lead.lua
@@ -40,7 +40,7 @@ var (
 type keys struct{ lock, queue, timeouts, leader, candidates, channel string }
 
 func keysOf(lock string) keys {
-	queue, timeouts := rfairlock.QueueKeys(lock)
+	queue, timeouts := fair.QueueKeys(lock)
 	return keys{
 		lock: lock, queue: queue, timeouts: timeouts,
 		leader:     core.Prefixed("redlatch_election", lock),

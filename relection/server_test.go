@@ -38,7 +38,7 @@ func elect(t *testing.T, where locktest.Place) {
 				defer cancel()
 				go func() {
 					defer close(states)
-					for leader, err := range third.GetElection(name, relection.WithRecheck(time.Hour)).Observe(ctx) {
+					for leader, err := range third.GetElection(name).Observe(ctx) {
 						if errors.Is(err, relection.ErrNoLeader) {
 							states <- "nobody"
 						} else if assert.NoError(t, err) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
-	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -30,32 +29,15 @@ type Waiter struct {
 // Info returns who holds the lock and who waits for it, in order. It blocks and fails as [rlock.Lock.IsLocked] does, and
 // costs one round trip, and time in Redis in proportion to what it lists, which is bounded: less than a millisecond.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	info, err := l.info(ctx, core.MostListed)
-	return info, wrap("info", l.Name(), err)
-}
-
-// Holder is [Lock.Info] without the queue, whatever its length, under the name that all kinds of lock have for it.
-func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
-	info, err := l.info(ctx, 0)
-	return info.Info, wrap("holder", l.Name(), err)
-}
-
-// info looks at the lock and at so many waiters, at most.
-func (l *Lock) info(ctx context.Context, most int) (Info, error) {
-	if err := l.name.Check(); err != nil {
-		return Info{}, err
-	}
-	answer, err := l.core.Read(ctx, func() *script.Call { return l.kind.inspect(l.name.Key(), most) })
+	info, waiters, err := l.locks.Look(ctx, &l.name, core.MostListed)
 	if err != nil {
-		return Info{}, err
+		return Info{}, wrap("info", l.Name(), err)
 	}
-	row := answer.Row()
-	info := Info{Info: rlock.ReadInfo(l.Name(), row)}
-	info.Waiting = int(row.Int())
-	for row.More() {
-		w := Waiter{Owner: row.Text(), Left: core.Left(row.Int())}
+	all := Info{Info: rlock.Info(info)}
+	for waiters.More() {
+		w := Waiter{Owner: waiters.Text(), Left: core.Left(waiters.Int())}
 		w.Client = core.ClientOf(w.Owner)
-		info.Queue = append(info.Queue, w)
+		all.Queue = append(all.Queue, w)
 	}
-	return info, row.Err()
+	return all, wrap("info", l.Name(), waiters.Err())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/internal/test/locktest"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // Nobody has said until when the waiter is good, as of one in Redisson's queue whose score is gone.
@@ -20,10 +21,11 @@ func TestInfoDoesNotGuessHowLongAWaiterIsGood(t *testing.T) {
 		require.Len(t, info.Queue, 1)
 		assert.Equal(t, "x", info.Queue[0].Owner)
 		assert.Negative(t, info.Queue[0].Left)
-		holder, err := lock.Holder(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, 1, holder.Waiting)
-		assert.Equal(t, hold.Owner(), holder.Owner)
+		_, err = lock.TryLock(t.Context(), rlock.WithHolder())
+		var taken *rlock.TakenError
+		require.ErrorAs(t, err, &taken)
+		assert.Equal(t, 1, taken.Info.Waiting)
+		assert.Equal(t, hold.Owner(), taken.Info.Owner)
 		locktest.Unlock(t, hold)
 	})
 }

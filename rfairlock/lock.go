@@ -7,6 +7,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/fair"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
@@ -19,45 +21,21 @@ import (
 // two of the same name from one client are the same lock. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	name locker.Name
-	core *core.Core
-	kind *kind
+	name  locker.Name
+	core  *core.Core
+	locks *fair.Locks
 }
 
 type sealed = locker.Sealed // embedded: makes a lock a rlock.Locker
 
 var _ rlock.Locker = (*Lock)(nil)
 
-// manager is a client's state for its fair locks and those of elections. Locks of one name exclude each other across the two.
-type manager struct {
-	kind             *kind
-	locks, elections *locker.Manager
-}
-
-func newManager(c *core.Core) *manager {
-	k := newKind(c)
-	ns, fair := locker.NewNamespace(c), k.fair(c)
-	election := *fair
-	election.Name, election.Noun = kinds.Election, "leadership"
-	return &manager{kind: k, locks: locker.NewManager(ns, fair), elections: locker.NewManager(ns, &election)}
-}
-
 // New returns the fair lock with this name, as client.GetFairLock does. client is a *redlatch.Client. It does no I/O
 // and keeps nothing alive; bad input is the error of every method.
 func New(client core.Client, name string) *Lock {
 	c := core.Of(client)
-	m := core.Manager(c, newManager)
-	return newLock(c, m, m.locks, name)
-}
-
-// NewElection returns the fair lock of an election, which is reported as an election. It is for package relection.
-func NewElection(c *core.Core, name string) *Lock {
-	m := core.Manager(c, newManager)
-	return newLock(c, m, m.elections, name)
-}
-
-func newLock(c *core.Core, m *manager, of *locker.Manager, name string) *Lock {
-	l := &Lock{name: of.Name(name), core: c, kind: m.kind}
+	locks := core.Manager(c, fair.NewLocks)
+	l := &Lock{name: locks.Plain.Name(name), core: c, locks: locks}
 	l.sealed = locker.Seal(&l.name)
 	return l
 }
@@ -103,41 +81,31 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", locker.Forever, opts)
+	h, err := l.acquire(ctx, "do", locker.Forever, opts)
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, kinds.FairLock, l.Name(), l.core.Logger)
+	return lease.During(ctx, h, fn, kinds.FairLock, l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anyone holds the lock. It blocks and fails as [rlock.Lock.IsLocked] does, and costs one
 // round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := rlock.Inspect(ctx, l.core, &l.name)
+	s, err := l.name.Inspect(ctx)
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from. It returns 0 without asking Redis
 // if ctx descends from none. Otherwise it blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	if ctx == nil {
-		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
-	}
-	hold := l.name.HoldOf(ctx)
-	if hold == nil {
-		return 0, wrap("hold count", l.Name(), l.name.Check())
-	}
-	s, err := rlock.Inspect(ctx, l.core, &l.name)
-	if s.Owner != hold.Owner() {
-		s.Levels = 0
-	}
-	return s.Levels, wrap("hold count", l.Name(), err)
+	levels, err := l.name.HoldCount(ctx)
+	return levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the lease is left in Redis: 0 if the lock is free, negative if the key has no TTL, which
 // neither redlatch nor Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := rlock.Inspect(ctx, l.core, &l.name)
+	s, err := l.name.Inspect(ctx)
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 
@@ -146,7 +114,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // and one that is being renewed at the moment, at its next renewal. It blocks, fails and costs as
 // [rlock.Lock.ForceUnlock] does.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	forced, err := l.name.Force(ctx, func() *script.Call { return l.kind.force(l.name.Key()) })
+	forced, err := l.name.Force(ctx, func() *script.Call { return l.locks.Force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
@@ -155,11 +123,11 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	hold, err := l.name.Acquire(ctx, o, p)
+	h, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), rlock.Refused(ctx, l, o, err))
+		return nil, wrap(verb, l.Name(), err)
 	}
-	return rlock.NewHold(title, hold), nil
+	return (*rlock.Hold)(hold.New(fair.Title, h)), nil
 }
 
-func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, name, err) }
+func wrap(verb, name string, err error) error { return errs.Wrap(fair.Title, verb, name, err) }

@@ -1,13 +1,10 @@
 package rlock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/locker"
 )
 
 // The errors of all kinds of lock. They come wrapped with what was being done; test them with errors.Is.
@@ -49,21 +46,3 @@ func (e *TakenError) Error() string {
 
 // Unwrap returns the error without the holder.
 func (e *TakenError) Unwrap() error { return e.err }
-
-// lookLimit bounds the question of a call that was refused.
-const lookLimit = time.Second
-
-// Refused returns the error of a call on a lock, with its holder if the call's options ask for that and Redis says it. It is for
-// this module's kinds of lock.
-func Refused(ctx context.Context, l Locker, o *locker.Options, err error) error {
-	if !o.Holder || !errors.Is(err, ErrNotAcquired) || errors.Is(err, errs.ErrUnavailable) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
-	defer cancel()
-	info, lookErr := l.Holder(ctx)
-	if lookErr != nil {
-		return err
-	}
-	return &TakenError{Info: info, err: err}
-}

@@ -250,7 +250,7 @@ func calls(t *testing.T, file string) func(cmd []string) bool {
 
 func sourceOf(t *testing.T, file string) []byte {
 	t.Helper()
-	source, err := os.ReadFile(file + ".lua")
+	source, err := os.ReadFile("../internal/reentrant/" + file + ".lua")
 	require.NoError(t, err)
 	return source
 }

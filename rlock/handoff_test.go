@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -88,7 +89,7 @@ func TestRefusedReleaseOfAHoldThatNobodyTookGoesOn(t *testing.T) {
 			}
 			return first
 		})
-		rlock.Unwrap(h).(interface{ Pass() }).Pass()
+		(*hold.Hold)(h).Inside().(interface{ Pass() }).Pass()
 		time.Sleep(time.Second)
 		assert.True(t, refused.Load())
 		assert.Empty(t, b.Keys(t))

@@ -4,40 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/hold"
 )
 
 // Hold is a lock that is held, or one nested level of it. It may move between goroutines and is safe for concurrent
 // use. A nil Hold, which a failed call returns, has ended: its methods return [ErrNotHeld], which is also the cause of
 // its context.
-type Hold struct {
-	hold  held
-	title string // the package of the lock's kind, for messages
-}
-
-// held is the inside of a hold: one lease, or those of several locks.
-type held interface {
-	Context() context.Context
-	Unlock(ctx context.Context) error
-	Extend(ctx context.Context, d time.Duration) error
-	Token() int64
-	ExpiresAt() time.Time
-	Owner() string
-	Name() string
-}
-
-// NewHold returns the public face of an internal hold; title is the name of its kind's package. It is for this module's
-// kinds of lock.
-func NewHold(title string, h held) *Hold { return &Hold{hold: h, title: title} }
-
-// Unwrap returns the internal hold that was passed to [NewHold]. It is for this module's kinds of lock.
-func Unwrap(h *Hold) any {
-	if h == nil {
-		return nil
-	}
-	return h.hold
-}
+type Hold hold.Hold
 
 // Context returns the hold's context. It descends from the context that was given to the acquiring call, and ends
 //
@@ -51,7 +24,7 @@ func Unwrap(h *Hold) any {
 //
 // Use [context.Cause] to tell these apart; [context.Context.Err] is [context.Canceled] for all but the last. The
 // context of a nested hold outlives the release of an outer level.
-func (h *Hold) Context() context.Context { return h.held().Context() }
+func (h *Hold) Context() context.Context { return h.inside().Context() }
 
 // Unlock ends this level of the hold, and with the last level it releases the lock. It works although ctx is done.
 //
@@ -67,7 +40,7 @@ func (h *Hold) Context() context.Context { return h.held().Context() }
 //
 // It costs one round trip, or none if the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
-	return h.wrap("unlock", h.held().Unlock(ctx))
+	return h.wrap("unlock", h.inside().Unlock(ctx))
 }
 
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From
@@ -80,7 +53,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 //
 // It costs one round trip. A repeated call sets the lease once more.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return h.wrap("extend", h.held().Extend(ctx, d))
+	return h.wrap("extend", h.inside().Extend(ctx, d))
 }
 
 // Token returns the fencing token of a hold of a fenced lock: a number higher than that of every earlier hold of this
@@ -88,27 +61,16 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 // refuses a number lower than the highest it has seen. A nested level has the token of its outermost hold.
 //
 // If Redis has forgotten the last token, the next one is Redis's clock, which must not have stepped back.
-func (h *Hold) Token() int64 { return h.held().Token() }
+func (h *Hold) Token() int64 { return h.inside().Token() }
 
 // ExpiresAt returns the time until which exclusion is promised, as of now; each renewal moves it. The time has a
 // monotonic clock reading.
-func (h *Hold) ExpiresAt() time.Time { return h.held().ExpiresAt() }
+func (h *Hold) ExpiresAt() time.Time { return h.inside().ExpiresAt() }
 
 // Owner returns the id under which Redis knows the holder, `<client id>:<number>`. No lease's id is ever used again;
 // holds handed on within a client share one. Save it to take the lock back after a restart; see [WithTakeOver].
-func (h *Hold) Owner() string { return h.held().Owner() }
+func (h *Hold) Owner() string { return h.inside().Owner() }
 
-func (h *Hold) held() held {
-	if h == nil || h.hold == nil {
-		return (*lease.Hold)(nil)
-	}
-	return h.hold
-}
+func (h *Hold) inside() hold.Inside { return (*hold.Hold)(h).Inside() }
 
-func (h *Hold) wrap(verb string, err error) error {
-	title := "rlock"
-	if h != nil && h.title != "" {
-		title = h.title
-	}
-	return errs.Wrap(title, verb, h.held().Name(), err)
-}
+func (h *Hold) wrap(verb string, err error) error { return (*hold.Hold)(h).Wrap(verb, err) }

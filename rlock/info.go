@@ -3,8 +3,6 @@ package rlock
 import (
 	"context"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/presence"
 )
 
 // Info is the state of a lock in Redis at one moment.
@@ -32,18 +30,6 @@ type Info struct {
 // Info returns who holds the lock and how many wait. It blocks and fails as [Lock.IsLocked] does, and costs two round
 // trips, on a cluster three, one of them to all nodes at once.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	ctx, end := l.core.Bound(ctx)
-	defer end()
-	call := inspect
-	if l.fenced {
-		call = inspectFenced
-	}
-	info, err := ask(ctx, l.core, &l.name, call)
-	if err == nil {
-		info.Waiting = presence.Listening(ctx, l.core, channel(l.name.Key()))
-	}
-	return info, wrap("info", l.Name(), err)
+	info, err := l.name.Holder(ctx)
+	return Info(info), wrap("info", l.Name(), err)
 }
-
-// Holder is [Lock.Info] under the name that all kinds of lock have for it.
-func (l *Lock) Holder(ctx context.Context) (Info, error) { return l.Info(ctx) }

@@ -7,9 +7,11 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/reentrant"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -24,9 +26,6 @@ type Locker interface {
 	TryLock(ctx context.Context, opts ...Option) (*Hold, error)
 	// Do runs fn while holding the lock.
 	Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error
-	// Holder returns who holds the lock: of several readers the one that keeps it longest, of the parts of a multi-lock the
-	// first that is held. It blocks and fails as Lock.IsLocked does, and costs what the Info of its kind costs.
-	Holder(ctx context.Context) (Info, error)
 
 	locker.Locker // unexported: only this module's kinds of lock are Lockers
 }
@@ -38,37 +37,28 @@ type sealed = locker.Sealed // embedded: makes a lock a Locker
 // same lock. It is safe for concurrent use.
 type Lock struct {
 	sealed
-	name   locker.Name
-	core   *core.Core
-	fenced bool
+	name locker.Name
+	core *core.Core
 }
 
 var _ Locker = (*Lock)(nil)
-
-// manager is a client's state for its reentrant and fenced locks. Locks of one name exclude each other across the two.
-type manager struct{ plain, fenced *locker.Manager }
-
-func newManager(c *core.Core) *manager {
-	r := locker.NewNamespace(c)
-	return &manager{plain: locker.NewManager(r, plainKind()), fenced: locker.NewManager(r, fencedKind(c.TokenTTL))}
-}
 
 // New returns the reentrant lock with this name, as client.GetLock does. client is a *redlatch.Client. It does no I/O
 // and keeps nothing alive; bad input is the error of every method.
 func New(client core.Client, name string) *Lock {
 	c := core.Of(client)
-	return newLock(c, core.Manager(c, newManager).plain, name, false)
+	return newLock(c, core.Manager(c, reentrant.NewLocks).Plain, name)
 }
 
 // NewFenced returns the lock with this name whose holds carry a fencing token, as client.GetFencedLock does. client is
 // a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method.
 func NewFenced(client core.Client, name string) *Lock {
 	c := core.Of(client)
-	return newLock(c, core.Manager(c, newManager).fenced, name, true)
+	return newLock(c, core.Manager(c, reentrant.NewLocks).Fenced, name)
 }
 
-func newLock(c *core.Core, s *locker.Manager, name string, fenced bool) *Lock {
-	l := &Lock{name: s.Name(name), core: c, fenced: fenced}
+func newLock(c *core.Core, m *locker.Manager, name string) *Lock {
+	l := &Lock{name: m.Name(name), core: c}
 	l.sealed = locker.Seal(&l.name)
 	return l
 }
@@ -115,11 +105,11 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 	if fn == nil {
 		return wrap("do", l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := l.acquire(ctx, "do", locker.Forever, opts)
+	h, err := l.acquire(ctx, "do", locker.Forever, opts)
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, kinds.Lock, l.Name(), l.core.Logger)
+	return lease.During(ctx, h, fn, kinds.Lock, l.Name(), l.core.Logger)
 }
 
 // IsLocked reports whether anyone holds the lock.
@@ -128,31 +118,21 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...O
 // and then returns redlatch.ErrUnavailable. A closed client returns redlatch.ErrClosed, a name that another kind of
 // object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
-	s, err := Inspect(ctx, l.core, &l.name)
+	s, err := l.name.Inspect(ctx)
 	return s.Locked, wrap("is locked", l.Name(), err)
 }
 
 // HoldCount returns how many levels Redis counts for the hold that ctx descends from. It returns 0 without asking Redis
 // if ctx descends from none. Otherwise it blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) HoldCount(ctx context.Context) (int, error) {
-	if ctx == nil {
-		return 0, wrap("hold count", l.Name(), core.ErrNilContext)
-	}
-	hold := l.name.HoldOf(ctx)
-	if hold == nil {
-		return 0, wrap("hold count", l.Name(), l.name.Check())
-	}
-	s, err := Inspect(ctx, l.core, &l.name)
-	if s.Owner != hold.Owner() {
-		s.Levels = 0
-	}
-	return s.Levels, wrap("hold count", l.Name(), err)
+	levels, err := l.name.HoldCount(ctx)
+	return levels, wrap("hold count", l.Name(), err)
 }
 
 // TTL returns how much of the lease is left in Redis: 0 if the lock is free, negative if the key has no TTL, which
 // neither redlatch nor Redisson leaves behind. It blocks and fails as IsLocked does, and costs one round trip.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
-	s, err := Inspect(ctx, l.core, &l.name)
+	s, err := l.name.Inspect(ctx)
 	return s.Left, wrap("ttl", l.Name(), err)
 }
 
@@ -166,7 +146,7 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // may have been released, or may still be. A closed client returns redlatch.ErrClosed, a name that another kind of
 // object uses redlatch.ErrWrongType. It costs one round trip.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	forced, err := l.name.Force(ctx, func() *script.Call { return force(l.name.Key()) })
+	forced, err := l.name.Force(ctx, func() *script.Call { return reentrant.Force(l.name.Key()) })
 	return forced, wrap("force unlock", l.Name(), err)
 }
 
@@ -175,11 +155,11 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	hold, err := l.name.Acquire(ctx, o, p)
+	h, err := l.name.Acquire(ctx, o, p)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), Refused(ctx, l, o, err))
+		return nil, wrap(verb, l.Name(), err)
 	}
-	return NewHold("rlock", hold), nil
+	return (*Hold)(hold.New("rlock", h)), nil
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap("rlock", verb, name, err) }

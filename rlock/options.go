@@ -9,20 +9,26 @@ import (
 )
 
 // Option is a setting of one acquiring call.
-type Option func(*locker.Options)
+type Option interface{ setting }
+
+type setting = locker.Option // embedded: only this package makes options
 
 // WithFixedLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
 // WithFixedLease the lease is the client's, 30 s by default, and is renewed until Unlock.
-func WithFixedLease(d time.Duration) Option { return func(o *locker.Options) { o.Lease = &d } }
+func WithFixedLease(d time.Duration) Option {
+	return locker.Set(func(o *locker.Options) { o.Lease = &d })
+}
 
 // WithWait limits the wait to d, from 0 to ten years. A call that has not acquired the lock by then returns
 // [ErrNotAcquired]. With 0 it tries once: Do with WithWait(0) runs its function now or not at all. Without WithWait,
 // Lock and Do wait without limit, and TryLock does not wait.
-func WithWait(d time.Duration) Option { return func(o *locker.Options) { o.Wait = &d } }
+func WithWait(d time.Duration) Option { return locker.Set(func(o *locker.Options) { o.Wait = &d }) }
 
 // WithMaxHold limits renewal: the hold is lost d after it was acquired. From 10 ms to ten years. Without WithMaxHold
 // there is no limit. It has no effect with a shorter [WithFixedLease].
-func WithMaxHold(d time.Duration) Option { return func(o *locker.Options) { o.MaxHold = &d } }
+func WithMaxHold(d time.Duration) Option {
+	return locker.Set(func(o *locker.Options) { o.MaxHold = &d })
+}
 
 // WithTakeOver takes the lock over from an earlier hold whose [Hold.Owner] the caller has saved, so that a service that
 // restarts need not wait for the lease of its earlier process. If that owner holds the lock, the lock passes to the new
@@ -34,15 +40,22 @@ func WithMaxHold(d time.Duration) Option { return func(o *locker.Options) { o.Ma
 // It applies to reentrant, fenced, fair and write locks. Read locks, multi-locks and RedLocks return
 // redlatch.ErrInvalid, and so does a string that is no owner id: 1 to 64 ASCII letters, digits, dots, hyphens and
 // underscores, a colon, and a number without leading zeros, below 2^64. That of a Java thread is one.
-func WithTakeOver(owner string) Option { return func(o *locker.Options) { o.TakeOver = &owner } }
+func WithTakeOver(owner string) Option {
+	return locker.Set(func(o *locker.Options) { o.TakeOver = &owner })
+}
 
 // WithoutReentry makes a call that would nest return [ErrHeld].
-func WithoutReentry() Option { return func(o *locker.Options) { o.NoNest = true } }
+func WithoutReentry() Option { return locker.Set(func(o *locker.Options) { o.NoNest = true }) }
 
 // WithHolder makes the call's [ErrNotAcquired] a [*TakenError], which says who holds the lock. A refused call then asks Redis
-// for it, as Holder of [Locker] does, for at most a second; without an answer the error is as it is otherwise. A call that
-// acquires the lock costs nothing more.
-func WithHolder() Option { return func(o *locker.Options) { o.Holder = true } }
+// for it, as Info does, for at most a second: of several readers for the one that keeps the lock longest, of the parts of a
+// multi-lock for the first that is held. Without an answer the error is as it is otherwise. A call that acquires the lock costs
+// nothing more.
+func WithHolder() Option { return locker.Set(taken) }
+
+func taken(o *locker.Options) {
+	o.Taken = func(i locker.Info, err error) error { return &TakenError{Info: Info(i), err: err} }
+}
 
 // Detach returns a context like ctx, with its values, deadline and cancellation, under which no lock is re-entered. Use
 // it in a goroutine that received a hold's context and must compete for the lock.

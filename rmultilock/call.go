@@ -76,7 +76,7 @@ func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hol
 	if limit > 0 {
 		c.limit = c.start.Add(limit)
 	}
-	c.options.Wait, c.options.Part = nil, true
+	c.options.Wait, c.options.Taken, c.options.Part = nil, nil, true
 	length := l.core.Lease
 	if o.Lease != nil {
 		length = *o.Lease
@@ -298,7 +298,7 @@ func endsCall(err error) bool {
 }
 
 // only returns options as one option.
-func only(o *locker.Options) rlock.Option { return func(to *locker.Options) { *to = *o } }
+func only(o *locker.Options) rlock.Option { return locker.Set(func(to *locker.Options) { *to = *o }) }
 
 // left returns the rest of the call's time, at least 1 ms; nil without a limit.
 func (c *call) left() *time.Duration {

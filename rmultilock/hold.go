@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	inner "github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/rlock"
@@ -102,8 +103,11 @@ var _, _ held = (*lease.Hold)(nil), (*hold)(nil)
 
 // heldBy returns the inside of a public hold; nil for none.
 func heldBy(h *rlock.Hold) held {
-	inner, _ := rlock.Unwrap(h).(held)
-	return inner
+	if h == nil {
+		return nil
+	}
+	part, _ := (*inner.Hold)(h).Inside().(held)
+	return part
 }
 
 func (c *call) newHold() *hold {

@@ -103,8 +103,8 @@ func TestErrorTexts(t *testing.T) {
 			`rmultilock: try lock "a": invalid argument: lock 2 is nil`:             second(p.GetRedLock(a, nil).TryLock(ctx)),
 			`rmultilock: lock "a,z": invalid argument: the lock "a" is given twice`: second(p.GetMultiLock(z, a, a).Lock(ctx)),
 			`rmultilock: do "z,a": invalid argument: the lock "a" is given twice`:   p.GetRedLock(z, a, p.GetFairLock("a")).Do(ctx, nothing),
-			`rmultilock: holder "a,a,z": invalid argument: the lock "a" is given twice`: second(
-				p.GetMultiLock(p.GetMultiLock(a, z), p.GetFairLock("a")).Holder(ctx)),
+			`rmultilock: lock "a,a,z": invalid argument: the lock "a" is given twice`: second(
+				p.GetMultiLock(p.GetMultiLock(a, z), p.GetFairLock("a")).Lock(ctx)),
 			`rmultilock: lock ",z": invalid argument: the name is empty`:               second(p.GetMultiLock(z, p.GetLock("")).Lock(ctx)),
 			`rmultilock: lock "": invalid argument: the name is empty`:                 second(p.GetRedLock(p.GetLock("")).Lock(ctx)),
 			`rmultilock: lock "": invalid argument: the lock was not made by a client`: second(p.GetMultiLock(&rlock.Lock{}).Lock(ctx)),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	inner "github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
@@ -137,17 +138,11 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error, opts ...r
 	return lease.During(ctx, h, fn, kinds.MultiLock, l.name, l.core.Logger)
 }
 
-// Holder returns who holds the first of the locks that is held, and only if none is the error of one that could not be asked.
-// It asks all at the same time, and fails and costs as the Holder of each does. It waits for Redis until ctx is done, or for
+// holder returns who holds the first of the locks that is held, and only if none is the error of one that could not be asked.
+// It asks all at the same time. It waits for Redis until ctx is done, or for
 // the call timeout of the client that returned the lock if ctx has no deadline, and once one of the locks is known to be
 // held, for the others no longer than half a second.
-func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
-	if l.err != nil {
-		return rlock.Info{}, wrap("holder", l.name, l.err)
-	}
-	if ctx == nil {
-		return rlock.Info{}, wrap("holder", l.name, core.ErrNilContext)
-	}
+func (l *Lock) holder(ctx context.Context) (locker.Info, error) {
 	looks := l.look(ctx)
 	slices.SortFunc(looks, func(a, b look) int { return cmp.Compare(a.member, b.member) })
 	var unknown error // of the first one that could not be asked
@@ -157,13 +152,13 @@ func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
 		}
 		unknown = cmp.Or(unknown, one.err)
 	}
-	return rlock.Info{Name: l.name}, wrap("holder", l.name, unknown)
+	return locker.Info{Name: l.name}, unknown
 }
 
-// look is what the Holder of a member returned.
+// look is who holds a member.
 type look struct {
 	member int
-	info   rlock.Info
+	info   locker.Info
 	err    error
 }
 
@@ -176,7 +171,7 @@ func (l *Lock) look(ctx context.Context) (looks []look) {
 	answered := make(chan look, len(l.members)) // room for those that are left out
 	for i, m := range l.members {
 		go func() { // ends with ctx
-			info, err := m.locker.Holder(ctx)
+			info, err := m.holder(ctx)
 			answered <- look{i, info, err}
 		}()
 	}
@@ -210,9 +205,9 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 	o = o.At(l.core)
 	h, err := l.observed(ctx, m, o, outer)
 	if err != nil {
-		return nil, wrap(verb, l.name, rlock.Refused(ctx, l, o, err))
+		return nil, wrap(verb, l.name, o.Refused(ctx, err, l.holder))
 	}
-	return rlock.NewHold(title, h), nil
+	return (*rlock.Hold)(inner.New(title, h)), nil
 }
 
 // observed runs a call, and tells an observer of it unless it nests.
@@ -293,6 +288,14 @@ func membersOf(lockers []rlock.Locker) ([]member, error) {
 		members = append(members, m)
 	}
 	return members, nil
+}
+
+// holder returns who holds the member.
+func (m member) holder(ctx context.Context) (locker.Info, error) {
+	if l, ok := m.locker.(*Lock); ok {
+		return l.holder(ctx)
+	}
+	return locker.NameOf(m.locker).Holder(ctx)
 }
 
 // check returns the error of a lock that can never be acquired.

@@ -122,12 +122,6 @@ func (s slow) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold, e
 	return h, err
 }
 
-func (s slow) Holder(ctx context.Context) (rlock.Info, error) {
-	info, err := s.Locker.Holder(ctx)
-	time.Sleep(s.by)
-	return info, err
-}
-
 // within requires that a call returns this error within a time.
 func within(t *testing.T, limit time.Duration, want error, call func() error) {
 	t.Helper()

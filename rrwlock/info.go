@@ -7,9 +7,9 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // Info is the state of a read-write lock in Redis at one moment.
@@ -67,19 +67,27 @@ type Holder struct {
 // bounded: about a millisecond at most. Where a crowd of readers has died and nobody has tried to write since, it costs
 // another round trip for each hundred of them.
 func (l *Lock) Info(ctx context.Context) (Info, error) {
-	ctx, end := l.core.Bound(ctx)
-	defer end()
-	info, err := l.inspect(ctx, inspect, "")
-	if err == nil {
-		info.Waiting = presence.Listening(ctx, l.core, channelOf(l.write.Key()))
+	if l.err != nil {
+		return Info{}, wrap("info", l.Name(), l.err)
 	}
+	info, err := infoOf(ctx, l.core, &l.write)
 	return info, wrap("info", l.Name(), err)
 }
 
-// Holder returns the writer, or of those in Readers the one whose lease is the longest, and otherwise what [Lock.Info] says.
-func (l *Lock) Holder(ctx context.Context) (rlock.Info, error) {
-	info, err := l.Info(ctx)
-	who := rlock.Info{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
+func infoOf(ctx context.Context, c *core.Core, n *locker.Name) (Info, error) {
+	ctx, end := c.Bound(ctx)
+	defer end()
+	info, err := look(ctx, n, inspect, "")
+	if err == nil {
+		info.Waiting = presence.Listening(ctx, c, channelOf(n.Key()))
+	}
+	return info, err
+}
+
+// holder returns the writer, or of those in Readers the one whose lease is the longest, and otherwise what [Lock.Info] says.
+func (k common) holder(ctx context.Context, n *locker.Name) (locker.Info, error) {
+	info, err := infoOf(ctx, k.core, n)
+	who := locker.Info{Name: info.Name, Locked: info.Locked, Left: info.Left, Waiting: info.Waiting}
 	if h := info.holder(); h != nil {
 		who.Owner, who.Client, who.Levels = h.Owner, h.Client, h.Levels
 	}
@@ -103,20 +111,25 @@ func (i *Info) holder() *Holder {
 // outlives reports whether a hold lasts longer than what has a time left; a negative one has no end.
 func (h *Holder) outlives(left time.Duration) bool { return left >= 0 && (h.Left < 0 || h.Left > left) }
 
-// inspect looks at the lock, or at one holder of it. Of many readers it looks at some, until it has found one that lives.
+// inspect looks at the lock, or at one holder of it.
 func (l *Lock) inspect(ctx context.Context, call func(key, cursor, field string) *script.Call, field string) (Info, error) {
-	if err := l.check(); err != nil {
-		return Info{}, err
+	if l.err != nil {
+		return Info{}, l.err
 	}
 	ctx, end := l.core.Bound(ctx)
 	defer end()
+	return look(ctx, &l.write, call, field)
+}
+
+// look is inspect for a name. Of many readers it looks at some, until it has found one that lives.
+func look(ctx context.Context, n *locker.Name, call func(key, cursor, field string) *script.Call, field string) (Info, error) {
 	cursor := "0"
 	for {
-		c, err := l.core.Read(ctx, func() *script.Call { return call(l.write.Key(), cursor, field) })
+		c, err := n.Ask(ctx, func(key string) *script.Call { return call(key, cursor, field) })
 		if err != nil {
 			return Info{}, err
 		}
-		info, next, err := inspected(l.Name(), cursor, c)
+		info, next, err := inspected(n.User(), cursor, c)
 		if err != nil || info.Locked || next == "0" {
 			return info, err
 		}

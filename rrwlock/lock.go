@@ -7,9 +7,10 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/kinds"
+	"github.com/redlatch/redlatch/internal/hold"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -35,11 +36,12 @@ type manager struct {
 }
 
 func newManager(c *core.Core) *manager {
-	r := locker.NewNamespace(c)
+	ns := locker.NewNamespace(c)
+	shared := common{core: c}
 	return &manager{
-		write:   locker.NewManager(r, writeKind{}.locker()),
-		read:    locker.NewManager(r, readKind{heeds: true, foreign: newForeign(c)}.locker()),
-		passing: locker.NewManager(r, readKind{}.locker()),
+		write:   locker.NewManager(ns, writeKind{shared}.locker()),
+		read:    locker.NewManager(ns, readKind{common: shared, heeds: true, foreign: newForeign(c)}.locker()),
+		passing: locker.NewManager(ns, readKind{common: shared}.locker()),
 	}
 }
 
@@ -49,14 +51,7 @@ func New(client core.Client, name string, opts ...Option) *Lock {
 	c := core.Of(client)
 	m := core.Manager(c, newManager)
 	var o options
-	var err error
-	for _, opt := range opts {
-		if opt == nil {
-			err = errs.ErrNilOption
-			continue
-		}
-		opt(&o)
-	}
+	err := option.Apply(opts, &o, Option.set)
 	read := m.read
 	if o.passes {
 		read = m.passing
@@ -157,8 +152,6 @@ func (r reader) TryLock(ctx context.Context, opts ...rlock.Option) (*rlock.Hold,
 	return r.lock.TryRLock(ctx, opts...)
 }
 
-func (r reader) Holder(ctx context.Context) (rlock.Info, error) { return r.lock.Holder(ctx) }
-
 func (r reader) Do(ctx context.Context, fn func(context.Context) error, opts ...rlock.Option) error {
 	return r.lock.RDo(ctx, fn, opts...)
 }
@@ -236,11 +229,11 @@ func (l *Lock) collect(
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	hold, err := acquire(o)
+	h, err := acquire(o)
 	if err != nil {
-		return nil, wrap(verb, l.Name(), rlock.Refused(ctx, l, o, err))
+		return nil, wrap(verb, l.Name(), err)
 	}
-	return rlock.NewHold("rrwlock", hold), nil
+	return (*rlock.Hold)(hold.New(title, h)), nil
 }
 
 func (l *Lock) do(
@@ -250,11 +243,11 @@ func (l *Lock) do(
 	if fn == nil {
 		return wrap(verb, l.Name(), fmt.Errorf("%w: fn is nil", errs.ErrInvalid))
 	}
-	hold, err := acquire(ctx, verb, locker.Forever, opts)
+	h, err := acquire(ctx, verb, locker.Forever, opts)
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, hold, fn, kinds.RWLock, l.Name(), l.core.Logger)
+	return lease.During(ctx, h, fn, title, l.Name(), l.core.Logger)
 }
 
-func wrap(verb, name string, err error) error { return errs.Wrap("rrwlock", verb, name, err) }
+func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, name, err) }

@@ -1,7 +1,11 @@
 package rrwlock
 
 // Option is a setting of a read-write lock.
-type Option func(*options)
+type Option interface{ set(o *options) }
+
+type setting func(*options)
+
+func (s setting) set(o *options) { s(o) }
 
 // options are the settings of a lock.
 type options struct {
@@ -13,4 +17,4 @@ type options struct {
 //
 // It applies to the readers that are acquired through this *Lock. Readers of one name in one client share a wait queue,
 // so use it for all of them or for none.
-func WithoutWriterPreference() Option { return func(o *options) { o.passes = true } }
+func WithoutWriterPreference() Option { return setting(func(o *options) { o.passes = true }) }

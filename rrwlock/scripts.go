@@ -72,15 +72,18 @@ const (
 	closeLook = 8
 )
 
+const title = "rrwlock"
+
 // common has what the kinds of a read-write lock share.
-type common struct{}
+type common struct{ core *core.Core }
 
 // locker is what package locker sees of both kinds alike.
 func (k common) locker() *locker.Kind {
-	return &locker.Kind{Kind: lease.Kind{
+	held := lease.Kind{
 		Name: kinds.RWLock, Modes: true, Channel: func(key string) string { return channelOf(key) },
 		Acquired: k.Acquired, Keep: k.Keep, Release: k.Release, Renew: k.Renew, RenewApart: k.RenewApart,
-	}}
+	}
+	return &locker.Kind{Kind: held, Holder: k.holder}
 }
 
 func (common) Acquired(c *script.Call) (lease.Reply, error) {

@@ -281,7 +281,7 @@ func (a *app) sayHolder(ctx context.Context, lock *rlock.Lock) (stop func()) {
 		case <-ctx.Done():
 			return
 		}
-		switch s, err := lock.Holder(ctx); {
+		switch s, err := lock.Info(ctx); {
 		case err != nil: // the wait goes on
 		case s.Locked:
 			_, _ = fmt.Fprintf(a.err, "redlatch: waiting for %q, held by %s\n", lock.Name(), oneLine(s.Owner)) // nobody reads what cannot be written

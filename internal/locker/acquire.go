@@ -31,7 +31,15 @@ func (n *Name) Acquire(ctx context.Context, o *Options, p Patience) (*lease.Hold
 	if err := n.check(ctx, o); err != nil {
 		return nil, err
 	}
-	o = o.At(n.manager.core)
+	hold, err := n.take(ctx, o.At(n.manager.core), p)
+	if err != nil {
+		return nil, o.Refused(ctx, err, n.Holder)
+	}
+	return hold, nil
+}
+
+// take is Acquire for a call that has been judged. What it returns does not say who holds the lock.
+func (n *Name) take(ctx context.Context, o *Options, p Patience) (*lease.Hold, error) {
 	if outer := n.HoldOf(ctx); outer != nil && n.manager.kind.Sharing != Pool {
 		return n.nest(ctx, outer, o, p)
 	}

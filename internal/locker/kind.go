@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"context"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
@@ -15,6 +16,10 @@ type Kind struct {
 
 	// Acquire asks for the lock.
 	Acquire func(AcquireArgs) *script.Call
+	// Inspect asks who holds the lock, and InspectAll, which is optional, for the last token besides. See [ReadInspected].
+	Inspect, InspectAll func(key string) *script.Call
+	// Holder asks who holds the lock; optional, and for kinds without Inspect.
+	Holder func(ctx context.Context, n *Name) (Info, error)
 
 	// Sharing says how many may hold a lock.
 	Sharing Sharing

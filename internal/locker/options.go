@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 const (
@@ -17,13 +18,13 @@ const (
 // Options are the settings of one acquiring call. Public packages export functions that set them.
 type Options struct {
 	lease.Term
-	Wait     *time.Duration // limit of the wait; nil for the call's own default
-	TakeOver *string        // owner id of an earlier hold, from whom the lock is taken; nil for none
-	NoNest   bool           // ErrHeld where the call would nest
-	Owner    string         // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
-	Holder   bool           // its ErrNotAcquired says who holds the lock
-	Asked    *atomic.Int32  // counts the questions of a multi-lock; nil for other calls, and if nobody observes it
-	Several  *Several       // more than one lease at a time, of a Pool; nil for one
+	Wait     *time.Duration          // limit of the wait; nil for the call's own default
+	TakeOver *string                 // owner id of an earlier hold, from whom the lock is taken; nil for none
+	NoNest   bool                    // ErrHeld where the call would nest
+	Owner    string                  // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
+	Taken    func(Info, error) error // makes an ErrNotAcquired that says who holds the lock; nil for the plain one
+	Asked    *atomic.Int32           // counts the questions of a multi-lock; nil for other calls, and if nobody observes it
+	Several  *Several                // more than one lease at a time, of a Pool; nil for one
 }
 
 // Several asks for more than one lease at a time.
@@ -62,19 +63,21 @@ func (o *Options) At(c *core.Core) *Options {
 //nolint:gochecknoglobals // a constant in all but name
 var none = &Options{}
 
+// Option is the part of an rlock.Option that only this module's options have.
+type Option interface{ set(o *Options) }
+
+// Set is an option by what it sets.
+type Set func(*Options)
+
+func (s Set) set(o *Options) { s(o) }
+
 // Collect returns what the options of a call set.
-func Collect[O ~func(*Options)](opts []O) (*Options, error) {
+func Collect[O Option](opts []O) (*Options, error) {
 	if len(opts) == 0 {
 		return none, nil
 	}
 	o := &Options{}
-	for _, opt := range opts {
-		if opt == nil {
-			return nil, errs.ErrNilOption
-		}
-		opt(o)
-	}
-	return o, nil
+	return o, option.Apply(opts, o, func(opt O, o *Options) { opt.set(o) })
 }
 
 // Validate returns an error that wraps [errs.ErrInvalid] unless all options are good ones.

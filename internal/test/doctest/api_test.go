@@ -24,10 +24,6 @@ func TestExportedNamesAreListed(t *testing.T) {
 func TestUsersCanUseWhatIsExported(t *testing.T) {
 	exceptions := map[string]string{ // reason -> names or types
 		"every constructor takes one, and a *redlatch.Client is one": "core.Client",
-		"until an option's type shows no function": `rlock.Option rrwlock.Option
-			relection.Option relection.CampaignOption`,
-		"until the other kinds of lock need it no more": "rlock.Base rlock.Inspect rlock.NewHold rlock.ReadInfo rlock.Refused",
-		"until relection needs it no more":              "rfairlock.NewElection",
 	}
 	used := map[string]bool{}
 	for _, names := range exceptions {

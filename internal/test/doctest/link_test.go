@@ -53,9 +53,9 @@ func TestProgramsWithoutQueuesLinkNoCodeOfTheirs(t *testing.T) {
 func TestProgramThatOnlyLocksLinksNoOtherScripts(t *testing.T) {
 	program, err := os.ReadFile(build(t, "testdata/locks"))
 	require.NoError(t, err)
-	assert.True(t, bytes.Contains(program, []byte(read(t, "rlock/acquire.lua"))))
+	assert.True(t, bytes.Contains(program, []byte(read(t, "internal/reentrant/acquire.lua"))))
 	for _, name := range files(t, func(name string) bool { return path.Ext(name) == ".lua" && !nested(name) }) {
-		if dir := path.Dir(name); dir != "rlock" && dir != "internal/core" && dir != "internal/presence" && dir != "internal/pipeline" {
+		if dir := path.Dir(name); dir != "internal/reentrant" && dir != "internal/core" && dir != "internal/presence" && dir != "internal/pipeline" {
 			assert.False(t, bytes.Contains(program, []byte(read(t, name))), name)
 		}
 	}

@@ -60,6 +60,8 @@ var buildersOfKeys = []string{"rrwlock/keep.lua", "rrwlock/reader.lua", "rrwlock
 var namedKeys = map[string][]string{
 	"internal/grid/guard.lua":        {"key", "fence"},
 	"internal/grid/info.lua":         {"'usage'"},
+	"internal/fair/enqueue.lua":      {"queue", "timeouts"},
+	"internal/fair/head.lua":         {"queue", "timeouts"},
 	"internal/queue/acknowledge.lua": {"meta", "due", "flight", "dead", "bodies", "claims", "errors", "done", "receipts"},
 	"internal/queue/bury.lua":        {"keys.bodies", "keys.meta", "hash"},
 	"internal/queue/cancel.lua":      {"place[1]"},
@@ -70,8 +72,6 @@ var namedKeys = map[string][]string{
 	"rbarrier/inspect.lua":           {"places"},
 	"rbarrier/leave.lua":             {"places"},
 	"rbarrier/rounds.lua":            {"ended", "places"},
-	"rfairlock/enqueue.lua":          {"queue", "timeouts"},
-	"rfairlock/head.lua":             {"queue", "timeouts"},
 	"rscheduler/paused.lua":          {"paused", "pauses"},
 	"rscheduler/touch.lua":           {"alive", "meta"},
 }

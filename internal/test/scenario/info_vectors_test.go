@@ -55,29 +55,13 @@ func TestForeignHashIsALockThatNobodyKnows(t *testing.T) {
 					left, err := lock.TTL(t.Context())
 					require.NoError(t, err)
 					assert.Negative(t, left)
-					info, err := lock.Holder(t.Context())
-					require.NoError(t, err)
-					assert.True(t, info.Locked)
-					assert.Zero(t, info.Levels)
+					_, err = lock.TryLock(t.Context(), rlock.WithHolder())
+					var taken *rlock.TakenError
+					require.ErrorAs(t, err, &taken)
+					assert.True(t, taken.Info.Locked)
+					assert.Zero(t, taken.Info.Levels)
 				}
 			})
 		})
 	}
-}
-
-// One server that is away does not hide who holds the lock on another.
-func TestHolderOfARedLockIsFoundBesideAServerThatIsAway(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		away, here := b.Peer(t), b.Another(t).Peer(t)
-		hold := locktest.Acquire(t, t.Context(), here.GetLock("orders"))
-		red := here.GetRedLock(away.GetLock("orders"), here.GetLock("orders"))
-		away.Refuse(true)
-		away.Cut()
-		info, err := red.Holder(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, hold.Owner(), info.Owner)
-		locktest.Unlock(t, hold)
-		_, err = red.Holder(t.Context())
-		require.Error(t, err, "nobody knows")
-	})
 }

@@ -23,9 +23,11 @@ import (
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/relection"
+	"github.com/redlatch/redlatch/rfairlock"
 	"github.com/redlatch/redlatch/rlatch"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rratelimiter"
+	"github.com/redlatch/redlatch/rrwlock"
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 	"github.com/redlatch/redlatch/rtopic"
@@ -524,14 +526,33 @@ func callsOfLocks(t *testing.T, c *redlatch.Client, nameOf func(kind string) str
 			told := kind == "reader" || ended(forced.Context()) != nil
 			return locked || !told, err
 		})}
-		kept, extended, l := get("kept-")
+		_, extended, l := get("kept-")
 		all["IsLocked, "+kind] = &singleCall{call: gives(true, l.IsLocked)}
-		all["Holder, "+kind] = &singleCall{call: gives(extended.Owner(), func(ctx context.Context) (string, error) {
-			info, err := kept.Holder(ctx)
-			return info.Owner, err
-		})}
+		all["Info, "+kind] = &singleCall{call: gives(extended.Owner(), func(ctx context.Context) (string, error) { return ownerOf(ctx, l) })}
 		all["Extend, "+kind] = &singleCall{call: func(ctx context.Context) error { return extended.Extend(ctx, time.Minute) }, done: short(l.TTL)}
 	}
+}
+
+// ownerOf returns the owner id that Info of a lock has: of a read-write lock that of the writer or else of the first reader.
+func ownerOf(ctx context.Context, l any) (string, error) {
+	switch l := l.(type) {
+	case *rlock.Lock:
+		info, err := l.Info(ctx)
+		return info.Owner, err
+	case *rfairlock.Lock:
+		info, err := l.Info(ctx)
+		return info.Owner, err
+	case *rrwlock.Lock:
+		info, err := l.Info(ctx)
+		if info.Writer != nil {
+			return info.Writer.Owner, err
+		}
+		if len(info.Readers) > 0 {
+			return info.Readers[0].Owner, err
+		}
+		return "", err
+	}
+	return "", errors.New("no lock with Info")
 }
 
 // short requires that less than an hour is left, of a minute to which something was set.

@@ -160,7 +160,7 @@ func TestRefusedCommandsLeaveLocksDoneOrNotDone(t *testing.T) {
 	p := newPartial(t)
 	for kind, get := range lockKinds {
 		for verb, s := range steps {
-			for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
+			for _, refusal := range rightsRefused(t, "internal/reentrant", "internal/fair", "rrwlock") {
 				t.Run(kind+" "+verb+" "+refusal, func(t *testing.T) { p.refused(t, refusal, get, s) })
 			}
 		}
@@ -205,7 +205,7 @@ func TestRefusedCommandsLeaveAllPartsOrNone(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
 	for _, kind := range []string{"multi", "RedLock"} {
-		for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
+		for _, refusal := range rightsRefused(t, "internal/reentrant", "internal/fair", "rrwlock") {
 			t.Run(kind+" "+refusal, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 				p.rules(t, refusal)
@@ -236,7 +236,7 @@ func TestRefusedCommandsLeaveNoTraceOfAWait(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
 	for kind := range lockKinds {
-		for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {
+		for _, command := range luaCommands(t, "internal/reentrant", "internal/fair", "rrwlock") {
 			t.Run(fmt.Sprint(kind, " -", command), func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 				held := held(t, lockKinds[kind](p.other, t.Name()))
@@ -257,7 +257,7 @@ func TestRefusedCommandsLeaveATakeOverDoneOrNotDone(t *testing.T) {
 		if kind == "reader" {
 			continue // a reader takes nothing over
 		}
-		for _, command := range luaCommands(t, "rlock", "rfairlock", "rrwlock") {
+		for _, command := range luaCommands(t, "internal/reentrant", "internal/fair", "rrwlock") {
 			t.Run(kind+" -"+command, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 				l := get(p.client, t.Name())
@@ -313,7 +313,7 @@ func TestRefusedCommandsLeaveADowngradeDoneOrNotDone(t *testing.T) {
 func TestRefusedCommandsLeaveForceUnlockDoneOrNotDone(t *testing.T) {
 	p := newPartial(t)
 	for kind, get := range lockKinds {
-		for _, refusal := range rightsRefused(t, "rlock", "rfairlock", "rrwlock") {
+		for _, refusal := range rightsRefused(t, "internal/reentrant", "internal/fair", "rrwlock") {
 			t.Run(kind+" "+refusal, func(t *testing.T) {
 				p.refused(t, refusal, get, step{1, 0, held, func(t *testing.T, _ rlock.Locker, _ *rlock.Hold) error {
 					t.Helper()
@@ -449,7 +449,7 @@ func TestRefusedCommandsLeaveALeaderKnownOrNot(t *testing.T) {
 	t.Parallel()
 	p := newPartial(t)
 	for _, verb := range []string{"campaign", "proclaim", "resign"} {
-		for _, refusal := range rightsRefused(t, "relection", "rfairlock") {
+		for _, refusal := range rightsRefused(t, "relection", "internal/fair") {
 			t.Run(verb+" "+refusal, func(t *testing.T) {
 				require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 				campaign := func() (*relection.Leadership, error) {

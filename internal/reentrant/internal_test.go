@@ -1,4 +1,4 @@
-package rlock
+package reentrant
 
 import (
 	"testing"
@@ -46,7 +46,7 @@ func FuzzReplies(f *testing.F) {
 			f.Add(shape, "12", left, int64(7))
 		}
 	}
-	plain, fenced := plainKind(), fencedKind(time.Hour)
+	plain, fenced := Kind(), fencedKind(time.Hour)
 	f.Fuzz(func(t *testing.T, shape uint8, text string, a, b int64) {
 		reply := replyOf(shape, text, a, b)
 		got, err := plain.Acquired(answered(plain, reply))
@@ -59,16 +59,16 @@ func FuzzReplies(f *testing.F) {
 			require.True(t, !got.Granted || got.Token == b)
 		}
 		require.False(t, err != nil && got.Granted, "granted by a reply that is none")
-		_, _ = inspected("a", answered(plain, reply))
+		_, _ = locker.ReadInspected("a", answered(plain, reply))
 	})
 }
 
 func TestRepliesOfAnotherShapeAreErrors(t *testing.T) {
-	plain, fenced := plainKind(), fencedKind(time.Hour)
+	plain, fenced := Kind(), fencedKind(time.Hour)
 	for _, reply := range []any{"x", []any{}, []any{int64(-2)}, []any{int64(-2), int64(1), int64(1)}, []any{"x", int64(1)}} {
 		_, err := fenced.Acquired(answered(fenced, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)
-		_, err = inspected("a", answered(plain, reply))
+		_, err = locker.ReadInspected("a", answered(plain, reply))
 		assert.Error(t, err, "an inspection was answered with %v", reply)
 		_, err = plain.Acquired(answered(plain, reply))
 		assert.Error(t, err, "an acquisition was answered with %v", reply)

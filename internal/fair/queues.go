@@ -1,4 +1,4 @@
-package rfairlock
+package fair
 
 import (
 	"hash/maphash"

@@ -1,4 +1,6 @@
-package rlock
+// Package reentrant is the reentrant lock and the fenced one as package locker sees them: a hash with its holder as the only field. Other kinds
+// of lock that are stored in the same way begin with its kind.
+package reentrant
 
 import (
 	_ "embed"
@@ -43,10 +45,19 @@ var (
 	inspectScript       = script.Embedded("rlock.inspect", &inspectSource)
 )
 
-// plainKind is the reentrant lock as package locker sees it.
-func plainKind() *locker.Kind {
+// Locks is a client's state for its reentrant and fenced locks. Locks of one name exclude each other across the two.
+type Locks struct{ Plain, Fenced *locker.Manager }
+
+// NewLocks returns the state of a client.
+func NewLocks(c *core.Core) *Locks {
+	ns := locker.NewNamespace(c)
+	return &Locks{Plain: locker.NewManager(ns, Kind()), Fenced: locker.NewManager(ns, fencedKind(c.TokenTTL))}
+}
+
+// Kind returns the reentrant lock.
+func Kind() *locker.Kind {
 	held := lease.Kind{Name: kinds.Lock, Channel: channel, Acquired: acquired, Keep: keep, Release: release, Renew: renew}
-	return &locker.Kind{Kind: held, Acquire: acquire}
+	return &locker.Kind{Kind: held, Acquire: acquire, Inspect: inspect}
 }
 
 func channel(key string) string { return core.Prefixed("redisson_lock__channel", key) }
@@ -81,21 +92,12 @@ func channelOf(key any) string {
 	return channel(name)
 }
 
-func force(key string) *script.Call { return forceScript.Call(1, key, channel(key)) }
+// Force releases a lock whoever holds it.
+func Force(key string) *script.Call { return forceScript.Call(1, key, channel(key)) }
 
 func inspect(key string) *script.Call { return inspectScript.Call(1, key) }
 
 func inspectFenced(key string) *script.Call { return inspectScript.Call(2, key, tokenOf(key)) }
-
-// inspected reads inspect's reply.
-func inspected(name string, c *script.Call) (Info, error) {
-	row := c.Row()
-	info := ReadInfo(name, row)
-	if row.More() {
-		info.Token = row.Int()
-	}
-	return info, row.Err()
-}
 
 func tokenOf(key any) string {
 	name, _ := key.(string)
@@ -104,8 +106,8 @@ func tokenOf(key any) string {
 
 // fencedKind is the fenced lock: its acquisition draws a token, which is kept for so long. Everything else is the reentrant lock's.
 func fencedKind(keepToken time.Duration) *locker.Kind {
-	k := plainKind()
-	k.Acquired = acquiredFenced
+	k := Kind()
+	k.Acquired, k.InspectAll = acquiredFenced, inspectFenced
 	k.Acquire = func(a locker.AcquireArgs) *script.Call {
 		return acquireFencedScript.Call(2, a.Key, tokenOf(a.Key), a.Owner, script.Millis(a.Lease), a.From, script.Flag(a.Verify), script.Millis(keepToken))
 	}

@@ -1,14 +1,16 @@
-package rfairlock
+// Package fair is the fair lock as package locker sees it: a reentrant lock with a queue in Redis, whose waiters this client keeps alive.
+package fair
 
 import (
+	"context"
 	_ "embed"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/reentrant"
 	"github.com/redlatch/redlatch/internal/script"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 //go:embed head.lua
@@ -44,7 +46,32 @@ var (
 	inspectScript = script.Embedded("rfairlock.inspect", &headSource, &inspectSource)
 )
 
-const title = "rfairlock"
+// Title is the package of the fair lock, for messages.
+const Title = "rfairlock"
+
+// Locks is a client's state for its fair locks. Locks and elections of one name exclude each other.
+type Locks struct {
+	Plain, Elections *locker.Manager
+	kind             *kind
+}
+
+// NewLocks returns the state of a client.
+func NewLocks(c *core.Core) *Locks {
+	k := newKind(c)
+	ns, fair := locker.NewNamespace(c), k.fair(c)
+	election := *fair
+	election.Name, election.Noun = kinds.Election, "leadership"
+	return &Locks{kind: k, Plain: locker.NewManager(ns, fair), Elections: locker.NewManager(ns, &election)}
+}
+
+// Force releases a lock whoever holds it.
+func (l *Locks) Force(key string) *script.Call { return l.kind.force(key) }
+
+// Look asks who holds a lock, and who waits for it: some of them. The row has the owner id of each waiter, and for how long it keeps its
+// place; its Err is to be looked at in the end.
+func (l *Locks) Look(ctx context.Context, n *locker.Name, some int) (locker.Info, *script.Row, error) {
+	return l.kind.look(ctx, n, some)
+}
 
 // kind makes the calls of the fair locks of a client.
 type kind struct {
@@ -61,8 +88,9 @@ func newKind(e *core.Core) *kind {
 // fair is the fair lock as package locker sees it. It is stored as a reentrant lock is; what acquires and releases it also keeps the
 // queue.
 func (k *kind) fair(e *core.Core) *locker.Kind {
-	l := rlock.Base()
+	l := reentrant.Kind()
 	l.Name, l.Acquire, l.Release, l.Leave = kinds.FairLock, k.acquire, k.release, k.leave
+	l.Holder = k.holder
 	l.Upkeep = &upkeeps{core: e, kind: k, of: map[string]*upkeep{}}
 	return l
 }
@@ -89,6 +117,26 @@ func (k *kind) period() time.Duration {
 		return 0
 	}
 	return k.placeTTL / 3
+}
+
+func (k *kind) look(ctx context.Context, n *locker.Name, some int) (locker.Info, *script.Row, error) {
+	answer, err := n.Ask(ctx, func(key string) *script.Call { return k.inspect(key, some) })
+	if err != nil {
+		return locker.Info{}, nil, err
+	}
+	row := answer.Row()
+	info := locker.ReadInfo(n.User(), row)
+	info.Waiting = int(row.Int())
+	return info, row, nil
+}
+
+// holder asks who holds a lock, and how many wait.
+func (k *kind) holder(ctx context.Context, n *locker.Name) (locker.Info, error) {
+	info, row, err := k.look(ctx, n, 0)
+	if err != nil {
+		return info, err
+	}
+	return info, row.Err()
 }
 
 func (k *kind) force(key string) *script.Call { return k.call(forceScript, key, k.java) }
