@@ -127,7 +127,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	return (*rlock.Hold)(hold.New(fair.Title, h)), nil
+	return (*rlock.Hold)(hold.Acquired(ctx, l.core, o, fair.Title, h)), nil
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap(fair.Title, verb, name, err) }

@@ -40,7 +40,7 @@ func (h *Hold) Context() context.Context { return h.inside().Context() }
 //
 // It costs one round trip, or none if the lock passes to another goroutine of this client.
 func (h *Hold) Unlock(ctx context.Context) error {
-	return h.wrap("unlock", h.inside().Unlock(ctx))
+	return h.wrap("unlock", (*hold.Hold)(h).Unlock(ctx))
 }
 
 // Extend sets the lease anew, to end d from now, which may be sooner than before, and ends renewal of this level. From

@@ -159,7 +159,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, p locker.Patience, opts
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	return (*Hold)(hold.New("rlock", h)), nil
+	return (*Hold)(hold.Acquired(ctx, l.core, o, "rlock", h)), nil
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap("rlock", verb, name, err) }

@@ -14,9 +14,28 @@ type Option interface{ setting }
 type setting = locker.Option // embedded: only this package makes options
 
 // WithFixedLease fixes the lease at d, 10 ms to 24 h. The hold is not renewed, and is lost when d has passed. Without
-// WithFixedLease the lease is the client's, 30 s by default, and is renewed until Unlock.
+// WithFixedLease the lease is the client's, 30 s by default, or that of [WithRenewedLease], and is renewed until Unlock.
 func WithFixedLease(d time.Duration) Option {
 	return locker.Set(func(o *locker.Options) { o.Lease = &d })
+}
+
+// WithRenewedLease sets the lease of a hold that is renewed to d, 10 ms to 24 h: of which a third passes between two
+// renewals, and after which the lock is free if this process dies. Without it the lease is the client's, see
+// redlatch.WithWatchdogTimeout. The levels of a hold share one lease, the longest that any of them has asked for, until the
+// last one is unlocked. Together with [WithFixedLease] it is redlatch.ErrInvalid.
+func WithRenewedLease(d time.Duration) Option {
+	return locker.Set(func(o *locker.Options) { o.Renewed = &d })
+}
+
+// WithReleaseOnDone releases the lock when the context that was given to the call is done, and leaves nothing to Unlock: for
+// work that is surely over by then. The cause of the hold's context is that of the context. A later Unlock returns
+// [ErrNotHeld]. An Unlock before that releases the lock as without the option, so a defer is right in any case. The context
+// of [Detach] is done with the one that it was made of. A nested level is released with the context that its own call was
+// given; the release of an outer level does not end it. Do returns the cause, joined with what its function returned, since
+// that may have gone on without the lock. A release that Redis did not answer goes on in the background; one that it refused
+// is logged.
+func WithReleaseOnDone() Option {
+	return locker.Set(func(o *locker.Options) { o.ReleaseOnDone = true })
 }
 
 // WithWait limits the wait to d, from 0 to ten years. A call that has not acquired the lock by then returns

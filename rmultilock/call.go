@@ -76,15 +76,8 @@ func newCall(ctx context.Context, l *Lock, m mode, o *locker.Options, outer *hol
 	if limit > 0 {
 		c.limit = c.start.Add(limit)
 	}
-	c.options.Wait, c.options.Taken, c.options.Part = nil, nil, true
-	length := l.core.Lease
-	if o.Lease != nil {
-		length = *o.Lease
-	}
-	if o.MaxHold != nil {
-		length = min(length, *o.MaxHold)
-	}
-	c.masterLimit = min(max(length/masterShare, masterLeast), masterMost)
+	c.options.Wait, c.options.Taken, c.options.ReleaseOnDone, c.options.Part = nil, nil, false, true
+	c.masterLimit = min(max(o.Length(l.core)/masterShare, masterLeast), masterMost)
 	return c
 }
 

@@ -104,7 +104,7 @@ func (l *Lock) Name() string { return l.name }
 // multi-lock or RedLock: a plain and a fair lock, or the two views of a read-write lock. Names of two go-redis clients
 // are taken for those of two servers.
 //
-// [rlock.WithFixedLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
+// [rlock.WithFixedLease], [rlock.WithRenewedLease], [rlock.WithMaxHold] and [rlock.WithoutReentry] apply to each of the locks; [rlock.WithTakeOver] is
 // redlatch.ErrInvalid. Without WithFixedLease each lock has the lease of its client, which renews it. Masters that did not
 // grant a RedLock at first, or restarted, are attempted again while it is held.
 //
@@ -207,7 +207,7 @@ func (l *Lock) acquire(ctx context.Context, verb string, m mode, opts []rlock.Op
 	if err != nil {
 		return nil, wrap(verb, l.name, o.Refused(ctx, err, l.holder))
 	}
-	return (*rlock.Hold)(inner.New(title, h)), nil
+	return (*rlock.Hold)(inner.Acquired(ctx, l.core, o, title, h)), nil
 }
 
 // observed runs a call, and tells an observer of it unless it nests.

@@ -125,7 +125,7 @@ func (h *hold) rejoinLocked() {
 	if idle || h.lock.kind != red || h.live < h.lock.quorum || h.live+h.asked == len(h.parts) {
 		return
 	}
-	length := h.lock.core.Lease
+	length := lease.Term{Renewed: h.options.Renewed}.Length(h.lock.core)
 	h.rejoin = time.AfterFunc(length/12+rand.N(length/24+1), h.attemptMissing)
 }
 

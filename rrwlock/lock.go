@@ -233,7 +233,7 @@ func (l *Lock) collect(
 	if err != nil {
 		return nil, wrap(verb, l.Name(), err)
 	}
-	return (*rlock.Hold)(hold.New(title, h)), nil
+	return (*rlock.Hold)(hold.Acquired(ctx, l.core, o, title, h)), nil
 }
 
 func (l *Lock) do(

@@ -103,7 +103,7 @@ func (g *group) leaveLocked(m *Member) {
 // Due sends the next renewal. It dissolves a group that has become small, or that had no answer in time.
 func (g *group) Due(now time.Duration) {
 	g.mu.Lock()
-	deadline := g.end - core.Margin(g.renewer.core.Lease)
+	deadline := g.end - core.Margin(g.of.Lease)
 	if g.phase == dissolved || now < g.next { // an answer has moved it meanwhile
 		g.mu.Unlock()
 		return
@@ -138,7 +138,7 @@ func (g *group) renew(first time.Duration) {
 	}
 	calls := g.callsLocked()
 	g.phase, g.sent = renewing, e.Clock.Now()
-	g.next = min(first, g.sent+Limit(e.Lease))
+	g.next = min(first, g.sent+Limit(g.of.Lease))
 	e.Timers.Set(&g.timer, g.next)
 	g.mu.Unlock()
 	e.LookForFailover(calls[0].Key())
@@ -281,7 +281,7 @@ func (g *group) answer(key string, gone []int64, err error) {
 
 // lastsLocked reports whether the group is kept for the next renewal, once it was answered.
 func (g *group) lastsLocked() bool {
-	return g.phase == renewing && g.of.Plain && g.of.Length == g.renewer.core.Lease && g.size >= groupLeast
+	return g.phase == renewing && g.of.Plain && g.of.Length == g.of.Lease && g.size >= groupLeast
 }
 
 // refused reports whether the places, counted from 1, have this one, counted from 0.
@@ -313,7 +313,7 @@ func (g *group) refuse(places []int64) (lost int) {
 // cost much less than each alone.
 func (g *group) restLocked() {
 	e := g.renewer.core
-	period := e.Lease / 3
+	period := g.of.Lease / 3
 	g.next = (g.sent + period - rand.N(period/32+1)).Truncate(max(period/500, time.Millisecond))
 	e.Timers.Set(&g.timer, g.next)
 }
@@ -331,11 +331,11 @@ func (g *group) outcomeLocked(err error, size int) outcome {
 	e := g.renewer.core
 	switch {
 	case err == nil:
-		return outcome{end: g.sent + g.of.Length, next: g.renewer.onGrid(g.sent + e.Lease/3)}
+		return outcome{end: g.sent + g.of.Length, next: onGrid(g.sent+g.of.Lease/3, g.of.Lease)}
 	case g.divisible(size) && (script.Parted(err) || script.Mixed(err)):
 		return outcome{next: e.Clock.Now(), state: apart}
 	}
-	return outcome{next: e.Clock.Now() + core.Jitter(max(e.Lease/24, 5*time.Millisecond)), state: failed}
+	return outcome{next: e.Clock.Now() + core.Jitter(max(g.of.Lease/24, 5*time.Millisecond)), state: failed}
 }
 
 // until returns when the members end, as far as calls were answered, and how many of those kept the group.

@@ -80,7 +80,7 @@ func (b *bed) hold(n int) []*lease {
 	for i := range n {
 		l := &lease{bed: b, key: fmt.Sprint("k", i)}
 		l.member.Timer.Task = l
-		b.renewer.Begin(&l.member, b.Clock.Now(), length)
+		b.renewer.Begin(&l.member, b.Clock.Now(), length, length)
 		l.mu.Lock()
 		l.ArmLocked()
 		l.mu.Unlock()
@@ -106,7 +106,7 @@ func (l *lease) Gone() bool {
 }
 
 func (l *lease) RenewalLocked(now time.Duration) (keepalive.CallKey, time.Duration, bool) {
-	return keepalive.CallKey{Length: length, Plain: true}, l.member.End(), !l.gone && !l.busy && now >= l.member.Next()
+	return keepalive.CallKey{Length: length, Lease: length, Plain: true}, l.member.End(), !l.gone && !l.busy && now >= l.member.Next()
 }
 
 func (l *lease) ArmLocked() {

@@ -45,6 +45,7 @@ type Lease interface {
 // CallKey is what leases have in common that one call can renew.
 type CallKey struct {
 	Length time.Duration // the lease to ask for
+	Lease  time.Duration // of which a third passes between two renewals; Length is less where the end is near
 	Mode   Mode
 	Tag    string // on a cluster: decides the slot
 	Plain  bool   // one renewed level is all there is to the lease
@@ -154,7 +155,7 @@ func (m *Member) Leave() {
 		g.mu.Unlock()
 		return
 	}
-	m.end, m.next, m.times = max(m.end, g.end), g.renewer.onGrid(g.next), m.times+g.rounds
+	m.end, m.next, m.times = max(m.end, g.end), onGrid(g.next, g.of.Lease), m.times+g.rounds
 	g.leaveLocked(m)
 	g.mu.Unlock()
 	m.lease().ArmLocked()

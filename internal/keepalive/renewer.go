@@ -39,9 +39,9 @@ func New(c *core.Core, calls Calls) *Renewer {
 	return r
 }
 
-// Begin has a lease renewed that is asked for now, and ends so much later. It sets no timer.
-func (r *Renewer) Begin(m *Member, sent, length time.Duration) {
-	m.end, m.next = sent+length, r.first(sent)
+// Begin has a lease renewed that is asked for now, and ends after length. Renewals set it to lease. It sets no timer.
+func (r *Renewer) Begin(m *Member, sent, length, lease time.Duration) {
+	m.end, m.next = sent+length, r.first(sent, lease)
 }
 
 // Renew renews a lease that is due, together with the others that are. Its timer stays stopped until a group has taken the lease. It
@@ -97,16 +97,16 @@ func (r *Renewer) renewTogether(of groupKey, members []*Member, now time.Duratio
 // first returns when to renew a lease for the first time: at a random moment of the second half of its period, so
 // that leases taken in one burst spread out. Those taken within a thousandth of a period go together: they were made one
 // after another, so that a call which renews them finds them close together in memory.
-func (r *Renewer) first(sent time.Duration) time.Duration {
-	period := r.core.Lease / 3
+func (r *Renewer) first(sent, lease time.Duration) time.Duration {
+	period := lease / 3
 	taken := sent.Truncate(max(period/1000, time.Millisecond))
 	random := maphash.Comparable(r.seed, taken)
 	return taken + period/2 + time.Duration(random%uint64(period/2+1)) //nolint:gosec // a lease is not negative
 }
 
 // onGrid rounds the time of a renewal down to a grid, so that those that are due at about the same time go together.
-func (r *Renewer) onGrid(at time.Duration) time.Duration {
-	return at.Truncate(max(r.core.Lease/96, time.Millisecond))
+func onGrid(at, lease time.Duration) time.Duration {
+	return at.Truncate(max(lease/96, time.Millisecond))
 }
 
 // Limit returns how long one renewal of a lease may take before the next one is sent: several fit into it.

@@ -104,17 +104,15 @@ func (l *Lease) AddLocked(given context.Context, t Term, now time.Duration) *Hol
 func (l *Lease) newHoldLocked(given context.Context, t Term, mode Mode, sent time.Duration) *Hold {
 	l.member.Leave()
 	h := &Hold{lease: l, given: given, mode: mode, site: t.Site, part: t.Part, next: l.levels}
+	h.length = t.Length(l.manager.core)
 	switch {
 	case t.Lease != nil:
-		h.length = *t.Lease
-		if t.MaxHold != nil {
-			h.length = min(h.length, *t.MaxHold)
-		}
 		h.fixed = sent + h.length
 	case t.MaxHold != nil:
-		h.limit, h.length = sent+*t.MaxHold, min(*t.MaxHold, l.manager.core.Lease)
-	default:
-		h.length = l.manager.core.Lease
+		h.limit = sent + *t.MaxHold
+	}
+	if t.Lease == nil {
+		l.renewWithLocked(t.renewed(l.manager.core))
 	}
 	l.levels = h
 	return h
@@ -378,8 +376,11 @@ func (h *Hold) LostSince() time.Time {
 	case h.fixed != 0 || l.ops != nil && end <= l.ops.until:
 		return time.Time{} // the call that set this end may have asked for any lease
 	}
-	return clock.Time(end - l.manager.core.Lease) // no renewal asks for more
+	return clock.Time(end - l.leaseLocked()) // no renewal asks for more
 }
+
+// ErrDone is ErrNotHeld for a hold that was released because the context of its call was done.
+var ErrDone = fmt.Errorf("%w: it was released when its context was done", errs.ErrNotHeld)
 
 // Unlocker is a hold as the public packages show it. One of something other than a lock has a method Noun that names it.
 type Unlocker interface {
@@ -401,6 +402,11 @@ func During(ctx context.Context, h Unlocker, fn func(context.Context) error, kin
 		switch {
 		case errors.Is(released, errReleased):
 			released = errs.Wrap(kinds.Package(kind), "do", name, errs.ErrClosed)
+		case errors.Is(released, ErrDone): // fn may have gone on without the lock
+			released = cause
+			if errors.Is(err, cause) {
+				released = nil
+			}
 		case released == nil || errors.Is(released, errs.ErrWrongType):
 		case !errors.Is(released, errs.ErrNotHeld): // it was held: the loss in the context is that of an outer hold
 			logger.Warn("redlatch: a "+noun+" was not released", "kind", kind, "name", name, "owner", h.Owner(), "cause", released)

@@ -88,7 +88,7 @@ func (l *Lease) Register(ctx context.Context, t Term, mode Mode, sent time.Durat
 	defer l.mu.Unlock()
 	length := l.newHoldLocked(ctx, t, mode, sent).length
 	l.reads = mode == Read
-	l.manager.renewer.Begin(&l.member, sent, length)
+	l.manager.renewer.Begin(&l.member, sent, length, l.leaseLocked())
 	l.manager.core.Timers.Set(&l.member.Timer, l.nextLocked())
 	return length
 }
@@ -243,6 +243,22 @@ func (l *Lease) Verify() {
 	}
 }
 
+// leaseLocked is what a renewal sets. A third of it passes between two renewals.
+func (l *Lease) leaseLocked() time.Duration {
+	if l.ops != nil && l.ops.renewed != 0 {
+		return l.ops.renewed
+	}
+	return l.manager.core.Lease
+}
+
+// renewWithLocked has renewals set what a level asks for that is about to begin. They never set less than before: a reply that is on its way
+// may be that to a longer one.
+func (l *Lease) renewWithLocked(length time.Duration) {
+	if before := l.leaseLocked(); length > before || length < before && l.levels == nil {
+		l.opsLocked().renewed = length
+	}
+}
+
 // lengthLocked is the lease that a renewal asks for.
 func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 	length := time.Duration(0)
@@ -250,9 +266,9 @@ func (l *Lease) lengthLocked(now time.Duration) time.Duration {
 		switch {
 		case !h.renewedLocked():
 		case h.limit == 0:
-			return l.manager.core.Lease
+			return l.leaseLocked()
 		default:
-			length = max(length, min(l.manager.core.Lease, h.limit-now))
+			length = max(length, min(l.leaseLocked(), h.limit-now))
 		}
 	}
 	return length

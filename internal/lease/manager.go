@@ -128,13 +128,34 @@ func (m *Manager) soon(fn func()) {
 // Term is how long a level lasts.
 type Term struct {
 	Lease   *time.Duration // a fixed lease; nil for one that is renewed
+	Renewed *time.Duration // the lease of one that is renewed; nil for the client's
 	MaxHold *time.Duration // limit of renewal; nil for none
 	Site    events.Site    // that acquires
 	Part    bool           // of a hold of several locks, which logs its loss itself
 }
 
 // Plain reports whether a level lasts until its release.
-func (t Term) Plain() bool { return t.Lease == nil && t.MaxHold == nil }
+func (t Term) Plain() bool { return t == Term{Site: t.Site, Part: t.Part} }
+
+// Length returns the lease to ask for: one that is renewed has that of the client unless the term says otherwise.
+func (t Term) Length(c *core.Core) time.Duration {
+	length := t.renewed(c)
+	if t.Lease != nil {
+		length = *t.Lease
+	}
+	if t.MaxHold != nil {
+		length = min(length, *t.MaxHold)
+	}
+	return length
+}
+
+// renewed returns the lease that a renewal sets.
+func (t Term) renewed(c *core.Core) time.Duration {
+	if t.Renewed != nil {
+		return *t.Renewed
+	}
+	return c.Lease
+}
 
 // Shortest is the shortest lease.
 const Shortest = 10 * time.Millisecond

@@ -142,6 +142,8 @@ type operations struct {
 	outlast time.Duration // a lease that ends then has more left than the most of any of those
 	until   time.Duration // the latest end of the lease that a call has set, or may set
 
+	renewed time.Duration // what renewals of the lease set; 0 for the client's lease
+
 	over func() // what to call when the lease is over; nil for nothing. Never changes once the lease is granted
 
 	release func() *script.Call // in place of the kind's Release; nil for that one. Guarded by the lease's mu

@@ -159,7 +159,7 @@ func await(ctx context.Context, c <-chan struct{}) error {
 // budget, or more is to be done than to pass the level on. It returns what to do afterwards; nil if the lease was not given away.
 func (l *Lease) handOffLocked(h *Hold, now time.Duration) (after func()) {
 	c := l.manager.core
-	if now-l.since >= c.HandoffBudget || l.member.End()-now <= c.Lease/3 || !l.plainLocked(h) || c.Closed() {
+	if now-l.since >= c.HandoffBudget || l.member.End()-now <= c.Lease/3 || l.leaseLocked() != c.Lease || !l.plainLocked(h) || c.Closed() {
 		return nil
 	}
 	return l.manager.listener.HandOff(l, now)

@@ -37,7 +37,7 @@ func (l *Lease) RenewalLocked(now time.Duration) (key keepalive.CallKey, ends ti
 		return keepalive.CallKey{}, 0, false
 	}
 	h := l.levels
-	key.Length = l.lengthLocked(now)
+	key.Length, key.Lease = l.lengthLocked(now), l.leaseLocked()
 	key.Plain = h.next == nil && h.fixed == 0 && h.limit == 0 && !l.ops.busy()
 	if l.reads && l.countLocked().Read > 0 { // a reader that enters under a writer is not there yet, and the writer keeps the lock
 		key.Mode = Read

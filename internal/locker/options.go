@@ -18,13 +18,14 @@ const (
 // Options are the settings of one acquiring call. Public packages export functions that set them.
 type Options struct {
 	lease.Term
-	Wait     *time.Duration          // limit of the wait; nil for the call's own default
-	TakeOver *string                 // owner id of an earlier hold, from whom the lock is taken; nil for none
-	NoNest   bool                    // ErrHeld where the call would nest
-	Owner    string                  // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
-	Taken    func(Info, error) error // makes an ErrNotAcquired that says who holds the lock; nil for the plain one
-	Asked    *atomic.Int32           // counts the questions of a multi-lock; nil for other calls, and if nobody observes it
-	Several  *Several                // more than one lease at a time, of a Pool; nil for one
+	Wait          *time.Duration          // limit of the wait; nil for the call's own default
+	TakeOver      *string                 // owner id of an earlier hold, from whom the lock is taken; nil for none
+	NoNest        bool                    // ErrHeld where the call would nest
+	Owner         string                  // under which a waiter asks that Redis orders: an id that nobody had before; empty for a fresh one
+	ReleaseOnDone bool                    // the hold is released when the context of the call is done
+	Taken         func(Info, error) error // makes an ErrNotAcquired that says who holds the lock; nil for the plain one
+	Asked         *atomic.Int32           // counts the questions of a multi-lock; nil for other calls, and if nobody observes it
+	Several       *Several                // more than one lease at a time, of a Pool; nil for one
 }
 
 // Several asks for more than one lease at a time.
@@ -85,6 +86,14 @@ func (o *Options) Validate() error {
 	if o.Lease != nil {
 		if err := lease.CheckLease(*o.Lease); err != nil {
 			return err
+		}
+	}
+	if o.Renewed != nil {
+		if err := lease.CheckLease(*o.Renewed); err != nil {
+			return err
+		}
+		if o.Lease != nil {
+			return fmt.Errorf("%w: a lease is either fixed or renewed", errs.ErrInvalid)
 		}
 	}
 	if o.Wait != nil {

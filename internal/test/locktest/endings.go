@@ -23,6 +23,11 @@ var endings = []claim{
 	{name: "UnlockWorksWithADoneContext", test: unlockWorksWithADoneContext},
 	{name: "ParentEndsTheContextButNotTheLock", test: parentEndsTheContext},
 	{name: "LeaseEndsTheContext", test: leaseEndsTheContext},
+	{name: "RenewedLeaseIsRenewed", test: renewedLeaseIsRenewed},
+	{name: "LeaseIsFixedOrRenewed", test: leaseIsFixedOrRenewed},
+	{name: "DoneContextReleases", test: doneContextReleases},
+	{name: "DoneContextReleasesNothingTwice", test: doneContextReleasesNothingTwice},
+	{name: "DoTellsOfADoneContext", test: doTellsOfADoneContext},
 	{name: "MaxHoldEndsTheContext", test: maxHoldEndsTheContext},
 	{name: "LossEndsTheContext", test: lossEndsTheContext},
 	{name: "UnlockAfterLossFreesNobody", test: unlockAfterLossFreesNobody},
@@ -145,6 +150,67 @@ func unlockAfterLossFreesNobody(t *testing.T, r *rig) {
 	Refused(t, c)
 	Live(t, other.Context())
 	Unlock(t, other)
+}
+
+func renewedLeaseIsRenewed(t *testing.T, r *rig) {
+	l, other := r.lock(t), r.rival(t)
+	h := Acquire(t, t.Context(), l, rlock.WithRenewedLease(time.Hour))
+	assert.Greater(t, time.Until(h.ExpiresAt()), 50*time.Minute)
+	Unlock(t, h)
+	const lease = 600 * time.Millisecond
+	h = Acquire(t, t.Context(), l, rlock.WithRenewedLease(lease))
+	assert.LessOrEqual(t, time.Until(h.ExpiresAt()), lease)
+	for range 3 {
+		first := h.ExpiresAt()
+		require.Eventually(t, func() bool { return h.ExpiresAt().After(first) }, limit, time.Millisecond, "it is renewed")
+	}
+	Live(t, h.Context())
+	Refused(t, other)
+	Unlock(t, h)
+	r.free(t, other)
+}
+
+func leaseIsFixedOrRenewed(t *testing.T, r *rig) {
+	_, err := r.lock(t).TryLock(t.Context(), rlock.WithFixedLease(time.Second), rlock.WithRenewedLease(time.Second))
+	require.ErrorIs(t, err, redlatch.ErrInvalid)
+}
+
+func doneContextReleases(t *testing.T, r *rig) {
+	l, other := r.lock(t), r.rival(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h := Acquire(t, ctx, l, rlock.WithReleaseOnDone())
+	Refused(t, other)
+	why := errors.New("the request is over")
+	cancel(why)
+	Unlock(t, Acquire(t, t.Context(), other))
+	Ended(t, h.Context(), why)
+	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
+}
+
+func doneContextReleasesNothingTwice(t *testing.T, r *rig) {
+	l, other := r.lock(t), r.rival(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	h := Acquire(t, ctx, l, rlock.WithReleaseOnDone())
+	Unlock(t, h)
+	Ended(t, h.Context(), rlock.ErrUnlocked)
+	next := Acquire(t, t.Context(), other)
+	cancel()
+	Refused(t, l)
+	Live(t, next.Context())
+	Unlock(t, next)
+}
+
+func doTellsOfADoneContext(t *testing.T, r *rig) {
+	l, other := r.lock(t), r.rival(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the request is over")
+	err := l.Do(ctx, func(context.Context) error {
+		cancel(why)
+		Unlock(t, Acquire(t, t.Context(), other))
+		return nil
+	}, rlock.WithReleaseOnDone())
+	require.ErrorIs(t, err, why)
+	require.NotErrorIs(t, err, rlock.ErrLost)
 }
 
 func extendSetsTheLease(t *testing.T, r *rig) {

@@ -67,6 +67,8 @@ func BadOptions() map[string]rlock.Option {
 		"lease negative":             rlock.WithFixedLease(-time.Second),
 		"lease 9ms":                  rlock.WithFixedLease(9 * time.Millisecond),
 		"lease 25h":                  rlock.WithFixedLease(25 * time.Hour),
+		"renewed lease 9ms":          rlock.WithRenewedLease(9 * time.Millisecond),
+		"renewed lease 25h":          rlock.WithRenewedLease(25 * time.Hour),
 		"wait negative":              rlock.WithWait(-1),
 		"wait beyond ten years":      rlock.WithWait(3651 * 24 * time.Hour),
 		"max hold 0":                 rlock.WithMaxHold(0),
