@@ -46,9 +46,9 @@ type Lease interface {
 type CallKey struct {
 	Length time.Duration // the lease to ask for
 	Lease  time.Duration // of which a third passes between two renewals; Length is less where the end is near
+	Tag    string        // on a cluster: decides the slot
 	Mode   Mode
-	Tag    string // on a cluster: decides the slot
-	Plain  bool   // one renewed level is all there is to the lease
+	Plain  bool // one renewed level is all there is to the lease
 }
 
 // Mode tells apart leases that need different calls; it is for who makes those.
