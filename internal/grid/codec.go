@@ -92,10 +92,12 @@ func (c Coder[T]) All(o *Object, verb string, row *script.Row) ([]T, error) {
 	return all, o.Wrap(verb, row.Err())
 }
 
+// Scanned is about how many elements a step of an iteration reads.
+const Scanned = 100
+
 const (
 	maxElements = 1000
 	maxBytes    = 1 << 20
-	scanned     = 100
 )
 
 // parts returns arguments in parts of 1,000 elements, or of about 1 MiB. An element is of width arguments.
@@ -161,7 +163,7 @@ func (o *Object) ready(ctx context.Context, args []any) error {
 // Scan iterates over a collection by hscan, sscan or zscan on the master, about 100 elements a step. read reads one from a
 // reply.
 func Scan[E any](ctx context.Context, o *Object, command string, read func(*script.Row) (E, error)) iter.Seq2[E, error] {
-	return Steps(o, func(cursor string) *script.Row { return o.Read(ctx, scanScript, command, cursor, scanned) }, read)
+	return Steps(o, func(cursor string) *script.Row { return o.Read(ctx, scanScript, command, cursor, Scanned) }, read)
 }
 
 // Steps iterates over a collection as Scan does, by a script of the object's own, which gets a cursor.

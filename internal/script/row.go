@@ -116,6 +116,16 @@ func (r *Row) Maybe() (text string, ok bool) {
 	}
 }
 
+// MaybeFloat reads a number that may have a fraction, and may be missing.
+func (r *Row) MaybeFloat() (f float64, ok bool) {
+	if r.err == nil && len(r.values) > 0 && r.values[0] == nil {
+		r.values = r.values[1:]
+		return 0, false
+	}
+	f = r.Float()
+	return f, r.err == nil
+}
+
 // Float reads a number that may have a fraction.
 func (r *Row) Float() float64 {
 	switch v := r.next().(type) {

@@ -1,0 +1,26 @@
+-- put.lua: add a member to a set of members that expire, or set another expiry. Removes some that are over.
+--
+-- KEYS[1]  the set: sorted set, member -> expiry, ms since the epoch
+-- ARGV[1]  the member
+-- ARGV[2]  time to live, ms
+-- ARGV[3]  add, unless it is there; renew, if it is there
+--
+-- Returns  1 if that was done, 0 if not
+local key = KEYS[1]
+local member, ttl, mode = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expiry = redis.call('zscore', key, member)
+local there = expiry and tonumber(expiry) > now or false
+local done = there == (mode == 'renew')
+if done then
+  redis.call('zadd', key, now + ttl, member)
+end
+if mode == 'add' then
+  local over = redis.call('zrangebyscore', key, '-inf', now, 'limit', 0, 100)
+  if #over > 0 then
+    redis.call('zrem', key, unpack(over))
+  end
+end
+return done and 1 or 0
