@@ -22,9 +22,9 @@ type Subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// Listener receives the messages of one channel. A router calls its listeners from one goroutine, one call at a time
-// and without holding a lock. The methods must return at once, and must not call the router. When [Membership.Leave]
-// returns, a last call may still be running or about to start.
+// Listener receives the messages of one channel. A router calls its listeners one call at a time and from one goroutine,
+// without a lock that Join or Leave takes. The methods must return at once, and must not call the router. When
+// [Membership.Leave] returns, a last call may still be running or about to start.
 type Listener interface {
 	// Subscribed reports that the subscription is confirmed: first, and again after each reconnection, when messages
 	// may have been missed. It may be called before Join returns.

@@ -113,7 +113,7 @@ var (
 func (t *tracker) join() {
 	t.mu.Lock() // Subscribed and Lost wait until it is known what Join says
 	defer t.mu.Unlock()
-	var router core.Router = t.core.Router
+	router := t.core.Router
 	if t.topic.Plain {
 		router = t.core.Topics
 	}
