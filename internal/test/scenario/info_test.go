@@ -2,8 +2,6 @@ package scenario_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,57 +18,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rrwlock"
 )
-
-// watched is a place where one client holds, another one waits, and a third one looks.
-type watched struct {
-	holder, waiter, viewer *redlatch.Client
-	rdb                    redis.UniversalClient
-	client                 func(opts ...redlatch.Option) *redlatch.Client // returns another one
-}
-
-// onEachTopology runs the test on a server and on a cluster, with sharded and with plain channels.
-func onEachTopology(t *testing.T, test func(t *testing.T, w *watched)) {
-	t.Helper()
-	run := func(name string, connect func(t *testing.T) redis.UniversalClient, opts ...redlatch.Option) {
-		t.Run(name, func(t *testing.T) {
-			w := &watched{rdb: connect(t)}
-			w.client = func(more ...redlatch.Option) *redlatch.Client {
-				c, err := redlatch.New(connect(t), slices.Concat(opts, more, []redlatch.Option{redlatch.WithCloseGrace(0)})...)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, c.Close()) })
-				return c
-			}
-			for role, c := range map[string]**redlatch.Client{"holder": &w.holder, "waiter": &w.waiter, "viewer": &w.viewer} {
-				*c = w.client(redlatch.WithClientName(role))
-			}
-			test(t, w)
-		})
-	}
-	single := func(t *testing.T) redis.UniversalClient { t.Helper(); return redistest.Shared(t).Client(t) }
-	cluster := func(t *testing.T) redis.UniversalClient { t.Helper(); return redistest.SharedCluster(t).Client(t) }
-	run("server", single)
-	run("sharded channels on a server", single, redlatch.WithShardedWakeups(redlatch.ShardedAlways))
-	run("cluster", cluster)
-	run("plain channels on a cluster", cluster, redlatch.WithShardedWakeups(redlatch.ShardedNever))
-}
-
-// fresh returns a name that no earlier run of the test has used on a server that tests share.
-func fresh(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("%s/%d", t.Name(), time.Now().UnixNano())
-}
-
-// await asks until so many are seen to wait.
-func await(t *testing.T, n int, waiting func() (int, error)) {
-	t.Helper()
-	redistest.Eventually(t, 10*time.Second, "those who wait are seen", func() error {
-		got, err := waiting()
-		if err == nil && got != n {
-			err = fmt.Errorf("%d wait, not %d", got, n)
-		}
-		return err
-	})
-}
 
 func TestInfoOfALockTellsWhoHoldsItAndHowManyWait(t *testing.T) {
 	redistest.Long(t)

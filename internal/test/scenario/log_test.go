@@ -2,9 +2,7 @@ package scenario_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,37 +18,6 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
-
-// logbook is a log as an operator's tools read it.
-type logbook struct {
-	mu    sync.Mutex
-	lines []map[string]any
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	attributes := map[string]any{}
-	if err := json.Unmarshal(line, &attributes); err != nil {
-		return 0, err
-	}
-	delete(attributes, slog.TimeKey)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, attributes)
-	return len(line), nil
-}
-
-func (l *logbook) option() redlatch.Option {
-	return redlatch.WithLogger(slog.New(slog.NewJSONHandler(l, nil)))
-}
-
-// take returns what was logged since it was last called.
-func (l *logbook) take() []map[string]any {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := l.lines
-	l.lines = nil
-	return all
-}
 
 func TestLostHoldsAreLogged(t *testing.T) {
 	for kind, get := range lockKinds {

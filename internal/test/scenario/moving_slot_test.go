@@ -33,15 +33,6 @@ import (
 	"github.com/redlatch/redlatch/rtopic"
 )
 
-// lockKinds are the kinds of lock, and the two sides of the read-write lock.
-var lockKinds = map[string]func(c *redlatch.Client, name string) rlock.Locker{
-	"plain":  func(c *redlatch.Client, name string) rlock.Locker { return c.GetLock(name) },
-	"fenced": func(c *redlatch.Client, name string) rlock.Locker { return c.GetFencedLock(name) },
-	"fair":   func(c *redlatch.Client, name string) rlock.Locker { return c.GetFairLock(name) },
-	"writer": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name) },
-	"reader": func(c *redlatch.Client, name string) rlock.Locker { return c.GetReadWriteLock(name).RLocker() },
-}
-
 // movingKinds are those, and locks with parts in the slot that moves and elsewhere.
 func movingKinds() map[string]func(c *redlatch.Client, name string) rlock.Locker {
 	kinds := maps.Clone(lockKinds)
@@ -53,17 +44,6 @@ func movingKinds() map[string]func(c *redlatch.Client, name string) rlock.Locker
 		return c.GetRedLock(c.GetLock(name), c.GetFairLock("second:"+name), c.GetLock(elsewhere(name)))
 	}
 	return kinds
-}
-
-// elsewhere returns a name without the tag that keeps others in their slot.
-func elsewhere(name string) string { return strings.Trim(strings.ReplaceAll(name, "}", ""), "{") }
-
-// rival returns the lock as one who has to wait for its holder sees it.
-func rival(kind string, c *redlatch.Client, name string) rlock.Locker {
-	if kind == "reader" {
-		kind = "writer"
-	}
-	return movingKinds()[kind](c, name)
 }
 
 const (
@@ -782,38 +762,6 @@ func callsOfJobs(t *testing.T, c *redlatch.Client, name string, all map[string]*
 	all["Runs of a job"] = &singleCall{call: func(ctx context.Context) error { _, err := s.Runs(ctx, "paused", 1); return err }}
 }
 
-// inSlotOf returns names in the slot of a key that have no tag.
-func inSlotOf(t *testing.T, rdb redis.Cmdable, key string, n int) (names []string) {
-	t.Helper()
-	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
-	require.NoError(t, err)
-	for i := 0; len(names) < n; i += 5000 {
-		var slots []*redis.IntCmd
-		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-			for j := range 5000 {
-				slots = append(slots, p.ClusterKeySlot(t.Context(), fmt.Sprint("latch", i+j)))
-			}
-			return nil
-		})
-		require.NoError(t, err)
-		for j, cmd := range slots {
-			if cmd.Val() == slot {
-				names = append(names, fmt.Sprint("latch", i+j))
-			}
-		}
-	}
-	return names
-}
-
-// clusterClient returns a client that does not wait for its holds when it closes, at the end of the test.
-func clusterClient(t *testing.T, cluster *redistest.Cluster) *redlatch.Client {
-	t.Helper()
-	c, err := redlatch.New(cluster.Client(t), redlatch.WithCloseGrace(0))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	return c
-}
-
 // F24
 func TestObjectsDoesNotWaitForASlotOnTheMove(t *testing.T) {
 	t.Parallel()
@@ -874,12 +822,4 @@ func TestWaiterThatBeginsInASlotOnTheMoveHearsOfTheRelease(t *testing.T) {
 		took = append(took, time.Since(released))
 	}
 	requireWoken(t, lag, took)
-}
-
-// subscribed returns what a server says of the subscriptions that it was asked for, refused ones included.
-func subscribed(t *testing.T, s *redistest.Server) []string {
-	t.Helper()
-	info, err := s.Client(t).Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
-	return slices.DeleteFunc(strings.Fields(info), func(line string) bool { return !strings.Contains(line, "subscribe:") })
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,38 +19,6 @@ import (
 	"github.com/redlatch/redlatch/rscheduler"
 	"github.com/redlatch/redlatch/rsemaphore"
 )
-
-// span is the key of a value by which a test follows a context.
-type span struct{}
-
-// sink gathers what an observer is told.
-type sink[E any] struct {
-	mu  sync.Mutex
-	all []E
-}
-
-func (s *sink[E]) add(e E) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, e)
-}
-
-// take returns what was told since it was last called.
-func (s *sink[E]) take() []E {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.all
-	s.all = nil
-	return all
-}
-
-// one requires that just one thing was told, and returns it.
-func one[E any](t *testing.T, s *sink[E]) E {
-	t.Helper()
-	all := s.take()
-	require.Len(t, all, 1)
-	return all[0]
-}
 
 // acquiring are the kinds of object, each by a call that tries to acquire it and returns the context of the hold, if there is one, and
 // what releases it.
@@ -395,25 +361,6 @@ func TestObserverIsToldOfScripts(t *testing.T) {
 		require.ErrorIs(t, err, redlatch.ErrWrongType)
 		require.Error(t, one(t, &ends).Err)
 	})
-}
-
-// counted counts what passes it.
-type counted struct{ commands, pipelines atomic.Int64 }
-
-func (*counted) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.commands.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-func (c *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.pipelines.Add(1)
-		return next(ctx, cmds)
-	}
 }
 
 func TestHooksOfGoRedisAreCalled(t *testing.T) {

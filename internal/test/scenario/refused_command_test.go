@@ -4,17 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,132 +22,6 @@ import (
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
-// luaCommands returns the commands that the scripts of packages call.
-func luaCommands(t *testing.T, packages ...string) (all []string) {
-	t.Helper()
-	called := regexp.MustCompile(`redis\.p?call\('(\w+)'`)
-	for _, name := range packages {
-		files, err := filepath.Glob(filepath.Join(name, "*.lua"))
-		require.NoError(t, err)
-		require.NotEmpty(t, files)
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			for _, m := range called.FindAllStringSubmatch(string(text), -1) {
-				all = append(all, m[1])
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// partial is a server whose user "app" may not do everything.
-type partial struct {
-	admin  *redis.Client
-	client *redlatch.Client // of the user
-	other  *redlatch.Client // of one who may do everything
-}
-
-// newPartial returns one whose clients have the options too.
-func newPartial(t *testing.T, opts ...redlatch.Option) *partial {
-	t.Helper()
-	server := redistest.Start(t)
-	p := &partial{admin: server.Client(t)}
-	p.rules(t, "reset", "on", ">secret", "~*", "&*", "+@all")
-	quiet := redlatch.WithLogger(slog.New(slog.DiscardHandler))
-	opts = append([]redlatch.Option{quiet, redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0)}, opts...)
-	client := func(user string) *redlatch.Client {
-		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
-		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		c, err := redlatch.New(rdb, opts...)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, c.Close()) })
-		return c
-	}
-	p.rules(t, "on")
-	p.client = client("app")
-	require.NoError(t, p.admin.Do(t.Context(), "ACL", "SETUSER", "other", "on", ">secret", "~*", "&*", "+@all").Err())
-	p.other = client("other")
-	return p
-}
-
-func (p *partial) rules(t *testing.T, rules ...any) {
-	t.Helper()
-	require.NoError(t, p.setRules(t.Context(), rules...))
-}
-
-func (p *partial) setRules(ctx context.Context, rules ...any) error {
-	return p.admin.Do(ctx, append([]any{"ACL", "SETUSER", "app"}, rules...)...).Err()
-}
-
-// rightsRefused returns the rules that take away one right each, of those that the scripts of packages need.
-func rightsRefused(t *testing.T, packages ...string) []string {
-	t.Helper()
-	all := []string{"resetchannels"}
-	for _, command := range luaCommands(t, packages...) {
-		all = append(all, "-"+command)
-	}
-	return all
-}
-
-// levels returns how many levels the hash of a lock counts, of all owners together.
-func levels(t *testing.T, rdb *redis.Client, name string) (n int) {
-	t.Helper()
-	fields, err := rdb.HGetAll(t.Context(), name).Result()
-	require.NoError(t, err)
-	for field, value := range fields {
-		if field != "mode" {
-			levels, err := strconv.Atoi(value)
-			require.NoError(t, err)
-			n += levels
-		}
-	}
-	return n
-}
-
-// step is an operation on a lock, and the levels that the lock has before it and after it.
-type step struct {
-	before, after int
-	prepare       func(t *testing.T, l rlock.Locker) *rlock.Hold
-	run           func(t *testing.T, l rlock.Locker, h *rlock.Hold) error
-}
-
-func held(t *testing.T, l rlock.Locker) *rlock.Hold {
-	t.Helper()
-	return locktest.Acquire(t, t.Context(), l)
-}
-
-// nested takes a second level and returns it.
-func nested(t *testing.T, l rlock.Locker) *rlock.Hold {
-	t.Helper()
-	return locktest.Acquire(t, held(t, l).Context(), l)
-}
-
-func unlock(t *testing.T, _ rlock.Locker, h *rlock.Hold) error {
-	t.Helper()
-	return h.Unlock(t.Context())
-}
-
-var steps = map[string]step{
-	"acquire": {0, 1, func(*testing.T, rlock.Locker) *rlock.Hold { return nil }, func(t *testing.T, l rlock.Locker, _ *rlock.Hold) error {
-		t.Helper()
-		_, err := l.TryLock(t.Context())
-		return err
-	}},
-	"nest": {1, 2, held, func(t *testing.T, l rlock.Locker, h *rlock.Hold) error {
-		t.Helper()
-		_, err := l.Lock(h.Context())
-		return err
-	}},
-	"unlock a level": {2, 1, nested, unlock},
-	"unlock":         {1, 0, held, unlock},
-	"extend": {1, 1, held, func(t *testing.T, _ rlock.Locker, h *rlock.Hold) error {
-		t.Helper()
-		return h.Extend(t.Context(), time.Minute)
-	}},
-}
-
 // F25, F28
 func TestRefusedCommandsLeaveLocksDoneOrNotDone(t *testing.T) {
 	p := newPartial(t)
@@ -164,39 +31,6 @@ func TestRefusedCommandsLeaveLocksDoneOrNotDone(t *testing.T) {
 				t.Run(kind+" "+verb+" "+refusal, func(t *testing.T) { p.refused(t, refusal, get, s) })
 			}
 		}
-	}
-}
-
-// refused takes a step while something is refused.
-func (p *partial) refused(t *testing.T, refusal string, get func(*redlatch.Client, string) rlock.Locker, s step) {
-	t.Helper()
-	require.NoError(t, p.admin.FlushAll(t.Context()).Err())
-	name := t.Name()
-	l := get(p.client, name)
-	h := s.prepare(t, l)
-	require.Equal(t, s.before, levels(t, p.admin, name))
-	p.rules(t, refusal)
-	err := s.run(t, l, h)
-	p.rules(t, "&*", "+@all")
-	p.settled(t, name, s, err)
-}
-
-// settled requires that the lock is as the error of a step says, and ends by itself.
-func (p *partial) settled(t *testing.T, name string, s step, err error) {
-	t.Helper()
-	want := s.after
-	if err != nil {
-		want = s.before
-		require.NotErrorIs(t, err, rlock.ErrNotHeld)
-	}
-	if !errors.Is(err, redlatch.ErrUnknown) {
-		assert.Equal(t, want, levels(t, p.admin, name), "after %v", err)
-	}
-	for _, key := range p.admin.Keys(t.Context(), "*"+name+"*").Val() {
-		if strings.HasPrefix(key, "redisson_lock_token:") {
-			continue // the last token is kept
-		}
-		assert.NotEqual(t, time.Duration(-1), p.admin.PTTL(t.Context(), key).Val(), "%s expires", key)
 	}
 }
 
@@ -427,23 +261,6 @@ func TestRefusedCommandsLeaveARoundCompleteOrNot(t *testing.T) {
 	}
 }
 
-// participant is one of two at a barrier.
-type participant interface {
-	Enter(ctx context.Context) error
-	Leave(ctx context.Context) error
-}
-
-var pairs = map[string]func(c *redlatch.Client) participant{
-	"barrier": func(c *redlatch.Client) participant { return awaiter{c.GetBarrier("b", 2)} },
-	"double":  func(c *redlatch.Client) participant { return c.GetDoubleBarrier("b", 2) },
-}
-
-// awaiter is a participant that awaits the others before its work and after it.
-type awaiter struct{ *rbarrier.Barrier }
-
-func (a awaiter) Enter(ctx context.Context) error { return a.Await(ctx) }
-func (a awaiter) Leave(ctx context.Context) error { return a.Await(ctx) }
-
 // F25, F28
 func TestRefusedCommandsLeaveALeaderKnownOrNot(t *testing.T) {
 	t.Parallel()
@@ -644,18 +461,6 @@ func TestRefusedCommandsLeaveTokensGivenBackOrNot(t *testing.T) {
 			assert.Equal(t, want, p.values(t), "after %v", err)
 		})
 	}
-}
-
-// values returns what all keys hold, which are strings.
-func (p *partial) values(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, key := range p.admin.Keys(t.Context(), "*").Val() {
-		value, err := p.admin.Get(t.Context(), key).Result()
-		require.NoError(t, err)
-		all[key] = value
-	}
-	return all
 }
 
 // F25, F28

@@ -2,7 +2,6 @@ package scenario_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -101,21 +100,6 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 	}
 }
 
-// noTick waits until no tick is queued, and requires that none runs.
-func (p *partial) noTick(t *testing.T) {
-	t.Helper()
-	redistest.Eventually(t, tickLimit, "no tick is there", func() error {
-		keys, err := p.admin.Keys(t.Context(), "*:bodies").Result()
-		if err == nil && len(keys) > 0 {
-			err = fmt.Errorf("%q", keys)
-		}
-		return err
-	})
-	running, err := p.admin.Keys(t.Context(), "*:running").Result()
-	require.NoError(t, err)
-	assert.Empty(t, running)
-}
-
 // F25, F28: what an operator does is done or not done.
 func TestRefusedCommandsLeaveAJobOperatedOrNot(t *testing.T) {
 	t.Parallel()
@@ -164,20 +148,4 @@ func TestRefusedCommandsLeaveAJobOperatedOrNot(t *testing.T) {
 		}
 		assert.Positive(t, refused, "%s was never refused", verb)
 	}
-}
-
-// written runs a scheduler until it has written its jobs.
-func (p *partial) written(t *testing.T, s *rscheduler.Scheduler) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Run(ctx) }()
-	redistest.Eventually(t, tickLimit, "the ticks are queued", func() error {
-		if len(p.admin.Keys(t.Context(), "*:bodies").Val()) == 0 {
-			return errors.New("none is")
-		}
-		return nil
-	})
-	stop()
-	require.NoError(t, <-stopped)
 }

@@ -101,45 +101,6 @@ func dumps(t *testing.T, rdb *redis.Client) map[string]keyDump {
 	return all
 }
 
-// refuses has a user without one of the rights that a script needs make the call, for each of them, and requires that it changes nothing if
-// it is refused. spoil changes what Redis held before.
-func (p *partial) refuses(t *testing.T, user *redis.Client, call scriptCall, spoil func(redis.Pipeliner)) (refused int) {
-	t.Helper()
-	rights := map[string]bool{"resetchannels": true}
-	for _, m := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(fmt.Sprint(call.args[1]), -1) {
-		rights["-"+m[1]] = true
-	}
-	hidden := mayChange[call.name]
-	if asks, err := p.admin.Eval(t.Context(), "return redis.acl_check_cmd and 1 or 0", nil).Int(); call.name == "apply" && asks == 0 {
-		require.NoError(t, err)
-		hidden = "redlatch_ops:" // Redis 6 cannot be asked for a right first: the number of a batch that is not sent again
-	}
-	for right := range rights {
-		_, err := p.admin.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
-			pipe.FlushAll(t.Context())
-			for name, key := range call.before {
-				pipe.Restore(t.Context(), name, key.ttl, key.value)
-			}
-			spoil(pipe)
-			pipe.Do(t.Context(), "ACL", "SETUSER", "app", "&*", "+@all", right)
-			return nil
-		})
-		require.NoError(t, err)
-		before := dumps(t, p.admin)
-		if err := user.Do(t.Context(), call.args...).Err(); err == nil || errors.Is(err, redis.Nil) {
-			continue
-		}
-		refused++
-		after := dumps(t, p.admin)
-		for name := range maps.Keys(merged(before, after)) {
-			if hidden == "" || !strings.Contains(name, hidden) {
-				assert.Equal(t, before[name].value, after[name].value, "%s %s changes %s", call.name, right, name)
-			}
-		}
-	}
-	return refused
-}
-
 func merged(a, b map[string]keyDump) map[string]keyDump {
 	all := maps.Clone(a)
 	maps.Copy(all, b)

@@ -33,18 +33,6 @@ func restarted(t *testing.T) *topology {
 	}
 }
 
-// next returns what a hook was told next.
-func next[T any](t *testing.T, told <-chan T) T {
-	t.Helper()
-	select {
-	case one := <-told:
-		return one
-	case <-time.After(20 * time.Second):
-		require.Fail(t, "nothing was told")
-		panic("not reached")
-	}
-}
-
 // verifiedLease is the lease of what is verified. Its loss would be noticed by a renewal, about a third of it later, or at its end.
 const verifiedLease = time.Minute
 
