@@ -58,7 +58,8 @@ func calls[T int64 | float64](of func(c *redlatch.Client, name string) number[T]
 	}
 }
 
-func newInt64(c *redlatch.Client, name string) number[int64]     { return ratomic.NewInt64(c, name) }
+func newInt64(c *redlatch.Client, name string) number[int64] { return ratomic.NewInt64(c, name) }
+
 func newFloat64(c *redlatch.Client, name string) number[float64] { return ratomic.NewFloat64(c, name) }
 
 func TestInt64IsAnObjectOfTheGrid(t *testing.T) {

@@ -261,7 +261,8 @@ func TestBigMapsGoInSteps(t *testing.T) {
 		}
 		assert.Equal(t, all, found)
 		assert.Positive(t, p.Calls()-before)
-		for range m.All(ctx) {
+		for _, err := range m.All(ctx) {
+			require.NoError(t, err)
 			break
 		}
 		n, err := m.Remove(ctx, keys...)

@@ -17,7 +17,6 @@ import (
 type Call struct {
 	Verb    string // as errors have it
 	Changes bool
-	Tried   bool // several calls are made by it
 	Do      func(ctx context.Context) error
 }
 
@@ -37,7 +36,7 @@ func Suite(t *testing.T, title, kind string, calls func(c *redlatch.Client, name
 	t.Run("NoContextIsErrInvalid", func(t *testing.T) {
 		InMemory(t, func(t *testing.T, p *Place) {
 			for _, call := range calls(p.Client, "x") {
-				err := call.Do(nil) //nolint:staticcheck // what it is about
+				err := call.Do(nil)
 				require.EqualError(t, err, title+": "+call.Verb+` "x": invalid argument: the context is nil`)
 			}
 			require.Zero(t, p.Calls())
