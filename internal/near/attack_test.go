@@ -209,6 +209,49 @@ func TestStalenessIsBoundedUnderFaultsOnAServer(t *testing.T) {
 }
 
 // F30
+func TestStalenessIsBoundedWhileTheSlotMoves(t *testing.T) {
+	redistest.Long(t)
+	cluster := redistest.StartCluster(t, 3)
+	client := func() *node {
+		return newNode(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
+	}
+	a := attack{maxStale: 500 * time.Millisecond, length: 10 * time.Second, pause: 4 * time.Millisecond, calm: func() {}}
+	moves := 0
+	a.harm = func() {
+		if rand.N(20) > 0 {
+			return
+		}
+		if to := cluster.Nodes()[rand.N(3)]; to.Addr() != cluster.Owner(t, name).Addr() {
+			cluster.Migrate(t, name, to).Finish(t)
+			moves++
+		}
+	}
+	a.run(t, a.of(client()), a.of(client()))
+	require.NotZero(t, a.hits.Load())
+	require.NotZero(t, moves)
+}
+
+func TestWriteIsSeenOnACluster(t *testing.T) {
+	cluster := redistest.SharedCluster(t)
+	client := func() *node {
+		return newNode(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
+	}
+	writer, reader := client(), client()
+	for version := range 20 {
+		want := strconv.Itoa(version)
+		require.NoError(t, writer.set(t, "k", want))
+		for _, n := range []*node{writer, reader} {
+			redistest.Eventually(t, 10*time.Second, "the version is near", func() error {
+				if got, hit, err := n.get(t, "k"); err != nil || !hit || got != want {
+					return errNotYet
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// F30
 func TestHitsAreFreshWithoutFaults(t *testing.T) {
 	server := redistest.Start(t)
 	a := attack{maxStale: time.Hour, length: time.Second, pause: 4 * time.Millisecond, harm: func() {}, calm: func() {}}

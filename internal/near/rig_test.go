@@ -30,10 +30,10 @@ const (
 type node struct {
 	*near.Cache[string, string]
 	core *core.Core
-	rdb  *redis.Client
+	rdb  redis.UniversalClient
 }
 
-func newNode(tb testing.TB, rdb *redis.Client) *node {
+func newNode(tb testing.TB, rdb redis.UniversalClient) *node {
 	tb.Helper()
 	c := core.New(rdb, core.Config{Lease: 30 * time.Second, CallTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler), WithoutPresence: true})
 	tb.Cleanup(func() {
