@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/hold"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/option"
@@ -247,7 +248,7 @@ func (l *Lock) do(
 	if err != nil {
 		return err
 	}
-	return lease.During(ctx, h, fn, title, l.Name(), l.core.Logger)
+	return lease.During(ctx, h, fn, kinds.RWLock, l.Name(), l.core.Logger)
 }
 
 func wrap(verb, name string, err error) error { return errs.Wrap(title, verb, name, err) }

@@ -24,7 +24,8 @@ var announceSource string
 var announce = script.Embedded("redlatch.announce", &announceSource) //nolint:gochecknoglobals // a constant in all but name
 
 const (
-	questionVersion = 1
+	questionVersion = "1"
+	reportVersion   = 1
 	questionSize    = 4 << 10 // bytes, at most
 	answerSize      = 8 << 20
 	answerList      = 1000 // holds, and waits, in one answer
@@ -32,21 +33,25 @@ const (
 	askTimeout      = 3 * time.Second // with an answer
 )
 
-// question is what a client asks another one, as JSON.
+// question is what a client asks another one: the version and these, with a space between two of them.
 type question struct {
-	Version int    `json:"v"`
-	From    string `json:"from"`           // the id of the client that asks
-	Nonce   string `json:"nonce"`          // hexadecimal digits that nobody can guess
-	Name    string `json:"name,omitempty"` // only holds and waits of this name are asked for
+	From  string // the id of the client that asks
+	Nonce string // hexadecimal digits that nobody can guess
+	Name  string // if not empty, only holds and waits of this name are asked for
+}
+
+func (q question) String() string {
+	return questionVersion + " " + q.From + " " + q.Nonce + " " + q.Name
 }
 
 // parseQuestion returns the question that a message is.
 func parseQuestion(text string) (q question, ok bool) {
-	if len(text) > questionSize || json.Unmarshal([]byte(text), &q) != nil {
+	parts := strings.SplitN(text, " ", 4)
+	if len(text) > questionSize || len(parts) != 4 || parts[0] != questionVersion {
 		return q, false
 	}
-	nonce, err := hex.DecodeString(q.Nonce)
-	return q, q.Version == questionVersion && core.IsClientID(q.From) && err == nil && len(nonce) == nonceSize
+	nonce, err := hex.DecodeString(parts[2])
+	return question{parts[1], parts[2], parts[3]}, core.IsClientID(parts[1]) && err == nil && len(nonce) == nonceSize
 }
 
 // answer publishes what the client says of itself. It goes to the channel that the question's parts name, and nowhere else.
@@ -78,11 +83,7 @@ func Ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // it never fails
-	q := question{Version: questionVersion, From: c.ID, Nonce: hex.EncodeToString(nonce), Name: name}
-	text, err := json.Marshal(q)
-	if err != nil {
-		return Report{}, err
-	}
+	q := question{c.ID, hex.EncodeToString(nonce), name}
 	l := &replies{subscribed: make(chan struct{}, 1), texts: make(chan string, 1)}
 	m, confirmed := c.Router.Join(replyChannel(c.Prefix, q), l)
 	defer m.Leave()
@@ -94,7 +95,7 @@ func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 		}
 	}
 	channel := Channel(c, id)
-	call, err := c.Run(ctx, func() *script.Call { return publish(channel, text) }, pipeline.SendOptions{})
+	call, err := c.Run(ctx, func() *script.Call { return publish(channel, []byte(q.String())) }, pipeline.SendOptions{})
 	if err != nil {
 		return Report{}, err
 	}
@@ -126,7 +127,7 @@ func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 
 // parseReport returns the report of a client that a message is, with times of this machine. Who has sent it is not known.
 func parseReport(text, id string) (r Report, ok bool) {
-	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == questionVersion && r.ID == id &&
+	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == reportVersion && r.ID == id &&
 		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= events.Kept && len(r.Failovers) <= events.Kept
 	if ok {
 		r.setClock(time.Now())

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/events"
@@ -57,7 +58,9 @@ func (p *Presence) Holds() []Hold {
 	for _, r := range p.reporting() {
 		all = append(all, r.Holds()...)
 	}
-	slices.SortFunc(all, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Owner, b.Owner)) })
+	sort.Slice(all, func(i, j int) bool { // slices.SortFunc would be 40 kB of code in each program
+		return cmp.Or(all[i].Since.Compare(all[j].Since), cmp.Compare(all[i].Owner, all[j].Owner)) < 0
+	})
 	return all
 }
 
@@ -67,7 +70,7 @@ func (p *Presence) Waits() []Wait {
 	for _, r := range p.reporting() {
 		all = append(all, r.Waits()...)
 	}
-	slices.SortStableFunc(all, func(a, b Wait) int { return a.Since.Compare(b.Since) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Since.Before(all[j].Since) })
 	return all
 }
 
@@ -101,7 +104,7 @@ func (p *Presence) report(name string) Report {
 	stats, now := c.Subscriptions(), c.Clock.Now()
 	holds, waits := p.Holds(), p.Waits()
 	r := Report{
-		Version: questionVersion, ID: c.ID, Library: libraryVersion(), Go: runtime.Version(), Host: host, PID: os.Getpid(),
+		Version: reportVersion, ID: c.ID, Library: libraryVersion(), Go: runtime.Version(), Host: host, PID: os.Getpid(),
 		Now: c.Clock.Time(now), Up: now,
 		Channels: stats.Channels, Messages: stats.Messages, Reconnects: stats.Reconnects, RoundTrips: c.Batch.Flushes(),
 		HoldCount: len(holds), WaitCount: len(waits), Failovers: c.Events.Failovers(),

@@ -386,22 +386,22 @@ func TestQuestionsAreTakenAsHostile(t *testing.T) {
 			return channels
 		}
 		const asker, nonce = "me.0123456789abcdef", "00112233445566778899aabbccddeeff"
-		ask := func(v int, from, nonce string, more string) string {
-			return fmt.Sprintf(`{"v":%d,"from":%q,"nonce":%q%s}`, v, from, nonce, more)
+		ask := func(v int, from, nonce string, name string) string {
+			return fmt.Sprint(v, " ", from, " ", nonce, " ", name)
 		}
 		for name, bad := range map[string]string{
-			"no JSON":              "hello",
+			"one word":             "hello",
 			"empty":                "",
 			"another version":      ask(2, asker, nonce, ""),
 			"another channel":      ask(1, "me:{x}.0123456789abcdef", nonce, ""),
 			"no client":            ask(1, "me", nonce, ""),
 			"a short nonce":        ask(1, asker, "0011", ""),
 			"a nonce with a colon": ask(1, asker, "00112233445566778899aabbccddee:f", ""),
-			"long":                 ask(1, asker, nonce, `,"more":"`+strings.Repeat("x", 4096)+`"`),
+			"long":                 ask(1, asker, nonce, strings.Repeat("x", 4096)),
 		} {
 			assert.Empty(t, answers(bad), name)
 		}
-		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, `,"name":"x"`)))
+		assert.Equal(t, []string{"redlatch_reply:" + asker + ":" + nonce}, answers(ask(1, asker, nonce, "x")))
 		time.Sleep(time.Second)
 		answered := func(questions int) (n int) {
 			for range questions {
