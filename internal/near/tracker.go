@@ -19,7 +19,8 @@ import (
 type Topic struct {
 	// Channel of the messages.
 	Channel string
-	// Plain says that writes are published by PUBLISH, on a cluster too. Without it that is as for the client's wake-ups.
+	// Plain says that writes are published by PUBLISH, on a cluster too; a script says it in capitals, or the client makes it
+	// SPUBLISH. Without it that is as for the client's wake-ups.
 	Plain bool
 	// Map is the name of the RLocalCachedMap that the channel belongs to, whose clients are answered. Empty for none.
 	Map string
