@@ -61,13 +61,11 @@ type attack struct {
 func (a *attack) run(t *testing.T, writer, reader *node) {
 	t.Helper()
 	over := make(chan struct{})
-	time.AfterFunc(a.length, func() {
-		close(over)
-		a.calm()
-	})
+	time.AfterFunc(a.length, func() { close(over) })
 	var all sync.WaitGroup
-	every := func(pause time.Duration, fn func()) {
+	every := func(pause time.Duration, fn, last func()) {
 		all.Go(func() {
+			defer last()
 			tick := time.NewTicker(pause)
 			defer tick.Stop()
 			for {
@@ -87,14 +85,14 @@ func (a *attack) run(t *testing.T, writer, reader *node) {
 			if writer.set(t, strconv.Itoa(i), strconv.Itoa(version)) == nil {
 				a.keys[i].answered(version)
 			}
-		})
+		}, func() {})
 	}
 	for range 2 {
-		every(a.pause, func() { a.readAll(t, writer, true) })
-		every(a.pause, func() { a.readAll(t, reader, false) })
-		every(a.pause, func() { a.lookAtAll(t, reader) })
+		every(a.pause, func() { a.readAll(t, writer, true) }, func() {})
+		every(a.pause, func() { a.readAll(t, reader, false) }, func() {})
+		every(a.pause, func() { a.lookAtAll(t, reader) }, func() {})
 	}
-	every(5*a.pause, a.harm)
+	every(5*a.pause, a.harm, a.calm)
 	all.Wait()
 	t.Logf("%d hits, %d stale, at most %v; reader %+v", a.hits.Load(), a.stale.Load(), time.Duration(a.worst.Load()), reader.Stats())
 }
