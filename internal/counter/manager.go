@@ -91,10 +91,10 @@ const (
 
 // Manager has the operation logs of one kind of object of one client. It is safe for concurrent use.
 type Manager struct {
-	core    *core.Core
-	kind    Kind
-	logs    *core.Table[*opLog]
-	calls   sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
+	core  *core.Core
+	kind  Kind
+	logs  *core.Table[*opLog]
+	calls sync.Pool // of *call; the manager's own, since channels belong to one synctest bubble
 }
 
 // New returns a client's manager of a kind of object. It is called while the client is made.
