@@ -154,7 +154,7 @@ func GetDelayedQueue[T any](c *Client, name string, opts ...rdelayedqueue.QueueO
 // bad name as GetLock does. The leader holds the fair lock of the same name.
 func (c *Client) GetElection(name string) *relection.Election { return relection.New(c, name) }
 
-// GetScheduler returns the scheduler with this name, whose jobs all processes share that use the name. It does no I/O and keeps
+// GetScheduler returns the scheduler with this name. All processes that use the name share its jobs. It does no I/O and keeps
 // nothing alive. The scheduler's methods return [ErrInvalid] for a bad name or option.
 func (c *Client) GetScheduler(name string, opts ...rscheduler.Option) *rscheduler.Scheduler {
 	return rscheduler.New(c, name, opts...)
@@ -218,7 +218,7 @@ type HoldInfo struct {
 	Site string
 }
 
-// Holds returns what this client holds, what it has held longest first. What is being released is not listed, though Redis
+// Holds returns what this client holds, the longest-held first. What is being released is not listed, though Redis
 // may have it yet. It asks nobody and does not block; it costs time in
 // proportion to what is held.
 func (c *Client) Holds() []HoldInfo {

@@ -29,8 +29,8 @@ func WithHooks(hooks ...redis.Hook) Option {
 // fair_lock, rw_lock, multi_lock, semaphore, permits (of a semaphore of leased permits), latch, barrier, queue, scheduler, election, once or
 // limiter; the name is that of the object, without the client's prefix.
 //
-// Of two functions that end in Start and End, Start returns the context of what it begins, and of End: one that descends
-// from the one that it was given, or that one itself. Of several observers each is given the context of the one
+// Of two functions that end in Start and End, Start returns a context, derived from its own or the same. The work and End
+// get it. Of several observers each is given the context of the one
 // before, and End has that of the last.
 type Observer struct {
 	// Renewed reports one renewal batch of holds, leased permits or messages: how many were renewed and how many were

@@ -3,8 +3,8 @@
 //
 //	client, err := embedded.Open()
 //
-// It has the features that redlatch uses and is not a database: its clock is the process's, its data is lost when it
-// closes, and it is not built for speed. Use a real server in production.
+// It has the features that redlatch uses, but for times to live of the entries of maps (package rmap), and is not a
+// database: its clock is the process's, its data is lost when it closes, and it is not built for speed. Use a real server in production.
 package embedded
 
 import (

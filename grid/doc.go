@@ -51,10 +51,11 @@
 //
 // # Fence
 //
-// A change with WithFence(hold.Token()) is refused with redlatch.ErrFenced if a change with a higher token was tried before,
-// even if that had no effect: a lock guards the data that it is about, also after it was lost unnoticed. The token is kept in
-// the key redlatch_fence:{name}, as long as tokens are (redlatch.WithTokenTTL), and Delete leaves it. A change without the
-// option does not look at it.
+// Set, SetIfAbsent, SetIfPresent, CompareAndSwap and Update of buckets and maps take WithFence(hold.Token()). Each object has its
+// own fence: a change of an old holder is refused with redlatch.ErrFenced once a later holder has tried a fenced change of the same
+// object, even one without effect. Before that it goes through, so fence each change that a holder makes. The highest token is kept
+// in the key redlatch_fence:{name}, as long as tokens are (redlatch.WithTokenTTL), and Delete leaves it. Reads, and changes without
+// the option, do not look at it.
 //
 // # Replicas
 //

@@ -64,10 +64,11 @@ func TestFailedAttemptsBackOffAndDie(t *testing.T) {
 		handle handler
 		text   string
 	}{
-		"error":   {func(context.Context, *rdelayedqueue.Message[job]) error { return errors.New("no stock") }, "no stock"},
-		"panic":   {func(context.Context, *rdelayedqueue.Message[job]) error { panic("boom") }, "panic: boom at rdelayedqueue_test.TestFailed"},
-		"exit":    {func(context.Context, *rdelayedqueue.Message[job]) error { runtime.Goexit(); return nil }, "ended its goroutine"},
-		"timeout": {func(ctx context.Context, _ *rdelayedqueue.Message[job]) error { <-ctx.Done(); return nil }, "took too long"},
+		"error":               {func(context.Context, *rdelayedqueue.Message[job]) error { return errors.New("no stock") }, "no stock"},
+		"panic":               {func(context.Context, *rdelayedqueue.Message[job]) error { panic("boom") }, "panic: boom at rdelayedqueue_test.TestFailed"},
+		"exit":                {func(context.Context, *rdelayedqueue.Message[job]) error { runtime.Goexit(); return nil }, "ended its goroutine"},
+		"timeout":             {func(ctx context.Context, _ *rdelayedqueue.Message[job]) error { <-ctx.Done(); return nil }, "took too long"},
+		"the context's error": {func(ctx context.Context, _ *rdelayedqueue.Message[job]) error { <-ctx.Done(); return ctx.Err() }, "took too long"},
 	}
 	for name, tc := range failures {
 		t.Run(name, func(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// QueueOption is a setting of a queue, for redlatch.GetDelayedQueue.
+// QueueOption is a setting of a queue, for [New] and redlatch.GetDelayedQueue; each [SharedOption] is one too.
 type QueueOption interface{ setQueue(s *settings) }
 
-// ConsumeOption is a setting of one consumer, for [Queue.Consume].
+// ConsumeOption is a setting of one consumer, for [Queue.Consume]; each [SharedOption], such as [WithMaxAttempts], [WithBackoff] and
+// [WithVisibility], is one too.
 type ConsumeOption interface{ setConsumer(s *settings) }
 
 // SharedOption is a setting of a queue that one of its consumers may override: a [QueueOption] and a [ConsumeOption].

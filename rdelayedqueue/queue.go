@@ -107,10 +107,11 @@ func (o Outcome) String() string {
 	case Kept:
 		return "kept"
 	}
-	return fmt.Sprintf("outcome %d", int(o))
+	return "unknown"
 }
 
-// OfferNew is Offer, and also returns what the call came to. Next to redlatch.ErrNotConfirmed it may be [Added].
+// OfferNew is Offer, and also returns whether it added the message ([Added]) or found one with this id ([Kept]). With
+// redlatch.ErrNotConfirmed the outcome may be Added: the message is there, unconfirmed.
 func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, o Outcome, err error) {
 	id, o, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, o, q.wrap("offer to", err)

@@ -33,10 +33,10 @@
 // heard of: ids come twice. With redlatch.WithReplicas in every client, for as many replicas as there are, none does: a
 // block counts when it is confirmed, and is not used otherwise.
 //
-// After Redis has lost its data, or a failover the last blocks, ids go on above its clock, and so above all earlier
-// ones: plain ids unless more than 1,000,000 a second were taken, counted in whole blocks and on average since the
-// first; ids with a time unless that was within the same second. In either case unless the clock was set back as well.
-// In each client they rise even then.
+// After Redis has lost its data, or a failover the last blocks, ids go on above its clock. Plain ids stay above all earlier
+// ones if no more than 1,000,000 a second were taken, counted in whole blocks and on average since the first. Ids with a
+// time stay above them if that was not within the same second. Neither do if the clock was set back as well; in each client
+// they rise even then.
 //
 // All processes must use the same options for one name, except WithBlock.
 //

@@ -180,8 +180,8 @@ func (l *Latch) Info(ctx context.Context) (Info, error) {
 }
 
 // Await blocks until the latch opens: its count reaches zero, or it is deleted. Without a count it returns nil at once;
-// use AwaitSet first where the count may not be set. If the latch is used again, a waiter returns once it has opened
-// since the first of the waiter's reads that Redis answered.
+// use AwaitSet first where the count may not be set. If the latch is used again, a waiter returns at the first opening
+// after its first answered read.
 //
 // It also ends when ctx is done, when the client closes (redlatch.ErrClosed), or when an error occurs that will not
 // pass, such as a missing permission; on the first attempt also a refused connection. It retries other connection

@@ -28,8 +28,9 @@ func WithRenewedLease(d time.Duration) Option {
 }
 
 // WithReleaseOnDone releases the lock when the context that was given to the call is done, and leaves nothing to Unlock: for
-// work that is surely over by then. The cause of the hold's context is that of the context. A later Unlock returns
-// [ErrNotHeld]. An Unlock before that releases the lock as without the option, so a defer is right in any case. The context
+// work that is surely over by then. The hold's context ends at once, with the cause of the context, and the release
+// follows: an Unlock that comes before it is the release and returns nil, a later one returns [ErrNotHeld]. A defer is right
+// in any case. The context
 // of [Detach] is done with the one that it was made of. A nested level is released with the context that its own call was
 // given; the release of an outer level does not end it. Do returns the cause, joined with what its function returned, since
 // that may have gone on without the lock. A release that Redis did not answer goes on in the background; one that it refused

@@ -97,8 +97,8 @@ func (l *Lock) Name() string { return l.name }
 // of the clients closes (redlatch.ErrClosed), or an error occurs that will not pass. While servers do not answer it
 // keeps trying, for one lease in a row; then it returns redlatch.ErrUnavailable. Answers that come after a lease has
 // ended count as none. For a RedLock, and after such answers, [rlock.ErrNotAcquired] is joined. A wait that ends for another
-// reason while servers do not answer joins its error with redlatch.ErrUnavailable; attempts that this end cuts short
-// change nothing about that. After an error nothing is held: what was acquired, or may have been, is released on every
+// reason while servers do not answer joins its error with redlatch.ErrUnavailable; attempts that are still
+// open then do not count as answered. After an error nothing is held: what was acquired, or may have been, is released on every
 // server. Bad input is redlatch.ErrInvalid before any I/O: no locks, a nil lock, or the same lock twice. One name of one
 // client, or of two clients of one go-redis client, is one lock, whatever its kind, be it given or part of a given
 // multi-lock or RedLock: a plain and a fair lock, or the two views of a read-write lock. Names of two go-redis clients

@@ -27,9 +27,9 @@
 // a master loses in a failover before a replica has it is lost: a tick may then run again. The keys must not be evicted. When Redis has
 // lost its data, or after [Scheduler.Remove], an [At] within the window of [WithCatchUp] may run again.
 //
-// Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. A tick that is more than 5 s
-// late when the next one of its job is due is left out, with those after it but the newest, unless it has waited for another run (see
-// [Queue]), or the job has [Allow] or [WithBackfill].
+// Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. If a tick is more than 5 s late
+// when the next one of its job is due, only the newest tick runs, unless it has waited for another run (see [Queue]), or the job has
+// [Allow] or [WithBackfill].
 //
 // A process claims ticks of jobs that it has not registered as well, and passes them on at once: where processes of one scheduler have
 // different jobs ticks begin some milliseconds later for each process that has to pass them on.

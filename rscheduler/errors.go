@@ -16,11 +16,12 @@ var (
 	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout], and the error of its run. It is
 	// rdelayedqueue.ErrTimeout.
 	ErrTimeout = errs.ErrTimeout
-	// ErrDied is the error of a run whose process died, and which is not repeated. Its result is that of the last attempt.
-	ErrDied = errors.New("the process died")
 	// ErrLost is the cause of a handler's context if its claim is over, so that another process may repeat the run. It is
 	// rlock.ErrLost.
 	ErrLost = errs.ErrLost
 	// ErrStopped is the cause of a handler's context if Run stops and the grace of [WithStopGrace] is over.
 	ErrStopped = queue.ErrStopped
 )
+
+// errDied is the error of a run whose process died, and which is not repeated. Its result is that of the last attempt.
+var errDied = errors.New("the process died")

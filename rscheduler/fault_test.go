@@ -586,7 +586,7 @@ func TestTickWhoseProcessDiesAsItBeginsRunsAtMostOnce(t *testing.T) {
 		require.NoError(t, err)
 		at := slices.IndexFunc(results, func(res rscheduler.Result) bool { return res.Scheduled.Equal(r.start.Add(10 * time.Second)) })
 		require.GreaterOrEqual(t, at, 0)
-		assert.Equal(t, rscheduler.ErrDied.Error(), results[at].Err)
+		assert.Equal(t, "the process died", results[at].Err)
 		assert.Equal(t, p.ID(), results[at].Where, "who has found it")
 	})
 }

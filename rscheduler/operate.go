@@ -27,7 +27,7 @@ type Job struct {
 	Why    string
 	// Orphaned reports whether no process that has registered it has run for 25 s.
 	Orphaned bool
-	// Running has its runs that go on, the one that was scheduled first first.
+	// Running has its runs that go on, sorted by Scheduled.
 	Running []Run
 	// Last is how its last attempt has ended; zero if none has.
 	Last Result

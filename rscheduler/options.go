@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
-// Option is a setting of a scheduler, for redlatch's GetScheduler.
+// Option is a setting of a scheduler, for [New] and redlatch's GetScheduler.
 type Option interface{ set(o *options) }
 
 type setting func(*options)
@@ -81,8 +81,8 @@ func WithOverlap(o Overlap) JobOption { return jobSetting(func(s *jobOptions) { 
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
 // year: only the newest one of them, unless [WithBackfill]. Defaults to an hour; with 0, what was missed is left out.
 //
-// A tick is missed if nobody ran the scheduler when it was due, or for 25 s nobody that has registered the job, or if the last process
-// stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
+// A tick is missed if nobody ran the scheduler when it was due, or if for 25 s no process that has registered the job
+// had run, or if the last process stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
 // due in a gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the
 // repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one is due by then, it
 // runs only with [WithBackfill], or with [Allow].
@@ -91,8 +91,8 @@ func WithCatchUp(window time.Duration) JobOption {
 }
 
 // WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
-// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Also with WithCatchUp(0), ticks that are
-// late by more than 5 s although somebody runs the scheduler all run then, and not only the newest one.
+// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Ticks that are
+// more than 5 s late while a process runs all run too, even with WithCatchUp(0).
 func WithBackfill() JobOption { return jobSetting(func(s *jobOptions) { s.backfill = true }) }
 
 // WithJitter begins each tick up to d later, by chance, up to a day. Defaults to 0. After an outage of more than 5 s a tick
@@ -116,7 +116,7 @@ func WithBackoff(f func(attempt int) time.Duration) JobOption {
 	return jobSetting(func(s *jobOptions) { s.backoff = f })
 }
 
-// WithAtMostOnce has a run not repeated whose process died. Without it, it is repeated after the lease, up to 10 attempts in all.
+// WithAtMostOnce does not repeat a run whose process died. Without it such a run is repeated after the lease, up to 10 attempts in all.
 func WithAtMostOnce() JobOption { return jobSetting(func(s *jobOptions) { s.atMostOnce = true }) }
 
 // WithHistory sets how many results are kept for [Scheduler.Runs], 0 to 1000. Defaults to 20.

@@ -134,7 +134,7 @@ func (r *runner) handle(ctx context.Context, m *queue.Message) error {
 		m.Return(core.Jitter(waitLate))
 	case answer == "wait":
 		m.Return(core.Jitter(passMost))
-	case answer == "died" && !r.end(ctx, b, ends, resultOf(b.run, 0, ErrDied)),
+	case answer == "died" && !r.end(ctx, b, ends, resultOf(b.run, 0, errDied)),
 		answer != "died" && b.delay > 0 && !r.end(ctx, b, dropped, Result{}):
 		m.Return(beginAgain)
 	case answer == "left":

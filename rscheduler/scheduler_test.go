@@ -231,7 +231,7 @@ func TestRunOfADeadProcessIsRepeated(t *testing.T) {
 					require.NoError(t, err)
 					first := results[len(results)-1]
 					if name == "at most once" {
-						assert.Equal(t, rscheduler.ErrDied.Error(), first.Err)
+						assert.Equal(t, "the process died", first.Err)
 						assert.Equal(t, 1, first.Attempt, "it is the result of the attempt that died")
 						assert.Equal(t, dies.ID(), first.Where)
 						assert.WithinDuration(t, first.Scheduled, first.Started, time.Second)

@@ -11,13 +11,13 @@ import (
 	"github.com/redlatch/redlatch/internal/option"
 )
 
-// Option is a setting of a semaphore, for redlatch's GetSemaphore and GetPermitSemaphore.
+// Option is a setting of a semaphore, for [New] and [NewPermits], and for redlatch's GetSemaphore and GetPermitSemaphore.
 type Option interface{ set(o *options) }
 
-// PermitOption is a setting of one call of a [PermitSemaphore] that acquires.
+// PermitOption is a setting of one call of a [PermitSemaphore] that acquires: [WithFixedLease] or [WithWait].
 type PermitOption interface{ setPermit(o *options) }
 
-// AcquireOption is a setting of one call of either kind of semaphore that acquires, and so a [PermitOption] too.
+// AcquireOption is a setting of [Semaphore.TryAcquire], and a [PermitOption] too: [WithWait]. Acquire and Do of a [Semaphore] take none.
 type AcquireOption interface {
 	PermitOption
 	setAcquire(o *options)

@@ -122,14 +122,14 @@ func (s *SortedSet[T]) Len(ctx context.Context) (n int, err error) {
 	return s.o.Int("len", s.o.Read(ctx, zcard))
 }
 
-// Count returns the number of members whose score is at least least and at most most. Both may be infinite.
-func (s *SortedSet[T]) Count(ctx context.Context, least, most float64) (n int, err error) {
-	return s.o.Int("count", s.o.Read(ctx, zcount, number(least), number(most)))
+// Count returns the number of members with from <= score <= to. Both may be infinite.
+func (s *SortedSet[T]) Count(ctx context.Context, from, to float64) (n int, err error) {
+	return s.o.Int("count", s.o.Read(ctx, zcount, number(from), number(to)))
 }
 
 // Range returns the members of the ranks from first to last, both included, as ZRANGE does: 0 is the least score, and negative
-// ranks count from the end, -1 being the greatest. A range of more than 10,000 is redlatch.ErrInvalid; whether one from the
-// beginning to the end is so long the server decides, and then the master.
+// ranks count from the end, -1 being the greatest. A range of more than 10,000 is redlatch.ErrInvalid. If first and last
+// count from different ends, the master checks the length.
 func (s *SortedSet[T]) Range(ctx context.Context, first, last int) ([]Entry[T], error) {
 	return s.ranks(ctx, "range", zrange, "asc", first, last)
 }
@@ -156,19 +156,18 @@ func (s *SortedSet[T]) ranks(ctx context.Context, verb string, command *script.S
 	return s.entries(verb, row)
 }
 
-// RangeByScore returns the first members, limit of them at most, whose score is at least least and at most most, which may be
-// infinite. limit is from 1 to 10,000.
-func (s *SortedSet[T]) RangeByScore(ctx context.Context, least, most float64, limit int) ([]Entry[T], error) {
-	args := []any{number(least), number(most), "withscores", "limit", 0, grid.Count(limit, maxRange)}
+// RangeByScore returns the first members with from <= score <= to, at most limit of them. from and to may be infinite, limit is
+// from 1 to 10,000.
+func (s *SortedSet[T]) RangeByScore(ctx context.Context, from, to float64, limit int) ([]Entry[T], error) {
+	args := []any{number(from), number(to), "withscores", "limit", 0, grid.Count(limit, maxRange)}
 	return s.entries("range by score", s.o.Read(ctx, zrangebyscore, args...))
 }
 
-// RemoveByScore removes the members whose score is at least least and at most most, which may be infinite, and returns how many
-// they were. It costs a round trip for each 1,000 of them, and is atomic within one only; after an error n counts those of
+// RemoveByScore removes the members with from <= score <= to, which may be infinite, and returns how many they were. It costs a round trip for each 1,000 of them, and is atomic within one only; after an error n counts those of
 // the calls before.
-func (s *SortedSet[T]) RemoveByScore(ctx context.Context, least, most float64) (n int, err error) {
+func (s *SortedSet[T]) RemoveByScore(ctx context.Context, from, to float64) (n int, err error) {
 	for {
-		removed, err := s.o.Int("remove by score", s.o.Change(ctx, removeScript, number(least), number(most), maxAtOnce))
+		removed, err := s.o.Int("remove by score", s.o.Change(ctx, removeScript, number(from), number(to), maxAtOnce))
 		n += removed
 		if err != nil || removed < maxAtOnce {
 			return n, err

@@ -105,7 +105,7 @@ func Explain(err error) error {
 	return err
 }
 
-var errLacking = errors.New("the server lacks a command, or the user a right; redlatch.Check names those that objects need")
+var errLacking = errors.New("the server lacks a command, or the user a right; redlatch.Check, and redlatch doctor --grid, name those that objects need")
 
 // Judged returns the error of an attempt as its caller gets it: marked if nobody knows what Redis did, and explained otherwise.
 func Judged(err error) error {

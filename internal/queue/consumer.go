@@ -227,7 +227,7 @@ func (c *consumer) handle(m *Message) (err error) {
 	}()
 	err = c.Handle(ctx, m)
 	returned = true
-	if err == nil && errors.Is(context.Cause(ctx), errs.ErrTimeout) {
+	if errors.Is(context.Cause(ctx), errs.ErrTimeout) && (err == nil || errors.Is(err, ctx.Err())) {
 		err = errs.ErrTimeout
 	}
 	return err

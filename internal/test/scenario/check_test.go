@@ -28,7 +28,7 @@ func TestCheckNamesWhatAServerDoesNotKnow(t *testing.T) {
 
 // F23, F28
 func TestCallsOfAClientThatWasNotCheckedPointToTheCheck(t *testing.T) {
-	const hint = "the server lacks a command, or the user a right; redlatch.Check names those that objects need: "
+	const hint = "the server lacks a command, or the user a right; redlatch.Check, and redlatch doctor --grid, name those that objects need: "
 	server := redistest.Start(t, "--rename-command", "ZADD", "")
 	require.NoError(t, server.Client(t).Do(t.Context(), "acl", "setuser", "few", "on", "nopass", "~*", "&*", "+@all", "-hset").Err())
 	few := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "x", DisableIdentity: true})
