@@ -34,11 +34,13 @@ func ExampleText() {
 	type order struct {
 		City string `json:"city"`
 	}
-	show(42)
-	show(0.1)
-	show("Kyoto")
-	show(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC))
-	show(order{City: "Kyoto"})
+	// snippet: text
+	show(42)                                           // 42
+	show(0.1)                                          // 0.1
+	show("Kyoto")                                      // Kyoto
+	show(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)) // 2026-09-01T12:00:00Z
+	show(order{City: "Kyoto"})                         // {"city":"Kyoto"}
+	// end snippet
 	// Output:
 	// 42
 	// 0.1

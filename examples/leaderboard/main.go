@@ -3,8 +3,7 @@
 //	go run ./examples/leaderboard
 //
 // Watch that points which three processes add at once are all counted; that the best lap of a player is kept whatever order
-// the laps arrive in; and that a player's rank and neighbours come in one round trip each, which takes microseconds however
-// many players there are.
+// the laps arrive in; and that a player's rank and neighbours come in one round trip each, however many players there are.
 // The program ends with an error if a point is missing or a worse lap replaced a better one.
 package main
 

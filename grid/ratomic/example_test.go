@@ -6,6 +6,7 @@ import (
 	"log"
 	"math"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/grid/ratomic"
 )
@@ -19,21 +20,32 @@ func Example() {
 	}
 	defer client.Close()
 
-	stock := ratomic.NewInt64(client, "stock")
-	if err := stock.Store(ctx, 5); err != nil {
+	if err := ratomic.NewInt64(client, "stock").Store(ctx, 5); err != nil {
 		log.Fatal(err)
 	}
 	for range 3 {
-		left, ok, err := stock.AddWithin(ctx, -2, 0, math.MaxInt64)
-		if err != nil {
+		if err := sell(ctx, client, 2); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(left, ok)
 	}
 	// Output:
-	// 3 true
-	// 1 true
-	// 1 false
+	// sold, and 3 are left
+	// sold, and 1 are left
+	// there are only 1
+}
+
+func sell(ctx context.Context, client *redlatch.Client, n int64) error {
+	stock := ratomic.NewInt64(client, "stock")
+	left, ok, err := stock.AddWithin(ctx, -n, 0, math.MaxInt64) // never below 0
+	if err != nil {
+		return err
+	}
+	if !ok {
+		fmt.Println("there are only", left)
+		return nil
+	}
+	fmt.Println("sold, and", left, "are left")
+	return nil
 }
 
 func ExampleFloat64() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/grid/rmap"
 )
@@ -22,23 +23,30 @@ func Example() {
 	}
 	defer client.Close()
 
+	if err := addItem(ctx, client); err != nil {
+		log.Fatal(err)
+	}
+	// Output: a1 Kyoto 3
+}
+
+func addItem(ctx context.Context, client *redlatch.Client) error {
 	orders := rmap.New[string, order](client, "orders")
 	if err := orders.Set(ctx, "a1", order{"Kyoto", 2}); err != nil {
-		log.Fatal(err)
+		return err
 	}
 	if _, err := orders.Update(ctx, "a1", func(o order, ok bool) (order, error) {
 		o.Items++
 		return o, nil
 	}); err != nil {
-		log.Fatal(err)
+		return err
 	}
 	for e, err := range orders.All(ctx) {
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		fmt.Println(e.Key, e.Value.City, e.Value.Items)
 	}
-	// Output: a1 Kyoto 3
+	return nil
 }
 
 // A number for each user, counted by Redis.

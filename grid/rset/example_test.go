@@ -6,6 +6,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
 	"github.com/redlatch/redlatch/grid/rset"
 )
@@ -18,14 +19,21 @@ func Example() {
 	}
 	defer client.Close()
 
+	if err := addBuyers(ctx, client); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 2 true
+}
+
+func addBuyers(ctx context.Context, client *redlatch.Client) error {
 	buyers := rset.New[string](client, "buyers")
 	n, err := buyers.Add(ctx, "ann", "bob", "ann")
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	ok, err := buyers.Has(ctx, "bob")
-	fmt.Println(n, ok, err)
-	// Output: 2 true <nil>
+	fmt.Println(n, ok)
+	return err
 }
 
 // A message is handled once a day, however often it comes.
@@ -37,15 +45,20 @@ func ExampleExpiring() {
 	}
 	defer client.Close()
 
-	seen := rset.NewExpiring[string](client, "seen")
 	for range 2 {
-		fresh, err := seen.Add(ctx, "message 42", 24*time.Hour)
-		if err != nil {
+		if err := receive(ctx, client, "message 42"); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(fresh)
 	}
-	// Output:
-	// true
-	// false
+	// Output: handle message 42
+}
+
+func receive(ctx context.Context, client *redlatch.Client, message string) error {
+	seen := rset.NewExpiring[string](client, "seen")
+	fresh, err := seen.Add(ctx, message, 24*time.Hour)
+	if err != nil || !fresh {
+		return err
+	}
+	fmt.Println("handle", message)
+	return nil
 }
