@@ -23,9 +23,10 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	return &cobra.Command{
+	var grid bool
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check whether the server is fit for locks and queues",
-		Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor", Args: exactly(0),
+		Example: "  redlatch doctor\n  redlatch -u redis://localhost:6379 doctor\n  redlatch doctor --grid", Args: exactly(0),
 		Long: `Check a server, all masters of a cluster, or the master behind Sentinel: version, rights of the user, eviction,
 memory, persistence, uptime, replicas, clocks (of replicas too), messages (of each node) and latency; and the clients,
 of which the first 100 are asked: whether some wait for each other in a circle, or for more than a minute for a lock,
@@ -37,7 +38,7 @@ mend it. The exit code is 1 if one is "bad": it loses locks or jobs, waits for e
 			if err != nil {
 				return err
 			}
-			d := &doctor{rdb: rdb, prefix: a.prefix}
+			d := &doctor{rdb: rdb, prefix: a.prefix, asksGrid: grid}
 			err = d.examine(cmd.Context())
 			if err := errors.Join(err, rdb.Close()); err != nil {
 				return err
@@ -55,6 +56,8 @@ mend it. The exit code is 1 if one is "bad": it loses locks or jobs, waits for e
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&grid, "grid", false, "look for the rights that the packages of the grid need too: maps, sets and other data")
+	return cmd
 }
 
 // connect returns a go-redis client of the server.
@@ -129,6 +132,8 @@ type doctor struct {
 	rdb    redis.UniversalClient
 	prefix string
 	queues bool // there are some
+
+	asksGrid bool // it looks for the rights of the grid
 
 	mu       sync.Mutex // guards what follows
 	findings []finding
@@ -239,6 +244,11 @@ func (d *doctor) node(ctx context.Context, rdb *redis.Client) error {
 		d.uptime(addr, info)
 		d.replicas(addr, info)
 		d.replicaClocks(ctx, rdb, info)
+	}
+	if d.asksGrid {
+		if err := d.grid(ctx, rdb); err != nil {
+			return err
+		}
 	}
 	return d.ping(ctx, rdb)
 }

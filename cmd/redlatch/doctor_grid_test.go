@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/grid/ratomic"
+	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rmap"
+	"github.com/redlatch/redlatch/grid/rset"
+	"github.com/redlatch/redlatch/grid/rsortedset"
+	"github.com/redlatch/redlatch/internal/test/redistest"
+)
+
+// data is what all objects of the grid can.
+type data interface {
+	Expire(ctx context.Context, d time.Duration) (bool, error)
+	Persist(ctx context.Context) (bool, error)
+	TTL(ctx context.Context) (time.Duration, error)
+	Delete(ctx context.Context) (bool, error)
+}
+
+// useGrid calls what needs each right of a package, and returns the first error.
+func useGrid(ctx context.Context, c *redlatch.Client, pkg string) error {
+	var all []error
+	do := func(err error) { all = append(all, err) }
+	no := func(_ any, err error) { do(err) }
+	maybe := func(_ any, _ bool, err error) { do(err) }
+	whole := func(o data) {
+		no(o.Expire(ctx, time.Hour))
+		no(o.Persist(ctx))
+		no(o.TTL(ctx))
+		no(o.Delete(ctx))
+	}
+	switch pkg {
+	case "rbucket":
+		b := rbucket.New[int](c, "bucket")
+		do(b.Set(ctx, 1, rbucket.WithFence(1)))
+		no(b.SetIfPresent(ctx, 2))
+		maybe(b.Get(ctx))
+		maybe(b.Swap(ctx, 3))
+		no(b.CompareAndSwap(ctx, 3, 4))
+		no(b.Update(ctx, func(v int, _ bool) (int, error) { return v, nil }))
+		no(b.CompareAndDelete(ctx, 4))
+		maybe(b.Pop(ctx))
+		no(b.Info(ctx))
+		whole(b)
+	case "ratomic":
+		n, f := ratomic.NewInt64(c, "number"), ratomic.NewFloat64(c, "float")
+		do(n.Store(ctx, 1))
+		no(n.Load(ctx))
+		no(n.Add(ctx, 1))
+		maybe(n.AddWithin(ctx, 1, 0, math.MaxInt64))
+		no(n.Info(ctx))
+		no(n.StoreIfGreater(ctx, 9))
+		maybe(f.AddWithin(ctx, 1, 2, 3)) // which is taken back
+		no(f.Add(ctx, 1.5))
+		whole(n)
+	case "rmap":
+		m, floats := rmap.New[string, int](c, "map"), rmap.New[string, float64](c, "floats")
+		do(m.Set(ctx, "a", 1))
+		do(m.Set(ctx, "a", 1, rmap.WithFence(1)))
+		do(m.SetAll(ctx, map[string]int{"b": 2}))
+		no(m.SetIfAbsent(ctx, "c", 3))
+		maybe(m.Get(ctx, "a"))
+		no(m.GetAll(ctx, []string{"a"}))
+		no(m.Has(ctx, "a"))
+		no(m.Len(ctx))
+		no(m.Add(ctx, "a", 1))
+		no(floats.Add(ctx, "a", 1.5))
+		no(m.Update(ctx, "a", func(v int, _ bool) (int, error) { return v, nil }))
+		_, err := m.ExpireEntry(ctx, "a", time.Hour)
+		if errors.Is(err, redlatch.ErrUnsupported) {
+			err = nil
+		}
+		do(err)
+		for _, err := range m.All(ctx) {
+			do(err)
+		}
+		maybe(m.Pop(ctx, "a"))
+		no(m.Remove(ctx, "b"))
+		no(m.Info(ctx))
+		whole(m)
+	case "rset":
+		s, x := rset.New[string](c, "{s}:set"), rset.NewExpiring[string](c, "seen")
+		no(s.Add(ctx, "a", "b", "c"))
+		no(s.Has(ctx, "a"))
+		no(s.HasAll(ctx, "a"))
+		no(s.Len(ctx))
+		no(s.Random(ctx, 1))
+		no(s.MoveTo(ctx, rset.New[string](c, "{s}:other"), "a"))
+		for _, err := range s.All(ctx) {
+			do(err)
+		}
+		no(s.Remove(ctx, "b"))
+		no(s.Pop(ctx, 1))
+		no(s.Info(ctx))
+		no(x.Add(ctx, "a", time.Hour))
+		no(x.Has(ctx, "a"))
+		no(x.Len(ctx))
+		no(x.Info(ctx))
+		for _, err := range x.All(ctx) {
+			do(err)
+		}
+		no(x.Remove(ctx, "a"))
+		whole(s)
+		whole(x)
+	case "rsortedset":
+		s := rsortedset.New[string](c, "scores")
+		for i, v := range []string{"a", "b", "c", "d"} {
+			no(s.Add(ctx, v, float64(i)))
+		}
+		no(s.AddScore(ctx, "a", 1))
+		maybe(s.Score(ctx, "a"))
+		maybe(s.Rank(ctx, "a"))
+		maybe(s.RankDesc(ctx, "a"))
+		no(s.Len(ctx))
+		no(s.Count(ctx, 0, 9))
+		no(s.Range(ctx, 0, -1))
+		no(s.RangeDesc(ctx, 0, -1))
+		no(s.RangeByScore(ctx, 0, 9, 10))
+		for _, err := range s.All(ctx) {
+			do(err)
+		}
+		no(s.Remove(ctx, "a"))
+		no(s.RemoveByScore(ctx, 1, 1))
+		no(s.PopMin(ctx, 1))
+		no(s.PopMax(ctx, 1))
+		no(s.Info(ctx))
+		whole(s)
+	}
+	return errors.Join(all...)
+}
+
+// asUser returns a client whose user has these commands, and keys with the prefix app:.
+func asUser(t *testing.T, server *redistest.Server, commands []string) *redlatch.Client {
+	t.Helper()
+	rules := []any{"acl", "setuser", "app", "reset", "on", ">secret", "~app:*", "~redlatch_fence:{app:*", "+eval", "+evalsha", "+ping"}
+	for _, command := range commands {
+		rules = append(rules, "+"+command)
+	}
+	require.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret", DisableIdentity: true})
+	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithoutPresence())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, c.Close())
+		assert.NoError(t, rdb.Close())
+	})
+	return c
+}
+
+// F28
+func TestPackagesOfTheGridNeedNoMoreAndNoLessThanTheirRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	for _, r := range gridRights() {
+		var commands []string
+		for command := range strings.FieldsSeq(gridShared + " " + r.commands) {
+			known, err := admin.Do(t.Context(), "command", "info", command).Slice()
+			require.NoError(t, err)
+			if known[0] != nil {
+				commands = append(commands, command)
+			}
+		}
+		c := asUser(t, server, commands)
+		require.NoError(t, admin.FlushAll(t.Context()).Err())
+		require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+		require.NoError(t, useGrid(t.Context(), c, r.pkg), r.pkg)
+		stats, err := admin.Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for _, command := range commands {
+			assert.Contains(t, stats, "cmdstat_"+command+":", "%s needs no %s", r.pkg, command)
+		}
+	}
+}
+
+func TestOperationsListTheRightsOfTheGrid(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	row := func(name, commands string) string {
+		words := strings.Fields(strings.ToUpper(commands))
+		slices.Sort(words)
+		return "| " + name + " | `" + strings.Join(words, " ") + "` |"
+	}
+	rows := []string{row("each", gridShared+" eval evalsha")}
+	for _, r := range gridRights() {
+		rows = append(rows, row("`"+r.pkg+"`", r.commands))
+	}
+	for _, want := range rows {
+		assert.True(t, strings.Contains(string(text), want), want)
+	}
+}
+
+func TestDoctorFindsRightsOfTheGridThatAreMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := &rig{url: "redis://app:secret@" + server.Addr()}
+	allow := func(rules ...string) string {
+		args := []any{"acl", "setuser", "app", "reset", "on", ">secret", "&*", "+@all"}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		require.NoError(t, server.Client(t).Do(t.Context(), args...).Err())
+		_, found, _ := r.run(t.Context(), "--prefix", "app:", "doctor", "--grid")
+		return found
+	}
+	assert.Regexp(t, `ok +grid +\S+ +the user may run what the packages of the grid need`, allow("~*"))
+	found := allow("~*", "-hset", "-hget", "-zadd")
+	assert.Regexp(t, `bad +grid +\S+ +rmap: the user lacks \+hget \+hset\n`, found)
+	assert.Regexp(t, `bad +grid +\S+ +rset: the user lacks \+zadd\n`, found)
+	assert.NotRegexp(t, `grid +\S+ +(rbucket|ratomic):`, found)
+	found = allow("~app:*", "~redisson_*")
+	assert.Regexp(t, `bad +grid +\S+ +rbucket: the user lacks the key redlatch_fence:\{app:redlatch_doctor\}\n`, found)
+	assert.NotRegexp(t, `grid +\S+ +ratomic:`, found)
+	_, found, _ = r.run(t.Context(), "--prefix", "app:", "doctor")
+	assert.NotContains(t, found, "grid")
+}
