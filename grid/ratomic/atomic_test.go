@@ -62,10 +62,12 @@ func newInt64(c *redlatch.Client, name string) number[int64] { return ratomic.Ne
 
 func newFloat64(c *redlatch.Client, name string) number[float64] { return ratomic.NewFloat64(c, name) }
 
+// F2, F33
 func TestInt64IsAnObjectOfTheGrid(t *testing.T) {
 	gridtest.Suite(t, "ratomic", "string", calls(newInt64))
 }
 
+// F2, F33
 func TestFloat64IsAnObjectOfTheGrid(t *testing.T) {
 	gridtest.Suite(t, "ratomic", "string", calls(newFloat64))
 }
@@ -77,6 +79,7 @@ var edge = []int64{
 
 func ofEdge(r *rand.Rand) int64 { return edge[r.IntN(len(edge))] }
 
+// F2
 func TestInt64EqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		model(t, p, newInt64(p.Client, "n"), ofEdge, func(r *rand.Rand) int64 { return r.Int64N(100) - 50 }, func(a, b int64) bool {
@@ -86,6 +89,7 @@ func TestInt64EqualsItsModel(t *testing.T) {
 	})
 }
 
+// F2
 func TestFloat64EqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		some := []float64{0, 0.5, -0.5, 1e10, -1e10, 0.25, 1 << 40}

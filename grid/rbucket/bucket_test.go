@@ -42,6 +42,7 @@ func calls(c *redlatch.Client, name string) []gridtest.Call {
 	}
 }
 
+// F2, F33
 func TestBucketIsAnObjectOfTheGrid(t *testing.T) { gridtest.Suite(t, "rbucket", "string", calls) }
 
 // result is what a call returns besides its error.
@@ -50,6 +51,7 @@ type result struct {
 	ok bool
 }
 
+// F2
 func TestBucketEqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		b := rbucket.New[int](p.Client, "b")
@@ -181,6 +183,7 @@ func TestTTLIsRemovedKeptOrSet(t *testing.T) {
 	})
 }
 
+// F1
 func TestLowerTokensAreFencedOff(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, b := t.Context(), rbucket.New[int](p.Client, "b")

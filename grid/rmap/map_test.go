@@ -55,8 +55,10 @@ func calls(c *redlatch.Client, name string) []gridtest.Call {
 	}
 }
 
+// F2, F33
 func TestMapIsAnObjectOfTheGrid(t *testing.T) { gridtest.Suite(t, "rmap", "hash", calls) }
 
+// F2
 func TestMapEqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		m, is := rmap.New[int, int](p.Client, "m"), map[int]int{}
@@ -225,6 +227,7 @@ func TestServerWithoutTimesOfEntriesIsErrUnsupported(t *testing.T) {
 	})
 }
 
+// F1
 func TestLowerTokensAreFencedOff(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, m := t.Context(), rmap.New[string, int](p.Client, "m")
@@ -243,6 +246,7 @@ func TestLowerTokensAreFencedOff(t *testing.T) {
 	})
 }
 
+// F34
 func TestBigMapsGoInSteps(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, m, all := t.Context(), rmap.New[int, string](p.Client, "m"), map[int]string{}
@@ -343,7 +347,7 @@ func lenOf[K comparable, V any](ctx context.Context, m *rmap.Map[K, V]) error {
 	return err
 }
 
-// Each method over a map of a million entries takes the server no more than 5 ms a call.
+// F34: each method over a map of a million entries takes the server no more than 5 ms a call.
 func TestNoCallOverABigMapHoldsTheServerUp(t *testing.T) {
 	redistest.Long(t)
 	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {

@@ -64,12 +64,15 @@ func expiringCalls(c *redlatch.Client, name string) []gridtest.Call {
 	}
 }
 
+// F2, F33
 func TestSetIsAnObjectOfTheGrid(t *testing.T) { gridtest.Suite(t, "rset", "set", calls) }
 
+// F2, F33
 func TestExpiringSetIsAnObjectOfTheGrid(t *testing.T) {
 	gridtest.Suite(t, "rset", "zset", expiringCalls)
 }
 
+// F2
 func TestSetEqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		s, other := rset.New[int](p.Client, "{s}"), rset.New[int](p.Client, "{s}other")
@@ -231,6 +234,7 @@ func TestAddRemovesMembersThatAreOver(t *testing.T) {
 	})
 }
 
+// F34
 func TestBigSetsGoInSteps(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, s := t.Context(), rset.New[int](p.Client, "s")
@@ -289,7 +293,7 @@ func TestTextsOfErrors(t *testing.T) {
 	})
 }
 
-// Each method over a set of a million members takes the server no more than 5 ms a call.
+// F34: each method over a set of a million members takes the server no more than 5 ms a call.
 func TestNoCallOverABigSetHoldsTheServerUp(t *testing.T) {
 	redistest.Long(t)
 	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {

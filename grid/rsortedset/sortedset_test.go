@@ -51,8 +51,10 @@ func calls(c *redlatch.Client, name string) []gridtest.Call {
 	}
 }
 
+// F2, F33
 func TestSortedSetIsAnObjectOfTheGrid(t *testing.T) { gridtest.Suite(t, "rsortedset", "zset", calls) }
 
+// F34
 func TestRangesFromBeginningToEndAreBoundedByTheServer(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, s := t.Context(), rsortedset.New[int](p.Client, "s")
@@ -134,6 +136,7 @@ func none(all []entry) []entry {
 	return all
 }
 
+// F2
 func TestSortedSetEqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
 		s, is := rsortedset.New[string](p.Client, "s"), sorted{}
@@ -262,7 +265,7 @@ func TestTextsOfErrors(t *testing.T) {
 	})
 }
 
-// Each method over a sorted set of a million members takes the server no more than 5 ms a call.
+// F34: each method over a sorted set of a million members takes the server no more than 5 ms a call.
 func TestNoCallOverABigSortedSetHoldsTheServerUp(t *testing.T) {
 	redistest.Long(t)
 	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {

@@ -14,31 +14,31 @@ import (
 	"github.com/redlatch/redlatch/internal/test/doctest"
 )
 
-// classes is how many classes of failures docs/failure-classes.md has.
-const classes = 30
-
-// TestFailureClassesNameTheirTests allows a list to lack a test: make readme completes it.
+// TestFailureClassesNameTheirTests allows a list to lack a test: make readme completes it. Numbers of classes rise, and may leave
+// one out, that of a class which nothing in redlatch has yet.
 func TestFailureClassesNameTheirTests(t *testing.T) {
 	text := read(t, "docs/failure-classes.md")
 	found, err := doctest.FindClasses(repository())
 	require.NoError(t, err)
-	for class := range found {
-		assert.LessOrEqual(t, class, classes, "a comment names a class that does not exist: %v", found[class])
-	}
-	sections := strings.Split(text, "\n## F")[1:]
-	require.Len(t, sections, classes)
-	for i, section := range sections {
-		class := i + 1
-		require.True(t, strings.HasPrefix(section, strconv.Itoa(class)+". "), "the classes stand in their order")
+	last, listed := 0, map[int]bool{}
+	for _, section := range strings.Split(text, "\n## F")[1:] {
+		number, _, _ := strings.Cut(section, ". ")
+		class, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		require.Greater(t, class, last, "the classes stand in their order")
+		last, listed[class] = class, true
 		_, list, _ := strings.Cut(section, "\nTests: ")
-		listed := backquoted.FindAllStringSubmatch(list, -1)
-		assert.NotEmpty(t, listed, "F%d lists no test; make readme lists those whose comments name it", class)
-		for _, test := range listed {
+		tests := backquoted.FindAllStringSubmatch(list, -1)
+		assert.NotEmpty(t, tests, "F%d lists no test; make readme lists those whose comments name it", class)
+		for _, test := range tests {
 			named := slices.ContainsFunc(slices.Collect(maps.Values(found[class])), func(tests []string) bool {
 				return slices.Contains(tests, test[1])
 			})
 			assert.True(t, named, "F%d: no test %s has a comment that names the class; make readme mends the list", class, test[1])
 		}
+	}
+	for class := range found {
+		assert.True(t, listed[class], "comments name the class F%d, which does not exist: %v", class, found[class])
 	}
 }
 
