@@ -82,6 +82,8 @@ const (
 	incrName     = "INCR"
 	topicName    = "Topic"
 	publishName  = "bare PUBLISH"
+	gridName     = "grid"
+	goRedisName  = "go-redis"
 )
 
 const lease = 30 * time.Second

@@ -25,12 +25,12 @@ const (
 	deliveredTopic   = "delivered"
 )
 
-// publication is a topic as a handle: Lock publishes, and there is nothing to unlock.
-type publication func(ctx context.Context) error
+// oneCall is a call as a handle: Lock makes it, and there is nothing to unlock.
+type oneCall func(ctx context.Context) error
 
-func (p publication) Lock(ctx context.Context) error { return p(ctx) }
+func (c oneCall) Lock(ctx context.Context) error { return c(ctx) }
 
-func (publication) Unlock(context.Context) error { return nil }
+func (oneCall) Unlock(context.Context) error { return nil }
 
 type topicSession struct{ *redlatchSession }
 
@@ -48,7 +48,7 @@ func topicOf(s *redlatchSession, name string) *rtopic.Topic[string] {
 
 func (s topicSession) handle(key string) handle {
 	topic := topicOf(s.redlatchSession, key)
-	return publication(func(ctx context.Context) error {
+	return oneCall(func(ctx context.Context) error {
 		_, err := topic.Publish(ctx, payload)
 		return err
 	})
@@ -61,7 +61,7 @@ func openPublish(_ context.Context, s setup) (session, error) {
 }
 
 func (s publishSession) handle(key string) handle {
-	return publication(func(ctx context.Context) error { return s.rdb.Publish(ctx, key, payload).Err() })
+	return oneCall(func(ctx context.Context) error { return s.rdb.Publish(ctx, key, payload).Err() })
 }
 
 func (s publishSession) close() error { return s.rdb.Close() }

@@ -97,6 +97,9 @@ func closeAll(open []opened) {
 	}
 }
 
+// ownKey returns the key of a goroutine.
+func ownKey(g int) string { return fmt.Sprintf("own:%d", g) }
+
 // pairsPerSecond runs the level for a window, after a quarter of one to warm up.
 func pairsPerSecond(ctx context.Context, s session, l level, window time.Duration) (float64, error) {
 	if l.canEnd {
@@ -111,7 +114,7 @@ func pairsPerSecond(ctx context.Context, s session, l level, window time.Duratio
 	var failed atomic.Pointer[error]
 	var running sync.WaitGroup
 	for g := range l.goroutines {
-		h := s.handle(fmt.Sprintf("own:%d", g))
+		h := s.handle(ownKey(g))
 		running.Go(func() {
 			for !stop.Load() {
 				if err := lockUnlock(ctx, h); err != nil {
