@@ -64,7 +64,7 @@ func built(t *testing.T, version string) string {
 
 func build(version string) (string, error) {
 	sum := sha256.New()
-	for _, name := range []string{"java/pom.xml", "java/src/main/java/Peer.java"} {
+	for _, name := range []string{"java/pom.xml", "java/src/main/java/Grid.java", "java/src/main/java/Peer.java"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return "", err

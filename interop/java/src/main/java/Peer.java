@@ -42,6 +42,7 @@ import org.redisson.config.ShardedSubscriptionMode;
 public final class Peer {
     private final String[] args;
     private final List<RedissonClient> clients;
+    private final Grid grid;
     private final Map<String, RedissonClient> fair = new ConcurrentHashMap<>();
     private final Map<String, Worker> workers = new ConcurrentHashMap<>();
     private final Map<String, BlockingQueue<String>> received = new ConcurrentHashMap<>(); // by kind and name
@@ -50,6 +51,7 @@ public final class Peer {
     private Peer(String[] args) {
         this.args = args;
         this.clients = connect(args);
+        this.grid = new Grid(redisson());
     }
 
     public static void main(String[] args) throws Exception {
@@ -265,6 +267,9 @@ public final class Peer {
                 case "received": // KIND NAME: the next value, after its topic for a pattern
                     return received.get(kind + " " + name).poll(10, TimeUnit.SECONDS);
                 default:
+                    if (command.contains(".")) {
+                        return grid.run(words);
+                    }
                     throw new IllegalArgumentException("no command " + command);
             }
         }
