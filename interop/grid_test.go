@@ -77,6 +77,8 @@ func (o javaObject) words(method string, args []string) []string {
 	return words
 }
 
+func shortest(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
 // kept checks that a time to live in ms is about a minute.
 func kept(t *testing.T, ms float64) {
 	t.Helper()
@@ -218,12 +220,11 @@ func TestGridFloatsAreShared(t *testing.T) {
 			assert.InDelta(t, want, java.number("get"), 0)
 		}
 		is(0)
-		text := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 		for _, v := range []float64{3, -0.1, 1e21, 1e300, 1e-300, math.MaxFloat64, math.SmallestNonzeroFloat64} {
 			require.NoError(t, n.Store(ctx, v))
 			is(v)
-			assert.Equal(t, "true", java.do("compareAndSet", text(v), "1"), "%v of Go", v)
-			java.do("set", text(v))
+			assert.Equal(t, "true", java.do("compareAndSet", shortest(v), "1"), "%v of Go", v)
+			java.do("set", shortest(v))
 			is(v)
 			said(t, true)(n.CompareAndSwap(ctx, v, 1))
 		}

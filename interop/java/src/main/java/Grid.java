@@ -147,8 +147,8 @@ final class Grid {
 
         Codec codec() {
             switch (codec) {
-                case "json":
-                    return new TypedJsonJacksonCodec(Peer.Price.class);
+                case "json": // the class of values, then those of a map's keys and values
+                    return new TypedJsonJacksonCodec(Peer.Price.class, String.class, Peer.Price.class);
                 case "long":
                     return LongCodec.INSTANCE;
                 case "double":
