@@ -159,7 +159,7 @@ final class Grid {
         }
 
         Codec mapCodec() {
-            return codec() == StringCodec.INSTANCE ? StringCodec.INSTANCE : new CompositeCodec(StringCodec.INSTANCE, codec());
+            return codec() == StringCodec.INSTANCE ? StringCodec.INSTANCE : new CompositeCodec(StringCodec.INSTANCE, codec(), codec());
         }
     }
 
