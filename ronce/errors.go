@@ -7,9 +7,6 @@ import "github.com/redlatch/redlatch/internal/errs"
 // It is rlock.ErrLost.
 var ErrLost = errs.ErrLost
 
-// errLost is ErrLost in the words of this package.
-var errLost = errs.Of("claim", ErrLost)
-
 // Error is the failure of a run that was kept, see [WithErrors], as the other callers get it: find it with errors.As. The caller
 // whose fn failed gets the error of fn itself.
 type Error struct {

@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
-	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
+	"github.com/redlatch/redlatch/internal/once"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -20,23 +19,19 @@ const (
 	// MaxKey is the longest key, in bytes.
 	MaxKey = core.MaxKey
 	// MaxValue is the longest encoded value, in bytes.
-	MaxValue = 1 << 20
-
-	maxText = 4 << 10 // of an error that is kept
+	MaxValue = once.MaxValue
 )
 
 // manager is a client's state for its objects.
-type manager struct{ claims *locker.Manager }
+type manager struct{ claims *once.Claims }
 
-func newManager(c *core.Core) *manager {
-	return &manager{locker.NewManager(locker.NewNamespace(c), kind())}
-}
+func newManager(c *core.Core) *manager { return &manager{once.New(c, kind)} }
 
 // Once runs a function once for each key, and keeps its value of type T for all. It has no state: any number of goroutines may use
 // one, and those of the same name in all clients share their keys. It is safe for concurrent use.
 type Once[T any] struct {
 	core   *core.Core
-	claims *locker.Manager
+	claims *once.Claims
 	name   string // with the client's prefix
 	opts   options
 	err    error // of the name or the options
@@ -92,7 +87,7 @@ func (o *Once[T]) Do(ctx context.Context, key string, fn func(context.Context) (
 		return value, false, o.wrap("do", fmt.Errorf("%w: fn calls Do with its own key, and would wait for itself", errs.ErrInvalid))
 	}
 	claim, err := name.Acquire(ctx, &locker.Options{}, locker.Forever)
-	var kept *result
+	var kept *once.Result
 	switch {
 	case errors.As(err, &kept):
 		value, err = o.decode(*kept)
@@ -109,7 +104,7 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 	returned := false
 	defer func() {
 		if !returned {
-			o.logUnreleased(claim, o.ended(claim, claim.Unlock(ctx)))
+			o.claims.LogUnreleased(claim, o.claims.Ended(claim, claim.Unlock(ctx)))
 		}
 	}()
 	made, failure := fn(claim.Context())
@@ -117,22 +112,22 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 
 	r, err := o.result(made, failure, claim)
 	if r == nil {
-		released := o.ended(claim, claim.Unlock(ctx))
+		released := o.claims.Ended(claim, claim.Unlock(ctx))
 		if errors.Is(released, ErrLost) {
 			return value, errors.Join(err, o.wrap("do", released))
 		}
-		o.logUnreleased(claim, released)
+		o.claims.LogUnreleased(claim, released)
 		return value, err
 	}
 	owner := claim.Owner()
-	kept := o.ended(claim, claim.UnlockBy(ctx, func() *script.Call { return keep(key, owner, *r) }))
+	kept := o.claims.Ended(claim, claim.UnlockBy(ctx, func() *script.Call { return keep(key, owner, *r) }))
 	switch {
 	case failure == nil && kept == nil:
 		return made, nil
 	case failure == nil || errors.Is(kept, ErrLost):
 		return value, errors.Join(failure, o.wrap("do", kept))
 	}
-	o.logUnreleased(claim, kept)
+	o.claims.LogUnreleased(claim, kept)
 	return value, failure
 }
 
@@ -140,45 +135,25 @@ func (o *Once[T]) run(ctx context.Context, key string, claim *lease.Hold, fn fun
 func (o *Once[T]) result(value T, failure error, claim *lease.Hold) (*result, error) {
 	switch {
 	case failure != nil && o.opts.errors != nil && claim.Context().Err() == nil:
-		text := fmt.Sprint(failure) // which bears an Error that panics
-		text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
-		return &result{failed: true, data: text, ttl: *o.opts.errors}, failure
+		return &result{once.Failed(failure), *o.opts.errors}, failure
 	case failure != nil:
 		return nil, failure
 	}
 	data, err := codec.Marshal(o.opts.codec, value)
-	if err == nil && len(data) > MaxValue {
-		err = fmt.Errorf("the encoded value has %d bytes, more than %d", len(data), MaxValue)
+	if err == nil {
+		err = once.CheckSize(data)
 	}
 	if err != nil {
 		return nil, o.wrap("do", fmt.Errorf("%w: %w", errs.ErrInvalid, err))
 	}
-	return &result{data: string(data), ttl: o.opts.ttl}, nil
+	return &result{once.Result{Kind: once.Value, Data: string(data)}, o.opts.ttl}, nil
 }
 
-// ended returns what the end of a claim means for its run.
-func (o *Once[T]) ended(claim *lease.Hold, err error) error {
-	switch {
-	case !errors.Is(err, errs.ErrNotHeld):
-		return err
-	case o.core.Closed() && !errors.Is(context.Cause(claim.Context()), ErrLost):
-		return errs.ErrClosed
+func (o *Once[T]) decode(r once.Result) (value T, err error) {
+	if r.Kind == once.Failure {
+		return value, &Error{Text: r.Data}
 	}
-	return errLost
-}
-
-// logUnreleased logs that a claim was left to its lease: the caller gets the error of its fn.
-func (o *Once[T]) logUnreleased(claim *lease.Hold, err error) {
-	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, errs.ErrClosed) {
-		o.core.Logger.Warn("redlatch: a claim was not released", "kind", kinds.Once, "name", o.Name(), "owner", claim.Owner(), "cause", err)
-	}
-}
-
-func (o *Once[T]) decode(r result) (value T, err error) {
-	if r.failed {
-		return value, &Error{Text: r.data}
-	}
-	if err := codec.Unmarshal(o.opts.codec, []byte(r.data), &value); err != nil {
+	if err := codec.Unmarshal(o.opts.codec, []byte(r.Data), &value); err != nil {
 		var none T
 		return none, err
 	}
@@ -226,7 +201,7 @@ func (o *Once[T]) key(key string) *locker.Name {
 	if err == nil {
 		err = core.CheckKey(key)
 	}
-	name := o.claims.Key(keyOf(o.name, key), err)
+	name := o.claims.Key(kind.KeyOf(o.name, key), err)
 	return &name
 }
 

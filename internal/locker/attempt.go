@@ -51,6 +51,7 @@ func (n *Name) attempt(ctx context.Context, w *Waiter, o *Options, a attemptOpti
 
 	call := m.kind.Acquire(AcquireArgs{
 		Key: n.key, Owner: owner, Lease: length, From: o.from(), Verify: a.verify, Waits: w != nil, Limit: o.waitLimit(),
+		Waited: w.waited(sent),
 	})
 	call.Confirms = true
 	if w != nil && a.limit == 0 && !m.core.Batch.Bounded() {

@@ -62,6 +62,8 @@ type AcquireArgs struct {
 	// with Leave that waits may hold the lock already, by an earlier attempt of the same call.
 	Waits bool
 	Limit time.Duration
+	// Waited is for how long the call has waited, 0 for one that asks for the first time.
+	Waited time.Duration
 }
 
 // ordersWaiters reports whether Redis orders the waiters and has each woken alone, as the fair lock does.

@@ -76,6 +76,14 @@ func (n *Name) joinLocked(ctx context.Context, sh *shard, o *Options) *Waiter {
 	return w
 }
 
+// waited returns for how long the call has waited; 0 for one that does not. Only the call itself changes that.
+func (w *Waiter) waited(now time.Duration) time.Duration {
+	if w == nil || w.since == 0 {
+		return 0
+	}
+	return now - w.since
+}
+
 // leaveLocked takes a call out of its queue. The result is to be left, without the mutex, if it is not nil.
 func (w *Waiter) leaveLocked() *pubsub.Membership {
 	q := w.queue

@@ -17,7 +17,7 @@ import (
 // Manager has what one redlatch client does with delayed queues just now. It is safe for concurrent use.
 type Manager struct {
 	core    *core.Core
-	workers workers         // the goroutines of all queues
+	workers core.Goroutines // the goroutines of all queues
 	life    context.Context //nolint:containedctx // until Drain gives up what is in flight
 	over    context.CancelFunc
 

@@ -1,20 +1,20 @@
-package queue
+package core
 
 import (
 	"context"
 	"sync"
 )
 
-// workers counts goroutines that come and go, and can wait for an instant without any. A sync.WaitGroup may not be added to
+// Goroutines counts those that come and go, and can wait for an instant without any. A sync.WaitGroup may not be added to
 // while somebody waits for it.
-type workers struct {
+type Goroutines struct {
 	mu   sync.Mutex // guards all below
 	n    int
 	none chan struct{} // closed when n falls to 0; nil while nobody waits
 }
 
 // Go runs fn on a goroutine that Wait waits for.
-func (w *workers) Go(fn func()) {
+func (w *Goroutines) Go(fn func()) {
 	w.mu.Lock()
 	w.n++
 	w.mu.Unlock()
@@ -24,7 +24,7 @@ func (w *workers) Go(fn func()) {
 	}()
 }
 
-func (w *workers) leave() {
+func (w *Goroutines) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.n--; w.n == 0 && w.none != nil {
@@ -34,7 +34,7 @@ func (w *workers) leave() {
 }
 
 // Wait waits until no goroutine is left, or ctx is done.
-func (w *workers) Wait(ctx context.Context) {
+func (w *Goroutines) Wait(ctx context.Context) {
 	w.mu.Lock()
 	if w.n == 0 {
 		w.mu.Unlock()
