@@ -21,13 +21,14 @@ const (
 	Election  = "election"
 	Once      = "once"
 	Limiter   = "limiter"
+	Cache     = "cache"
 )
 
 // packages are those whose objects are of a kind.
 var packages = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
 	Lock: "rlock", FairLock: "rfairlock", RWLock: "rrwlock", MultiLock: "rmultilock", Semaphore: "rsemaphore", Permits: "rsemaphore",
 	Latch: "rlatch", Barrier: "rbarrier", Queue: "rdelayedqueue", Scheduler: "rscheduler", Election: "relection", Once: "ronce",
-	Limiter: "rratelimiter",
+	Limiter: "rratelimiter", Cache: "rcache",
 }
 
 // Package returns the name of the package of a kind, with which the texts of its errors begin.

@@ -1,0 +1,15 @@
+package rcache_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/redistest"
+)
+
+func TestMain(m *testing.M) {
+	faulttest.RegisterChild("loader", loader)
+	faulttest.RunChildIfAsked()
+	os.Exit(redistest.Run(m))
+}
