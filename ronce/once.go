@@ -25,7 +25,7 @@ const (
 // manager is a client's state for its objects.
 type manager struct{ claims *once.Claims }
 
-func newManager(c *core.Core) *manager { return &manager{once.New(c, kind)} }
+func newManager(c *core.Core) *manager { return &manager{once.New(c, kind())} }
 
 // Once runs a function once for each key, and keeps its value of type T for all. It has no state: any number of goroutines may use
 // one, and those of the same name in all clients share their keys. It is safe for concurrent use.
@@ -201,7 +201,7 @@ func (o *Once[T]) key(key string) *locker.Name {
 	if err == nil {
 		err = core.CheckKey(key)
 	}
-	name := o.claims.Key(kind.KeyOf(o.name, key), err)
+	name := o.claims.Key(names.KeyOf(o.name, key), err)
 	return &name
 }
 

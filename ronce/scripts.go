@@ -37,12 +37,14 @@ var (
 	forgetScript  = script.Embedded("ronce.forget", &forgetSource)
 )
 
-// kind is that of the claims. A claim ends with its run, or turns into the result.
+// names of keys and channels.
 //
 //nolint:gochecknoglobals // a constant in all but name
-var kind = once.Kind{
-	Name: kinds.Once, Keys: "redlatch_once:", Channels: "redlatch_once_channel:",
-	Claim: claim, Release: releaseScript, Renew: renewScript,
+var names = once.Names{Keys: "redlatch_once:", Channels: "redlatch_once_channel:"}
+
+// kind is that of the claims. // A claim ends with its run, or turns into the result.
+func kind() once.Kind {
+	return once.Kind{Name: kinds.Once, Names: names, Claim: claim, Release: releaseScript, Renew: renewScript}
 }
 
 func claim(a locker.AcquireArgs) *script.Call {
@@ -56,7 +58,7 @@ type result struct {
 }
 
 func keep(key, owner string, r result) *script.Call {
-	return keepScript.Call(1, key, owner, r.Kind, r.Data, script.Millis(r.ttl), kind.Channel(key))
+	return keepScript.Call(1, key, owner, r.Kind, r.Data, script.Millis(r.ttl), names.Channel(key))
 }
 
 func peek(key string) *script.Call { return peekScript.Call(1, key) }

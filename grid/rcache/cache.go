@@ -30,7 +30,7 @@ type manager struct {
 var _ core.Holder = (*manager)(nil)
 
 func newManager(c *core.Core) *manager {
-	m := &manager{claims: once.New(c, kind)}
+	m := &manager{claims: once.New(c, kind())}
 	m.life, m.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // Closing ends it
 	c.Register(m)
 	return m
@@ -123,7 +123,7 @@ func (c *Cache[K, V]) place(k K) (p place, err error) {
 	if err := core.CheckKey(string(p.encoded)); err != nil {
 		return p, err
 	}
-	p.key = kind.KeyOf(c.name, string(p.encoded))
+	p.key = names.KeyOf(c.name, string(p.encoded))
 	return p, nil
 }
 

@@ -48,12 +48,14 @@ var (
 	dropScript       = script.Embedded("rcache.drop", &dropSource)
 )
 
-// kind is that of the claims.
+// names of keys and channels.
 //
 //nolint:gochecknoglobals // a constant in all but name
-var kind = once.Kind{
-	Name: kinds.Cache, Keys: "redlatch_cache:", Channels: "redlatch_cache_load_channel:",
-	Claim: claim, Release: releaseScript, Renew: renewScript,
+var names = once.Names{Keys: "redlatch_cache:", Channels: "redlatch_cache_load_channel:"}
+
+// kind is that of the claims.
+func kind() once.Kind {
+	return once.Kind{Name: kinds.Cache, Names: names, Claim: claim, Release: releaseScript, Renew: renewScript}
 }
 
 // The kinds of results beside those of package once.
@@ -97,11 +99,11 @@ type outcome struct {
 }
 
 func keep(key, owner string, o outcome) *script.Call {
-	return keepScript.Call(1, key, owner, o.Kind, o.Data, script.Millis(o.ttl), script.Millis(o.fresh), kind.Channel(key))
+	return keepScript.Call(1, key, owner, o.Kind, o.Data, script.Millis(o.ttl), script.Millis(o.fresh), names.Channel(key))
 }
 
 func set(key string, o outcome, channel string, message []byte) *script.Call {
-	return setScript.Call(1, key, o.Data, script.Millis(o.ttl), script.Millis(o.fresh), kind.Channel(key), channel, message)
+	return setScript.Call(1, key, o.Data, script.Millis(o.ttl), script.Millis(o.fresh), names.Channel(key), channel, message)
 }
 
 func invalidate(key, channel string, message []byte) *script.Call {

@@ -28,9 +28,13 @@ const (
 // ErrLost is [errs.ErrLost] in the words of claims.
 var ErrLost = errs.Of("claim", errs.ErrLost)
 
-// Kind is a kind of claims: its name, see package kinds, how keys and channels begin, with a colon at their ends, and its scripts.
+// Names say how keys and channels begin, with a colon at the end.
+type Names struct{ Keys, Channels string }
+
+// Kind is a kind of claims: its name, see package kinds, its keys and its scripts.
 type Kind struct {
-	Name, Keys, Channels string
+	Name string
+	Names
 
 	// Claim asks for the claim of a key. Its reply is an array: -2 for one that was granted, -3 and a [Result], or for how many
 	// ms somebody else has it, -1 for ever.
@@ -61,24 +65,24 @@ func New(c *core.Core, k Kind) *Claims {
 }
 
 // KeyOf returns the Redis key of a key of the object with a name.
-func (k *Kind) KeyOf(name, key string) string { return core.Keyed(k.Keys, name, key) }
+func (n Names) KeyOf(name, key string) string { return core.Keyed(n.Keys, name, key) }
 
 // nameIn returns the name in such a Redis key.
-func (k *Kind) nameIn(redisKey string) string {
-	size, rest, _ := strings.Cut(strings.TrimPrefix(redisKey, k.Keys), ":")
-	n, err := strconv.Atoi(size)
-	if err != nil || n < 0 || n > len(rest) {
+func (n Names) nameIn(redisKey string) string {
+	size, rest, _ := strings.Cut(strings.TrimPrefix(redisKey, n.Keys), ":")
+	length, err := strconv.Atoi(size)
+	if err != nil || length < 0 || length > len(rest) {
 		return redisKey
 	}
-	if name := rest[:n]; strings.Contains(name, "}") { // a hash tag of its own
+	if name := rest[:length]; strings.Contains(name, "}") { // a hash tag of its own
 		return name
 	}
-	return rest[1 : n+1]
+	return rest[1 : length+1]
 }
 
 // Channel returns where the end of the runs for a Redis key is announced.
-func (k *Kind) Channel(redisKey string) string {
-	return k.Channels + strings.TrimPrefix(redisKey, k.Keys)
+func (n Names) Channel(redisKey string) string {
+	return n.Channels + strings.TrimPrefix(redisKey, n.Keys)
 }
 
 // permits returns how many waiters of a client are to ask after a message: the first one, as a result is the answer for all of them.

@@ -58,6 +58,7 @@ var buildersOfKeys = []string{"rrwlock/keep.lua", "rrwlock/reader.lua", "rrwlock
 
 // namedKeys are the keys in functions that scripts share, which they are passed, and those that a script chooses among its own.
 var namedKeys = map[string][]string{
+	"grid/rcache/entry.lua":          {"key"},
 	"internal/grid/guard.lua":        {"key", "fence"},
 	"internal/grid/info.lua":         {"'usage'"},
 	"internal/fair/enqueue.lua":      {"queue", "timeouts"},
