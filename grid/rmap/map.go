@@ -13,6 +13,14 @@
 // Valkey 9 and later. Others return redlatch.ErrUnsupported. Set, SetAll and SetIfPresent remove it, as HSET does; Swap,
 // CompareAndSwap, Update and Add keep it. Len may count entries that are over until the server has removed them.
 //
+// # Near cache
+//
+// A map made with [WithNear] keeps the entries that Get and GetAll return in the client: reading one again takes a fraction of
+// a microsecond and no round trip. Every program that writes such a map has to have the option, so that its changes are
+// published; [WithNear] says what a reader may see.
+//
+//	products := rmap.New[string, Product](client, "products", rmap.WithNear(10_000), rmap.WithMaxStale(5*time.Second))
+//
 // # In Redis
 //
 // A map is the hash of its name, encoded keys to encoded values, and can be shared with Java: a
@@ -35,9 +43,10 @@ import (
 
 // Map maps keys to values. Keys are equal if their encoded bytes are. It is safe for concurrent use.
 type Map[K comparable, V any] struct {
-	o *grid.Object
-	k grid.Coder[K]
-	v grid.Coder[V]
+	o    *grid.Object
+	k    grid.Coder[K]
+	v    grid.Coder[V]
+	near *nearby[K, V] // nil without WithNear
 }
 
 // Entry is a key and its value.
@@ -50,7 +59,8 @@ type Entry[K comparable, V any] struct {
 // of every method.
 func New[K comparable, V any](client core.Client, name string, opts ...Option) *Map[K, V] {
 	o := grid.New(client, "rmap", grid.Hash, name, opts)
-	return &Map[K, V]{o, grid.Keys[K](o), grid.Values[V](o)}
+	values := grid.Values[V](o)
+	return &Map[K, V]{o, grid.Keys[K](o), values, newNearby[K](client, o, values)}
 }
 
 // Name returns the map's name as it was given to New.
@@ -61,11 +71,17 @@ func (m *Map[K, V]) Key() string { return m.o.Key() }
 
 // Get returns the value of a key; ok is false if there is none.
 func (m *Map[K, V]) Get(ctx context.Context, k K) (v V, ok bool, err error) {
+	if m.near != nil && m.near.keeps {
+		return m.getNear(ctx, k)
+	}
 	return m.v.Value(m.o, "get", m.o.Read(ctx, hget, m.k.Arg(k)))
 }
 
 // GetAll returns the values of those keys that are there. It costs a round trip for each 1,000 keys.
 func (m *Map[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
+	if m.near != nil && m.near.keeps {
+		return m.getAllNear(ctx, keys)
+	}
 	row := m.o.ReadAll(ctx, hmget, m.k.Args(keys))
 	found := map[K]V{}
 	for _, k := range keys {
@@ -107,7 +123,7 @@ func (m *Map[K, V]) All(ctx context.Context) iter.Seq2[Entry[K, V], error] {
 
 // Set sets the value of a key. It removes the time to live of the entry unless [WithTTL] is given.
 func (m *Map[K, V]) Set(ctx context.Context, k K, v V, opts ...SetOption) error {
-	if len(opts) == 0 {
+	if len(opts) == 0 && m.near == nil {
 		_, err := m.o.Int("set", m.o.Change(ctx, hset, m.k.Arg(k), m.v.Arg(v)))
 		return err
 	}
@@ -122,13 +138,13 @@ func (m *Map[K, V]) SetAll(ctx context.Context, values map[K]V) error {
 	for k, v := range values {
 		args = append(args, m.k.Arg(k), m.v.Arg(v))
 	}
-	_, err := m.o.ChangeAll(ctx, "set all", hset, 2, args)
+	_, err := m.runAll(ctx, "set all", hset, 2, args)
 	return err
 }
 
 // SetIfAbsent sets the value of a key that has none, with the options of Set, and reports whether it did.
 func (m *Map[K, V]) SetIfAbsent(ctx context.Context, k K, v V, opts ...SetOption) (ok bool, err error) {
-	if len(opts) == 0 {
+	if len(opts) == 0 && m.near == nil {
 		return m.o.OK("set if absent", m.o.Change(ctx, hsetnx, m.k.Arg(k), m.v.Arg(v)))
 	}
 	return m.set(ctx, "set if absent", "absent", k, v, opts)
@@ -144,10 +160,6 @@ func (m *Map[K, V]) set(ctx context.Context, verb, mode string, k K, v V, opts [
 	return m.o.OK(verb, m.write(ctx, w, m.k.Arg(k), m.v.Arg(v), mode, ""))
 }
 
-func (m *Map[K, V]) write(ctx context.Context, w grid.Write, key, value any, mode string, old any) *script.Row {
-	return m.o.ChangeFenced(ctx, w.Fence, writeScript, key, value, mode, old, w.TTL)
-}
-
 // Swap sets the value of a key, and returns the old one if there was one. It keeps the time to live of the entry.
 func (m *Map[K, V]) Swap(ctx context.Context, k K, v V) (old V, had bool, err error) {
 	row := m.write(ctx, grid.Write{TTL: -1}, m.k.Arg(k), m.v.Arg(v), "swap", "")
@@ -158,7 +170,7 @@ func (m *Map[K, V]) Swap(ctx context.Context, k K, v V) (old V, had bool, err er
 // Pop returns the value of a key and removes the entry; had is false if there was none. After redlatch.ErrUnknown the value
 // may be lost.
 func (m *Map[K, V]) Pop(ctx context.Context, k K) (v V, had bool, err error) {
-	return m.v.Value(m.o, "pop", m.o.Change(ctx, removeScript, m.k.Arg(k), "any", ""))
+	return m.v.Value(m.o, "pop", m.remove(ctx, m.k.Arg(k), "any", ""))
 }
 
 // CompareAndSwap sets the value of a key if it is old, and reports whether it did. It compares the encoded bytes, and keeps
@@ -170,7 +182,7 @@ func (m *Map[K, V]) CompareAndSwap(ctx context.Context, k K, old, v V, opts ...S
 
 // CompareAndDelete removes the entry of a key if its value is old, and reports whether it did. It compares the encoded bytes.
 func (m *Map[K, V]) CompareAndDelete(ctx context.Context, k K, old V) (ok bool, err error) {
-	row := m.o.Change(ctx, removeScript, m.k.Arg(k), "equal", m.v.Arg(old))
+	row := m.remove(ctx, m.k.Arg(k), "equal", m.v.Arg(old))
 	if ok = row.More(); ok {
 		row.Text()
 	}
@@ -195,7 +207,8 @@ func (m *Map[K, V]) Update(ctx context.Context, k K, fn func(v V, ok bool) (V, e
 // infinite, nothing changes, and the error is that of Redis; one that is too large for V is stored, and the error is codec.ErrDecode.
 func (m *Map[K, V]) Add(ctx context.Context, k K, delta V) (V, error) {
 	command, operand := m.increment(delta)
-	sum, _, err := m.v.Value(m.o, "add", m.o.Change(ctx, command, m.k.Arg(k), operand))
+	key := m.k.Arg(k)
+	sum, _, err := m.v.Value(m.o, "add", m.run(ctx, command, []any{key}, key, operand))
 	return sum, err
 }
 
@@ -225,12 +238,13 @@ func (m *Map[K, V]) increment(delta V) (command *script.Script, operand any) {
 // Remove removes the entries of keys, and returns how many were there. It costs a round trip for each 1,000 keys, and is atomic
 // within one only; after an error n counts those of the calls before.
 func (m *Map[K, V]) Remove(ctx context.Context, keys ...K) (n int, err error) {
-	return m.o.ChangeAll(ctx, "remove", hdel, 1, m.k.Args(keys))
+	return m.runAll(ctx, "remove", hdel, 1, m.k.Args(keys))
 }
 
 // ExpireEntry sets the time to live of the entry of a key, from 1 ms to 100 years, and reports whether it is there.
 func (m *Map[K, V]) ExpireEntry(ctx context.Context, k K, d time.Duration) (ok bool, err error) {
-	return m.o.OK("expire entry", m.o.Change(ctx, hpexpire, grid.TTL(d), "fields", 1, m.k.Arg(k)))
+	key := m.k.Arg(k)
+	return m.o.OK("expire entry", m.run(ctx, hpexpire, []any{key}, grid.TTL(d), "fields", 1, key))
 }
 
 // EntryTTL returns the time to live of the entry of a key, negative if it has none; ok is false if there is no entry.
@@ -244,11 +258,26 @@ func (m *Map[K, V]) EntryTTL(ctx context.Context, k K) (d time.Duration, ok bool
 }
 
 // Delete deletes the map, and reports whether it was there.
-func (m *Map[K, V]) Delete(ctx context.Context) (ok bool, err error) { return m.o.Delete(ctx) }
+func (m *Map[K, V]) Delete(ctx context.Context) (ok bool, err error) {
+	if m.near == nil {
+		return m.o.Delete(ctx)
+	}
+	w := m.near.Clear()
+	return m.o.OK("delete", answered(w, m.o.SendDelete(ctx, m.near.channel, w.Message())))
+}
 
 // Expire sets the time to live of the map, from 1 ms to 100 years, and reports whether it is there.
 func (m *Map[K, V]) Expire(ctx context.Context, d time.Duration) (ok bool, err error) {
-	return m.o.Expire(ctx, d)
+	if m.near == nil {
+		return m.o.Expire(ctx, d)
+	}
+	w := m.near.Clear()
+	row := m.o.SendExpire(ctx, d, m.near.channel, w.Message())
+	n := row.Int()
+	if n == 2 { // what is near may be there for longer than the map
+		w.Answered()
+	}
+	return n > 0, m.o.Wrap("expire", row.Err())
 }
 
 // Persist removes the time to live of the map, and reports whether it had one.

@@ -21,15 +21,15 @@ import (
 	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
-func calls(c *redlatch.Client, name string) []gridtest.Call {
-	m := rmap.New[string, int](c, name)
+func calls(c *redlatch.Client, name string, opts ...rmap.Option) []gridtest.Call {
+	m := rmap.New[string, int](c, name, opts...)
 	same := func(v int, _ bool) (int, error) { return v, nil }
 	return []gridtest.Call{
 		{Verb: "set", Changes: true, Do: func(ctx context.Context) error { return m.Set(ctx, "a", 1) }},
 		{Verb: "set", Changes: true, Do: func(ctx context.Context) error { return m.Set(ctx, "a", 1, rmap.WithFence(1)) }},
 		{Verb: "set all", Changes: true, Do: func(ctx context.Context) error { return m.SetAll(ctx, map[string]int{"a": 1}) }},
-		{Verb: "get", Do: func(ctx context.Context) error { _, _, err := m.Get(ctx, "a"); return err }},
-		{Verb: "get all", Do: func(ctx context.Context) error { _, err := m.GetAll(ctx, []string{"a"}); return err }},
+		{Verb: "get", Do: func(ctx context.Context) error { _, _, err := m.Get(ctx, "none"); return err }},
+		{Verb: "get all", Do: func(ctx context.Context) error { _, err := m.GetAll(ctx, []string{"none"}); return err }},
 		{Verb: "has", Do: func(ctx context.Context) error { _, err := m.Has(ctx, "a"); return err }},
 		{Verb: "len", Do: func(ctx context.Context) error { _, err := m.Len(ctx); return err }},
 		{Verb: "all", Do: func(ctx context.Context) (err error) {
@@ -56,93 +56,125 @@ func calls(c *redlatch.Client, name string) []gridtest.Call {
 }
 
 // F2, F33
-func TestMapIsAnObjectOfTheGrid(t *testing.T) { gridtest.Suite(t, "rmap", "hash", calls) }
+func TestMapIsAnObjectOfTheGrid(t *testing.T) {
+	gridtest.Suite(t, "rmap", "hash", func(c *redlatch.Client, name string) []gridtest.Call { return calls(c, name) })
+}
 
 // F2
 func TestMapEqualsItsModel(t *testing.T) {
+	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) { equalsModel(t, p, rmap.New[int, int](p.Client, "m")) })
+}
+
+func TestNearMapEqualsItsModel(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
-		m, is := rmap.New[int, int](p.Client, "m"), map[int]int{}
-		type found = gridtest.Found[int]
-		get := func(k int) found { v, ok := is[k]; return found{Value: v, OK: ok} }
-		set := func(k, v int, ok bool) any {
+		m := rmap.New[int, int](p.Client, "m", rmap.WithNear(2), rmap.WithMaxStale(time.Hour))
+		equalsModel(t, p, m)
+		assert.NotZero(t, m.NearStats().Hits)
+	})
+}
+
+// equalsModel makes random calls. After one whose reply was lost it waits until its message must have come.
+func equalsModel(t *testing.T, p *gridtest.Place, m *rmap.Map[int, int]) {
+	is := map[int]int{}
+	type found = gridtest.Found[int]
+	get := func(k int) found { v, ok := is[k]; return found{Value: v, OK: ok} }
+	set := func(k, v int, ok bool) any {
+		if ok {
+			is[k] = v
+		}
+		return ok
+	}
+	// op returns an operation on a random key with random values.
+	op := func(name string, do func(ctx context.Context, k, old, v int) (any, error), model func(k, old, v int) any) func(r *rand.Rand) gridtest.Op {
+		return func(r *rand.Rand) gridtest.Op {
+			k, old, v := r.IntN(4), r.IntN(3), r.IntN(3)
+			return gridtest.Change(fmt.Sprint(name, " ", k, old, v), func(ctx context.Context) (any, error) {
+				result, err := do(ctx, k, old, v)
+				if errors.Is(err, redlatch.ErrUnknown) && m.NearStats() != (rmap.NearStats{}) {
+					catchUp(t, p, m)
+				}
+				return result, err
+			},
+				func() any { return model(k, old, v) })
+		}
+	}
+	read := func(of func(r *rand.Rand) gridtest.Op) func(r *rand.Rand) gridtest.Op {
+		return func(r *rand.Rand) gridtest.Op { o := of(r); o.Changes = false; return o }
+	}
+	all := func(ctx context.Context) (any, error) {
+		found := map[int]int{}
+		for e, err := range m.All(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			found[e.Key] = e.Value
+		}
+		return found, nil
+	}
+	kinds := []func(r *rand.Rand) gridtest.Op{
+		read(op("Get", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Maybe(m.Get(ctx, k)) }, func(k, _, _ int) any { return get(k) })),
+		read(op("Has", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Any(m.Has(ctx, k)) }, func(k, _, _ int) any { return get(k).OK })),
+		read(op("Len", func(ctx context.Context, _, _, _ int) (any, error) { return gridtest.Any(m.Len(ctx)) }, func(_, _, _ int) any { return len(is) })),
+		read(op("GetAll", func(ctx context.Context, k, _, _ int) (any, error) {
+			return gridtest.Any(m.GetAll(ctx, []int{k, k + 1}))
+		}, func(k, _, _ int) any {
+			two := map[int]int{}
+			for _, k := range []int{k, k + 1} {
+				if v, ok := is[k]; ok {
+					two[k] = v
+				}
+			}
+			return two
+		})),
+		read(op("All", func(ctx context.Context, _, _, _ int) (any, error) { return all(ctx) }, func(_, _, _ int) any { return maps.Clone(is) })),
+		op("Set", func(ctx context.Context, k, _, v int) (any, error) { return true, m.Set(ctx, k, v) }, func(k, _, v int) any { return set(k, v, true) }),
+		op("SetAll", func(ctx context.Context, k, old, v int) (any, error) {
+			return true, m.SetAll(ctx, map[int]int{k: v, k + 1: old})
+		}, func(k, old, v int) any { set(k, v, true); return set(k+1, old, true) }),
+		op("SetIfAbsent", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.SetIfAbsent(ctx, k, v)) }, func(k, _, v int) any { return set(k, v, !get(k).OK) }),
+		op("SetIfPresent", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.SetIfPresent(ctx, k, v)) }, func(k, _, v int) any { return set(k, v, get(k).OK) }),
+		op("Swap", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Maybe(m.Swap(ctx, k, v)) }, func(k, _, v int) any { old := get(k); is[k] = v; return old }),
+		op("CompareAndSwap", func(ctx context.Context, k, old, v int) (any, error) {
+			return gridtest.Any(m.CompareAndSwap(ctx, k, old, v))
+		}, func(k, old, v int) any { return set(k, v, get(k) == found{Value: old, OK: true}) }),
+		op("Add", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.Add(ctx, k, v-1)) }, func(k, _, v int) any { is[k] += v - 1; return is[k] }),
+		op("Pop", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Maybe(m.Pop(ctx, k)) }, func(k, _, _ int) any { old := get(k); delete(is, k); return old }),
+		op("CompareAndDelete", func(ctx context.Context, k, old, _ int) (any, error) {
+			return gridtest.Any(m.CompareAndDelete(ctx, k, old))
+		}, func(k, old, _ int) any {
+			ok := get(k) == found{Value: old, OK: true}
 			if ok {
-				is[k] = v
+				delete(is, k)
 			}
 			return ok
+		}),
+		op("Remove", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Any(m.Remove(ctx, k, k+1)) }, func(k, _, _ int) any {
+			before := len(is)
+			delete(is, k)
+			delete(is, k+1)
+			return before - len(is)
+		}),
+		op("Delete", func(ctx context.Context, _, _, _ int) (any, error) { return gridtest.Any(m.Delete(ctx)) }, func(_, _, _ int) any { had := len(is) > 0; clear(is); return had }),
+	}
+	gridtest.Model(t, p, 600, kinds, func(ctx context.Context) (any, any) {
+		want := map[string]string{}
+		for k, v := range is {
+			want[fmt.Sprint(k)] = fmt.Sprint(v)
 		}
-		// op returns an operation on a random key with random values.
-		op := func(name string, do func(ctx context.Context, k, old, v int) (any, error), model func(k, old, v int) any) func(r *rand.Rand) gridtest.Op {
-			return func(r *rand.Rand) gridtest.Op {
-				k, old, v := r.IntN(4), r.IntN(3), r.IntN(3)
-				return gridtest.Change(fmt.Sprint(name, " ", k, old, v), func(ctx context.Context) (any, error) { return do(ctx, k, old, v) },
-					func() any { return model(k, old, v) })
-			}
+		return p.Redis.HGetAll(ctx, "m").Val(), want
+	})
+}
+
+// catchUp waits until a client has every message that was published for a near map, by one about a thousand keys.
+func catchUp(t *testing.T, p *gridtest.Place, m *rmap.Map[int, int]) {
+	t.Helper()
+	marker := "\x01" + strings.Repeat("\xca", 16) + "\x00\x00\x03\xe8" + strings.Repeat("\x00", 1000*16)
+	before := m.NearStats().Invalidations
+	redistest.Eventually(t, 10*time.Second, "the message", func() error {
+		if err := p.Redis.Publish(t.Context(), "{m}:topic", marker).Err(); err != nil || m.NearStats().Invalidations >= before+1000 {
+			return err
 		}
-		read := func(of func(r *rand.Rand) gridtest.Op) func(r *rand.Rand) gridtest.Op {
-			return func(r *rand.Rand) gridtest.Op { o := of(r); o.Changes = false; return o }
-		}
-		all := func(ctx context.Context) (any, error) {
-			found := map[int]int{}
-			for e, err := range m.All(ctx) {
-				if err != nil {
-					return nil, err
-				}
-				found[e.Key] = e.Value
-			}
-			return found, nil
-		}
-		kinds := []func(r *rand.Rand) gridtest.Op{
-			read(op("Get", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Maybe(m.Get(ctx, k)) }, func(k, _, _ int) any { return get(k) })),
-			read(op("Has", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Any(m.Has(ctx, k)) }, func(k, _, _ int) any { return get(k).OK })),
-			read(op("Len", func(ctx context.Context, _, _, _ int) (any, error) { return gridtest.Any(m.Len(ctx)) }, func(_, _, _ int) any { return len(is) })),
-			read(op("GetAll", func(ctx context.Context, k, _, _ int) (any, error) {
-				return gridtest.Any(m.GetAll(ctx, []int{k, k + 1}))
-			}, func(k, _, _ int) any {
-				two := map[int]int{}
-				for _, k := range []int{k, k + 1} {
-					if v, ok := is[k]; ok {
-						two[k] = v
-					}
-				}
-				return two
-			})),
-			read(op("All", func(ctx context.Context, _, _, _ int) (any, error) { return all(ctx) }, func(_, _, _ int) any { return maps.Clone(is) })),
-			op("Set", func(ctx context.Context, k, _, v int) (any, error) { return true, m.Set(ctx, k, v) }, func(k, _, v int) any { return set(k, v, true) }),
-			op("SetAll", func(ctx context.Context, k, old, v int) (any, error) {
-				return true, m.SetAll(ctx, map[int]int{k: v, k + 1: old})
-			}, func(k, old, v int) any { set(k, v, true); return set(k+1, old, true) }),
-			op("SetIfAbsent", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.SetIfAbsent(ctx, k, v)) }, func(k, _, v int) any { return set(k, v, !get(k).OK) }),
-			op("SetIfPresent", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.SetIfPresent(ctx, k, v)) }, func(k, _, v int) any { return set(k, v, get(k).OK) }),
-			op("Swap", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Maybe(m.Swap(ctx, k, v)) }, func(k, _, v int) any { old := get(k); is[k] = v; return old }),
-			op("CompareAndSwap", func(ctx context.Context, k, old, v int) (any, error) {
-				return gridtest.Any(m.CompareAndSwap(ctx, k, old, v))
-			}, func(k, old, v int) any { return set(k, v, get(k) == found{Value: old, OK: true}) }),
-			op("Add", func(ctx context.Context, k, _, v int) (any, error) { return gridtest.Any(m.Add(ctx, k, v-1)) }, func(k, _, v int) any { is[k] += v - 1; return is[k] }),
-			op("Pop", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Maybe(m.Pop(ctx, k)) }, func(k, _, _ int) any { old := get(k); delete(is, k); return old }),
-			op("CompareAndDelete", func(ctx context.Context, k, old, _ int) (any, error) {
-				return gridtest.Any(m.CompareAndDelete(ctx, k, old))
-			}, func(k, old, _ int) any {
-				ok := get(k) == found{Value: old, OK: true}
-				if ok {
-					delete(is, k)
-				}
-				return ok
-			}),
-			op("Remove", func(ctx context.Context, k, _, _ int) (any, error) { return gridtest.Any(m.Remove(ctx, k, k+1)) }, func(k, _, _ int) any {
-				before := len(is)
-				delete(is, k)
-				delete(is, k+1)
-				return before - len(is)
-			}),
-			op("Delete", func(ctx context.Context, _, _, _ int) (any, error) { return gridtest.Any(m.Delete(ctx)) }, func(_, _, _ int) any { had := len(is) > 0; clear(is); return had }),
-		}
-		gridtest.Model(t, p, 600, kinds, func(ctx context.Context) (any, any) {
-			want := map[string]string{}
-			for k, v := range is {
-				want[fmt.Sprint(k)] = fmt.Sprint(v)
-			}
-			return p.Redis.HGetAll(ctx, "m").Val(), want
-		})
+		return errNotYet
 	})
 }
 
@@ -351,7 +383,9 @@ func lenOf[K comparable, V any](ctx context.Context, m *rmap.Map[K, V]) error {
 func TestNoCallOverABigMapHoldsTheServerUp(t *testing.T) {
 	redistest.Long(t)
 	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
-		gridtest.Fill(t, p, "big", "hset", 1_000_000, func(i int) []any { return []any{i, i} })
-		gridtest.NoLongCalls(t, p, "big", calls)
+		for _, opts := range [][]rmap.Option{nil, {rmap.WithNear(100)}} {
+			gridtest.Fill(t, p, "big", "hset", 1_000_000, func(i int) []any { return []any{i, i} })
+			gridtest.NoLongCalls(t, p, "big", func(c *redlatch.Client, name string) []gridtest.Call { return calls(c, name, opts...) })
+		}
 	})
 }

@@ -20,6 +20,34 @@ func WithKeyCodec(c codec.Codec) Option { return Option(grid.WithKeyCodec(c)) }
 // WithMaxValue sets how many bytes an encoded value may have, up to 512 MiB. Defaults to 16 MiB.
 func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 
+// WithNear keeps up to so many entries in the client, those that were used last, and publishes changes of the map, so that
+// others drop what they have of it. With 0 it publishes and keeps nothing; below 0 is redlatch.ErrInvalid. Get and GetAll return what is kept,
+// and read the rest on the master; all other methods ask Redis as without it.
+//
+// After a change returns, this client does not return the value from before. Other clients may until the message of the change
+// comes, about a millisecond later, and never longer than [WithMaxStale] allows. While the client's subscription to the
+// messages is lost, every read asks Redis. Those limits need every program that writes the map to have WithNear: a change
+// without it, by redis-cli, by expiry of the map before it was read, or by eviction, is seen after WithMaxStale. An entry
+// that was read is not kept beyond its time to live, or that of the map.
+//
+// Entries belong to the Map that New returned, so make one and keep it. Each caller gets a value of its own: one without
+// pointers, maps and slices is copied, others are decoded again for each read, see [WithSharedValues]. A key without an
+// entry is not remembered.
+//
+// Each change is a script and a message on the channel {name}:topic, which users need the right to publish and subscribe to. Messages
+// are those of Redisson's RLocalCachedMap, and both drop what the other changes, with two exceptions: Java clients whose
+// reconnection strategy is LOAD need a log that is not written here, so that they can return what changed while
+// they were disconnected; use CLEAR. And they must not set useTopicPattern on a cluster.
+func WithNear(entries int) Option { return Option(grid.WithNear(entries)) }
+
+// WithMaxStale sets for how long an entry in the client is returned, from when Redis was asked for it: what a reader may be
+// behind at the worst, at least 1 ms. Defaults to 30 s. Without [WithNear] it has no effect.
+func WithMaxStale(d time.Duration) Option { return Option(grid.WithMaxStale(d)) }
+
+// WithSharedValues has all callers get the same value of an entry in the client, which nobody may change then: no read decodes
+// it again. It makes no difference for values without pointers, maps and slices. Without [WithNear] it has no effect.
+func WithSharedValues() Option { return Option(grid.WithSharedValues()) }
+
 // SetOption is a setting of [Map.Set], [Map.SetIfAbsent] and [Map.SetIfPresent].
 type SetOption interface{ set(w *grid.Write) }
 

@@ -16,10 +16,18 @@ var removeSource string
 //go:embed read.lua
 var readSource string
 
+//go:embed change.lua
+var changeSource string
+
+//go:embed fill.lua
+var fillSource string
+
 var (
 	writeScript  = script.Embedded("rmap.write", &grid.Guard, &writeSource)
 	removeScript = script.Embedded("rmap.remove", &removeSource)
 	readScript   = script.Embedded("rmap.read", &readSource)
+	changeScript = script.Embedded("rmap.change", &changeSource)
+	fillScript   = script.Embedded("rmap.fill", &fillSource)
 	hget         = script.Command("hget")
 	hmget        = script.Command("hmget")
 	hset         = script.Command("hset")

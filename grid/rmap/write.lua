@@ -8,15 +8,18 @@
 --          equal: only over ARGV[4]
 -- ARGV[4]  the old value
 -- ARGV[5]  time to live of the entry, ms; 0 for none, -1 for the one that it had
--- ARGV[6]  fencing token, '' for none
--- ARGV[7]  for how long that is kept, ms; 0 for ever
+-- ARGV[6]  channel of the map
+-- ARGV[7]  the message, which is published if the entry is set; '' for none
+-- ARGV[8]  fencing token, '' for none
+-- ARGV[9]  for how long that is kept, ms; 0 for ever
 --
 -- Returns  an array
 --          0       nothing was set
 --          1       it was set
 --          1, old  it was set in place of a value; only swap
 local key, fence = KEYS[1], KEYS[2]
-local field, value, mode, old, ttl, token, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local field, value, mode, old, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local channel, message, token, keep = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 -- Before the first write: a server without such times refuses to set one, and has none to keep.
 if ttl ~= '0' then
@@ -36,6 +39,9 @@ end
 local was = mode ~= 'any' and redis.call('hget', key, field)
 if mode == 'absent' and was or mode == 'present' and not was or mode == 'equal' and was ~= old then
   return { 0 }
+end
+if message ~= '' then
+  redis.call('publish', channel, message)
 end
 if ttl ~= '0' then -- it has no effect, but fails before the first write if the user may not set times
   local expires = redis.pcall('hpexpire', key, ttl, 'fields', 1, field)

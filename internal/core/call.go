@@ -169,7 +169,7 @@ func (c *Core) until(limit time.Duration) time.Duration {
 //
 // The result says whether an earlier try got no answer, and may have run.
 func (c *Core) Query(ctx context.Context, call func() *script.Call) (sent *script.Call, repeated bool, err error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.Ready(ctx); err != nil {
 		return nil, false, err
 	}
 	sent, repeated, err = c.query(ctx, call)
@@ -182,7 +182,7 @@ func (c *Core) Query(ctx context.Context, call func() *script.Call) (sent *scrip
 
 // Read runs a query that changes nothing as Query does. One that the client's end has interrupted is ErrClosed.
 func (c *Core) Read(ctx context.Context, call func() *script.Call) (*script.Call, error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.Ready(ctx); err != nil {
 		return nil, err
 	}
 	sent, _, err := c.query(ctx, call)
@@ -225,7 +225,7 @@ func (c *Core) Once(ctx context.Context, call func() *script.Call) (*script.Call
 
 // OnceOrLate is Once, and late, if it is not nil, is notified of a call that finished after it was given up.
 func (c *Core) OnceOrLate(ctx context.Context, call func() *script.Call, late pipeline.Listener) (*script.Call, error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.Ready(ctx); err != nil {
 		return nil, err
 	}
 	sent, err := c.Run(ctx, call, pipeline.SendOptions{Late: late})
@@ -235,7 +235,7 @@ func (c *Core) OnceOrLate(ctx context.Context, call func() *script.Call, late pi
 // Step runs a part of a call that only looks, and returns its error as the call's caller gets it. It ends with ctx and with the client;
 // what fn does then nobody but Close waits for.
 func Step[T any](ctx context.Context, c *Core, fn func(ctx context.Context) (T, error)) (T, error) {
-	if err := c.ready(ctx); err != nil {
+	if err := c.Ready(ctx); err != nil {
 		var none T
 		return none, err
 	}

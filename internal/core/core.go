@@ -259,8 +259,8 @@ func (c *Core) Closing() <-chan struct{} { return c.closing }
 // Closed reports whether the client has begun to close.
 func (c *Core) Closed() bool { return c.closed.Load() }
 
-// ready refuses a call before any I/O.
-func (c *Core) ready(ctx context.Context) error {
+// Ready refuses a call before any I/O: [ErrNilContext], the end of ctx, or [errs.ErrClosed].
+func (c *Core) Ready(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return ErrNilContext

@@ -58,8 +58,11 @@ func (c Coder[T]) Next(row *script.Row) (v T, err error) {
 }
 
 // Decode decodes a value.
-func (c Coder[T]) Decode(text string) (v T, err error) {
-	if err := codec.Unmarshal(c.codec, []byte(text), &v); err != nil {
+func (c Coder[T]) Decode(text string) (T, error) { return c.DecodeBytes([]byte(text)) }
+
+// DecodeBytes is Decode, and does not keep the bytes.
+func (c Coder[T]) DecodeBytes(data []byte) (v T, err error) {
+	if err := codec.Unmarshal(c.codec, data, &v); err != nil {
 		var none T
 		return none, err
 	}
@@ -127,11 +130,16 @@ func parts(args []any, width int) iter.Seq[[]any] {
 // ChangeAll is Change for many elements, of width arguments each, in as many calls as it takes. It returns the sum of the
 // replies, after an error that of the calls before.
 func (o *Object) ChangeAll(ctx context.Context, verb string, s *script.Script, width int, args []any) (n int, err error) {
+	return o.InParts(ctx, verb, width, args, func(part []any) *script.Row { return o.Change(ctx, s, part...) })
+}
+
+// InParts is ChangeAll with calls that change sends.
+func (o *Object) InParts(ctx context.Context, verb string, width int, args []any, change func(part []any) *script.Row) (n int, err error) {
 	if err := o.ready(ctx, args); err != nil {
 		return 0, o.Wrap(verb, err)
 	}
 	for part := range parts(args, width) {
-		more, err := o.Int(verb, o.Change(ctx, s, part...))
+		more, err := o.Int(verb, change(part))
 		if err != nil {
 			return n, err
 		}

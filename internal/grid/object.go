@@ -19,6 +19,7 @@ const (
 	maxKey   = 64 << 10 // bytes of a map's key
 	maxValue = 16 << 20 // bytes of a value, unless an option says otherwise
 	mostMax  = 512 << 20
+	maxStale = 30 * time.Second
 )
 
 // Kinds of objects, as TYPE has them.
@@ -33,6 +34,15 @@ const (
 type Options struct {
 	codec, keys codec.Codec
 	maxValue    int
+	near        Near
+}
+
+// Near is how an object keeps entries in the client.
+type Near struct {
+	On       bool
+	Entries  int // at the most; 0: changes are published, and nothing is kept
+	MaxStale time.Duration
+	Shared   bool // all callers get the same value
 }
 
 // Option is a setting of an object. A package has a type of its own, made of this one.
@@ -47,12 +57,27 @@ func WithKeyCodec(c codec.Codec) Option { return Option{func(o *Options) { o.key
 // WithMaxValue sets how many bytes an encoded value may have.
 func WithMaxValue(bytes int) Option { return Option{func(o *Options) { o.maxValue = bytes }} }
 
+// WithNear keeps up to so many entries in the client.
+func WithNear(entries int) Option {
+	return Option{func(o *Options) { o.near.On, o.near.Entries = true, entries }}
+}
+
+// WithMaxStale sets for how long an entry in the client is returned.
+func WithMaxStale(d time.Duration) Option { return Option{func(o *Options) { o.near.MaxStale = d }} }
+
+// WithSharedValues has all callers get the same value of an entry in the client.
+func WithSharedValues() Option { return Option{func(o *Options) { o.near.Shared = true }} }
+
 func (o *Options) validate() error {
 	switch {
 	case core.IsNil(o.codec), core.IsNil(o.keys):
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	case o.maxValue < 1 || o.maxValue > mostMax:
 		return fmt.Errorf("%w: the limit of a value %d is not between 1 and %d bytes", errs.ErrInvalid, o.maxValue, mostMax)
+	case o.near.Entries < 0:
+		return fmt.Errorf("%w: %d near entries are below 0", errs.ErrInvalid, o.near.Entries)
+	case o.near.MaxStale < time.Millisecond:
+		return fmt.Errorf("%w: a staleness of %v is below 1ms", errs.ErrInvalid, o.near.MaxStale)
 	}
 	return nil
 }
@@ -71,7 +96,7 @@ type Object struct {
 // New returns an object of a package, kind and name. It does no I/O.
 func New[O ~struct{ set func(*Options) }](client core.Client, title, kind, name string, opts []O) *Object {
 	c := core.Of(client)
-	o := &Object{core: c, title: title, kind: kind, name: c.Prefix + name, opts: Options{codec.Text{}, codec.Text{}, maxValue}}
+	o := &Object{core: c, title: title, kind: kind, name: c.Prefix + name, opts: Options{codec.Text{}, codec.Text{}, maxValue, Near{MaxStale: maxStale}}}
 	o.key, o.err = o.name, core.CheckUserName(name, o.name)
 	for _, opt := range opts {
 		set := Option(opt).set
@@ -93,8 +118,19 @@ func (o *Object) Name() string { return o.core.UserName(o.name) }
 // Key returns the Redis key.
 func (o *Object) Key() string { return o.name }
 
+// Near returns how the object keeps entries in the client.
+func (o *Object) Near() Near { return o.opts.near }
+
 // Err returns what is wrong with the name or the options.
 func (o *Object) Err() error { return o.err }
+
+// Ready returns what is wrong with a call before any I/O.
+func (o *Object) Ready(ctx context.Context) error {
+	if o.err != nil {
+		return o.err
+	}
+	return o.core.Ready(ctx)
+}
 
 // Wrap says what was being done; a nil error stays nil.
 func (o *Object) Wrap(verb string, err error) error { return errs.Wrap(o.title, verb, o.Name(), err) }
@@ -158,12 +194,23 @@ func (o *Object) OK(verb string, row *script.Row) (bool, error) {
 
 // Delete deletes the object, and reports whether it was there.
 func (o *Object) Delete(ctx context.Context) (bool, error) {
-	return o.OK("delete", o.Change(ctx, deleteScript, o.kind))
+	return o.OK("delete", o.SendDelete(ctx))
+}
+
+// SendDelete returns the reply to Delete. If the object was there, the script publishes a message: a channel and a payload.
+func (o *Object) SendDelete(ctx context.Context, message ...any) *script.Row {
+	return o.Change(ctx, deleteScript, append([]any{o.kind}, message...)...)
 }
 
 // Expire sets the time to live of the object, and reports whether it is there.
 func (o *Object) Expire(ctx context.Context, d time.Duration) (bool, error) {
-	return o.OK("expire", o.Change(ctx, expireScript, o.kind, TTL(d)))
+	return o.OK("expire", o.SendExpire(ctx, d))
+}
+
+// SendExpire returns the reply to Expire. If the object ends earlier by it than without it, the script publishes a message, as
+// that of SendDelete does, and the reply is 2 then.
+func (o *Object) SendExpire(ctx context.Context, d time.Duration, message ...any) *script.Row {
+	return o.Change(ctx, expireScript, append([]any{o.kind, TTL(d)}, message...)...)
 }
 
 // Persist removes the time to live of the object, and reports whether it had one.

@@ -60,6 +60,9 @@ func (s *Script) compose() {
 	}
 }
 
+// Name returns the name of the script, or of the command.
+func (s *Script) Name() string { return s.name }
+
 // Call is one run of a script or a command: a go-redis command that go-redis never sends twice.
 //
 // Go-redis repeats EVALSHA after a read time-out or a closed connection, which may run a script twice unnoticed.
