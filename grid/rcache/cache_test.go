@@ -325,7 +325,7 @@ func TestRefreshThatFailsLeavesTheValueAndIsTriedAgainAfterASecond(t *testing.T)
 		requireGet(t, c, "old")
 		s.set("", errBoom)
 		time.Sleep(5 * time.Second) // since it was kept
-		for range 35 {             // tries from 0 to 1 s, and from 2 to 3 s
+		for range 35 {              // tries from 0 to 1 s, and from 2 to 3 s
 			requireGet(t, c, "old")
 			time.Sleep(100 * time.Millisecond)
 		}
