@@ -1,15 +1,16 @@
 -- fill.lua: read entries of a map on the master, and for how long they are there.
 --
--- KEYS[1]  the map: hash
--- ARGV     keys of entries
+-- KEYS[1]     the map: hash
+-- ARGV[1..n]  keys of entries
 --
 -- Returns  an array, with two elements for each key
 --          the value, or nothing
 --          time to live of the entry or of the map, the shorter one, ms; 0 for none
 local key = KEYS[1]
+local entries, reply = ARGV, {}
 
-local values, reply = redis.call('hmget', key, unpack(ARGV)), {}
-local ttls = redis.pcall('hpttl', key, 'fields', #ARGV, unpack(ARGV)) -- an error of a server without such times
+local values = redis.call('hmget', key, unpack(entries))
+local ttls = redis.pcall('hpttl', key, 'fields', #entries, unpack(entries)) -- an error of a server without such times
 local left = redis.call('pttl', key)
 for i, value in ipairs(values) do
   local ttl = ttls.err and -1 or ttls[i]

@@ -15,9 +15,9 @@
 //
 // # Near cache
 //
-// A map made with [WithNear] keeps the entries that Get and GetAll return in the client: reading one again takes a fraction of
-// a microsecond and no round trip. Every program that writes such a map has to have the option, so that its changes are
-// published; [WithNear] says what a reader may see.
+// A map made with [WithNear] keeps entries that were read in the client: reading one again takes a fraction of a microsecond
+// and no round trip. [WithNear] says for how long a reader may see an old value. Every program that changes the map needs
+// the option, so that its changes are published.
 //
 //	products := rmap.New[string, Product](client, "products", rmap.WithNear(10_000), rmap.WithMaxStale(5*time.Second))
 //

@@ -471,7 +471,7 @@ func (n node) Look(t *testing.T, key string) (string, bool) {
 // F30
 func TestStalenessIsBoundedUnderFaultsInMemory(t *testing.T) {
 	peers(t, func(t *testing.T, _ *locktest.Bubble, one, other *locktest.Peer) {
-		a := &gridtest.Attack{MaxStale: 2 * time.Second, Length: 10 * time.Second, Pause: 10 * time.Millisecond}
+		a := &gridtest.Attack{MaxStale: 2 * time.Second, Length: 5 * time.Second, Pause: 10 * time.Millisecond}
 		a.InMemory(one.Wires, other.Wires)
 		reader := nodeOf(other.Client, a)
 		a.Run(t, nodeOf(one.Client, a), reader)

@@ -20,24 +20,24 @@ func WithKeyCodec(c codec.Codec) Option { return Option(grid.WithKeyCodec(c)) }
 // WithMaxValue sets how many bytes an encoded value may have, up to 512 MiB. Defaults to 16 MiB.
 func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 
-// WithNear keeps up to so many entries in the client, those that were used last, and publishes changes of the map, so that
-// others drop what they have of it. With 0 it publishes and keeps nothing; below 0 is redlatch.ErrInvalid. Get and GetAll return what is kept,
-// and read the rest on the master; all other methods ask Redis as without it.
+// WithNear keeps up to so many entries in the client, those that were used last, and publishes each change of the map, so that
+// others drop what they have of it. With 0 it publishes and keeps nothing; below 0 is redlatch.ErrInvalid.
 //
-// After a change returns, this client does not return the value from before. Other clients may until the message of the change
-// comes, about a millisecond later, and never longer than [WithMaxStale] allows. While the client's subscription to the
-// messages is lost, every read asks Redis. Those limits need every program that writes the map to have WithNear: a change
-// without it, by redis-cli, by expiry of the map before it was read, or by eviction, is seen after WithMaxStale. An entry
-// that was read is not kept beyond its time to live, or that of the map.
+// Get and GetAll return what is kept, and read the rest on the master; all other methods ask Redis, as without it. A key
+// that has no entry is not remembered. Each caller gets a value of its own: one without pointers, slices and maps is copied,
+// others are decoded at each read, see [WithSharedValues].
 //
-// Entries belong to the Map that New returned, so make one and keep it. Each caller gets a value of its own: one without
-// pointers, maps and slices is copied, others are decoded again for each read, see [WithSharedValues]. A key without an
-// entry is not remembered.
+// After a change has returned, this client does not return the value from before. Another client may, until the message of the
+// change comes, about a millisecond later. If the message is lost, or a change has published none, it may for as long as
+// [WithMaxStale] says; so every program that changes the map needs this option. redis-cli and eviction publish nothing.
+// While the client's subscription is lost, Get asks Redis. An entry is not kept for longer than its time to live, or the
+// map's, when it was read.
 //
-// Each change is a script and a message on the channel {name}:topic, which users need the right to publish and subscribe to. Messages
-// are those of Redisson's RLocalCachedMap, and both drop what the other changes, with two exceptions: Java clients whose
-// reconnection strategy is LOAD need a log that is not written here, so that they can return what changed while
-// they were disconnected; use CLEAR. And they must not set useTopicPattern on a cluster.
+// What is kept belongs to the Map that New returned: make it once. A change is a script and a message on the channel
+// {name}:topic, on which the Redis user needs to subscribe and publish.
+//
+// The messages are those of Redisson's RLocalCachedMap: Java and Go drop what the other changes. A Java client whose
+// reconnection strategy is LOAD misses changes from here while it is disconnected; CLEAR does not.
 func WithNear(entries int) Option { return Option(grid.WithNear(entries)) }
 
 // WithMaxStale sets for how long an entry in the client is returned, from when Redis was asked for it: what a reader may be
