@@ -37,9 +37,7 @@ var (
 	forgetScript  = script.Embedded("ronce.forget", &forgetSource)
 )
 
-// names of keys and channels.
-//
-//nolint:gochecknoglobals // a constant in all but name
+// names are those of keys and channels.
 var names = once.Names{Keys: "redlatch_once:", Channels: "redlatch_once_channel:"}
 
 // kind is that of the claims. // A claim ends with its run, or turns into the result.

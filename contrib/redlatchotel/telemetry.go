@@ -136,7 +136,7 @@ func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{
 		tracer: s.tracers.Tracer(scope), propagator: s.propagator, names: map[string]bool{}, acquiring: map[string]string{}, scripts: s.scripts,
 	}
-	for _, kind := range []string{kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.MultiLock, kinds.Semaphore, kinds.Permits, kinds.Limiter, kinds.Once, kinds.Election} {
+	for _, kind := range []string{kinds.Lock, kinds.FairLock, kinds.RWLock, kinds.MultiLock, kinds.Semaphore, kinds.Permits, kinds.Limiter, kinds.Once, kinds.Cache, kinds.Election} {
 		t.acquiring[kind] = "acquire " + kind
 	}
 	t.series.Store(&seriesByKey{})

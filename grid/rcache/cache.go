@@ -51,18 +51,12 @@ func (*manager) Verify()             {}
 func (*manager) Open() int           { return 0 }
 func (*manager) Drain(time.Duration) {}
 
-// Loader returns the value of a key, from where it really is. An error that wraps [ErrNotFound] says that there is none. Its context has
-// the values of the context of the Get that it runs for, not its end: it ends after [WithLoadTimeout], when the claim is lost (with the
-// cause rlock.ErrLost), and when the client closes (redlatch.ErrClosed). Under it, a Get that would load the same key is
-// redlatch.ErrInvalid.
-type Loader[K comparable, V any] = func(ctx context.Context, k K) (V, error)
-
 // Cache keeps values by keys for all processes, and loads those that are missing. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	core    *core.Core
 	manager *manager
 	name    string // with the client's prefix
-	loader  Loader[K, V]
+	loader  func(context.Context, K) (V, error)
 	opts    options
 	acquire locker.Options
 	near    *near.Cache[K, V] // nil without WithNear
@@ -77,10 +71,14 @@ type Cache[K comparable, V any] struct {
 	alone map[string]*load[V]
 }
 
-// New returns the cache with this name, whose missing values loader loads; without one, if it is nil, Get returns [ErrNotFound] for
-// them. client is a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of every method. Two caches of one
-// name in a client share what is in Redis, and have near values of their own.
-func New[K comparable, V any](client core.Client, name string, loader Loader[K, V], opts ...Option) *Cache[K, V] {
+// New returns the cache with this name. client is a *redlatch.Client. It does no I/O and keeps nothing alive; bad input is the error of
+// every method. Two caches of one name in a client share what is in Redis, and have near values of their own.
+//
+// loader returns the value of a key from where it really is. An error that wraps [ErrNotFound] says that there is none. Its context has
+// the values of the context of the Get that it runs for, not its end: it ends after [WithLoadTimeout], when the claim is lost (with the
+// cause rlock.ErrLost), and when the client closes (redlatch.ErrClosed). Under it, a Get that would load the same key is
+// redlatch.ErrInvalid. Without a loader, if it is nil, Get returns ErrNotFound for what is missing.
+func New[K comparable, V any](client core.Client, name string, loader func(ctx context.Context, k K) (V, error), opts ...Option) *Cache[K, V] {
 	c := core.Of(client)
 	cache := &Cache[K, V]{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, loader: loader, alone: map[string]*load[V]{}}
 	cache.opts, cache.err = collect(opts)
@@ -154,8 +152,8 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //
 // A value that was loaded is returned although it could not be kept. One that cannot be decoded is loaded again.
 //
-// A near value costs no I/O, a kept one a round trip, which concurrent calls share, and a load three. A call that waits costs two; all that wait in one
-// client cost one or two more together when the load ends, and about one a second until then.
+// A near value costs no I/O, a kept one a round trip, which concurrent calls share, and a load three. A call that waits costs two; all
+// that wait in one client cost one or two more together when the load ends, and about one a second until then.
 func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 	if v, ok := c.nearby(ctx, k); ok {
 		return v, nil

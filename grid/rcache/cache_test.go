@@ -462,7 +462,7 @@ func TestCloseEndsLoadsAndWaits(t *testing.T) {
 		first, waits := get(t.Context(), c), get(t.Context(), c)
 		elsewhere := get(t.Context(), s.of(other))
 		start := time.Now()
-		require.NoError(t, p.Client.Close())
+		require.NoError(t, p.Close())
 		assert.Zero(t, time.Since(start))
 		require.ErrorIs(t, (<-first).err, redlatch.ErrClosed)
 		require.ErrorIs(t, (<-waits).err, redlatch.ErrClosed)
@@ -786,6 +786,7 @@ func TestSetIsSentOnce(t *testing.T) {
 	})
 }
 
+// F33
 func TestKeysOfAnotherKindStay(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		s := &source{value: "ann"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/once"
@@ -337,5 +338,5 @@ func (c *Cache[K, V]) log(l *load[V]) {
 	if !l.left.Load() || last != 0 && now-last < int64(time.Second) || !c.loggedAt.CompareAndSwap(last, now) {
 		return
 	}
-	c.core.Logger.Warn("redlatch: a load in the background failed", "name", c.Name(), "key", l.terms.key, "cause", l.err)
+	c.core.Logger.Warn("redlatch: a load in the background failed", "kind", kinds.Cache, "name", c.Name(), "key", l.terms.key, "cause", l.err)
 }

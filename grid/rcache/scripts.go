@@ -48,9 +48,7 @@ var (
 	dropScript       = script.Embedded("rcache.drop", &dropSource)
 )
 
-// names of keys and channels.
-//
-//nolint:gochecknoglobals // a constant in all but name
+// names are those of keys and channels.
 var names = once.Names{Keys: "redlatch_cache:", Channels: "redlatch_cache_load_channel:"}
 
 // kind is that of the claims.
