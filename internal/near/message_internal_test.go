@@ -59,6 +59,46 @@ func TestMessagesOfRedissonAreRead(t *testing.T) {
 	}
 }
 
+// Messages of Redisson's RLocalCachedMap with StringCodec as they came, of 4.7.0 unless the name says another version.
+var captured = map[string]struct {
+	payload string
+	want    message
+}{
+	"invalidate":        {"01930e6b67acefce9a9857ccad802793d800000001ee93680dd8b3572db163bf7631a16ffb", message{kind: invalidate, hashes: []hash{jack}}},
+	"invalidate two":    {"01930e6b67acefce9a9857ccad802793d800000002ee93680dd8b3572db163bf7631a16ffbfb1f29329370c688618a1a4bf76d1d16", message{kind: invalidate, hashes: []hash{jack, gruen}}},
+	"update":            {"0299e6a5b2f990ee26ba3ed256f2429b37000000084a61636b5f3030310000000477657274", message{kind: update, hashes: []hash{jack}}},
+	"clear":             {"00930e6b67acefce9a9857ccad802793d8b5151185a3d0cf1240c2c7c50bc1114a00", message{kind: clearAll, request: unhex("b5151185a3d0cf1240c2c7c50bc1114a")}},
+	"disable":           {"032035316232326334303734623431356335396265656135653439653661633765360000000000000bb80000000001ee93680dd8b3572db163bf7631a16ffb", message{kind: disable, request: "51b22c4074b415c59beea5e49e6ac7e6", timeout: 3 * time.Second, hashes: []hash{jack}}},
+	"disabled":          {"04", message{kind: disabled}},
+	"enable":            {"052035316232326334303734623431356335396265656135653439653661633765360000000001ee93680dd8b3572db163bf7631a16ffb", message{kind: enable, request: "51b22c4074b415c59beea5e49e6ac7e6", hashes: []hash{jack}}},
+	"clear of 3.52.0":   {"0083bd5c086971c082b91826b342313097d97527eaff75acc426ddb04a2c73d67800", message{kind: clearAll, request: unhex("d97527eaff75acc426ddb04a2c73d678")}},
+	"disable of 3.52.0": {"032066646234376636363265336564363731313437656434613738353936383266630000000000000bb800000001ee93680dd8b3572db163bf7631a16ffb", message{kind: disable, request: "fdb47f662e3ed671147ed4a7859682fc", timeout: 3 * time.Second, hashes: []hash{jack}}},
+	"enable of 3.52.0":  {"0520666462343766363632653365643637313134376564346137383539363832666300000001ee93680dd8b3572db163bf7631a16ffb", message{kind: enable, request: "fdb47f662e3ed671147ed4a7859682fc", hashes: []hash{jack}}},
+}
+
+var gruen = highway.Sum([]byte("grün"))
+
+func unhex(s string) string {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func TestCapturedMessagesOfRedissonAreRead(t *testing.T) {
+	for name, c := range captured {
+		payload := unhex(c.payload)
+		if c.want.kind <= update {
+			copy(c.want.writer.client[:], payload[1:])
+			c.want.writer.number = binary.BigEndian.Uint64([]byte(payload[9:]))
+		}
+		m, ok := parse(payload)
+		assert.True(t, ok, name)
+		assert.Equal(t, c.want, m, name)
+	}
+}
+
 func TestWrittenMessageIsRedissons(t *testing.T) {
 	m := message{kind: invalidate, writer: writer{[8]byte{1, 2, 3, 4, 5, 6, 7, 8}, 9}, hashes: []hash{jack}}
 	assert.Equal(t, "01"+"0102030405060708"+"0000000000000009"+"00000001"+hex.EncodeToString(jack[:]), hex.EncodeToString(m.encode()))

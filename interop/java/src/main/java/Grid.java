@@ -2,6 +2,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -43,7 +44,7 @@ final class Grid {
         this.redisson = redisson;
     }
 
-    String run(String[] words) throws InterruptedException {
+    String run(String[] words) throws Exception {
         int dot = words[2].indexOf('.');
         String method = words[2].substring(dot + 1);
         Command c = new Command(words[3], words[4], Arrays.asList(words).subList(5, words.length));
@@ -158,6 +159,7 @@ final class Grid {
             }
         }
 
+        /** The third codec is for replies that Redisson decodes as values, as that of a put with a time to live. */
         Codec mapCodec() {
             return codec() == StringCodec.INSTANCE ? StringCodec.INSTANCE : new CompositeCodec(StringCodec.INSTANCE, codec(), codec());
         }
@@ -304,7 +306,7 @@ final class Grid {
     }
 
     /** Codecs are those of maps, and update, which is text in a map that sends its values. */
-    private Object localCachedMap(String method, Command c) {
+    private Object localCachedMap(String method, Command c) throws Exception {
         RLocalCachedMap<String, Object> map = near.computeIfAbsent(c.codec + " " + c.name, unused -> redisson.getLocalCachedMap(
                 LocalCachedMapOptions.<String, Object>name(c.name)
                         .codec(c.mapCodec())
@@ -313,15 +315,26 @@ final class Grid {
         switch (method) {
             case "open":
                 return "";
+            case "putAll": { // KEY VALUE...
+                Map<String, Object> values = new HashMap<>();
+                for (int i = 0; i < c.args.size(); i += 2) {
+                    values.put(c.text(i), c.value(i + 1));
+                }
+                map.putAll(values);
+                return "";
+            }
+            case "clearLocalCache": // of all clients; it waits for them
+                map.clearLocalCache();
+                return "";
             case "cached": // what it has of a key
                 return map.getCachedMap().get(c.text(0));
-            case "transaction": { // KEY VALUE...
+            case "transaction": { // KEY VALUE...; commit() stops to listen to answers before it waits for them, until its time-out
                 RTransaction transaction = redisson.createTransaction(TransactionOptions.defaults().timeout(20, TimeUnit.SECONDS));
                 RMap<String, Object> changed = transaction.getLocalCachedMap(map);
                 for (int i = 0; i < c.args.size(); i += 2) {
                     changed.fastPut(c.text(i), c.value(i + 1));
                 }
-                transaction.commit();
+                transaction.commitAsync().get();
                 return "";
             }
             default:
