@@ -19,7 +19,11 @@ require (
 	golang.org/x/term v0.36.0
 )
 
-require github.com/yuin/gopher-lua v1.1.1 // indirect
+require (
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+)
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
