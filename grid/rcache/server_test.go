@@ -2,6 +2,7 @@ package rcache_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -164,4 +165,115 @@ func harm(proxy *faulttest.Proxy) {
 	case 3, 4, 5:
 		proxy.DropMessages(false)
 	}
+}
+
+// F28
+func TestLoadsOnAServerThatIsFull(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	client, err := redlatch.New(rdb, redlatch.WithWatchdogTimeout(600*time.Millisecond), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	full := func(ctx context.Context, limit string) {
+		assert.NoError(t, rdb.ConfigSet(ctx, "maxmemory", limit).Err())
+	}
+	held := false
+	load := func(ctx context.Context, k string) (string, error) {
+		if k != "held" {
+			return k, nil
+		}
+		full(ctx, "1")
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(2 * time.Second): // more than three leases
+			held = true
+		}
+		return k, nil
+	}
+	c := rcache.New(client, "users", load)
+	v, err := c.Get(t.Context(), "kept")
+	require.NoError(t, err)
+	require.Equal(t, "kept", v)
+
+	v, err = c.Get(t.Context(), "held") // which fills Redis
+	require.NoError(t, err, "what was loaded is returned although it cannot be kept")
+	require.Equal(t, "held", v)
+	assert.True(t, held, "the claim is renewed while Redis is full")
+	redistest.Eventually(t, 10*time.Second, "the claim is released while Redis is full", func() error {
+		n, err := rdb.Exists(t.Context(), c.Key("held")).Result()
+		if err == nil && n > 0 {
+			err = errors.New("the key is there")
+		}
+		return err
+	})
+	v, err = c.Get(t.Context(), "kept")
+	require.NoError(t, err, "what is kept can be read")
+	require.Equal(t, "kept", v)
+	_, err = c.Get(t.Context(), "other")
+	require.ErrorIs(t, err, redlatch.ErrUnwritable)
+	require.ErrorIs(t, c.Set(t.Context(), "other", "v"), redlatch.ErrUnwritable)
+	v, err = rcache.New(client, "users", load, rcache.WithFailOpen()).Get(t.Context(), "other")
+	require.NoError(t, err)
+	require.Equal(t, "other", v)
+	require.NoError(t, c.Invalidate(t.Context(), "kept"))
+	full(t.Context(), "0")
+	_, ok, err := c.Peek(t.Context(), "kept")
+	require.NoError(t, err)
+	assert.False(t, ok)
+}
+
+// Near caches of a cluster hear of changes on every node, and loads of any slot are waited for.
+func TestCacheOfAClusterLoadsOnceAndInvalidatesNearValues(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	var table [16]atomic.Int64
+	var loads atomic.Int32
+	var caches []*rcache.Cache[int, int64]
+	for range 2 {
+		client, err := redlatch.New(cluster.Client(t), redlatch.WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		caches = append(caches, rcache.New(client, "users", func(_ context.Context, k int) (int64, error) {
+			loads.Add(1)
+			time.Sleep(20 * time.Millisecond) // others wait meanwhile
+			return table[k].Load(), nil
+		}, rcache.WithNear(100), rcache.WithMaxStale(time.Hour)))
+	}
+	keys := make([]int, len(table))
+	for i := range keys {
+		keys[i] = i
+	}
+	get := func() {
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				_, err := caches[i%2].GetAll(t.Context(), keys)
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+	}
+	get()
+	assert.EqualValues(t, len(keys), loads.Load())
+	redistest.Eventually(t, 10*time.Second, "all values are near", func() error {
+		before := caches[1].Stats().NearHits
+		get()
+		if caches[1].Stats().NearHits-before < uint64(10*len(keys)) {
+			return errNotNear
+		}
+		return nil
+	})
+	for k := range table {
+		table[k].Add(1)
+	}
+	require.NoError(t, caches[0].Invalidate(t.Context(), keys...))
+	redistest.Eventually(t, 10*time.Second, "the other client has all new values", func() error {
+		all, err := caches[1].GetAll(t.Context(), keys)
+		for _, v := range all {
+			if v != 1 {
+				err = errNotNear
+			}
+		}
+		return err
+	})
 }
