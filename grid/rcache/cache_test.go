@@ -176,10 +176,12 @@ func TestLoaderDecidesHowLongItsValueIsKept(t *testing.T) {
 		assert.Equal(t, d, b.TTL(t, redisKey))
 		require.NoError(t, c.Invalidate(t.Context(), "k"))
 		for _, bad := range []time.Duration{-time.Second, 0, time.Millisecond, 11 * 365 * 24 * time.Hour} {
-			d, failure = bad, nil
-			_, err = c.Get(t.Context(), "k")
-			require.ErrorIs(t, err, redlatch.ErrInvalid)
-			requireKept(t, c, "")
+			d = bad
+			for _, failure = range []error{nil, rcache.ErrNotFound} {
+				_, err = c.Get(t.Context(), "k")
+				require.ErrorIs(t, err, redlatch.ErrInvalid)
+				requireKept(t, c, "")
+			}
 		}
 	})
 }

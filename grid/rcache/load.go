@@ -277,8 +277,8 @@ func (c *Cache[K, V]) call(ctx context.Context, k K) (v V, err error) {
 // outcome returns what is to be kept of a load, the encoded value, and the load's error.
 func (c *Cache[K, V]) outcome(l *load[V], failure error, refresh bool) (o outcome, data []byte, err error) {
 	ttl := time.Duration(l.terms.ttl.Load())
-	if ttl != 0 && failure == nil {
-		failure = errs.Between("the time of KeepFor", ttl, shortest, longest)
+	if bad := errs.Between("the time of KeepFor", ttl, shortest, longest); ttl != 0 && bad != nil && (failure == nil || errors.Is(failure, ErrNotFound)) {
+		failure = bad
 	}
 	if failure == nil {
 		data, failure = c.encode(l.value)
@@ -335,7 +335,7 @@ func (c *Cache[K, V]) keepAlone(l *load[V]) {
 // log logs, at most once a second, a load whose failure no caller receives.
 func (c *Cache[K, V]) log(l *load[V]) {
 	last, now := c.loggedAt.Load(), int64(c.core.Clock.Now())
-	if !l.left.Load() || last != 0 && now-last < int64(time.Second) || !c.loggedAt.CompareAndSwap(last, now) {
+	if !l.left.Load() || c.core.Closed() || last != 0 && now-last < int64(time.Second) || !c.loggedAt.CompareAndSwap(last, now) {
 		return
 	}
 	c.core.Logger.Warn("redlatch: a load in the background failed", "kind", kinds.Cache, "name", c.Name(), "key", l.terms.key, "cause", l.err)
