@@ -1,9 +1,11 @@
 package rcache_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -800,5 +802,31 @@ func TestKeysOfAnotherKindStay(t *testing.T) {
 		require.ErrorIs(t, c.Invalidate(t.Context(), "k"), redlatch.ErrWrongType)
 		assert.Equal(t, "x", b.Redis.Get(t.Context(), redisKey).Val())
 		assert.Zero(t, s.loads.Load())
+	})
+}
+
+func TestFailureThatNobodyReceivesIsLogged(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		var log bytes.Buffer
+		plain := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "client" {
+				return slog.Attr{}
+			}
+			return a
+		}
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: plain}))
+		s := &source{value: "ann"}
+		c := s.of(b.Peer(t, redlatch.WithLogger(logger)), rcache.WithRefresh(time.Minute))
+		requireGet(t, c, "ann")
+		_, err := c.GetAll(t.Context(), []string{"l", "m"})
+		require.NoError(t, err)
+		s.set("", errBoom)
+		time.Sleep(2 * time.Minute)
+		_, err = c.GetAll(t.Context(), []string{"k", "l", "m"})
+		require.NoError(t, err)
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		assert.EqualValues(t, 3, c.Stats().Failures)
+		assert.Regexp(t, `^level=WARN msg="redlatch: a load in the background failed" kind=cache name=users key=redlatch_cache:5:{users:[klm]} cause=boom\n$`, log.String())
 	})
 }
