@@ -24,7 +24,8 @@
 // # In Redis
 //
 // A map is the hash of its name, encoded keys to encoded values, and can be shared with Java: a
-// CompositeCodec of StringCodec and TypedJsonJacksonCodec reads what codec.Text writes of text keys and structs.
+// CompositeCodec of StringCodec and TypedJsonJacksonCodec, with the classes of keys and values, reads what codec.Text writes
+// of text keys and structs.
 package rmap
 
 import (

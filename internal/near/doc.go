@@ -51,4 +51,9 @@
 // The messages are those of RLocalCachedMap. A clear that waits for its receivers gets a permit from each client; the keys of a
 // transaction are not kept until it is over or its time-out, and the client says so. A client that subscribes while a
 // transaction is under way does not learn of it: its entries may be as old as MaxStale.
+//
+// On a cluster with sharded channels Redisson announces transactions, and clients with useTopicPattern all writes, on a plain
+// channel, which nobody listens to who listens to the sharded one: neither this package nor Redisson's own caches. Entries may
+// be as old as MaxStale here, and are stale for good there. commit() of a transaction stops to listen to the answers before it
+// waits for them, so that it may take its response time-out, 3 s, also among Java alone; commitAsync() does not.
 package near
