@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/grid/ratomic"
 	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/grid/rmap"
 	"github.com/redlatch/redlatch/grid/rset"
 	"github.com/redlatch/redlatch/grid/rsortedset"
@@ -31,8 +32,8 @@ type data interface {
 	Delete(ctx context.Context) (bool, error)
 }
 
-// useGrid calls what needs each right of a package, and returns the first error.
-func useGrid(ctx context.Context, c *redlatch.Client, pkg string) error {
+// useGrid calls what needs each right of a package, and returns its errors. renewed blocks until a load was renewed.
+func useGrid(ctx context.Context, c *redlatch.Client, pkg string, renewed func()) error {
 	var all []error
 	do := func(err error) { all = append(all, err) }
 	no := func(_ any, err error) { do(err) }
@@ -67,6 +68,21 @@ func useGrid(ctx context.Context, c *redlatch.Client, pkg string) error {
 		maybe(f.AddWithin(ctx, 1, 2, 3)) // which is taken back
 		no(f.Add(ctx, 1.5))
 		whole(n)
+	case "rcache":
+		loads := 0
+		users := rcache.New(c, "users", func(context.Context, string) (int, error) {
+			if loads++; loads == 1 {
+				renewed()
+			}
+			return loads, nil
+		}, rcache.WithTTL(time.Minute))
+		no(users.Get(ctx, "a"))
+		no(users.Get(ctx, "a"))
+		do(users.Set(ctx, "a", 7))
+		do(users.Invalidate(ctx, "a"))
+		// What is in Redis no longer decodes is dropped.
+		do(rcache.New[string, string](c, "users", nil, rcache.WithTTL(time.Minute)).Set(ctx, "b", "text"))
+		no(users.Get(ctx, "b"))
 	case "rmap":
 		m, floats := rmap.New[string, int](c, "map"), rmap.New[string, float64](c, "floats")
 		do(m.Set(ctx, "a", 1))
@@ -146,13 +162,13 @@ func useGrid(ctx context.Context, c *redlatch.Client, pkg string) error {
 // asUser returns a client whose user has these commands, and keys with the prefix app:.
 func asUser(t *testing.T, server *redistest.Server, commands []string) *redlatch.Client {
 	t.Helper()
-	rules := []any{"acl", "setuser", "app", "reset", "on", ">secret", "~app:*", "~redlatch_fence:{app:*", "+eval", "+evalsha", "+ping"}
+	rules := []any{"acl", "setuser", "app", "reset", "on", ">secret", "~app:*", "~redlatch_*{app:*", "&redlatch_*{app:*", "+eval", "+evalsha", "+ping", "+publish", "+subscribe", "+unsubscribe"}
 	for _, command := range commands {
 		rules = append(rules, "+"+command)
 	}
 	require.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret", DisableIdentity: true})
-	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithoutPresence())
+	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithoutPresence(), redlatch.WithWatchdogTimeout(300*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, c.Close())
@@ -166,9 +182,18 @@ func TestPackagesOfTheGridNeedNoMoreAndNoLessThanTheirRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
+	renewed := func() {
+		redistest.Eventually(t, 10*time.Second, "the load is renewed", func() error {
+			stats, err := admin.Info(t.Context(), "commandstats").Result()
+			if err == nil && !strings.Contains(stats, "cmdstat_pexpire:") {
+				err = errors.New("no PEXPIRE")
+			}
+			return err
+		})
+	}
 	for _, r := range gridRights() {
 		var commands []string
-		for command := range strings.FieldsSeq(gridShared + " " + r.commands) {
+		for command := range strings.FieldsSeq(r.all()) {
 			known, err := admin.Do(t.Context(), "command", "info", command).Slice()
 			require.NoError(t, err)
 			if known[0] != nil {
@@ -178,7 +203,7 @@ func TestPackagesOfTheGridNeedNoMoreAndNoLessThanTheirRights(t *testing.T) {
 		c := asUser(t, server, commands)
 		require.NoError(t, admin.FlushAll(t.Context()).Err())
 		require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
-		require.NoError(t, useGrid(t.Context(), c, r.pkg), r.pkg)
+		require.NoError(t, useGrid(t.Context(), c, r.pkg, renewed), r.pkg)
 		stats, err := admin.Info(t.Context(), "commandstats").Result()
 		require.NoError(t, err)
 		for _, command := range commands {
@@ -195,7 +220,7 @@ func TestOperationsListTheRightsOfTheGrid(t *testing.T) {
 		slices.Sort(words)
 		return "| " + name + " | `" + strings.Join(words, " ") + "` |"
 	}
-	rows := []string{row("each", gridShared+" eval evalsha")}
+	rows := []string{row("each but `rcache`", gridShared)}
 	for _, r := range gridRights() {
 		rows = append(rows, row("`"+r.pkg+"`", r.commands))
 	}
@@ -224,6 +249,7 @@ func TestDoctorFindsRightsOfTheGridThatAreMissing(t *testing.T) {
 	assert.NotRegexp(t, `grid +\S+ +(rbucket|ratomic):`, found)
 	found = allow("~app:*", "~redisson_*")
 	assert.Regexp(t, `bad +grid +\S+ +rbucket: the user lacks the key redlatch_fence:\{app:redlatch_doctor\}\n`, found)
+	assert.Regexp(t, `bad +grid +\S+ +rcache: the user lacks the key redlatch_cache:1:\{app:redlatch_doctor\}\n`, found)
 	assert.NotRegexp(t, `grid +\S+ +ratomic:`, found)
 	_, found, _ = r.run(t.Context(), "--prefix", "app:", "doctor")
 	assert.NotContains(t, found, "grid")
