@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
@@ -46,6 +47,41 @@ func addItem(ctx context.Context, client *redlatch.Client) error {
 		}
 		fmt.Println(e.Key, e.Value.City, e.Value.Items)
 	}
+	return nil
+}
+
+// A change is seen at once by the client that made it.
+func ExampleWithNear() {
+	ctx := context.Background()
+	client, err := embedded.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	if err := changePrice(ctx, client); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 360 380
+}
+
+func changePrice(ctx context.Context, client *redlatch.Client) error {
+	prices := rmap.New[string, int](client, "prices", rmap.WithNear(10_000), rmap.WithMaxStale(5*time.Second))
+	if err := prices.Set(ctx, "tea", 360); err != nil {
+		return err
+	}
+	before, _, err := prices.Get(ctx, "tea") // kept for the next Get
+	if err != nil {
+		return err
+	}
+	if err := prices.Set(ctx, "tea", 380); err != nil {
+		return err
+	}
+	after, _, err := prices.Get(ctx, "tea")
+	if err != nil {
+		return err
+	}
+	fmt.Println(before, after)
 	return nil
 }
 
