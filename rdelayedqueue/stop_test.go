@@ -227,7 +227,7 @@ func TestClosedClientLeavesNoGoroutineInAnOutage(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
 				synctest.Wait()
 				stacks := make([]byte, 1<<20)
-				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/queue.(*workers)")
+				assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "internal/core.(*Goroutines)")
 			})
 		})
 	}
@@ -248,7 +248,7 @@ func TestCloseNeedsFewGoroutinesForManyMessages(t *testing.T) {
 		go func() { closed <- p.Close() }()
 		synctest.Wait()
 		stacks := make([]byte, 4<<20)
-		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/queue.(*workers)")
+		crew := strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "created by github.com/redlatch/redlatch/internal/core.(*Goroutines)")
 		assert.Positive(t, crew)
 		assert.LessOrEqual(t, crew, 3)
 		p.Blackhole(false)
