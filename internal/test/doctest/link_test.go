@@ -18,8 +18,9 @@ import (
 )
 
 // mostAbove is by how many percent a program that only locks may be larger than one that uses go-redis alone. Most of it
-// is the library; MessagePack, the default codec of objects that the client has methods for, is 3.
-const mostAbove = 17
+// is the library; MessagePack, the default codec of objects that the client has methods for, is 3. It is 16.6 with Go 1.26 and
+// 17.1 with Go 1.25.
+const mostAbove = 17.5
 
 func TestProgramThatOnlyLocksIsSmall(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -33,7 +34,7 @@ func TestProgramThatOnlyLocksIsSmall(t *testing.T) {
 	locks, goRedis := size("locks"), size("goredis")
 	above := 100 * float64(locks-goRedis) / float64(goRedis)
 	t.Logf("a program that only locks has %d bytes, one with go-redis alone %d: %.1f %% more", locks, goRedis, above)
-	assert.LessOrEqual(t, above, float64(mostAbove), "percent; go build -ldflags=-dumpdep says what needs what")
+	assert.LessOrEqual(t, above, mostAbove, "percent; go build -ldflags=-dumpdep says what needs what")
 }
 
 // The client's methods reach every kind of object, so this holds only as long as nothing makes a manager before it is needed.
