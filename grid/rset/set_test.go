@@ -270,15 +270,15 @@ func TestTextsOfErrors(t *testing.T) {
 	gridtest.InMemory(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, s, x := t.Context(), rset.New[string](p.Client, "s"), rset.NewExpiring[string](p.Client, "x")
 		_, pop := s.Pop(ctx, 0)
-		_, random := s.Random(ctx, 1001)
+		_, random := s.Random(ctx, 101)
 		_, slot := s.MoveTo(ctx, rset.New[string](p.Client, "other"), "a")
 		_, none := s.MoveTo(ctx, nil, "a")
 		_, bad := s.MoveTo(ctx, rset.New[string](p.Client, ""), "a")
 		_, ttl := x.Add(ctx, "a", 0)
 		_, utf8 := s.Add(ctx, "a", "\xff")
 		for want, err := range map[string]error{
-			`pop "s": invalid argument: 0 elements are not between 1 and 1000`:                                        pop,
-			`random "s": invalid argument: 1001 elements are not between 1 and 1000`:                                  random,
+			`pop "s": invalid argument: 0 elements are not between 1 and 100`:                                         pop,
+			`random "s": invalid argument: 101 elements are not between 1 and 100`:                                    random,
 			`move to "s": invalid argument: "s" and "other" have no common hash tag`:                                  slot,
 			`move to "s": invalid argument: the other object is nil`:                                                  none,
 			`move to "s": invalid argument: the name is empty`:                                                        bad,
@@ -301,8 +301,8 @@ func TestNoCallOverABigSetHoldsTheServerUp(t *testing.T) {
 		gridtest.NoLongCalls(t, p, "big", func(c *redlatch.Client, name string) []gridtest.Call {
 			s := rset.New[string](c, name)
 			return append([]gridtest.Call{
-				{Verb: "pop", Do: func(ctx context.Context) error { _, err := s.Pop(ctx, 1000); return err }},
-				{Verb: "random", Do: func(ctx context.Context) error { _, err := s.Random(ctx, 1000); return err }},
+				{Verb: "pop", Do: func(ctx context.Context) error { _, err := s.Pop(ctx, 100); return err }},
+				{Verb: "random", Do: func(ctx context.Context) error { _, err := s.Random(ctx, 100); return err }},
 			}, calls(c, name)...)
 		})
 		gridtest.Fill(t, p, "seen", "zadd", 1_000_000, func(i int) []any { return []any{1, i} })

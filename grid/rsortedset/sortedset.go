@@ -163,8 +163,8 @@ func (s *SortedSet[T]) RangeByScore(ctx context.Context, from, to float64, limit
 	return s.entries("range by score", s.o.Read(ctx, zrangebyscore, args...))
 }
 
-// RemoveByScore removes the members with from <= score <= to, which may be infinite, and returns how many they were. It costs a round trip for each 1,000 of them, and is atomic within one only; after an error n counts those of
-// the calls before.
+// RemoveByScore removes the members with from <= score <= to, which may be infinite, and returns how many they were. It costs a
+// round trip for each 1,000 of them, and is atomic within one only; after an error n counts those of the calls before.
 func (s *SortedSet[T]) RemoveByScore(ctx context.Context, from, to float64) (n int, err error) {
 	for {
 		removed, err := s.o.Int("remove by score", s.o.Change(ctx, removeScript, number(from), number(to), maxAtOnce))
