@@ -1,6 +1,7 @@
 package rcache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func (c *Cache[K, V]) loadOnce(ctx context.Context, k K, p place) (v V, err erro
 	}
 }
 
-// refresh loads an old value anew in the background, unless another does so.
+// refresh loads an old value again in the background, unless another does so.
 func (c *Cache[K, V]) refresh(ctx context.Context, k K, p place) {
 	if _, busy := c.refreshing.LoadOrStore(p.key, struct{}{}); busy {
 		return
@@ -285,10 +286,10 @@ func (c *Cache[K, V]) outcome(l *load[V], failure error, refresh bool) (o outcom
 	}
 	switch {
 	case failure == nil:
-		ttl = orElse(ttl, c.opts.ttl)
+		ttl = cmp.Or(ttl, c.opts.ttl)
 		return outcome{once.Result{Kind: once.Value, Data: string(data)}, ttl, c.opts.freshFor(ttl)}, data, nil
 	case errors.Is(failure, ErrNotFound):
-		return outcome{once.Result{Kind: none}, orElse(ttl, c.opts.missTTL), 0}, nil, failure
+		return outcome{once.Result{Kind: none}, cmp.Or(ttl, c.opts.missTTL), 0}, nil, failure
 	}
 	o.Result = once.Failed(failure)
 	if c.opts.errors != nil && !refresh {
@@ -297,13 +298,6 @@ func (c *Cache[K, V]) outcome(l *load[V], failure error, refresh bool) (o outcom
 		o.Kind = failed
 	}
 	return o, nil, failure
-}
-
-func orElse(d, other time.Duration) time.Duration {
-	if d == 0 {
-		return other
-	}
-	return d
 }
 
 // keep turns a claim into the result of its load, and returns the load's error. The end of the client is nobody else's failure.

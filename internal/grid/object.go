@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
@@ -310,14 +311,9 @@ type Write struct {
 }
 
 // Apply has options change what a call writes. One that is nil becomes its error.
-func Apply[O comparable](w Write, opts []O, apply func(O, *Write)) Write {
-	var none O
-	for _, opt := range opts {
-		if opt == none {
-			w.TTL = errs.ErrNilOption
-			return w
-		}
-		apply(opt, &w)
+func Apply[O any](w Write, opts []O, apply func(O, *Write)) Write {
+	if err := option.Apply(opts, &w, apply); err != nil {
+		w.TTL = err
 	}
 	return w
 }
