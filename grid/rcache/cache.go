@@ -240,7 +240,7 @@ func (c *Cache[K, V]) decode(encoded []byte) (v V, err error) {
 	return v, nil
 }
 
-// drop deletes a result that cannot be decoded. Who loads it anew fails, if this has.
+// drop deletes a result that cannot be decoded. If that fails, so does the load that follows.
 func (c *Cache[K, V]) drop(ctx context.Context, p place, r once.Result) {
 	_, _, _ = c.core.Query(ctx, func() *script.Call { return drop(p.key, r.Data) }) // an error is that of the next call as well
 }

@@ -20,7 +20,7 @@ func WithKeyCodec(c codec.Codec) Option { return Option(grid.WithKeyCodec(c)) }
 // WithMaxValue sets how many bytes an encoded value may have, up to 512 MiB. Defaults to 16 MiB.
 func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 
-// WithNear keeps up to so many entries in the client, those that were used last, and publishes each change of the map, so that
+// WithNear keeps up to this many entries in the client, those that were used last, and publishes each change of the map, so that
 // others drop what they have of it. With 0 it publishes and keeps nothing; below 0 is redlatch.ErrInvalid.
 //
 // Get and GetAll return what is kept, and read the rest on the master; all other methods ask Redis, as without it. A key

@@ -48,7 +48,7 @@ func (ts *trackers) find(topic Topic) *tracker {
 	return nil
 }
 
-// join returns the tracker of a topic. The first call joins the channel, with stripes for so many entries.
+// join returns the tracker of a topic. The first call joins the channel, with stripes for this many entries.
 func (ts *trackers) join(topic Topic, entries int) *tracker {
 	if t := ts.find(topic); t != nil {
 		return t
