@@ -68,12 +68,13 @@ func Conclude(ctx context.Context, outcome script.Outcome, err error) error {
 	return fmt.Errorf("%w: %w", ended, mark(kind, err))
 }
 
-// endOf returns ctx.Err(); past the deadline it waits up to 10 ms for it. A connection may notice the deadline before ctx.
+// endOf returns ctx.Err(); past the deadline it waits up to 1 s for it. A connection may notice the deadline before ctx, on a
+// busy machine long before.
 func endOf(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
 		select {
 		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(time.Second):
 		}
 	}
 	return ctx.Err()
