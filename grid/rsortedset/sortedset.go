@@ -129,7 +129,8 @@ func (s *SortedSet[T]) Count(ctx context.Context, from, to float64) (n int, err 
 
 // Range returns the members of the ranks from first to last, both included, as ZRANGE does: 0 is the least score, and negative
 // ranks count from the end, -1 being the greatest. A range of more than 10,000 is redlatch.ErrInvalid. If first and last
-// count from different ends, the master checks the length.
+// count from different ends, the master checks the length. 10,000 entries take Redis 6.2 about 5 ms, in which it serves nobody
+// else, and newer servers about 1 ms.
 func (s *SortedSet[T]) Range(ctx context.Context, first, last int) ([]Entry[T], error) {
 	return s.ranks(ctx, "range", zrange, "asc", first, last)
 }
@@ -157,7 +158,7 @@ func (s *SortedSet[T]) ranks(ctx context.Context, verb string, command *script.S
 }
 
 // RangeByScore returns the first members with from <= score <= to, at most limit of them. from and to may be infinite, limit is
-// from 1 to 10,000.
+// from 1 to 10,000, which costs the server as much as with [SortedSet.Range].
 func (s *SortedSet[T]) RangeByScore(ctx context.Context, from, to float64, limit int) ([]Entry[T], error) {
 	args := []any{number(from), number(to), "withscores", "limit", 0, grid.Count(limit, maxRange)}
 	return s.entries("range by score", s.o.Read(ctx, zrangebyscore, args...))

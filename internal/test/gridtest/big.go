@@ -30,7 +30,7 @@ func Fill(t *testing.T, p *Place, key, command string, n int, element func(i int
 // call now and then: a method fails whose calls were long at each of several tries, more than one in a hundred.
 func NoLongCalls(t *testing.T, p *Place, name string, calls func(c *redlatch.Client, name string) []Call) {
 	t.Helper()
-	const tries = 5
+	const tries = 10
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for _, call := range calls(p.Client, name) {

@@ -18,6 +18,8 @@ import (
 // Place is a server and a client of it.
 type Place struct {
 	Client *redlatch.Client
+	// Server is nil in memory.
+	Server *redistest.Server
 	// Redis goes past the client.
 	Redis *redis.Client
 	// Lose has the server run the client's next call and loses its reply.
@@ -51,7 +53,7 @@ func OnServer(t *testing.T, test func(t *testing.T, p *Place)) {
 		return !strings.Contains(" HELLO CLIENT SUBSCRIBE PING ", " "+strings.ToUpper(cmd[0])+" ")
 	}
 	test(t, &Place{
-		Client: client, Redis: server.Client(t),
+		Client: client, Server: server, Redis: server.Client(t),
 		Lose: func() { proxy.DropReplies(counted, 1) },
 		Calls: func() (n int) {
 			for name, sent := range proxy.Commands() {
