@@ -46,10 +46,29 @@ func (b *Bucket[T]) Get(ctx context.Context) (v T, ok bool, err error) {
 	return b.v.Value(b.o, "get", b.o.Read(ctx, get))
 }
 
-// Set sets the value. It removes the time to live unless [WithTTL] or [KeepTTL] is given.
+// maxReplied is how many bytes a value may have that SET itself writes. Only with GET does SET refuse a key of another kind, and its reply
+// has the old value then: where that may be long, the script costs less.
+const maxReplied = 4 << 10
+
+// Set sets the value. It removes the time to live unless [WithTTL] or [KeepTTL] is given. If the encoded value has at most 4 KiB, the reply
+// of Redis has the old one, which is dropped.
 func (b *Bucket[T]) Set(ctx context.Context, v T, opts ...SetOption) error {
-	_, err := b.set(ctx, "set", "any", v, opts)
-	return err
+	w, value := grid.Apply(grid.Write{TTL: 0}, opts, SetOption.set), b.v.Arg(v)
+	if data, _ := value.([]byte); len(data) > maxReplied || w.Fence != nil {
+		_, err := b.o.OK("set", b.write(ctx, w, value, "any", ""))
+		return err
+	}
+	args := append(make([]any, 0, 4), value, "get")
+	switch w.TTL {
+	case 0:
+	case -1:
+		args = append(args, "keepttl")
+	default:
+		args = append(args, "px", w.TTL)
+	}
+	row := b.o.Change(ctx, set, args...)
+	_, _ = row.Maybe() // an error stays in the row
+	return b.o.Wrap("set", row.Err())
 }
 
 // SetIfAbsent sets the value if there is none, with the options of Set, and reports whether it did.

@@ -183,6 +183,28 @@ func TestTTLIsRemovedKeptOrSet(t *testing.T) {
 	})
 }
 
+// F33: a short value is written by SET, a long one by the script.
+func TestSetDoesTheSameForShortAndLongValues(t *testing.T) {
+	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
+		ctx, b := t.Context(), rbucket.New[string](p.Client, "b")
+		require.NoError(t, p.Redis.RPush(ctx, "list", "x").Err())
+		for _, v := range []string{"", "short", strings.Repeat("x", 4<<10), strings.Repeat("x", 4<<10+1)} {
+			for opt, want := range map[rbucket.SetOption]time.Duration{rbucket.WithTTL(time.Hour): time.Hour, rbucket.KeepTTL(): time.Minute} {
+				require.NoError(t, p.Redis.Set(ctx, "b", "old", time.Minute).Err())
+				require.NoError(t, b.Set(ctx, v, opt))
+				assert.Equal(t, want, p.Redis.TTL(ctx, "b").Val().Round(time.Minute))
+			}
+			require.NoError(t, b.Set(ctx, v))
+			assert.Negative(t, p.Redis.TTL(ctx, "b").Val())
+			got, ok, err := b.Get(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, []any{v, true}, []any{got, ok})
+			require.ErrorIs(t, rbucket.New[string](p.Client, "list").Set(ctx, v), redlatch.ErrWrongType)
+		}
+		assert.Equal(t, "list", p.Redis.Type(ctx, "list").Val())
+	})
+}
+
 // F1
 func TestLowerTokensAreFencedOff(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
