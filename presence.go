@@ -16,8 +16,8 @@ type ClientInfo struct {
 	ID, Name string
 }
 
-// Clients returns the clients with the name prefix of this one that hold or wait for something, in the order of their ids: those that
-// have done so for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
+// Clients returns the clients with the name prefix of this one that hold or wait for something, or read a cache, in the order of their
+// ids: those that have done so for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
 // a client with [WithoutPresence], or whose user may not use its channel, never is. It costs a round trip to each node.
 //
 // It fails if the user may not run PUBSUB, and ends with ctx or the call timeout.
@@ -56,6 +56,8 @@ type ClientReport struct {
 	// Failovers are the last 100 times that the client found a server that had failed over or restarted, the newest first. What is lost
 	// within seconds before or after one was most likely lost by it.
 	Failovers []FailoverInfo
+	// Caches are what it has counted of its caches, and of maps that keep entries near, the first 1,000 by name.
+	Caches []CacheInfo
 	// Channels are those that the client listens to, Messages what it has received on them, Reconnects how often it has replaced a
 	// lost connection for them, and RoundTrips how often it has sent something to Redis.
 	Channels             int
@@ -87,7 +89,39 @@ type FailoverInfo struct {
 	At time.Time
 }
 
-// Ask asks another client, or this one, what it holds and waits for. It returns [ErrNotListening] if the client is gone, does not
+// CacheInfo is what a client has counted of a cache (rcache), or of a map that keeps entries near (rmap.WithNear), since it was made.
+type CacheInfo struct {
+	// Kind is cache or map, and Name is its name.
+	Kind, Name string
+	// NearHits are the reads that the client answered itself, and Hits those that a value in Redis did; 0 for a map.
+	NearHits, Hits uint64
+	// Misses are the reads of a cache that had to load, or to wait for a load, and those of a map that asked Redis.
+	Misses uint64
+	// Stale are those among Hits that returned an old value, which somebody refreshes then; see rcache.WithRefresh.
+	Stale uint64
+	// Loads are the calls of the loader, and Failures those that failed.
+	Loads, Failures uint64
+	// Near is what the client keeps itself; nil without WithNear.
+	Near *NearInfo
+}
+
+// NearInfo is what a client keeps of a cache or a map itself.
+type NearInfo struct {
+	// Entries are how many it keeps, including some that are over.
+	Entries int
+	// Invalidations are the keys whose entries were dropped because of a change, also if there was none.
+	Invalidations uint64
+	// Connected reports whether the client receives the messages of changes: otherwise it keeps nothing, and each read asks Redis.
+	// Since is since when that is so.
+	Connected bool
+	Since     time.Time
+	// Heard is when the last message came; zero for none.
+	Heard time.Time
+	// MaxStale is for how long an entry is returned at the most, from when Redis was asked for it.
+	MaxStale time.Duration
+}
+
+// Ask asks another client, or this one, what it holds and waits for, and how its caches do. It returns [ErrNotListening] if the client is gone, does not
 // listen (see [Client.Clients]), or does not answer within three seconds: a client answers at most ten questions in a second. Both
 // clients must have the same name prefix. An id that cannot be a client's returns [ErrInvalid].
 //
@@ -105,8 +139,16 @@ func (c *Client) Ask(ctx context.Context, id string) (ClientReport, error) {
 		Losses:    each(r.Losses, func(l events.Loss) LossInfo { return LossInfo(l) }),
 		LossCount: r.LossCount,
 		Failovers: each(r.Failovers, func(f events.Failover) FailoverInfo { return FailoverInfo(f) }),
+		Caches:    each(r.Caches, cacheInfo),
 		Channels:  r.Channels, Messages: r.Messages, Reconnects: r.Reconnects, RoundTrips: r.RoundTrips,
 	}, nil
+}
+
+func cacheInfo(c presence.Cache) CacheInfo {
+	return CacheInfo{
+		Kind: c.Kind, Name: c.Name, NearHits: c.NearHits, Hits: c.Hits, Misses: c.Misses, Stale: c.Stale,
+		Loads: c.Loads, Failures: c.Failures, Near: (*NearInfo)(c.Near),
+	}
 }
 
 // each returns what as makes of each of them.

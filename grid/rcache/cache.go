@@ -16,23 +16,29 @@ import (
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/near"
 	"github.com/redlatch/redlatch/internal/once"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 )
 
 // manager is a client's state for its caches.
 type manager struct {
+	core   *core.Core
 	claims *once.Claims
 	loads  core.Goroutines
 	life   context.Context //nolint:containedctx // until the client closes
 	end    context.CancelCauseFunc
+
+	mu     sync.Mutex         // guards counts
+	counts map[string]*counts // by name, with the client's prefix
 }
 
 var _ core.Holder = (*manager)(nil)
 
 func newManager(c *core.Core) *manager {
-	m := &manager{claims: once.New(c, kind())}
+	m := &manager{core: c, claims: once.New(c, kind()), counts: map[string]*counts{}}
 	m.life, m.end = context.WithCancelCause(context.Background()) //nolint:forbidigo // Closing ends it
 	c.Register(m)
+	presence.Of(c).AddCaches(m)
 	return m
 }
 
@@ -62,10 +68,10 @@ type Cache[K comparable, V any] struct {
 	near    *near.Cache[K, V] // nil without WithNear
 	channel string            // of near caches; empty without WithNear
 	err     error             // of the name or the options
+	counts  func() *counts    // those of the name
 
-	hits, misses, loads, failures atomic.Uint64
-	refreshing                    sync.Map // Redis keys that this client is about to refresh
-	loggedAt                      atomic.Int64
+	refreshing sync.Map // Redis keys that this client is about to refresh
+	loggedAt   atomic.Int64
 
 	mu    sync.Mutex // guards alone
 	alone map[string]*load[V]
@@ -81,13 +87,15 @@ type Cache[K comparable, V any] struct {
 func New[K comparable, V any](client core.Client, name string, loader func(ctx context.Context, k K) (V, error), opts ...Option) *Cache[K, V] {
 	c := core.Of(client)
 	cache := &Cache[K, V]{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, loader: loader, alone: map[string]*load[V]{}}
+	cache.counts = sync.OnceValue(func() *counts { return cache.manager.countsOf(cache.name) })
 	cache.opts, cache.err = collect(opts)
 	cache.err = cmp.Or(core.CheckUserName(name, cache.name), cache.err)
 	hold := cache.opts.loadTimeout + overtime
 	cache.acquire = locker.Options{Term: lease.Term{MaxHold: &hold}}
 	if cache.opts.near != nil && cache.err == nil {
-		cache.channel = core.Prefixed("redlatch_cache_channel", cache.name)
-		cache.near = near.New[K](c, near.Topic{Channel: cache.channel, Plain: true}, near.Options[V]{
+		topic := topicOf(cache.name)
+		cache.channel = topic.Channel
+		cache.near = near.New[K](c, topic, near.Options[V]{
 			Entries: *cache.opts.near, MaxStale: cache.opts.maxStale,
 			Decode: func(encoded []byte) (V, error) { return cache.decode(encoded) },
 		})
@@ -197,7 +205,11 @@ func (c *Cache[K, V]) look(ctx context.Context, k K, p place) (v V, ok bool, err
 		c.drop(ctx, p, f.Result)
 		return v, false, nil
 	}
-	c.hits.Add(1)
+	n := c.counts()
+	n.hits.Add(1)
+	if f.fresh == 0 {
+		n.stale.Add(1)
+	}
 	if err == nil && c.near != nil && f.fresh > 0 {
 		c.near.Store(k, v, []byte(f.Data), f.fresh, ticket)
 	}
@@ -419,24 +431,6 @@ func (c *Cache[K, V]) change(p place, send func(channel string, message []byte) 
 		w.Answered()
 	}
 	return err
-}
-
-// Stats are the counts of a [Cache] in this process.
-type Stats struct {
-	Hits     uint64 // results that Redis had, misses and failures that are kept included
-	NearHits uint64 // values that were near
-	Misses   uint64 // calls that had to load, or to wait for a load
-	Loads    uint64 // calls of the loader
-	Failures uint64 // loads that failed; one that found nothing has not
-}
-
-// Stats returns the current counts.
-func (c *Cache[K, V]) Stats() Stats {
-	s := Stats{Hits: c.hits.Load(), Misses: c.misses.Load(), Loads: c.loads.Load(), Failures: c.failures.Load()}
-	if c.near != nil {
-		s.NearHits = c.near.Stats().Hits
-	}
-	return s
 }
 
 // wrap says what was being done. The panic of a loader goes on here.

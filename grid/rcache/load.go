@@ -83,9 +83,10 @@ func (c *Cache[K, V]) missing(ctx context.Context, k K, p place, asked error) (v
 	case asked != nil && !c.failsOpen(ctx, asked):
 		return v, asked
 	case c.loader == nil:
+		c.counts().misses.Add(1)
 		return v, ErrNotFound
 	}
-	c.misses.Add(1)
+	c.counts().misses.Add(1)
 	for t := termsOf(ctx); t != nil; t = t.outer {
 		if t.key == p.key && t.core == c.core {
 			return v, fmt.Errorf("%w: the loader asks for its own key, and would wait for itself", errs.ErrInvalid)
@@ -228,7 +229,7 @@ func (c *Cache[K, V]) await(ctx context.Context, l *load[V]) (v V, err error) {
 // run calls the loader, and turns the claim, if there is one, into the result.
 func (c *Cache[K, V]) run(ctx context.Context, k K, l *load[V], claim *lease.Hold, refresh bool) {
 	defer close(l.done)
-	c.loads.Add(1)
+	c.counts().loads.Add(1)
 	ctx = context.WithValue(context.WithoutCancel(ctx), termsKey{}, l.terms)
 	timed, cancel := context.WithTimeout(ctx, c.opts.loadTimeout)
 	defer cancel()
@@ -251,7 +252,7 @@ func (c *Cache[K, V]) run(ctx context.Context, k K, l *load[V], claim *lease.Hol
 		l.err = c.keep(ctx, l, claim, o, errors.Is(context.Cause(loading), errs.ErrClosed))
 	}
 	if l.err != nil && !errors.Is(l.err, ErrNotFound) {
-		c.failures.Add(1)
+		c.counts().failures.Add(1)
 		c.log(l)
 	}
 }

@@ -22,13 +22,14 @@ const (
 	Once      = "once"
 	Limiter   = "limiter"
 	Cache     = "cache"
+	Map       = "map" // that keeps entries near
 )
 
 // packages are those whose objects are of a kind.
 var packages = map[string]string{ //nolint:gochecknoglobals // a constant in all but name
 	Lock: "rlock", FairLock: "rfairlock", RWLock: "rrwlock", MultiLock: "rmultilock", Semaphore: "rsemaphore", Permits: "rsemaphore",
 	Latch: "rlatch", Barrier: "rbarrier", Queue: "rdelayedqueue", Scheduler: "rscheduler", Election: "relection", Once: "ronce",
-	Limiter: "rratelimiter", Cache: "rcache",
+	Limiter: "rratelimiter", Cache: "rcache", Map: "rmap",
 }
 
 // Package returns the name of the package of a kind, with which the texts of its errors begin.

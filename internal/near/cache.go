@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -27,10 +28,10 @@ type Options[V any] struct {
 	Decode func(encoded []byte) (V, error)
 }
 
-// Stats are the counts of a [Cache].
+// Stats are the counts of a [Cache]. But for the entries they are those of all caches of the object in this client.
 type Stats struct {
 	Hits, Misses  uint64
-	Invalidations uint64 // keys that were ended by messages and own writes, by all caches of the object in this client; 1 for a clear
+	Invalidations uint64 // keys that were ended by messages and own writes; 1 for a clear
 	Entries       int    // with those that are over and were not looked at since
 }
 
@@ -53,10 +54,9 @@ type Cache[K comparable, V any] struct {
 
 // shard is a part of the entries.
 type shard[K comparable, V any] struct {
-	mu           sync.Mutex // guards what follows
-	lru          *simplelru.LRU[K, entry[V]]
-	hits, misses uint64
-	_            [64]byte // apart from the next one's cache line
+	mu  sync.Mutex // guards what follows
+	lru *simplelru.LRU[K, entry[V]]
+	_   [64]byte // apart from the next one's cache line
 }
 
 type entry[V any] struct {
@@ -94,20 +94,20 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 		t = c.join()
 	}
 	now := c.trackers.core.Clock.Now()
-	s := &c.shards[maphash.Comparable(c.seed, key)%uint64(len(c.shards))]
+	i := maphash.Comparable(c.seed, key) % uint64(len(c.shards))
+	s, n := &c.shards[i], &t.reads[i]
 	s.mu.Lock()
 	e, ok := s.lru.Get(key)
 	if ok && (now >= e.until || !t.valid(&e.ticket)) {
 		s.lru.Remove(key)
 		ok = false
 	}
+	s.mu.Unlock()
 	if !ok {
-		s.misses++
-		s.mu.Unlock()
+		n.misses.Add(1)
 		return value, false
 	}
-	s.hits++
-	s.mu.Unlock()
+	n.hits.Add(1)
 	if c.decoded {
 		return e.value, true
 	}
@@ -150,24 +150,37 @@ func (c *Cache[K, V]) Store(key K, value V, encoded []byte, ttl time.Duration, t
 }
 
 // Stats returns the current counts.
-func (c *Cache[K, V]) Stats() (sum Stats) {
+func (c *Cache[K, V]) Stats() (s Stats) {
+	if t := c.trackers.find(c.topic); t != nil {
+		s = t.stats()
+	}
+	s.Entries = c.entries()
+	return s
+}
+
+func (c *Cache[K, V]) entries() (n int) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		sum.Hits += s.hits
-		sum.Misses += s.misses
-		sum.Entries += s.lru.Len()
+		n += s.lru.Len()
 		s.mu.Unlock()
 	}
-	if t := c.trackers.find(c.topic); t != nil {
-		sum.Invalidations = t.counted.Load()
-	}
-	return sum
+	return n
 }
 
+// join joins the channel. The tracker knows the cache from then on, and does not keep it alive.
 func (c *Cache[K, V]) join() *tracker {
 	t := c.trackers.join(c.topic, c.opts.Entries)
-	c.tracker.Store(t)
+	if c.tracker.CompareAndSwap(nil, t) {
+		alive, maxStale := weak.Make(c), c.opts.MaxStale
+		t.know(func() (kept, bool) {
+			c := alive.Value()
+			if c == nil {
+				return kept{}, false
+			}
+			return kept{c.entries(), maxStale}, true
+		})
+	}
 	return t
 }
 

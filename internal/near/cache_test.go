@@ -252,6 +252,50 @@ func TestStatsCount(t *testing.T) {
 	})
 }
 
+// Some programs make a cache for each request, though they should not.
+func TestCacheThatIsGoneIsNotReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		reported := func() int {
+			_, n := near.Report(r.core, near.MapTopic(name))
+			return n.Entries
+		}
+		func() {
+			for range 10 {
+				c := near.New[string](r.core, near.MapTopic(name), options(100))
+				c.Get("")
+				c.Store("k", "v", nil, 0, c.Ask([]byte("k")))
+			}
+		}()
+		r.keep("k", "v")
+		for range 10 {
+			runtime.GC()
+		}
+		assert.Equal(t, 1, reported())
+	})
+}
+
+func TestReportSaysSinceWhenTheSubscriptionIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		_, n := near.Report(r.core, near.MapTopic("other"))
+		assert.Nil(t, n)
+		_, n = near.Report(r.core, near.MapTopic(name))
+		assert.True(t, n.Connected)
+		time.Sleep(time.Minute)
+		lost := time.Now()
+		r.Refuse(true)
+		r.Cut()
+		time.Sleep(time.Second)
+		_, n = near.Report(r.core, near.MapTopic(name))
+		assert.False(t, n.Connected)
+		assert.WithinDuration(t, lost, n.Since, 0)
+		r.Refuse(false)
+		time.Sleep(time.Minute)
+		_, n = near.Report(r.core, near.MapTopic(name))
+		assert.True(t, n.Connected)
+		assert.True(t, n.Since.After(lost))
+	})
+}
+
 func TestValueWithPointersIsDecodedForEachCaller(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		own := near.New[string](r.core, near.MapTopic(name), near.Options[order]{Entries: 10, MaxStale: maxStale, Decode: decodeOrder})

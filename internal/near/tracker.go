@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/pipeline"
+	"github.com/redlatch/redlatch/internal/presence"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/pubsub"
 )
@@ -36,8 +37,12 @@ type trackers struct {
 	mu   sync.Mutex // held while one is made
 }
 
-func trackersOf(c *core.Core) *trackers {
-	return core.Manager(c, func(c *core.Core) *trackers { return &trackers{core: c} })
+func trackersOf(c *core.Core) *trackers { return core.Manager(c, newTrackers) }
+
+func newTrackers(c *core.Core) *trackers {
+	ts := &trackers{core: c}
+	presence.Of(c).AddCaches(ts)
+	return ts
 }
 
 // find returns the tracker of a topic; nil if the client has none.
@@ -58,7 +63,7 @@ func (ts *trackers) join(topic Topic, entries int) *tracker {
 	if t := ts.find(topic); t != nil {
 		return t
 	}
-	t := &tracker{core: ts.core, topic: topic, stripes: make([]atomic.Uint32, stripesFor(entries))}
+	t := &tracker{core: ts.core, topic: topic, stripes: make([]atomic.Uint32, stripesFor(entries)), since: ts.core.Clock.Now()}
 	t.gate.Store(off)
 	ts.all.Store(topic, t)
 	t.join()
@@ -91,11 +96,15 @@ type tracker struct {
 	gate    atomic.Uint64       // even while the subscription is confirmed
 	own     [ring]atomic.Uint64 // numbers of own writes that were counted
 	counted atomic.Uint64       // see Stats.Invalidations
+	reads   [manyShards]reads   // by the shard of a cache
+	heard   atomic.Int64        // when the last message came, on the client's clock; 0 for none
 	replies atomic.Int32        // to Java clients, under way
 	busy    atomic.Bool         // there are transactions
 
 	mu           sync.Mutex // guards what follows, and changes of gate; taken before the router's
 	transactions map[string]transaction
+	since        time.Duration         // when the subscription was confirmed, or lost, or first asked for
+	caches       []func() (kept, bool) // false once the cache is gone
 }
 
 // transaction is one of Redisson's, whose keys are not to be kept.
@@ -134,6 +143,7 @@ func (t *tracker) Subscribed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.openLocked()
+	t.since = t.core.Clock.Now()
 }
 
 // Lost closes the gate.
@@ -142,6 +152,7 @@ func (t *tracker) Lost() {
 	defer t.mu.Unlock()
 	if gate := t.gate.Load(); gate%2 == 0 {
 		t.gate.Store(gate + 1)
+		t.since = t.core.Clock.Now()
 	}
 }
 
@@ -218,6 +229,7 @@ func (t *tracker) valid(ticket *Ticket) bool {
 
 // Message takes a message of another client, of Java, or of a write of this client.
 func (t *tracker) Message(payload string) {
+	t.heard.Store(int64(t.core.Clock.Now()))
 	m, ok := parse(payload)
 	if !ok { // it may have been about any key
 		t.dropAll()

@@ -28,7 +28,7 @@ const (
 	reportVersion   = 1
 	questionSize    = 4 << 10 // bytes, at most
 	answerSize      = 8 << 20
-	answerList      = 1000 // holds, and waits, in one answer
+	answerList      = 1000 // holds, and waits, and caches, in one answer
 	nonceSize       = 16
 	askTimeout      = 3 * time.Second // with an answer
 )
@@ -37,7 +37,7 @@ const (
 type question struct {
 	From  string // the id of the client that asks
 	Nonce string // hexadecimal digits that nobody can guess
-	Name  string // if not empty, only holds and waits of this name are asked for
+	Name  string // if not empty, only holds, waits and caches of this name are asked for
 }
 
 func (q question) String() string {
@@ -72,7 +72,7 @@ func replyChannel(prefix string, q question) string {
 	return channel(prefix, "redlatch_reply:") + q.From + ":" + q.Nonce
 }
 
-// Ask returns what another client says of itself; with a name that is not empty, of what it holds and waits for only what has it.
+// Ask returns what another client says of itself; with a name that is not empty, of holds, waits and caches only those that have it.
 func Ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 	if !core.IsClientID(id) {
 		return Report{}, fmt.Errorf("%w: the client id %.100q", errs.ErrInvalid, id)
@@ -128,7 +128,8 @@ func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 // parseReport returns the report of a client that a message is, with times of this machine. Who has sent it is not known.
 func parseReport(text, id string) (r Report, ok bool) {
 	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == reportVersion && r.ID == id &&
-		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= events.Kept && len(r.Failovers) <= events.Kept
+		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= events.Kept && len(r.Failovers) <= events.Kept &&
+		len(r.Caches) <= answerList
 	if ok {
 		r.setClock(time.Now())
 	}

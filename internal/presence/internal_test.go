@@ -47,11 +47,12 @@ func FuzzReport(f *testing.F) {
 	good, err := json.Marshal(Report{
 		Version: reportVersion, ID: id, Holds: []Hold{{Kind: "lock", Name: "n", Since: time.Now()}},
 		Losses: []events.Loss{{Kind: "lock", Name: "n", Site: "a/b.go:1", Cause: "gone"}}, Failovers: []events.Failover{{Node: "a:1"}},
+		Caches: []Cache{{Kind: "map", Name: "n", Near: &Near{Since: time.Now(), Heard: time.Now()}}, {Kind: "cache", Name: "n"}},
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(good), "", "{}", "null", string(good[:30]), `{"v":1,"id":"` + id + `","now":"9999-12-31T00:00:00Z","holds":[{"since":"0001-01-01T00:00:00Z"}]}`} {
+	for _, seed := range []string{string(good), "", "{}", "null", string(good[:30]), `{"v":1,"id":"` + id + `","now":"9999-12-31T00:00:00Z","holds":[{"since":"0001-01-01T00:00:00Z"}],"caches":[{},{"near":{}}]}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -64,6 +65,7 @@ func FuzzReport(f *testing.F) {
 		assert.LessOrEqual(t, len(r.Waits), answerList)
 		assert.LessOrEqual(t, len(r.Losses), events.Kept)
 		assert.LessOrEqual(t, len(r.Failovers), events.Kept)
+		assert.LessOrEqual(t, len(r.Caches), answerList)
 	})
 }
 

@@ -19,7 +19,7 @@ const (
 	maxOpen   = 5               // answers that are made or wait for it; more would come too late for who asks
 )
 
-// Presence has a client listen to a channel of its own while it holds or waits for anything. So it is known to live, and can be
+// Presence has a client listen to a channel of its own while it holds or waits for anything, or reads caches. So it is known to live, and can be
 // asked. It is safe for concurrent use.
 type Presence struct {
 	core  *core.Core
@@ -27,6 +27,8 @@ type Presence struct {
 
 	mu        sync.Mutex // guards the rest
 	reporters []Reporter
+	caching   []CacheReporter
+	reads     uint64             // of caches, at the last look
 	member    *pubsub.Membership // nil unless it listens
 	heard     bool               // Redis has confirmed that
 	refused   bool               // Redis has refused it once
@@ -58,17 +60,19 @@ func (p *Presence) Due(now time.Duration) {
 		return
 	}
 	c.Timers.Set(&p.timer, now+lookPause)
+	reads := p.cacheReads()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	others := c.Subscriptions().Channels
 	if p.member != nil {
 		others--
 	}
-	if others > 0 || c.Open() > 0 {
+	if others > 0 || c.Open() > 0 || reads != p.reads {
 		p.idle = 0
 	} else {
 		p.idle++
 	}
+	p.reads = reads
 	switch {
 	case p.rest > 0:
 		p.rest--
@@ -83,6 +87,14 @@ func (p *Presence) Due(now time.Duration) {
 			p.rest = restLooks
 		}
 	}
+}
+
+// cacheReads returns how many reads of caches there were.
+func (p *Presence) cacheReads() (n uint64) {
+	for _, c := range p.Caches() {
+		n += c.NearHits + c.Hits + c.Misses
+	}
+	return n
 }
 
 func (p *Presence) leaveLocked() {
