@@ -17,7 +17,9 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo examples nested@redis-8.2.3 interop@valkey-9.1.2 release race
+CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo nested@redis-8.2.3 interop@valkey-9.1.2 race
+# They run beside the steps, with what the tests, which often wait, leave of the CPUs.
+CI_BESIDE := linters examples release
 FUZZTIME ?= 10s
 VERSION  ?= v0.0.0-dry
 
@@ -62,18 +64,28 @@ bare: ## run all tests with a PATH that has only Go and sleep: what needs a serv
 	ln -s "$$(command -v go)" "$$(command -v sleep)" "$$dir"; \
 	go test -exec "env -u REDLATCH_REQUIRE_REDIS CGO_ENABLED=0 PATH=$$dir" ./...
 
-# Those that run the long tests too. No comment behind the value: make would keep the blank before it.
-older newest server matrix: export REDLATCH_LONG := 1
+# Those that run all long tests too. No comment behind the value: make would keep the blank before it.
+server matrix: export REDLATCH_LONG := 1
 
-older: ## run all tests with the older supported Go and the lowest supported go-redis
-	GOTOOLCHAIN=$(OLDER_GO) go test ./...
+# The long tests of the scenarios take as long as all others, so each of the next two runs one half of the long tests.
+SCENARIO := ./internal/test/scenario
+OTHERS   := $$(go list ./... | grep -v internal/test/scenario)
 
-newest: ## run all tests with the newest go-redis
+older: ## run all tests with the older Go and the lowest go-redis, the long ones too but for scenarios
+	@export GOTOOLCHAIN=$(OLDER_GO); status=0; \
+	go test $(SCENARIO) || status=$$?; \
+	REDLATCH_LONG=1 go test $(OTHERS) || status=$$?; \
+	exit "$$status"
+
+newest: ## run all tests with the newest go-redis, and the long scenarios
 	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	cp go.mod go.sum "$$dir"; \
 	export GOWORK=off; \
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
-	go test -modfile="$$dir/go.mod" ./...
+	status=0; \
+	REDLATCH_LONG=1 go test -modfile="$$dir/go.mod" $(SCENARIO) || status=$$?; \
+	go test -modfile="$$dir/go.mod" $(OTHERS) || status=$$?; \
+	exit "$$status"
 
 race: ## run the tests under the race detector, but for the long ones and those of documents
 	go test -race -parallel 4 $$(go list ./... | grep -v internal/test/doctest)
@@ -127,12 +139,12 @@ release: ## build and try VERSION (v0.1.0) from a copy of HEAD; TAG=1 makes its 
 ci: export PLATFORMS := linux/amd64
 
 # All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
-# of a test that hangs are longer than some logs. The linters take what the tests, which often wait, leave of the CPUs.
-ci: ## all that CI runs, step by step, and the linters beside it
-	@log="$$(mktemp)"; lint="$$(mktemp)"; failed="$$(mktemp)"; \
-	trap 'rm -f "$$log" "$$lint" "$$failed"; kill "$${linters:-}" 2>/dev/null || true' EXIT; \
+# of a test that hangs are longer than some logs.
+ci: ## all that CI runs: tests step by step, and the linters, the examples and a release beside them
+	@log="$$(mktemp)"; beside="$$(mktemp)"; failed="$$(mktemp)"; \
+	trap 'rm -f "$$log" "$$beside" "$$failed"; kill "$${pid:-}" 2>/dev/null || true' EXIT; \
 	$(MAKE) --no-print-directory tidy; \
-	nice -n 19 $(MAKE) --no-print-directory linters > "$$lint" 2>&1 & linters=$$!; \
+	nice -n 19 $(MAKE) --no-print-directory -k $(CI_BESIDE) > "$$beside" 2>&1 & pid=$$!; \
 	for step in $(CI_STEPS); do \
 		printf '\n=== %s, after %d s\n' "$$step" "$$SECONDS"; \
 		server="$${step#*@}"; [ "$$server" != "$$step" ] || server=installed; \
@@ -141,6 +153,7 @@ ci: ## all that CI runs, step by step, and the linters beside it
 			grep -Ev '^redis: |(WARN|INFO) ' "$$log" | grep -A 12 -E '^ *--- FAIL|^FAIL|^panic:|^goroutines left|^\s+Test\S+ \([0-9hms.]+\)$$|DATA RACE|\.go:[0-9]+:[0-9]+: ' | tail -n 150 || true; \
 		} | tee -a "$$failed"; \
 	done; \
-	printf '\n=== lint, after %d s\n' "$$SECONDS"; \
-	wait "$$linters" || { printf '\n=== lint failed\n'; cat "$$lint"; } >> "$$failed"; \
+	printf '\n=== %s, after %d s\n' "$(CI_BESIDE)" "$$SECONDS"; \
+	wait "$$pid" || { printf '\n=== %s failed\n' "$(CI_BESIDE)"; tail -n 300 "$$beside"; } >> "$$failed"; \
+	printf '\n=== done, after %d s\n' "$$SECONDS"; \
 	cat "$$failed"; [ ! -s "$$failed" ]
