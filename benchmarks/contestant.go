@@ -84,6 +84,11 @@ const (
 	publishName  = "bare PUBLISH"
 	gridName     = "grid"
 	goRedisName  = "go-redis"
+	redissonName = "Redisson"
+	rcacheName   = "rcache"
+	goCacheName  = "go-redis/cache"
+	asideName    = "rueidisaside"
+	ignorantName = "LRU alone"
 )
 
 const lease = 30 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,83 +13,127 @@ import (
 	"github.com/redlatch/redlatch/grid/rbucket"
 	"github.com/redlatch/redlatch/grid/rmap"
 	"github.com/redlatch/redlatch/grid/rset"
+	"github.com/redlatch/redlatch/grid/rsortedset"
 )
 
 const (
-	benchMap = "map"
-	benchSet = "set"
+	benchMap    = "map"
+	benchNear   = "near"
+	benchSet    = "set"
+	benchSorted = "sorted"
+	nearBatch   = 100 // hits that are counted together: each takes less than counting it
 )
 
-// dataCall is a call on data, and the same one of go-redis. Each goroutine has a key, field or member of its own.
+// dataCall is a call on data, and the same one of go-redis and of Redisson. Each goroutine has a key, field or member of its own.
 type dataCall struct {
-	name  string
-	ours  func(c *redlatch.Client, key string) oneCall
-	plain func(rdb *redis.Client, key string) oneCall
+	name     string
+	redisson string                   // its name in Load.java
+	batch    int                      // calls in one of oneCall
+	ours     func(key string) oneCall // of redlatch
+	plain    func(key string) oneCall // of go-redis; nil if it has nothing of the kind
 }
 
-func dataCalls() []dataCall {
-	bucket := func(c *redlatch.Client, key string) *rbucket.Bucket[string] { return rbucket.New[string](c, key) }
-	entries := func(c *redlatch.Client) *rmap.Map[string, string] { return rmap.New[string, string](c, benchMap) }
+func dataCalls(c *redlatch.Client, rdb *redis.Client) []dataCall {
+	m, s, sorted := rmap.New[string, string](c, benchMap), rset.New[string](c, benchSet), rsortedset.New[string](c, benchSorted)
+	near := rmap.New[string, string](c, benchNear, rmap.WithNear(10_000), rmap.WithMaxStale(time.Hour))
 	return []dataCall{
 		{
-			"rbucket, Set",
-			func(c *redlatch.Client, key string) oneCall {
-				b := bucket(c, key)
+			"rbucket, Set", "bucket.set", 1,
+			func(key string) oneCall {
+				b := rbucket.New[string](c, key)
 				return func(ctx context.Context) error { return b.Set(ctx, payload) }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.Set(ctx, key, payload, 0).Err() }
 			},
 		},
 		{
-			"rbucket, Get",
-			func(c *redlatch.Client, key string) oneCall {
-				b := bucket(c, key)
+			"rbucket, Get", "bucket.get", 1,
+			func(key string) oneCall {
+				b := rbucket.New[string](c, key)
 				return func(ctx context.Context) error { _, ok, err := b.Get(ctx); return found(ok, err) }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.Get(ctx, key).Err() }
 			},
 		},
 		{
-			"rmap, Set",
-			func(c *redlatch.Client, key string) oneCall {
-				m := entries(c)
+			"rmap, Set", "map.set", 1,
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return m.Set(ctx, key, payload) }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.HSet(ctx, benchMap, key, payload).Err() }
 			},
 		},
 		{
-			"rmap, Get",
-			func(c *redlatch.Client, key string) oneCall {
-				m := entries(c)
+			"rmap, Get", "map.get", 1,
+			func(key string) oneCall {
 				return func(ctx context.Context) error { _, ok, err := m.Get(ctx, key); return found(ok, err) }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.HGet(ctx, benchMap, key).Err() }
 			},
 		},
 		{
-			"ratomic, Add",
-			func(c *redlatch.Client, key string) oneCall {
+			"ratomic, Add", "atomic.add", 1,
+			func(key string) oneCall {
 				n := ratomic.NewInt64(c, "number:"+key)
 				return func(ctx context.Context) error { _, err := n.Add(ctx, 1); return err }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.IncrBy(ctx, "number:"+key, 1).Err() }
 			},
 		},
 		{
-			"rset, Has",
-			func(c *redlatch.Client, key string) oneCall {
-				s := rset.New[string](c, benchSet)
+			"rset, Has", "set.has", 1,
+			func(key string) oneCall {
 				return func(ctx context.Context) error { ok, err := s.Has(ctx, key); return found(ok, err) }
 			},
-			func(rdb *redis.Client, key string) oneCall {
+			func(key string) oneCall {
 				return func(ctx context.Context) error { return rdb.SIsMember(ctx, benchSet, key).Err() }
 			},
+		},
+		{
+			"rsortedset, Add", "sorted.add", 1,
+			func(key string) oneCall {
+				return func(ctx context.Context) error { _, err := sorted.Add(ctx, key, 1); return err }
+			},
+			func(key string) oneCall {
+				return func(ctx context.Context) error {
+					return rdb.ZAdd(ctx, benchSorted, redis.Z{Score: 1, Member: key}).Err()
+				}
+			},
+		},
+		{
+			"rsortedset, Score", "sorted.score", 1,
+			func(key string) oneCall {
+				return func(ctx context.Context) error { _, ok, err := sorted.Score(ctx, key); return found(ok, err) }
+			},
+			func(key string) oneCall {
+				return func(ctx context.Context) error { return rdb.ZScore(ctx, benchSorted, key).Err() }
+			},
+		},
+		{
+			"rmap with near entries, Set", "near.set", 1,
+			func(key string) oneCall {
+				return func(ctx context.Context) error { return near.Set(ctx, key, payload) }
+			},
+			nil,
+		},
+		{
+			"rmap with near entries, Get", "near.get", nearBatch,
+			func(key string) oneCall {
+				return func(ctx context.Context) error {
+					for range nearBatch {
+						if _, ok, err := near.Get(ctx, key); found(ok, err) != nil {
+							return found(ok, err)
+						}
+					}
+					return nil
+				}
+			},
+			nil,
 		},
 	}
 }
@@ -120,11 +165,11 @@ func grid(ctx context.Context, b *bench) ([]row, error) {
 }
 
 func gridRows(ctx context.Context, b *bench, client *redlatch.Client, rdb *redis.Client) (rows []row, err error) {
-	for _, c := range dataCalls() {
-		open := []opened{
-			{contestant{name: gridName}, dataSession(func(key string) oneCall { return c.ours(client, key) })},
-			{contestant{name: goRedisName}, dataSession(func(key string) oneCall { return c.plain(rdb, key) })},
+	for _, c := range dataCalls(client, rdb) {
+		if c.plain == nil {
+			continue
 		}
+		open := []opened{{contestant{name: gridName}, dataSession(c.ours)}, {contestant{name: goRedisName}, dataSession(c.plain)}}
 		for _, l := range levels() {
 			if err := fillData(ctx, rdb, l.goroutines); err != nil {
 				return nil, err
@@ -153,6 +198,8 @@ func fillData(ctx context.Context, rdb *redis.Client, goroutines int) error {
 			p.Set(ctx, key, payload, 0)
 			p.HSet(ctx, benchMap, key, payload)
 			p.SAdd(ctx, benchSet, key)
+			p.ZAdd(ctx, benchSorted, redis.Z{Score: 1, Member: key})
+			p.HSet(ctx, benchNear, key, payload)
 			return nil
 		})
 		if err != nil {

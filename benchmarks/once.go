@@ -92,25 +92,26 @@ func callOnce(ctx context.Context, task onceTask, ready func() time.Time) ([]onc
 	results := make([]onceResult, len(doers)*task.Keys)
 	for i := range results {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * onceRound)))
-		if results[i], err = callTogether(ctx, doers[i%len(doers)], strconv.Itoa(i)); err != nil {
+		if results[i], err = callTogether(ctx, onceCallers, onceWork, doers[i%len(doers)], strconv.Itoa(i)); err != nil {
 			return nil, err
 		}
 	}
 	return results, nil
 }
 
-func callTogether(ctx context.Context, do doer, key string) (r onceResult, err error) {
+// callTogether has callers call with one key, whose function takes the time of work.
+func callTogether(ctx context.Context, callers int, work time.Duration, do doer, key string) (r onceResult, err error) {
 	var mu sync.Mutex // guards r and err
 	var running sync.WaitGroup
 	fn := func(context.Context) (string, error) {
-		time.Sleep(onceWork)
+		time.Sleep(work)
 		mu.Lock()
 		defer mu.Unlock()
 		r.Runs++
 		r.Ended = time.Now()
 		return fmt.Sprint(os.Getpid(), " ", r.Runs), nil
 	}
-	for range onceCallers {
+	for range callers {
 		running.Go(func() {
 			value, failure := do(ctx, key, fn)
 			at := time.Now()

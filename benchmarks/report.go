@@ -124,7 +124,8 @@ func columnOrder() (names []string) {
 	for _, c := range allContestants() {
 		names = append(names, c.name)
 	}
-	return append(names, asynqName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName, gridName, goRedisName)
+	return append(names, asynqName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName, gridName, goRedisName, redissonName,
+		rcacheName, goCacheName, asideName, ignorantName)
 }
 
 // summary prints how many targets were reached, and those that were not.

@@ -42,6 +42,8 @@ func runWorker(ctx context.Context, kind string) error {
 		return work(ctx, in, leadUntilKilled)
 	case "once":
 		return work(ctx, in, callOnce)
+	case "missing":
+		return work(ctx, in, askForMissing)
 	case "gocron":
 		return work(ctx, in, scheduleJobs)
 	}
