@@ -20,6 +20,21 @@ func lockKinds() []string { return []string{kinds.Lock, kinds.FairLock, kinds.RW
 
 // names completes a first argument with the names of the objects in Redis of some kinds, as many as are found in time.
 func (a *app) names(kinds []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return a.completing(func(ctx context.Context, c *redlatch.Client, found func(name string)) {
+			pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(begun) + "*"
+			for o, err := range c.Objects(ctx, pattern, redlatch.WithKinds(kinds...)) {
+				if err != nil {
+					break
+				}
+				found(o.Name)
+			}
+		})(cmd, args, begun)
+	}
+}
+
+// completing completes a first argument with the names that look finds in time.
+func (a *app) completing(look func(ctx context.Context, c *redlatch.Client, found func(name string))) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (all []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -30,15 +45,11 @@ func (a *app) names(kinds []string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(begun) + "*"
-		for o, err := range c.Objects(ctx, pattern, redlatch.WithKinds(kinds...)) {
-			if err != nil {
-				break
+		look(ctx, c, func(name string) {
+			if strings.HasPrefix(name, begun) && !strings.ContainsFunc(name, unsafe) && !severalWords(name) {
+				all = append(all, name)
 			}
-			if !strings.ContainsFunc(o.Name, unsafe) && !severalWords(o.Name) {
-				all = append(all, o.Name)
-			}
-		}
+		})
 		slices.Sort(all)
 		return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -115,9 +115,9 @@ func (m member) write(w io.Writer) error {
 
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{
-		Use: "clients", Short: "List the clients that hold or wait for something", Example: "  redlatch clients", Args: exactly(0),
-		Long: `List the clients that hold or wait for something, and how much. The first 100 are asked. A client
-listens once it has held or waited for something for three seconds, unless it has redlatch.WithoutPresence; one that works
+		Use: "clients", Short: "List the clients that hold or wait for something, or read caches", Example: "  redlatch clients", Args: exactly(0),
+		Long: `List the clients that hold or wait for something, or read caches, and how much they hold. The first 100 are asked. A client
+listens once it has done so for three seconds, unless it has redlatch.WithoutPresence; one that works
 in short turns may be missing. Of others those are listed that hold a lock, if a look of a second at the locks finds it.`,
 		RunE: a.looking(func(ctx context.Context, c *redlatch.Client, _ []string) error {
 			all, err := members(ctx, c)
@@ -183,8 +183,8 @@ func nameOf(id string) string {
 
 func (a *app) aClient() *cobra.Command {
 	return &cobra.Command{
-		Use: "client ID|NAME", Short: "What a client holds and waits for, and what it has lost", Args: exactly(1),
-		Long: `What a client holds and waits for, and what it has lost. Its name does for its id if there is one client of that name; so
+		Use: "client ID|NAME", Short: "What a client holds and waits for, what it has lost, and how its caches do", Args: exactly(1),
+		Long: `What a client holds and waits for, what it has lost, and how its caches do, see "cache stats". Its name does for its id if there is one client of that name; so
 does the id of an owner, or of a permit, that it holds. It lists the 1,000 holds that it has held longest, and the
 1,000 calls that have waited longest.`,
 		Example: "  redlatch client billing\n  redlatch client billing.31ceeae1b6d81fa3",
@@ -262,7 +262,7 @@ func writeClient(w io.Writer, r redlatch.ClientReport) error {
 	for _, one := range r.Waits {
 		err = errors.Join(err, row(w, kinds.Words(one.Kind), one.Name, time.Since(one.Since), one.Site))
 	}
-	err = errors.Join(err, more(w, r.WaitCount-len(r.Waits)))
+	err = errors.Join(err, more(w, r.WaitCount-len(r.Waits)), writeClientCaches(w, r))
 	if len(r.Losses) > 0 {
 		err = errors.Join(err, row(w), row(w, "LOST", "NAME", "NOTICED", "AGO", "HELD FOR", "AT", "CAUSE"))
 	}

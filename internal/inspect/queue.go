@@ -113,27 +113,29 @@ type Message struct {
 	Payload any // nil if it is not to be shown
 }
 
-// MessageOf returns what is shown of a message. The payload is that of the default codec, or JSON, or text, or bytes.
+// MessageOf returns what is shown of a message, with its payload as [Decoded] returns it if it is to be shown.
 func MessageOf(e rdelayedqueue.Entry[[]byte], payload bool) Message {
 	m := Message{ID: e.ID, State: StateName(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
-	if !payload {
-		return m
+	if payload {
+		m.Payload = Decoded(e.Raw)
 	}
+	return m
+}
+
+// Decoded returns what bytes mean by the default codec, or as JSON, or as text; or else the bytes.
+func Decoded(data []byte) any {
 	var v any
-	if codec.Unmarshal(codec.MsgPack{}, e.Raw, &v) == nil { // no JSON but a single digit is MessagePack too
+	if codec.Unmarshal(codec.MsgPack{}, data, &v) == nil { // no JSON but a single digit is MessagePack too
 		if _, err := json.Marshal(v); err == nil {
-			m.Payload = v
-			return m
+			return v
 		}
 	}
 	var text json.RawMessage // which keeps numbers as they are
 	switch {
-	case codec.Unmarshal(codec.JSON{}, e.Raw, &text) == nil:
-		m.Payload = text
-	case utf8.Valid(e.Raw):
-		m.Payload = string(e.Raw)
-	default:
-		m.Payload = e.Raw
+	case codec.Unmarshal(codec.JSON{}, data, &text) == nil:
+		return text
+	case utf8.Valid(data):
+		return string(data)
 	}
-	return m
+	return data
 }
