@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -177,6 +178,11 @@ func night(t *testing.T) (viewer *redlatch.Client, held *rlock.Hold) {
 	require.NoError(t, err)
 	require.NoError(t, m.Nack(t.Context(), 0))
 	runJobs(t, ctx, worker.GetScheduler("billing"))
+	users := rcache.New(web, "users", func(context.Context, int) (string, error) { return "Ann", nil }, rcache.WithNear(10))
+	for range 2 {
+		_, err = users.Get(t.Context(), 42)
+		require.NoError(t, err)
+	}
 	viewer = open(t, s, redlatch.WithoutPresence())
 	require.Eventually(t, func() bool {
 		all, err := viewer.Clients(t.Context())

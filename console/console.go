@@ -115,6 +115,8 @@ var views = map[string]view{ //nolint:gochecknoglobals // a constant in all but 
 	"message":    {"Message", false, (*handler).message},
 	"scheduler":  {"Scheduler", false, (*handler).scheduler},
 	"election":   {"Election", false, (*handler).election},
+	"caches":     {"Caches", true, (*handler).caches},
+	"cache":      {"Cache", false, (*handler).cache},
 	"clients":    {"Clients", true, (*handler).clients},
 	"client":     {"Client", true, (*handler).one},
 }

@@ -516,12 +516,53 @@ func (h *handler) clients(r *request) (any, error) {
 	return &c, c.Err
 }
 
+// cachesPage is the page of all caches, and of near maps.
+type cachesPage struct {
+	inspect.Census
+	Rows []inspect.Cache
+	More int // that are not listed
+}
+
+func (h *handler) caches(r *request) (any, error) {
+	p := &cachesPage{Census: h.crowd.look(r.ctx)}
+	all := p.Caches(nil)
+	p.Rows = first(all, pageSize)
+	p.More = len(all) - len(p.Rows)
+	return p, p.Err
+}
+
+// cachePage is the page of a cache, and of the near map of its name.
+type cachePage struct {
+	inspect.Census
+	Name  string
+	Found []inspect.Cache
+}
+
+func (h *handler) cache(r *request) (any, error) {
+	name, err := nameOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.reach(r.ctx); err != nil {
+		return nil, err
+	}
+	r.begin()
+	p := &cachePage{Census: h.crowd.look(r.ctx), Name: name}
+	for _, one := range p.Caches(nil) {
+		if one.Name == name {
+			p.Found = append(p.Found, one)
+		}
+	}
+	return p, p.Err
+}
+
 // clientPage is the page of a client.
 type clientPage struct {
 	redlatch.ClientReport
 	Lost      []inspect.Loss
-	MoreHolds int // that are not listed
-	MoreWaits int // the same
+	Caches    []inspect.Cache // each with this client alone
+	MoreHolds int             // that are not listed
+	MoreWaits int             // the same
 }
 
 func (h *handler) one(r *request) (any, error) {
@@ -530,7 +571,8 @@ func (h *handler) one(r *request) (any, error) {
 	if errors.Is(err, redlatch.ErrNotListening) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
-	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report)}
+	said := inspect.Census{Reports: map[string]redlatch.ClientReport{id: report}}
+	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report), Caches: said.Caches(nil)}
 	p.Waits = first(p.Waits, pageSize)
 	p.MoreWaits = p.WaitCount - len(p.Waits)
 	p.MoreHolds = p.HoldCount - len(p.Holds)
@@ -544,6 +586,8 @@ func kindPage(kind string) string {
 		return "lock"
 	case kinds.Semaphore, kinds.Permits:
 		return "semaphore"
+	case kinds.Cache, kinds.Map:
+		return "cache"
 	case kinds.Latch, kinds.Barrier, kinds.Queue, kinds.Scheduler, kinds.Election:
 		return kind
 	}

@@ -44,6 +44,9 @@ func mainPages() map[string][]string {
 		"scheduler?name=billing&job=dunning": {"the bank does not answer"},
 		"elections":                          {"Nothing was found"},
 		"election?name=none":                 {"Nobody leads"},
+		"caches":                             {"users"},
+		"cache?name=users":                   {"50.0 %", "web-1"},
+		"cache?name=none":                    {"No client that answers has read it"},
 		"clients":                            {"2 of 2 clients answered"},
 		"lock":                               {"the address has no name"}, // an error
 	}
@@ -61,7 +64,7 @@ func TestPagesAreReadAndUsedWithoutScripts(t *testing.T) {
 		})
 	}
 	b.open("")
-	for _, page := range []string{"Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Clients", "Overview"} {
+	for _, page := range []string{"Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Caches", "Clients", "Overview"} {
 		b.do(chromedp.Click(`//nav/a[.="`+page+`"]`, chromedp.BySearch))
 		b.sees(page)
 		b.title(page)
@@ -190,7 +193,7 @@ func TestKeyboardReachesAllInOrder(t *testing.T) {
 		acquire(t, s.client.GetLock(name))
 	}
 	b := startChromium(t, s.Server)
-	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Clients"}
+	pages := []string{"Overview", "Locks", "Semaphores", "Latches", "Barriers", "Queues", "Schedulers", "Elections", "Caches", "Clients"}
 	b.open("ops/locks/")
 	b.sees("Longest holds")
 	b.tabs(append([]string{"To the content"}, pages[:2]...)...)
