@@ -299,13 +299,21 @@ func TestNoCallOverABigSetHoldsTheServerUp(t *testing.T) {
 	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
 		gridtest.Fill(t, p, "big", "sadd", 1_000_000, func(i int) []any { return []any{i} })
 		gridtest.NoLongCalls(t, p, "big", func(c *redlatch.Client, name string) []gridtest.Call {
-			s := rset.New[string](c, name)
+			s, vs := rset.New[string](c, name), gridtest.Thousand()
 			return append([]gridtest.Call{
+				{Verb: "has all, 1,000", Do: func(ctx context.Context) error { _, err := s.HasAll(ctx, vs...); return err }},
+				{Verb: "remove, 1,000", Do: func(ctx context.Context) error { _, err := s.Remove(ctx, vs...); return err }},
+				{Verb: "add, 1,000", Do: func(ctx context.Context) error { _, err := s.Add(ctx, vs...); return err }},
 				{Verb: "pop", Do: func(ctx context.Context) error { _, err := s.Pop(ctx, 100); return err }},
 				{Verb: "random", Do: func(ctx context.Context) error { _, err := s.Random(ctx, 100); return err }},
 			}, calls(c, name)...)
 		})
 		gridtest.Fill(t, p, "seen", "zadd", 1_000_000, func(i int) []any { return []any{1, i} })
-		gridtest.NoLongCalls(t, p, "seen", expiringCalls)
+		gridtest.NoLongCalls(t, p, "seen", func(c *redlatch.Client, name string) []gridtest.Call {
+			s, vs := rset.NewExpiring[string](c, name), gridtest.Thousand()
+			return append([]gridtest.Call{
+				{Verb: "remove, 1,000", Do: func(ctx context.Context) error { _, err := s.Remove(ctx, vs...); return err }},
+			}, expiringCalls(c, name)...)
+		})
 	})
 }

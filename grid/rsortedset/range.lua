@@ -1,4 +1,4 @@
--- range.lua: read a range of ranks, if it is not too long.
+-- range.lua: read a range of ranks, if it is not too long for a script: that takes several times as long as the command alone.
 --
 -- KEYS[1]  the sorted set
 -- ARGV[1]  the first rank, negative from the end
