@@ -70,6 +70,7 @@ type Cache[K comparable, V any] struct {
 	err     error             // of the name or the options
 	counts  func() *counts    // those of the name
 
+	readings   readings
 	refreshing sync.Map // Redis keys that this client is about to refresh
 	loggedAt   atomic.Int64
 
@@ -88,6 +89,7 @@ func New[K comparable, V any](client core.Client, name string, loader func(ctx c
 	c := core.Of(client)
 	cache := &Cache[K, V]{core: c, manager: core.Manager(c, newManager), name: c.Prefix + name, loader: loader, alone: map[string]*load[V]{}}
 	cache.counts = sync.OnceValue(func() *counts { return cache.manager.countsOf(cache.name) })
+	cache.readings.keys = map[string]*turns{}
 	cache.opts, cache.err = collect(opts)
 	cache.err = cmp.Or(core.CheckUserName(name, cache.name), cache.err)
 	hold := cache.opts.loadTimeout + overtime
@@ -160,8 +162,9 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //
 // A value that was loaded is returned although it could not be kept. One that cannot be decoded is loaded again.
 //
-// A near value costs no I/O, a kept one a round trip, which concurrent calls share, and a load three. A call that waits costs two; all
-// that wait in one client cost one or two more together when the load ends, and about one a second until then.
+// A near value costs no I/O, a kept one a round trip, and a load three. Calls for a key that come while Redis is asked for it share the
+// next read, which begins after that one, or after 100 ms. A call that waits for a load costs two; all that wait in one client cost one
+// or two more together when the load ends, and about one a second until then.
 func (c *Cache[K, V]) Get(ctx context.Context, k K) (V, error) {
 	if v, ok := c.nearby(ctx, k); ok {
 		return v, nil
@@ -217,19 +220,6 @@ func (c *Cache[K, V]) look(ctx context.Context, k K, p place) (v V, ok bool, err
 		c.refresh(ctx, k, p)
 	}
 	return v, true, err
-}
-
-func (c *Cache[K, V]) read(ctx context.Context, p place) (f found, ok bool, err error) {
-	if c.opts.failOpen && ctx != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, patience, script.ErrNoAnswer)
-		defer cancel()
-	}
-	call, err := c.core.Read(ctx, func() *script.Call { return read(p.key) })
-	if err != nil {
-		return f, false, err
-	}
-	return readFound(call)
 }
 
 // answer returns what a result means to a caller. ok is false if it cannot be decoded.

@@ -830,3 +830,65 @@ func TestFailureThatNobodyReceivesIsLogged(t *testing.T) {
 		assert.Regexp(t, `^level=WARN msg="redlatch: a load in the background failed" kind=cache name=users key=redlatch_cache:5:{users:[klm]} cause=boom\n$`, log.String())
 	})
 }
+
+// hung begins a read whose reply does not come, and some more that wait for it. The result is the cache, the first call, and the others.
+func hung(ctx, others context.Context, t *testing.T, p *locktest.Peer) (first <-chan got, waits []<-chan got) {
+	t.Helper()
+	c := (&source{value: "ann"}).of(p)
+	requireGet(t, c, "ann")
+	p.HangReplies(1)
+	first = get(ctx, c)
+	for range 100 {
+		waits = append(waits, get(others, c))
+	}
+	return first, waits
+}
+
+func TestReadsOfOneKeyThatComeMeanwhileAreOne(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, waits := hung(ctx, t.Context(), t, p)
+		scripts, start := p.Scripts(), time.Now()
+		cancel()
+		require.ErrorIs(t, (<-first).err, context.Canceled)
+		for _, w := range waits {
+			assert.Equal(t, got{value: "ann"}, <-w, "the end of one call is nobody else's")
+		}
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, 1, p.Scripts()-scripts)
+	})
+}
+
+func TestReadDoesNotWaitLongForOneThatIsStuck(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		start := time.Now()
+		first, waits := hung(t.Context(), t.Context(), t, b.Peer(t))
+		for _, w := range waits {
+			assert.Equal(t, got{value: "ann"}, <-w)
+		}
+		assert.Equal(t, 1100*time.Millisecond, time.Since(start), "the load takes a second")
+		assert.Equal(t, got{value: "ann"}, <-first, "it is repeated")
+	})
+}
+
+func TestWaitForAReadEndsWithItsContextAndTheClient(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		ctx, cancel := context.WithCancel(t.Context())
+		first, waits := hung(t.Context(), ctx, t, b.Peer(t))
+		cancel()
+		for _, w := range waits {
+			err := (<-w).err
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, redlatch.ErrUnavailable)
+		}
+		assert.Equal(t, got{value: "ann"}, <-first)
+
+		p := b.Peer(t)
+		_, waits = hung(t.Context(), t.Context(), t, p)
+		require.NoError(t, p.Close())
+		for _, w := range waits {
+			require.ErrorIs(t, (<-w).err, redlatch.ErrClosed)
+		}
+	})
+}
