@@ -35,8 +35,10 @@ type cached struct {
 	close func() error
 }
 
-func openCaches(addr string, near bool, load loader) (all []cached, err error) {
-	for _, open := range []func(addr string, near bool, load loader) (cached, error){openRCache, openGoCache, openAside} {
+type openCache func(addr string, near bool, load loader) (cached, error)
+
+func openCaches(addr string, near bool, load loader, opens ...openCache) (all []cached, err error) {
+	for _, open := range opens {
 		c, err := open(addr, near, load)
 		if err != nil {
 			return nil, errors.Join(err, closeCaches(all))
@@ -66,19 +68,38 @@ func openRCache(addr string, near bool, load loader) (cached, error) {
 	return cached{rcacheName, c.Get, s.close}, nil
 }
 
-func openGoCache(addr string, near bool, load loader) (cached, error) {
+func newGoCache(addr string, near bool) (*cache.Cache, *redis.Client) {
 	rdb := newGoRedis(setup{Addr: addr})
 	opts := &cache.Options{Redis: rdb}
 	if near {
 		opts.LocalCache = cache.NewTinyLFU(10_000, cacheTTL)
 	}
-	c := cache.New(opts)
+	return cache.New(opts), rdb
+}
+
+// openGoCache has calls of one key in a process share a read that is under way, and a load.
+func openGoCache(addr string, near bool, load loader) (cached, error) {
+	c, rdb := newGoCache(addr, near)
 	return cached{goCacheName, func(ctx context.Context, key string) (value string, err error) {
 		err = c.Once(&cache.Item{
-			Ctx: ctx, Key: "cache:" + key, Value: &value, TTL: cacheTTL,
+			Ctx: ctx, Key: "once:" + key, Value: &value, TTL: cacheTTL,
 			Do: func(item *cache.Item) (any, error) { return load(item.Context()) },
 		})
 		return value, err
+	}, rdb.Close}, nil
+}
+
+// openGoCacheGet has each call ask, and each that finds nothing load.
+func openGoCacheGet(addr string, near bool, load loader) (cached, error) {
+	c, rdb := newGoCache(addr, near)
+	return cached{goCacheGet, func(ctx context.Context, key string) (value string, err error) {
+		if err = c.Get(ctx, "get:"+key, &value); !errors.Is(err, cache.ErrCacheMiss) {
+			return value, err
+		}
+		if value, err = load(ctx); err != nil {
+			return "", err
+		}
+		return value, c.Set(&cache.Item{Ctx: ctx, Key: "get:" + key, Value: value, TTL: cacheTTL})
 	}, rdb.Close}, nil
 }
 
@@ -110,7 +131,8 @@ func cacheRows(ctx context.Context, b *bench) ([]row, error) {
 
 // hotRows measures calls for one key that has a value.
 func hotRows(ctx context.Context, b *bench, near bool) (rows []row, err error) {
-	all, err := openCaches(b.server.addr, near, func(context.Context) (string, error) { return payload, nil })
+	all, err := openCaches(b.server.addr, near, func(context.Context) (string, error) { return payload, nil },
+		openRCache, openGoCache, openGoCacheGet, openAside)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +164,11 @@ func hotRows(ctx context.Context, b *bench, near bool) (rows []row, err error) {
 			}
 		}
 		r := row{Measure: fmt.Sprintf("%s, %s: calls/s", text, l.label), Cells: found.cells(), Rounds: found}
-		toCache, toAside := found.ratio(rcacheName, goCacheName), found.ratio(rcacheName, asideName)
-		progress("%s, %s: %s × go-redis/cache, %s × rueidisaside", text, l.label, figure(toCache), figure(toAside))
+		progress("%s, %s: %s × Once of go-redis/cache", text, l.label, figure(found.ratio(rcacheName, goCacheName)))
 		if l.goroutines == 64 {
-			r.Targets = []target{atLeast("× go-redis/cache", 1, toCache), atLeast("× rueidisaside", 1, toAside)}
+			for _, peer := range []string{goCacheName, goCacheGet, asideName} {
+				r.Targets = append(r.Targets, atLeast("× "+peer, 1, found.ratio(rcacheName, peer)))
+			}
 		}
 		rows = append(rows, r)
 	}
@@ -167,7 +190,8 @@ type missResult struct {
 // askForMissing is the task of a worker. It returns what it saw of each key.
 func askForMissing(ctx context.Context, task missTask, ready func() time.Time) ([]missResult, error) {
 	var load atomic.Pointer[loader] // of the key that all ask for
-	all, err := openCaches(task.Addr, true, func(ctx context.Context) (string, error) { return (*load.Load())(ctx) })
+	all, err := openCaches(task.Addr, true, func(ctx context.Context) (string, error) { return (*load.Load())(ctx) },
+		openRCache, openGoCache, openAside)
 	if err != nil {
 		return nil, err
 	}

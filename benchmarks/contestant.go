@@ -86,9 +86,10 @@ const (
 	goRedisName  = "go-redis"
 	redissonName = "Redisson"
 	rcacheName   = "rcache"
-	goCacheName  = "go-redis/cache"
+	goCacheName  = "go-redis/cache, Once"
+	goCacheGet   = "go-redis/cache, Get"
 	asideName    = "rueidisaside"
-	ignorantName = "LRU alone"
+	ignorantName = "expirable LRU"
 )
 
 const lease = 30 * time.Second

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -11,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/grid/rcache"
@@ -122,7 +121,10 @@ func writtenRows(ctx context.Context, b *bench, client *redlatch.Client) (rows [
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, writer.close()) }()
-	ignorant := newIgnorant()
+	ignorant := expirable.NewLRU[int, point](2*nearEntries, nil, time.Hour)
+	for i, p := range points() {
+		ignorant.Add(i, p)
+	}
 	for _, name := range []string{"read", "ignored"} {
 		if err := rmap.New[int, point](client, name).SetAll(ctx, points()); err != nil {
 			return nil, err
@@ -137,7 +139,7 @@ func writtenRows(ctx context.Context, b *bench, client *redlatch.Client) (rows [
 		read          func(ctx context.Context, i int) error
 	}{
 		{gridName, "read", func(ctx context.Context, i int) error { _, ok, err := read.Get(ctx, i); return found(ok, err) }},
-		{ignorantName, "ignored", func(_ context.Context, i int) error { return found(ignorant.has(i), nil) }},
+		{ignorantName, "ignored", func(_ context.Context, i int) error { _, ok := ignorant.Get(i); return found(ok, nil) }},
 	}
 	for _, l := range []level{{1, false, "1 goroutine"}, {64, false, "64 goroutines"}} {
 		reads := samples{}
@@ -201,37 +203,4 @@ func readUnderWriter(ctx context.Context, l level, window time.Duration, read fu
 	cancel()
 	writing.Wait()
 	return calls * nearBatch, err
-}
-
-// ignorant is a cache in the process that keeps what it has: an LRU in 16 parts.
-type ignorant struct {
-	seed   maphash.Seed
-	shards [16]struct {
-		mu  sync.Mutex // guards lru
-		lru *simplelru.LRU[int, point]
-		_   [64]byte // apart from the next one's cache line
-	}
-}
-
-func newIgnorant() *ignorant {
-	c := &ignorant{seed: maphash.MakeSeed()}
-	for i := range c.shards {
-		c.shards[i].lru, _ = simplelru.NewLRU[int, point](nearEntries, nil) // the error is that of a size below 1
-	}
-	for i, p := range points() {
-		c.shards[c.shard(i)].lru.Add(i, p)
-	}
-	return c
-}
-
-func (c *ignorant) shard(key int) uint64 {
-	return maphash.Comparable(c.seed, key) % uint64(len(c.shards))
-}
-
-func (c *ignorant) has(key int) bool {
-	s := &c.shards[c.shard(key)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.lru.Get(key)
-	return ok
 }
