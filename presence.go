@@ -89,7 +89,8 @@ type FailoverInfo struct {
 	At time.Time
 }
 
-// CacheInfo is what a client has counted of a cache (rcache), or of a map that keeps entries near (rmap.WithNear), since it was made.
+// CacheInfo is what a client has counted, since it was made, of all its caches of a name (rcache), or of its maps of a name that keep
+// entries near (rmap.WithNear).
 type CacheInfo struct {
 	// Kind is cache or map, and Name is its name.
 	Kind, Name string

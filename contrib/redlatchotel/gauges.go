@@ -11,10 +11,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
-const stateKey = attribute.Key("redlatch.state") // of messages
+const (
+	stateKey = attribute.Key("redlatch.state") // of messages
+	fromKey  = attribute.Key("redlatch.from")  // of hits
+)
 
 // Queue is a queue whose states are to be shown, such as a *rdelayedqueue.Queue.
 type Queue interface {
@@ -29,9 +33,12 @@ type watched struct {
 
 	holds, waits, messages, paused, up metric.Int64ObservableGauge
 	longestHold, longestWait           metric.Float64ObservableGauge
+
+	hits, misses, stale, loads, failures, invalidations metric.Int64ObservableCounter // of caches
+	entries, disconnected                               metric.Int64ObservableGauge
 }
 
-// Watch shows what a client holds and waits for, until the result is called. Each collection then costs time in proportion to that.
+// Watch shows what a client holds and waits for, and counts what its caches do, until the result is called. Each collection then costs time in proportion to that.
 func (t *Telemetry) Watch(c *redlatch.Client) (stop func()) { return t.watched.Watch(c) }
 
 // WatchQueue shows the states of a queue, until the result is called. Each collection then costs a round trip. Of a queue that several
@@ -51,6 +58,10 @@ func (t *Telemetry) observables(m metric.Meter) error {
 		g, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
 		*to, failed, all = g, append(failed, err), append(all, g)
 	}
+	counter := func(to *metric.Int64ObservableCounter, name, unit, description string) {
+		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		*to, failed, all = c, append(failed, err), append(all, c)
+	}
 	number(&w.holds, "redlatch.holds", "{hold}", "Locks, permits and messages that are held.")
 	number(&w.waits, "redlatch.waits", "{call}", "Calls that wait for somebody else.")
 	seconds(&w.longestHold, "redlatch.hold.longest", "For how long the oldest of them has been held.")
@@ -58,6 +69,14 @@ func (t *Telemetry) observables(m metric.Meter) error {
 	number(&w.messages, "redlatch.queue.messages", "{message}", "Messages of a queue.")
 	number(&w.paused, "redlatch.queue.paused", "1", "1 while the queue is paused, else 0.")
 	number(&w.up, "redlatch.queue.up", "1", "1 if the queue's states are known, 0 if Redis has not answered.")
+	counter(&w.hits, "redlatch.cache.hits", "{read}", "Reads of caches and near maps that were answered in the client, or by a value in Redis.")
+	counter(&w.misses, "redlatch.cache.misses", "{read}", "Reads of caches that had to load, or to wait for a load, and of near maps that asked Redis.")
+	counter(&w.stale, "redlatch.cache.stale", "{read}", "Reads of caches that returned an old value, which is refreshed then.")
+	counter(&w.loads, "redlatch.cache.loads", "{load}", "Calls of the loaders of caches.")
+	counter(&w.failures, "redlatch.cache.load_failures", "{load}", "Calls of the loaders of caches that failed.")
+	number(&w.entries, "redlatch.near.entries", "{entry}", "Values that clients keep near.")
+	counter(&w.invalidations, "redlatch.near.invalidations", "{key}", "Keys whose near values were dropped because of a change.")
+	number(&w.disconnected, "redlatch.near.disconnected", "{client}", "Clients that keep nothing near now, as they do not hear of changes.")
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
@@ -78,6 +97,7 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 	holds, waits := w.Crowds(t.name)
 	crowds(holds, w.holds, w.longestHold)
 	crowds(waits, w.waits, w.longestWait)
+	t.observeCaches(o)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	w.Queues(ctx, func(name string, s rdelayedqueue.Stats, err error) {
@@ -99,4 +119,26 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 		o.ObserveInt64(w.paused, paused, of())
 	})
 	return nil
+}
+
+func (t *Telemetry) observeCaches(to metric.Observer) {
+	w := &t.watched
+	for which, c := range w.Caches(t.name) {
+		count := func(of metric.Int64Observable, n uint64, more ...attribute.KeyValue) {
+			to.ObserveInt64(of, int64(n), metric.WithAttributes(append(more, object(which.Kind, which.Name)...)...)) //nolint:gosec // so many are never counted
+		}
+		count(w.misses, c.Misses)
+		if which.Kind == kinds.Cache {
+			count(w.hits, c.Hits, fromKey.String(inspect.FromRedis))
+			count(w.stale, c.Stale)
+			count(w.loads, c.Loads)
+			count(w.failures, c.Failures)
+		}
+		if c.Near {
+			count(w.hits, c.NearHits, fromKey.String(inspect.FromNear))
+			count(w.invalidations, c.Invalidations)
+			count(w.entries, uint64(c.Entries))   //nolint:gosec // not negative
+			count(w.disconnected, uint64(c.Lost)) //nolint:gosec // likewise
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/redlatchotel"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -445,6 +447,54 @@ func TestGaugesShowWhatIsHeldAndWaitedFor(t *testing.T) {
 		require.NoError(t, orders.Unlock(t.Context()))
 		require.NoError(t, secret.Unlock(t.Context()))
 	}, redlatchotel.WithNames("orders"))
+}
+
+func TestCachesAreCounted(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		defer l.told.Watch(l.Client)()
+		users := rcache.New(l.Client, "users", func(_ context.Context, k string) (string, error) {
+			if k == "bad" {
+				return "", errors.New("no luck")
+			}
+			return "Ann", nil
+		}, rcache.WithNear(10))
+		for _, k := range []string{"a", "a", "a", "bad"} {
+			_, _ = users.Get(t.Context(), k) // the failure is counted
+			synctest.Wait()
+		}
+		l.take()
+		_, err := users.Get(t.Context(), "a")
+		require.NoError(t, err)
+		assert.Empty(t, l.take(), "a hit has no span")
+		sum := func(name string, labels ...attribute.KeyValue) int64 {
+			t.Helper()
+			d, ok := l.metric(t, name).(metricdata.Sum[int64])
+			require.True(t, ok, name)
+			assert.True(t, d.IsMonotonic)
+			want := attribute.NewSet(labels...)
+			for _, p := range d.DataPoints {
+				if p.Attributes.Equals(&want) {
+					return p.Value
+				}
+			}
+			require.Fail(t, "no such series", name)
+			return 0
+		}
+		of := object("cache", "users")
+		assert.EqualValues(t, 2, sum("redlatch.cache.hits", append(of, attribute.String("redlatch.from", "near"))...))
+		assert.EqualValues(t, 1, sum("redlatch.cache.hits", append(of, attribute.String("redlatch.from", "redis"))...))
+		assert.EqualValues(t, 2, sum("redlatch.cache.misses", of...))
+		assert.EqualValues(t, 2, sum("redlatch.cache.loads", of...))
+		assert.EqualValues(t, 1, sum("redlatch.cache.load_failures", of...))
+		assert.EqualValues(t, 0, sum("redlatch.cache.stale", of...))
+		assert.EqualValues(t, 0, sum("redlatch.near.invalidations", of...))
+		for name, want := range map[string]float64{"redlatch.near.entries": 1, "redlatch.near.disconnected": 0} {
+			got, found := l.gauge(t, name, of...)
+			assert.True(t, found, name)
+			assert.InDelta(t, want, got, 0, name)
+		}
+		runtime.KeepAlive(users)
+	}, redlatchotel.WithNames("users"))
 }
 
 func TestGaugesOfQueues(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/kinds"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
 
@@ -23,6 +24,8 @@ type watched struct {
 	timeout time.Duration
 
 	holds, waits, longestHold, longestWait, messages, paused, up *prometheus.Desc
+
+	hits, misses, stale, loads, failures, entries, invalidations, disconnected *prometheus.Desc // of caches
 }
 
 func (g *watched) init(timeout time.Duration) {
@@ -34,18 +37,29 @@ func (g *watched) init(timeout time.Duration) {
 	g.waits = desc("waits", "Calls that wait for somebody else.", "kind", "name")
 	g.longestHold = desc("longest_hold_seconds", "For how long the oldest of them has been held.", "kind", "name")
 	g.longestWait = desc("longest_wait_seconds", "For how long the first of them has waited.", "kind", "name")
+	g.hits = desc("cache_hits_total", "Reads of caches and near maps that were answered in the client, or by a value in Redis.", "kind", "name", "from")
+	g.misses = desc("cache_misses_total", "Reads of caches that had to load, or to wait for a load, and of near maps that asked Redis.", "kind", "name")
+	g.stale = desc("cache_stale_total", "Reads of caches that returned an old value, which is refreshed then.", "kind", "name")
+	g.loads = desc("cache_loads_total", "Calls of the loaders of caches.", "kind", "name")
+	g.failures = desc("cache_load_failures_total", "Calls of the loaders of caches that failed.", "kind", "name")
+	g.entries = desc("near_entries", "Values that clients keep near.", "kind", "name")
+	g.invalidations = desc("near_invalidations_total", "Keys whose near values were dropped because of a change.", "kind", "name")
+	g.disconnected = desc("near_disconnected", "Clients that keep nothing near now, as they do not hear of changes.", "kind", "name")
 	g.messages = desc("queue_messages", "Messages of a queue.", "name", "state")
 	g.paused = desc("queue_paused", "1 while the queue is paused, else 0.", "name")
 	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis has not answered.", "name")
 }
 
 func (g *watched) describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.paused, g.up} {
+	for _, d := range []*prometheus.Desc{
+		g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.paused, g.up,
+		g.hits, g.misses, g.stale, g.loads, g.failures, g.entries, g.invalidations, g.disconnected,
+	} {
 		to <- d
 	}
 }
 
-// Watch shows what a client holds and waits for, until the result is called. Each scrape then costs time in proportion to that.
+// Watch shows what a client holds and waits for, and counts what its caches do, until the result is called. Each scrape then costs time in proportion to that.
 func (m *Metrics) Watch(c *redlatch.Client) (stop func()) { return m.watched.Watch(c) }
 
 // WatchQueue shows the states of a queue, until the result is called. Each scrape then costs a round trip. Of a queue that several
@@ -66,6 +80,7 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 	holds, waits := g.Crowds(name)
 	crowds(holds, g.holds, g.longestHold)
 	crowds(waits, g.waits, g.longestWait)
+	g.caches(name, to)
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout) //nolint:forbidigo // a scrape has no context
 	defer cancel()
 	g.Queues(ctx, func(name string, s rdelayedqueue.Stats, err error) {
@@ -83,4 +98,28 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 		}
 		send(g.paused, paused, name)
 	})
+}
+
+func (g *watched) caches(name func(string) string, to chan<- prometheus.Metric) {
+	for o, c := range g.Caches(name) {
+		count := func(d *prometheus.Desc, n uint64, more ...string) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{o.Kind, o.Name}, more...)...)
+		}
+		gauge := func(d *prometheus.Desc, n int) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), o.Kind, o.Name)
+		}
+		count(g.misses, c.Misses)
+		if o.Kind == kinds.Cache {
+			count(g.hits, c.Hits, inspect.FromRedis)
+			count(g.stale, c.Stale)
+			count(g.loads, c.Loads)
+			count(g.failures, c.Failures)
+		}
+		if c.Near {
+			count(g.hits, c.NearHits, inspect.FromNear)
+			count(g.invalidations, c.Invalidations)
+			gauge(g.entries, c.Entries)
+			gauge(g.disconnected, c.Lost)
+		}
+	}
 }

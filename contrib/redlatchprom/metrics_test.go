@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,8 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/redlatchprom"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/grid/rcache"
+	"github.com/redlatch/redlatch/grid/rmap"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -102,6 +105,63 @@ func TestMetrics(t *testing.T) {
 		assert.NotContains(t, string(text), "4711")
 		unwatch()
 		assert.Zero(t, testutil.CollectAndCount(metrics, "redlatch_holds"))
+	})
+}
+
+func TestMetricsOfCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := redlatchprom.New(redlatchprom.WithNames("users", "prices"))
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(metrics)
+		c, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		unwatch := metrics.Watch(c)
+		load := func(_ context.Context, k string) (string, error) {
+			if k == "bad" {
+				return "", errors.New("no luck")
+			}
+			return "Ann", nil
+		}
+		users := rcache.New(c, "users", load, rcache.WithNear(10), rcache.WithRefresh(10*time.Second))
+		secret := rcache.New(c, "customer-4711", load)
+		for _, k := range []string{"a", "a", "a", "bad"} {
+			_, _ = users.Get(t.Context(), k) // the failure is counted
+			synctest.Wait()
+		}
+		time.Sleep(10 * time.Second)
+		for range 2 { // the old value, and the new one
+			_, err = users.Get(t.Context(), "a")
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		_, err = secret.Get(t.Context(), "a")
+		require.NoError(t, err)
+		prices := rmap.New[string, int](c, "prices", rmap.WithNear(10))
+		_, _, err = prices.Get(t.Context(), "tea")
+		require.NoError(t, err)
+		require.NoError(t, users.Invalidate(t.Context(), "a"))
+		is := func(want float64, name, labels string) {
+			t.Helper()
+			assert.InDelta(t, want, value(t, registry, name, labels), 0, name)
+		}
+		is(1, "redlatch_cache_hits_total", `from="near",kind="cache",name="users"`)
+		is(3, "redlatch_cache_hits_total", `from="redis",kind="cache",name="users"`)
+		is(2, "redlatch_cache_misses_total", `kind="cache",name="users"`)
+		is(1, "redlatch_cache_stale_total", `kind="cache",name="users"`)
+		is(3, "redlatch_cache_loads_total", `kind="cache",name="users"`)
+		is(1, "redlatch_cache_load_failures_total", `kind="cache",name="users"`)
+		is(1, "redlatch_near_entries", `kind="cache",name="users"`)
+		is(1, "redlatch_near_invalidations_total", `kind="cache",name="users"`)
+		is(0, "redlatch_near_disconnected", `kind="cache",name="users"`)
+		is(1, "redlatch_cache_misses_total", `kind="map",name="prices"`)
+		is(1, "redlatch_cache_loads_total", `kind="cache",name=""`)
+		text, err := testutil.CollectAndFormat(metrics, expfmt.TypeTextPlain)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "4711")
+		unwatch()
+		is(3, "redlatch_cache_loads_total", `kind="cache",name="users"`)
+		runtime.KeepAlive(users)
 	})
 }
 

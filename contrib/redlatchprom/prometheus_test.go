@@ -26,6 +26,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/contrib/redlatchprom"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -231,6 +232,7 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 			`rate(redlatch_hold_seconds_count{kind="lock",name="orders"}[1m]) > 0`,
 			`rate(redlatch_handle_seconds_count{kind="queue",name="mail",result="ok"}[1m]) > 0`,
 			`redlatch_queue_up{name="mail"} == 1`,
+			`rate(redlatch_cache_hits_total{kind="cache",name="",from="near"}[1m]) > 0`,
 			`redlatch_queue_messages{name="mail",state="ready"} >= 0`,
 			`rate(redlatch_script_seconds_count{script="rlock.acquire"}[1m]) > 0`,
 		) {
@@ -250,11 +252,11 @@ func TestPrometheusScrapesClientsUnderLoad(t *testing.T) {
 	}
 }
 
-// load has a client acquire a lock, handle messages, and hold another lock for which it waits too, until the test ends.
+// load has a client acquire a lock, handle messages, read a cache, and hold another lock for which it waits too, until the test ends.
 func load(t *testing.T, c *redlatch.Client, q *rdelayedqueue.Queue[string]) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 3)
+	ended := make(chan error, 4)
 	go func() {
 		ended <- c.GetLock("report").Do(context.WithoutCancel(ctx), func(context.Context) error {
 			_, _ = c.GetLock("report").Lock(ctx) // until the test ends
@@ -276,6 +278,17 @@ func load(t *testing.T, c *redlatch.Client, q *rdelayedqueue.Queue[string]) {
 	}()
 	go func() {
 		ended <- q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error { return nil })
+	}()
+	go func() {
+		users := rcache.New(c, "users", func(context.Context, int) (string, error) { return "Ann", nil }, rcache.WithNear(10), rcache.WithTTL(time.Second))
+		for i := 0; ctx.Err() == nil; i++ {
+			_, _ = users.Get(ctx, i%20)
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		ended <- nil
 	}()
 	t.Cleanup(func() {
 		stop()

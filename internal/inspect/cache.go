@@ -8,46 +8,52 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// Reads are what was counted of a cache, or of a map that keeps entries near.
+// CacheCounts are what was counted of a cache, or of a map that keeps entries near.
+type CacheCounts struct{ NearHits, Hits, Misses, Stale, Loads, Failures, Invalidations uint64 }
+
+func countsOf(c redlatch.CacheInfo) CacheCounts {
+	n := CacheCounts{NearHits: c.NearHits, Hits: c.Hits, Misses: c.Misses, Stale: c.Stale, Loads: c.Loads, Failures: c.Failures}
+	if c.Near != nil {
+		n.Invalidations = c.Near.Invalidations
+	}
+	return n
+}
+
+func (c CacheCounts) plus(o CacheCounts) CacheCounts {
+	return CacheCounts{
+		c.NearHits + o.NearHits, c.Hits + o.Hits, c.Misses + o.Misses, c.Stale + o.Stale,
+		c.Loads + o.Loads, c.Failures + o.Failures, c.Invalidations + o.Invalidations,
+	}
+}
+
+func (c CacheCounts) minus(o CacheCounts) CacheCounts {
+	return CacheCounts{
+		c.NearHits - o.NearHits, c.Hits - o.Hits, c.Misses - o.Misses, c.Stale - o.Stale,
+		c.Loads - o.Loads, c.Failures - o.Failures, c.Invalidations - o.Invalidations,
+	}
+}
+
+// Reads are counts, and the part of the reads that were hits, from 0 to 1; nil if there were none.
 type Reads struct {
-	NearHits, Hits, Misses, Stale, Loads, Failures uint64
-	// HitRate is the part of the reads that were hits, from 0 to 1; nil if there were none.
+	CacheCounts
 	HitRate *float64
 }
 
-// readsSince returns what was counted since an earlier answer of the same client.
-func readsSince(c, earlier redlatch.CacheInfo) Reads {
-	r := Reads{
-		NearHits: c.NearHits - earlier.NearHits, Hits: c.Hits - earlier.Hits, Misses: c.Misses - earlier.Misses,
-		Stale: c.Stale - earlier.Stale, Loads: c.Loads - earlier.Loads, Failures: c.Failures - earlier.Failures,
+func readsOf(c CacheCounts) Reads {
+	r := Reads{CacheCounts: c}
+	if hits := float64(c.NearHits + c.Hits); hits > 0 || c.Misses > 0 {
+		rate := hits / (hits + float64(c.Misses))
+		r.HitRate = &rate
 	}
-	r.rate()
 	return r
 }
 
 // Rate says which part of the reads were hits; nothing if there were none.
-func (r *Reads) Rate() string {
+func (r Reads) Rate() string {
 	if r.HitRate == nil {
 		return ""
 	}
 	return fmt.Sprintf("%.1f %%", 100**r.HitRate)
-}
-
-func (r *Reads) add(o Reads) {
-	r.NearHits += o.NearHits
-	r.Hits += o.Hits
-	r.Misses += o.Misses
-	r.Stale += o.Stale
-	r.Loads += o.Loads
-	r.Failures += o.Failures
-	r.rate()
-}
-
-func (r *Reads) rate() {
-	if hits := float64(r.NearHits + r.Hits); hits > 0 || r.Misses > 0 {
-		rate := hits / (hits + float64(r.Misses))
-		r.HitRate = &rate
-	}
 }
 
 // Cache is what clients say of a cache, or of a map that keeps entries near.
@@ -76,11 +82,11 @@ type countedAt struct {
 // Caches returns what the clients that answered say of their caches, in the order of the names. What they have said before is not
 // counted; an earlier census may be nil.
 func (s *Census) Caches(before *Census) []Cache {
-	earlier := map[countedAt]redlatch.CacheInfo{}
+	earlier := map[countedAt]CacheCounts{}
 	if before != nil {
 		for id, r := range before.Reports {
 			for _, one := range r.Caches {
-				earlier[countedAt{id, Object{one.Kind, one.Name}}] = one
+				earlier[countedAt{id, Object{one.Kind, one.Name}}] = countsOf(one)
 			}
 		}
 	}
@@ -88,14 +94,14 @@ func (s *Census) Caches(before *Census) []Cache {
 	for id, r := range s.Reports {
 		for _, one := range r.Caches {
 			o := Object{one.Kind, one.Name}
-			reads := readsSince(one, earlier[countedAt{id, o}])
+			counts := countsOf(one).minus(earlier[countedAt{id, o}])
 			c := byName[o]
 			if c == nil {
 				c = &Cache{Kind: one.Kind, Name: one.Name}
 				byName[o] = c
 			}
-			c.Clients = append(c.Clients, Reader{id, reads, one.Near})
-			c.add(reads)
+			c.Clients = append(c.Clients, Reader{id, readsOf(counts), one.Near})
+			c.Reads = readsOf(c.plus(counts))
 			if n := one.Near; n != nil {
 				c.Near++
 				c.Entries += n.Entries

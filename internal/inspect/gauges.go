@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/script"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
@@ -28,10 +29,104 @@ type Gauges struct {
 	next    int
 	clients map[int]*redlatch.Client
 	queues  map[int]Watched
+	reading map[*redlatch.Client]*reading
+	past    map[Object]CacheCounts // of clients that are watched no more
 }
 
-// Watch adds a client, until the result is called.
-func (g *Gauges) Watch(c *redlatch.Client) (stop func()) { return add(g, &g.clients, c) }
+// reading is what a client had counted of its caches when it was first watched.
+type reading struct {
+	watches int
+	before  map[Object]CacheCounts
+}
+
+// Watch adds a client, until the result is called. Its caches are counted meanwhile.
+func (g *Gauges) Watch(c *redlatch.Client) (stop func()) {
+	remove := add(g, &g.clients, c)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.reading == nil {
+		g.reading, g.past = map[*redlatch.Client]*reading{}, map[Object]CacheCounts{}
+	}
+	r := g.reading[c]
+	if r == nil {
+		r = &reading{before: counted(c)}
+		g.reading[c] = r
+	}
+	r.watches++
+	return sync.OnceFunc(func() {
+		remove()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if r.watches--; r.watches > 0 {
+			return
+		}
+		delete(g.reading, c)
+		for o, n := range counted(c) {
+			g.past[o] = g.past[o].plus(n.minus(r.before[o]))
+		}
+	})
+}
+
+// counted returns what a client has counted of its caches.
+func counted(c *redlatch.Client) map[Object]CacheCounts {
+	all := map[Object]CacheCounts{}
+	for _, one := range c.Caches() {
+		all[Object{one.Kind, one.Name}] = countsOf(one)
+	}
+	return all
+}
+
+// Where hits are from, by their names in metrics.
+const (
+	FromNear  = "near"
+	FromRedis = "redis"
+)
+
+// CacheNow are the counts of a cache, and what clients keep near of it now.
+type CacheNow struct {
+	CacheCounts
+	Near    bool // some keep any
+	Entries int
+	Lost    int // how many clients do not hear of changes
+}
+
+// Caches returns what clients have counted of their caches while they were watched. Names are changed by a function, for fewer series.
+func (g *Gauges) Caches(name func(string) string) map[Object]*CacheNow {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[Object]*CacheNow{}
+	add := func(o Object, n CacheCounts) *CacheNow {
+		o.Name = name(o.Name)
+		if all[o] == nil {
+			all[o] = &CacheNow{}
+		}
+		all[o].CacheCounts = all[o].plus(n)
+		return all[o]
+	}
+	for o, n := range g.past {
+		if of := add(o, n); n.Invalidations > 0 {
+			of.Near = true
+		}
+	}
+	for c, r := range g.reading {
+		for _, one := range c.Caches() {
+			o := Object{one.Kind, one.Name}
+			n := add(o, countsOf(one).minus(r.before[o]))
+			if one.Near == nil {
+				continue
+			}
+			n.Near = true
+			if core.Of(c).Closed() { // it has no subscription, and needs none
+				continue
+			}
+			n.Entries += one.Near.Entries
+			if !one.Near.Connected {
+				n.Lost++
+			}
+		}
+	}
+	return all
+}
 
 // WatchQueue adds a queue, until the result is called.
 func (g *Gauges) WatchQueue(q Watched) (stop func()) { return add(g, &g.queues, q) }

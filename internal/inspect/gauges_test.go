@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 )
@@ -115,4 +116,44 @@ func (f fixed) Name() string { return f.name }
 func (f fixed) Stats(context.Context) (rdelayedqueue.Stats, error) {
 	time.Sleep(time.Second)
 	return f.stats, f.err
+}
+
+func TestCachesAreCountedWhileTheirClientIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, err := embedded.Open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, server.Close()) }()
+		users := rcache.New[string, string](server, "users", nil, rcache.WithNear(10))
+		read := func(n int) {
+			for range n {
+				_, err := users.Get(t.Context(), "k")
+				require.ErrorIs(t, err, rcache.ErrNotFound)
+			}
+		}
+		all := func(string) string { return "" }
+		read(1)
+		var set inspect.Gauges
+		assert.Empty(t, set.Caches(all))
+		first, second := set.Watch(server), set.Watch(server)
+		read(2)
+		of := inspect.Object{Kind: "cache"}
+		assert.EqualValues(t, 2, set.Caches(all)[of].Misses, "not what was before")
+		first()
+		first()
+		read(3)
+		assert.EqualValues(t, 5, set.Caches(all)[of].Misses)
+		second()
+		read(4)
+		assert.EqualValues(t, 5, set.Caches(all)[of].Misses, "a counter does not go back")
+		third := set.Watch(server)
+		read(1)
+		now := set.Caches(all)[of]
+		assert.EqualValues(t, 6, now.Misses)
+		assert.True(t, now.Near)
+		assert.Zero(t, now.Lost)
+		require.NoError(t, server.Close())
+		assert.Zero(t, set.Caches(all)[of].Lost, "a closed client has no subscription, and needs none")
+		third()
+		assert.EqualValues(t, 6, set.Caches(all)[of].Misses)
+	})
 }
