@@ -3,9 +3,9 @@ package rmap_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
