@@ -90,7 +90,7 @@ func (s *SortedSet[T]) AddScore(ctx context.Context, v T, delta float64) (float6
 	return sum, s.o.Wrap("add score", row.Err())
 }
 
-// Remove removes members, and returns how many were there. It costs a round trip for each 1,000 members, or 1 MiB, and is atomic within
+// Remove removes members, and returns how many were there. It costs a round trip for each 500 members, or 1 MiB, and is atomic within
 // one only; after an error n counts those of the calls before.
 func (s *SortedSet[T]) Remove(ctx context.Context, vs ...T) (n int, err error) {
 	return s.o.ChangeAll(ctx, "remove", zrem, 1, s.v.Args(vs))
