@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,13 +160,14 @@ func useGrid(ctx context.Context, c *redlatch.Client, pkg string, renewed func()
 	return errors.Join(all...)
 }
 
-// asUser returns a client whose user has these commands, and keys with the prefix app:.
-func asUser(t *testing.T, server *redistest.Server, commands []string) *redlatch.Client {
+// asUser returns a client whose user has these commands and those of messages, keys with the prefix app:, and more rules.
+func asUser(t *testing.T, server *redistest.Server, commands []string, more ...any) *redlatch.Client {
 	t.Helper()
-	rules := []any{"acl", "setuser", "app", "reset", "on", ">secret", "~app:*", "~redlatch_*{app:*", "&redlatch_*{app:*", "+eval", "+evalsha", "+ping", "+publish", "+subscribe", "+unsubscribe"}
+	rules := []any{"acl", "setuser", "app", "reset", "resetchannels", "on", ">secret", "~app:*", "~redlatch_*{app:*", "&redlatch_*{app:*", "+eval", "+evalsha", "+ping", "+publish", "+subscribe", "+unsubscribe"}
 	for _, command := range commands {
 		rules = append(rules, "+"+command)
 	}
+	rules = append(rules, more...)
 	require.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret", DisableIdentity: true})
 	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"), redlatch.WithoutPresence(), redlatch.WithWatchdogTimeout(300*time.Millisecond))
@@ -192,14 +194,7 @@ func TestPackagesOfTheGridNeedNoMoreAndNoLessThanTheirRights(t *testing.T) {
 		})
 	}
 	for _, r := range gridRights() {
-		var commands []string
-		for command := range strings.FieldsSeq(r.all()) {
-			known, err := admin.Do(t.Context(), "command", "info", command).Slice()
-			require.NoError(t, err)
-			if known[0] != nil {
-				commands = append(commands, command)
-			}
-		}
+		commands := knownOf(t, admin, r)
 		c := asUser(t, server, commands)
 		require.NoError(t, admin.FlushAll(t.Context()).Err())
 		require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
@@ -210,6 +205,123 @@ func TestPackagesOfTheGridNeedNoMoreAndNoLessThanTheirRights(t *testing.T) {
 			assert.Contains(t, stats, "cmdstat_"+command+":", "%s needs no %s", r.pkg, command)
 		}
 	}
+}
+
+// knownOf returns those commands of a package that a server knows.
+func knownOf(t *testing.T, rdb *redis.Client, r gridRight) (commands []string) {
+	t.Helper()
+	for command := range strings.FieldsSeq(r.all()) {
+		known, err := rdb.Do(t.Context(), "command", "info", command).Slice()
+		require.NoError(t, err)
+		if known[0] != nil {
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
+// F28: an error says which right is missing, or who does.
+func TestErrorsOfTheGridNameTheRightThatIsMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	for _, r := range gridRights() {
+		commands := knownOf(t, admin, r)
+		for i, lacks := range commands {
+			c := asUser(t, server, slices.Delete(slices.Clone(commands), i, i+1))
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			err := useGrid(ctx, c, r.pkg, func() {})
+			cancel()
+			if renews := lacks == "pexpire" || lacks == "pttl"; r.cache && renews {
+				continue // of which the renewal of a long load is refused, and logged
+			}
+			require.ErrorContains(t, err, "redlatch doctor --grid", "%s without %s", r.pkg, lacks)
+			if !strings.Contains(err.Error(), "can't run this command") { // Redis before 7.2 does not name what a script may not run
+				assert.ErrorContains(t, err, "'"+lacks+"'", "%s without %s", r.pkg, lacks)
+			}
+		}
+	}
+}
+
+// useNear has a map and a cache with near values change one each, read it, and read it near. It returns what fails.
+func useNear(ctx context.Context, c *redlatch.Client, name string) error {
+	m := rmap.New[string, int](c, name+"map", rmap.WithNear(10))
+	users := rcache.New[string, int](c, name+"users", nil, rcache.WithNear(10))
+	err := errors.Join(m.Set(ctx, "a", 1), users.Set(ctx, "a", 1))
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for err == nil && (m.NearStats().Hits == 0 || users.Stats().NearHits == 0) {
+		_, _, mapErr := m.Get(ctx, "a")
+		_, cacheErr := users.Get(ctx, "a")
+		err = errors.Join(mapErr, cacheErr)
+	}
+	return err
+}
+
+// F28
+func TestDocumentedUserMayUseTheGrid(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	for _, command := range regexp.MustCompile("(?s)redis-cli (ACL SETUSER .*?)```").FindAllSubmatch(text, 2) {
+		var words []any
+		for word := range strings.FieldsSeq(strings.NewReplacer("'", "", "\\\n", " ").Replace(string(command[1]))) {
+			words = append(words, word)
+		}
+		require.NoError(t, admin.Do(t.Context(), words...).Err())
+	}
+	near := regexp.MustCompile("(?s)near values.*?add\\s+`'(&[^']*)' '(&[^']*)'`").FindSubmatch(text)
+	require.NotNil(t, near)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
+	c, err := redlatch.New(rdb, redlatch.WithNamePrefix("app:"))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, c.Close())
+		assert.NoError(t, rdb.Close())
+	})
+	for _, r := range gridRights() {
+		require.NoError(t, useGrid(t.Context(), c, r.pkg, func() {}), r.pkg)
+	}
+	require.ErrorContains(t, useNear(t.Context(), c, ""), "channel")
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "app", string(near[1])).Err())
+	require.NoError(t, useNear(t.Context(), c, ""))
+	require.ErrorContains(t, useNear(t.Context(), c, "{shop}:"), "channel")
+	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "app", string(near[2]), "&redlatch_*:app:*", "~redlatch_*:app:*").Err())
+	require.NoError(t, useNear(t.Context(), c, "{shop}:"))
+}
+
+// F28, F30: a change that could not be published is not made, and what could not be heard of is not near.
+func TestUserWithoutItsChannelHasNothingNearAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin, ctx := server.Client(t), t.Context()
+	var commands []string
+	for _, r := range gridRights() {
+		commands = append(commands, knownOf(t, admin, r)...)
+	}
+	c := asUser(t, server, commands, "resetchannels", "&redlatch_cache_load_channel:*")
+	m := rmap.New[string, int](c, "map", rmap.WithNear(10))
+	users := rcache.New(c, "users", func(context.Context, string) (int, error) { return 1, nil }, rcache.WithNear(10))
+	for _, err := range []error{m.Set(ctx, "a", 1), m.SetAll(ctx, map[string]int{"a": 1}), users.Set(ctx, "a", 2)} {
+		require.ErrorContains(t, err, "redlatch doctor --grid")
+		require.ErrorContains(t, err, "channel")
+	}
+	assert.Empty(t, admin.Keys(ctx, "*").Val())
+	require.NoError(t, admin.HSet(ctx, "app:map", "a", 3).Err())
+	for range 100 {
+		v, _, err := m.Get(ctx, "a")
+		require.NoError(t, err)
+		require.Equal(t, 3, v)
+		v, err = users.Get(ctx, "a")
+		require.NoError(t, err)
+		require.Equal(t, 1, v)
+	}
+	assert.Zero(t, m.NearStats().Hits)
+	assert.Zero(t, users.Stats().NearHits)
+	require.ErrorContains(t, users.Invalidate(ctx, "a"), "channel")
 }
 
 func TestOperationsListTheRightsOfTheGrid(t *testing.T) {
