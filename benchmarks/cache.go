@@ -183,8 +183,9 @@ type missTask struct {
 
 // missResult is what a process saw of one key.
 type missResult struct {
-	Loads int           `json:"loads"`
-	Took  time.Duration `json:"took"` // from the time that all processes share until the last caller had the value
+	Loads int           `json:"loads"` // that ran here
+	Ended time.Duration `json:"ended"` // when a load returned here, 0 if none ran here, from the time on that all processes share
+	Took  time.Duration `json:"took"`  // until the last caller had the value, likewise
 }
 
 // askForMissing is the task of a worker. It returns what it saw of each key.
@@ -214,7 +215,7 @@ func askForMissing(ctx context.Context, task missTask, ready func() time.Time) (
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		results[i] = missResult{r.Runs, r.Last.Sub(at)}
+		results[i] = missResult{r.Runs, max(0, r.Ended.Sub(at)), r.Last.Sub(at)}
 	}
 	return results, closeCaches(all)
 }
@@ -234,19 +235,21 @@ func missingRows(ctx context.Context, b *bench) ([]row, error) {
 		return nil, err
 	}
 	names := []string{rcacheName, goCacheName, asideName}
-	took, most := samples{}, map[string]float64{}
+	took, after, most := samples{}, samples{}, map[string]float64{}
 	for i := range results[0] {
-		name, loads, last := names[i%len(names)], 0, time.Duration(0)
+		name, loads, ended, last := names[i%len(names)], 0, time.Duration(0), time.Duration(0)
 		for _, process := range results {
 			loads += process[i].Loads
-			last = max(last, process[i].Took)
+			ended, last = max(ended, process[i].Ended), max(last, process[i].Took)
 		}
 		most[name] = max(most[name], float64(loads))
 		took.add(name, last.Seconds()*1000)
+		after.add(name, (last-ended).Seconds()*1000)
 	}
 	prefix := fmt.Sprintf("a missing key, %d callers in %d processes: ", missProcesses*missCallers, missProcesses)
 	loads := row{Measure: prefix + "loads of a key, most", Cells: map[string][]float64{}}
 	times := row{Measure: prefix + "until the last has the value, median / worst, ms", Cells: map[string][]float64{}, Rounds: took}
+	ends := row{Measure: prefix + "of that, after the last load, median, ms", Cells: after.cells(), Rounds: after}
 	for name, values := range took {
 		loads.Cells[name] = []float64{most[name]}
 		times.Cells[name] = []float64{median(values), slices.Max(values)}
@@ -254,7 +257,7 @@ func missingRows(ctx context.Context, b *bench) ([]row, error) {
 	loads.Targets = []target{{Text: "exactly 1", Got: most[rcacheName], Reached: most[rcacheName] == 1}}
 	times.Targets = []target{atMost("ms in the median: 55 and two PINGs", 55+2*median(pings), median(took[rcacheName]))}
 	progress("a missing key: all have it after %s ms", figure(median(took[rcacheName])))
-	return []row{loads, times}, nil
+	return []row{loads, times, ends}, nil
 }
 
 // pingTimes returns the times of PINGs, one after the other, in ms.
