@@ -89,6 +89,7 @@ const (
 	goCacheName  = "go-redis/cache, Once"
 	goCacheGet   = "go-redis/cache, Get"
 	asideName    = "rueidisaside"
+	quietName    = "grid, others written"
 	ignorantName = "expirable LRU"
 )
 

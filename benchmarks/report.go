@@ -125,7 +125,7 @@ func columnOrder() (names []string) {
 		names = append(names, c.name)
 	}
 	return append(names, asynqName, onceName, setNXName, barrierName, countName, idsName, timedIDsName, uuidName, incrName, gridName, goRedisName, redissonName,
-		rcacheName, goCacheName, goCacheGet, asideName, ignorantName)
+		rcacheName, goCacheName, goCacheGet, asideName, quietName, ignorantName)
 }
 
 // summary prints how many targets were reached, and those that were not.
