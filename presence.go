@@ -110,7 +110,7 @@ type CacheInfo struct {
 type NearInfo struct {
 	// Entries are how many it keeps, including some that are over.
 	Entries int
-	// Invalidations are the keys whose entries were dropped because of a change, also if there was none.
+	// Invalidations are the keys of which messages said that they have changed; 1 for a change of a whole map.
 	Invalidations uint64
 	// Connected reports whether the client receives the messages of changes: otherwise it keeps nothing, and each read asks Redis.
 	// Since is since when that is so.

@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
+	"github.com/redlatch/redlatch/internal/test/gridtest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
@@ -221,6 +222,50 @@ func TestLoadsOnAServerThatIsFull(t *testing.T) {
 	_, ok, err := c.Peek(t.Context(), "kept")
 	require.NoError(t, err)
 	assert.False(t, ok)
+}
+
+// F30: the refused attempt has published its message.
+func TestChangeThatIsRefusedAndSentAgainLeavesNothingOldNear(t *testing.T) {
+	for name, change := range map[string]func(ctx context.Context, c *cache) error{
+		"Set":        func(ctx context.Context, c *cache) error { return c.Set(ctx, "k", "new") },
+		"Invalidate": func(ctx context.Context, c *cache) error { return c.Invalidate(ctx, "k") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
+				load := func(context.Context, string) (string, error) { return "new", nil }
+				c := rcache.New(p.Client, "users", load, rcache.WithNear(10))
+				// isNear gets the value, and reports whether it was near.
+				isNear := func(t *testing.T) bool {
+					before := c.Stats().NearHits
+					requireGet(t, c, "old")
+					return c.Stats().NearHits > before
+				}
+				await := func(t *testing.T, near bool) {
+					redistest.Eventually(t, 10*time.Second, "the value is near, or not", func() error {
+						if isNear(t) != near {
+							return errNotNear
+						}
+						return nil
+					})
+				}
+				redistest.Eventually(t, time.Minute, "the change is sent again", func() error {
+					require.NoError(t, c.Set(t.Context(), "k", "old"))
+					await(t, true)
+					p.RefuseWrites(t, true)
+					done := make(chan error, 1)
+					go func() { done <- change(t.Context(), c) }()
+					await(t, false) // the message has come, and the old value is near again
+					p.RefuseWrites(t, false)
+					if err := <-done; err != nil {
+						require.ErrorIs(t, err, redlatch.ErrUnwritable)
+						return err // it was given up before
+					}
+					requireGet(t, c, "new")
+					return nil
+				})
+			})
+		})
+	}
 }
 
 // Near caches of a cluster hear of changes on every node, and loads of any slot are waited for.

@@ -17,7 +17,7 @@ while not changes and at <= #args do
   changes = redis.call('hexists', key, args[at]) == 1
   at = at + 1
 end
--- Before the write: a user who may not publish changes nothing. If the command fails, the message is about nothing.
+-- Before the write: a user who may not publish changes nothing. If the command fails, the message costs a read.
 if changes then
   redis.call('publish', channel, message)
 end

@@ -91,7 +91,7 @@ func equalsModel(t *testing.T, p *gridtest.Place, m *rmap.Map[int, int]) {
 			return gridtest.Change(fmt.Sprint(name, " ", k, old, v), func(ctx context.Context) (any, error) {
 				result, err := do(ctx, k, old, v)
 				if errors.Is(err, redlatch.ErrUnknown) && m.NearStats() != (rmap.NearStats{}) {
-					catchUp(t, p, m)
+					catchUp(t, p, m.NearStats)
 				}
 				return result, err
 			},
@@ -166,12 +166,12 @@ func equalsModel(t *testing.T, p *gridtest.Place, m *rmap.Map[int, int]) {
 }
 
 // catchUp waits until a client has every message that was published for a near map, by one about a thousand keys.
-func catchUp(t *testing.T, p *gridtest.Place, m *rmap.Map[int, int]) {
+func catchUp(t *testing.T, p *gridtest.Place, stats func() rmap.NearStats) {
 	t.Helper()
 	marker := "\x01" + strings.Repeat("\xca", 16) + "\x00\x00\x03\xe8" + strings.Repeat("\x00", 1000*16)
-	before := m.NearStats().Invalidations
+	before := stats().Invalidations
 	redistest.Eventually(t, 10*time.Second, "the message", func() error {
-		if err := p.Redis.Publish(t.Context(), "{m}:topic", marker).Err(); err != nil || m.NearStats().Invalidations >= before+1000 {
+		if err := p.Redis.Publish(t.Context(), "{m}:topic", marker).Err(); err != nil || stats().Invalidations >= before+1000 {
 			return err
 		}
 		return errNotYet

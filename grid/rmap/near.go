@@ -173,8 +173,8 @@ func (m *Map[K, V]) fill(f missed[K], row *script.Row) (v V, ok bool, err error)
 type NearStats struct {
 	// Hits are the reads that found an entry in the client, and Misses those that asked Redis. GetAll counts each key.
 	Hits, Misses uint64
-	// Invalidations are the keys whose entries were dropped because of a change, by this client or another, also if there was
-	// none; 1 for a change of the whole map.
+	// Invalidations are the keys of which messages said that they have changed, by this client or another; 1 for a change of the
+	// whole map.
 	Invalidations uint64
 	// Entries is the number of entries that this Map keeps in the client, including some that are over.
 	Entries int

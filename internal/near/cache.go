@@ -31,7 +31,7 @@ type Options[V any] struct {
 // Stats are the counts of a [Cache]. But for the entries they are those of all caches of the object in this client.
 type Stats struct {
 	Hits, Misses  uint64
-	Invalidations uint64 // keys that were ended by messages and own writes; 1 for a clear
+	Invalidations uint64 // keys in messages, also those of own writes; 1 for a clear
 	Entries       int    // with those that are over and were not looked at since
 }
 

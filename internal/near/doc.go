@@ -38,8 +38,9 @@
 // stripes for each entry. The same way a number for the whole object, the gate, changes with each confirmation, each loss
 // and each message for all; it is odd while the subscription is not confirmed.
 //
-// A write has a number. Its answer and its message both end the entries of its keys; the second of them does nothing, or it
-// would end what was stored between them. A ring remembers the last 1,024 numbers: older ones cost an entry at the most.
+// A write has a number. Its answer ends the entries of its keys, and so does each message before it: Redis may refuse a write
+// after its message, and the client sends it again under that number. A message after the answer does nothing, or it would end
+// what was stored since. A ring remembers the last 1,024 numbers: older ones cost an entry at the most.
 //
 // # Cost
 //

@@ -26,13 +26,3 @@ func TestStripesForEntries(t *testing.T) {
 		assert.Equal(t, want, stripesFor(entries), entries)
 	}
 }
-
-func TestOwnNumberCountsOnceUntilItIsDisplaced(t *testing.T) {
-	var tr tracker
-	assert.True(t, tr.first(1))
-	assert.False(t, tr.first(1))
-	assert.True(t, tr.first(2))
-	assert.True(t, tr.first(1+ring))
-	assert.False(t, tr.first(1+ring))
-	assert.True(t, tr.first(1), "which costs an entry")
-}

@@ -37,6 +37,17 @@ type message struct {
 	hashes  []hash        // of the keys
 }
 
+// count returns how many keys a message says are over; 1 for all keys.
+func (m *message) count() uint64 {
+	switch {
+	case m.kind == clearAll, m.kind == disable && m.all:
+		return 1
+	case m.kind == enable:
+		return 0
+	}
+	return uint64(len(m.hashes))
+}
+
 // maxTimeout is the longest time for which a transaction keeps its keys out of caches.
 const maxTimeout = time.Hour
 

@@ -94,7 +94,7 @@ type tracker struct {
 	topic   Topic
 	stripes []atomic.Uint32
 	gate    atomic.Uint64       // even while the subscription is confirmed
-	own     [ring]atomic.Uint64 // numbers of own writes that were counted
+	own     [ring]atomic.Uint64 // numbers of own writes that were answered
 	counted atomic.Uint64       // see Stats.Invalidations
 	reads   [manyShards]reads   // by the shard of a cache
 	heard   atomic.Int64        // when the last message came, on the client's clock; 0 for none
@@ -160,7 +160,6 @@ func (t *tracker) Lost() {
 func (t *tracker) dropAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counted.Add(1)
 	if t.gate.Load()%2 == 0 {
 		t.openLocked()
 	}
@@ -168,7 +167,6 @@ func (t *tracker) dropAll() {
 
 // drop ends the entries of some keys.
 func (t *tracker) drop(hashes []hash) {
-	t.counted.Add(uint64(len(hashes)))
 	for _, h := range hashes {
 		t.stripes[t.stripe(h)].Add(1)
 	}
@@ -178,30 +176,24 @@ func (t *tracker) stripe(h hash) uint32 {
 	return binary.BigEndian.Uint32(h[:]) & uint32(len(t.stripes)-1) //nolint:gosec // at most maxStripes
 }
 
-// wrote ends the entries that a write is about, unless its message or its answer has done so before.
-func (t *tracker) wrote(number uint64, hashes []hash, all bool) {
-	if !t.first(number) {
-		return
-	}
-	if all {
+// end ends the entries that a change is about.
+func (t *tracker) end(m *message) {
+	if m.kind == clearAll {
 		t.dropAll()
 	} else {
-		t.drop(hashes)
+		t.drop(m.hashes)
 	}
 }
 
-// first reports whether an own write is to be counted. It may say so of one whose number later ones have displaced.
-func (t *tracker) first(number uint64) bool {
-	slot := &t.own[number%ring]
-	for {
-		last := slot.Load()
-		if last == number {
-			return false
-		}
-		if slot.CompareAndSwap(last, number) {
-			return true
-		}
-	}
+// answered ends the entries that an own write is about, whose messages are over from then on.
+func (t *tracker) answered(m *message) {
+	t.own[m.writer.number%ring].Store(m.writer.number)
+	t.end(m)
+}
+
+// isOver reports whether a message is of an own write that was answered. It may not know of one whose number later ones have displaced.
+func (t *tracker) isOver(w writer) bool {
+	return w.client == [8]byte(t.core.Unique()) && t.own[w.number%ring].Load() == w.number
 }
 
 // Ticket is what was known of a key before Redis was asked. The zero Ticket is that of a reply that is not to be kept.
@@ -231,22 +223,19 @@ func (t *tracker) valid(ticket *Ticket) bool {
 func (t *tracker) Message(payload string) {
 	t.heard.Store(int64(t.core.Clock.Now()))
 	m, ok := parse(payload)
-	if !ok { // it may have been about any key
-		t.dropAll()
-		return
+	if !ok {
+		m = message{kind: clearAll} // it may have been about any key
 	}
-	if m.writer.client == [8]byte(t.core.Unique()) && (m.kind == clearAll || m.kind == invalidate) {
-		t.wrote(m.writer.number, m.hashes, m.kind == clearAll)
-		return
-	}
+	t.counted.Add(m.count())
 	switch m.kind {
-	case clearAll:
-		t.dropAll()
+	case clearAll, invalidate, update:
+		if t.isOver(m.writer) {
+			return
+		}
+		t.end(&m)
 		if m.waits && t.topic.Map != "" {
 			t.reply(release(t.topic.Map + ":clear:" + hex.EncodeToString([]byte(m.request))))
 		}
-	case invalidate, update:
-		t.drop(m.hashes)
 	case disable:
 		t.pause(&m)
 		if t.topic.Map != "" {

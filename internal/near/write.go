@@ -29,14 +29,14 @@ func (c *Cache[K, V]) newWrite(kind byte) *Write {
 	return &Write{c.trackers, c.topic, message{kind: kind, writer: writer{[8]byte(c.trackers.core.Unique()), number}}}
 }
 
-// Message returns what the script has to publish on the topic's channel, in the step that writes.
+// Message returns what the script has to publish on the topic's channel, in the step that writes. Each attempt of a write that is
+// sent again publishes the same.
 func (w *Write) Message() []byte { return w.message.encode() }
 
 // Answered ends the entries of the keys in all caches of this client for the object. It is to be called with the reply, before
-// the caller has it; not if the reply was lost or the write certainly not done: the message does it then, if there is one. A
-// repeated call does nothing.
+// the caller has it; not if the reply was lost or the write certainly not done: the message does it then, if there is one.
 func (w *Write) Answered() {
 	if t := w.trackers.find(w.topic); t != nil {
-		t.wrote(w.message.writer.number, w.message.hashes, w.message.kind == clearAll)
+		t.answered(&w.message)
 	}
 }

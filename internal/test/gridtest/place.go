@@ -28,6 +28,12 @@ type Place struct {
 	Calls func() int
 }
 
+// RefuseWrites has the server refuse writes for want of replicas, or end that.
+func (p *Place) RefuseWrites(t *testing.T, refuse bool) {
+	t.Helper()
+	require.NoError(t, p.Redis.ConfigSet(t.Context(), "min-replicas-to-write", map[bool]string{true: "1", false: "0"}[refuse]).Err())
+}
+
 // InMemory runs a test on a server in memory, in a bubble of fake time.
 func InMemory(t *testing.T, test func(t *testing.T, p *Place)) {
 	t.Helper()
