@@ -157,10 +157,10 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //   - The error of the loader, or as [*LoadError] the one of the load that Get waited for. The next Get loads, unless it is kept
 //     ([WithErrors]). A panic of the loader goes on in the caller; one whose caller has left is logged.
 //   - redlatch.ErrInvalid: the value cannot be encoded, or has more than 1 MiB then.
-//   - redlatch.ErrUnavailable, redlatch.ErrUnknown: Redis did not answer, for one lease (30 s by default) while Get waited; see
-//     [WithFailOpen].
+//   - redlatch.ErrUnavailable, redlatch.ErrUnknown: Redis did not answer, for one lease (30 s by default) while Get waited, or refuses
+//     writes (redlatch.ErrUnwritable) and there is something to load; see [WithFailOpen].
 //
-// A value that was loaded is returned although it could not be kept. One that cannot be decoded is loaded again.
+// A value that was loaded is returned although it could not be kept. One that cannot be decoded is deleted, and loaded again.
 //
 // A near value costs no I/O, a kept one a round trip, and a load three. Calls for a key that come while Redis is asked for it share the
 // next read, which begins after that one, or after 100 ms. A call that waits for a load costs two; all that wait in one client cost one
@@ -205,8 +205,7 @@ func (c *Cache[K, V]) look(ctx context.Context, k K, p place) (v V, ok bool, err
 	}
 	v, ok, err = c.answer(f.Result)
 	if !ok {
-		c.drop(ctx, p, f.Result)
-		return v, false, nil
+		return v, false, c.drop(ctx, p, f.Result)
 	}
 	n := c.counts()
 	n.hits.Add(1)
@@ -242,9 +241,10 @@ func (c *Cache[K, V]) decode(encoded []byte) (v V, err error) {
 	return v, nil
 }
 
-// drop deletes a result that cannot be decoded. If that fails, so does the load that follows.
-func (c *Cache[K, V]) drop(ctx context.Context, p place, r once.Result) {
-	_, _, _ = c.core.Query(ctx, func() *script.Call { return drop(p.key, r.Data) }) // an error is that of the next call as well
+// drop deletes a result that cannot be decoded, so that it is loaded again: a claim is not granted while there is a result.
+func (c *Cache[K, V]) drop(ctx context.Context, p place, r once.Result) error {
+	_, _, err := c.core.Query(ctx, func() *script.Call { return drop(p.key, r.Data) })
+	return err
 }
 
 // GetAll returns the values of those keys that have one. What is missing is loaded, 8 at a time unless [WithParallel] says otherwise. The

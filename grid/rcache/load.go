@@ -124,7 +124,9 @@ func (c *Cache[K, V]) loadOnce(ctx context.Context, k K, p place) (v V, err erro
 		if ok {
 			return v, err
 		}
-		c.drop(ctx, p, *kept)
+		if err := c.drop(ctx, p, *kept); err != nil {
+			return v, err
+		}
 	}
 }
 

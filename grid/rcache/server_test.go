@@ -268,6 +268,38 @@ func TestChangeThatIsRefusedAndSentAgainLeavesNothingOldNear(t *testing.T) {
 	}
 }
 
+func TestValueThatCannotBeDecodedNorDeletedIsAnError(t *testing.T) {
+	for name, refuse := range map[string]struct {
+		do   func(t *testing.T, p *gridtest.Place)
+		want string
+		open bool // a cache that fails open loads
+	}{
+		"refused": {func(t *testing.T, p *gridtest.Place) { p.RefuseWrites(t, true) }, "NOREPLICAS", true},
+		"no right": {func(t *testing.T, p *gridtest.Place) {
+			require.NoError(t, p.Redis.Do(t.Context(), "acl", "setuser", "default", "-hdel").Err())
+		}, "the server lacks a command, or the user a right", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				load := func(context.Context, string) (int, error) { return 7, nil }
+				require.NoError(t, rcache.New[string, string](p.Client, "users", nil).Set(ctx, "k", "text"))
+				refuse.do(t, p)
+				_, err := rcache.New(p.Client, "users", load).Get(ctx, "k")
+				require.ErrorContains(t, err, refuse.want)
+				v, err := rcache.New(p.Client, "users", load, rcache.WithFailOpen()).Get(ctx, "k")
+				if !refuse.open {
+					require.ErrorContains(t, err, refuse.want)
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, 7, v)
+			})
+		})
+	}
+}
+
 // Near caches of a cluster hear of changes on every node, and loads of any slot are waited for.
 func TestCacheOfAClusterLoadsOnceAndInvalidatesNearValues(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
