@@ -142,19 +142,19 @@ func (s *SortedSet[T]) RangeDesc(ctx context.Context, first, last int) ([]Entry[
 }
 
 func (s *SortedSet[T]) ranks(ctx context.Context, verb string, command *script.Script, order string, first, last int) ([]Entry[T], error) {
-	tooLong := func(n int) error {
+	tooLong := func(n uint) error {
 		return s.o.Wrap(verb, fmt.Errorf("%w: the range has %d entries, more than %d", errs.ErrInvalid, n, maxRange))
 	}
 	if (first < 0) == (last < 0) {
-		if n := last - first + 1; n > maxRange {
-			return nil, tooLong(n)
+		if last-first >= maxRange { // which cannot overflow
+			return nil, tooLong(uint(last-first) + 1)
 		}
 		return s.entries(verb, s.o.Read(ctx, command, first, last, "withscores"))
 	}
 	row := s.o.Read(ctx, rangeScript, first, last, maxAtOnce, order)
-	switch n := int(row.Int()); {
+	switch n := row.Int(); {
 	case n > maxRange:
-		return nil, tooLong(n)
+		return nil, tooLong(uint(n))
 	case n > maxAtOnce:
 		row = s.o.Read(ctx, command, first, last, "withscores")
 	}

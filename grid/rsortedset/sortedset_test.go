@@ -246,17 +246,21 @@ func TestTextsOfErrors(t *testing.T) {
 		_, both := s.Add(ctx, "a", 1, rsortedset.IfLess(), rsortedset.IfGreater())
 		_, nilOption := s.Add(ctx, "a", 1, rsortedset.AddOption{})
 		_, long := s.Range(ctx, 0, 10_000)
+		_, whole := s.Range(ctx, 0, math.MaxInt)
+		_, wholeDesc := s.RangeDesc(ctx, math.MinInt, -1)
 		_, limit := s.RangeByScore(ctx, 0, 1, 0)
 		_, pop := s.PopMax(ctx, 1001)
 		_, bound := s.Count(ctx, math.NaN(), 1)
 		for want, err := range map[string]error{
-			`add "s": invalid argument: a score is NaN`:                                    nan,
-			`add "s": invalid argument: Add takes one condition`:                           both,
-			`add "s": invalid argument: an option is nil`:                                  nilOption,
-			`range "s": invalid argument: the range has 10001 entries, more than 10000`:    long,
-			`range by score "s": invalid argument: 0 elements are not between 1 and 10000`: limit,
-			`pop max "s": invalid argument: 1001 elements are not between 1 and 1000`:      pop,
-			`count "s": invalid argument: a score is NaN`:                                  bound,
+			`add "s": invalid argument: a score is NaN`:                                                    nan,
+			`add "s": invalid argument: Add takes one condition`:                                           both,
+			`add "s": invalid argument: an option is nil`:                                                  nilOption,
+			`range "s": invalid argument: the range has 10001 entries, more than 10000`:                    long,
+			`range "s": invalid argument: the range has 9223372036854775808 entries, more than 10000`:      whole,
+			`range desc "s": invalid argument: the range has 9223372036854775808 entries, more than 10000`: wholeDesc,
+			`range by score "s": invalid argument: 0 elements are not between 1 and 10000`:                 limit,
+			`pop max "s": invalid argument: 1001 elements are not between 1 and 1000`:                      pop,
+			`count "s": invalid argument: a score is NaN`:                                                  bound,
 		} {
 			assert.EqualError(t, err, "rsortedset: "+want)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid)
