@@ -203,6 +203,28 @@ func TestDecimalSumsAreThoseOfTheServer(t *testing.T) {
 	})
 }
 
+func TestSumsThatAreInfiniteChangeNothing(t *testing.T) {
+	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
+		ctx, n := t.Context(), ratomic.NewFloat64(p.Client, "n")
+		for _, most := range []float64{math.MaxFloat64, -math.MaxFloat64} {
+			require.NoError(t, n.Store(ctx, most))
+			_, err := n.Add(ctx, most)
+			require.EqualError(t, err, `ratomic: add "n": the sum is infinite`)
+			for range 3 {
+				sum, err := n.Add(ctx, math.Copysign(1e200, most))
+				require.NoError(t, err)
+				assert.Equal(t, most, sum)
+			}
+			sum, err := n.Add(ctx, math.Copysign(1e300, -most))
+			require.NoError(t, err)
+			assert.Equal(t, most-math.Copysign(1e300, most), sum)
+			sum, err = n.Add(ctx, -sum)
+			require.NoError(t, err)
+			assert.Zero(t, sum)
+		}
+	})
+}
+
 func TestTextsOfErrors(t *testing.T) {
 	gridtest.InMemory(t, func(t *testing.T, p *gridtest.Place) {
 		ctx, n, f := t.Context(), ratomic.NewInt64(p.Client, "n"), ratomic.NewFloat64(p.Client, "n")

@@ -2,6 +2,7 @@ package ratomic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -45,8 +46,21 @@ func (n *Float64) Swap(ctx context.Context, v float64) (old float64, err error) 
 	return old, err
 }
 
-// Add adds delta, and returns the sum. If that is infinite nothing changes, and the error is that of Redis.
+// large is the greatest delta that is added without a look at the sum: it is far below the last digit that Redis has of a number near
+// the greatest float64.
+const large = 1e250
+
+var errInfinite = errors.New("the sum is infinite")
+
+// Add adds delta, and returns the sum. If that is infinite nothing changes, and the error says so.
 func (n *Float64) Add(ctx context.Context, delta float64) (float64, error) {
+	if math.Abs(delta) > large {
+		sum, ok, err := n.change(ctx, "add", "incrbyfloat", delta, -math.MaxFloat64, math.MaxFloat64)
+		if err == nil && !ok {
+			return 0, n.o.Wrap("add", errInfinite)
+		}
+		return sum, err
+	}
 	sum, _, err := n.v.Value(n.o, "add", n.o.Change(ctx, incrbyfloat, n.v.Arg(delta)))
 	return sum, err
 }

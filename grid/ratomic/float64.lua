@@ -11,8 +11,9 @@
 local key = KEYS[1]
 local command, operand, least, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
+-- The Lua of embedded servers reads numbers of many digits only with a point.
 local function within(text)
-  local number = tonumber(text)
+  local number = tonumber(text) or tonumber(text .. '.0')
   return number and number >= least and number <= most
 end
 

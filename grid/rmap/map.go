@@ -204,8 +204,9 @@ func (m *Map[K, V]) Update(ctx context.Context, k K, fn func(v V, ok bool) (V, e
 }
 
 // Add adds delta to the value of a key, 0 if there is none, and returns the sum. It keeps the time to live of the entry. It is
-// redlatch.ErrInvalid unless V is a number, and the codec writes it in decimal. If the sum has more than 64 bits, or is
-// infinite, nothing changes, and the error is that of Redis; one that is too large for V is stored, and the error is codec.ErrDecode.
+// redlatch.ErrInvalid unless V is a number, and the codec writes it in decimal. If the sum of whole numbers has more than 64 bits nothing
+// changes, and the error is that of Redis. Another sum that V cannot hold, such as 256 for a uint8 or one above the greatest float64, is
+// stored: the error is codec.ErrDecode, then and of each read until the entry is set or removed.
 func (m *Map[K, V]) Add(ctx context.Context, k K, delta V) (V, error) {
 	command, operand := m.increment(delta)
 	key := m.k.Arg(k)
