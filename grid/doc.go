@@ -41,7 +41,7 @@
 //
 // No method reads a whole collection at once. All iterates in steps of about 100 elements, each of which is a round trip with a
 // call timeout of its own: what is there from the beginning to the end comes at least once, perhaps twice. An error is the
-// last value. Methods that take any number of elements send them in calls of 500 elements or 1 MiB, and are atomic within
+// last value. Methods that take any number of elements send them in calls of 1,000 elements or 1 MiB, and are atomic within
 // one call only; after an error the calls before have taken effect. Delete frees memory in the background.
 //
 // # Time to live

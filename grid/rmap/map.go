@@ -78,7 +78,7 @@ func (m *Map[K, V]) Get(ctx context.Context, k K) (v V, ok bool, err error) {
 	return m.v.Value(m.o, "get", m.o.Read(ctx, hget, m.k.Arg(k)))
 }
 
-// GetAll returns the values of those keys that are there. It costs a round trip for each 500 keys.
+// GetAll returns the values of those keys that are there. It costs a round trip for each 1,000 keys.
 func (m *Map[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
 	if m.near != nil && m.near.keeps {
 		return m.getAllNear(ctx, keys)
@@ -132,7 +132,7 @@ func (m *Map[K, V]) Set(ctx context.Context, k K, v V, opts ...SetOption) error 
 	return err
 }
 
-// SetAll sets the values of keys. It costs a round trip for each 500 of them, or 1 MiB, and is atomic within one only. It
+// SetAll sets the values of keys. It costs a round trip for each 1,000 of them, or 1 MiB, and is atomic within one only. It
 // removes the times to live of the entries.
 func (m *Map[K, V]) SetAll(ctx context.Context, values map[K]V) error {
 	args := make([]any, 0, 2*len(values))
@@ -237,7 +237,7 @@ func (m *Map[K, V]) increment(delta V) (command *script.Script, operand any) {
 	return command, operand
 }
 
-// Remove removes the entries of keys, and returns how many were there. It costs a round trip for each 500 keys, and is atomic
+// Remove removes the entries of keys, and returns how many were there. It costs a round trip for each 1,000 keys, and is atomic
 // within one only; after an error n counts those of the calls before.
 func (m *Map[K, V]) Remove(ctx context.Context, keys ...K) (n int, err error) {
 	return m.runAll(ctx, "remove", hdel, 1, m.k.Args(keys))

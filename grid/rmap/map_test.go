@@ -398,13 +398,13 @@ func TestNoCallOverABigMapHoldsTheServerUp(t *testing.T) {
 
 // longestCalls are calls of as many elements as a round trip has, of a map of a million.
 func longestCalls(c *redlatch.Client, name string, opts ...rmap.Option) []gridtest.Call {
-	m, keys, all := rmap.New[string, int](c, name, opts...), gridtest.Longest(), map[string]int{}
+	m, keys, all := rmap.New[string, int](c, name, opts...), gridtest.Thousand(), map[string]int{}
 	for i, k := range keys {
 		all[k] = i
 	}
 	return []gridtest.Call{
-		{Verb: "get all, 500", Do: func(ctx context.Context) error { _, err := m.GetAll(ctx, keys); return err }},
-		{Verb: "set all, 500", Do: func(ctx context.Context) error { return m.SetAll(ctx, all) }},
-		{Verb: "remove, 500", Do: func(ctx context.Context) error { _, err := m.Remove(ctx, keys...); return err }},
+		{Verb: "get all, 1,000", Do: func(ctx context.Context) error { _, err := m.GetAll(ctx, keys); return err }},
+		{Verb: "set all, 1,000", Do: func(ctx context.Context) error { return m.SetAll(ctx, all) }},
+		{Verb: "remove, 1,000", Do: func(ctx context.Context) error { _, err := m.Remove(ctx, keys...); return err }},
 	}
 }

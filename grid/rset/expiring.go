@@ -47,7 +47,7 @@ func (s *Expiring[T]) Has(ctx context.Context, v T) (ok bool, err error) {
 	return s.o.OK("has", s.o.Read(ctx, hasScript, s.v.Arg(v)))
 }
 
-// Remove removes members, and returns how many were there. It costs a round trip for each 500 members, or 1 MiB, and is atomic within
+// Remove removes members, and returns how many were there. It costs a round trip for each 1,000 members, or 1 MiB, and is atomic within
 // one only; after an error n counts those of the calls before.
 func (s *Expiring[T]) Remove(ctx context.Context, vs ...T) (n int, err error) {
 	return s.o.ChangeAll(ctx, "remove", removeScript, 1, s.v.Args(vs))

@@ -45,7 +45,7 @@ func (s *Set[T]) Name() string { return s.o.Name() }
 // Key returns the Redis key of the set.
 func (s *Set[T]) Key() string { return s.o.Key() }
 
-// Add adds members, and returns how many were not there. It costs a round trip for each 500 members, or 1 MiB, and is atomic within
+// Add adds members, and returns how many were not there. It costs a round trip for each 1,000 members, or 1 MiB, and is atomic within
 // one only; after an error n counts those of the calls before.
 func (s *Set[T]) Add(ctx context.Context, vs ...T) (n int, err error) {
 	return s.o.ChangeAll(ctx, "add", sadd, 1, s.v.Args(vs))
@@ -61,7 +61,7 @@ func (s *Set[T]) Has(ctx context.Context, v T) (ok bool, err error) {
 	return s.o.OK("has", s.o.Read(ctx, sismember, s.v.Arg(v)))
 }
 
-// HasAll reports of each member whether it is there. It costs a round trip for each 500 members, or 1 MiB.
+// HasAll reports of each member whether it is there. It costs a round trip for each 1,000 members, or 1 MiB.
 func (s *Set[T]) HasAll(ctx context.Context, vs ...T) ([]bool, error) {
 	row := s.o.ReadAll(ctx, smismember, s.v.Args(vs))
 	there := make([]bool, len(vs))

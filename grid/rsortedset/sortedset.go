@@ -28,8 +28,7 @@ import (
 
 const (
 	maxRange  = 10_000 // entries that a call returns
-	maxAtOnce = 1000   // entries that a call pops, or reads by a script
-	step      = 500    // entries that a script removes: Redis 6.2 takes about 1 ms for them
+	maxAtOnce = 1000   // entries that a call removes, or reads by a script
 )
 
 // SortedSet is a set whose members have scores. It is safe for concurrent use.
@@ -90,7 +89,7 @@ func (s *SortedSet[T]) AddScore(ctx context.Context, v T, delta float64) (float6
 	return sum, s.o.Wrap("add score", row.Err())
 }
 
-// Remove removes members, and returns how many were there. It costs a round trip for each 500 members, or 1 MiB, and is atomic within
+// Remove removes members, and returns how many were there. It costs a round trip for each 1,000 members, or 1 MiB, and is atomic within
 // one only; after an error n counts those of the calls before.
 func (s *SortedSet[T]) Remove(ctx context.Context, vs ...T) (n int, err error) {
 	return s.o.ChangeAll(ctx, "remove", zrem, 1, s.v.Args(vs))
@@ -169,12 +168,12 @@ func (s *SortedSet[T]) RangeByScore(ctx context.Context, from, to float64, limit
 }
 
 // RemoveByScore removes the members with from <= score <= to, which may be infinite, and returns how many they were. It costs a
-// round trip for each 500 of them, and is atomic within one only; after an error n counts those of the calls before.
+// round trip for each 1,000 of them, and is atomic within one only; after an error n counts those of the calls before.
 func (s *SortedSet[T]) RemoveByScore(ctx context.Context, from, to float64) (n int, err error) {
 	for {
-		removed, err := s.o.Int("remove by score", s.o.Change(ctx, removeScript, number(from), number(to), step))
+		removed, err := s.o.Int("remove by score", s.o.Change(ctx, removeScript, number(from), number(to), maxAtOnce))
 		n += removed
-		if err != nil || removed < step {
+		if err != nil || removed < maxAtOnce {
 			return n, err
 		}
 	}

@@ -285,7 +285,7 @@ func TestNoCallOverABigSortedSetHoldsTheServerUp(t *testing.T) {
 				{Verb: "range", Do: func(ctx context.Context) error { _, err := s.Range(ctx, 500_000, 500_000+n-1); return err }},
 				{Verb: "range to the end", Do: func(ctx context.Context) error { _, err := s.Range(ctx, 1_000_000-n, -1); return err }},
 				{Verb: "range desc", Do: func(ctx context.Context) error { _, err := s.RangeDesc(ctx, 1_000_000-n, -1); return err }},
-				{Verb: "remove, 500", Do: func(ctx context.Context) error { _, err := s.Remove(ctx, gridtest.Longest()...); return err }},
+				{Verb: "remove, 1,000", Do: func(ctx context.Context) error { _, err := s.Remove(ctx, gridtest.Thousand()...); return err }},
 				{Verb: "range by score", Do: func(ctx context.Context) error { _, err := s.RangeByScore(ctx, 500_000, 900_000, n); return err }},
 				{Verb: "count", Do: func(ctx context.Context) error { _, err := s.Count(ctx, 500_000, 900_000); return err }},
 				{Verb: "pop min", Do: func(ctx context.Context) error { _, err := s.PopMin(ctx, 1000); return err }},

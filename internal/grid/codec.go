@@ -99,11 +99,11 @@ func (c Coder[T]) All(o *Object, verb string, row *script.Row) ([]T, error) {
 const Scanned = 100
 
 const (
-	maxElements = 500
+	maxElements = 1000
 	maxBytes    = 1 << 20
 )
 
-// parts returns arguments in parts of 500 elements, or of about 1 MiB. An element is of width arguments.
+// parts returns arguments in parts of 1,000 elements, or of about 1 MiB. An element is of width arguments.
 func parts(args []any, width int) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		from, size := 0, 0

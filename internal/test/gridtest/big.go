@@ -28,11 +28,11 @@ func Fill(t *testing.T, p *Place, key, command string, n int, element func(i int
 	}
 }
 
-// Longest returns the elements of a call that has as many as a round trip can, out of a million that are numbers.
-func Longest() []string {
-	all := make([]string, 500)
+// Thousand returns the elements of a call that has as many as a round trip can, out of a million that are numbers.
+func Thousand() []string {
+	all := make([]string, 1000)
 	for i := range all {
-		all[i] = strconv.Itoa(2000*i + 1)
+		all[i] = strconv.Itoa(1000*i + 1)
 	}
 	return all
 }
