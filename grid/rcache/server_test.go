@@ -354,3 +354,20 @@ func TestCacheOfAClusterLoadsOnceAndInvalidatesNearValues(t *testing.T) {
 		return err
 	})
 }
+
+// F30
+func TestStalenessIsBoundedUnderFaultsOnAServer(t *testing.T) {
+	server := redistest.Start(t)
+	writer, w := clientOf(t, server)
+	other, r := clientOf(t, server)
+	a := &gridtest.Attack{MaxStale: 500 * time.Millisecond, Length: time.Duration(faulttest.Rounds(t, 2, 60)) * time.Second, Pause: 4 * time.Millisecond}
+	a.OnServer(w, r)
+	node := func(c *redlatch.Client) (*cache, gridtest.Calls) {
+		users := rcache.New[string, string](c, "users", nil, rcache.WithNear(100), rcache.WithMaxStale(a.MaxStale))
+		return users, gridtest.Calls{Write: users.Set, Read: users.Get}
+	}
+	_, writes := node(writer)
+	reader, reads := node(other)
+	a.Run(t, writes, reads)
+	assert.NotZero(t, reader.Stats().NearHits)
+}

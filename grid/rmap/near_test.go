@@ -509,32 +509,16 @@ func TestNearHitAllocatesNothing(t *testing.T) {
 	})
 }
 
-// node is a client of an attack.
-type node struct{ *rmap.Map[string, string] }
-
-func nodeOf(c *redlatch.Client, a *gridtest.Attack) node {
-	return node{rmap.New[string, string](c, "m", rmap.WithNear(100), rmap.WithMaxStale(a.MaxStale))}
-}
-
-func (n node) Set(t *testing.T, key, text string) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	return n.Map.Set(ctx, key, text)
-}
-
-func (n node) Get(t *testing.T, key string) (string, bool, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	text, _, err := n.Map.Get(ctx, key)
-	return text, true, err
-}
-
-// Look does not wait for Redis: what is near comes at once, and what is not, not in time.
-func (n node) Look(t *testing.T, key string) (string, bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	text, ok, err := n.Map.Get(ctx, key)
-	return text, ok && err == nil
+// attacked returns a map of an attack, and a node of it.
+func attacked(c *redlatch.Client, a *gridtest.Attack) (*rmap.Map[string, string], gridtest.Calls) {
+	m := rmap.New[string, string](c, "m", rmap.WithNear(100), rmap.WithMaxStale(a.MaxStale))
+	return m, gridtest.Calls{
+		Write: func(ctx context.Context, key, text string) error { return m.Set(ctx, key, text) },
+		Read: func(ctx context.Context, key string) (string, error) {
+			text, _, err := m.Get(ctx, key)
+			return text, err
+		},
+	}
 }
 
 // F30
@@ -542,8 +526,9 @@ func TestStalenessIsBoundedUnderFaultsInMemory(t *testing.T) {
 	peers(t, func(t *testing.T, _ *locktest.Bubble, one, other *locktest.Peer) {
 		a := &gridtest.Attack{MaxStale: 2 * time.Second, Length: 5 * time.Second, Pause: 10 * time.Millisecond}
 		a.InMemory(one.Wires, other.Wires)
-		reader := nodeOf(other.Client, a)
-		a.Run(t, nodeOf(one.Client, a), reader)
+		_, writes := attacked(one.Client, a)
+		reader, reads := attacked(other.Client, a)
+		a.Run(t, writes, reads)
 		assert.NotZero(t, reader.NearStats().Hits)
 	})
 }
@@ -566,8 +551,9 @@ func TestStalenessIsBoundedUnderFaultsOnAServer(t *testing.T) {
 	r, other := client()
 	a := &gridtest.Attack{MaxStale: 500 * time.Millisecond, Length: time.Duration(faulttest.Rounds(t, 2, 60)) * time.Second, Pause: 4 * time.Millisecond}
 	a.OnServer(w, r)
-	reader := nodeOf(other, a)
-	a.Run(t, nodeOf(writer, a), reader)
+	_, writes := attacked(writer, a)
+	reader, reads := attacked(other, a)
+	a.Run(t, writes, reads)
 	assert.NotZero(t, reader.NearStats().Hits)
 }
 

@@ -1,6 +1,8 @@
 package gridtest
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/wires"
 )
@@ -17,18 +20,28 @@ type history struct {
 	mu       sync.Mutex // guards what follows
 	versions []int
 	times    []time.Time
+	unknown  map[int]bool // versions whose writes may come late, since nobody knows of them whether they were made
 }
 
-func (h *history) answered(version int) {
+// wrote notes the outcome of a write.
+func (h *history) wrote(version int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.versions, h.times = append(h.versions, version), append(h.times, time.Now())
+	switch {
+	case err == nil:
+		h.versions, h.times = append(h.versions, version), append(h.times, time.Now())
+	case errors.Is(err, redlatch.ErrUnknown):
+		h.unknown[version] = true
+	}
 }
 
-// overFor returns for how long a version has been over by an answered write.
+// overFor returns for how long a version has been over by an answered write. One that may have come after that write is not over.
 func (h *history) overFor(version int, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.unknown[version] {
+		return 0
+	}
 	for i := len(h.versions) - 1; ; i-- {
 		if i < 0 || h.versions[i] <= version {
 			if i++; i == len(h.versions) || h.times[i].After(now) {
@@ -47,6 +60,35 @@ type Node interface {
 	Get(t *testing.T, key string) (text string, near bool, err error)
 	// Look reads a value that is near, and does not wait for Redis.
 	Look(t *testing.T, key string) (text string, ok bool)
+}
+
+// Calls is a node of calls that take a second at the most. A value that is missing is an error, or empty.
+type Calls struct {
+	Write func(ctx context.Context, key, text string) error
+	Read  func(ctx context.Context, key string) (string, error)
+}
+
+// Set writes a value.
+func (n Calls) Set(t *testing.T, key, text string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return n.Write(ctx, key, text)
+}
+
+// Get reads a value. Nobody can tell whether it was near.
+func (n Calls) Get(t *testing.T, key string) (text string, near bool, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	text, err = n.Read(ctx, key)
+	return text, true, err
+}
+
+// Look does not wait for Redis: what is near comes at once, and what is not, not in time.
+func (n Calls) Look(t *testing.T, key string) (text string, ok bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	text, err := n.Read(ctx, key)
+	return text, err == nil && text != ""
 }
 
 // Attacked is how many keys an [Attack] uses: 0 to 7.
@@ -92,6 +134,7 @@ func (a *Attack) OnServer(writer, reader *faulttest.Proxy) {
 	a.Calm = func() {
 		reader.Blackhole(false)
 		reader.DropMessages(false)
+		reader.Delay(0)
 	}
 	a.Harm = func() {
 		switch rand.N(30) {
@@ -112,6 +155,14 @@ func (a *Attack) OnServer(writer, reader *faulttest.Proxy) {
 		case 9, 10, 11:
 			reader.DropMessages(false)
 			writer.DropMessages(false)
+		case 12:
+			if rand.N(3) == 0 {
+				reader.HalfOpen()
+			}
+		case 13:
+			reader.Delay(rand.N(10 * time.Millisecond))
+		case 14, 15, 16:
+			reader.Delay(0)
 		}
 	}
 }
@@ -145,11 +196,10 @@ func (a *Attack) Run(t *testing.T, writer, reader Node) {
 	}
 	for i := range a.keys {
 		version := 0
+		a.keys[i].unknown = map[int]bool{}
 		every(time.Duration(i+1)*a.Pause, func() {
 			version++
-			if writer.Set(t, strconv.Itoa(i), strconv.Itoa(version)) == nil {
-				a.keys[i].answered(version)
-			}
+			a.keys[i].wrote(version, writer.Set(t, strconv.Itoa(i), strconv.Itoa(version)))
 		}, func() {})
 	}
 	for range 2 {

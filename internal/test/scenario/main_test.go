@@ -20,6 +20,7 @@ const (
 func TestMain(m *testing.M) {
 	faulttest.RegisterChild("sleeper", sleeper)
 	faulttest.RegisterChild("crowd", crowdProcess)
+	faulttest.RegisterChild("near reader", nearReader)
 	faulttest.RunChildIfAsked()
 	if err := os.Chdir("../../.."); err != nil { // to the documents and scripts that some tests read
 		fmt.Fprintln(os.Stderr, err)
