@@ -56,7 +56,7 @@ mend it. The exit code is 1 if one is "bad": it loses locks or jobs, waits for e
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&grid, "grid", false, "look for the rights that the packages of the grid need too: maps, sets and other data")
+	cmd.Flags().BoolVar(&grid, "grid", false, "look for what the packages of the grid need too: rights, and messages between near values of maps and caches")
 	return cmd
 }
 
@@ -183,6 +183,9 @@ func (d *doctor) examine(ctx context.Context) error {
 	}
 	d.clocks()
 	d.messages(ctx)
+	if d.asksGrid {
+		d.near(ctx)
+	}
 	urgency := []string{bad, note, good}
 	slices.SortStableFunc(d.findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(urgency, a.Level), slices.Index(urgency, b.Level)), strings.Compare(a.Node, b.Node))
@@ -468,10 +471,9 @@ func (d *doctor) messages(ctx context.Context) {
 	}
 }
 
-// message looks whether a message arrives.
-func (d *doctor) message(ctx context.Context, node, found string, sub *redis.PubSub, publish func() error) {
+// arrives returns why a message does not arrive.
+func arrives(ctx context.Context, sub *redis.PubSub, publish func() error) error {
 	defer func() { _ = sub.Close() }() // nothing more is wanted of it
-	f := finding{Level: good, Check: "messages", Node: node, Found: found}
 	_, err := sub.ReceiveTimeout(ctx, messageFor)
 	if err == nil {
 		err = publish()
@@ -479,19 +481,26 @@ func (d *doctor) message(ctx context.Context, node, found string, sub *redis.Pub
 	if err == nil {
 		_, err = sub.ReceiveTimeout(ctx, messageFor)
 	}
+	return err
+}
+
+// message looks whether a message arrives.
+func (d *doctor) message(ctx context.Context, node, found string, sub *redis.PubSub, publish func() error) {
+	f := finding{Level: good, Check: "messages", Node: node, Found: found}
+	err := arrives(ctx, sub, publish)
 	if err != nil && found == sharded && strings.Contains(err.Error(), "unknown command") {
 		return // Redis 6 has no sharded channels, and the library uses the others
 	}
 	if err != nil {
 		f.Level, f.Found = bad, strings.TrimSuffix(found, "arrives")+"does not arrive: "+err.Error()
 		f.Means = "Waiters are not woken: they look again about once a second."
-		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() +
-			" A proxy must pass on SUBSCRIBE and PUBLISH, and SSUBSCRIBE and SPUBLISH in a cluster."
+		f.Mend = "Allow the channels; docs/operations.md has the list" + d.orPrefix() + passOn
 	}
 	d.find(f)
 }
 
 const (
+	passOn     = " A proxy must pass on SUBSCRIBE and PUBLISH, and SSUBSCRIBE and SPUBLISH in a cluster."
 	sharded    = "a message on a sharded channel arrives"
 	messageFor = 5 * time.Second
 	nearlyFull = 0.9 // of maxmemory

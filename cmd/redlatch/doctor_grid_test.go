@@ -365,4 +365,54 @@ func TestDoctorFindsRightsOfTheGridThatAreMissing(t *testing.T) {
 	assert.NotRegexp(t, `grid +\S+ +ratomic:`, found)
 	_, found, _ = r.run(t.Context(), "--prefix", "app:", "doctor")
 	assert.NotContains(t, found, "grid")
+	assert.NotContains(t, found, "near")
+}
+
+// F30
+func TestDoctorFindsNearValuesThatDoNotHearOfChanges(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	r := &rig{url: "redis://app:secret@" + server.Addr()}
+	look := func(rules ...any) string {
+		rules = append([]any{"acl", "setuser", "app", "reset", "resetchannels", "on", ">secret", "~*", "+@all"}, rules...)
+		require.NoError(t, admin.Do(t.Context(), rules...).Err())
+		_, found, _ := r.run(t.Context(), "--prefix", "app:", "doctor", "--grid")
+		return found
+	}
+	found := look("&redlatch_*{app:*", "&redisson_*{app:*", "&{app:*")
+	assert.Regexp(t, `ok +near +changes of near maps are heard of\n`, found)
+	assert.Regexp(t, `ok +near +changes of near caches are heard of\n`, found)
+	found = look("&redlatch_*{app:*", "&redisson_*{app:*")
+	assert.Regexp(t, `bad +near +changes of near maps are not heard of: NOPERM`, found)
+	assert.Contains(t, found, "Allow the channel {app:redlatch_doctor}:topic and its like")
+	assert.Regexp(t, `ok +near +changes of near caches are heard of\n`, found)
+	found = look("&redlatch_doctor:{app:*", "&redisson_*{app:*", "&{app:*")
+	assert.Regexp(t, `ok +near +changes of near maps are heard of\n`, found)
+	assert.Regexp(t, `bad +near +changes of near caches are not heard of: NOPERM`, found)
+	assert.Regexp(t, `bad +near +changes of near maps are not heard of: NOPERM`, look("&*", "-publish"))
+}
+
+// F30
+func TestDoctorFindsClientsThatHearByDifferentChannels(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	if cluster.Nodes()[0].Major(t) < 7 {
+		redistest.Skip(t, "the servers have no sharded channels")
+	}
+	addrs := cluster.Addrs()
+	r := &rig{url: "redis://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2]}
+	opposite := map[string]redlatch.ShardedWakeups{"one": redlatch.ShardedAlways, "other": redlatch.ShardedNever}
+	for name, mode := range opposite {
+		c, err := redlatch.New(cluster.Client(t), redlatch.WithShardedWakeups(mode))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		require.NoError(t, useNear(t.Context(), c, "its own "+name))
+		require.NoError(t, useNear(t.Context(), c, "common "))
+	}
+	_, found, _ := r.run(t.Context(), "doctor", "--grid")
+	assert.Regexp(t, `ok +near +changes of near maps are heard of\n`, found)
+	assert.Regexp(t, `ok +near +changes of near caches are heard of\n`, found)
+	assert.Contains(t, found, "some clients listen to {common map}:topic as a sharded channel, and some as a plain one")
+	assert.NotContains(t, found, "its own")
 }
