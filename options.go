@@ -114,7 +114,8 @@ func WithTokenTTL(d time.Duration) Option { return setting(func(c *core.Config) 
 // lock or permit is released again, and a block is not used. What a call without an error wrote survives a failover to a replica that confirmed it. It is no guarantee: that
 // replica may restart empty, another one may be promoted, and a holder that is cut off believes in its lock for up to its lease. Only a
 // fencing token excludes its late writes. Renewals, nested levels and releases do not wait; a Release of a counting semaphore may share
-// a call that does.
+// a call that does. Data does not wait: what the packages of the grid write may be lost by a failover, and of a cache only the claim of a
+// load waits.
 //
 // It costs a second write for each call, and the time that the replicas take; bounds on calls grow by the timeout. While fewer than n
 // replicas are connected, each such call takes the whole timeout, even if the lock is taken, and calls queue: at most two pipelines of a

@@ -23,7 +23,8 @@
 //   - redlatch.ErrInvalid, before any I/O: a bad name or argument, or a value that cannot be encoded or is too long.
 //   - redlatch.ErrUnavailable: Redis did not answer, or cannot serve now. Nothing was changed. Calls that only read are
 //     repeated until there is an answer.
-//   - redlatch.ErrUnknown: a change was sent, and its answer was lost. It may have been made, once; it is not repeated.
+//   - redlatch.ErrUnknown: a change was sent, and its answer was lost. It may have been made, or may still be, once, even after a
+//     later change; it is not repeated.
 //   - redlatch.ErrWrongType: the key holds another kind of value. It is as it was.
 //   - codec.ErrDecode: a stored value is not what the type and the codec expect.
 //   - redlatch.ErrUnsupported: the server is too old.
@@ -60,5 +61,6 @@
 // # Replicas
 //
 // Plain reads go where go-redis sends them, to replicas too if the client was made so (ReadOnly), and may then be old.
-// Changes, iteration and what an Update reads go to the master.
+// Changes, iteration and what an Update reads go to the master. A change does not wait for replicas, with redlatch.WithReplicas
+// neither: a failover may lose those of the last moments.
 package grid

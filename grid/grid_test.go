@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/grid/ratomic"
 	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/grid/rmap"
 	"github.com/redlatch/redlatch/grid/rset"
 	"github.com/redlatch/redlatch/internal/test/locktest"
@@ -154,4 +155,18 @@ func TestObjectsWorkOnACluster(t *testing.T) {
 			assert.True(t, ok)
 		}
 	}
+}
+
+func TestDataDoesNotWaitForReplicas(t *testing.T) {
+	server := redistest.Start(t) // without a replica
+	c, err := redlatch.New(server.Client(t), redlatch.WithReplicas(1, 50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	require.NoError(t, rmap.New[string, int](c, "m", rmap.WithNear(10)).Set(t.Context(), "a", 1))
+	_, err = ratomic.NewInt64(c, "n").Add(t.Context(), 1)
+	require.NoError(t, err)
+	users := rcache.New(c, "users", func(context.Context, string) (int, error) { return 1, nil })
+	require.NoError(t, users.Set(t.Context(), "a", 1))
+	_, err = users.Get(t.Context(), "b")
+	require.ErrorIs(t, err, redlatch.ErrNotConfirmed, "the claim of a load does")
 }

@@ -159,6 +159,7 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //   - redlatch.ErrInvalid: the value cannot be encoded, or has more than 1 MiB then.
 //   - redlatch.ErrUnavailable, redlatch.ErrUnknown: Redis did not answer, for one lease (30 s by default) while Get waited, or refuses
 //     writes (redlatch.ErrUnwritable) and there is something to load; see [WithFailOpen].
+//   - redlatch.ErrNotConfirmed, with redlatch.WithReplicas or redlatch.WithDurability: a load was not begun.
 //
 // A value that was loaded is returned although it could not be kept. One that cannot be decoded is deleted, and loaded again.
 //
