@@ -244,6 +244,8 @@ func (c *Cache[K, V]) decode(encoded []byte) (v V, err error) {
 
 // drop deletes a result that cannot be decoded, so that it is loaded again: a claim is not granted while there is a result.
 func (c *Cache[K, V]) drop(ctx context.Context, p place, r once.Result) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
 	_, _, err := c.core.Query(ctx, func() *script.Call { return drop(p.key, r.Data) })
 	return err
 }

@@ -671,6 +671,57 @@ func TestFailOpenLoadsOnceInEachProcess(t *testing.T) {
 	}
 }
 
+func TestFailOpenDoesNotWaitForLongForRedisThatIsLostMeanwhile(t *testing.T) {
+	for _, how := range []string{"refused", "silent"} {
+		for _, whose := range []string{"own", "foreign"} {
+			t.Run(how+" "+whose, func(t *testing.T) {
+				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+					s, slow := &source{value: "ann"}, &source{value: "old", slow: 20 * time.Second}
+					p := b.Peer(t)
+					c := s.of(p, rcache.WithFailOpen())
+					var other <-chan got
+					if whose == "foreign" {
+						other = get(t.Context(), slow.of(b.Peer(t)))
+					}
+					var waits []<-chan got
+					for range 10 {
+						waits = append(waits, get(t.Context(), c))
+					}
+					time.Sleep(500 * time.Millisecond)
+					lost := time.Now()
+					if how == "refused" {
+						p.Down(true)
+					} else {
+						p.Blackhole(true)
+					}
+					for i, w := range waits {
+						assert.Equal(t, got{value: "ann"}, <-w)
+						if i == 0 && whose == "own" {
+							assert.LessOrEqual(t, time.Since(lost), 1500*time.Millisecond, "it had half a second to load")
+						}
+					}
+					assert.LessOrEqual(t, time.Since(lost), 3*time.Second, "it takes a second to load")
+					p.Down(false)
+					p.Blackhole(false)
+					if other != nil {
+						assert.Equal(t, got{value: "old"}, <-other)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestFailOpenWaitsForALoadWhileRedisAnswers(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		slow := &source{value: "ann", slow: 20 * time.Second}
+		first := get(t.Context(), slow.of(b.Peer(t)))
+		requireGet(t, slow.of(b.Peer(t), rcache.WithFailOpen()), "ann")
+		assert.Equal(t, got{value: "ann"}, <-first)
+		assert.EqualValues(t, 1, slow.loads.Load())
+	})
+}
+
 func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

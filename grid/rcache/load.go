@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -108,9 +109,8 @@ func (c *Cache[K, V]) failsOpen(ctx context.Context, err error) bool {
 
 // loadOnce claims the key and loads its value, or waits for the load of another.
 func (c *Cache[K, V]) loadOnce(ctx context.Context, k K, p place) (v V, err error) {
-	name := c.manager.claims.Key(p.key, nil)
 	for {
-		claim, err := name.Acquire(ctx, &c.acquire, locker.Forever)
+		claim, err := c.claim(ctx, p)
 		if err == nil {
 			l := c.newLoad(ctx, p)
 			c.manager.loads.Go(func() { c.run(ctx, k, l, claim, false) }) // ends with the loader; Wait waits for it
@@ -128,6 +128,29 @@ func (c *Cache[K, V]) loadOnce(ctx context.Context, k K, p place) (v V, err erro
 			return v, err
 		}
 	}
+}
+
+// claim claims a key, and waits for those who have it. A cache that fails open asks Redis every second meanwhile, for the wait to end
+// when it does not answer.
+func (c *Cache[K, V]) claim(ctx context.Context, p place) (*lease.Hold, error) {
+	name := c.manager.claims.Key(p.key, nil)
+	if !c.opts.failOpen {
+		return name.Acquire(ctx, &c.acquire, locker.Forever)
+	}
+	waiting, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c.manager.loads.Go(func() { // ends with the call; Wait waits for it
+		for core.Sleep(waiting, patience) == nil {
+			if _, _, err := c.read(waiting, p); c.failsOpen(waiting, err) {
+				end(err)
+			}
+		}
+	})
+	claim, err := name.Acquire(waiting, &c.acquire, locker.Forever)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(waiting)
+	}
+	return claim, err
 }
 
 // refresh loads an old value again in the background, unless another does so.
@@ -230,7 +253,8 @@ func (c *Cache[K, V]) await(ctx context.Context, l *load[V]) (v V, err error) {
 
 // run calls the loader, and turns the claim, if there is one, into the result.
 func (c *Cache[K, V]) run(ctx context.Context, k K, l *load[V], claim *lease.Hold, refresh bool) {
-	defer close(l.done)
+	deliver := sync.OnceFunc(func() { close(l.done) })
+	defer deliver()
 	c.counts().loads.Add(1)
 	ctx = context.WithValue(context.WithoutCancel(ctx), termsKey{}, l.terms)
 	timed, cancel := context.WithTimeout(ctx, c.opts.loadTimeout)
@@ -251,7 +275,14 @@ func (c *Cache[K, V]) run(ctx context.Context, k K, l *load[V], claim *lease.Hol
 	if claim == nil {
 		c.keepAlone(l)
 	} else {
-		l.err = c.keep(ctx, l, claim, o, errors.Is(context.Cause(loading), errs.ErrClosed))
+		cause := context.Cause(loading)
+		if l.err != nil && errors.Is(cause, errs.ErrLost) {
+			l.err = errors.Join(l.err, once.ErrLost)
+		}
+		if c.opts.failOpen {
+			defer time.AfterFunc(patience, deliver).Stop()
+		}
+		c.keep(ctx, l, claim, o, errors.Is(cause, errs.ErrClosed))
 	}
 	if l.err != nil && !errors.Is(l.err, ErrNotFound) {
 		c.counts().failures.Add(1)
@@ -303,8 +334,8 @@ func (c *Cache[K, V]) outcome(l *load[V], failure error, refresh bool) (o outcom
 	return o, nil, failure
 }
 
-// keep turns a claim into the result of its load, and returns the load's error. The end of the client is nobody else's failure.
-func (c *Cache[K, V]) keep(ctx context.Context, l *load[V], claim *lease.Hold, o outcome, closed bool) error {
+// keep turns a claim into the result of its load. The end of the client is nobody else's failure.
+func (c *Cache[K, V]) keep(ctx context.Context, l *load[V], claim *lease.Hold, o outcome, closed bool) {
 	claims, owner := c.manager.claims, claim.Owner()
 	var err error
 	if closed && l.err != nil {
@@ -312,12 +343,7 @@ func (c *Cache[K, V]) keep(ctx context.Context, l *load[V], claim *lease.Hold, o
 	} else {
 		err = claim.UnlockBy(ctx, func() *script.Call { return keep(l.terms.key, owner, o) })
 	}
-	err = claims.Ended(claim, err)
-	claims.LogUnreleased(claim, err)
-	if l.err != nil && errors.Is(err, errs.ErrLost) {
-		return errors.Join(l.err, err)
-	}
-	return l.err
+	claims.LogUnreleased(claim, claims.Ended(claim, err))
 }
 
 // keepAlone keeps the result of a load without Redis for a moment.

@@ -56,6 +56,9 @@ func WithLoadTimeout(d time.Duration) Option { return setting(func(o *options) {
 // WithFailOpen has Get load without Redis while that does not answer for a second, or refuses writes: each process for itself, one load
 // at a time for each key. The process keeps the value for a second, in which an Invalidate of another process does not reach it. Get waits
 // for that second for each other key.
+//
+// A Get that waits for a load looks every second whether Redis answers, and loads two seconds after it was lost. One whose own load has
+// ended returns its result a second later, though it is not known to be kept.
 func WithFailOpen() Option { return setting(func(o *options) { o.failOpen = true }) }
 
 // WithNear keeps up to n values in the client, from where Get returns them without I/O. All clients of a cache must have it, or none;

@@ -108,14 +108,19 @@ func (c *Cache[K, V]) read(ctx context.Context, p place) (f found, ok bool, err 
 
 // ask asks Redis.
 func (c *Cache[K, V]) ask(ctx context.Context, p place) (f found, ok bool, err error) {
-	if c.opts.failOpen {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, patience, script.ErrNoAnswer)
-		defer cancel()
-	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
 	call, err := c.core.Read(ctx, func() *script.Call { return read(p.key) })
 	if err != nil {
 		return f, false, err
 	}
 	return readFound(call)
+}
+
+// bound returns ctx for a question to Redis, to which a cache that fails open does not wait for the answer for long.
+func (c *Cache[K, V]) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !c.opts.failOpen {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, patience, script.ErrNoAnswer)
 }
