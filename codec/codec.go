@@ -33,11 +33,11 @@ func Marshal[T any](c Codec, v T) (data []byte, err error) {
 			data, err = nil, fmt.Errorf("%w: %T panicked on a %T: %v", ErrEncode, c, v, p)
 		}
 	}()
-	by := c
 	if _, ok := c.(Text); ok && reflect.TypeFor[T]().Kind() == reflect.Interface {
-		by = JSON{}
+		data, err = asJSON(v)
+	} else {
+		data, err = c.Encode(v)
 	}
-	data, err = by.Encode(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %T on a %T: %w", ErrEncode, c, v, err)
 	}

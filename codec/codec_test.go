@@ -180,6 +180,9 @@ func TestRefusedValuesNameCodecAndType(t *testing.T) {
 		{codec.JSON{}, math.NaN(), []string{"codec.JSON", "float64"}},
 		{codec.Text{}, make(chan int), []string{"codec.Text", "chan int"}},
 		{static{codec.Text{}}, "\xff", []string{"valid UTF-8", "string"}},
+		{codec.Text{}, "\xff", []string{"valid UTF-8", "string"}},
+		{codec.Text{}, order{Name: "\xfe"}, []string{"valid UTF-8", "order"}},
+		{codec.Text{}, map[string]int{"a\xff": 1}, []string{"valid UTF-8", "map[string]int"}},
 		{static{codec.Text{}}, math.NaN(), []string{"not finite", "float64"}},
 		{static{codec.Text{}}, float32(math.Inf(-1)), []string{"not finite", "float32"}},
 		{static{codec.Text{}}, (*big.Int)(nil), []string{"nil pointer", "*big.Int"}},
@@ -325,7 +328,7 @@ func TestTypesThatAreTextComeBack(t *testing.T) {
 
 func TestTextOfEverythingElseIsJSONAndComesBack(t *testing.T) {
 	back(t, codec.Text{}, order{ID: 1, Tags: map[string]string{"b": "2", "a": "1"}})
-	back(t, codec.Text{}, []order{{Name: "x"}})
+	back(t, codec.Text{}, []order{{Name: "x"}, {Name: "\ufffd"}, {Name: `\ufffd`}, {Name: `\\ufffd`}})
 	back(t, codec.Text{}, map[int]bool{2: true, 1: false})
 	back(t, codec.Text{}, [3]uint8{1, 2, 3})
 	back(t, codec.Text{}, []byte{}, []byte{0, 255})

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,8 @@ var (
 
 // Text encodes as people write: what is a text, a number, a truth value or bytes as it is, and everything else as JSON.
 // redis-cli shows what is meant, Redis can increment the numbers, and Redisson reads it by StringCodec and
-// TypedJsonJacksonCodec. Equal values have equal bytes, so keys of maps and members of sets can be found.
+// TypedJsonJacksonCodec. Equal values have equal bytes, but for a zero with a sign in JSON, so keys of maps and members of sets can be
+// found.
 //
 // The type decides, and not the value:
 //
@@ -31,8 +33,9 @@ var (
 //   - Numbers are in decimal: floating-point numbers without an exponent, in as few digits as read back to the same one,
 //     zero without a sign. NaN and the infinities are errors.
 //   - Booleans are true and false.
-//   - Anything else is as [JSON] writes it: structs, maps, slices, pointers, and interfaces. [Marshal] sees that the
-//     static type is an interface; Encode alone sees the value inside.
+//   - Anything else is as [JSON] writes it: structs, maps, slices, pointers, and interfaces, whose strings must be valid
+//     UTF-8 too; a MarshalJSON must write the character U+FFFD itself and not \ufffd. [Marshal] sees that the static type is
+//     an interface; Encode alone sees the value inside.
 //
 // Decode reads exponents too, which Java writes (1.0E10).
 type Text struct{}
@@ -51,7 +54,7 @@ func (Text) Encode(v any) ([]byte, error) {
 	}
 	r := reflect.ValueOf(v)
 	if !r.IsValid() {
-		return json.Marshal(nil)
+		return asJSON(nil)
 	}
 	switch formOf(r.Type()) {
 	case textForm:
@@ -61,7 +64,28 @@ func (Text) Encode(v any) ([]byte, error) {
 	case plainForm:
 		return plain(r)
 	}
-	return json.Marshal(v)
+	return asJSON(v)
+}
+
+// asJSON refuses strings that are not valid UTF-8, in which json.Marshal puts \ufffd for each byte that is wrong. It writes the
+// character itself as it is.
+func asJSON(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	for from := 0; ; {
+		at := bytes.Index(data[from:], []byte(`\ufffd`))
+		if at < 0 {
+			return data, nil
+		}
+		at += from
+		before := data[:at]
+		if (len(before)-len(bytes.TrimRight(before, `\`)))%2 == 0 {
+			return nil, errUTF8
+		}
+		from = at + 1
+	}
 }
 
 // Decode reads into the pointer v what Encode writes of the type that it points to.

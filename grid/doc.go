@@ -35,8 +35,11 @@
 //
 // Values are encoded by codec.Text unless WithCodec says otherwise: texts and numbers as they are, other types as JSON, so
 // that other programs can read them. An encoded value has at most 16 MiB, or what WithMaxValue says. Every program must
-// use the same codec. Keys of maps and members of sets are found by their bytes, and codec.Text writes equal values as equal
-// bytes; codec.MsgPack does not.
+// use the same codec.
+//
+// Keys of maps and members of sets are found by their bytes. codec.Text writes equal values as equal bytes, but for a zero with a
+// sign in a struct; codec.MsgPack does not. A struct with a field that JSON leaves out, such as one that is not exported, is
+// redlatch.ErrInvalid as a key or member.
 //
 // # Big objects
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/codec"
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/grid"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/locker"
 	"github.com/redlatch/redlatch/internal/near"
@@ -91,7 +92,7 @@ func New[K comparable, V any](client core.Client, name string, loader func(ctx c
 	cache.counts = sync.OnceValue(func() *counts { return cache.manager.countsOf(cache.name) })
 	cache.readings.keys = map[string]*turns{}
 	cache.opts, cache.err = collect(opts)
-	cache.err = cmp.Or(core.CheckUserName(name, cache.name), cache.err)
+	cache.err = cmp.Or(core.CheckUserName(name, cache.name), cache.err, grid.CheckIdentity[K](cache.opts.keys, "key"))
 	hold := cache.opts.loadTimeout + overtime
 	cache.acquire = locker.Options{Term: lease.Term{MaxHold: &hold}}
 	if cache.opts.near != nil && cache.err == nil {

@@ -757,6 +757,8 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		require.ErrorIs(t, s.of(p).Set(t.Context(), "k", strings.Repeat("v", 1<<20)), redlatch.ErrInvalid)
 		bad := rcache.New[string, func()](p.Client, "users", nil)
 		require.ErrorIs(t, bad.Set(t.Context(), "k", func() {}), redlatch.ErrInvalid)
+		_, hidden := rcache.New[struct{ a int }, int](p.Client, "c", nil).Get(t.Context(), struct{ a int }{1})
+		require.ErrorContains(t, hidden, "invalid argument: the key has the field a: JSON leaves it out")
 		for _, c := range []*cache{s.of(p), s.of(p, rcache.WithNear(1), rcache.WithFailOpen())} {
 			_, err := c.Get(nil, "k") //nolint:staticcheck // what it is about
 			require.ErrorIs(t, err, redlatch.ErrInvalid)

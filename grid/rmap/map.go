@@ -60,8 +60,8 @@ type Entry[K comparable, V any] struct {
 // of every method.
 func New[K comparable, V any](client core.Client, name string, opts ...Option) *Map[K, V] {
 	o := grid.New(client, "rmap", grid.Hash, name, opts)
-	values := grid.Values[V](o)
-	return &Map[K, V]{o, grid.Keys[K](o), values, newNearby[K](client, o, values)}
+	keys, values := grid.Keys[K](o), grid.Values[V](o)
+	return &Map[K, V]{o, keys, values, newNearby[K](client, o, values)}
 }
 
 // Name returns the map's name as it was given to New.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -376,6 +377,46 @@ func TestTextsOfErrors(t *testing.T) {
 		_, decode := rmap.New[string, int](p.Client, "m").GetAll(ctx, []string{"a"})
 		assert.EqualError(t, decode, `rmap: get all "m": bytes cannot be decoded: codec.Text into a *int: invalid syntax`)
 	})
+}
+
+// What two keys would share an entry by, as their bytes are the same.
+func TestKeysThatCannotBeToldApartAreErrInvalid(t *testing.T) {
+	type pair struct{ A, b int }
+	type point struct{ X, Y float64 }
+	type named struct {
+		point
+		S string
+		_ int
+	}
+	gridtest.InMemory(t, func(t *testing.T, p *gridtest.Place) {
+		ctx := t.Context()
+		require.ErrorIs(t, rmap.New[named, int](p.Client, "m").Set(ctx, named{S: "\xff"}, 1), redlatch.ErrInvalid)
+		left := ": JSON leaves it out, so that keys which differ by it alone would be one"
+		for want, err := range map[string]error{
+			"the key has the field A.b": setZero(ctx, rmap.New[struct{ A pair }, int](p.Client, "m")),
+			"the key has the field b":   setZero(ctx, rmap.New[[2]pair, int](p.Client, "m")),
+			"the key has the field X": setZero(ctx, rmap.New[struct {
+				X int `json:"-"`
+			}, int](p.Client, "m", rmap.WithKeyCodec(codec.JSON{}))),
+		} {
+			require.EqualError(t, err, `rmap: set "m": invalid argument: `+want+left)
+		}
+		assert.Zero(t, p.Calls())
+
+		m := rmap.New[named, int](p.Client, "m")
+		require.NoError(t, m.SetAll(ctx, map[named]int{{point{1, 2}, "a", 0}: 1, {point{1, 3}, "a", 0}: 2}))
+		n, err := m.Len(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, 2, n)
+		require.NoError(t, setZero(ctx, rmap.New[netip.Addr, time.Time](p.Client, "m")), "they have a text")
+		require.NoError(t, setZero(ctx, rmap.New[struct{}, pair](p.Client, "m")), "as a value JSON may leave out what it does")
+	})
+}
+
+func setZero[K comparable, V any](ctx context.Context, m *rmap.Map[K, V]) error {
+	var k K
+	var v V
+	return m.Set(ctx, k, v)
 }
 
 func lenOf[K comparable, V any](ctx context.Context, m *rmap.Map[K, V]) error {

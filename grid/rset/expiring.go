@@ -22,7 +22,7 @@ type Expiring[T any] struct {
 // alive; bad input is the error of every method.
 func NewExpiring[T any](client core.Client, name string, opts ...Option) *Expiring[T] {
 	o := grid.New(client, "rset", grid.ZSet, name, opts)
-	return &Expiring[T]{o, grid.Values[T](o)}
+	return &Expiring[T]{o, grid.Members[T](o)}
 }
 
 // Name returns the set's name as it was given to NewExpiring.

@@ -36,7 +36,7 @@ type Set[T any] struct {
 // of every method.
 func New[T any](client core.Client, name string, opts ...Option) *Set[T] {
 	o := grid.New(client, "rset", grid.Set, name, opts)
-	return &Set[T]{o, grid.Values[T](o)}
+	return &Set[T]{o, grid.Members[T](o)}
 }
 
 // Name returns the set's name as it was given to New.

@@ -276,14 +276,16 @@ func TestTextsOfErrors(t *testing.T) {
 		_, bad := s.MoveTo(ctx, rset.New[string](p.Client, ""), "a")
 		_, ttl := x.Add(ctx, "a", 0)
 		_, utf8 := s.Add(ctx, "a", "\xff")
+		_, field := rset.New[struct{ a int }](p.Client, "s").Len(ctx)
 		for want, err := range map[string]error{
-			`pop "s": invalid argument: 0 elements are not between 1 and 100`:                                         pop,
-			`random "s": invalid argument: 101 elements are not between 1 and 100`:                                    random,
-			`move to "s": invalid argument: "s" and "other" have no common hash tag`:                                  slot,
-			`move to "s": invalid argument: the other object is nil`:                                                  none,
-			`move to "s": invalid argument: the name is empty`:                                                        bad,
-			`add "x": invalid argument: the TTL 0s is not between 1ms and 100 years`:                                  ttl,
-			`add "s": invalid argument: value cannot be encoded: codec.Text on a string: the text is not valid UTF-8`: utf8,
+			`pop "s": invalid argument: 0 elements are not between 1 and 100`:                                                                  pop,
+			`random "s": invalid argument: 101 elements are not between 1 and 100`:                                                             random,
+			`move to "s": invalid argument: "s" and "other" have no common hash tag`:                                                           slot,
+			`move to "s": invalid argument: the other object is nil`:                                                                           none,
+			`move to "s": invalid argument: the name is empty`:                                                                                 bad,
+			`add "x": invalid argument: the TTL 0s is not between 1ms and 100 years`:                                                           ttl,
+			`len "s": invalid argument: the member has the field a: JSON leaves it out, so that members which differ by it alone would be one`: field,
+			`add "s": invalid argument: value cannot be encoded: codec.Text on a string: the text is not valid UTF-8`:                          utf8,
 		} {
 			assert.EqualError(t, err, "rset: "+want)
 			assert.ErrorIs(t, err, redlatch.ErrInvalid)

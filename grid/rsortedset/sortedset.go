@@ -47,7 +47,7 @@ type Entry[T any] struct {
 // the error of every method.
 func New[T any](client core.Client, name string, opts ...Option) *SortedSet[T] {
 	o := grid.New(client, "rsortedset", grid.ZSet, name, opts)
-	return &SortedSet[T]{o, grid.Values[T](o)}
+	return &SortedSet[T]{o, grid.Members[T](o)}
 }
 
 // Name returns the sorted set's name as it was given to New.

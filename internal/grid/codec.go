@@ -24,8 +24,17 @@ type Coder[T any] struct {
 // Values returns the coder of an object's values.
 func Values[T any](o *Object) Coder[T] { return Coder[T]{o.opts.codec, "value", o.opts.maxValue} }
 
-// Keys returns the coder of a map's keys.
-func Keys[K any](o *Object) Coder[K] { return Coder[K]{o.opts.keys, "key", maxKey} }
+// Members returns the coder of a set's members, and checks their type.
+func Members[T any](o *Object) Coder[T] {
+	o.err = cmp.Or(o.err, CheckIdentity[T](o.opts.codec, "member"))
+	return Values[T](o)
+}
+
+// Keys returns the coder of a map's keys, and checks their type.
+func Keys[K any](o *Object) Coder[K] {
+	o.err = cmp.Or(o.err, CheckIdentity[K](o.opts.keys, "key"))
+	return Coder[K]{o.opts.keys, "key", maxKey}
+}
 
 // Arg returns a value as an argument, which is an error if it cannot be encoded, or is too long.
 func (c Coder[T]) Arg(v T) any {
