@@ -73,14 +73,14 @@ func replyChannel(prefix string, q question) string {
 }
 
 // Ask returns what another client says of itself; with a name that is not empty, of holds, waits and caches only those that have it.
-func Ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
+func Ask(ctx context.Context, c *core.Core, id, name string) (Answer, error) {
 	if !core.IsClientID(id) {
-		return Report{}, fmt.Errorf("%w: the client id %.100q", errs.ErrInvalid, id)
+		return Answer{}, fmt.Errorf("%w: the client id %.100q", errs.ErrInvalid, id)
 	}
-	return core.Step(ctx, c, func(ctx context.Context) (Report, error) { return ask(ctx, c, id, name) })
+	return core.Step(ctx, c, func(ctx context.Context) (Answer, error) { return ask(ctx, c, id, name) })
 }
 
-func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
+func ask(ctx context.Context, c *core.Core, id, name string) (Answer, error) {
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // it never fails
 	q := question{c.ID, hex.EncodeToString(nonce), name}
@@ -91,23 +91,23 @@ func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 		select {
 		case <-l.subscribed:
 		case <-ctx.Done():
-			return Report{}, script.ErrNoAnswer
+			return Answer{}, script.ErrNoAnswer
 		}
 	}
 	channel := Channel(c, id)
 	call, err := c.Run(ctx, func() *script.Call { return publish(channel, []byte(q.String())) }, pipeline.SendOptions{})
 	if err != nil {
-		return Report{}, err
+		return Answer{}, err
 	}
 	heard, err := call.Int64()
 	if err != nil {
-		return Report{}, err
+		return Answer{}, err
 	}
 	if heard == 0 && c.Cluster { // a plain channel may have listeners at other nodes
 		heard = int64(Listening(ctx, c, channel))
 	}
 	if heard == 0 {
-		return Report{}, fmt.Errorf("%w: %s", errs.ErrNotListening, id)
+		return Answer{}, fmt.Errorf("%w: %s", errs.ErrNotListening, id)
 	}
 	silence := time.NewTimer(askTimeout)
 	defer silence.Stop()
@@ -118,15 +118,15 @@ func ask(ctx context.Context, c *core.Core, id, name string) (Report, error) {
 				return r, nil
 			}
 		case <-silence.C:
-			return Report{}, fmt.Errorf("%w: %s, no answer in %v", errs.ErrNotListening, id, askTimeout)
+			return Answer{}, fmt.Errorf("%w: %s, no answer in %v", errs.ErrNotListening, id, askTimeout)
 		case <-ctx.Done():
-			return Report{}, script.ErrNoAnswer
+			return Answer{}, script.ErrNoAnswer
 		}
 	}
 }
 
 // parseReport returns the report of a client that a message is, with times of this machine. Who has sent it is not known.
-func parseReport(text, id string) (r Report, ok bool) {
+func parseReport(text, id string) (r Answer, ok bool) {
 	ok = len(text) <= answerSize && json.Unmarshal([]byte(text), &r) == nil && r.Version == reportVersion && r.ID == id &&
 		len(r.Holds) <= answerList && len(r.Waits) <= answerList && len(r.Losses) <= events.Kept && len(r.Failovers) <= events.Kept &&
 		len(r.Caches) <= answerList

@@ -27,7 +27,7 @@ type Presence struct {
 
 	mu        sync.Mutex // guards the rest
 	reporters []Reporter
-	caching   []CacheReporter
+	caching   caching            // nil for a client without caches
 	reads     uint64             // of caches, at the last look
 	member    *pubsub.Membership // nil unless it listens
 	heard     bool               // Redis has confirmed that
@@ -60,7 +60,10 @@ func (p *Presence) Due(now time.Duration) {
 		return
 	}
 	c.Timers.Set(&p.timer, now+lookPause)
-	reads := p.cacheReads()
+	reads := uint64(0)
+	if caches := p.cachesNow(); caches != nil {
+		reads = caches.reads()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	others := c.Subscriptions().Channels
@@ -87,14 +90,6 @@ func (p *Presence) Due(now time.Duration) {
 			p.rest = restLooks
 		}
 	}
-}
-
-// cacheReads returns how many reads of caches there were.
-func (p *Presence) cacheReads() (n uint64) {
-	for _, c := range p.Caches() {
-		n += c.NearHits + c.Hits + c.Misses
-	}
-	return n
 }
 
 func (p *Presence) leaveLocked() {

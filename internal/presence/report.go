@@ -39,53 +39,6 @@ type Reporter interface {
 	Waits() []Wait
 }
 
-// Cache is what the client has counted of a cache, or of a map that keeps entries near, since it was made.
-type Cache struct {
-	Kind     string `json:"kind"`
-	Name     string `json:"name"`
-	NearHits uint64 `json:"near_hits"`
-	Hits     uint64 `json:"hits"`
-	Misses   uint64 `json:"misses"`
-	Stale    uint64 `json:"stale"`
-	Loads    uint64 `json:"loads"`
-	Failures uint64 `json:"failures"`
-	Near     *Near  `json:"near,omitempty"`
-}
-
-// Near is what the client keeps of an object itself.
-type Near struct {
-	Entries       int           `json:"entries"`
-	Invalidations uint64        `json:"invalidations"`
-	Connected     bool          `json:"connected"`
-	Since         time.Time     `json:"since"`
-	Heard         time.Time     `json:"heard,omitzero"`
-	MaxStale      time.Duration `json:"max_stale"`
-}
-
-// CacheReporter is a kind of object that tells what the client has counted of it.
-type CacheReporter interface{ Caches() []Cache }
-
-// AddCaches adds a kind of object to those that are asked by Caches.
-func (p *Presence) AddCaches(r CacheReporter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.caching = append(p.caching, r)
-}
-
-// Caches returns what the client has counted of its caches, in the order of their names.
-func (p *Presence) Caches() (all []Cache) {
-	p.mu.Lock()
-	caching := slices.Clone(p.caching)
-	p.mu.Unlock()
-	for _, r := range caching {
-		all = append(all, r.Caches()...)
-	}
-	sort.Slice(all, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(all[i].Name, all[j].Name), cmp.Compare(all[i].Kind, all[j].Kind)) < 0
-	})
-	return all
-}
-
 // Add adds a kind of object to those that are asked by Holds and Waits.
 func (p *Presence) Add(r Reporter) {
 	p.mu.Lock()
@@ -142,7 +95,7 @@ type Report struct {
 	LossCount  int               `json:"loss_count"`
 	Losses     []events.Loss     `json:"losses"`
 	Failovers  []events.Failover `json:"failovers,omitempty"`
-	Caches     []Cache           `json:"caches,omitempty"`
+	Caches     any               `json:"caches,omitempty"` // as [Answer] has them; nil for none
 }
 
 // report returns what the client says of itself; with a name that is not empty it lists only holds, waits and caches that have it.
@@ -150,7 +103,7 @@ func (p *Presence) report(name string) Report {
 	c := p.core
 	host, _ := os.Hostname() // empty if it is not known
 	stats, now := c.Subscriptions(), c.Clock.Now()
-	holds, waits, caches := p.Holds(), p.Waits(), p.Caches()
+	holds, waits := p.Holds(), p.Waits()
 	r := Report{
 		Version: reportVersion, ID: c.ID, Library: libraryVersion(), Go: runtime.Version(), Host: host, PID: os.Getpid(),
 		Now: c.Clock.Time(now), Up: now,
@@ -160,10 +113,11 @@ func (p *Presence) report(name string) Report {
 	if name != "" {
 		holds = slices.DeleteFunc(holds, func(h Hold) bool { return h.Name != name })
 		waits = slices.DeleteFunc(waits, func(w Wait) bool { return w.Name != name })
-		caches = slices.DeleteFunc(caches, func(c Cache) bool { return c.Name != name })
 	}
 	r.Holds, r.Waits = holds[:min(answerList, len(holds))], waits[:min(answerList, len(waits))]
-	r.Caches = caches[:min(answerList, len(caches))]
+	if c := p.cachesNow(); c != nil {
+		r.Caches = c.said(name)
+	}
 	r.Losses, r.LossCount = c.Events.Losses()
 	return r
 }
@@ -182,14 +136,6 @@ func (r *Report) setClock(now time.Time) {
 	}
 	for i := range r.Failovers {
 		at(&r.Failovers[i].At)
-	}
-	for _, c := range r.Caches {
-		if c.Near != nil {
-			at(&c.Near.Since)
-			if !c.Near.Heard.IsZero() {
-				at(&c.Near.Heard)
-			}
-		}
 	}
 	r.Now = now
 }
