@@ -28,8 +28,9 @@ func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 // others are decoded at each read, see [WithSharedValues].
 //
 // After a change has returned, this client does not return the value from before. Another client may, until the message of the
-// change comes, about a millisecond later. If the message is lost, or a change has published none, it may for as long as
-// [WithMaxStale] says; so every program that changes the map needs this option. redis-cli and eviction publish nothing.
+// change comes, about a millisecond later. If the message is lost, as it may be while a server fails or the map moves to another
+// one, or a change has published none, it may for as long as [WithMaxStale] says; so every program that changes the map needs this
+// option. redis-cli and eviction publish nothing.
 // While the client's subscription is lost, Get asks Redis. An entry is not kept for longer than its time to live, or the
 // map's, when it was read.
 //

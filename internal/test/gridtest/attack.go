@@ -100,7 +100,7 @@ type Attack struct {
 	MaxStale time.Duration
 	// Length is for how long the attack lasts, and Pause that between two reads, two writes, and a fifth of that between harms.
 	Length, Pause time.Duration
-	// Harm harms the world, and Calm ends all harm. Neither is called after Calm.
+	// Harm harms the world, not in the first quarter, and Calm ends all harm. Neither is called after Calm.
 	Harm, Calm func()
 	// Hits are the values that were found near.
 	Hits atomic.Int64
@@ -207,7 +207,12 @@ func (a *Attack) Run(t *testing.T, writer, reader Node) {
 		every(a.Pause, func() { a.readAll(t, reader, false) }, func() {})
 		every(a.Pause, func() { a.lookAtAll(t, reader) }, func() {})
 	}
-	every(5*a.Pause, a.Harm, a.Calm)
+	harmless := time.Now().Add(a.Length / 4)
+	every(5*a.Pause, func() {
+		if time.Now().After(harmless) {
+			a.Harm()
+		}
+	}, a.Calm)
 	all.Wait()
 	t.Logf("%d hits, %d stale, at most %v", a.Hits.Load(), a.stale.Load(), time.Duration(a.worst.Load()))
 }
