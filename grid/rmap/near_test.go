@@ -3,6 +3,7 @@ package rmap_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -257,12 +258,16 @@ func TestOnlyNearMapsPublish(t *testing.T) {
 func TestNearOptionsAreChecked(t *testing.T) {
 	gridtest.InMemory(t, func(t *testing.T, p *gridtest.Place) {
 		_, _, below := rmap.New[string, int](p.Client, "m", rmap.WithNear(-1)).Get(t.Context(), "a")
-		assert.EqualError(t, below, `rmap: get "m": invalid argument: -1 near entries are below 0`)
+		assert.EqualError(t, below, `rmap: get "m": invalid argument: -1 near entries are not between 0 and 16777216`)
+		_, _, many := rmap.New[string, int](p.Client, "m", rmap.WithNear(1<<24+1)).Get(t.Context(), "a")
+		assert.EqualError(t, many, `rmap: get "m": invalid argument: 16777217 near entries are not between 0 and 16777216`)
+		_, _, late := rmap.New[string, int](p.Client, "m", rmap.WithMaxStale(math.MaxInt64)).Get(t.Context(), "a")
+		assert.EqualError(t, late, `rmap: get "m": invalid argument: max stale 2562047h47m16.854775807s is above 24h0m0s`)
 		_, _, short := rmap.New[string, int](p.Client, "m", rmap.WithMaxStale(time.Microsecond)).Get(t.Context(), "a")
-		assert.EqualError(t, short, `rmap: get "m": invalid argument: a staleness of 1µs is below 1ms`)
+		assert.EqualError(t, short, `rmap: get "m": invalid argument: max stale 1µs is below 1ms`)
 		_, _, long := rmap.New[string, int](p.Client, "m", rmap.WithNear(1)).Get(t.Context(), strings.Repeat("x", 64<<10+1))
 		assert.EqualError(t, long, `rmap: get "m": invalid argument: the encoded key has 65537 bytes, more than 65536`)
-		for _, err := range []error{below, short, long} {
+		for _, err := range []error{below, many, short, late, long} {
 			require.ErrorIs(t, err, redlatch.ErrInvalid)
 		}
 		assert.Zero(t, p.Calls())

@@ -21,7 +21,7 @@ func WithKeyCodec(c codec.Codec) Option { return Option(grid.WithKeyCodec(c)) }
 func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 
 // WithNear keeps up to this many entries in the client, those that were used last, and publishes each change of the map, so that
-// others drop what they have of it. With 0 it publishes and keeps nothing; below 0 is redlatch.ErrInvalid.
+// others drop what they have of it. With 0 it publishes and keeps nothing. At most 16,777,216.
 //
 // Get and GetAll return what is kept, and read the rest on the master; all other methods ask Redis, as without it. A key
 // that has no entry is not remembered. Each caller gets a value of its own: one without pointers, slices and maps is copied,
@@ -42,7 +42,7 @@ func WithMaxValue(bytes int) Option { return Option(grid.WithMaxValue(bytes)) }
 func WithNear(entries int) Option { return Option(grid.WithNear(entries)) }
 
 // WithMaxStale sets for how long an entry in the client is returned, from when Redis was asked for it: what a reader may be
-// behind at the worst, at least 1 ms. Defaults to 30 s. Without [WithNear] it has no effect.
+// behind at the worst, from 1 ms to a day. Defaults to 30 s. Without [WithNear] it has no effect.
 func WithMaxStale(d time.Duration) Option { return Option(grid.WithMaxStale(d)) }
 
 // WithSharedValues has all callers get the same value of an entry in the client, which nobody may change then: no read decodes

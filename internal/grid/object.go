@@ -20,7 +20,7 @@ const (
 	maxKey   = 64 << 10 // bytes of a map's key
 	maxValue = 16 << 20 // bytes of a value, unless an option says otherwise
 	mostMax  = 512 << 20
-	maxStale = 30 * time.Second
+	maxNear  = 1 << 24 // entries in the client
 )
 
 // Kinds of objects, as TYPE has them.
@@ -75,12 +75,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	case o.maxValue < 1 || o.maxValue > mostMax:
 		return fmt.Errorf("%w: the limit of a value %d is not between 1 and %d bytes", errs.ErrInvalid, o.maxValue, mostMax)
-	case o.near.Entries < 0:
-		return fmt.Errorf("%w: %d near entries are below 0", errs.ErrInvalid, o.near.Entries)
-	case o.near.MaxStale < time.Millisecond:
-		return fmt.Errorf("%w: a staleness of %v is below 1ms", errs.ErrInvalid, o.near.MaxStale)
+	case o.near.Entries < 0 || o.near.Entries > maxNear:
+		return fmt.Errorf("%w: %d near entries are not between 0 and %d", errs.ErrInvalid, o.near.Entries, maxNear)
 	}
-	return nil
+	return errs.Between("max stale", o.near.MaxStale, time.Millisecond, 24*time.Hour)
 }
 
 // Object is an object at one key. It has no state and is safe for concurrent use.
@@ -97,7 +95,7 @@ type Object struct {
 // New returns an object of a package, kind and name. It does no I/O.
 func New[O ~struct{ set func(*Options) }](client core.Client, title, kind, name string, opts []O) *Object {
 	c := core.Of(client)
-	o := &Object{core: c, title: title, kind: kind, name: c.Prefix + name, opts: Options{codec.Text{}, codec.Text{}, maxValue, Near{MaxStale: maxStale}}}
+	o := &Object{core: c, title: title, kind: kind, name: c.Prefix + name, opts: Options{codec.Text{}, codec.Text{}, maxValue, Near{MaxStale: 30 * time.Second}}}
 	o.key, o.err = o.name, core.CheckUserName(name, o.name)
 	for _, opt := range opts {
 		set := Option(opt).set
