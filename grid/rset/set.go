@@ -90,8 +90,8 @@ func (s *Set[T]) Random(ctx context.Context, n int) ([]T, error) {
 	return s.v.All(s.o, "random", s.o.Read(ctx, srandmember, grid.Count(n, maxAtOnce)))
 }
 
-// MoveTo moves a member to another set, in one step, and reports whether it was there. The names of both sets must have a
-// common hash tag, as {shop}:new and {shop}:old have.
+// MoveTo moves a member to another set of the client, in one step, and reports whether it was there. The names of both sets must
+// have a common hash tag, as {shop}:new and {shop}:old have.
 func (s *Set[T]) MoveTo(ctx context.Context, other *Set[T], v T) (ok bool, err error) {
 	var to *grid.Object
 	if other != nil {

@@ -272,6 +272,10 @@ func TestTextsOfErrors(t *testing.T) {
 		_, pop := s.Pop(ctx, 0)
 		_, random := s.Random(ctx, 101)
 		_, slot := s.MoveTo(ctx, rset.New[string](p.Client, "other"), "a")
+		other, err := redlatch.New(p.Redis)
+		require.NoError(t, err)
+		_, foreign := s.MoveTo(ctx, rset.New[string](other, "s"), "a")
+		require.NoError(t, other.Close())
 		_, none := s.MoveTo(ctx, nil, "a")
 		_, bad := s.MoveTo(ctx, rset.New[string](p.Client, ""), "a")
 		_, ttl := x.Add(ctx, "a", 0)
@@ -281,6 +285,7 @@ func TestTextsOfErrors(t *testing.T) {
 			`pop "s": invalid argument: 0 elements are not between 1 and 100`:                                                                  pop,
 			`random "s": invalid argument: 101 elements are not between 1 and 100`:                                                             random,
 			`move to "s": invalid argument: "s" and "other" have no common hash tag`:                                                           slot,
+			`move to "s": invalid argument: "s" is of another client`:                                                                          foreign,
 			`move to "s": invalid argument: the other object is nil`:                                                                           none,
 			`move to "s": invalid argument: the name is empty`:                                                                                 bad,
 			`add "x": invalid argument: the TTL 0s is not between 1ms and 100 years`:                                                           ttl,

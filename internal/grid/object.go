@@ -273,13 +273,15 @@ func Count(n, most int) any {
 }
 
 // Together returns the key of another object, for a script or a command over the keys of two. It is an error unless both
-// are in one slot.
+// are of one client and in one slot.
 func (o *Object) Together(other *Object) any {
 	switch {
 	case other == nil:
 		return fmt.Errorf("%w: the other object is nil", errs.ErrInvalid)
 	case other.err != nil:
 		return other.err
+	case other.core != o.core:
+		return fmt.Errorf("%w: %q is of another client", errs.ErrInvalid, other.Name())
 	case script.Tag(o.name) != script.Tag(other.name):
 		return fmt.Errorf("%w: %q and %q have no common hash tag", errs.ErrInvalid, o.Name(), other.Name())
 	}
