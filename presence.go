@@ -123,7 +123,7 @@ type NearInfo struct {
 }
 
 // Ask asks another client, or this one, what it holds and waits for, and how its caches do. It returns [ErrNotListening] if the client is gone, does not
-// listen (see [Client.Clients]), or does not answer within three seconds: a client answers at most ten questions in a second. Both
+// listen (see [Client.Clients]), also because it is in use for less than three seconds, or does not answer within three seconds: a client answers at most ten questions in a second. Both
 // clients must have the same name prefix. An id that cannot be a client's returns [ErrInvalid].
 //
 // The answer comes over the subscription connection, which Ask opens if there is none. Ask ends with ctx or the call timeout.

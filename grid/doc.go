@@ -10,8 +10,8 @@
 //
 // # An object
 //
-// New does no I/O and keeps nothing alive: an object is a name, and may be made for each call. A bad name or option is the
-// error of every method. An object is safe for concurrent use. Name returns what was given to New and Key the Redis key, for
+// New does no I/O and keeps nothing alive: an object is a name, and may be made for each call. Make a cache, and a map with
+// rmap.WithNear, once: each has entries of its own in the client. A bad name or option is the error of every method. An object is safe for concurrent use. Name returns what was given to New and Key the Redis key, for
 // commands of go-redis that have no method here.
 //
 // # Calls

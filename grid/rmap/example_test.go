@@ -70,7 +70,7 @@ func changePrice(ctx context.Context, client *redlatch.Client) error {
 	if err := prices.Set(ctx, "tea", 360); err != nil {
 		return err
 	}
-	before, _, err := prices.Get(ctx, "tea") // kept for the next Get
+	before, _, err := prices.Get(ctx, "tea") // kept in the client once that has subscribed
 	if err != nil {
 		return err
 	}
