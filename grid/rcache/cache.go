@@ -162,7 +162,7 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //     writes (redlatch.ErrUnwritable) and there is something to load; see [WithFailOpen].
 //   - redlatch.ErrNotConfirmed, with redlatch.WithReplicas or redlatch.WithDurability: a load was not begun.
 //
-// A value that was loaded is returned although it could not be kept. One that cannot be decoded is deleted, and loaded again.
+// A value that was loaded is returned although it could not be kept, unless that is redlatch.ErrInvalid. One that cannot be decoded is deleted, and loaded again.
 //
 // A near value costs no I/O, a kept one a round trip, and a load three. Calls for a key that come while Redis is asked for it share the
 // next read, which begins after that one, or after 100 ms. A call that waits for a load costs two; all that wait in one client cost one
@@ -252,7 +252,8 @@ func (c *Cache[K, V]) drop(ctx context.Context, p place, r once.Result) error {
 }
 
 // GetAll returns the values of those keys that have one. What is missing is loaded, 8 at a time unless [WithParallel] says otherwise. The
-// first error, but [ErrNotFound], ends it; what it loads goes on. Otherwise it does for each key as Get does.
+// first error, but [ErrNotFound], ends it, and is returned without any value; what it loads goes on. Otherwise it does for each key as
+// Get does.
 //
 // The keys cost round trips together, one for each 128 keys that are not near.
 func (c *Cache[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {

@@ -12,11 +12,17 @@
 // Near values apart: those of other clients end with a message.
 //
 // A failure is shared, not kept: who waited for the load gets it, and the next Get loads. So what is down is not asked by all in turn.
+// While others still wait in a client, a Get of it may get a failure that is up to a second old.
 //
 // # What is not promised
 //
 // A value may be loaded again at any time: Redis may evict it, a master that fails over may forget it, a claim may be lost. A change of
 // what the loader reads without Invalidate is seen when the value is over, or is refreshed ([WithRefresh]).
+//
+// Close of the client frees the keys that it loads. A loader that does not heed the end of its context goes on meanwhile, and another
+// client may load the same key.
+//
+// Two loaders that Get each other's key wait for each other, until the contexts of their loads end ([WithLoadTimeout]).
 //
 // # In Redis
 //
