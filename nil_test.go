@@ -13,9 +13,11 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/grid/rbucket"
 	"github.com/redlatch/redlatch/rdelayedqueue"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rsemaphore"
+	"github.com/redlatch/redlatch/rtopic"
 )
 
 // everyMethod calls all methods of a value with good arguments, and returns the errors of those that have one, and what
@@ -101,4 +103,11 @@ func TestZeroGoRedisClientsAndLoggersAreErrInvalid(t *testing.T) {
 	}
 	_, err := embedded.Open(redlatch.WithLogger(&slog.Logger{}))
 	require.ErrorIs(t, err, redlatch.ErrInvalid)
+}
+
+func TestNilClientIsNamedByThePanicOfEachNew(t *testing.T) {
+	var none *redlatch.Client
+	assert.PanicsWithValue(t, "redlatch: the client is nil", func() { rbucket.New[int](nil, "b") })
+	assert.PanicsWithValue(t, "redlatch: the client is nil", func() { rbucket.New[int](none, "b") })
+	assert.PanicsWithValue(t, "redlatch: the client is nil", func() { rtopic.New[int](none, "t") })
 }

@@ -236,19 +236,24 @@ func TestTextsOfErrors(t *testing.T) {
 		require.NoError(t, p.Redis.Set(ctx, "n", "x", 0).Err())
 		_, decode := n.Load(ctx)
 		_, foreign := n.StoreIfLess(ctx, 0)
+		_, foreignAdd := n.Add(ctx, 1)
+		_, foreignFloatAdd := f.Add(ctx, 1)
 		_, foreignFloat := f.StoreIfLess(ctx, 0)
 		for want, err := range map[string]error{
 			`ratomic: add within "n": invalid argument: 2 is above 1`:                                                          crossed,
-			`ratomic: add within "n": invalid argument: NaN is above 1`:                                                        nan,
+			`ratomic: add within "n": invalid argument: a bound is NaN`:                                                        nan,
 			`ratomic: add "n": ERR increment or decrement would overflow`:                                                      overflow,
 			`ratomic: load "n": bytes cannot be decoded: codec.Text into a *int64: invalid syntax`:                             decode,
-			`ratomic: store if less "n": ERR value is not an integer or out of range`:                                          foreign,
-			`ratomic: store if less "n": ERR value is not a valid float`:                                                       foreignFloat,
+			`ratomic: store if less "n": bytes cannot be decoded: ERR value is not an integer or out of range`:                 foreign,
+			`ratomic: add "n": bytes cannot be decoded: ERR value is not an integer or out of range`:                           foreignAdd,
+			`ratomic: store if less "n": bytes cannot be decoded: ERR value is not a valid float`:                              foreignFloat,
 			`ratomic: store "n": invalid argument: value cannot be encoded: codec.Text on a float64: the number is not finite`: f.Store(ctx, math.Inf(1)),
 		} {
 			assert.EqualError(t, err, want)
 		}
 		assert.ErrorIs(t, crossed, redlatch.ErrInvalid)
-		assert.ErrorIs(t, decode, codec.ErrDecode)
+		for _, err := range []error{decode, foreign, foreignAdd, foreignFloat, foreignFloatAdd} {
+			assert.ErrorIs(t, err, codec.ErrDecode)
+		}
 	})
 }

@@ -52,7 +52,8 @@ const large = 1e250
 
 var errInfinite = errors.New("the sum is infinite")
 
-// Add adds delta, and returns the sum. If that is infinite nothing changes, and the error says so.
+// Add adds delta, and returns the sum. If that is infinite nothing changes, and the error says so. What is there and is not a number is
+// codec.ErrDecode.
 func (n *Float64) Add(ctx context.Context, delta float64) (float64, error) {
 	if math.Abs(delta) > large {
 		sum, ok, err := n.change(ctx, "add", "incrbyfloat", delta, -math.MaxFloat64, math.MaxFloat64)
@@ -94,7 +95,10 @@ func (n *Float64) StoreIfLess(ctx context.Context, v float64) (ok bool, err erro
 // AddWithin adds delta if the sum is not below least nor above most, which may be infinite, and reports whether it did. It
 // returns the number that is there then.
 func (n *Float64) AddWithin(ctx context.Context, delta, least, most float64) (v float64, ok bool, err error) {
-	if !(least <= most) {
+	if math.IsNaN(least) || math.IsNaN(most) {
+		return 0, false, n.o.Wrap("add within", fmt.Errorf("%w: a bound is NaN", errs.ErrInvalid))
+	}
+	if least > most {
 		return 0, false, n.o.Wrap("add within", fmt.Errorf("%w: %v is above %v", errs.ErrInvalid, least, most))
 	}
 	return n.change(ctx, "add within", "incrbyfloat", delta, max(least, -math.MaxFloat64), min(most, math.MaxFloat64))

@@ -44,7 +44,8 @@ func (n *Int64) Swap(ctx context.Context, v int64) (old int64, err error) {
 	return old, err
 }
 
-// Add adds delta, and returns the sum. If that has more than 64 bits nothing changes, and the error is that of Redis.
+// Add adds delta, and returns the sum. If that has more than 64 bits nothing changes, and the error is that of Redis, which says so.
+// What is there and is not a whole number of 64 bits is codec.ErrDecode.
 func (n *Int64) Add(ctx context.Context, delta int64) (int64, error) {
 	row := n.o.Change(ctx, incrby, delta)
 	sum := row.Int()

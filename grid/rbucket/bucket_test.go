@@ -284,12 +284,12 @@ func TestBadInputIsErrInvalidBeforeIO(t *testing.T) {
 		_, swap := texts.CompareAndSwap(ctx, "abcd", "a")
 		_, nilFn := texts.Update(ctx, nil)
 		for want, err := range map[string]error{
-			"the encoded value has 4 bytes, more than 3":         texts.Set(ctx, "abcd"),
-			"the encoded value has 4 bytes, more than 3 ":        swap,
-			"the TTL 999.999µs is not between 1ms and 100 years": texts.Set(ctx, "a", rbucket.WithTTL(time.Millisecond-1)),
-			"the token 0 is below 1":                             texts.Set(ctx, "a", rbucket.WithFence(0)),
-			"an option is nil":                                   texts.Set(ctx, "a", nil),
-			"fn is nil":                                          nilFn,
+			"the encoded value has 4 bytes, more than 3":                                                        texts.Set(ctx, "abcd"),
+			"the encoded value has 4 bytes, more than 3 ":                                                       swap,
+			"the TTL 999.999µs is not between 1ms and 100 years":                                                texts.Set(ctx, "a", rbucket.WithTTL(time.Millisecond-1)),
+			"the token 0 is below 1: a hold of a plain lock has none, use a fenced lock (Client.GetFencedLock)": texts.Set(ctx, "a", rbucket.WithFence(0)),
+			"an option is nil": texts.Set(ctx, "a", nil),
+			"fn is nil":        nilFn,
 			"value cannot be encoded: codec.Text on a float64: the number is not finite": rbucket.New[float64](p.Client, "b").Set(ctx, math.NaN()),
 			"the codec is nil": rbucket.New[int](p.Client, "b", rbucket.WithCodec(nil)).Set(ctx, 1),
 			"the limit of a value 0 is not between 1 and 536870912 bytes": rbucket.New[int](p.Client, "b", rbucket.WithMaxValue(0)).Set(ctx, 1),

@@ -143,7 +143,12 @@ func (h Handle) ID() string { return h.shared.ID }
 func (h Handle) core() *Core { return h.shared }
 
 // Of returns the core of a client. It panics if the client is nil.
-func Of(c Client) *Core { return c.core() }
+func Of(c Client) *Core {
+	if IsNil(c) {
+		panic("redlatch: the client is nil")
+	}
+	return c.core()
+}
 
 // Holder is a kind of object whose holds Close has to end.
 type Holder interface {

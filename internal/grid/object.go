@@ -4,6 +4,7 @@ package grid
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -160,10 +161,21 @@ func (o *Object) send(ctx context.Context, send sender, s *script.Script, second
 		return call.Row()
 	case redis.HasErrorPrefix(err, "FENCED"):
 		err = fmt.Errorf("%w: %w", errs.ErrFenced, err)
+	case script.NoNumber(err):
+		err = fmt.Errorf("%w: %w", codec.ErrDecode, err)
 	case script.NoCommand(err):
-		err = fmt.Errorf("%w: %w", errs.ErrUnsupported, err)
+		err = o.unsupported(err)
 	}
 	return script.NoRow(err)
+}
+
+// unsupported returns the error for a server that does not know a command, and what has it.
+func (o *Object) unsupported(err error) error {
+	var reply redis.Error
+	if o.kind != Hash || !errors.As(err, &reply) {
+		return fmt.Errorf("%w: %w", errs.ErrUnsupported, err)
+	}
+	return fmt.Errorf("%w: times to live of entries need Redis 7.4 or Valkey 9: %w", errs.ErrUnsupported, reply)
 }
 
 // check returns what is wrong with the object, or the first argument that is an error.
@@ -298,7 +310,8 @@ func (o *Object) ChangeFenced(ctx context.Context, fence Fence, s *script.Script
 		return o.Change(ctx, s, append(args, "", 0)...)
 	}
 	if *fence < 1 {
-		return o.Change(ctx, s, fmt.Errorf("%w: the token %d is below 1", errs.ErrInvalid, *fence))
+		return o.Change(ctx, s, fmt.Errorf("%w: the token %d is below 1: a hold of a plain lock has none, use a fenced lock (Client.GetFencedLock)",
+			errs.ErrInvalid, *fence))
 	}
 	key := core.Prefixed("redlatch_fence", o.name)
 	return o.send(ctx, o.core.Once, s, []any{key}, append(args, *fence, script.Millis(o.core.TokenTTL)))

@@ -155,6 +155,11 @@ func NoCommand(err error) bool {
 	return says(err, "unknown command", "unknown redis command", "unknown subcommand")
 }
 
+// NoNumber reports whether a command was to add to what is not a number, or not one that fits.
+func NoNumber(err error) bool {
+	return says(err, "value is not an integer", "value is not a valid float", "value is not a float")
+}
+
 // says reports whether an error is a reply of Redis that has one of the sentences.
 func says(err error, sentences ...string) bool {
 	if !isReply(err) {
