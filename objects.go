@@ -11,13 +11,14 @@ import (
 
 // Object is an object that Redis has keys or waiters of.
 type Object struct {
-	// Kind is its kind: lock, fair_lock, rw_lock, semaphore, permits (a semaphore of leased permits), latch, barrier, queue, scheduler or
-	// election.
+	// Kind is its kind: lock, fair_lock, rw_lock, semaphore, permits (a semaphore of leased permits), latch, barrier, queue, scheduler,
+	// election or cache.
 	Kind string
 	// Name is its name.
 	Name string
 	// Info is its state, in the order of kinds: an rlock.Info, rfairlock.Info, rrwlock.Info, rsemaphore.SemaphoreInfo,
-	// rsemaphore.PermitSemaphoreInfo, rlatch.Info, rbarrier.Info, rdelayedqueue.Stats, []rscheduler.Job or relection.Leader.
+	// rsemaphore.PermitSemaphoreInfo, rlatch.Info, rbarrier.Info, rdelayedqueue.Stats, []rscheduler.Job or relection.Leader;
+	// nil for a cache.
 	Info any
 }
 
@@ -35,19 +36,19 @@ func WithKinds(kinds ...string) ObjectsOption {
 	return objectsSetting(func(o *objectsOptions) { o.kinds = append(o.kinds, kinds...) })
 }
 
-// Objects returns the locks, semaphores, latches, barriers, queues, elections and schedulers in Redis whose names match a pattern, one after
-// another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the client's
-// prefix are not found.
+// Objects returns the locks, semaphores, latches, barriers, queues, elections, schedulers and caches in Redis whose names match a pattern,
+// one after another. The pattern is that of Redis's KEYS, with *, ? and [a-z]; the empty one matches all. Names that do not begin with the
+// client's prefix are not found.
 //
 // It finds them by SCAN and by what their keys look like, so free locks are not listed, nor is anything that nobody can tell from the keys
 // of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits for it.
 // A fair lock for which nobody waits is listed as a lock. A barrier is listed for a minute after its last use. A barrier and a double
-// barrier may have one name, and are two objects. An election is listed if somebody leads. An object that changes meanwhile may be missing,
-// or come twice; one of several keys may be missing while its slot moves to another node of a cluster, and a step in which there is one takes
+// barrier may have one name, and are two objects. An election is listed if somebody leads. A cache is listed once if it has keys. Other
+// objects of the grid are not found. An object that changes meanwhile may be missing, or come twice; one of several keys may be missing while its slot moves to another node of a cluster, and a step in which there is one takes
 // a third of a second.
 //
 // It is made for servers in use: each SCAN looks at some hundred keys, and the loop gets what it has found before the next one. Only
-// names of semaphores and latches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
+// names of semaphores, latches and caches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
 // once for latches, goes through all channels of the server for those that are known by their waiters alone; with [WithKinds] without
 // "semaphore" and "latch" it does not.
 //

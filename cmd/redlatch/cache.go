@@ -93,13 +93,7 @@ a minute after its last read, unless it has redlatch.WithoutPresence.`,
 				if len(args) == 0 {
 					return writeCaches(w, all)
 				}
-				for i, s := range all {
-					if i > 0 {
-						err = errors.Join(err, row(w))
-					}
-					err = errors.Join(err, s.write(w))
-				}
-				return err
+				return writeEach(w, all)
 			})
 			if err == nil && len(args) > 0 && len(all) == 0 {
 				err = &exit{exitFailed, fmt.Errorf("no client that answers has read a cache or a near map %q (%s)", args[0], whenListens)}
@@ -151,6 +145,17 @@ func writeCaches(w io.Writer, all []cacheState) error {
 	err := row(w, "NAME", "KIND", "HIT RATE", "NEAR HITS", "HITS", "STALE", "MISSES", "LOADS", "FAILED", "CLIENTS", "NEAR", "NOT CONNECTED")
 	for _, s := range all {
 		err = errors.Join(err, row(w, s.Name, s.Kind, s.Rate(), s.NearHits, s.Hits, s.Stale, s.Misses, s.Loads, s.Failures, len(s.Clients), s.Entries, s.Lost))
+	}
+	return err
+}
+
+// writeEach writes all there is to say of caches, one below the other.
+func writeEach(w io.Writer, all []cacheState) (err error) {
+	for i, s := range all {
+		if i > 0 {
+			err = errors.Join(err, row(w))
+		}
+		err = errors.Join(err, s.write(w))
 	}
 	return err
 }

@@ -218,6 +218,14 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 	case kinds.Election:
 		s, err := electionOf(ctx, c, name)
 		return s.write, err
+	case kinds.Cache:
+		all, err := cachesOf(ctx, c, []string{name}, 0)
+		return func(w io.Writer) error {
+			if len(all) == 0 {
+				return row(w, kinds.Words(kind), name)
+			}
+			return writeEach(w, all)
+		}, err
 	case kinds.Scheduler:
 		jobs, err := c.GetScheduler(name).Jobs(ctx)
 		return func(w io.Writer) error { return writeJobs(w, jobs) }, err

@@ -70,6 +70,19 @@ func Keyed(prefix, name, key string) string {
 	return prefix + "{" + name + ":" + key + "}"
 }
 
+// KeyedName returns the object's name in a Redis key of [Keyed]; ok is false for any other key.
+func KeyedName(prefix, redisKey string) (name string, ok bool) {
+	size, rest, _ := strings.Cut(strings.TrimPrefix(redisKey, prefix), ":")
+	length, err := strconv.Atoi(size)
+	if err != nil || length < 1 || length >= len(rest) {
+		return "", false
+	}
+	if name = rest[:length]; !strings.Contains(name, "}") { // no hash tag of its own
+		name = rest[1 : length+1]
+	}
+	return name, strings.HasPrefix(redisKey, strings.TrimSuffix(Keyed(prefix, name, ""), "}"))
+}
+
 // CheckText returns an error that wraps [errs.ErrInvalid] unless the name is text of a length that a name may have.
 func CheckText(name string) error {
 	switch {

@@ -36,6 +36,21 @@ func TestNamesAreJudged(t *testing.T) {
 	}
 }
 
+func TestNameIsFoundInAKeyBelowIt(t *testing.T) {
+	for name, good := range names {
+		for _, key := range []string{"k", "b:c", "}", "{x}", ":"} {
+			if got, ok := core.KeyedName("cache:", core.Keyed("cache:", name, key)); good {
+				assert.True(t, ok, "%q %q", name, key)
+				assert.Equal(t, name, got, "%q", key)
+			}
+		}
+	}
+	for _, key := range []string{"", "cache:", "cache:1", "cache:x:{a:k}", "cache:01:{a:k}", "cache:-1:{a:k}", "cache:2:{a:k}", "cache:9:{a:k}", "1:{a:k}"} {
+		_, ok := core.KeyedName("cache:", key)
+		assert.False(t, ok, "%q", key)
+	}
+}
+
 // hashTag is what Redis hashes of a key: the text between the first { and the first } after it, or the whole key.
 func hashTag(key string) string {
 	open := strings.IndexByte(key, '{')

@@ -39,7 +39,7 @@ type Object struct {
 const (
 	scanCount    = 200     // keys that one SCAN looks at
 	atOnce       = 50      // objects that are asked for their state at the same time
-	rememberMost = 100_000 // numbers that are not listed twice
+	rememberMost = 100_000 // objects that are not listed twice
 )
 
 // errStopped says that the caller wants no more.
@@ -57,7 +57,7 @@ func Objects(ctx context.Context, client core.Client, pattern string, wanted []s
 	c := core.Of(client)
 	f := finder{
 		client: client, core: c, pattern: core.EscapePattern(c.Prefix) + cmp.Or(pattern, "*"), wanted: wanted, yield: yield,
-		listed: map[string]bool{},
+		listed: map[found]bool{},
 	}
 	err := f.run(ctx)
 	if errors.Is(err, errStopped) {
@@ -73,7 +73,7 @@ type finder struct {
 	pattern string
 	wanted  []string // kinds; none for all
 	yield   func(Object) bool
-	listed  map[string]bool // names of semaphores and latches that were listed
+	listed  map[found]bool // semaphores, latches and caches that were listed, see found.object
 }
 
 // found is an object that was found by a key or a channel.
@@ -86,6 +86,17 @@ type found struct {
 // number reports whether its state is a number under its name, so that several keys tell of it.
 func (o found) number() bool {
 	return o.kind == kinds.Semaphore || o.kind == kinds.Permits || o.kind == kinds.Latch
+}
+
+// object returns what several keys say of one object; ok is false if only one key does.
+func (o found) object() (same found, ok bool) {
+	switch {
+	case o.number():
+		return found{name: o.name}, true
+	case o.kind == kinds.Cache:
+		return found{kind: o.kind, name: o.name}, true
+	}
+	return found{}, false
 }
 
 func (f *finder) run(ctx context.Context) error {
@@ -191,11 +202,13 @@ func leaderOf(ctx context.Context, p redis.Pipeliner, lock string) *redis.String
 // elections, and the queues of schedulers.
 func (f *finder) parts(ctx context.Context, node *redis.Client, keys []string) ([]found, error) {
 	var all []found
+	here := map[found]bool{}
 	for _, key := range keys {
 		o, ok := read(key)
-		again := o.number() && (f.listed[o.name] || slices.ContainsFunc(all, func(other found) bool { return other.number() && other.name == o.name }))
+		object, several := o.object()
+		again := several && (f.listed[object] || here[object])
 		if ok && !again && (o.record != "" || f.wants(o.kind)) && matchGlob(f.pattern, o.name) {
-			all = append(all, o)
+			all, here[object] = append(all, o), true
 		}
 	}
 	there := make([]func() bool, len(all))
@@ -317,15 +330,16 @@ func (f *finder) list(ctx context.Context, objects []found) error {
 		calls.Wait()
 		for i, o := range some {
 			err := failures[i]
+			object, several := o.object()
 			switch {
 			case errors.Is(err, errs.ErrWrongType) || errors.Is(err, errs.ErrInvalid): // it is another program's, or has changed
 			case script.Parted(err): // half of its slot has moved
 			case err != nil:
 				return err
-			case states[i] == nil || o.number() && f.listed[o.name]:
+			case states[i] == nil && o.kind != kinds.Cache || several && f.listed[object]:
 			default:
-				if o.number() && len(f.listed) < rememberMost {
-					f.listed[o.name] = true
+				if several && len(f.listed) < rememberMost {
+					f.listed[object] = true
 				}
 				if !f.yield(Object{Kind: shown(o.kind), Name: f.core.UserName(o.name), Info: states[i]}) {
 					return errStopped
@@ -373,6 +387,8 @@ func (f *finder) state(ctx context.Context, o found) (any, error) {
 	case kinds.Scheduler:
 		jobs, err := rscheduler.New(c, name).Jobs(ctx)
 		return unless(len(jobs) == 0, jobs), err
+	case kinds.Cache:
+		return nil, nil //nolint:nilnil // its keys are all that there is to say
 	}
 	return f.semaphore(ctx, name, o.heard)
 }

@@ -3,10 +3,11 @@ package find
 import (
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/kinds"
 )
 
-// form is a kind of key beside that of an object's name: prefix:NAMEsuffix, or prefix:{NAME}suffix.
+// form is a kind of key beside that of an object's name: prefix:NAMEsuffix, or prefix:{NAME}suffix, or one of core.Keyed.
 type form struct{ kind, prefix, suffix string }
 
 // forms are all of them. The object packages make these keys. The table is here, and not a part of it in each of them: a package would have to
@@ -22,11 +23,13 @@ var forms = []form{ //nolint:gochecknoglobals // a constant in all but name
 	{kinds.Latch, "redlatch_latch_once", ""},
 	{kinds.Latch, "redlatch_latch_set", ""},
 	{kinds.Latch, "redlatch_latch_open", ""},
+	{kinds.Cache, "redlatch_cache", below},
 }
 
 const (
 	doubleBarrier = "double barrier" // in here: to others it is a barrier
 	clientID      = ":*"             // the suffix that is a colon and an id
+	below         = ":KEY"           // that of a key below the object's name
 	records       = "redlatch_ops"   // the prefix of the last batches of clients
 )
 
@@ -68,9 +71,13 @@ func read(key string) (found, bool) {
 		if f.prefix != prefix {
 			continue
 		}
-		if f.suffix == clientID {
+		switch f.suffix {
+		case clientID:
 			end := strings.LastIndexByte(body, ':')
 			return found{kind: f.kind, name: nameIn(body[:max(end, 0)]), record: key}, end >= 0
+		case below:
+			name, ok := core.KeyedName(prefix+":", key)
+			return found{kind: f.kind, name: name}, ok
 		}
 		body, ok := strings.CutSuffix(body, f.suffix)
 		return found{kind: f.kind, name: nameIn(body)}, ok

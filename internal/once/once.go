@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,15 +68,10 @@ func (n Names) KeyOf(name, key string) string { return core.Keyed(n.Keys, name, 
 
 // nameIn returns the name in such a Redis key.
 func (n Names) nameIn(redisKey string) string {
-	size, rest, _ := strings.Cut(strings.TrimPrefix(redisKey, n.Keys), ":")
-	length, err := strconv.Atoi(size)
-	if err != nil || length < 0 || length > len(rest) {
-		return redisKey
-	}
-	if name := rest[:length]; strings.Contains(name, "}") { // a hash tag of its own
+	if name, ok := core.KeyedName(n.Keys, redisKey); ok {
 		return name
 	}
-	return rest[1 : length+1]
+	return redisKey
 }
 
 // Channel returns where the end of the runs for a Redis key is announced.

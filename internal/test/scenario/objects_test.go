@@ -17,6 +17,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/embedded"
+	"github.com/redlatch/redlatch/grid/rcache"
 	"github.com/redlatch/redlatch/internal/test/faulttest"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
@@ -275,6 +276,38 @@ func TestObjectsFindsBarriers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// However many keys it has, and whatever its name and its keys look like.
+func TestObjectsFindsEachCacheOnce(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, w *watched) {
+		all := fresh(t) + ":"
+		names := []string{all + "users", all + "users:eu", all + "{eu}:users"}
+		for _, name := range names {
+			users := rcache.New[string, int](w.holder, name, nil)
+			for i := range 50 {
+				require.NoError(t, users.Set(t.Context(), fmt.Sprint("}:{", i), i))
+			}
+		}
+		for _, key := range []string{"redlatch_cache:", "redlatch_cache:5", "redlatch_cache:9:{a:k}", "redlatch_cache:1:{" + all + ":k}"} {
+			require.NoError(t, w.rdb.Set(t.Context(), key, "x", 0).Err())
+		}
+		require.NoError(t, w.holder.GetSemaphore(names[0]).AddPermits(t.Context(), 1))
+		found := map[string]int{}
+		for o, err := range w.viewer.Objects(t.Context(), all+"*", redlatch.WithKinds("cache")) {
+			require.NoError(t, err)
+			assert.Equal(t, redlatch.Object{Kind: "cache", Name: o.Name}, o)
+			found[o.Name]++
+		}
+		assert.Equal(t, map[string]int{names[0]: 1, names[1]: 1, names[2]: 1}, found)
+		n := 0
+		for _, err := range w.viewer.Objects(t.Context(), all+"users") {
+			require.NoError(t, err)
+			n++
+		}
+		assert.Equal(t, 2, n, "a semaphore and a cache of one name")
+		assert.NotContains(t, objects(t, w.viewer, all+"*", redlatch.WithKinds("queue")), names[1])
+	})
 }
 
 // Whichever of them SCAN finds first, and however far from the other.
