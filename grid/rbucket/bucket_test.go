@@ -327,3 +327,17 @@ func TestTextsOfErrors(t *testing.T) {
 		assert.ErrorContains(t, unknown, `rbucket: set "b": outcome unknown: `)
 	})
 }
+
+// F2, F9
+func TestChangesOfABucketHaveOneOrder(t *testing.T) {
+	gridtest.Linearizable(t, 0, func(c *redlatch.Client, name string) gridtest.Register {
+		b := rbucket.New[int](c, name)
+		return gridtest.Register{
+			Get:            b.Get,
+			CompareAndSwap: func(ctx context.Context, old, v int) (bool, error) { return b.CompareAndSwap(ctx, old, v) },
+			Update: func(ctx context.Context, fn func(int, bool) (int, error)) (int, error) {
+				return b.Update(ctx, fn)
+			},
+		}
+	})
+}

@@ -595,3 +595,18 @@ func TestNearMapOnACluster(t *testing.T) {
 		})
 	}
 }
+
+// F2, F9, F30
+func TestChangesOfANearMapHaveOneOrder(t *testing.T) {
+	const maxStale = 500 * time.Millisecond
+	gridtest.Linearizable(t, maxStale, func(c *redlatch.Client, name string) gridtest.Register {
+		m := rmap.New[string, int](c, "m", rmap.WithNear(100), rmap.WithMaxStale(maxStale))
+		return gridtest.Register{
+			Get:            func(ctx context.Context) (int, bool, error) { return m.Get(ctx, name) },
+			CompareAndSwap: func(ctx context.Context, old, v int) (bool, error) { return m.CompareAndSwap(ctx, name, old, v) },
+			Update: func(ctx context.Context, fn func(int, bool) (int, error)) (int, error) {
+				return m.Update(ctx, name, fn)
+			},
+		}
+	})
+}
