@@ -300,6 +300,20 @@ func TestTextsOfErrors(t *testing.T) {
 	})
 }
 
+// F33
+func TestMoveToAKeyOfAnotherKindChangesNothing(t *testing.T) {
+	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {
+		ctx, s := t.Context(), rset.New[string](p.Client, "{s}")
+		_, err := s.Add(ctx, "a")
+		require.NoError(t, err)
+		require.NoError(t, p.Redis.Set(ctx, "{s}:text", "x", 0).Err())
+		_, err = s.MoveTo(ctx, rset.New[string](p.Client, "{s}:text"), "a")
+		require.ErrorIs(t, err, redlatch.ErrWrongType)
+		assert.Equal(t, []string{"a"}, p.Redis.SMembers(ctx, "{s}").Val())
+		assert.Equal(t, "x", p.Redis.Get(ctx, "{s}:text").Val())
+	})
+}
+
 // F34: each method over a set of a million members takes the server no more than 5 ms a call.
 func TestNoCallOverABigSetHoldsTheServerUp(t *testing.T) {
 	redistest.Long(t)

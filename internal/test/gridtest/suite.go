@@ -85,7 +85,10 @@ func otherKinds(t *testing.T, p *Place, kind string, calls func(c *redlatch.Clie
 		"hash":   func(key string) redis.Cmder { return p.Redis.HSet(ctx, key, "a", "1") },
 		"list":   func(key string) redis.Cmder { return p.Redis.RPush(ctx, key, "1") },
 		"set":    func(key string) redis.Cmder { return p.Redis.SAdd(ctx, key, "1") },
-		"zset":   func(key string) redis.Cmder { return p.Redis.ZAdd(ctx, key, redis.Z{Score: 1, Member: "1"}) },
+		"stream": func(key string) redis.Cmder {
+			return p.Redis.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "1"}})
+		},
+		"zset": func(key string) redis.Cmder { return p.Redis.ZAdd(ctx, key, redis.Z{Score: 1, Member: "1"}) },
 	}
 	for other, create := range make {
 		if other == kind {
