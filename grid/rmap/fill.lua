@@ -10,10 +10,10 @@ local key = KEYS[1]
 local entries, reply = ARGV, {}
 
 local values = redis.call('hmget', key, unpack(entries))
-local ttls = redis.pcall('hpttl', key, 'fields', #entries, unpack(entries)) -- an error of a server without such times
+local ttls = has_times() and redis.call('hpttl', key, 'fields', #entries, unpack(entries))
 local left = redis.call('pttl', key)
 for i, value in ipairs(values) do
-  local ttl = ttls.err and -1 or ttls[i]
+  local ttl = ttls and ttls[i] or -1
   if ttl < 0 or left >= 0 and left < ttl then
     ttl = left
   end

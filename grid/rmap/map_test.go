@@ -260,6 +260,32 @@ func TestServerWithoutTimesOfEntriesIsErrUnsupported(t *testing.T) {
 	})
 }
 
+// Errors that a server counts make somebody look.
+func TestServerWithoutTimesOfEntriesIsNotAskedForThem(t *testing.T) {
+	gridtest.OnServer(t, func(t *testing.T, p *gridtest.Place) {
+		ctx, near := t.Context(), rmap.New[string, int](p.Client, "m", rmap.WithNear(9))
+		require.NoError(t, near.Set(ctx, "a", 1))
+		_, _, err := near.Get(ctx, "b")
+		require.NoError(t, err)
+		require.NoError(t, p.Redis.ConfigResetStat(ctx).Err(), "of what a new connection asks for")
+		for _, m := range []*rmap.Map[string, int]{rmap.New[string, int](p.Client, "m"), near} {
+			_, _, err := m.Swap(ctx, "a", 1)
+			require.NoError(t, err)
+			_, err = m.CompareAndSwap(ctx, "a", 1, 2)
+			require.NoError(t, err)
+			_, err = m.Update(ctx, "a", func(v int, _ bool) (int, error) { return v, nil })
+			require.NoError(t, err)
+			_, _, err = m.Get(ctx, "a")
+			require.NoError(t, err)
+			_, err = m.GetAll(ctx, []string{"a", "b"})
+			require.NoError(t, err)
+		}
+		stats, err := p.Redis.Info(ctx, "errorstats").Result()
+		require.NoError(t, err)
+		assert.NotContains(t, stats, "errorstat_ERR")
+	})
+}
+
 // F1
 func TestLowerTokensAreFencedOff(t *testing.T) {
 	gridtest.Everywhere(t, func(t *testing.T, p *gridtest.Place) {

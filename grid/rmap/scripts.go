@@ -7,6 +7,9 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+//go:embed times.lua
+var timesSource string
+
 //go:embed write.lua
 var writeSource string
 
@@ -23,11 +26,11 @@ var changeSource string
 var fillSource string
 
 var (
-	writeScript  = script.Embedded("rmap.write", &grid.Guard, &writeSource)
+	writeScript  = script.Embedded("rmap.write", &grid.Guard, &timesSource, &writeSource)
 	removeScript = script.Embedded("rmap.remove", &removeSource)
 	readScript   = script.Embedded("rmap.read", &readSource)
 	changeScript = script.Embedded("rmap.change", &changeSource)
-	fillScript   = script.Embedded("rmap.fill", &fillSource)
+	fillScript   = script.Embedded("rmap.fill", &timesSource, &fillSource)
 	hget         = script.Command("hget")
 	hmget        = script.Command("hmget")
 	hset         = script.Command("hset")

@@ -21,16 +21,15 @@ local key, fence = KEYS[1], KEYS[2]
 local field, value, mode, old, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local channel, message, token, keep = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
--- Before the first write: a server without such times refuses to set one, and has none to keep.
-if ttl ~= '0' then
+if ttl == '-1' and not has_times() then
+  ttl = '0'
+end
+if ttl ~= '0' then -- before the first write: a server without such times refuses to set one
   local left = redis.pcall('hpttl', key, 'fields', 1, field)
-  if not left.err then
-    ttl = ttl == '-1' and tostring(math.max(left[1], 0)) or ttl
-  elseif ttl == '-1' and left.err:lower():find('unknown', 1, true) then
-    ttl = '0'
-  else
+  if left.err then
     return left
   end
+  ttl = ttl == '-1' and tostring(math.max(left[1], 0)) or ttl
 end
 local refused = guard(key, 'hash', fence, token, keep)
 if refused then
