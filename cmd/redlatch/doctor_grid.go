@@ -54,6 +54,12 @@ func gridRights() []gridRight {
 // grid looks for rights that the packages of the grid need. Those of commands that the server does not know are not asked for.
 func (d *doctor) grid(ctx context.Context, rdb *redis.Client) error {
 	addr, name := rdb.Options().Addr, d.prefix+"redlatch_doctor"
+	if known, err := rdb.Do(ctx, "command", "info", "hpexpire").Slice(); err == nil && len(known) == 1 && known[0] == nil {
+		d.find(finding{
+			note, "grid", addr, "the server has no times to live of entries of maps", "Calls of rmap with them return ErrUnsupported.",
+			"Redis 7.4 and Valkey 9 have them.",
+		})
+	}
 	fine := true
 	for _, r := range gridRights() {
 		lacks, err := refused(ctx, rdb, r.key(name), r.all())

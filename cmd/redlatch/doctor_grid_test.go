@@ -355,6 +355,9 @@ func TestDoctorFindsRightsOfTheGridThatAreMissing(t *testing.T) {
 		return found
 	}
 	assert.Regexp(t, `ok +grid +\S+ +the user may run what the packages of the grid need`, allow("~*"))
+	known, err := server.Client(t).Do(t.Context(), "command", "info", "hpexpire").Slice()
+	require.NoError(t, err)
+	assert.Equal(t, known[0] == nil, strings.Contains(allow("~*"), "Redis 7.4 and Valkey 9 have them."))
 	found := allow("~*", "-hset", "-hget", "-zadd")
 	assert.Regexp(t, `bad +grid +\S+ +rmap: the user lacks \+hget \+hset\n`, found)
 	assert.Regexp(t, `bad +grid +\S+ +rset: the user lacks \+zadd\n`, found)
