@@ -3,7 +3,8 @@
 //
 //	client, err := embedded.Open()
 //
-// It has the features that redlatch uses, but for times to live of the entries of maps (package rmap), and is not a
+// It has the features that redlatch uses, but for times to live of the entries of maps (package rmap), of which EntryTTL says that
+// there is none, and for the error of AddScore (package rsortedset) for an infinity less itself, which stores NaN. It is not a
 // database: its clock is the process's, its data is lost when it closes, and it is not built for speed. Use a real server in production.
 package embedded
 

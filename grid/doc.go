@@ -2,7 +2,7 @@
 //
 //	config := rbucket.New[Config](client, "config")        // one value
 //	hits := ratomic.NewInt64(client, "hits")               // a number
-//	orders := rmap.New[string, Order](client, "orders")    // a map
+//	orders := rmap.New[string, Order](client, "open orders")          // a map
 //	buyers := rset.New[string](client, "buyers")           // a set
 //	scores := rsortedset.New[string](client, "scores")     // a set in the order of scores
 //
@@ -22,11 +22,12 @@
 //
 //   - redlatch.ErrInvalid, before any I/O: a bad name or argument, or a value that cannot be encoded or is too long.
 //   - redlatch.ErrUnavailable: Redis did not answer, or cannot serve now. Nothing was changed. Calls that only read are
-//     repeated until there is an answer.
+//     repeated while there is no answer. A connection that is refused ends any call after about 0.4 s.
 //   - redlatch.ErrUnknown: a change was sent, and its answer was lost. It may have been made, or may still be, once, even after a
 //     later change; it is not repeated.
-//   - redlatch.ErrWrongType: the key holds another kind of value. It is as it was.
-//   - codec.ErrDecode: a stored value is not what the type and the codec expect.
+//   - redlatch.ErrWrongType: the key holds another kind of value. It is as it was. A map and a lock are both hashes, which Redis
+//     cannot tell apart: a map with the name of a lock damages both.
+//   - codec.ErrDecode: a stored value is not what the type and the codec expect. Swap, Pop, PopMin and PopMax have made their change.
 //   - redlatch.ErrUnsupported: the server is too old.
 //
 // What is missing is no error: ok is false.
@@ -59,7 +60,7 @@
 // own fence: a change of an old holder is refused with redlatch.ErrFenced once a later holder has tried a fenced change of the same
 // object, even one without effect. Before that it goes through, so fence each change that a holder makes. The highest token is kept
 // in the key redlatch_fence:{name}, as long as tokens are (redlatch.WithTokenTTL), and Delete leaves it. Reads, and changes without
-// the option, do not look at it.
+// the option, do not look at it; Delete, Remove, Pop, Swap, SetAll and Add have none.
 //
 // # Replicas
 //

@@ -61,8 +61,8 @@ func WithLoadTimeout(d time.Duration) Option { return setting(func(o *options) {
 // ended returns its result a second later, though it is not known to be kept.
 func WithFailOpen() Option { return setting(func(o *options) { o.failOpen = true }) }
 
-// WithNear keeps up to n values in the client, from where Get returns them without I/O. All clients of a cache must have it, or none;
-// with 0 a client keeps nothing near, and says to others what it changes. At most 16,777,216.
+// WithNear keeps up to n values in the client, which Get returns without I/O. All clients of a cache must have it, or none; with 0 a
+// client keeps nothing near, and publishes its changes. At most 16,777,216.
 func WithNear(n int) Option { return setting(func(o *options) { o.near = &n }) }
 
 // WithMaxStale sets for how long a near value is returned at the most, from when Redis was asked for it: it bounds how old it can be

@@ -31,7 +31,7 @@ func Example() {
 }
 
 func addItem(ctx context.Context, client *redlatch.Client) error {
-	orders := rmap.New[string, order](client, "orders")
+	orders := rmap.New[string, order](client, "open orders")
 	if err := orders.Set(ctx, "a1", order{"Kyoto", 2}); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // Package rmap provides maps that processes share through Redis, as Redisson's RMap and RMapCacheNative do.
 //
-//	orders := rmap.New[string, Order](client, "orders")
+//	orders := rmap.New[string, Order](client, "open orders")
 //	err := orders.Set(ctx, "a1", Order{City: "Kyoto"})
 //	o, ok, err := orders.Get(ctx, "a1")
 //	for e, err := range orders.All(ctx) { ... e.Key, e.Value ... }
