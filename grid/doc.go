@@ -2,7 +2,7 @@
 //
 //	config := rbucket.New[Config](client, "config")        // one value
 //	hits := ratomic.NewInt64(client, "hits")               // a number
-//	orders := rmap.New[string, Order](client, "open orders")          // a map
+//	orders := rmap.New[string, Order](client, "open orders") // a map
 //	buyers := rset.New[string](client, "buyers")           // a set
 //	scores := rsortedset.New[string](client, "scores")     // a set in the order of scores
 //
