@@ -663,7 +663,11 @@ func TestTickWhoseProcessDiesAsItBeginsIsCaughtUpWith(t *testing.T) {
 				time.Sleep(2 * time.Second) // the first one has claimed the tick of 10 s
 				run(t, other)
 				time.Sleep(38 * time.Second)
-				assert.Equal(t, c.want, r.take())
+				got := r.take()
+				if c.overlap == rscheduler.Allow {
+					slices.Sort(got) // those that run at once have no order
+				}
+				assert.Equal(t, c.want, got)
 			})
 		})
 	}
