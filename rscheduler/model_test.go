@@ -85,7 +85,7 @@ type world struct {
 	period  time.Duration
 
 	claimed, running, old []*held
-	job, before           map[string]string
+	job                   map[string]string
 	states                map[string]string // by id
 
 	token   int64
@@ -167,7 +167,7 @@ func (w *world) check(t *testing.T, gone string, scripts ...string) {
 			}
 		}
 		manual := !known && strings.Contains(id, "@m")
-		if !manual && !moves(from, to) && (from == "none" || !(moves(from, "due") && to == "planned")) { // returned for later
+		if !manual && !moves(from, to) && (from == "none" || to != "planned" || !moves(from, "due")) { // returned for later
 			require.Failf(t, "a transition that is not in states.md", "%s: %s to %s by %v after\n%s", id, from, to, scripts, strings.Join(w.history, "\n"))
 		}
 	}
@@ -286,7 +286,7 @@ func (w *world) step(t *testing.T) {
 		return h
 	}
 	say := func(format string, args ...any) {
-		w.history = append(w.history, fmt.Sprintf("%v %d ", time.Now().Sub(w.start), n)+fmt.Sprintf(format, args...))
+		w.history = append(w.history, fmt.Sprintf("%v %d ", time.Since(w.start), n)+fmt.Sprintf(format, args...))
 	}
 	switch dice := rand.IntN(100); {
 	case dice < 25:

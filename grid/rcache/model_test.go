@@ -200,8 +200,10 @@ func TestCacheEqualsItsModel(t *testing.T) {
 		other, err := redlatch.New(p.Redis, redlatch.WithLogger(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, other.Close()) })
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
 		m := &modelled{
-			t: t, r: rand.New(rand.NewPCG(rand.Uint64(), 1)),
+			t: t, r: rand.New(rand.NewPCG(seed, 1)),
 			source: map[string]answer{"a": {}, "b": {}, "c": {}}, kept: map[string]*keptAnswer{}, loads: map[string]int{}, running: map[string]int{},
 		}
 		for i, c := range []*redlatch.Client{p.Client, other} {

@@ -412,7 +412,7 @@ func TestTextsOfErrors(t *testing.T) {
 
 // What two keys would share an entry by, as their bytes are the same.
 func TestKeysThatCannotBeToldApartAreErrInvalid(t *testing.T) {
-	type pair struct{ A, b int }
+	type pair struct{ A, b int } //nolint:unused // that is the case
 	type point struct{ X, Y float64 }
 	type named struct {
 		point

@@ -46,8 +46,8 @@ const (
 
 func (e event) Object() string { return e.Name }
 
-// oneRegister is the model of a register.
-var oneRegister historytest.Model[int, event] = func(s int, e event) (bool, int) {
+// oneRegister is the model of a register: a historytest.Model.
+func oneRegister(s int, e event) (bool, int) {
 	switch e.Op {
 	case swaps:
 		return s == e.Old, e.New
@@ -244,7 +244,7 @@ func (l *linear) end(t *testing.T, c *redlatch.Client, register func(c *redlatch
 	t.Logf("%v", count)
 	require.NotZero(t, count[swaps])
 	require.NotZero(t, count[sees])
-	historytest.Check(t, oneRegister, changes)
+	historytest.Check(t, historytest.Model[int, event](oneRegister), changes)
 	for _, name := range l.names {
 		l.checkReads(t, name, changes, reads)
 	}
