@@ -1,6 +1,6 @@
 // Package redlatch provides distributed locks, semaphores, latches and delayed queues on Redis or Valkey. A [Client] hands
 // out named objects. All clients on one Redis share the objects of a name, in Go and, except for queues, in Java with
-// Redisson.
+// Redisson. Buckets, numbers, maps, sets and caches are in the packages below grid, and take the client.
 //
 //	client, err := redlatch.Open(ctx, "redis://localhost:6379/0")
 //	if err != nil {

@@ -1,18 +1,19 @@
 // Package grid holds the data half of redlatch: objects that processes share through Redis or Valkey, with Go types.
 //
-//	config := rbucket.New[Config](client, "config")        // one value
-//	hits := ratomic.NewInt64(client, "hits")               // a number
+//	config := rbucket.New[Config](client, "config")          // one value
+//	hits := ratomic.NewInt64(client, "hits")                 // a number
 //	orders := rmap.New[string, Order](client, "open orders") // a map
-//	buyers := rset.New[string](client, "buyers")           // a set
-//	scores := rsortedset.New[string](client, "scores")     // a set in the order of scores
+//	buyers := rset.New[string](client, "buyers")             // a set
+//	scores := rsortedset.New[string](client, "scores")       // a set in the order of scores
 //
-// Each object is in a package below this one. This page says what holds for all of them.
+// Each object is in a package below this one. This page says what holds for all of them; package rcache, which loads what it has not,
+// has a page of its own.
 //
 // # An object
 //
 // New does no I/O and keeps nothing alive: an object is a name, and may be made for each call. Make a cache, and a map with
-// rmap.WithNear, once: each has entries of its own in the client. A bad name or option is the error of every method. An object is safe for concurrent use. Name returns what was given to New and Key the Redis key, for
-// commands of go-redis that have no method here.
+// rmap.WithNear, once: each has entries of its own in the client. A bad name or option is the error of every method. An object is
+// safe for concurrent use. Name returns what was given to New, and Key the Redis key, for commands of go-redis that have no method here.
 //
 // # Calls
 //
