@@ -26,7 +26,7 @@ import (
 
 // A page begins before Redis is asked, a list ends with its first rows, and what there are few of is not hidden by many locks.
 func TestPagesComeSoonAmongManyKeys(t *testing.T) {
-	keys := faulttest.Rounds(t, 20_000, 1_000_000)
+	keys := faulttest.Rounds(t, 10_000, 1_000_000)
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	const chunk = 5_000
