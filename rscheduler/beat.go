@@ -117,7 +117,7 @@ func (r *runner) plan(ctx, serving context.Context, until time.Time, jobs []*job
 	for _, j := range jobs {
 		last := r.written[j.name] // which may be that of another process
 		text := cmp.Or(last, j.text)
-		args = append(args, j.name, text, number(last == ""), j.first(text))
+		args = append(args, j.name, text, script.Flag(last == ""), j.first(text))
 	}
 	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.beat(r.process, lifetime, args) })
 	if err != nil {

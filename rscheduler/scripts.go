@@ -80,8 +80,8 @@ func (k *keys) begin(b *beginning) *script.Call {
 	shown, _ := json.Marshal(b.run) // it has nothing that could fail
 	return beginScript.Call(12, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.alive, k.meta, k.bodies, k.claims,
 		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
-		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), b.newer, b.window.Microseconds(), number(b.delay > 0), shown,
-		b.before, number(b.more), dueOf(b.message).UnixMicro(), b.older)
+		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), b.newer, b.window.Microseconds(), script.Flag(b.delay > 0), shown,
+		b.before, script.Flag(b.more), dueOf(b.message).UnixMicro(), b.older)
 }
 
 // ending says how an attempt ends.
@@ -111,11 +111,4 @@ func (k *keys) job(job, verb string, detail any) *script.Call {
 
 func (k *keys) list(jobs, runs string) *script.Call {
 	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims, jobs, runs)
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

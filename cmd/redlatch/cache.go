@@ -257,20 +257,16 @@ func cacheOf(c *redlatch.Client, name string) *rawCache {
 func keptFor(ctx context.Context, c *redlatch.Client, name, key string, value bool) (cached, error) {
 	cache := cacheOf(c, name)
 	s := cached{Name: name, Key: key, RedisKey: cache.Key(key)}
-	whole := 0
-	if value {
-		whole = 1
-	}
 	look := script.Embedded("redlatch.cache", &cacheSource)
-	call, err := core.Of(c).Read(ctx, func() *script.Call { return look.Call(1, s.RedisKey, whole) })
+	call, err := core.Of(c).Read(ctx, func() *script.Call { return look.Call(1, s.RedisKey, script.Flag(value)) })
 	if err != nil {
 		return s, fmt.Errorf("look at %q of %q: %w", key, name, err)
 	}
 	r := call.Row()
 	ms := func() time.Duration { return time.Duration(r.Int()) * time.Millisecond }
 	s.Kept, s.Bytes, s.Left, s.Fresh = r.Text(), int(r.Int()), ms(), ms()
-	s.LoadedBy, s.LoadLeft, s.Discarded = r.Text(), ms(), r.Int() == 0
-	s.Discarded = s.Discarded && s.LoadedBy != ""
+	s.LoadedBy, s.LoadLeft = r.Text(), ms()
+	s.Discarded = r.Int() == 0 && s.LoadedBy != ""
 	data := r.Text()
 	switch {
 	case !value || s.Kept == "":
