@@ -20,6 +20,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -488,7 +489,7 @@ func arrives(ctx context.Context, sub *redis.PubSub, publish func() error) error
 func (d *doctor) message(ctx context.Context, node, found string, sub *redis.PubSub, publish func() error) {
 	f := finding{Level: good, Check: "messages", Node: node, Found: found}
 	err := arrives(ctx, sub, publish)
-	if err != nil && found == sharded && strings.Contains(err.Error(), "unknown command") {
+	if found == sharded && script.NoCommand(err) {
 		return // Redis 6 has no sharded channels, and the library uses the others
 	}
 	if err != nil {

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/script"
 )
 
 // near looks whether clients with near values hear of each other's changes.
@@ -31,7 +31,7 @@ func (d *doctor) hears(ctx context.Context, what, channel string, shards bool) {
 		}
 	}
 	err := send()
-	if shards && err != nil && strings.Contains(err.Error(), "unknown command") { // Redis 6 has no sharded channels
+	if shards && script.NoCommand(err) { // Redis 6 has no sharded channels
 		err = plain()
 	}
 	f := finding{Level: good, Check: "near", Found: "changes of near " + what + " are heard of"}
