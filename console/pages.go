@@ -571,8 +571,7 @@ func (h *handler) one(r *request) (any, error) {
 	if errors.Is(err, redlatch.ErrNotListening) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}
-	said := inspect.Census{Reports: map[string]redlatch.ClientReport{id: report}}
-	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report), Caches: said.Caches(nil)}
+	p := &clientPage{ClientReport: report, Lost: inspect.Losses(report), Caches: inspect.CachesOf(report)}
 	p.Waits = first(p.Waits, pageSize)
 	p.MoreWaits = p.WaitCount - len(p.Waits)
 	p.MoreHolds = p.HoldCount - len(p.Holds)

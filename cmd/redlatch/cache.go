@@ -197,9 +197,8 @@ func writeClientCaches(w io.Writer, r redlatch.ClientReport) error {
 	if len(r.Caches) == 0 {
 		return nil
 	}
-	said := inspect.Census{Reports: map[string]redlatch.ClientReport{r.ID: r}}
 	err := errors.Join(row(w), readerHeads(w, "CACHES", "NAME"))
-	for _, one := range said.Caches(nil) {
+	for _, one := range inspect.CachesOf(r) {
 		err = errors.Join(err, writeReader(w, one.Clients[0], kinds.Words(one.Kind), one.Name))
 	}
 	return err

@@ -79,6 +79,12 @@ type countedAt struct {
 	Object
 }
 
+// CachesOf returns what one client says of its caches, as [Census.Caches] does of all.
+func CachesOf(r redlatch.ClientReport) []Cache {
+	s := Census{Reports: map[string]redlatch.ClientReport{r.ID: r}}
+	return s.Caches(nil)
+}
+
 // Caches returns what the clients that answered say of their caches, in the order of the names. What they have said before is not
 // counted; an earlier census may be nil.
 func (s *Census) Caches(before *Census) []Cache {
