@@ -80,14 +80,13 @@ func (p *panicked) goOn() {
 
 // missing returns the value of a key that Redis does not have, or was asked for without an answer.
 func (c *Cache[K, V]) missing(ctx context.Context, k K, p place, asked error) (v V, err error) {
-	switch {
-	case asked != nil && !c.failsOpen(ctx, asked):
+	if asked != nil && !c.failsOpen(ctx, asked) {
 		return v, asked
-	case c.loader == nil:
-		c.counts().misses.Add(1)
-		return v, ErrNotFound
 	}
 	c.counts().misses.Add(1)
+	if c.loader == nil {
+		return v, ErrNotFound
+	}
 	for t := termsOf(ctx); t != nil; t = t.outer {
 		if t.key == p.key && t.core == c.core {
 			return v, fmt.Errorf("%w: the loader asks for its own key, and would wait for itself", errs.ErrInvalid)

@@ -74,8 +74,10 @@ func (rs reporters) list() (all []Cache) {
 }
 
 func (rs reporters) reads() (n uint64) {
-	for _, c := range rs.list() {
-		n += c.NearHits + c.Hits + c.Misses
+	for _, r := range rs {
+		for _, c := range r.Caches() {
+			n += c.NearHits + c.Hits + c.Misses
+		}
 	}
 	return n
 }
