@@ -282,7 +282,7 @@ func load(t *testing.T, c *redlatch.Client, q *rdelayedqueue.Queue[string]) {
 	go func() {
 		users := rcache.New(c, "users", func(context.Context, int) (string, error) { return "Ann", nil }, rcache.WithNear(10), rcache.WithTTL(time.Second))
 		for i := 0; ctx.Err() == nil; i++ {
-			_, _ = users.Get(ctx, i%20)
+			_, _ = users.Get(ctx, i%5) // fewer keys than are kept near
 			select {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):
