@@ -44,13 +44,13 @@ func WithKinds(kinds ...string) ObjectsOption {
 // of other programs: a counting semaphore or a latch is listed if this library has changed it within an hour, or if somebody waits for it.
 // A fair lock for which nobody waits is listed as a lock. A barrier is listed for a minute after its last use. A barrier and a double
 // barrier may have one name, and are two objects. An election is listed if somebody leads. A cache is listed once if it has keys. Other
-// objects of the grid are not found. An object that changes meanwhile may be missing, or come twice; one of several keys may be missing while its slot moves to another node of a cluster, and a step in which there is one takes
-// a third of a second.
+// objects of the grid are not found. An object that changes meanwhile may be missing, or come twice; one of several keys may be missing
+// while its slot moves to another node of a cluster, and a step in which there is one takes a third of a second.
 //
 // It is made for servers in use: each SCAN looks at some hundred keys, and the loop gets what it has found before the next one. Only
-// names of semaphores, latches and caches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for semaphores and
-// once for latches, goes through all channels of the server for those that are known by their waiters alone; with [WithKinds] without
-// "semaphore" and "latch" it does not.
+// names of semaphores, latches and caches are kept, up to 100,000, so that none comes twice. In the end PUBSUB CHANNELS, once for
+// semaphores and once for latches, goes through all channels of the server for those that are known by their waiters alone; with
+// [WithKinds] without "semaphore" and "latch" it does not.
 //
 // It blocks as long as the loop goes on. Each step ends when ctx is done, with [ErrClosed] when the client closes, or with
 // [ErrUnavailable] after the call timeout (see [WithCallTimeout]). An error is the last thing that it yields. The user needs +scan and the

@@ -17,8 +17,8 @@ type ClientInfo struct {
 }
 
 // Clients returns the clients with the name prefix of this one that hold or wait for something, or read a cache, in the order of their
-// ids: those that have done so for three seconds, and whose connection Redis has not given up. A host that lost power is among them until then;
-// a client with [WithoutPresence], or whose user may not use its channel, never is. It costs a round trip to each node.
+// ids: those that have done so for three seconds, and whose connection Redis has not given up. A host that lost power is among them
+// until then; a client with [WithoutPresence], or whose user may not use its channel, never is. It costs a round trip to each node.
 //
 // It fails if the user may not run PUBSUB, and ends with ctx or the call timeout.
 func (c *Client) Clients(ctx context.Context) ([]ClientInfo, error) {
@@ -122,9 +122,10 @@ type NearInfo struct {
 	MaxStale time.Duration
 }
 
-// Ask asks another client, or this one, what it holds and waits for, and how its caches do. It returns [ErrNotListening] if the client is gone, does not
-// listen (see [Client.Clients]), also because it is in use for less than three seconds, or does not answer within three seconds: a client answers at most ten questions in a second. Both
-// clients must have the same name prefix. An id that cannot be a client's returns [ErrInvalid].
+// Ask asks another client, or this one, what it holds and waits for, and how its caches do. It returns [ErrNotListening] if the client
+// is gone, does not listen (see [Client.Clients]), as in its first three seconds of use, or does not answer within three seconds: a
+// client answers at most ten questions in a second. Both clients must have the same name prefix. An id that cannot be a client's
+// returns [ErrInvalid].
 //
 // The answer comes over the subscription connection, which Ask opens if there is none. Ask ends with ctx or the call timeout.
 func (c *Client) Ask(ctx context.Context, id string) (ClientReport, error) {

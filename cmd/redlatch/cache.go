@@ -67,7 +67,7 @@ func (a *app) cacheStats() *cobra.Command {
 		Use: "stats [NAME]", Aliases: []string{"info"}, Short: "How caches and near maps do, as their clients say", Args: checked(cobra.MaximumNArgs(1)),
 		Long: `How caches do, and maps with rmap.WithNear, as their clients say; the first 100 are asked. Without a name it lists all of
 them; with one it also says what each client does. Clients count from when they were made. --for counts what happens
-from now on, for so long.
+during that time, from now on.
 
 "near hits" were answered by the client itself, and "hits" by a value in Redis. Of these, "stale" were old, so that the
 value was refreshed (rcache.WithRefresh). "misses" of a cache had to load, or to wait for a load; those of a near map
@@ -101,11 +101,12 @@ a minute after its last read, unless it has redlatch.WithoutPresence.`,
 			return err
 		}),
 	}
-	cmd.Flags().DurationVar(&last, "for", 0, "count for so long; 0 for all that the clients have counted")
+	cmd.Flags().DurationVar(&last, "for", 0, "count during this time only; 0 for all that the clients have counted")
 	return cmd
 }
 
-// cachesOf asks clients for their caches, or those of a name, and again after a while if that is not 0: then it counts from the first answer on.
+// cachesOf asks clients for their caches, or those of a name. If last is not 0 it asks again after that time, and counts from the first
+// answer on.
 func cachesOf(ctx context.Context, c *redlatch.Client, name []string, last time.Duration) ([]cacheState, error) {
 	said, err := census(ctx, c)
 	if err != nil {

@@ -59,7 +59,8 @@ func (g *watched) describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Watch shows what a client holds and waits for, and counts what its caches do, until the result is called. Each scrape then costs time in proportion to that.
+// Watch shows what a client holds and waits for, and counts what its caches do, until the result is called. Each scrape then costs time
+// in proportion to that.
 func (m *Metrics) Watch(c *redlatch.Client) (stop func()) { return m.watched.Watch(c) }
 
 // WatchQueue shows the states of a queue, until the result is called. Each scrape then costs a round trip. Of a queue that several

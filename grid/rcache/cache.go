@@ -162,7 +162,8 @@ func (c *Cache[K, V]) places(keys []K) ([]place, error) {
 //     writes (redlatch.ErrUnwritable) and there is something to load; see [WithFailOpen].
 //   - redlatch.ErrNotConfirmed, with redlatch.WithReplicas or redlatch.WithDurability: a load was not begun.
 //
-// A value that was loaded is returned although it could not be kept, unless that is redlatch.ErrInvalid. One that cannot be decoded is deleted, and loaded again.
+// A value that was loaded is returned although it could not be kept, unless that is redlatch.ErrInvalid. One that cannot be decoded is
+// deleted, and loaded again.
 //
 // A near value costs no I/O, a kept one a round trip, and a load three. Calls for a key that come while Redis is asked for it share the
 // next read, which begins after that one, or after 100 ms. A call that waits for a load costs two; all that wait in one client cost one

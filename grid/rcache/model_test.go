@@ -101,7 +101,7 @@ func (m *modelled) next(failing bool) answer {
 	return answer{v: m.version}
 }
 
-// got judges what calls returned for a key that began at a time, when so many loads had run, and notes what is kept now.
+// got judges what calls returned for a key that began at a time, after a number of loads, and notes what is kept now.
 func (m *modelled) got(k string, began time.Time, before int, judge func(a answer) bool) {
 	m.t.Helper()
 	now, is := time.Now(), m.kept[k]

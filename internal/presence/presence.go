@@ -19,8 +19,8 @@ const (
 	maxOpen   = 5               // answers that are made or wait for it; more would come too late for who asks
 )
 
-// Presence has a client listen to a channel of its own while it holds or waits for anything, or reads caches. So it is known to live, and can be
-// asked. It is safe for concurrent use.
+// Presence has a client listen to a channel of its own while it holds or waits for anything, or reads caches. So it is known to live,
+// and can be asked. It is safe for concurrent use.
 type Presence struct {
 	core  *core.Core
 	timer timer.Timer
