@@ -29,6 +29,11 @@ if command == 'set' then
   return { 1, operand }
 end
 -- The server adds with more digits than a script has, so its sum is judged, and taken back.
+-- These do nothing, and fail if those below would, or if Redis is full.
+redis.call('set', key, '', now and 'nx' or 'xx')
+if not now then
+  redis.call('del', key)
+end
 local sum = redis.call('incrbyfloat', key, operand)
 if within(sum) then
   return { 1, sum }

@@ -17,10 +17,10 @@ local done = there == (mode == 'renew')
 if done then
   redis.call('zadd', key, now + ttl, member)
 end
-if mode == 'add' then
-  local over = redis.call('zrangebyscore', key, '-inf', now, 'limit', 0, 100)
+if mode == 'add' then -- the member is there: that a user may not remove others is no error
+  local over = redis.pcall('zrangebyscore', key, '-inf', now, 'limit', 0, 100)
   if #over > 0 then
-    redis.call('zrem', key, unpack(over))
+    redis.pcall('zrem', key, unpack(over))
   end
 end
 return done and 1 or 0

@@ -19,6 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/grid/ratomic"
+	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rmap"
+	"github.com/redlatch/redlatch/grid/rset"
 )
 
 // mayChange is what a script may change although it is refused: nothing that anybody sees, and to avoid it would cost each call.
@@ -160,6 +164,62 @@ func giveUpChanges() (changes []change) {
 	return changes
 }
 
+// gridChanges are calls on data. A cache is none of it: it may have forgotten, and what was refused may be kept.
+func gridChanges() (changes []change) {
+	calls := map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"bucket set with a fence": func(ctx context.Context, c *redlatch.Client) error {
+			return rbucket.New[int](c, "object").Set(ctx, 1, rbucket.WithFence(7))
+		},
+		"bucket swap": func(ctx context.Context, c *redlatch.Client) error {
+			b := rbucket.New[int](c, "object")
+			swapped, err := b.CompareAndSwap(ctx, 0, 1)
+			return errors.Join(b.Set(ctx, 1), did(!swapped, err))
+		},
+		"number add within": func(ctx context.Context, c *redlatch.Client) error {
+			n, f := ratomic.NewInt64(c, "object"), ratomic.NewFloat64(c, "float")
+			_, added, err := n.AddWithin(ctx, 1, 0, 5)
+			_, more, ferr := f.AddWithin(ctx, 1.5, 0, 2)
+			_, toomuch, merr := f.AddWithin(ctx, 1.5, 0, 2)
+			_, none, nerr := ratomic.NewFloat64(c, "none").AddWithin(ctx, 1.5, 0, 1)
+			return errors.Join(did(added, err), did(more, ferr), did(!toomuch, merr), did(!none, nerr))
+		},
+		"number store if greater": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := ratomic.NewInt64(c, "object").StoreIfGreater(ctx, 3)
+			_, ferr := ratomic.NewFloat64(c, "float").StoreIfGreater(ctx, 3)
+			return errors.Join(err, ferr)
+		},
+		"map": func(ctx context.Context, c *redlatch.Client) error {
+			m := rmap.New[string, int](c, "object", rmap.WithNear(10))
+			err := m.Set(ctx, "k", 1)
+			_, aerr := m.Add(ctx, "k", 1)
+			swapped, serr := m.CompareAndSwap(ctx, "k", 2, 3)
+			return errors.Join(err, aerr, did(swapped, serr), m.SetAll(ctx, map[string]int{"k": 5, "l": 6}))
+		},
+		"map remove": func(ctx context.Context, c *redlatch.Client) error {
+			m := rmap.New[string, int](c, "object", rmap.WithNear(10))
+			err := m.SetAll(ctx, map[string]int{"k": 5, "l": 6})
+			_, had, perr := m.Pop(ctx, "k")
+			n, rerr := m.Remove(ctx, "l")
+			return errors.Join(err, did(had && n == 1, errors.Join(perr, rerr)))
+		},
+		"set that expires": func(ctx context.Context, c *redlatch.Client) error {
+			s := rset.NewExpiring[int](c, "object")
+			_, err := s.Add(ctx, 1, time.Millisecond)
+			<-time.After(2 * time.Millisecond) // it is over, by the clock of the server
+			_, aerr := s.Add(ctx, 2, time.Hour)
+			_, rerr := s.Remove(ctx, 2)
+			return errors.Join(err, aerr, rerr)
+		},
+	}
+	for name, call := range calls {
+		changes = append(changes, change{name: name, prepare: func(t *testing.T, c *redlatch.Client) func() error {
+			t.Helper()
+			return func() error { return call(t.Context(), c) }
+		}})
+	}
+	return changes
+}
+
 // F25, F28: a script that is refused, since a right was taken away just before, has changed nothing. Not so those by which a consumer or a
 // scheduler says that it is there: it says so again.
 func TestRefusedScriptsChangeNothing(t *testing.T) {
@@ -169,7 +229,7 @@ func TestRefusedScriptsChangeNothing(t *testing.T) {
 	r := &scriptRecorder{t: t, admin: p.admin, texts: map[string]string{}}
 	refused := map[string]int{}
 	number, places := "redlatch_double", []string{"redlatch_barrier_arrived", "redlatch_double_arrived", "redlatch_double_inside", "redlatch_double_leaving"}
-	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), limitChanges(), giveUpChanges(), barrierChanges()) {
+	for _, c := range slices.Concat(lockChanges(), permitChanges(), semaphoreChanges(), latchChanges(), queueChanges(), onceChanges(), electionChanges(), limitChanges(), giveUpChanges(), barrierChanges(), gridChanges()) {
 		require.NoError(t, p.admin.FlushAll(t.Context()).Err())
 		rdb := redis.NewClient(&redis.Options{Addr: p.admin.Options().Addr})
 		client, err := redlatch.New(rdb, redlatch.WithHooks(r), redlatch.WithAbandonOnClose(), redlatch.WithCloseGrace(0))
