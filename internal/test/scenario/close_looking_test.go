@@ -14,6 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/grid/ratomic"
+	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rcache"
+	"github.com/redlatch/redlatch/grid/rmap"
+	"github.com/redlatch/redlatch/grid/rset"
+	"github.com/redlatch/redlatch/grid/rsortedset"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rratelimiter"
@@ -83,6 +89,39 @@ func looks() map[string]func(ctx context.Context, c *redlatch.Client) error {
 		},
 		"peek": func(ctx context.Context, c *redlatch.Client) error {
 			_, _, err := redlatch.GetOnce[string](c, "o").Peek(ctx, "k")
+			return err
+		},
+		"ping": func(ctx context.Context, c *redlatch.Client) error { return c.Ping(ctx) },
+		"bucket": func(ctx context.Context, c *redlatch.Client) error {
+			_, _, err := rbucket.New[int](c, "v").Get(ctx)
+			return err
+		},
+		"number": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := ratomic.NewInt64(c, "n").Load(ctx)
+			return err
+		},
+		"map": func(ctx context.Context, c *redlatch.Client) error {
+			for _, err := range rmap.New[string, int](c, "m").All(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"near map": func(ctx context.Context, c *redlatch.Client) error {
+			_, _, err := rmap.New[string, int](c, "near", rmap.WithNear(10)).Get(ctx, "k")
+			return err
+		},
+		"set": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := rset.New[int](c, "set").Has(ctx, 1)
+			return err
+		},
+		"sorted set": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := rsortedset.New[int](c, "z").Len(ctx)
+			return err
+		},
+		"cache": func(ctx context.Context, c *redlatch.Client) error {
+			_, _, err := rcache.New[string, int](c, "cache", nil).Peek(ctx, "k")
 			return err
 		},
 	}
