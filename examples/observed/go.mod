@@ -12,6 +12,7 @@ replace github.com/redlatch/redlatch/contrib/redlatchprom => ../../contrib/redla
 
 require (
 	github.com/prometheus/client_golang v1.24.1
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/redlatch/redlatch v0.0.0
 	github.com/redlatch/redlatch/console v0.0.0
 	github.com/redlatch/redlatch/contrib/redlatchotel v0.0.0
@@ -31,7 +32,6 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.1 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
-	github.com/redis/go-redis/v9 v9.22.0 // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect

@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/redlatch/redlatch"
@@ -31,6 +34,7 @@ import (
 func main() {
 	url := flag.String("redis", os.Getenv("REDIS_URL"), "`URL` of a Redis; default $REDIS_URL, and without that a server of its own")
 	flag.Parse()
+	redis.SetLogger(goRedisLog{}) // before the first client
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *url); err != nil {
@@ -65,6 +69,13 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	return nil
+}
+
+// goRedisLog has go-redis log with slog, at a level that is off by default: the client itself says when an outage begins and ends.
+type goRedisLog struct{}
+
+func (goRedisLog) Printf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, "go-redis: "+fmt.Sprintf(format, args...))
 }
 
 // snippet: observed
