@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,6 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/grid/ratomic"
+	"github.com/redlatch/redlatch/grid/rbucket"
+	"github.com/redlatch/redlatch/grid/rcache"
+	"github.com/redlatch/redlatch/grid/rmap"
+	"github.com/redlatch/redlatch/grid/rset"
+	"github.com/redlatch/redlatch/grid/rsortedset"
 	"github.com/redlatch/redlatch/internal/test/locktest"
 	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/relection"
@@ -385,6 +392,47 @@ func TestJobsGoOnInAFullRedis(t *testing.T) {
 	}
 }
 
+// dataWrites are a call that writes, of each kind of data: by a command, or by a script.
+func dataWrites() map[string]func(ctx context.Context, c *redlatch.Client, name string) error {
+	return map[string]func(ctx context.Context, c *redlatch.Client, name string) error{
+		"bucket": func(ctx context.Context, c *redlatch.Client, name string) error {
+			return rbucket.New[int](c, name).Set(ctx, 1)
+		},
+		"fenced bucket": func(ctx context.Context, c *redlatch.Client, name string) error {
+			return rbucket.New[int](c, name).Set(ctx, 1, rbucket.WithFence(1))
+		},
+		"number": func(ctx context.Context, c *redlatch.Client, name string) error {
+			_, err := ratomic.NewInt64(c, name).Add(ctx, 1)
+			return err
+		},
+		"fraction": func(ctx context.Context, c *redlatch.Client, name string) error {
+			_, _, err := ratomic.NewFloat64(c, name).AddWithin(ctx, 1, 0, 5)
+			return err
+		},
+		"map": func(ctx context.Context, c *redlatch.Client, name string) error {
+			return rmap.New[string, int](c, name).Set(ctx, "k", 1)
+		},
+		"near map": func(ctx context.Context, c *redlatch.Client, name string) error {
+			return rmap.New[string, int](c, name, rmap.WithNear(10)).SetAll(ctx, map[string]int{"k": 1})
+		},
+		"set": func(ctx context.Context, c *redlatch.Client, name string) error {
+			_, err := rset.New[int](c, name).Add(ctx, 1)
+			return err
+		},
+		"set that expires": func(ctx context.Context, c *redlatch.Client, name string) error {
+			_, err := rset.NewExpiring[int](c, name).Add(ctx, 1, time.Hour)
+			return err
+		},
+		"sorted set": func(ctx context.Context, c *redlatch.Client, name string) error {
+			_, err := rsortedset.New[int](c, name).Add(ctx, 1, 1)
+			return err
+		},
+		"cache": func(ctx context.Context, c *redlatch.Client, name string) error {
+			return rcache.New[string, int](c, name, nil).Set(ctx, "k", 1)
+		},
+	}
+}
+
 // F25, F27, F28: a service that maps ErrUnavailable to 503 needs no case for a server that refuses writes.
 func TestServerThatRefusesWritesIsUnwritable(t *testing.T) {
 	t.Parallel()
@@ -406,6 +454,7 @@ func TestServerThatRefusesWritesIsUnwritable(t *testing.T) {
 				_, err := redlatch.GetDelayedQueue[string](c, name).Offer(ctx, "v", 0)
 				return err
 			}
+			maps.Copy(calls, dataWrites())
 			require.NoError(t, c.GetSemaphore("semaphore").AddPermits(t.Context(), 1))
 			require.NoError(t, c.GetPermitSemaphore("permit").SetPermits(t.Context(), 1))
 			require.NoError(t, server.Client(t).Do(t.Context(), setting...).Err())
