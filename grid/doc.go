@@ -14,6 +14,7 @@
 // New does no I/O and keeps nothing alive: an object is a name, and may be made for each call. Make a cache, and a map with
 // rmap.WithNear, once: each has entries of its own in the client. A bad name or option is the error of every method. An object is
 // safe for concurrent use. Name returns what was given to New, and Key the Redis key, for commands of go-redis that have no method here.
+// It is one key, so on a cluster one master serves it. Delete, Expire, Persist, TTL and Info are about all of it.
 //
 // # Calls
 //
