@@ -267,6 +267,7 @@ func TestServerWithoutTimesOfEntriesIsNotAskedForThem(t *testing.T) {
 		require.NoError(t, near.Set(ctx, "a", 1))
 		_, _, err := near.Get(ctx, "b")
 		require.NoError(t, err)
+		redistest.AwaitSubscribers(t, p.Redis, "{m}:topic", 1) // its connection has asked for all that it asks for
 		require.NoError(t, p.Redis.ConfigResetStat(ctx).Err())
 		for _, m := range []*rmap.Map[string, int]{rmap.New[string, int](p.Client, "m"), near} {
 			_, _, err := m.Swap(ctx, "a", 1)

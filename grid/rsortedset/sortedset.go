@@ -130,7 +130,7 @@ func (s *SortedSet[T]) Count(ctx context.Context, from, to float64) (n int, err 
 // Range returns the members of the ranks from first to last, both included, as ZRANGE does: 0 is the least score, and negative
 // ranks count from the end, -1 being the greatest. A range of more than 10,000 is redlatch.ErrInvalid. If first and last
 // count from different ends, the master checks the length first, and more than 1,000 entries cost a second round trip. 10,000
-// entries take Redis 6.2 about 6 ms, in which it serves nobody else, and newer servers 1 to 2 ms.
+// entries take Redis 6.2 about 6 ms, in which it serves nobody else, Redis 7.0 3 ms, and newer servers 1 ms.
 func (s *SortedSet[T]) Range(ctx context.Context, first, last int) ([]Entry[T], error) {
 	return s.ranks(ctx, "range", zrange, "asc", first, last)
 }
