@@ -51,13 +51,15 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 		return nil, core.ErrNilContext
 	}
 	config.ID = config.NewID()
-	rdb, err := dial(rawURL, config.ID)
+	var closed atomic.Bool
+	rdb, err := dial(rawURL, config.ID, &closed)
 	if err != nil {
 		return nil, err
 	}
 	c := newClient(rdb, config)
 	after := c.core.OnClosed
 	c.core.OnClosed = func() error {
+		closed.Store(true)
 		err := rdb.Close()
 		if after != nil {
 			err = cmp.Or(err, after())
@@ -74,8 +76,9 @@ func open(ctx context.Context, rawURL string, opts []Option) (*Client, error) {
 	return c, nil
 }
 
-// dial returns a go-redis client for a URL, whose connections have the name, unless the URL has one. Errors do not repeat the URL, which may hold a password.
-func dial(rawURL, name string) (redis.UniversalClient, error) {
+// dial returns a go-redis client for a URL, whose connections have the name, unless the URL has one. It makes none once
+// closed is set. Errors do not repeat the URL, which may hold a password.
+func dial(rawURL, name string, closed *atomic.Bool) (redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the URL cannot be parsed", errs.ErrInvalid)
@@ -86,7 +89,7 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(u, err)
 		}
-		o.OnConnect = naming(o.ClientName, name)
+		o.OnConnect = naming(o.ClientName, name, closed)
 		o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 		return redis.NewFailoverClient(o), nil
 	case q.Has("addr"):
@@ -95,7 +98,7 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 			return nil, badURL(u, err)
 		}
 		o.ContextTimeoutEnabled = true
-		o.OnConnect = naming(o.ClientName, name)
+		o.OnConnect = naming(o.ClientName, name, closed)
 		o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 		return redis.NewClusterClient(o), nil
 	}
@@ -103,7 +106,7 @@ func dial(rawURL, name string) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, badURL(u, err)
 	}
-	o.OnConnect = naming(o.ClientName, name)
+	o.OnConnect = naming(o.ClientName, name, closed)
 	o.Dialer = secureDialer(o.TLSConfig, o.DialTimeout)
 	return redis.NewClient(o), nil
 }
@@ -117,15 +120,16 @@ func secureDialer(config *tls.Config, timeout time.Duration) func(ctx context.Co
 	return d.DialContext
 }
 
-// naming returns what gives a new connection its name, or nil if it has one already. A connection whose user may not name it
-// has none: go-redis would refuse it.
-func naming(given, name string) func(context.Context, *redis.Conn) error {
-	if given != "" {
-		return nil
-	}
+// naming returns what gives a new connection its name, unless given is one already. A connection whose user may not name
+// it has none: go-redis would refuse it. Once closed is set, it refuses connections itself: a dial that goes on when a
+// client behind Sentinel is closed makes go-redis below v9.23 look for the master, and then listen to that Sentinel for ever.
+func naming(given, name string, closed *atomic.Bool) func(context.Context, *redis.Conn) error {
 	var refused atomic.Bool // asked once, it does not fill the server's log of refusals
 	return func(ctx context.Context, conn *redis.Conn) error {
-		if refused.Load() {
+		if closed.Load() {
+			return redis.ErrClosed
+		}
+		if given != "" || refused.Load() {
 			return nil
 		}
 		err := conn.ClientSetName(ctx, name).Err()

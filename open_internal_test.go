@@ -4,12 +4,17 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/test/redistest"
 )
 
 func TestErrorOfCloseIsSeenOnce(t *testing.T) {
@@ -53,13 +58,48 @@ func FuzzEvictionPolicy(f *testing.F) {
 	})
 }
 
+// holdDials is a hook that holds dials back.
+type holdDials struct{ hold func() }
+
+func (h holdDials) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		h.hold()
+		return next(ctx, network, addr)
+	}
+}
+
+func (holdDials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (holdDials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// go-redis below v9.23 would have a subscription to Sentinel for ever, see naming.
+func TestClientThatIsClosedWhileItDialsBehindSentinelLeavesNoGoroutines(t *testing.T) {
+	url := "redis://" + redistest.StartSentinel(t, redistest.Start(t), "main", 1, 1).Addrs()[0] + "?master_name=main"
+	others := goleak.IgnoreCurrent()
+	var closed atomic.Bool
+	rdb, err := dial(url, "name", &closed)
+	require.NoError(t, err)
+	begun, goOn, answer := make(chan struct{}), make(chan struct{}), make(chan error)
+	begin := sync.OnceFunc(func() { close(begun) })
+	rdb.(*redis.Client).AddHook(holdDials{hold: func() { begin(); <-goOn }})
+	go func() { answer <- rdb.Ping(context.Background()).Err() }()
+	<-begun
+	closed.Store(true) // as the Close of an opened client does
+	require.NoError(t, rdb.Close())
+	close(goOn)
+	require.ErrorIs(t, <-answer, redis.ErrClosed)
+	redistest.Eventually(t, 10*time.Second, "no goroutines", func() error { return goleak.Find(others) })
+}
+
 // F16: go-redis's own dialer of TLS connections ignores contexts, and a subscription that is lost would wait for it.
 func TestSecureDialEndsWithItsContext(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, silent.Close()) })
 	for what, url := range map[string]string{"single": "rediss://%s", "cluster": "rediss://%s?addr=localhost:1", "Sentinel": "rediss://%s?master_name=m"} {
-		rdb, err := dial(fmt.Sprintf(url, silent.Addr()), "name")
+		rdb, err := dial(fmt.Sprintf(url, silent.Addr()), "name", new(atomic.Bool))
 		require.NoError(t, err, what)
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		var dialer func(ctx context.Context, network, addr string) (net.Conn, error)

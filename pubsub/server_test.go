@@ -192,8 +192,7 @@ var behindNetwork = map[string]func(t *testing.T, o pubsub.Options) (anyRouter, 
 		sentinels := redistest.StartSentinel(t, master, "main", 1, 1)
 		n := newNetwork(t, append(sentinels.Addrs(), master.Addr())...)
 		n.sentinels = sentinels.Addrs()
-		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: sentinels.Addrs(), Dialer: n.dial})
-		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		rdb := redistest.FailoverClient(t, &redis.FailoverOptions{MasterName: "main", SentinelAddrs: sentinels.Addrs(), Dialer: n.dial})
 		return pubsub.New(rdb, o), n
 	},
 	"cluster": func(t *testing.T, o pubsub.Options) (anyRouter, *network) {

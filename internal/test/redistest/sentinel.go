@@ -184,13 +184,24 @@ func (g *Sentinel) URL() string { return clientURL(g.Addrs()) + "&master_name=" 
 // Client returns a client of whichever server is the master. It is closed when the test ends.
 func (g *Sentinel) Client(tb testing.TB) *redis.Client {
 	tb.Helper()
-	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+	return FailoverClient(tb, &redis.FailoverOptions{
 		MasterName:      g.name,
 		SentinelAddrs:   g.Addrs(),
 		Password:        g.password,
 		MaxRetries:      -1,
 		DisableIdentity: true,
 	})
-	tb.Cleanup(func() { closeClient(tb, rdb) })
+}
+
+// FailoverClient returns a client of whichever server is the master. It is closed when the test ends, and again by [Run].
+func FailoverClient(tb testing.TB, o *redis.FailoverOptions) *redis.Client {
+	tb.Helper()
+	rdb := redis.NewFailoverClient(o)
+	tb.Cleanup(func() {
+		closeClient(tb, rdb)
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.failover = append(shared.failover, rdb)
+	})
 	return rdb
 }

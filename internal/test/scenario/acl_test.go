@@ -403,7 +403,7 @@ func sentinelOfTheUser(t *testing.T) deployment {
 	return deployment{ // Sentinel does not count its commands
 		admin: g.Master.Client(t), guards: g.Sentinel.Nodes(), grant: watcher, written: written, words: documentedUser(t),
 		user: func() redis.UniversalClient {
-			return redis.NewFailoverClient(&redis.FailoverOptions{
+			return redistest.FailoverClient(t, &redis.FailoverOptions{
 				MasterName: "redlatch", SentinelAddrs: g.Sentinel.Addrs(), SentinelUsername: "watcher", SentinelPassword: "secret",
 				Username: "app", Password: "secret", Dialer: faulttest.Tap(written.add),
 			})
