@@ -6,19 +6,19 @@ SHELL := bash
 GOLANGCI_LINT ?= go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The ends of the supported versions that are not those of go.mod and of the installed Go. CI runs the lowest go-redis, which
-# go.mod has, on both releases of Go, and the newest go-redis on the newer one.
+# go.mod has, on both releases of Go, and the newest go-redis on the newer one, where race is its only run and build.
 OLDER_GO        := go1.25.5
 NEWEST_GO_REDIS := v9.23.0
 
-# The servers of the matrix, see .ci/with-server. CI runs each end of the supported versions with the one named after the @.
+# The servers of the matrix, see .ci/with-server. CI runs a step with the one named after the @.
 SERVERS  := redis-6.2.14 installed redis-8.2.3 valkey-9.1.2
 NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.mod examples/*/go.mod))
 # Those of go.work, which are released, each after those that it requires. Their go.mod has replace lines for a checkout;
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := bare older@redis-6.2.14 newest@valkey-9.1.2 test@redis-8.2.3 demo nested@redis-8.2.3 interop@valkey-9.1.2 race
-# They run beside the steps, with what the tests, which often wait, leave of the CPUs.
+CI_STEPS := older@redis-6.2.14 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested@redis-8.2.3 newest@valkey-9.1.2
+# They run beside the steps, with what the tests leave of the CPUs. So the steps that wait most come first.
 CI_BESIDE := linters examples release
 FUZZTIME ?= 10s
 VERSION  ?= v0.0.0-dry
@@ -64,31 +64,23 @@ bare: ## run all tests with a PATH that has only Go and sleep: what needs a serv
 	ln -s "$$(command -v go)" "$$(command -v sleep)" "$$dir"; \
 	go test -exec "env -u REDLATCH_REQUIRE_REDIS CGO_ENABLED=0 PATH=$$dir" ./...
 
-# Those that run all long tests too. No comment behind the value: make would keep the blank before it.
-server matrix: export REDLATCH_LONG := 1
+# Those that run the long tests too. No comment behind the value: make would keep the blank before it.
+older server matrix: export REDLATCH_LONG := 1
 
-# The long tests of the scenarios take as long as all others, so each of the next two runs one half of the long tests.
-SCENARIO := ./internal/test/scenario
-OTHERS   := $$(go list ./... | grep -v internal/test/scenario)
+older: ## run all tests with the older Go and the lowest go-redis, the long ones too
+	GOTOOLCHAIN=$(OLDER_GO) go test -timeout 20m ./...
 
-older: ## run all tests with the older Go and the lowest go-redis, the long ones too but for scenarios
-	@export GOTOOLCHAIN=$(OLDER_GO); status=0; \
-	go test $(SCENARIO) || status=$$?; \
-	REDLATCH_LONG=1 go test $(OTHERS) || status=$$?; \
-	exit "$$status"
+RACE := -race -parallel 4 $$(go list ./... | grep -v internal/test/doctest)
 
-newest: ## run all tests with the newest go-redis, and the long scenarios
+newest: ## run what race does with the newest go-redis
 	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
 	cp go.mod go.sum "$$dir"; \
 	export GOWORK=off; \
 	go get -modfile="$$dir/go.mod" github.com/redis/go-redis/v9@$(NEWEST_GO_REDIS); \
-	status=0; \
-	REDLATCH_LONG=1 go test -modfile="$$dir/go.mod" $(SCENARIO) || status=$$?; \
-	go test -modfile="$$dir/go.mod" $(OTHERS) || status=$$?; \
-	exit "$$status"
+	go test -modfile="$$dir/go.mod" $(RACE)
 
 race: ## run the tests under the race detector, but for the long ones and those of documents
-	go test -race -parallel 4 $$(go list ./... | grep -v internal/test/doctest)
+	go test $(RACE)
 
 server: ## run all tests; a missing redis-server is a failure
 	REDLATCH_REQUIRE_REDIS=1 go test -count=1 ./...
