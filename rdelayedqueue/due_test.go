@@ -290,7 +290,7 @@ func TestFrozenConsumerIsNotAskedAgain(t *testing.T) {
 // F7: while consumers come, go and die, and messages come, move and go, one that waits finds each message when it is due; or 300 ms
 // later, if the one that was to look in has died.
 func TestNoMessageIsLateWhileConsumersComeAndGo(t *testing.T) {
-	for seed := range faulttest.Rounds(t, 10, 300) {
+	for seed := range faulttest.Rounds(t, 4, 300) {
 		locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 			random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a seed has the same operations each time
 			upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }

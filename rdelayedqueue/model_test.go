@@ -143,7 +143,7 @@ func TestQueueEqualsItsModelAfterLostReplies(t *testing.T) {
 			random: rand.New(rand.NewPCG(seed, 0)), states: map[string]rdelayedqueue.State{}, attempts: map[string]int{}, done: map[string]bool{},
 		}
 		operations := []func(*testing.T){m.offer, m.offer, m.take, m.finish, m.finish, m.operate}
-		for i := range faulttest.Rounds(t, 3000, 15_000) {
+		for i := range faulttest.Rounds(t, 1500, 15_000) {
 			if m.random.IntN(3) == 0 {
 				p.LoseReplies(1 + m.random.IntN(3))
 			}

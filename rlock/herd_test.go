@@ -275,7 +275,7 @@ func TestCloseReleasesAHerd(t *testing.T) {
 // TestHoldsOfAHerdAgreeWithRedis does at random what may happen, and compares what holders are told with what Redis has.
 func TestHoldsOfAHerdAgreeWithRedis(t *testing.T) {
 	seeds := []uint64{11647184228897520698} // a brief extension without an answer
-	for range faulttest.Rounds(t, 6, 20) {
+	for range faulttest.Rounds(t, 3, 20) {
 		seeds = append(seeds, rand.Uint64())
 	}
 	for _, seed := range seeds {

@@ -30,7 +30,7 @@ func TestHolderIsToldBeforeAnotherCanAcquire(t *testing.T) {
 				locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 					s := newServers(t, b, 3)
 					mine, others := s.peers(t), s.peers(t)
-					for run := range faulttest.Rounds(t, 10, 100) {
+					for run := range faulttest.Rounds(t, 5, 100) {
 						name := fmt.Sprint("a", run)
 						h := locktest.Acquire(t, t.Context(), both(mine[0].Client, mine.locks(name)...)[kind])
 						inner := locktest.Acquire(t, h.Context(), both(mine[0].Client, mine.locks(name)...)[kind])
