@@ -17,7 +17,7 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested@redis-8.2.3 newest@valkey-9.1.2
+CI_STEPS := older@redis-6.2.14 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested newest@valkey-9.1.2
 # They run beside the steps, with what the tests leave of the CPUs. So the steps that wait most come first.
 CI_BESIDE := linters examples release
 FUZZTIME ?= 10s
