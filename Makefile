@@ -17,13 +17,13 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested newest@valkey-9.1.2
+CI_STEPS := older@redis-6.2.14 scenarios@valkey-9.1.2 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested newest@valkey-9.1.2
 # They run beside the steps, with what the tests leave of the CPUs. So the steps that wait most come first.
 CI_BESIDE := linters examples release
 FUZZTIME ?= 10s
 VERSION  ?= v0.0.0-dry
 
-.PHONY: help modules release demo examples fmt lint tidy linters test bare older newest race server matrix interop fuzz soak bench cover readme pictures nested ci
+.PHONY: help modules release demo examples fmt lint tidy linters test bare older scenarios newest race server matrix interop fuzz soak bench cover readme pictures nested ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,10 +65,19 @@ bare: ## run all tests with a PATH that has only Go and sleep: what needs a serv
 	go test -exec "env -u REDLATCH_REQUIRE_REDIS CGO_ENABLED=0 PATH=$$dir" ./...
 
 # Those that run the long tests too. No comment behind the value: make would keep the blank before it.
-older server matrix: export REDLATCH_LONG := 1
+scenarios server matrix: export REDLATCH_LONG := 1
 
-older: ## run all tests with the older Go and the lowest go-redis, the long ones too
-	GOTOOLCHAIN=$(OLDER_GO) go test -timeout 20m ./...
+# The long tests of the scenarios take as long as all others, so each of the next two runs one half of the long tests.
+SCENARIO := ./internal/test/scenario
+
+older: ## run all tests with the older Go and the lowest go-redis, the long ones too but for scenarios
+	@export GOTOOLCHAIN=$(OLDER_GO); status=0; \
+	go test $(SCENARIO) || status=$$?; \
+	REDLATCH_LONG=1 go test $$(go list ./... | grep -v internal/test/scenario) || status=$$?; \
+	exit "$$status"
+
+scenarios: ## run the scenarios, the long ones too
+	go test $(SCENARIO)
 
 RACE := -race -parallel 4 $$(go list ./... | grep -v internal/test/doctest)
 
