@@ -1,39 +1,36 @@
--- beat.lua: note that a process runs the scheduler, write what it has registered, and say what is to be offered.
+-- beat.lua: note that a process runs the scheduler, and say what it has to see to.
 --
--- KEYS[1]  jobs: hash, job -> text of its schedule
--- KEYS[2]  marks: hash, job -> 'last text', or 'last,next-until text' while ticks run late: up to which instant ticks were offered;
---          which one runs late next, or from when on, and until when others do, µs; the text of the schedule
--- KEYS[3]  seen: hash, job -> when a process was last here that has registered it, µs
--- KEYS[4]  alive: sorted set, processes by the time until which they count as running, µs
--- KEYS[5]  meta: hash; up is the time since which there was one without a gap, µs; token is the last token of a run
--- KEYS[6]  bodies: hash, the ids of the ticks in the queue
+-- KEYS[1]  meta: hash; layout is the version of the keys; up is the time since which some process has been running without a gap, and
+--          until when it counts as running, µs; changed is when a definition was written or removed, µs; token is the last token of a run
+-- KEYS[2]  alive: sorted set, processes by the time until which they count as running, µs
+-- KEYS[3]  jobs: sorted set, the name of each job by its next tick, µs, or +inf
+-- KEYS[4]  left: sorted set, processes that have stopped by the time until which others are waited for, µs
 -- ARGV[1]  the process
--- ARGV[2]  for how long it counts as running, µs; 0 if it stops
--- ARGV[3..n]  for each job: its name, the text of its schedule, 1 to set that or 0 to write it only if there is none, and of a schedule
---          that is written its first mark, µs from now, or nothing if it has none
+-- ARGV[2]  for how long it counts as running, µs; negative if it stops
+-- ARGV[3]  how long after its time a tick is looked for, µs
 --
--- Returns  an array: the time in µs; then for each job the text of its schedule, the text that it replaced or nothing, its mark or
---          nothing, 1 if the tick that runs late next, or else the last one, is in the queue
-local jobs, marks, seen, alive, meta, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local process, length, items = ARGV[1], tonumber(ARGV[2]), ARGV
+-- Returns  an array: the time, µs; 1 if the process has not counted as running before, else 0; changed; then the jobs whose next tick is
+--          overdue. Or a single number, -v for keys of the version v that this library does not read
+local meta, alive, jobs, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local process, length, patience = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local now = touch(alive, meta, process, length)
-local stamp = string.format('%.0f', now)
-redis.call('hdel', marks, '') -- does nothing, and fails if HDEL would after a schedule was written
-local reply = {stamp}
-for i = 3, #items, 4 do
-  local job, text, force, first = items[i], items[i + 1], items[i + 2], items[i + 3]
-  local current, replaced = redis.call('hget', jobs, job), ''
-  if not current or force == '1' and current ~= text then
-    redis.call('hset', jobs, job, text)
-    redis.call('hdel', marks, job)
-    if first ~= '' then redis.call('hset', marks, job, string.format('%.0f', now + first) .. ' ' .. text) end
-    replaced = current or '' -- not in one assignment with current: gopher-lua, of the embedded server, would take the new value
-    current = text
-  end
-  redis.call('hset', seen, job, stamp)
-  local mark, r = redis.call('hget', marks, job) or '', #reply
-  reply[r + 1], reply[r + 2], reply[r + 3] = current, replaced, mark
-  reply[r + 4] = redis.call('hexists', bodies, job .. '@' .. (string.match(mark, '^%d+,(%d+)') or string.match(mark, '^%d+') or ''))
+local other = foreign(meta)
+if other then return {-other} end
+local head = redis.call('hmget', meta, 'up', 'until', 'changed')
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local stamp, up = string.format('%.0f', now), tonumber(head[1] or 0)
+redis.call('zremrangebyscore', alive, '-inf', stamp)
+redis.call('zremrangebyscore', left, '-inf', stamp)
+if up == 0 or up > now or tonumber(head[2] or 0) < now then up = now end -- later than now if the clock has stepped back
+local new = 0
+if length > 0 then
+  new = redis.call('zadd', alive, string.format('%.0f', now + length), process)
+else
+  redis.call('zadd', left, string.format('%.0f', now - length), process)
+  redis.call('zrem', alive, process)
 end
-return reply
+local last = redis.call('zrange', alive, -1, -1, 'withscores')[2]
+redis.call('hset', meta, 'layout', 2, 'up', string.format('%.0f', up), 'until', string.format('%.0f', tonumber(last or 0)))
+local overdue = length > 0 and redis.call('zrangebyscore', jobs, '-inf', string.format('%.0f', now - patience)) or {}
+return {stamp, new, head[3] or '0', overdue}

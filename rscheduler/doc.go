@@ -5,10 +5,10 @@
 //	...
 //	err = s.Run(ctx) // in each process
 //
-// A tick is a message of a delayed queue, see package rdelayedqueue, under the id job@instant. All processes come to the same
-// instants by Redis's clock, and offer them up to half a minute ahead, and of each job at least the next one; the id makes the
-// offers of the others harmless. One of them claims the tick, a few milliseconds after its instant, renews the claim while the
-// handler runs, and the tick is claimed anew if its process dies.
+// A tick is a message of a delayed queue, see package rdelayedqueue, under the id job@instant. The script that ends a run puts the next
+// tick of its job into the queue, and with [Allow] the one that begins it. A process claims the tick a few milliseconds after its instant
+// by Redis's clock, and renews the claim while the handler runs; if it dies, the tick is claimed again. In the sources, states.md has the
+// states of a tick, and what is kept of a job: HGETALL of its hash says it all.
 //
 // # What is promised
 //
@@ -19,6 +19,7 @@
 //
 // The schedule of a job, pauses, results and what runs are kept in Redis. A pause outlasts all processes. When Redis has lost its data,
 // the jobs that are registered are there again after 10 s; pauses and results are not.
+// Keys of another version of this library are refused, see [ErrLayout].
 //
 // # What is not promised
 //
@@ -28,8 +29,8 @@
 // lost its data, or after [Scheduler.Remove], an [At] within the window of [WithCatchUp] may run again.
 //
 // Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. If a tick is more than 5 s late
-// when the next one of its job is due, only the newest tick runs, unless it has waited for another run (see [Queue]), or the job has
-// [Allow] or [WithBackfill].
+// when the next one of its job is due, only the newest tick runs, unless the job has [Allow] or [QueueAll].
+// A process that dies after it has claimed a tick holds up its job for the lease.
 //
 // A process claims ticks of jobs that it has not registered as well, and passes them on at once: where processes of one scheduler have
 // different jobs ticks begin some milliseconds later for each process that has to pass them on.

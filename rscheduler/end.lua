@@ -1,95 +1,84 @@
--- end.lua: end an attempt of a run, or a tick of a fixed delay that did not run. It acknowledges the message, unless another
--- attempt follows.
+-- end.lua: end an attempt of a run, or a tick that does not run, and put the job's next tick into the queue. See states.md.
 --
--- KEYS[1]  running: hash, see begin.lua
--- KEYS[2]  spans: hash, job -> when the last run began, and when it ended, µs
--- KEYS[3]  left: hash, see begin.lua
--- KEYS[4]  marks: hash, see beat.lua
--- KEYS[5]  last: hash, job -> the last result
--- KEYS[6]  runs: list of the results of the job, newest first
--- KEYS[7]  jobs: hash, job -> text of its schedule
--- KEYS[8]  meta of the queue, see ack.lua
--- KEYS[9]  due of the queue, see ack.lua
--- KEYS[10]  flight of the queue, see ack.lua
--- KEYS[11]  dead of the queue, see ack.lua
--- KEYS[12]  bodies of the queue, see ack.lua
--- KEYS[13]  claims of the queue, see ack.lua
--- KEYS[14]  errors of the queue, see ack.lua
--- KEYS[15]  done of the queue, see ack.lua
--- KEYS[16]  receipts of the queue, see ack.lua
--- ARGV[1]  the job
--- ARGV[2]  its field in running
+-- KEYS[1]  the job: hash
+-- KEYS[2]  runs: list of the results of the job, newest first
+-- KEYS[3]  jobs: sorted set, see beat.lua
+-- KEYS[4]  meta of the queue
+-- KEYS[5]  due of the queue
+-- KEYS[6]  bodies of the queue
+-- KEYS[7]  waiters of the queue
+-- KEYS[8]  claims of the queue
+-- KEYS[9]  errors of the queue
+-- KEYS[10]  flight of the queue
+-- ARGV[1]  prefix of the channels of the queue's clients
+-- ARGV[2]  the job
 -- ARGV[3]  id of the tick
--- ARGV[4]  its claim
--- ARGV[5]  end; wait for another attempt; drop if it did not run
--- ARGV[6]  the result
--- ARGV[7]  how many results are kept
--- ARGV[8]  delay until the next tick, µs; 0 but for a fixed delay
--- ARGV[9]  for how long ticks are to run late that were missed as the process was dead, µs; 0 if they are not to
--- ARGV[10]  the instant of the tick, µs
--- ARGV[11]  text of the schedule
--- ARGV[12]  the tick's member in the queue
--- ARGV[13]  for how long the queue remembers the id, ms
+-- ARGV[4]  what follows the names of the fields of its run, see begin.lua
+-- ARGV[5]  its claim
+-- ARGV[6]  end; wait for another attempt; drop if it did not run
+-- ARGV[7]  the result
+-- ARGV[8]  how many results are kept
+-- ARGV[9]  the instant of the tick, µs; nothing for a manual run
+-- ARGV[10]  text of the schedule as the caller knows it
+-- ARGV[11]  the next tick by that, µs, or nothing if there is none
+-- ARGV[12]  how much later that is due, µs
+-- ARGV[13]  1 if runs of the job may overlap, else 0
+-- ARGV[14]  the tick's member in the queue
 --
--- Returns  an array: the time in µs; the id of a tick that waits for this or nothing; the mark of the job if it says what is
---          next, or nothing
-local running, spans, left, marks, last, runs, jobs = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local job, slot, id, claim, how, result = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local keep, delay, window, instant, text = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
-local member, remember = ARGV[12], ARGV[13]
+-- Returns  an array: ended; or other and the text of the schedule, if it is another one: then nothing was done
+local job, runs, jobs, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[10]
+local name, id, slot, claim, how, result, keep = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local instant, text, after, jitter, overlaps, member = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13] == '1', ARGV[14]
+local due, bodies, claims = KEYS[5], KEYS[6], KEYS[8]
 local queue = {
-  meta = KEYS[8], due = KEYS[9], flight = KEYS[10], dead = KEYS[11], bodies = KEYS[12], claims = KEYS[13], errors = KEYS[14],
-  done = KEYS[15], receipts = KEYS[16],
+  meta = KEYS[4], due = due, bodies = bodies, waiters = KEYS[7], claims = claims, errors = KEYS[9], flight = flight, channel = ARGV[1],
 }
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local stamp = string.format('%.0f', now)
-local record = redis.call('hget', running, slot) or ''
-local state, held, began, missed, holder = string.match(record, '^(%a) (%d+) %d+ (%d+) (%d+) ([^\n]*)\n')
-local mine = holder == id and held == claim and state ~= 'w' -- once: the script may run again
-local mark = redis.call('hget', marks, job) or ''
-redis.call('hdel', running, '') -- a full Redis refuses only the first write of a script, and never one that frees memory
-if mine then
-  redis.call('hset', running, slot, record) -- changes nothing, and fails if HSET would after the result is kept
+local held = string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim -- else it has ended, or is somebody else's
+local have = redis.call('hmget', job, 'schedule', 'next', 'waits', 'done', 'run' .. slot, 'claim' .. slot, 'state' .. slot)
+local schedule, next, waits, done, run, owner, state = unpack(have)
+local mine = run == id and (how == 'drop' or owner == claim and state ~= 'waiting')
+if not held then return {'ended'} end
+local plans = how ~= 'wait' and schedule and instant ~= '' and (next == instant or mine and not overlaps)
+if plans and schedule ~= text then return {'other', schedule} end
+-- A full Redis refuses only the first write of a script, and not these two. Those that change nothing fail if what follows would.
+redis.call('hdel', job, '')
+redis.call('zrem', flight, '')
+if mine and how ~= 'drop' and schedule then
+  redis.call('ltrim', runs, 0, math.max(keep, 1) - 1)
+  redis.call('hset', job, 'state' .. slot, state)
 end
-local remove = how ~= 'wait' and acknowledge(queue, {member, claim, remember})
-if mine and how ~= 'drop' and redis.call('hexists', jobs, job) == 1 then -- else it was removed meanwhile
+if plans then
+  local newest = string.format('%.0f', math.max(tonumber(done or 0), tonumber(instant)))
+  plan(queue, {jobs = jobs, job = job, name = name}, {next = after, jitter = jitter, put = true, now = now}, {'done', newest})
+end
+if mine and how ~= 'drop' and schedule then -- else it was removed meanwhile
   if keep > 0 then
-    redis.call('ltrim', runs, 0, keep - 1)
     redis.call('lpush', runs, result)
     redis.call('ltrim', runs, 0, keep - 1)
   else
     redis.call('del', runs)
   end
-  redis.call('hset', last, job, result)
-  redis.call('hset', spans, job, began .. ' ' .. stamp)
+  redis.call('hset', job, 'last', result)
 end
 if how == 'wait' then
-  if mine then
-    redis.call('hset', running, slot, 'w' .. string.sub(record, 2))
-  end
-  return {stamp, '', ''}
+  if mine then redis.call('hset', job, 'state' .. slot, 'waiting') end
+  return {'ended'}
 end
+if mine and waits and waits ~= id then -- the tick that waits for this comes now
+  local sleeper = string.sub(redis.call('hget', bodies, waits) or '', 1, 16) .. waits
+  if redis.call('zscore', due, sleeper) then
+    wake({meta = queue.meta, waiters = queue.waiters, channel = queue.channel}, now, now)
+    redis.call('zadd', due, string.format('%.0f', now), sleeper)
+  end
+end
+if waits == id then redis.call('hdel', job, 'waits') end
 if mine then
-  redis.call('hdel', running, slot)
-end
-remove()
-local offered, next, to, of = string.match(mark, '^(%d+),?(%d*)%-?(%d*) (.*)$')
-next, to = tonumber(next), tonumber(to)
-if of == text and (mine or how == 'drop') then -- a run that was taken over moves nothing
-  if delay > 0 and tonumber(offered) == instant then
-    offered = string.format('%.0f', now + delay)
-  elseif next == instant then
-    next = instant + 1
-  elseif mine and not next and window > 0 and missed ~= '0' then
-    -- Those that were due before it began have run, or were left out.
-    next, to = math.max(instant + 1, tonumber(began), now - window), tonumber(missed)
+  for _, field in ipairs({'run', 'state', 'claim', 'attempt', 'started', 'client', 'free', 'token'}) do
+    redis.call('hdel', job, field .. slot)
   end
-  if next and next > to then
-    next = nil
-  end
-  mark = offered .. (next and string.format(',%.0f-%.0f ', next, to) or ' ') .. text
-  redis.call('hset', marks, job, mark)
 end
-return {stamp, string.match(redis.call('hget', left, job) or '', ' (.*)$') or '', (next or delay > 0) and mark or ''}
+finish(queue, member, claim)
+return {'ended'}

@@ -1,63 +1,68 @@
--- job.lua: look at one job, pause, resume or remove it, or drop a tick of it.
+-- job.lua: look at one job, pause, resume or remove it, leave it, or drop a tick of it that nobody runs.
 --
--- KEYS[1]  runs: list of the results of the job, newest first
--- KEYS[2]  removed: string, the call that has removed the job; kept for an hour
--- KEYS[3]  jobs: hash, job -> text of its schedule
--- KEYS[4]  seen: hash, job -> when a process was last here that has registered it, µs
--- KEYS[5]  paused: hash, job -> why
--- KEYS[6]  pauses: hash, job -> its last hundred pauses, each as 'from-until ', µs, in 16 digits; the last one may have no end yet
--- KEYS[7]  marks: hash, see beat.lua
--- KEYS[8..12]  other hashes that have a field for each job
+-- KEYS[1]  the job: hash, see states.md
+-- KEYS[2]  meta: hash, see beat.lua
+-- KEYS[3]  alive: sorted set, see beat.lua
+-- KEYS[4]  jobs: sorted set, see beat.lua
+-- KEYS[5]  runs: list of the results of the job, newest first
+-- KEYS[6]  removed: string, the call that has removed the job; kept for an hour
+-- KEYS[7]  claims of the queue
+-- KEYS[8]  errors of the queue
+-- KEYS[9]  flight of the queue
+-- KEYS[10]  due of the queue
+-- KEYS[11]  bodies of the queue
+-- KEYS[12]  left: sorted set, see beat.lua
 -- ARGV[1]  the job
--- ARGV[2]  look, runs, pause, resume, remove or drop
--- ARGV[3]  for runs, how many results are wanted; for a pause, why; for a removal, the id of this call; the instant of a tick, µs, to
---          drop it if no process has the job
--- ARGV[4]  for how long a process counts as running, µs
+-- ARGV[2]  look, runs, pause, resume, remove, leave or drop
+-- ARGV[3]  for runs, how many results are wanted; for a pause, why; for a removal, the id of this call; the process that leaves; the claim
+--          of the tick to drop
+-- ARGV[4]  to drop, the tick's member in the queue
 --
--- Returns  an array: 1 if there is, or was, such a job, 0 if not; the time in µs; 1 if a process has it, 0 if none has for that long; the
---          results that are wanted
-local runs, removed, jobs, seen, paused, pauses, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local job, verb, detail, length = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+-- Returns  an array: the time, µs; 1 if there is, or was, such a job, else 0; 1 if a process has it that runs, or to look, that has stopped just now, else 0; the results
+--          that are wanted. Or a single number, see beat.lua
+local job, meta, alive, jobs, runs, removed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local queue = {claims = KEYS[7], errors = KEYS[8], flight = KEYS[9], due = KEYS[10], bodies = KEYS[11]}
+local left = KEYS[12]
+local name, verb, detail, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
+local other = foreign(meta)
+if other then return {-other} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local found = redis.call('hexists', jobs, job)
-local had = now - tonumber(redis.call('hget', seen, job) or '0') <= length and 1 or 0
-local kept = redis.call('hget', pauses, job) or ''
-local pausing = string.sub(kept, -1) == '-'
-local reply = {found, string.format('%.0f', now), had}
+local found, had, pauses, pausing, stamp = 0, 0, '', false, string.format('%.0f', now)
+local all = redis.call('hgetall', job)
+for i = 1, #all, 2 do
+  local process = string.match(all[i], '^on:(.*)$')
+  if all[i] == 'schedule' then found = 1 end
+  if all[i] == 'pauses' then pauses = all[i + 1] end
+  if all[i] == 'paused' then pausing = true end
+  local till = process and redis.call('zscore', alive, process) or process and verb == 'look' and redis.call('zscore', left, process)
+  if till and tonumber(till) > now then had = 1 end
+end
+local reply = {stamp, found, had}
 if verb ~= 'look' and verb ~= 'runs' then
-  redis.call('hdel', paused, '') -- fails if HDEL would below; a full Redis refuses only a script's first write, and not this one
+  redis.call('hdel', job, '') -- fails if HDEL would below; a full Redis refuses only a script's first write, and not this one
 end
 if verb == 'runs' then
-  for i, result in ipairs(redis.call('lrange', runs, 0, detail - 1)) do
-    reply[3 + i] = result
-  end
+  for i, result in ipairs(redis.call('lrange', runs, 0, detail - 1)) do reply[3 + i] = result end
 elseif found == 1 and verb == 'pause' then
-  if not pausing then
-    redis.call('hset', pauses, job, string.sub(kept, -34 * 99) .. string.format('%016.0f-', now))
-  end
-  redis.call('hset', paused, job, detail)
-elseif verb == 'resume' then
-  if pausing then
-    redis.call('hset', pauses, job, kept .. string.format('%016.0f ', now))
-  end
-  redis.call('hdel', paused, job)
-elseif verb == 'remove' then -- its ticks in the queue are dropped when they are due
+  if not pausing then pauses = string.sub(pauses, -34 * 99) .. string.format('%016.0f-', now) end
+  redis.call('hset', job, 'paused', detail, 'pauses', pauses)
+elseif found == 1 and verb == 'resume' and pausing then
+  redis.call('hset', job, 'pauses', pauses .. string.format('%016.0f ', now))
+  redis.call('hdel', job, 'paused')
+elseif verb == 'remove' then -- its message in the queue is dropped when it is due
   if found == 1 then
     redis.call('set', removed, detail, 'px', 3600000)
+    redis.call('hset', meta, 'changed', stamp)
   elseif redis.call('get', removed) == detail then -- this call ran before, and the reply was lost
-    reply[1] = 1
+    reply[2] = 1
   end
-  redis.call('del', runs)
-  for i = 3, #KEYS do
-    redis.call('hdel', KEYS[i], job)
-  end
-elseif found == 1 and verb == 'drop' and had == 0 then
-  -- The next process that has the job finds the tick missed, or has it run if it is that of a fixed delay.
-  local last, text = string.match(redis.call('hget', marks, job) or '', '^(%d+)%S* (.*)$')
-  if last and tonumber(last) >= tonumber(detail) then
-    redis.call('hset', marks, job, string.format('%.0f', tonumber(detail) - 1) .. ' ' .. text)
-  end
+  redis.call('zrem', jobs, name)
+  redis.call('del', runs, job)
+elseif verb == 'leave' then
+  redis.call('hdel', job, 'on:' .. detail)
+elseif verb == 'drop' and had == 0 then -- the next process that has the job puts the tick back
+  finish(queue, member, detail)
 end
 return reply

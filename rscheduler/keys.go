@@ -1,20 +1,22 @@
 package rscheduler
 
-import "github.com/redlatch/redlatch/internal/core"
+import (
+	"github.com/redlatch/redlatch/internal/core"
+	"github.com/redlatch/redlatch/internal/queue"
+)
 
-// keys are the names of a scheduler's keys, all in one slot, with those of its queue that scripts look at.
+// keys are the names of a scheduler's keys, all in one slot, with those of the queue of its ticks.
 type keys struct {
-	jobs, paused, pauses, marks, seen, running, spans, left, late, last, alive, meta string
+	base, meta, alive, left, jobs string
 
-	runs, removed  string // prefixes, of the lists of results and of what has removed a job
-	bodies, claims string
+	job, runs, removed string // prefixes: of the jobs' hashes, of the lists of results, and of what has removed a job
+	queue              queue.Places
 }
 
-func keysOf(name, bodies, claims string) keys {
+func keysOf(name string, places queue.Places) keys {
 	base := core.Prefixed("redlatch_sched", name) + ":"
 	return keys{
-		jobs: base + "jobs", paused: base + "paused", pauses: base + "pauses", marks: base + "marks", seen: base + "seen",
-		running: base + "running", spans: base + "spans", left: base + "left", late: base + "late", last: base + "last", alive: base + "alive", meta: base + "meta",
-		runs: base + "runs:", removed: base + "removed:", bodies: bodies, claims: claims,
+		base: base, meta: base + "meta", alive: base + "alive", left: base + "left", jobs: base + "jobs", job: base + "job:", runs: base + "runs:",
+		removed: base + "removed:", queue: places,
 	}
 }

@@ -43,7 +43,7 @@ func (s jobSetting) set(o *jobOptions) { s(o) }
 type jobOptions struct {
 	overlap    Overlap
 	catchUp    time.Duration
-	backfill   bool
+	backlog    int
 	jitter     time.Duration
 	timeout    *time.Duration // nil for none
 	attempts   int
@@ -53,7 +53,7 @@ type jobOptions struct {
 }
 
 // Overlap says what becomes of a tick that comes while the last run of its job has not ended: while its handler runs, or while it waits
-// for another attempt.
+// for another attempt. Under [Skip], while the claim of a process that died blocks the job, ticks count as missed, see [WithCatchUp].
 type Overlap int
 
 const (
@@ -61,6 +61,8 @@ const (
 	Skip Overlap = iota
 	// Queue runs the newest one of such ticks when the run has ended.
 	Queue
+	// QueueAll runs all of such ticks one after another when the run has ended, see [WithBacklog]: a fixed rate that catches up.
+	QueueAll
 	// Allow runs the tick beside it.
 	Allow
 )
@@ -70,33 +72,29 @@ func (o Overlap) String() string {
 	if o < Skip || o > Allow {
 		return fmt.Sprintf("Overlap(%d)", int(o))
 	}
-	return [...]string{"skip", "queue", "allow"}[o]
+	return [...]string{"skip", "queue", "queue all", "allow"}[o]
 }
 
 // WithOverlap sets what becomes of a tick that comes while the last run of the job has not ended. Defaults to [Skip]. The runs of an
-// [EveryAfter] never overlap. While processes with and without [Allow] run the same job, its runs
-// may overlap.
+// [EveryAfter] never overlap. While processes with and without [Allow] run the same job, its runs may overlap.
 func WithOverlap(o Overlap) JobOption { return jobSetting(func(s *jobOptions) { s.overlap = o }) }
 
+// WithBacklog sets how many ticks of a job with [QueueAll] wait at most, 1 to 10,000. If there are more, the oldest are left out.
+// Defaults to 100.
+func WithBacklog(n int) JobOption { return jobSetting(func(s *jobOptions) { s.backlog = n }) }
+
 // WithCatchUp has ticks run late that were missed, because of an outage or a deployment, if they are younger than the window, up to a
-// year: only the newest one of them, unless [WithBackfill]. Defaults to an hour; with 0, what was missed is left out.
+// year: with [QueueAll] and [Allow] all of them, else only the newest one. Defaults to an hour; with 0, what was missed is left out.
 //
-// A tick is missed if nobody ran the scheduler when it was due, or if for 25 s no process that has registered the job
-// had run, or if the last process stopped before the tick began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is
-// due in a gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the
-// repetition of its run. A tick whose process died before it began is tried again after the lease. If the next one is due by then, it
-// runs only with [WithBackfill], or with [Allow].
+// A tick is missed if, when it was due, nobody ran the scheduler, or no process that has registered the job, or a process had claimed it
+// that died before it began. A process counts as running until Run returns, and one that died or lost Redis for 25 s more: what is due in a
+// gap that is shorter runs late. Under [Skip] the ticks are missed as well that come between the death of a process and the repetition of
+// its run.
 func WithCatchUp(window time.Duration) JobOption {
 	return jobSetting(func(s *jobOptions) { s.catchUp = window })
 }
 
-// WithBackfill has all ticks run that [WithCatchUp] lets run late, and not only the newest one: one after another in their order, or
-// with [Allow] at the same time, where up to 10,000 of them come into the queue each 10 s. Ticks that are
-// more than 5 s late while a process runs all run too, even with WithCatchUp(0).
-func WithBackfill() JobOption { return jobSetting(func(s *jobOptions) { s.backfill = true }) }
-
-// WithJitter begins each tick up to d later, by chance, up to a day. Defaults to 0. After an outage of more than 5 s a tick
-// that is less than 5 s late may then run although a newer one is queued.
+// WithJitter begins each tick up to d later, by chance, up to a day. Defaults to 0.
 func WithJitter(d time.Duration) JobOption { return jobSetting(func(s *jobOptions) { s.jitter = d }) }
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then failed,
@@ -160,7 +158,7 @@ func optionsOf(opts []Option) (options, error) {
 }
 
 func jobOptionsOf(opts []JobOption) (jobOptions, error) {
-	o := jobOptions{catchUp: time.Hour, attempts: 1, backoff: queue.DefaultBackoff, history: 20}
+	o := jobOptions{catchUp: time.Hour, backlog: 100, attempts: 1, backoff: queue.DefaultBackoff, history: 20}
 	if err := option.Apply(opts, &o, JobOption.set); err != nil {
 		return o, err
 	}
@@ -168,7 +166,9 @@ func jobOptionsOf(opts []JobOption) (jobOptions, error) {
 	case o.backoff == nil:
 		return o, invalid("the back-off is nil")
 	case o.overlap < Skip || o.overlap > Allow:
-		return o, invalid("%v is not Skip, Queue or Allow", o.overlap)
+		return o, invalid("%v is not Skip, Queue, QueueAll or Allow", o.overlap)
+	case o.backlog < 1 || o.backlog > 10_000:
+		return o, invalid("a backlog of %d ticks is not between 1 and 10,000", o.backlog)
 	case o.attempts < 0 || o.attempts > maxAttempts:
 		return o, invalid("number of attempts %d is not between 0 and %d", o.attempts, maxAttempts)
 	case o.history < 0 || o.history > 1000:

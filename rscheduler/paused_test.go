@@ -35,7 +35,7 @@ func (r *rig) pauses(t *testing.T, s *rscheduler.Scheduler, from, to float64) {
 // F7: a tick that was due in a pause does not run, although nobody could look at it before the pause was over; others do.
 func TestTicksThatWereDueInAPauseDoNotRunAfterIt(t *testing.T) {
 	every := rscheduler.Every(10 * time.Second)
-	backfill := []rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}
+	all := []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.QueueAll)}
 	for name, c := range map[string]struct {
 		schedule rscheduler.Schedule
 		opts     []rscheduler.JobOption
@@ -44,10 +44,10 @@ func TestTicksThatWereDueInAPauseDoNotRunAfterIt(t *testing.T) {
 		"skip":          {every, nil, "^10:1 40:1 60:1$"},
 		"queue":         {every, []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Queue)}, "^10:1 40:1 60:1$"},
 		"allow":         {every, []rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.Allow)}, "^10:1 40:1 60:1$"},
-		"backfill":      {every, backfill, "^10:1 40:1 60:1$"},
+		"queue all":     {every, all, "^10:1 40:1 60:1$"},
 		"once, in it":   {rscheduler.At(time.Date(2000, 1, 1, 0, 1, 20, 0, time.UTC)), nil, "^$"},
 		"once, before":  {rscheduler.At(time.Date(2000, 1, 1, 0, 1, 14, 0, time.UTC)), nil, "^14:1$"},
-		"once, between": {rscheduler.At(time.Date(2000, 1, 1, 0, 1, 40, 0, time.UTC)), backfill, "^40:1$"},
+		"once, between": {rscheduler.At(time.Date(2000, 1, 1, 0, 1, 40, 0, time.UTC)), all, "^40:1$"},
 		"a fixed delay": {rscheduler.EveryAfter(17 * time.Second), nil, "^(58|59):1$"}, // a delay after the tick of 17 s was dropped
 	} {
 		for _, away := range []string{"busy", "outage"} {
@@ -83,17 +83,16 @@ func TestTicksThatWereDueInAPauseDoNotRunAfterIt(t *testing.T) {
 
 // F7: neither is it caught up with.
 func TestTicksThatWereDueInAPauseAreNotCaughtUpWith(t *testing.T) {
-	catchUp, backfill := rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()
+	catchUp, all := rscheduler.WithCatchUp(time.Hour), rscheduler.WithOverlap(rscheduler.QueueAll)
 	for name, c := range map[string]struct {
 		opts []rscheduler.JobOption
 		from float64 // of the first pause
 		want []string
 	}{
-		"the newest one":     {[]rscheduler.JobOption{catchUp}, 25, []string{}},
-		"all but those":      {[]rscheduler.JobOption{catchUp, backfill}, 25, []string{"20:1", "50:1"}},
-		"all after it":       {[]rscheduler.JobOption{catchUp, backfill}, 15, []string{"50:1"}},
-		"all, in any order":  {[]rscheduler.JobOption{catchUp, backfill, rscheduler.WithOverlap(rscheduler.Allow)}, 25, []string{"20:1", "50:1"}},
-		"all, one at a time": {[]rscheduler.JobOption{catchUp, backfill, rscheduler.WithOverlap(rscheduler.Queue)}, 25, []string{"20:1", "50:1"}},
+		"the newest one":    {[]rscheduler.JobOption{catchUp}, 25, []string{}},
+		"all but those":     {[]rscheduler.JobOption{catchUp, all}, 25, []string{"20:1", "50:1"}},
+		"all after it":      {[]rscheduler.JobOption{catchUp, all}, 15, []string{"50:1"}},
+		"all, in any order": {[]rscheduler.JobOption{catchUp, rscheduler.WithOverlap(rscheduler.Allow)}, 25, []string{"20:1", "50:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -144,7 +143,7 @@ func TestPausesAreKeptAsLongAsTheyMatter(t *testing.T) {
 		stop := run(t, s)
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
-		kept := func() string { return r.Hash(t, "redlatch_sched:{billing}:pauses")["job"] }
+		kept := func() string { return r.Hash(t, "redlatch_sched:{billing}:job:job")["pauses"] }
 		for range 150 {
 			for range 2 {
 				require.NoError(t, s.Pause(t.Context(), "job", ""))

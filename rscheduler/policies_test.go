@@ -70,7 +70,7 @@ func (s *jobRuns) await(t *testing.T, what string, ok func() bool) {
 func overlapping(t *testing.T, s *locktest.Server, name string) (check func()) {
 	t.Helper()
 	const period, took, runs = 500 * time.Millisecond, 900 * time.Millisecond, 5
-	jobs := map[rscheduler.Overlap]*jobRuns{rscheduler.Skip: {}, rscheduler.Queue: {}, rscheduler.Allow: {}}
+	jobs := map[rscheduler.Overlap]*jobRuns{rscheduler.Skip: {}, rscheduler.Queue: {}, rscheduler.QueueAll: {}, rscheduler.Allow: {}}
 	for range 2 {
 		w := s.Client(t, quiet).GetScheduler(name)
 		for overlap, seen := range jobs {
@@ -94,8 +94,9 @@ func overlapping(t *testing.T, s *locktest.Server, name string) (check func()) {
 			}
 			if overlap != rscheduler.Allow {
 				assert.Equal(t, 1, seen.most, "%v: at a time", overlap)
-				assert.Greater(t, int(ticks[len(ticks)-1].Sub(ticks[0])/period)+1, len(ticks), "%v: no tick was left out", overlap)
-				assert.Equal(t, overlap == rscheduler.Queue, came > 0, "%v: %d came during another run", overlap, came)
+				all := int(ticks[len(ticks)-1].Sub(ticks[0])/period) + 1
+				assert.Equal(t, overlap == rscheduler.QueueAll, all == len(ticks), "%v: %d of %d", overlap, len(ticks), all)
+				assert.Equal(t, overlap != rscheduler.Skip, came > 0, "%v: %d came during another run", overlap, came)
 			}
 			seen.mu.Unlock()
 		}
@@ -106,7 +107,7 @@ func TestPoliciesOnServers(t *testing.T) {
 	redistest.Long(t)
 	t.Parallel()
 	const period = time.Second
-	policies := map[string][]rscheduler.JobOption{"none": {rscheduler.WithCatchUp(0)}, "newest": nil, "all": {rscheduler.WithBackfill()}}
+	policies := map[string][]rscheduler.JobOption{"none": {rscheduler.WithCatchUp(0)}, "newest": nil, "all": {rscheduler.WithOverlap(rscheduler.QueueAll)}}
 	for _, place := range []string{"Server", "Cluster"} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/core"
 	"github.com/redlatch/redlatch/internal/errs"
+	"github.com/redlatch/redlatch/internal/option"
 )
 
 // Schedule says when a job runs. [Cron], [Every], [EveryAfter] and [At] return one; programs may have their own.
@@ -29,18 +30,43 @@ const (
 	everyText = "every "
 	afterText = " after the last run"
 	atText    = "at "
+	fromText  = " from "
 )
 
 // every is a fixed rate, and fixedDelay a fixed delay.
 type (
-	every      struct{ period time.Duration }
+	every struct {
+		period time.Duration
+		from   bool // start is the first instant; else they are multiples since the Unix epoch
+		start  time.Time
+	}
 	fixedDelay struct{ delay time.Duration }
 	oneShot    struct{ at time.Time }
 )
 
-// Every returns the schedule of a fixed rate: its instants are the multiples of the period since the Unix epoch, so that all processes
-// have the same, and a deployment does not move them. The period is 10 ms to 100 years; Register refuses others.
-func Every(period time.Duration) Schedule { return every{period} }
+// EveryOption is a setting of [Every].
+type EveryOption interface{ set(e *every) }
+
+type everySetting func(*every)
+
+func (s everySetting) set(e *every) { s(e) }
+
+// From has a fixed rate begin at t, which is its first instant, and count from there: Every(14*24*time.Hour, From(tuesday)) is every
+// second Tuesday, 24 hours a day whatever the clocks of a country do. A time of another year than 1970 to 2199 is redlatch.ErrInvalid.
+func From(t time.Time) EveryOption {
+	return everySetting(func(e *every) { e.from, e.start = true, t.Truncate(time.Microsecond).UTC() })
+}
+
+// Every returns the schedule of a fixed rate: its instants are the multiples of the period since the Unix epoch, or since the time of
+// [From], so that all processes have the same, and a deployment does not move them. The period is 10 ms to 100 years; Register refuses
+// others.
+func Every(period time.Duration, opts ...EveryOption) Schedule {
+	e := every{period: period}
+	if err := option.Apply(opts, &e, EveryOption.set); err != nil {
+		return every{} // which Register refuses
+	}
+	return e
+}
 
 // EveryAfter returns the schedule of a fixed delay: each run starts that long after the end of the one before, and the first one that
 // long after the job was first registered. The delay is 10 ms to 100 years; Register refuses others.
@@ -50,12 +76,19 @@ func EveryAfter(delay time.Duration) Schedule { return fixedDelay{delay} }
 
 // At returns the schedule of a single run. If t had passed when the job was first registered, it is a missed tick, see [WithCatchUp]. So
 // within that window it may run again after [Scheduler.Remove], or when Redis has lost its data. When another schedule of the job had
-// replaced it for a while, it does not run again if [Scheduler.Runs] still has its run.
+// replaced it for a while, it does not run again.
 func At(t time.Time) Schedule { return oneShot{t.Truncate(time.Microsecond)} }
 
 func (s every) Next(after time.Time) (time.Time, bool) {
 	if s.check() != nil {
 		return time.Time{}, false
+	}
+	if s.from {
+		if after.Before(s.start) {
+			return s.start, true
+		}
+		periods := after.Sub(s.start)/s.period + 1 // Sub ends at 292 years, which is more than there are
+		return s.start.Add(periods * s.period), true
 	}
 	since := after.UnixNano()
 	periods := since / int64(s.period)
@@ -65,9 +98,19 @@ func (s every) Next(after time.Time) (time.Time, bool) {
 	return time.Unix(0, (periods+1)*int64(s.period)).UTC(), true
 }
 
-func (s every) String() string { return everyText + s.period.String() }
+func (s every) String() string {
+	if !s.from {
+		return everyText + s.period.String()
+	}
+	return everyText + s.period.String() + fromText + s.start.Format(time.RFC3339Nano)
+}
 
-func (s every) check() error { return checkPeriod("period", s.period) }
+func (s every) check() error {
+	if err := checkPeriod("period", s.period); err != nil || !s.from {
+		return err
+	}
+	return checkYear(s.start)
+}
 
 func (s fixedDelay) Next(after time.Time) (time.Time, bool) {
 	return after.Add(s.delay).UTC(), s.check() == nil
@@ -81,9 +124,11 @@ func (s oneShot) Next(after time.Time) (time.Time, bool) { return s.at.UTC(), s.
 
 func (s oneShot) String() string { return atText + s.at.UTC().Format(time.RFC3339Nano) }
 
-func (s oneShot) check() error {
-	if s.at.Year() < 1970 || s.at.Year() > maxYear {
-		return fmt.Errorf("%w: the time %v is not of a year from 1970 to %d", errs.ErrInvalid, s.at, maxYear)
+func (s oneShot) check() error { return checkYear(s.at) }
+
+func checkYear(t time.Time) error {
+	if t.Year() < 1970 || t.Year() > maxYear {
+		return fmt.Errorf("%w: the time %v is not of a year from 1970 to %d", errs.ErrInvalid, t, maxYear)
 	}
 	return nil
 }
@@ -115,14 +160,19 @@ func checkSchedule(s Schedule) error {
 func parseSchedule(text string) Schedule {
 	if rest, ok := strings.CutPrefix(text, everyText); ok {
 		delay, fixed := strings.CutSuffix(rest, afterText)
-		d, err := time.ParseDuration(delay)
+		period, start, from := strings.Cut(delay, fromText)
+		d, err := time.ParseDuration(period)
+		e := every{period: d, from: from}
+		if from && err == nil {
+			e.start, err = time.Parse(time.RFC3339Nano, start)
+		}
 		switch {
-		case err != nil || checkPeriod("period", d) != nil:
+		case err != nil || e.check() != nil || fixed && from:
 			return nil
 		case fixed:
 			return fixedDelay{d}
 		}
-		return every{d}
+		return e
 	}
 	if rest, ok := strings.CutPrefix(text, atText); ok {
 		if t, err := time.Parse(time.RFC3339Nano, rest); err == nil {
@@ -164,20 +214,4 @@ func nextOf(s Schedule, after time.Time) (time.Time, bool) {
 		t = whole.Add(time.Microsecond)
 	}
 	return t, ok
-}
-
-// latest returns the last instant of a schedule up to now, and after another time; false if there is none.
-func latest(s Schedule, after, now time.Time) (t time.Time, ok bool) {
-	for back := time.Second; ; back *= 4 {
-		from := now.Add(-back)
-		if !from.After(after) {
-			from = after
-		}
-		for next, more := nextOf(s, from); more && !next.After(now) && next.After(from); next, more = nextOf(s, from) {
-			t, ok, from = next, true, next
-		}
-		if ok || !now.Add(-back).After(after) {
-			return t, ok
-		}
-	}
 }

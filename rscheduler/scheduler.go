@@ -2,8 +2,9 @@ package rscheduler
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type Scheduler struct {
 
 	mu   sync.Mutex // guards all below
 	jobs map[string]*job
-	kick chan struct{} // closed, and replaced, when a job is registered
+	kick chan struct{} // closed, and replaced, when a job is registered, replaced or unregistered
 }
 
 // job is a job that this process has registered.
@@ -35,6 +36,7 @@ type job struct {
 	text     string
 	run      handler
 	options  jobOptions
+	given    jobOptions // as they were registered: a fixed delay has another overlap
 }
 
 // New returns the scheduler with this name, as client.GetScheduler does. client is a *redlatch.Client. It does no I/O
@@ -53,8 +55,7 @@ func New(client core.Client, name string, opts ...Option) *Scheduler {
 	if s.err == nil {
 		s.err = s.queue.Check()
 	}
-	bodies, claims := s.queue.Keys()
-	s.keys = keysOf(full, bodies, claims)
+	s.keys = keysOf(full, s.queue.Places())
 	return s
 }
 
@@ -94,45 +95,97 @@ type Result struct {
 	Manual bool
 }
 
-// Register adds a job to those that [Scheduler.Run] runs here. It does no I/O: the job is written when Run begins, or at once while
+// Register adds a job to those that [Scheduler.Run] runs here. It does no I/O: the job is written when Run begins, or within a second while
 // it runs. A name that is empty, longer than 512 bytes, not UTF-8, has control characters or was registered before, a bad schedule, a
 // nil handler and bad options are redlatch.ErrInvalid.
 //
 // If processes have registered different schedules for a job, all of them follow the one that was written last. If Redis has lost its
-// data, they write the one anew that they saw at their last heartbeat.
+// data, they write the one again that they saw last.
 func (s *Scheduler) Register(name string, schedule Schedule, run func(ctx context.Context, run Run) error, opts ...JobOption) error {
 	return s.wrap("register a job of", s.register(name, schedule, run, opts))
+}
+
+// Replace gives a job that is registered here another schedule and another handler; its options stay. It does no I/O: the schedule is
+// written as [Scheduler.Register] says, and then holds for all processes. A run that goes on ends under its old handler. A tick of the old
+// schedule that is due and has not begun is replaced by one of the new schedule that is due since, if there is one. A job that is not
+// registered here is [ErrNotFound]; a bad schedule and a nil handler are redlatch.ErrInvalid.
+func (s *Scheduler) Replace(name string, schedule Schedule, run func(ctx context.Context, run Run) error) error {
+	return s.wrap("replace a job of", s.replace(name, schedule, run))
+}
+
+// Unregister takes a job from those that Run runs here, within a second, and reports whether it was registered. It does no I/O. A run that
+// goes on is not ended. Other processes that have registered the job go on with it; if there is none, it is kept as orphaned, see
+// [Scheduler.Remove].
+func (s *Scheduler) Unregister(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.jobs[name]
+	delete(s.jobs, name)
+	s.kickLocked()
+	return ok
 }
 
 func (s *Scheduler) register(name string, schedule Schedule, run handler, opts []JobOption) error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := core.CheckText(name); err != nil {
-		return err
-	}
 	o, err := jobOptionsOf(opts)
-	if err == nil {
-		err = checkSchedule(schedule)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("job %q: %w", name, err)
-	case run == nil:
-		return fmt.Errorf("job %q: %w: the handler is nil", name, errs.ErrInvalid)
 	}
-	if _, fixed := schedule.(fixedDelay); fixed {
-		o.overlap = Skip
+	j, err := jobOf(name, schedule, run, o)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[name] != nil {
 		return fmt.Errorf("job %q: %w: it is registered already", name, errs.ErrInvalid)
 	}
-	s.jobs[name] = &job{name: name, schedule: schedule, text: schedule.String(), run: run, options: o}
+	s.jobs[name] = j
+	s.kickLocked()
+	return nil
+}
+
+func (s *Scheduler) replace(name string, schedule Schedule, run handler) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.jobs[name]
+	if old == nil {
+		return fmt.Errorf("job %q %w", name, ErrNotFound)
+	}
+	j, err := jobOf(name, schedule, run, old.given)
+	if err == nil {
+		s.jobs[name] = j
+		s.kickLocked()
+	}
+	return err
+}
+
+func (s *Scheduler) kickLocked() {
 	close(s.kick)
 	s.kick = make(chan struct{})
-	return nil
+}
+
+// jobOf returns a job if it is in order.
+func jobOf(name string, schedule Schedule, run handler, o jobOptions) (*job, error) {
+	if err := core.CheckText(name); err != nil {
+		return nil, err
+	}
+	if err := checkSchedule(schedule); err != nil {
+		return nil, fmt.Errorf("job %q: %w", name, err)
+	}
+	if run == nil {
+		return nil, fmt.Errorf("job %q: %w: the handler is nil", name, errs.ErrInvalid)
+	}
+	j := &job{name: name, schedule: schedule, text: schedule.String(), run: run, options: o, given: o}
+	if _, fixed := schedule.(fixedDelay); fixed {
+		j.options.overlap = Skip
+	}
+	return j, nil
 }
 
 // registered returns a job of this process; nil for another.
@@ -150,48 +203,53 @@ func (j *job) scheduleOf(text string) Schedule {
 	return parseSchedule(text)
 }
 
-// kind says why there is a tick.
-type kind string
-
-const (
-	regular  kind = "r"
-	catchUp  kind = "c"
-	manually kind = "m"
-)
-
-// tick is the payload of a message.
+// tick is what the id and the payload of a message say: a job, an instant of its schedule or when a manual run was triggered, and when
+// it is due first, µs.
 type tick struct {
-	Job     string `json:"job"`
-	Instant int64  `json:"instant"` // µs
-	Due     int64  `json:"due,omitempty"`
-	Text    string `json:"schedule"` // at the time of the offer
-	Kind    kind   `json:"kind"`
+	name         string
+	instant, due int64
+	manual       bool
 }
 
-// due returns when the tick was to begin, µs.
-func (t *tick) due() int64 {
-	if t.Due != 0 {
-		return t.Due
+// manualMark is before the instant in the id of a manual run.
+const manualMark = "m"
+
+// tickOf returns the tick of an id, but for when it is due; false if it is of none.
+func tickOf(id string) (t tick, ok bool) {
+	at := strings.LastIndexByte(id, '@')
+	if at < 0 {
+		return t, false
 	}
-	return t.Instant
+	t.name = id[:at]
+	digits, manual := strings.CutPrefix(id[at+1:], manualMark)
+	digits, _, _ = strings.Cut(digits, "-")
+	t.instant, t.manual = instantOf(digits), manual
+	return t, t.instant != never
 }
 
-// dueOf returns when an attempt at a tick was to begin. In the queue a tick that was passed on, or has waited, is due anew.
+// dueTick returns the tick of a message; false if it has none.
+func dueTick(m *queue.Message) (tick, bool) {
+	t, ok := tickOf(m.ID)
+	t.due = instantOf(string(m.Payload))
+	return t, ok && t.due != never
+}
+
+// instantOf reads an instant; never if there is none.
+func instantOf(digits string) int64 {
+	instant, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return never
+	}
+	return instant
+}
+
+// dueOf returns when an attempt at a tick was to begin. In the queue a tick that was passed on, or has waited, has another time.
 func dueOf(m *queue.Message) time.Time {
-	var t tick
-	if m.Attempt > 1 || json.Unmarshal(m.Payload, &t) != nil {
+	t, ok := dueTick(m)
+	if m.Attempt > 1 || !ok {
 		return m.DueAt
 	}
-	return time.UnixMicro(t.due())
-}
-
-// idOf returns the id that all processes give to a tick.
-func idOf(job string, instant int64) string { return fmt.Sprintf("%s@%d", job, instant) }
-
-// item returns the message of a tick.
-func (t tick) item(id string) queue.Item {
-	payload, _ := json.Marshal(t) // it has nothing that could fail
-	return queue.Item{ID: id, At: time.UnixMicro(t.due()), Payload: payload}
+	return time.UnixMicro(t.due)
 }
 
 func (s *Scheduler) wrap(verb string, err error) error {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/test/locktest"
-	"github.com/redlatch/redlatch/internal/test/redistest"
 	"github.com/redlatch/redlatch/rscheduler"
 )
 
@@ -166,9 +164,10 @@ func TestOneShotRunsOnce(t *testing.T) {
 func TestTickThatComesWhileTheLastOneRuns(t *testing.T) {
 	for _, concurrency := range []int{1, 10} {
 		for overlap, want := range map[rscheduler.Overlap][]string{
-			rscheduler.Skip:  {"10:1", "50:1", "90:1"},
-			rscheduler.Queue: {"10:1", "40:1", "70:1"},
-			rscheduler.Allow: {"10:1", "20:1", "30:1", "40:1", "50:1", "60:1", "70:1", "80:1", "90:1", "100:1"},
+			rscheduler.Skip:     {"10:1", "50:1", "90:1"},
+			rscheduler.Queue:    {"10:1", "40:1", "70:1"},
+			rscheduler.QueueAll: {"10:1", "20:1", "30:1"},
+			rscheduler.Allow:    {"10:1", "20:1", "30:1", "40:1", "50:1", "60:1", "70:1", "80:1", "90:1", "100:1"},
 		} {
 			if concurrency == 1 && overlap == rscheduler.Allow {
 				continue // there is no room for another one
@@ -199,7 +198,7 @@ func TestRunOfADeadProcessIsRepeated(t *testing.T) {
 	}{
 		"no catch-up":  {[]rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{"10:1", "10:2", "50:1", "60:1"}},
 		"by default":   {nil, []string{"10:1", "10:2", "40:1", "50:1", "60:1"}},
-		"backfilled":   {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()}, []string{"10:1", "10:2", "20:1", "30:1", "40:1", "50:1", "60:1"}},
+		"queue all":    {[]rscheduler.JobOption{rscheduler.WithOverlap(rscheduler.QueueAll)}, []string{"10:1", "10:2", "20:1", "30:1", "40:1", "50:1", "60:1"}},
 		"at most once": {[]rscheduler.JobOption{rscheduler.WithAtMostOnce()}, []string{"10:1", "40:1", "50:1", "60:1"}},
 	} {
 		for _, next := range []rscheduler.Schedule{rscheduler.Every(10 * time.Second), rscheduler.MustCron("*/10 * * * * *")} {
@@ -247,19 +246,18 @@ func TestRunOfADeadProcessIsRepeated(t *testing.T) {
 
 func TestMissedTicksFollowThePolicy(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts []rscheduler.JobOption
-		want []string
+		opts        []rscheduler.JobOption
+		newest, all []string // of the overlaps that run the newest one, and of those that run all
 	}{
-		"by default":  {nil, []string{"660:1", "720:1"}},
-		"left out":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{"720:1"}},
-		"the newest":  {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second)}, []string{"660:1", "720:1"}},
-		"too old":     {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{"720:1"}},
-		"all younger": {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second), rscheduler.WithBackfill()}, []string{"540:1", "600:1", "660:1", "720:1"}},
+		"by default": {nil, []string{"660:1", "720:1"}, []string{"120:1", "180:1", "240:1", "300:1", "360:1", "420:1", "480:1", "540:1", "600:1", "660:1", "720:1"}},
+		"left out":   {[]rscheduler.JobOption{rscheduler.WithCatchUp(0)}, []string{"720:1"}, []string{"720:1"}},
+		"younger":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(150 * time.Second)}, []string{"660:1", "720:1"}, []string{"540:1", "600:1", "660:1", "720:1"}},
+		"too old":    {[]rscheduler.JobOption{rscheduler.WithCatchUp(time.Second)}, []string{"720:1"}, []string{"720:1"}},
 	} {
-		for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue, rscheduler.Allow} {
+		for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue, rscheduler.QueueAll, rscheduler.Allow} {
 			t.Run(name+" "+overlap.String(), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, r *rig) {
-					s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle, c.opts...)
+					s, _ := r.worker(t, rscheduler.MustCron("* * * * *"), r.handle, append(c.opts, rscheduler.WithOverlap(overlap))...)
 					stop := run(t, s)
 					time.Sleep(100 * time.Second)
 					require.NoError(t, stop())
@@ -271,11 +269,11 @@ func TestMissedTicksFollowThePolicy(t *testing.T) {
 					}, append(c.opts, rscheduler.WithOverlap(overlap))...)
 					run(t, s)
 					time.Sleep(50 * time.Second)
-					got := r.take()
-					if overlap == rscheduler.Allow {
-						slices.Sort(got) // they run at the same time
+					want := c.newest
+					if overlap == rscheduler.QueueAll || overlap == rscheduler.Allow {
+						want = c.all
 					}
-					assert.Equal(t, c.want, got)
+					assert.Equal(t, want, r.take())
 				})
 			})
 		}
@@ -306,16 +304,16 @@ func TestDeploymentOverATickLosesItNot(t *testing.T) {
 	}
 }
 
-// F7: what was offered before all processes stopped is missed like what was not.
-func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
-	for _, overlap := range []rscheduler.Overlap{rscheduler.Skip, rscheduler.Queue, rscheduler.Allow} {
+// F7: what came while nobody ran comes in its order, each once.
+func TestAllMissedTicksRunOneAfterAnother(t *testing.T) {
+	for _, overlap := range []rscheduler.Overlap{rscheduler.QueueAll, rscheduler.Allow} {
 		for _, took := range []time.Duration{0, time.Second, 4 * time.Second} {
 			t.Run(fmt.Sprint(overlap, took), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, r *rig) {
-					opts := []rscheduler.JobOption{rscheduler.WithCatchUp(time.Minute), rscheduler.WithBackfill(), rscheduler.WithOverlap(overlap)}
+					opts := []rscheduler.JobOption{rscheduler.WithCatchUp(time.Minute), rscheduler.WithOverlap(overlap)}
 					s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, opts...)
 					stop := run(t, s)
-					time.Sleep(15 * time.Second) // 20 to 40 are offered
+					time.Sleep(15 * time.Second)
 					require.NoError(t, stop())
 					assert.Equal(t, []string{"10:1"}, r.take())
 					time.Sleep(time.Minute)
@@ -340,34 +338,6 @@ func TestBackfillRunsTheTicksThatWereOfferedAhead(t *testing.T) {
 	}
 }
 
-// F7
-func TestBackfillThatTakesLongerThanACallRunsOnce(t *testing.T) {
-	redistest.Long(t)
-	inBubble(t, func(t *testing.T, r *rig) {
-		opts := []rscheduler.JobOption{rscheduler.WithCatchUp(24 * time.Hour), rscheduler.WithBackfill(), rscheduler.WithOverlap(rscheduler.Allow)}
-		s, _ := r.worker(t, rscheduler.Every(time.Second), r.handle, opts...)
-		stop := run(t, s)
-		time.Sleep(3 * time.Second)
-		require.NoError(t, stop())
-		time.Sleep(600 * time.Second)
-		s = r.Peer(t, redlatch.WithCallTimeout(time.Second), redlatch.WithObserver(redlatch.Observer{
-			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-				if e.Name == "rdelayedqueue.offer" {
-					time.Sleep(300 * time.Millisecond) // as far away as the server is
-				}
-				return ctx
-			},
-		})).GetScheduler("billing")
-		require.NoError(t, s.Register("job", rscheduler.Every(time.Second), r.handle, opts...))
-		run(t, s)
-		time.Sleep(137 * time.Second)
-		ran := r.take()
-		slices.Sort(ran)
-		assert.Equal(t, 740, len(slices.Compact(slices.Clone(ran)))) //nolint:testifylint // Len would print all
-		assert.Equal(t, 740, len(ran), "some ran twice")             //nolint:testifylint // as above
-	})
-}
-
 // F7: they stay offered, and are not taken for missed.
 func TestTicksWhoseOffersAreNotConfirmedRunOnce(t *testing.T) {
 	for name, opts := range map[string][]rscheduler.JobOption{
@@ -375,8 +345,8 @@ func TestTicksWhoseOffersAreNotConfirmedRunOnce(t *testing.T) {
 		"catch-up":    {rscheduler.WithCatchUp(time.Hour)},
 		"once":        {rscheduler.WithCatchUp(time.Hour), rscheduler.WithAtMostOnce()},
 		"queue":       {rscheduler.WithCatchUp(time.Hour), rscheduler.WithOverlap(rscheduler.Queue)},
-		"backfill":    {rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill()},
-		"allow":       {rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(), rscheduler.WithOverlap(rscheduler.Allow)},
+		"queue all":   {rscheduler.WithCatchUp(time.Hour), rscheduler.WithOverlap(rscheduler.QueueAll)},
+		"allow":       {rscheduler.WithCatchUp(time.Hour), rscheduler.WithOverlap(rscheduler.Allow)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -419,7 +389,7 @@ func TestRetriesPauseTwiceAsLongEachTimeByDefault(t *testing.T) {
 func TestOrphanedRetryDoesNotRepeatLaterTicks(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		opts := []rscheduler.JobOption{
-			rscheduler.WithOverlap(rscheduler.Allow), rscheduler.WithCatchUp(time.Hour), rscheduler.WithBackfill(),
+			rscheduler.WithOverlap(rscheduler.Allow), rscheduler.WithCatchUp(time.Hour),
 			rscheduler.WithMaxAttempts(2), rscheduler.WithBackoff(func(int) time.Duration { return 250 * time.Second }),
 		}
 		other, _ := r.scheduler(t)
@@ -476,81 +446,6 @@ func TestOneShotThatHasRunDoesNotRunWhenItsScheduleComesBack(t *testing.T) {
 			require.NoError(t, stop())
 		}
 		assert.Equal(t, []string{"10:1", "120:1", "180:1"}, r.take())
-	})
-}
-
-// F7: a result that cannot be read says of no run that it was, and holds up no plan.
-func TestResultThatCannotBeReadHoldsUpNoPlan(t *testing.T) {
-	for name, beside := range map[string]bool{"alone": false, "beside that of the run": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
-				const keys = "redlatch_sched:{billing}:"
-				var log bytes.Buffer
-				var beats atomic.Int64
-				shot := rscheduler.At(r.start.Add(-time.Minute))
-				want := []string{"-60:1", "10:1", "20:1"}
-				if beside {
-					s, _ := r.scheduler(t)
-					require.NoError(t, s.Register("shot", shot, r.handle, rscheduler.WithCatchUp(time.Hour)))
-					stop := run(t, s)
-					time.Sleep(time.Second)
-					require.NoError(t, stop())
-					require.Equal(t, want[:1], r.take())
-					require.NoError(t, r.Redis.HDel(t.Context(), keys+"marks", "shot").Err()) // as after another schedule
-					want = want[1:]
-				}
-				require.NoError(t, r.Redis.LPush(t.Context(), keys+"runs:shot", "{").Err())
-				p := r.Peer(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), redlatch.WithObserver(redlatch.Observer{
-					ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-						if e.Name == "rscheduler.beat" {
-							beats.Add(1)
-						}
-						return ctx
-					},
-				}))
-				s := p.GetScheduler("billing")
-				require.NoError(t, s.Register("rate", rscheduler.Every(10*time.Second), r.handle))
-				require.NoError(t, s.Register("shot", shot, r.handle, rscheduler.WithCatchUp(time.Hour)))
-				stop := run(t, s)
-				time.Sleep(25 * time.Second)
-				assert.Equal(t, want, r.take())
-				assert.LessOrEqual(t, beats.Load(), int64(4), "heartbeats in 25 s")
-				require.NoError(t, stop())
-				require.NoError(t, p.Close())
-				assert.Equal(t, 1, strings.Count(log.String(), "a result cannot be read"), log.String())
-				assert.NotContains(t, log.String(), "cannot plan")
-			})
-		})
-	}
-}
-
-// F7: of the jobs that a plan looks at one by one, only the first one waits for a Redis that does not answer.
-func TestPlanThatIsNotAnsweredAsksNoFurther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		var p *locktest.Peer
-		var asked atomic.Int64
-		p = r.Peer(t, redlatch.WithObserver(redlatch.Observer{
-			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-				if e.Name == "rscheduler.job" && asked.Add(1) == 1 {
-					p.Blackhole(true)
-				}
-				return ctx
-			},
-		}))
-		s := p.GetScheduler("billing")
-		for n := range 5 {
-			require.NoError(t, s.Register(fmt.Sprint("job", n), rscheduler.At(r.start.Add(-time.Minute)), r.handle, rscheduler.WithCatchUp(time.Hour)))
-		}
-		run(t, s)
-		time.Sleep(11 * time.Second) // the call timeout is over
-		first := asked.Load()
-		assert.Positive(t, first)
-		time.Sleep(time.Minute)
-		assert.Equal(t, first, asked.Load())
-		assert.Empty(t, r.take())
-		p.Blackhole(false)
-		time.Sleep(20 * time.Second)
-		assert.Len(t, r.take(), 5)
 	})
 }
 
@@ -639,7 +534,7 @@ func TestPauseHoldsForAllUntilResume(t *testing.T) {
 
 func TestTriggerFollowsTheOverlap(t *testing.T) {
 	for overlap, want := range map[rscheduler.Overlap][]string{
-		rscheduler.Skip: {"1:1m"}, rscheduler.Queue: {"1:1m", "3:1m"}, rscheduler.Allow: {"1:1m", "2:1m", "3:1m"},
+		rscheduler.Skip: {"1:1m"}, rscheduler.Queue: {"1:1m", "3:1m"}, rscheduler.QueueAll: {"1:1m", "2:1m", "3:1m"}, rscheduler.Allow: {"1:1m", "2:1m", "3:1m"},
 	} {
 		t.Run(overlap.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, r *rig) {
@@ -657,7 +552,9 @@ func TestTriggerFollowsTheOverlap(t *testing.T) {
 				assert.NotEmpty(t, job(t, s).Running)
 				time.Sleep(30 * time.Second)
 				assert.Empty(t, job(t, s).Running)
-				assert.Equal(t, want, r.take())
+				got := r.take()
+				slices.Sort(got) // those that wait have no order with QueueAll
+				assert.Equal(t, want, got)
 			})
 		})
 	}
@@ -843,6 +740,94 @@ func TestJobRegisteredWhileItRunsBeginsAtOnce(t *testing.T) {
 	})
 }
 
+// A job has another schedule within a second, for all, also while it runs.
+func TestJobIsReplacedAtRunTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(3*time.Second), rscheduler.WithHistory(1))
+		other, _ := r.worker(t, rscheduler.Every(10*time.Second), r.handle, rscheduler.WithHistory(1))
+		run(t, s)
+		stop := run(t, other)
+		r.until(11)
+		require.NoError(t, stop())
+		assert.Equal(t, []string{"10:1"}, r.take())
+		here := 0
+		handle := func(ctx context.Context, run rscheduler.Run) error {
+			here++
+			return r.handle(ctx, run)
+		}
+		require.ErrorIs(t, s.Replace("none", rscheduler.Every(time.Second), handle), rscheduler.ErrNotFound)
+		require.NoError(t, s.Replace("job", rscheduler.Every(7*time.Second, rscheduler.From(r.start)), handle))
+		r.until(200)
+		ran := r.take()
+		assert.Len(t, ran, 27)
+		assert.Equal(t, []string{"14:1", "21:1", "28:1"}, ran[:3])
+		assert.Equal(t, 27, here, "under the new handler")
+		results, err := s.Runs(t.Context(), "job", 10)
+		require.NoError(t, err)
+		assert.Len(t, results, 1, "its options stay")
+		assert.Equal(t, "every 7s from "+r.start.Format(time.RFC3339Nano), job(t, s).Schedule)
+	})
+}
+
+func TestJobIsUnregisteredAtRunTime(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		t.Run(fmt.Sprint(others), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				var elsewhere record
+				elsewhere.start = r.start
+				for range others {
+					other, _ := r.worker(t, rscheduler.Every(10*time.Second), elsewhere.handle)
+					run(t, other)
+				}
+				s, _ := r.worker(t, rscheduler.Every(10*time.Second), r.slowly(5*time.Second))
+				run(t, s)
+				r.until(21)
+				before := len(r.take()) + len(elsewhere.take())
+				assert.Equal(t, 2, before)
+				assert.True(t, s.Unregister("job"))
+				assert.False(t, s.Unregister("job"))
+				time.Sleep(time.Second)
+				assert.Equal(t, others == 0, job(t, s).Orphaned)
+				r.until(55)
+				assert.Empty(t, r.take())
+				assert.Len(t, elsewhere.take(), 3*others)
+				require.NoError(t, s.Register("job", rscheduler.Every(10*time.Second), r.handle))
+				r.until(59)
+				if others == 0 {
+					assert.Equal(t, []string{"50:1"}, r.take(), "the newest one that was missed")
+				}
+				assert.False(t, job(t, s).Orphaned)
+			})
+		})
+	}
+}
+
+func TestFixedRateThatCatchesUpRunsAllThatPiledUp(t *testing.T) {
+	for backlog, want := range map[int][]string{
+		100: {"10:1", "20:1", "30:1", "40:1", "50:1", "60:1", "70:1"},
+		2:   {"10:1", "30:1", "40:1", "50:1", "60:1", "70:1"}, // 20 is left out when 30 and 40 wait
+	} {
+		t.Run(fmt.Sprint(backlog), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				s, _ := r.worker(t, rscheduler.Every(10*time.Second), func(ctx context.Context, run rscheduler.Run) error {
+					_ = r.handle(ctx, run)
+					if run.Scheduled.Equal(r.start.Add(10 * time.Second)) {
+						time.Sleep(35 * time.Second)
+					}
+					return nil
+				}, rscheduler.WithOverlap(rscheduler.QueueAll), rscheduler.WithBacklog(backlog))
+				run(t, s)
+				r.until(44)
+				assert.Equal(t, []string{"10:1"}, r.take()[:1])
+				r.until(46)
+				assert.Equal(t, want[1:len(want)-3], r.take(), "at once")
+				r.until(74)
+				assert.Equal(t, want[len(want)-3:], r.take())
+			})
+		})
+	}
+}
+
 // F18
 func TestJobRegisteredAfterTheClockSteppedBackRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -982,66 +967,23 @@ func TestJobsThatCannotBePlannedHoldUpNoOthers(t *testing.T) {
 
 // F21
 func TestIdleSchedulerIsCheap(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		s, p := r.scheduler(t)
-		for i := range 100 {
-			require.NoError(t, s.Register(fmt.Sprint("job", i), rscheduler.MustCron("@daily"), r.handle))
-		}
-		run(t, s)
-		time.Sleep(time.Minute)
-		before := len(p.Sent())
-		time.Sleep(10 * time.Minute)
-		t.Logf("%.1f commands a minute", float64(len(p.Sent())-before)/10)
-		assert.LessOrEqual(t, len(p.Sent())-before, 200)
-	})
-}
-
-// Many jobs are planned in parts, but all at once at the start and when a job is new.
-func TestManyJobsArePlannedInParts(t *testing.T) {
-	redistest.Long(t)
-	inBubble(t, func(t *testing.T, r *rig) {
-		const jobs, parts = 1000, 10
-		var mu sync.Mutex
-		var beats []time.Time
-		s := r.Peer(t, redlatch.WithObserver(redlatch.Observer{
-			ScriptStart: func(ctx context.Context, e redlatch.ScriptStartEvent) context.Context {
-				if e.Name == "rscheduler.beat" {
-					mu.Lock()
-					beats = append(beats, time.Now())
-					mu.Unlock()
-				}
-				return ctx
-			},
-		})).GetScheduler("billing")
-		after := func(d time.Duration) (seen []time.Time) {
-			time.Sleep(d)
-			mu.Lock()
-			defer mu.Unlock()
-			seen, beats = beats, nil
-			return seen
-		}
-		atOnce := func(seen []time.Time, parts int) {
-			t.Helper()
-			require.GreaterOrEqual(t, len(seen), parts)
-			seen = seen[len(seen)-parts:]
-			assert.Less(t, seen[parts-1].Sub(seen[0]), 100*time.Millisecond)
-		}
-		for i := range jobs - 1 {
-			require.NoError(t, s.Register(fmt.Sprint("job", i), rscheduler.MustCron("@daily"), r.handle))
-		}
-		require.NoError(t, s.Register("the last", rscheduler.Every(20*time.Second), r.handle))
-		stop := run(t, s)
-		atOnce(after(700*time.Millisecond), parts)
-		spread := after(time.Minute)
-		assert.InDelta(t, 6*parts, len(spread), 2*parts, "each part about every 10 s")
-		for i, at := range spread[1:] {
-			assert.GreaterOrEqual(t, at.Sub(spread[i]), 700*time.Millisecond)
-		}
-		require.NoError(t, s.Register("another", rscheduler.MustCron("@daily"), r.handle))
-		atOnce(after(100*time.Millisecond), parts+1)
-		require.NoError(t, stop())
-		assert.Len(t, r.began, 3, "runs in a minute")
-	})
+	sent := map[int]int{}
+	for _, jobs := range []int{1, 1000} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			s, p := r.scheduler(t)
+			for i := range jobs {
+				require.NoError(t, s.Register(fmt.Sprint("job", i), rscheduler.MustCron("@daily"), r.handle))
+			}
+			run(t, s)
+			time.Sleep(time.Minute)
+			before := len(p.Sent())
+			time.Sleep(10 * time.Minute)
+			sent[jobs] = len(p.Sent()) - before
+			t.Logf("%d jobs: %.1f commands a minute", jobs, float64(sent[jobs])/10)
+		})
+	}
+	assert.LessOrEqual(t, sent[1000], 200)
+	assert.InDelta(t, sent[1], sent[1000], 10, "whatever the number of jobs")
 }
 
 // An observer sees how late a tick is by its schedule, although it was due anew each time it was passed on.

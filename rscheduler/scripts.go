@@ -9,17 +9,17 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-//go:embed touch.lua
-var touchSource string
+//go:embed foreign.lua
+var foreignSource string
+
+//go:embed plan.lua
+var planSource string
 
 //go:embed beat.lua
 var beatSource string
 
-//go:embed mark.lua
-var markSource string
-
-//go:embed paused.lua
-var pausedSource string
+//go:embed register.lua
+var registerSource string
 
 //go:embed begin.lua
 var beginSource string
@@ -30,58 +30,76 @@ var endSource string
 //go:embed job.lua
 var jobSource string
 
-//go:embed jobs.lua
-var jobsSource string
+//go:embed list.lua
+var listSource string
 
 var (
-	beatScript  = script.Embedded("rscheduler.beat", &touchSource, &beatSource)
-	markScript  = script.Embedded("rscheduler.mark", &markSource)
-	beginScript = script.Embedded("rscheduler.begin", &touchSource, &pausedSource, &beginSource)
-	endScript   = script.Embedded("rscheduler.end", &queue.AcknowledgeSource, &endSource)
-	jobScript   = script.Embedded("rscheduler.job", &jobSource)
-	jobsScript  = script.Embedded("rscheduler.jobs", &jobsSource)
+	beatScript     = script.Embedded("rscheduler.beat", &foreignSource, &beatSource)
+	registerScript = script.Embedded("rscheduler.register", &queue.WakeSource, &queue.PlaceSource, &planSource, &registerSource)
+	beginScript    = script.Embedded("rscheduler.begin", &queue.WakeSource, &queue.PlaceSource, &planSource, &beginSource)
+	endScript      = script.Embedded("rscheduler.end", &queue.WakeSource, &queue.PlaceSource, &planSource, &endSource)
+	jobScript      = script.Embedded("rscheduler.job", &foreignSource, &queue.PlaceSource, &jobSource)
+	listScript     = script.Embedded("rscheduler.list", &foreignSource, &listSource)
 )
 
-func (k *keys) beat(process string, length time.Duration, items []any) *script.Call {
-	args := []any{k.jobs, k.marks, k.seen, k.alive, k.meta, k.bodies, process, length.Microseconds()}
-	return beatScript.Call(6, append(args, items...)...)
+func (k *keys) beat(process string, length time.Duration) *script.Call {
+	return beatScript.Call(4, k.meta, k.alive, k.jobs, k.left, process, length.Microseconds(), overdue.Microseconds())
 }
 
-func (k *keys) mark(items []any) *script.Call {
-	return markScript.Call(2, append([]any{k.jobs, k.marks}, items...)...)
-}
-
-// beginning is a tick that was claimed, and the run that it is to begin.
-type beginning struct {
-	process string
-	job     *job
-	message *queue.Message
-	tick    tick
-	run     Run
-	newer   int64         // the newest tick that was due then, µs, if it is not this one
-	window  time.Duration // in which it may run late
-	delay   time.Duration // of a fixed delay
-
-	more          bool   // it is tried again if the schedule was replaced
-	before, after string // ids of the ticks that run before and after it if it runs late
-	older         string // id of the newest tick that was more than tooLate late then, if there is a newer one
-}
-
-// slot returns the field of the run in running.
-func (b *beginning) slot() string {
-	if b.job.options.overlap == Allow {
-		return b.message.ID
+func (k *keys) register(process string, items []definition) *script.Call {
+	q := &k.queue
+	args := []any{k.meta, k.alive, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims, q.Errors}
+	for _, d := range items {
+		args = append(args, k.job+d.job.name)
 	}
-	return b.job.name
+	list := len(args)
+	args = append(args, process, q.Channel)
+	for _, d := range items {
+		o := &d.job.options
+		args = append(args, d.job.name, d.text, script.Flag(d.force), text(d.first), o.later(), script.Flag(o.overlap == Allow), d.known)
+	}
+	call := registerScript.Call(list, args...)
+	call.Confirms = true
+	return call
 }
 
-func (k *keys) begin(b *beginning) *script.Call {
-	o, t := &b.job.options, &b.tick
-	shown, _ := json.Marshal(b.run) // it has nothing that could fail
-	return beginScript.Call(12, k.jobs, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.alive, k.meta, k.bodies, k.claims,
-		b.process, lifetime.Microseconds(), t.Job, b.slot(), b.message.ID, b.message.Claim(), string(t.Kind), t.Text, t.Instant,
-		t.due(), b.run.Attempt, o.deaths(), o.overlap.String(), b.newer, b.window.Microseconds(), script.Flag(b.delay > 0), shown,
-		b.before, script.Flag(b.more), dueOf(b.message).UnixMicro(), b.older)
+// claimed is a tick that was claimed, and the run that it is to begin.
+type claimed struct {
+	tick
+	job      *job
+	message  *queue.Message
+	schedule Schedule // that the job has as far as this process knows, and its text
+	text     string
+	run      Run
+	free     int64         // until when ticks came that the run does not leave out, µs
+	now      int64         // when Redis answered begin, µs
+	began    time.Duration // the same by the client's clock
+}
+
+// slot returns what follows the names of the fields of the run.
+func (c *claimed) slot() string {
+	if c.job.options.overlap == Allow {
+		return c.message.ID[len(c.name):]
+	}
+	return ""
+}
+
+// at returns the instant of a tick as scripts take it.
+func (c *claimed) at() string {
+	if c.manual {
+		return ""
+	}
+	return text(c.instant)
+}
+
+func (k *keys) begin(c *claimed) *script.Call {
+	o, q, m := &c.job.options, &k.queue, c.message
+	place, after := c.plan(m.Token())
+	call := beginScript.Call(8, k.job+c.name, k.meta, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims,
+		q.Channel, c.name, m.ID, c.slot(), m.Claim(), c.run.Where, c.at(), c.due, dueOf(m).UnixMicro(), m.Attempt, o.deaths(),
+		o.overlap.String(), c.window().Microseconds(), script.Flag(place), text(after), o.later(), lifetime.Microseconds(), c.text)
+	call.Confirms = o.overlap == Allow
+	return call
 }
 
 // ending says how an attempt ends.
@@ -93,22 +111,26 @@ const (
 	dropped ending = "drop"
 )
 
-func (k *keys) end(b *beginning, how ending, result []byte) *script.Call {
-	o, window := &b.job.options, time.Duration(0)
-	if o.overlap == Skip && b.delay == 0 {
-		window = o.catchUp
+func (k *keys) end(c *claimed, how ending, result Result, next int64) *script.Call {
+	o, q := &c.job.options, &k.queue
+	kept, _ := json.Marshal(result) // it has nothing that could fail
+	call := endScript.Call(10, k.job+c.name, k.runs+c.name, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims, q.Errors, q.Flight,
+		q.Channel, c.name, c.message.ID, c.slot(), c.message.Claim(), string(how), kept, o.history, c.at(), c.text, text(next), o.later(),
+		script.Flag(o.overlap == Allow), c.message.Share())
+	call.Confirms = true
+	return call
+}
+
+func (k *keys) operate(job, verb string, detail any, member string) *script.Call {
+	q := &k.queue
+	return jobScript.Call(12, k.job+job, k.meta, k.alive, k.jobs, k.runs+job, k.removed+job, q.Claims, q.Errors, q.Flight, q.Due, q.Bodies, k.left,
+		job, verb, detail, member)
+}
+
+func (k *keys) list(cursor string, jobs []string) *script.Call {
+	args := []any{k.meta, k.alive, k.jobs, k.queue.Claims}
+	for _, job := range jobs {
+		args = append(args, k.job+job)
 	}
-	ofQueue, member, keep := b.message.Acknowledgement()
-	list := append([]any{k.running, k.spans, k.left, k.marks, k.last, k.runs + b.tick.Job, k.jobs}, ofQueue...)
-	return endScript.Call(len(list), append(list, b.tick.Job, b.slot(), b.message.ID, b.message.Claim(), string(how), result, o.history,
-		b.delay.Microseconds(), window.Microseconds(), b.tick.Instant, b.tick.Text, member, keep.Milliseconds())...)
-}
-
-func (k *keys) job(job, verb string, detail any) *script.Call {
-	return jobScript.Call(12, k.runs+job, k.removed+job, k.jobs, k.seen, k.paused, k.pauses, k.marks, k.running, k.spans, k.left, k.late, k.last,
-		job, verb, detail, lifetime.Microseconds())
-}
-
-func (k *keys) list(jobs, runs string) *script.Call {
-	return jobsScript.Call(7, k.jobs, k.seen, k.paused, k.marks, k.running, k.last, k.claims, jobs, runs)
+	return listScript.Call(len(args), append(args, cursor)...)
 }

@@ -12,10 +12,53 @@
 -- ARGV[1..n]  for each message: member, claim, for how long to remember its id in ms
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 0 if the claim is not its latest
-local keys = {
-  meta = KEYS[1], due = KEYS[2], flight = KEYS[3], dead = KEYS[4], bodies = KEYS[5], claims = KEYS[6], errors = KEYS[7], done = KEYS[8],
-  receipts = KEYS[9],
-}
-local remove, reply = acknowledge(keys, ARGV)
-remove()
+local meta, due, flight, dead, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local claims, errors, done, receipts, items = KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV
+
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local reply, members, ids, forget, numbers, longest, asked = {}, {}, {}, {}, {}, 0, {}
+for i = 1, #items, 3 do
+  asked[#asked + 1] = string.sub(items[i], 17)
+end
+local states = redis.call('hmget', claims, unpack(asked))
+for n, id in ipairs(asked) do
+  local member, claim, keep = items[3 * n - 2], items[3 * n - 1], tonumber(items[3 * n])
+  if string.sub(states[n] or '', 1, 17) == 'h' .. claim then
+    members[#members + 1], ids[#ids + 1] = member, id
+    forget[#forget + 1], forget[#forget + 2] = string.format('%.0f', now + keep * 1000), id
+    numbers[#numbers + 1], numbers[#numbers + 2] = id, claim
+    longest = math.max(longest, keep)
+    reply[#reply + 1] = 1
+  else
+    reply[#reply + 1] = redis.call('hget', receipts, id) == claim and 1 or 0
+  end
+end
+local old = redis.call('zrangebyscore', done, '-inf', string.format('%.0f', now), 'limit', 0, 10 + 2 * #ids)
+old[#old + 1] = '' -- without an old one they do nothing, and fail if those below would
+redis.call('zrem', done, unpack(old))
+redis.call('hdel', receipts, unpack(old))
+if #ids == 0 then
+  return reply
+end
+local left = redis.call('pttl', done)
+local empties = redis.call('hlen', bodies) <= #ids and redis.call('hexists', meta, 'paused') == 0
+redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would
+redis.call('pexpire', done, left < longest and 2 * longest or left)
+redis.call('hset', receipts, unpack(numbers))
+redis.call('zadd', done, unpack(forget))
+if left < longest then
+  redis.call('pexpire', done, 2 * longest)
+  redis.call('pexpire', receipts, 2 * longest)
+end
+if empties and redis.call('pexpire', meta, 86400000) == 1 then
+  redis.call('hset', meta, 'expires', 1)
+end
+if redis.call('zrem', flight, unpack(members)) < #members then
+  redis.call('zrem', due, unpack(members))
+  redis.call('zrem', dead, unpack(members))
+end
+redis.call('hdel', bodies, unpack(ids))
+redis.call('hdel', claims, unpack(ids))
+redis.call('hdel', errors, unpack(ids))
 return reply

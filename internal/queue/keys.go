@@ -22,3 +22,11 @@ func keysOf(name string) *keys {
 		waiters: base + "waiters", channel: base + "wake:", claimed: base + "call:", called: base + "asked:",
 	}
 }
+
+// Places are the names that a script of another package needs to put messages into a queue, or take them out, with the functions of
+// [PlaceSource].
+type Places struct {
+	Base                                               string // prefix of all keys
+	Meta, Due, Flight, Bodies, Waiters, Claims, Errors string
+	Channel                                            string // prefix of the clients' channels
+}

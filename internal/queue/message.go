@@ -325,16 +325,16 @@ func (m *Message) asAck() ack {
 	return ack{m.member, m.claim, ownKeep}
 }
 
-// Acknowledgement returns what a script of another package needs to acknowledge the message, besides its claim: the keys of ack.lua, the
-// member, and for how long to remember the id. Once such a script has acknowledged it, Acknowledged has to be called, and then Ack.
-func (m *Message) Acknowledgement() (keys []any, member string, keep time.Duration) {
+// Share returns the message's member in the queue for a script of another package that ends it, besides its claim. Once such a script has
+// ended it, Acknowledged has to be called, and then Ack.
+func (m *Message) Share() (member string) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.shared = true
-	m.mu.Unlock()
-	return m.queue.names().acknowledge(nil), m.member, m.asAck().keep
+	return m.member
 }
 
-// Acknowledged notes that such a script has acknowledged the message, or has found another claim.
+// Acknowledged notes that such a script has ended the message, or has found another claim.
 func (m *Message) Acknowledged() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +34,13 @@ func (m *Manager) Derived(kind, name, suffix string) *Queue {
 	return &Queue{manager: m, kind: kind, user: name, full: full, err: core.CheckName(full)}
 }
 
-// Keys returns the names of the hashes in which each id has its body and its latest claim: h while it is held, and the number.
-func (q *Queue) Keys() (bodies, claims string) {
+// Places returns the names of the queue's keys.
+func (q *Queue) Places() Places {
 	k := q.names()
-	return k.bodies, k.claims
+	return Places{
+		Base: strings.TrimSuffix(k.meta, "meta"), Meta: k.meta, Due: k.due, Flight: k.flight, Bodies: k.bodies, Waiters: k.waiters,
+		Claims: k.claims, Errors: k.errors, Channel: k.channel,
+	}
 }
 
 // names returns the names of the queue's keys, made when they are first needed: a queue that is not used costs nothing.

@@ -9,8 +9,16 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
+// WakeSource defines a Lua function that PlaceSource calls.
+//
 //go:embed wake.lua
-var wakeSource string
+var WakeSource string
+
+// PlaceSource defines the Lua functions put, withdraw and finish, for a script of another package that changes something else together with
+// a message. See [Queue.Places] and [Message.Share].
+//
+//go:embed place.lua
+var PlaceSource string
 
 //go:embed once.lua
 var onceSource string
@@ -35,12 +43,6 @@ var leaveSource string
 
 //go:embed giveback.lua
 var givebackSource string
-
-// AcknowledgeSource defines the Lua function acknowledge, for a script that ends a message together with the work that it stands for. See
-// [Message.Acknowledgement].
-//
-//go:embed acknowledge.lua
-var AcknowledgeSource string
 
 //go:embed ack.lua
 var ackSource string
@@ -79,23 +81,23 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &wakeSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &wakeSource, &expireSource, &claimSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &offerSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &WakeSource, &expireSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
-	leaveScript      = script.Embedded("rdelayedqueue.leave", &wakeSource, &leaveSource)
-	givebackScript   = script.Embedded("rdelayedqueue.giveback", &wakeSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &AcknowledgeSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &wakeSource, &nackSource)
-	extendScript     = script.Embedded("rdelayedqueue.extend", &wakeSource, &extendSource)
+	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
+	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &WakeSource, &nackSource)
+	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
 	cancelScript     = script.Embedded("rdelayedqueue.cancel", &onceSource, &burySource, &cancelSource)
-	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &wakeSource, &rescheduleSource)
+	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &statsSource)
-	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &wakeSource, &redriveSource)
+	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &redriveSource)
 	purgeScript      = script.Embedded("rdelayedqueue.purge", &onceSource, &burySource, &purgeSource)
-	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &wakeSource, &pauseSource)
+	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &pauseSource)
 )
 
 // record returns the key of a client's last call of a kind.
@@ -161,17 +163,13 @@ func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
-	args := k.acknowledge(make([]any, 0, 9+3*len(batch)))
+	args := make([]any, 0, 9+3*len(batch))
+	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
 	numKeys := len(args)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.keep.Milliseconds())
 	}
 	return ackScript.Call(numKeys, args...)
-}
-
-// acknowledge appends the keys of acknowledge.lua.
-func (k *keys) acknowledge(args []any) []any {
-	return append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
 }
 
 func (k *keys) nacks(batch []*entry[nack]) *script.Call {

@@ -482,10 +482,14 @@ func jobChanges() (changes []change) {
 		}
 		c.state = func(t *testing.T, rdb *redis.Client) (state []int) {
 			t.Helper()
-			for _, key := range []string{"redlatch_sched:{object}:jobs", "redlatch_sched:{object}:paused", "redlatch_dq:{object}:ticks:bodies"} {
-				n, err := rdb.HLen(t.Context(), key).Result()
+			paused, err := rdb.HExists(t.Context(), "redlatch_sched:{object}:job:job", "paused").Result()
+			require.NoError(t, err)
+			for i, count := range []*redis.IntCmd{rdb.ZCard(t.Context(), "redlatch_sched:{object}:jobs"), rdb.HLen(t.Context(), "redlatch_dq:{object}:ticks:bodies")} {
+				n, err := count.Result()
 				require.NoError(t, err)
-				state = append(state, int(n))
+				if state = append(state, int(n)); i == 0 {
+					state = append(state, map[bool]int{true: 1}[paused])
+				}
 			}
 			return state
 		}

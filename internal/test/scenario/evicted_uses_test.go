@@ -146,7 +146,7 @@ func TestEvictionOfASingleKeyLeavesASchedulerThatWorks(t *testing.T) {
 			assert.Equal(t, strings.HasSuffix(key, ":paused"), paused > 0, "the paused job ran")
 		}
 	})
-	for _, suffix := range []string{"alive", "jobs", "marks", "meta", "paused", "running", "seen", "spans", "ticks:bodies", "ticks:due", "ticks:flight"} {
+	for _, suffix := range []string{"alive", "jobs", "job:job", "meta", "job:paused", "runs:job", "ticks:bodies", "ticks:due", "ticks:flight"} {
 		assert.True(t, slices.ContainsFunc(evicted, func(key string) bool { return strings.HasSuffix(key, ":"+suffix) }), suffix)
 	}
 }

@@ -371,7 +371,7 @@ func firstError[T any](all iter.Seq2[T, error]) error {
 
 // sweptReplies is how many replies a method waits for that waits for more than one. A lock of several locks needs them of each.
 // A barrier subscribes and asks at once, and either may be answered first.
-var sweptReplies = map[string]int{"barrier, Await": 2, "double barrier, Enter": 2, "double barrier, Leave": 2, "Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2, "Trigger": 2, "All": 2, "Purge": 3}
+var sweptReplies = map[string]int{"barrier, Await": 2, "double barrier, Enter": 2, "double barrier, Leave": 2, "Do": 2, "RDo": 2, "Holder": 3, "Info": 3, "Ask": 2, "Objects": 1000, "Campaign": 2, "Candidates": 2, "Resign": 2, "Trigger": 2, "Jobs": 2, "All": 2, "Purge": 3}
 
 // sweep is a bubble in which the methods of one object are called.
 type sweep struct {

@@ -53,7 +53,7 @@ func TestRefusedCommandsLoseNoTick(t *testing.T) {
 	t.Parallel()
 	p, now, log := newRefusedOnce(t)
 	lines := map[string]string{
-		"beat": "redlatch: a scheduler cannot plan, and tries again", "mark": "redlatch: a scheduler cannot plan, and tries again",
+		"beat": "redlatch: a scheduler cannot plan, and tries again", "register": "redlatch: a scheduler cannot plan, and tries again",
 		"begin": "redlatch: runs cannot begin, and are tried again",
 	}
 	for script, line := range lines {

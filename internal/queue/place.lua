@@ -1,0 +1,43 @@
+-- place.lua: put a message into a queue, or take one out, for scripts of other packages. It stands after wake.lua.
+--
+-- Returns  nothing. It defines put, which puts a message that is due at a time, µs, unless its id is taken; withdraw, which takes one out
+--          that waits; and finish, which takes one out that is held under a claim. They return whether they did. What may be refused
+--          comes before the first write.
+local function put(queue, id, at, payload, now)
+  local meta, due, bodies = queue.meta, queue.due, queue.bodies
+  if redis.call('hexists', bodies, id) == 1 then return false end
+  local head = redis.call('hmget', meta, 'last', 'expires')
+  local last = math.max(tonumber(head[1] or 0), now) + 1
+  local sequence = string.format('%016.0f', last)
+  redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the body is there
+  if head[2] then
+    redis.call('persist', meta)
+    redis.call('hdel', meta, 'expires')
+  end
+  wake({meta = meta, waiters = queue.waiters, channel = queue.channel}, math.max(at, now), now)
+  redis.call('hset', bodies, id, sequence .. 'o00000000' .. payload)
+  redis.call('zadd', due, string.format('%.0f', at), sequence .. id)
+  redis.call('hset', meta, 'last', string.format('%.0f', last), 'layout', 1)
+  return true
+end
+
+local function withdraw(queue, id)
+  local due, bodies, claims, errors = queue.due, queue.bodies, queue.claims, queue.errors
+  local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
+  if redis.call('zrem', due, member) == 0 then return false end
+  redis.call('hdel', bodies, id)
+  redis.call('hdel', claims, id)
+  redis.call('hdel', errors, id)
+  return true
+end
+
+local function finish(queue, member, claim)
+  local due, flight, bodies, claims, errors = queue.due, queue.flight, queue.bodies, queue.claims, queue.errors
+  local id = string.sub(member, 17)
+  if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return false end
+  if redis.call('zrem', flight, member) == 0 then redis.call('zrem', due, member) end
+  redis.call('hdel', bodies, id)
+  redis.call('hdel', claims, id)
+  redis.call('hdel', errors, id)
+  return true
+end
