@@ -15,8 +15,12 @@ import (
 )
 
 const (
-	maxJobs = 100             // in one script call
-	overdue = 5 * time.Second // after which a heartbeat looks for the tick of a job
+	maxJobs    = 100             // in one script call
+	overdue    = 5 * time.Second // after which a heartbeat looks for the tick of a job
+	maxOverdue = 1000            // of which a heartbeat learns
+	maxTries   = 3               // at jobs that others replace
+
+	unseen = -1 // a change of definitions that this process has not seen
 )
 
 // definition is a job that is to be written.
@@ -84,25 +88,24 @@ func (r *runner) beat(ctx, serving context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, changed := row.Int() == 1, row.Int()
-	all = all || changed != r.changed
-	var late []string
+	changed := row.Int()
+	lost := changed < r.changed                                           // by a failover
+	all := changed != r.changed || now-r.beaten > lifetime.Microseconds() // others may have passed over its jobs then
+	late := map[string]bool{}
 	for row.More() {
-		late = append(late, row.Text())
+		late[row.Text()] = true
 	}
 	if err := row.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	jobs := slices.Collect(maps.Values(r.jobs))
+	jobs := maps.Clone(r.jobs)
 	r.mu.Unlock()
-	here := map[string]bool{}
 	var some []definition
-	for _, j := range jobs {
-		here[j.name] = true
-		last := r.writtenOf(j.name)
-		if all || last.job != j || slices.Contains(late, j.name) {
-			d := definition{job: j, text: last.text, force: last.job != j, known: "-"} // the text may be that of another process
+	for name, j := range jobs {
+		last := r.writtenOf(name)
+		if all || last.job != j || late[name] {
+			d := definition{job: j, text: last.text, force: last.job != j || lost && last.text == j.text, known: "-"} // the text may be that of another process
 			if d.force || j.scheduleOf(d.text) == nil {
 				d.text = j.text
 			}
@@ -115,15 +118,17 @@ func (r *runner) beat(ctx, serving context.Context) error {
 		if serving.Err() != nil {
 			return nil
 		}
-		if failed := r.register(ctx, now, part); failed != nil {
+		after, failed := r.register(ctx, now, changed, part)
+		if failed != nil {
 			err = errors.Join(err, failed)
 			if unanswered(failed) { // nor would be the others
 				break
 			}
 		}
+		changed = after
 	}
 	r.writing.Lock()
-	gone := slices.DeleteFunc(slices.Collect(maps.Keys(r.written)), func(name string) bool { return here[name] })
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(r.written)), func(name string) bool { return jobs[name] != nil })
 	r.writing.Unlock()
 	for _, name := range gone {
 		if err == nil {
@@ -131,7 +136,7 @@ func (r *runner) beat(ctx, serving context.Context) error {
 		}
 	}
 	if err == nil {
-		r.changed = changed
+		r.changed, r.beaten = changed, now
 	}
 	return err
 }
@@ -155,43 +160,55 @@ func (r *runner) writtenOf(name string) known {
 	return r.written[name]
 }
 
-// register writes jobs, and has their next ticks put into the queue. A schedule that replaces another takes a second call: its ticks
-// count from the next one of the other on, if that is past.
-func (r *runner) register(ctx context.Context, now int64, items []definition) error {
-	call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.register(r.process, items) })
-	if err != nil {
-		return err
-	}
-	r.noteConfirmed(call)
-	row := call.Row()
-	var again []definition
-	for _, d := range items {
-		have, how, replaced, before, done := row.Text(), row.Text(), row.Text(), row.Text(), row.Text()
-		switch how {
-		case "again":
-			again = append(again, d.instead(before, done, now))
-			continue
-		case "replaced":
-			r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", kinds.Scheduler, "name", r.name, "job", d.job.name, "from", replaced, "to", have)
+// register writes jobs, and has their next ticks put into the queue. One whose first tick depends on the next one so far, as its
+// schedule replaces another, takes a second call. It returns when a definition was changed last, if since then none was by anybody else.
+func (r *runner) register(ctx context.Context, now, changed int64, items []definition) (int64, error) {
+	for range maxTries { // others may replace it beside
+		call, _, err := r.core.Query(ctx, func() *script.Call { return r.keys.register(r.process, items) })
+		if err != nil {
+			return unseen, err
 		}
-		r.writing.Lock()
-		r.written[d.job.name] = known{d.job, have}
-		r.writing.Unlock()
+		r.noteConfirmed(call)
+		row := call.Row()
+		var again []definition
+		for _, d := range items {
+			have, how, replaced, before, done := row.Text(), row.Text(), row.Text(), row.Text(), row.Text()
+			switch how {
+			case "again":
+				again = append(again, d.instead(before, done, now))
+				continue
+			case "replaced":
+				r.core.Logger.Warn("redlatch: the schedule of a job was changed", "kind", kinds.Scheduler, "name", r.name, "job", d.job.name, "from", replaced, "to", have)
+			}
+			r.writing.Lock()
+			r.written[d.job.name] = known{d.job, have}
+			r.writing.Unlock()
+		}
+		if before, after := row.Int(), row.Int(); before == changed {
+			changed = after
+		} else {
+			changed = unseen
+		}
+		if err := row.Err(); err != nil || len(again) == 0 {
+			return changed, err
+		}
+		items = again
 	}
-	if err := row.Err(); err != nil || len(again) == 0 {
-		return err
-	}
-	return r.register(ctx, now, again)
+	return unseen, nil
 }
 
 // instead returns the definition with its first tick if it replaces a schedule whose next tick is known, and which has decided others.
 func (d definition) instead(before, done string, now int64) definition {
 	d.known = before
 	s := d.job.scheduleOf(d.text)
-	switch old, newest := instantOf(before), instantOf(done); {
+	old, newest := instantOf(before), instantOf(done)
+	switch {
 	case old != never && old <= now:
 		d.first = first(s, old-1)
-	case d.first != never && d.first <= newest: // it has run, or others have after it
+	case before == text(unknown):
+		d.first = d.job.options.follows(s, newest, now)
+	}
+	if d.first != never && d.first <= newest { // it has run, or others have after it
 		d.first = next(s, now)
 	}
 	if _, fixed := s.(fixedDelay); fixed {

@@ -8,11 +8,11 @@
 -- ARGV[1]  the process
 -- ARGV[2]  for how long it counts as running, µs; negative if it stops
 -- ARGV[3]  how long after its time a tick is looked for, µs
+-- ARGV[4]  for how many jobs at most
 --
--- Returns  an array: the time, µs; 1 if the process has not counted as running before, else 0; changed; then the jobs whose next tick is
---          overdue. Or a single number, -v for keys of the version v that this library does not read
+-- Returns  an array: the time, µs; changed; then the jobs whose next tick is overdue. Or a single number, -v for keys of the version v that this library does not read
 local meta, alive, jobs, left = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local process, length, patience = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local process, length, patience, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
 local other = foreign(meta)
 if other then return {-other} end
@@ -23,14 +23,13 @@ local stamp, up = string.format('%.0f', now), tonumber(head[1] or 0)
 redis.call('zremrangebyscore', alive, '-inf', stamp)
 redis.call('zremrangebyscore', left, '-inf', stamp)
 if up == 0 or up > now or tonumber(head[2] or 0) < now then up = now end -- later than now if the clock has stepped back
-local new = 0
 if length > 0 then
-  new = redis.call('zadd', alive, string.format('%.0f', now + length), process)
+  redis.call('zadd', alive, string.format('%.0f', now + length), process)
 else
   redis.call('zadd', left, string.format('%.0f', now - length), process)
   redis.call('zrem', alive, process)
 end
 local last = redis.call('zrange', alive, -1, -1, 'withscores')[2]
 redis.call('hset', meta, 'layout', 2, 'up', string.format('%.0f', up), 'until', string.format('%.0f', tonumber(last or 0)))
-local overdue = length > 0 and redis.call('zrangebyscore', jobs, '-inf', string.format('%.0f', now - patience)) or {}
-return {stamp, new, head[3] or '0', overdue}
+local overdue = length > 0 and redis.call('zrangebyscore', jobs, '-inf', string.format('%.0f', now - patience), 'limit', 0, most) or {}
+return {stamp, head[3] or '0', overdue}

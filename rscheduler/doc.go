@@ -18,7 +18,7 @@
 // Unless [WithOverlap] says so, no two runs of a job go on at the same time.
 //
 // The schedule of a job, pauses, results and what runs are kept in Redis. A pause outlasts all processes. When Redis has lost its data,
-// the jobs that are registered are there again after 10 s; pauses and results are not.
+// the jobs that are registered are there again within 13 s; pauses and results are not.
 // Keys of another version of this library are refused, see [ErrLayout].
 //
 // # What is not promised
@@ -30,7 +30,8 @@
 //
 // Handlers of one process share [WithConcurrency]: ticks for which all processes are too busy begin late. If a tick is more than 5 s late
 // when the next one of its job is due, only the newest tick runs, unless the job has [Allow] or [QueueAll].
-// A process that dies after it has claimed a tick holds up its job for the lease.
+// A process that dies after it has claimed a tick holds up its job for the lease. If Redis's clock steps back, ticks come when it shows
+// their time again: a job that comes each minute is silent for an hour if the step is an hour.
 //
 // A process claims ticks of jobs that it has not registered as well, and passes them on at once: where processes of one scheduler have
 // different jobs ticks begin some milliseconds later for each process that has to pass them on.

@@ -20,15 +20,16 @@
 -- ARGV[8]  how many results are kept
 -- ARGV[9]  the instant of the tick, µs; nothing for a manual run
 -- ARGV[10]  text of the schedule as the caller knows it
--- ARGV[11]  the next tick by that, µs, or nothing if there is none
+-- ARGV[11]  the next tick by that, µs; + and a delay, µs, from now on; or nothing if there is none
 -- ARGV[12]  how much later that is due, µs
--- ARGV[13]  1 if runs of the job may overlap, else 0
--- ARGV[14]  the tick's member in the queue
+-- ARGV[13]  the tick's member in the queue
+-- ARGV[14]  the tick that comes if the next one is due already, as it came during the run, µs; or nothing
 --
 -- Returns  an array: ended; or other and the text of the schedule, if it is another one: then nothing was done
 local job, runs, jobs, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[10]
 local name, id, slot, claim, how, result, keep = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
-local instant, text, after, jitter, overlaps, member = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13] == '1', ARGV[14]
+local instant, text, after, jitter, member = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local second = ARGV[14]
 local due, bodies, claims = KEYS[5], KEYS[6], KEYS[8]
 local queue = {
   meta = KEYS[4], due = due, bodies = bodies, waiters = KEYS[7], claims = claims, errors = KEYS[9], flight = flight, channel = ARGV[1],
@@ -37,24 +38,28 @@ local queue = {
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local held = string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim -- else it has ended, or is somebody else's
-local have = redis.call('hmget', job, 'schedule', 'next', 'waits', 'done', 'run' .. slot, 'claim' .. slot, 'state' .. slot)
-local schedule, next, waits, done, run, owner, state = unpack(have)
-local mine = run == id and (how == 'drop' or owner == claim and state ~= 'waiting')
+local have = redis.call('hmget', job, 'schedule', 'next', 'waits', 'done', 'claim' .. slot, 'state' .. slot)
+local schedule, next, waits, done, owner, state = unpack(have)
+local mine = state and (how == 'drop' or owner == claim and state ~= 'waiting')
 if not held then return {'ended'} end
-local plans = how ~= 'wait' and schedule and instant ~= '' and (next == instant or mine and not overlaps)
+if state == 'removed' and how == 'wait' then how = 'end' end -- there is no other attempt
+local kept = mine and how ~= 'drop' and schedule and state ~= 'removed'
+local plans = how ~= 'wait' and schedule and instant ~= '' and next == instant
 if plans and schedule ~= text then return {'other', schedule} end
 -- A full Redis refuses only the first write of a script, and not these two. Those that change nothing fail if what follows would.
 redis.call('hdel', job, '')
 redis.call('zrem', flight, '')
-if mine and how ~= 'drop' and schedule then
+if kept then
   redis.call('ltrim', runs, 0, math.max(keep, 1) - 1)
   redis.call('hset', job, 'state' .. slot, state)
 end
 if plans then
+  if string.sub(after, 1, 1) == '+' then after = string.format('%.0f', now + tonumber(after)) end
+  if second ~= '' and tonumber(after) <= now then after = second end
   local newest = string.format('%.0f', math.max(tonumber(done or 0), tonumber(instant)))
   plan(queue, {jobs = jobs, job = job, name = name}, {next = after, jitter = jitter, put = true, now = now}, {'done', newest})
 end
-if mine and how ~= 'drop' and schedule then -- else it was removed meanwhile
+if kept then
   if keep > 0 then
     redis.call('lpush', runs, result)
     redis.call('ltrim', runs, 0, keep - 1)
@@ -62,6 +67,7 @@ if mine and how ~= 'drop' and schedule then -- else it was removed meanwhile
     redis.call('del', runs)
   end
   redis.call('hset', job, 'last', result)
+  if how == 'end' then redis.call('hset', job, 'ended', string.format('%.0f', now)) end
 end
 if how == 'wait' then
   if mine then redis.call('hset', job, 'state' .. slot, 'waiting') end
@@ -75,10 +81,6 @@ if mine and waits and waits ~= id then -- the tick that waits for this comes now
   end
 end
 if waits == id then redis.call('hdel', job, 'waits') end
-if mine then
-  for _, field in ipairs({'run', 'state', 'claim', 'attempt', 'started', 'client', 'free', 'token'}) do
-    redis.call('hdel', job, field .. slot)
-  end
-end
+if mine then forget(job, slot) end
 finish(queue, member, claim)
 return {'ended'}

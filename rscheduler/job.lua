@@ -21,7 +21,8 @@
 -- Returns  an array: the time, µs; 1 if there is, or was, such a job, else 0; 1 if a process has it that runs, or to look, that has stopped just now, else 0; the results
 --          that are wanted. Or a single number, see beat.lua
 local job, meta, alive, jobs, runs, removed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local queue = {claims = KEYS[7], errors = KEYS[8], flight = KEYS[9], due = KEYS[10], bodies = KEYS[11]}
+local claims = KEYS[7]
+local queue = {claims = claims, errors = KEYS[8], flight = KEYS[9], due = KEYS[10], bodies = KEYS[11]}
 local left = KEYS[12]
 local name, verb, detail, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -29,13 +30,10 @@ local other = foreign(meta)
 if other then return {-other} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local found, had, pauses, pausing, stamp = 0, 0, '', false, string.format('%.0f', now)
-local all = redis.call('hgetall', job)
-for i = 1, #all, 2 do
-  local process = string.match(all[i], '^on:(.*)$')
-  if all[i] == 'schedule' then found = 1 end
-  if all[i] == 'pauses' then pauses = all[i + 1] end
-  if all[i] == 'paused' then pausing = true end
+local hash, stamp = fields(job), string.format('%.0f', now)
+local found, had, pauses = hash.schedule and 1 or 0, 0, hash.pauses or ''
+for field in pairs(hash) do
+  local process = string.match(field, '^on:(.*)$')
   local till = process and redis.call('zscore', alive, process) or process and verb == 'look' and redis.call('zscore', left, process)
   if till and tonumber(till) > now then had = 1 end
 end
@@ -43,26 +41,39 @@ local reply = {stamp, found, had}
 if verb ~= 'look' and verb ~= 'runs' then
   redis.call('hdel', job, '') -- fails if HDEL would below; a full Redis refuses only a script's first write, and not this one
 end
+if found == 0 and member ~= '' and string.sub(redis.call('hget', claims, string.sub(member, 17)) or '', 1, 17) == 'h' .. detail then
+  forget(job, string.sub(member, 17 + #name)) -- a run that went on when the job was removed, and whose process died
+end
 if verb == 'runs' then
   for i, result in ipairs(redis.call('lrange', runs, 0, detail - 1)) do reply[3 + i] = result end
 elseif found == 1 and verb == 'pause' then
-  if not pausing then pauses = string.sub(pauses, -34 * 99) .. string.format('%016.0f-', now) end
+  if not hash.paused then pauses = string.sub(pauses, -34 * 99) .. string.format('%016.0f-', now) end
   redis.call('hset', job, 'paused', detail, 'pauses', pauses)
-elseif found == 1 and verb == 'resume' and pausing then
+elseif found == 1 and verb == 'resume' and hash.paused then
   redis.call('hset', job, 'pauses', pauses .. string.format('%016.0f ', now))
   redis.call('hdel', job, 'paused')
 elseif verb == 'remove' then -- its message in the queue is dropped when it is due
   if found == 1 then
     redis.call('set', removed, detail, 'px', 3600000)
-    redis.call('hset', meta, 'changed', stamp)
+    local changed = tonumber(redis.call('hget', meta, 'changed') or 0)
+    redis.call('hset', meta, 'changed', string.format('%.0f', math.max(now, changed + 1)))
   elseif redis.call('get', removed) == detail then -- this call ran before, and the reply was lost
     reply[2] = 1
   end
   redis.call('zrem', jobs, name)
-  redis.call('del', runs, job)
+  redis.call('del', runs)
+  for field in pairs(hash) do -- no other run begins beside one that goes on
+    local name, slot = string.match(field, '^(%a+)(@.*)$')
+    if not slot or hash['state' .. slot] ~= 'running' and hash['state' .. slot] ~= 'removed' then
+      redis.call('hdel', job, field)
+    elseif name == 'state' then
+      redis.call('hset', job, field, 'removed')
+    end
+  end
 elseif verb == 'leave' then
   redis.call('hdel', job, 'on:' .. detail)
 elseif verb == 'drop' and had == 0 then -- the next process that has the job puts the tick back
+  redis.call('zadd', jobs, 'xx', '+inf', name)
   finish(queue, member, detail)
 end
 return reply

@@ -35,7 +35,7 @@ type Job struct {
 }
 
 // Jobs returns the jobs of all processes that share the name, by their names. It waits for Redis until ctx is done, or for the call
-// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs a round trip for each hundred jobs.
+// timeout if ctx has no deadline (10 s by default, see redlatch.WithCallTimeout), and costs a round trip, and another for each hundred jobs.
 // Those that come or go meanwhile may be left out. The other methods but Run and Trigger cost one; those that change something may have done so after
 // redlatch.ErrUnknown, and may be repeated.
 func (s *Scheduler) Jobs(ctx context.Context) ([]Job, error) {
@@ -53,9 +53,9 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 	ctx, cancel := s.core.Bound(ctx)
 	defer cancel()
 	var jobs []Job
-	for cursor, names := "0", []string(nil); cursor != "" || len(names) > 0; {
+	for names, all := []string(nil), true; all || len(names) > 0; all = false {
 		part := names[:min(len(names), maxJobs)]
-		call, err := s.core.Read(ctx, func() *script.Call { return s.keys.list(cursor, part) })
+		call, err := s.core.Read(ctx, func() *script.Call { return s.keys.list(all, part) })
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,6 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		cursor = row.Text()
 		names = append(names[len(part):], texts(row)...)
 		alive := texts(row)
 		for _, name := range part {
@@ -83,7 +82,7 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 		}
 	}
 	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(jobs, func(a, b Job) bool { return a.Name == b.Name }), nil
+	return jobs, nil
 }
 
 // texts reads a number, and so many texts.
@@ -110,10 +109,9 @@ func (s *Scheduler) read(name string, fields, alive []string, now int64) (Job, e
 	if at := s.next(&j, instantOf(hash["next"]), now); at != never {
 		j.Next = time.UnixMicro(at).UTC()
 	}
-	for field, id := range hash {
-		slot, of := strings.CutPrefix(field, "run")
-		if of && id != "" && hash["state"+slot] == "running" {
-			j.Running = append(j.Running, runIn(hash, slot, name, id))
+	for field, state := range hash {
+		if slot, of := strings.CutPrefix(field, "state@"); of && state == "running" {
+			j.Running = append(j.Running, runIn(hash, name, "@"+slot))
 		}
 	}
 	slices.SortFunc(j.Running, func(a, b Run) int { return a.Scheduled.Compare(b.Scheduled) })
@@ -126,8 +124,8 @@ func (s *Scheduler) read(name string, fields, alive []string, now int64) (Job, e
 }
 
 // runIn returns the run whose fields in the hash of its job end with slot.
-func runIn(hash map[string]string, slot, name, id string) Run {
-	t, _ := tickOf(id)
+func runIn(hash map[string]string, name, slot string) Run {
+	t, _ := tickOf(name + slot)
 	return Run{
 		Job: name, Scheduled: time.UnixMicro(t.instant), Manual: t.manual, Where: hash["client"+slot], Token: instantOf(hash["token"+slot]),
 		Started: time.UnixMicro(instantOf(hash["started"+slot])), Attempt: int(instantOf(hash["attempt"+slot])),
@@ -192,7 +190,7 @@ func (s *Scheduler) trigger(ctx context.Context, job string) error {
 
 // Pause has a job not run any more by its schedule, in any process, until [Scheduler.Resume]. A run that goes on is not ended; one that
 // waits for another attempt gets none. Ticks that are due meanwhile are left out, also if no process looks at them before Resume, and
-// are not caught up with; nor does what is late run meanwhile. The reason is kept for [Job.Why]. A repeated Pause sets the
+// are not caught up with; nor does what is late run meanwhile, or a run whose process died. The reason is kept for [Job.Why]. A repeated Pause sets the
 // reason anew. A job that does not exist is [ErrNotFound].
 func (s *Scheduler) Pause(ctx context.Context, job, why string) error {
 	if len(why) > maxText {
@@ -209,7 +207,7 @@ func (s *Scheduler) Resume(ctx context.Context, job string) error {
 }
 
 // Remove removes a job with all that is kept of it, and reports whether there was one. It is for jobs that are orphaned: a process that
-// has registered it, and runs, writes it again within 10 s. An [At] that has run then runs again if [WithCatchUp] covers it.
+// has registered it, and runs, writes it again within 13 s, and runs it when the run that goes on has ended. An [At] that has run then runs again if [WithCatchUp] covers it.
 func (s *Scheduler) Remove(ctx context.Context, job string) (bool, error) {
 	_, err := s.operate(ctx, job, "remove", s.core.NextOwner(), "")
 	if errors.Is(err, ErrNotFound) {

@@ -53,7 +53,8 @@ type jobOptions struct {
 }
 
 // Overlap says what becomes of a tick that comes while the last run of its job has not ended: while its handler runs, or while it waits
-// for another attempt. Under [Skip], while the claim of a process that died blocks the job, ticks count as missed, see [WithCatchUp].
+// for another attempt. Under [Skip], while the claim of a process that died blocks the job, ticks count as missed, see [WithCatchUp]; but
+// not if its run was a manual one.
 type Overlap int
 
 const (

@@ -60,36 +60,26 @@ func (o *jobOptions) follows(s Schedule, after, now int64) int64 {
 	return next(s, max(after, now))
 }
 
-// after returns the tick that comes after a run that ends now, whose process was there all the time from free on. Those that were due
-// before that were held up, or missed as the process before had died.
+// after returns the tick that comes after a run that ends now. What was due up to free did not come during it: it was held up, or missed
+// as the process before had died.
 func (o *jobOptions) after(s Schedule, tick, free, now int64) int64 {
-	if fixed, ok := s.(fixedDelay); ok {
-		return now + fixed.delay.Microseconds()
-	}
-	if o.overlap == Allow || o.overlap == QueueAll {
+	soon, late := next(s, tick), o.late().Microseconds()
+	switch held := soon != never && soon <= free; {
+	case o.overlap == QueueAll || o.overlap == Allow:
 		return o.follows(s, tick, now)
-	}
-	soon := next(s, tick)
-	if soon != never && soon <= free {
-		if free-soon <= (tooLate + o.jitter).Microseconds() {
-			return soon
-		}
-		if newest := newestOf(s, max(tick, free-o.catchUp.Microseconds()-1), free, 1); o.overlap == Skip && o.catchUp > 0 && len(newest) > 0 {
-			return newest[0]
-		}
-	}
-	if o.overlap == Queue {
+	case held && now-soon <= late:
+		return soon
+	case o.overlap == Queue:
 		return o.follows(s, tick, now)
+	case held && free-soon > late && o.catchUp > 0: // missed
+		return o.follows(s, max(tick, now-o.catchUp.Microseconds()-1), now)
 	}
 	return next(s, max(tick, now))
 }
 
 // instead returns the tick that comes in place of one that does not run, as it is late, or paused until least, or left out.
 func (o *jobOptions) instead(s Schedule, answer string, tick, least, now int64) int64 {
-	fixed, ok := s.(fixedDelay)
 	switch {
-	case ok:
-		return now + fixed.delay.Microseconds()
 	case answer == "late":
 		return o.follows(s, max(tick, least-1), now)
 	case answer == "paused" && least > 0:
@@ -97,6 +87,9 @@ func (o *jobOptions) instead(s Schedule, answer string, tick, least, now int64) 
 	}
 	return next(s, max(tick, now))
 }
+
+// late returns how long after its instant a tick is late: a newer one that is due runs instead.
+func (o *jobOptions) late() time.Duration { return tooLate + o.jitter }
 
 // later returns how much later than its instant a tick is due, µs: the jitter.
 func (o *jobOptions) later() int64 {

@@ -50,26 +50,28 @@ func TestBacklogOfAnyLengthKeepsTheNewest(t *testing.T) {
 	assert.EqualValues(t, now+1, ran[100])
 }
 
-// The tick that comes after one of 10 s whose run ends at 43 s, by when ticks were held up or missed.
+// The tick that comes after one of 10 s, by when ticks were held up or missed.
 func TestTickAfterARunFollowsTheOverlap(t *testing.T) {
 	for name, c := range map[string]struct {
-		o    jobOptions
-		free int64
-		want int64
+		o         jobOptions
+		free, now int64
+		want      int64
 	}{
-		"skip":                   {jobOptions{overlap: Skip, catchUp: time.Hour}, 10, 50},
-		"skip, dead until 35 s":  {jobOptions{overlap: Skip, catchUp: time.Hour}, 35, 30},
-		"skip, no catch-up":      {jobOptions{overlap: Skip}, 35, 50},
-		"skip, held up a little": {jobOptions{overlap: Skip}, 22, 20},
-		"queue":                  {jobOptions{overlap: Queue}, 10, 40},
-		"queue all":              {jobOptions{overlap: QueueAll, backlog: 100}, 10, 20},
-		"queue all, two of them": {jobOptions{overlap: QueueAll, backlog: 2}, 10, 30},
-		"allow":                  {jobOptions{overlap: Allow}, 10, 20},
+		"skip":                        {jobOptions{overlap: Skip, catchUp: time.Hour}, 10, 43, 50},
+		"skip, dead until 35 s":       {jobOptions{overlap: Skip, catchUp: time.Hour}, 35, 43, 40},
+		"skip, dead, no catch-up":     {jobOptions{overlap: Skip}, 35, 43, 50},
+		"skip, dead, small catch-up":  {jobOptions{overlap: Skip, catchUp: 2 * time.Second}, 35, 43, 50},
+		"skip, held up a little":      {jobOptions{overlap: Skip}, 22, 23, 20},
+		"skip, held up, and slow":     {jobOptions{overlap: Skip, catchUp: time.Hour}, 22, 43, 50},
+		"skip, held up by the jitter": {jobOptions{overlap: Skip, jitter: time.Minute}, 42, 43, 20},
+		"queue":                       {jobOptions{overlap: Queue}, 10, 43, 40},
+		"queue, held up a little":     {jobOptions{overlap: Queue}, 22, 23, 20},
+		"queue all":                   {jobOptions{overlap: QueueAll, backlog: 100}, 10, 43, 20},
+		"queue all, two of them":      {jobOptions{overlap: QueueAll, backlog: 2}, 10, 43, 30},
+		"allow":                       {jobOptions{overlap: Allow}, 10, 43, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := at(43)[0]
-			assert.Equal(t, at(c.want)[0], c.o.after(Every(10*time.Second), at(10)[0], at(c.free)[0], now))
+			assert.Equal(t, at(c.want)[0], c.o.after(Every(10*time.Second), at(10)[0], at(c.free)[0], at(c.now)[0]))
 		})
 	}
-	assert.Equal(t, at(53)[0], (&jobOptions{}).after(EveryAfter(10*time.Second), at(10)[0], at(10)[0], at(43)[0]))
 }

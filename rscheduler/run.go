@@ -38,6 +38,7 @@ type runner struct {
 	*Scheduler
 	process string
 	changed int64 // when a definition was changed last, as far as this process has seen to it
+	beaten  int64 // when its last heartbeat was answered, by Redis's clock; both are used by beats alone
 
 	writing sync.Mutex       // guards written
 	written map[string]known // by job, at the last heartbeat; none before the first
@@ -239,11 +240,11 @@ func (r *runner) begin(ctx context.Context, c *claimed) (answer string, least in
 	return answer, least, row.Err()
 }
 
-// pass has another process run a tick whose job is not registered here, or follows a schedule that is not known here. If there is none,
-// a tick that was not claimed before is dropped; the next process that has the job puts it back.
+// pass has another process run a tick whose job is not registered here, or follows a schedule that is not known here. If there is none, a
+// tick of the schedule that was not claimed before is dropped: the next process that has the job puts it back.
 func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
 	verb := "look"
-	if m.Attempt == 1 {
+	if m.Attempt == 1 && !t.manual {
 		verb = "drop"
 	}
 	member := m.Share()
@@ -271,7 +272,10 @@ func (r *runner) run(ctx context.Context, c *claimed) error {
 		if retry {
 			how, pause = waits, o.pause(m.Attempt)
 		}
-		asIfDead := interrupted && !o.atMostOnce || !r.end(ctx, c, how, result, c.after)
+		asIfDead := interrupted && !o.atMostOnce
+		if !asIfDead && !r.end(ctx, c, how, result, c.after) {
+			asIfDead, pause = true, max(pause, beginAgain)
+		}
 		if !asIfDead && !retry {
 			return nil
 		}
@@ -338,11 +342,23 @@ func (r *runner) end(claim context.Context, c *claimed, how ending, result Resul
 	send := pipeline.SendOptions{Class: pipeline.Urgent, Limit: endLimit}
 	for try := 0; ; {
 		call, err := r.core.Run(context.WithoutCancel(claim), func() *script.Call {
-			following := unknown
-			if !c.manual && c.schedule != nil {
-				following = follow(c.now + (r.core.Clock.Now() - c.began).Microseconds())
+			following, second := text(unknown), ""
+			switch s := c.schedule.(type) {
+			case nil:
+			case fixedDelay:
+				following = "+" + text(s.delay.Microseconds())
+			default:
+				if c.manual {
+					break
+				}
+				now := c.now + (r.core.Clock.Now() - c.began).Microseconds() // or a little less
+				tick := follow(now)
+				following = text(tick)
+				if how == ends && c.job.options.overlap == Skip && tick > now {
+					second = text(next(s, tick))
+				}
 			}
-			return r.keys.end(c, how, result, following)
+			return r.keys.end(c, how, result, following, second)
 		}, send)
 		err = core.Judged(err)
 		if err == nil {
@@ -355,6 +371,9 @@ func (r *runner) end(claim context.Context, c *claimed, how ending, result Resul
 				r.noteConfirmed(call)
 				break
 			}
+		}
+		if fatal(err) {
+			r.fail(err)
 		}
 		if !unanswered(err) || core.Pause(claim, try) != nil && core.Pause(least, try) != nil {
 			r.core.Logger.Warn("redlatch: the result of a run may not be kept", "kind", kinds.Scheduler, "name", r.name, "id", c.message.ID, "cause", err)

@@ -36,7 +36,6 @@ type job struct {
 	text     string
 	run      handler
 	options  jobOptions
-	given    jobOptions // as they were registered: a fixed delay has another overlap
 }
 
 // New returns the scheduler with this name, as client.GetScheduler does. client is a *redlatch.Client. It does no I/O
@@ -157,7 +156,7 @@ func (s *Scheduler) replace(name string, schedule Schedule, run handler) error {
 	if old == nil {
 		return fmt.Errorf("job %q %w", name, ErrNotFound)
 	}
-	j, err := jobOf(name, schedule, run, old.given)
+	j, err := jobOf(name, schedule, run, old.options)
 	if err == nil {
 		s.jobs[name] = j
 		s.kickLocked()
@@ -181,11 +180,7 @@ func jobOf(name string, schedule Schedule, run handler, o jobOptions) (*job, err
 	if run == nil {
 		return nil, fmt.Errorf("job %q: %w: the handler is nil", name, errs.ErrInvalid)
 	}
-	j := &job{name: name, schedule: schedule, text: schedule.String(), run: run, options: o, given: o}
-	if _, fixed := schedule.(fixedDelay); fixed {
-		j.options.overlap = Skip
-	}
-	return j, nil
+	return &job{name: name, schedule: schedule, text: schedule.String(), run: run, options: o}, nil
 }
 
 // registered returns a job of this process; nil for another.

@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/script"
 )
 
-//go:embed foreign.lua
-var foreignSource string
+//go:embed hash.lua
+var hashSource string
 
 //go:embed plan.lua
 var planSource string
@@ -34,16 +34,16 @@ var jobSource string
 var listSource string
 
 var (
-	beatScript     = script.Embedded("rscheduler.beat", &foreignSource, &beatSource)
-	registerScript = script.Embedded("rscheduler.register", &queue.WakeSource, &queue.PlaceSource, &planSource, &registerSource)
-	beginScript    = script.Embedded("rscheduler.begin", &queue.WakeSource, &queue.PlaceSource, &planSource, &beginSource)
-	endScript      = script.Embedded("rscheduler.end", &queue.WakeSource, &queue.PlaceSource, &planSource, &endSource)
-	jobScript      = script.Embedded("rscheduler.job", &foreignSource, &queue.PlaceSource, &jobSource)
-	listScript     = script.Embedded("rscheduler.list", &foreignSource, &listSource)
+	beatScript     = script.Embedded("rscheduler.beat", &hashSource, &beatSource)
+	registerScript = script.Embedded("rscheduler.register", &hashSource, &queue.WakeSource, &queue.PlaceSource, &planSource, &registerSource)
+	beginScript    = script.Embedded("rscheduler.begin", &hashSource, &queue.WakeSource, &queue.PlaceSource, &planSource, &beginSource)
+	endScript      = script.Embedded("rscheduler.end", &hashSource, &queue.WakeSource, &queue.PlaceSource, &planSource, &endSource)
+	jobScript      = script.Embedded("rscheduler.job", &hashSource, &queue.PlaceSource, &jobSource)
+	listScript     = script.Embedded("rscheduler.list", &hashSource, &listSource)
 )
 
 func (k *keys) beat(process string, length time.Duration) *script.Call {
-	return beatScript.Call(4, k.meta, k.alive, k.jobs, k.left, process, length.Microseconds(), overdue.Microseconds())
+	return beatScript.Call(4, k.meta, k.alive, k.jobs, k.left, process, length.Microseconds(), overdue.Microseconds(), maxOverdue)
 }
 
 func (k *keys) register(process string, items []definition) *script.Call {
@@ -56,7 +56,7 @@ func (k *keys) register(process string, items []definition) *script.Call {
 	args = append(args, process, q.Channel)
 	for _, d := range items {
 		o := &d.job.options
-		args = append(args, d.job.name, d.text, script.Flag(d.force), text(d.first), o.later(), script.Flag(o.overlap == Allow), d.known)
+		args = append(args, d.job.name, d.text, script.Flag(d.force), text(d.first), o.later(), d.known)
 	}
 	call := registerScript.Call(list, args...)
 	call.Confirms = true
@@ -77,12 +77,7 @@ type claimed struct {
 }
 
 // slot returns what follows the names of the fields of the run.
-func (c *claimed) slot() string {
-	if c.job.options.overlap == Allow {
-		return c.message.ID[len(c.name):]
-	}
-	return ""
-}
+func (c *claimed) slot() string { return c.message.ID[len(c.name):] }
 
 // at returns the instant of a tick as scripts take it.
 func (c *claimed) at() string {
@@ -93,12 +88,15 @@ func (c *claimed) at() string {
 }
 
 func (k *keys) begin(c *claimed) *script.Call {
-	o, q, m := &c.job.options, &k.queue, c.message
+	o, q, m, overlap := &c.job.options, &k.queue, c.message, c.job.options.overlap
 	place, after := c.plan(m.Token())
+	if _, fixed := c.schedule.(fixedDelay); fixed {
+		overlap = Skip
+	}
 	call := beginScript.Call(8, k.job+c.name, k.meta, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims,
 		q.Channel, c.name, m.ID, c.slot(), m.Claim(), c.run.Where, c.at(), c.due, dueOf(m).UnixMicro(), m.Attempt, o.deaths(),
-		o.overlap.String(), c.window().Microseconds(), script.Flag(place), text(after), o.later(), lifetime.Microseconds(), c.text)
-	call.Confirms = o.overlap == Allow
+		overlap.String(), c.window().Microseconds(), script.Flag(place), o.late().Microseconds(), text(after), o.later(), lifetime.Microseconds(), c.text)
+	call.Confirms = overlap == Allow
 	return call
 }
 
@@ -111,12 +109,12 @@ const (
 	dropped ending = "drop"
 )
 
-func (k *keys) end(c *claimed, how ending, result Result, next int64) *script.Call {
+func (k *keys) end(c *claimed, how ending, result Result, next, second string) *script.Call {
 	o, q := &c.job.options, &k.queue
 	kept, _ := json.Marshal(result) // it has nothing that could fail
 	call := endScript.Call(10, k.job+c.name, k.runs+c.name, k.jobs, q.Meta, q.Due, q.Bodies, q.Waiters, q.Claims, q.Errors, q.Flight,
-		q.Channel, c.name, c.message.ID, c.slot(), c.message.Claim(), string(how), kept, o.history, c.at(), c.text, text(next), o.later(),
-		script.Flag(o.overlap == Allow), c.message.Share())
+		q.Channel, c.name, c.message.ID, c.slot(), c.message.Claim(), string(how), kept, o.history, c.at(), c.text, next, o.later(),
+		c.message.Share(), second)
 	call.Confirms = true
 	return call
 }
@@ -127,10 +125,15 @@ func (k *keys) operate(job, verb string, detail any, member string) *script.Call
 		job, verb, detail, member)
 }
 
-func (k *keys) list(cursor string, jobs []string) *script.Call {
+func (k *keys) list(names bool, jobs []string) *script.Call {
 	args := []any{k.meta, k.alive, k.jobs, k.queue.Claims}
 	for _, job := range jobs {
 		args = append(args, k.job+job)
 	}
-	return listScript.Call(len(args), append(args, cursor)...)
+	list := len(args)
+	args = append(args, script.Flag(names))
+	for _, job := range jobs {
+		args = append(args, job)
+	}
+	return listScript.Call(list, args...)
 }

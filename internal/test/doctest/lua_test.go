@@ -73,7 +73,7 @@ var namedKeys = map[string][]string{
 	"rbarrier/inspect.lua":      {"places"},
 	"rbarrier/leave.lua":        {"places"},
 	"rbarrier/rounds.lua":       {"ended", "places"},
-	"rscheduler/foreign.lua":    {"meta"},
+	"rscheduler/hash.lua":       {"meta", "job"},
 	"rscheduler/plan.lua":       {"jobs", "job"},
 }
 

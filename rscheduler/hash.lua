@@ -1,0 +1,19 @@
+-- hash.lua: read what is kept of a scheduler and of a job. It stands before the other scripts.
+--
+-- Returns  nothing. It defines foreign, which returns the version of the keys if this library does not read it, and else nothing: version 1
+--          had none in meta; fields, which returns the fields of a job; and forget, which deletes those of a run.
+local function foreign(meta)
+  local head = redis.call('hmget', meta, 'layout', 'up')
+  local version = tonumber(head[1] or head[2] and 1 or 2)
+  return version ~= 2 and version or nil
+end
+
+local function fields(job)
+  local all, hash = redis.call('hgetall', job), {}
+  for i = 1, #all, 2 do hash[all[i]] = all[i + 1] end
+  return hash
+end
+
+local function forget(job, slot)
+  for _, field in ipairs({'state', 'claim', 'attempt', 'started', 'client', 'token'}) do redis.call('hdel', job, field .. slot) end
+end
