@@ -53,13 +53,13 @@ if tonumber(head[2] or 0) < now then -- nobody ran the scheduler
 end
 local hash = fields(job)
 local state, token, free = hash['state' .. slot], hash['token' .. slot], hash.free or '0'
-local tried, started, where = hash['attempt' .. slot], hash['started' .. slot], hash['client' .. slot]
-local fresh = not state -- it has not begun
+local tried, started, where, fresh = hash['attempt' .. slot], hash['started' .. slot], hash['client' .. slot], not state
 local function answer(died) return died and {'died', stamp, tried, started, where, free} or {'run', stamp, token, free, started} end
 if hash['claim' .. slot] == claim then return answer(state == 'died') end -- the call is repeated
 
 if not hash.schedule or state == 'removed' or fresh and not manual and instant ~= hash.next then
   forget(job, slot)
+  if not hash.schedule then redis.call('zadd', jobs, 'xx', stamp, name) end -- unless it was removed a heartbeat writes it again
   return {'gone', stamp}
 end
 if hash.schedule ~= text then return {'other', stamp, hash.schedule} end

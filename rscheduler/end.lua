@@ -82,5 +82,6 @@ if mine and waits and waits ~= id then -- the tick that waits for this comes now
 end
 if waits == id then redis.call('hdel', job, 'waits') end
 if mine then forget(job, slot) end
+if not schedule then redis.call('zadd', jobs, 'xx', string.format('%.0f', now), name) end -- unless it was removed a heartbeat writes it again
 finish(queue, member, claim)
 return {'ended'}
