@@ -273,7 +273,11 @@ func TestMissedTicksFollowThePolicy(t *testing.T) {
 					if overlap == rscheduler.QueueAll || overlap == rscheduler.Allow {
 						want = c.all
 					}
-					assert.Equal(t, want, r.take())
+					ran := r.take()
+					if overlap == rscheduler.Allow {
+						slices.Sort(ran) // those that run at once have no order
+					}
+					assert.Equal(t, want, ran)
 				})
 			})
 		}
