@@ -28,7 +28,8 @@ const (
 	tooLate    = 5 * time.Second  // after which a newer tick that is due runs instead, as begin.lua has it
 	maxText    = 4 << 10          // bytes of an error's text that are kept
 
-	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth more than it is late.
+	// A tick of a job that is not registered here is passed on to be claimed after this, and an eighth of the time for which it could be
+	// claimed.
 	passLeast = 2 * time.Millisecond
 	passMost  = 5 * time.Second
 )
@@ -255,7 +256,8 @@ func (r *runner) pass(ctx context.Context, m *queue.Message, t *tick) {
 	case err == nil && !found.had && verb == "drop":
 		m.Acknowledged()
 	case err == nil:
-		m.PassOn(min(passLeast+time.Duration(found.now-t.due)*time.Microsecond/8, passMost))
+		offered := instantOf(member[:min(len(member), 16)]) // by its number, which is when it was put into the queue
+		m.PassOn(min(passLeast+time.Duration(found.now-max(t.due, offered))*time.Microsecond/8, passMost))
 	}
 }
 
