@@ -14,13 +14,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expiry = redis.call('zscore', key, member)
 local there = expiry and tonumber(expiry) > now or false
 local done = there == (mode == 'renew')
+local over = mode == 'add' and redis.call('zrangebyscore', key, '-inf', now, 'limit', 0, 100) or {}
+for i = #over, 1, -1 do
+  if over[i] == member then table.remove(over, i) end
+end
 if done then
   redis.call('zadd', key, now + ttl, member)
 end
-if mode == 'add' then -- the member is there: that a user may not remove others is no error
-  local over = redis.pcall('zrangebyscore', key, '-inf', now, 'limit', 0, 100)
-  if #over > 0 then
-    redis.pcall('zrem', key, unpack(over))
-  end
+if #over > 0 then
+  redis.pcall('zrem', key, unpack(over)) -- the member is there: that a user may not remove others is no error
 end
 return done and 1 or 0
