@@ -2,7 +2,9 @@ package rdelayedqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
@@ -25,12 +27,60 @@ import (
 // bad options or a nil handler, redlatch.ErrWrongType for data of another type, and [ErrLayout]. It logs any other
 // error, such as an outage of Redis, and goes on.
 //
+// If it returns an error of [Reject], the message becomes a dead letter although attempts are left. [Use] wraps handle.
+//
 // It claims only as many messages as it has free handlers, apart from [WithPrefetch].
 func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context, m *Message[T]) error, opts ...ConsumeOption) error {
 	return q.wrap("consume", q.consume(ctx, handle, opts))
 }
 
-func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Message[T]) error, opts []ConsumeOption) error {
+// Handler handles a message, see [Queue.Consume].
+type Handler[T any] = func(ctx context.Context, m *Message[T]) error
+
+// Use wraps the handler of a consumer in middleware, the first one outermost: what is to be done around every message, such as a log
+// line, a transaction or a check. A middleware is called once, when Consume begins; the handler that it returns is called for each
+// message, and may return without calling next. Where Use is given twice, the middleware of the first one is further outside. Middleware for
+// messages of another type, a nil one, and one that returns nil make Consume return redlatch.ErrInvalid.
+func Use[T any](middleware ...func(next Handler[T]) Handler[T]) ConsumeOption {
+	return consumeOption(func(s *settings) {
+		for _, m := range middleware {
+			s.use = append(slices.Clip(s.use), m)
+		}
+	})
+}
+
+// wrapped returns a handler in the middleware of a consumer.
+func wrapped[T any](handle Handler[T], use []any) (Handler[T], error) {
+	for _, m := range slices.Backward(use) {
+		middleware, ok := m.(func(Handler[T]) Handler[T])
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%w: a middleware is %T, and not for messages of this queue", errs.ErrInvalid, m)
+		case middleware == nil:
+			return nil, fmt.Errorf("%w: a middleware is nil", errs.ErrInvalid)
+		}
+		if handle = middleware(handle); handle == nil {
+			return nil, fmt.Errorf("%w: a middleware returned no handler", errs.ErrInvalid)
+		}
+	}
+	return handle, nil
+}
+
+// rejection is an error of Reject.
+type rejection struct{ error }
+
+func (r rejection) Unwrap() error { return r.error }
+
+// Reject returns an error for handlers that give up: the message becomes a dead letter at once, also if attempts are left, with the
+// text of err as its reason. The handler may wrap it, whose text it is then. A nil err counts as one with the text "rejected".
+func Reject(err error) error {
+	if err == nil {
+		err = errors.New("rejected")
+	}
+	return rejection{err}
+}
+
+func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []ConsumeOption) error {
 	if err := q.bad(); err != nil {
 		return err
 	}
@@ -41,6 +91,9 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 	if handle == nil {
 		return fmt.Errorf("%w: the handler is nil", errs.ErrInvalid)
 	}
+	if handle, err = wrapped(handle, s.use); err != nil {
+		return err
+	}
 	return q.queue.Consume(ctx, queue.Work{
 		Terms: s.terms(), Concurrency: s.concurrency, Prefetch: or(s.prefetch, -1), Backoff: s.backoff,
 		Timeout: or(s.timeout, 0), StopGrace: s.stopGrace,
@@ -49,7 +102,12 @@ func (q *Queue[T]) consume(ctx context.Context, handle func(context.Context, *Me
 			if err != nil {
 				return c.Reject(ctx, reason(err.Error()))
 			}
-			return handle(ctx, m)
+			err = handle(ctx, m)
+			if r := (rejection{}); errors.As(err, &r) && !c.Finished() {
+				c.Failure = err
+				return c.Reject(ctx, reason(fmt.Sprint(err)))
+			}
+			return err
 		},
 	})
 }

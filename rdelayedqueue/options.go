@@ -54,6 +54,7 @@ type settings struct {
 	prefetch    *int           // nil for the default, which depends on the handlers
 	timeout     *time.Duration // of a handler; nil for none
 	stopGrace   time.Duration
+	use         []any // middleware, the outermost first
 }
 
 // offering has the settings of one message.
