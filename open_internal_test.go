@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,22 +57,6 @@ func FuzzEvictionPolicy(f *testing.F) {
 	})
 }
 
-// holdDials is a hook that holds dials back.
-type holdDials struct{ hold func() }
-
-func (h holdDials) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		h.hold()
-		return next(ctx, network, addr)
-	}
-}
-
-func (holdDials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (holdDials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // go-redis below v9.23 would have a subscription to Sentinel for ever, see naming.
 func TestClientThatIsClosedWhileItDialsBehindSentinelLeavesNoGoroutines(t *testing.T) {
 	url := "redis://" + redistest.StartSentinel(t, redistest.Start(t), "main", 1, 1).Addrs()[0] + "?master_name=main"
@@ -81,14 +64,13 @@ func TestClientThatIsClosedWhileItDialsBehindSentinelLeavesNoGoroutines(t *testi
 	var closed atomic.Bool
 	rdb, err := dial(url, "name", &closed)
 	require.NoError(t, err)
-	begun, goOn, answer := make(chan struct{}), make(chan struct{}), make(chan error)
-	begin := sync.OnceFunc(func() { close(begun) })
-	rdb.(*redis.Client).AddHook(holdDials{hold: func() { begin(); <-goOn }})
+	answer := make(chan error)
+	begun, goOn := redistest.HoldDials(rdb)
 	go func() { answer <- rdb.Ping(context.Background()).Err() }()
 	<-begun
 	closed.Store(true) // as the Close of an opened client does
 	require.NoError(t, rdb.Close())
-	close(goOn)
+	goOn()
 	require.ErrorIs(t, <-answer, redis.ErrClosed)
 	redistest.Eventually(t, 10*time.Second, "no goroutines", func() error { return goleak.Find(others) })
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -204,4 +205,28 @@ func FailoverClient(tb testing.TB, o *redis.FailoverOptions) *redis.Client {
 		shared.failover = append(shared.failover, rdb)
 	})
 	return rdb
+}
+
+// HoldDials holds back the dials of a client from now on. begun is closed when the first one begins, and goOn lets all go on.
+func HoldDials(rdb interface{ AddHook(hook redis.Hook) }) (begun <-chan struct{}, goOn func()) {
+	first, all := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(first) })
+	rdb.AddHook(holdDials(func() { begin(); <-all }))
+	return first, func() { close(all) }
+}
+
+// holdDials is a hook that calls a function before each dial.
+type holdDials func()
+
+func (hold holdDials) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		hold()
+		return next(ctx, network, addr)
+	}
+}
+
+func (holdDials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (holdDials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
