@@ -44,7 +44,7 @@ type Handler[T any] = func(ctx context.Context, m *Message[T]) error
 func Use[T any](middleware ...func(next Handler[T]) Handler[T]) ConsumeOption {
 	return consumeOption(func(s *settings) {
 		for _, m := range middleware {
-			s.use = append(slices.Clip(s.use), m)
+			s.use = append(s.use, m)
 		}
 	})
 }
