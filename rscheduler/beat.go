@@ -42,7 +42,7 @@ type known struct {
 // written again when a definition was changed or removed, and when Redis has lost its data or has not heard of this process for a while.
 // When serving is done, no job is written any more.
 func (r *runner) beats(ctx, serving context.Context) {
-	for again := false; ; {
+	for {
 		r.mu.Lock()
 		kick := r.kick
 		r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *runner) beats(ctx, serving context.Context) {
 		}
 		r.plans.Note(r.core.Events, err, "redlatch: a scheduler cannot plan, and tries again", "redlatch: a scheduler plans again", kinds.Scheduler, r.name)
 		pause := beatEvery
-		if again = err != nil; again {
+		if err != nil {
 			pause = beatAgain
 		}
 		r.rest(ctx, core.Jitter(pause), kick)

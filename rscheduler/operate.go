@@ -85,7 +85,7 @@ func (s *Scheduler) list(ctx context.Context) ([]Job, error) {
 	return jobs, nil
 }
 
-// texts reads a number, and so many texts.
+// texts reads a number, and as many texts as it says.
 func texts(row *script.Row) (all []string) {
 	for range row.Int() {
 		all = append(all, row.Text())
