@@ -40,7 +40,7 @@ local replaced, patience, after, jitter, length, text = ARGV[14] == '1', tonumbe
 local queue = {meta = KEYS[4], due = KEYS[5], bodies = bodies, waiters = KEYS[7], channel = ARGV[1]}
 
 -- A call that arrives late writes nothing: its process may be dead.
-if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return {'lost', '0'} end
+if not holds(claims, id, claim) then return {'lost', '0'} end
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp, manual = string.format('%.0f', now), instant == ''

@@ -28,8 +28,7 @@
 -- Returns  an array: ended; or other and the text of the schedule, if it is another one: then nothing was done
 local job, runs, jobs, flight = KEYS[1], KEYS[2], KEYS[3], KEYS[10]
 local name, id, slot, claim, how, result, keep = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
-local instant, text, after, jitter, member = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local second = ARGV[14]
+local instant, text, after, jitter, member, second = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 local due, bodies, claims = KEYS[5], KEYS[6], KEYS[8]
 local queue = {
   meta = KEYS[4], due = due, bodies = bodies, waiters = KEYS[7], claims = claims, errors = KEYS[9], flight = flight, channel = ARGV[1],
@@ -37,11 +36,10 @@ local queue = {
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local held = string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim -- else it has ended, or is somebody else's
+if not holds(claims, id, claim) then return {'ended'} end -- it has ended, or is somebody else's
 local have = redis.call('hmget', job, 'schedule', 'next', 'waits', 'done', 'claim' .. slot, 'state' .. slot)
 local schedule, next, waits, done, owner, state = unpack(have)
 local mine = state and (how == 'drop' or owner == claim and state ~= 'waiting')
-if not held then return {'ended'} end
 if state == 'removed' and how == 'wait' then how = 'end' end -- there is no other attempt
 local kept = mine and how ~= 'drop' and schedule and state ~= 'removed'
 local plans = how ~= 'wait' and schedule and instant ~= '' and next == instant
@@ -83,5 +81,5 @@ end
 if waits == id then redis.call('hdel', job, 'waits') end
 if mine then forget(job, slot) end
 if not schedule then redis.call('zadd', jobs, 'xx', string.format('%.0f', now), name) end -- unless it was removed a heartbeat writes it again
-finish(queue, member, claim)
+finish(queue, member)
 return {'ended'}

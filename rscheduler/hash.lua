@@ -1,7 +1,8 @@
 -- hash.lua: read what is kept of a scheduler and of a job. It stands before the other scripts.
 --
 -- Returns  nothing. It defines foreign, which returns the version of the keys if this library does not read it, and else nothing: version 1
---          had none in meta; fields, which returns the fields of a job; and forget, which deletes those of a run.
+--          had none in meta; fields, which returns the fields of a job; forget, which deletes those of a run; and change, which
+--          notes that a definition was changed, and returns when: later than the change before it.
 local function foreign(meta)
   local head = redis.call('hmget', meta, 'layout', 'up')
   local version = tonumber(head[1] or head[2] and 1 or 2)
@@ -15,5 +16,11 @@ local function fields(job)
 end
 
 local function forget(job, slot)
-  for _, field in ipairs({'state', 'claim', 'attempt', 'started', 'client', 'token'}) do redis.call('hdel', job, field .. slot) end
+  redis.call('hdel', job, 'state' .. slot, 'claim' .. slot, 'attempt' .. slot, 'started' .. slot, 'client' .. slot, 'token' .. slot)
+end
+
+local function change(meta, now)
+  local changed = string.format('%.0f', math.max(now, (redis.call('hget', meta, 'changed') or 0) + 1))
+  redis.call('hset', meta, 'layout', 2, 'changed', changed)
+  return changed
 end

@@ -41,7 +41,8 @@ local reply = {stamp, found, had}
 if verb ~= 'look' and verb ~= 'runs' then
   redis.call('hdel', job, '') -- fails if HDEL would below; a full Redis refuses only a script's first write, and not this one
 end
-if found == 0 and member ~= '' and string.sub(redis.call('hget', claims, string.sub(member, 17)) or '', 1, 17) == 'h' .. detail then
+local mine = member ~= '' and holds(claims, string.sub(member, 17), detail)
+if found == 0 and mine then
   forget(job, string.sub(member, 17 + #name)) -- a run that went on when the job was removed, and whose process died
 end
 if verb == 'runs' then
@@ -55,8 +56,7 @@ elseif found == 1 and verb == 'resume' and hash.paused then
 elseif verb == 'remove' then -- its message in the queue is dropped when it is due
   if found == 1 then
     redis.call('set', removed, detail, 'px', 3600000)
-    local changed = tonumber(redis.call('hget', meta, 'changed') or 0)
-    redis.call('hset', meta, 'changed', string.format('%.0f', math.max(now, changed + 1)))
+    change(meta, now)
   elseif redis.call('get', removed) == detail then -- this call ran before, and the reply was lost
     reply[2] = 1
   end
@@ -74,6 +74,6 @@ elseif verb == 'leave' then
   redis.call('hdel', job, 'on:' .. detail)
 elseif verb == 'drop' and had == 0 then -- the next process that has the job puts the tick back
   redis.call('zadd', jobs, 'xx', '+inf', name)
-  finish(queue, member, detail)
+  if mine then finish(queue, member) end
 end
 return reply

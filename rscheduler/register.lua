@@ -22,7 +22,7 @@ local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local stamp, reply, place = string.format('%.0f', now), {}, {jobs = jobs}
 local changed_before = redis.call('hget', meta, 'changed') or '0'
-local changed, change = changed_before, string.format('%.0f', math.max(now, changed_before + 1))
+local changed = changed_before
 redis.call('hdel', meta, '') -- a full Redis refuses only the first write of a script, and not this one
 for n = 1, (#items - 2) / 6 do
   local job, i = KEYS[n + 9], 6 * n - 3
@@ -43,8 +43,7 @@ for n = 1, (#items - 2) / 6 do
   -- The end of a run puts the tick that comes after it into the queue.
   local busy = before and hash['state@' .. before] and redis.call('hexists', bodies, name .. '@' .. before) == 1
   if write then
-    redis.call('hset', meta, 'layout', 2, 'changed', change)
-    changed = change
+    if changed == changed_before then changed = change(meta, now) end
     if before and not busy then withdraw(queue, name .. '@' .. before) end
     set = {'schedule', text, 'on:' .. process, stamp}
   end
@@ -54,7 +53,8 @@ for n = 1, (#items - 2) / 6 do
     set[#set + 1], set[#set + 2] = 'up', stamp
   end
   place.job, place.name = job, name
-  if how ~= 'again' then plan(queue, place, {next = tick, jitter = items[i + 4], put = absent, now = now, known = busy or tick == '?' or hash.waits == name .. '@' .. (tick or '')}, set) end
+  local indexed = busy or tick == '?' or hash.waits == name .. '@' .. (tick or '')
+  if how ~= 'again' then plan(queue, place, {next = tick, jitter = items[i + 4], put = absent, now = now, known = indexed}, set) end
   local r = #reply
   reply[r + 1], reply[r + 2], reply[r + 3] = write and text or have, how, how == 'replaced' and have or ''
   reply[r + 4], reply[r + 5] = before or '', done or ''

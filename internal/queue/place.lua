@@ -1,11 +1,11 @@
 -- place.lua: put a message into a queue, or take one out, for scripts of other packages. It stands after wake.lua.
 --
 -- Returns  nothing. It defines put, which puts a message that is due at a time, µs, unless its id is taken; withdraw, which takes one out
---          that waits; and finish, which takes one out that is held under a claim. They return whether they did. What may be refused
---          comes before the first write.
+--          that waits; holds, which returns whether a claim is the latest of a message, and goes on; and finish, which takes out a message
+--          whose claim the caller holds. What may be refused comes before the first write.
 local function put(queue, id, at, payload, now)
   local meta, due, bodies = queue.meta, queue.due, queue.bodies
-  if redis.call('hexists', bodies, id) == 1 then return false end
+  if redis.call('hexists', bodies, id) == 1 then return end
   local head = redis.call('hmget', meta, 'last', 'expires')
   local last = math.max(tonumber(head[1] or 0), now) + 1
   local sequence = string.format('%016.0f', last)
@@ -18,26 +18,25 @@ local function put(queue, id, at, payload, now)
   redis.call('hset', bodies, id, sequence .. 'o00000000' .. payload)
   redis.call('zadd', due, string.format('%.0f', at), sequence .. id)
   redis.call('hset', meta, 'last', string.format('%.0f', last), 'layout', 1)
-  return true
+end
+
+local function remove(queue, id)
+  local bodies, claims, errors = queue.bodies, queue.claims, queue.errors
+  redis.call('hdel', bodies, id)
+  redis.call('hdel', claims, id)
+  redis.call('hdel', errors, id)
 end
 
 local function withdraw(queue, id)
-  local due, bodies, claims, errors = queue.due, queue.bodies, queue.claims, queue.errors
+  local due, bodies = queue.due, queue.bodies
   local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
-  if redis.call('zrem', due, member) == 0 then return false end
-  redis.call('hdel', bodies, id)
-  redis.call('hdel', claims, id)
-  redis.call('hdel', errors, id)
-  return true
+  if redis.call('zrem', due, member) == 1 then remove(queue, id) end
 end
 
-local function finish(queue, member, claim)
-  local due, flight, bodies, claims, errors = queue.due, queue.flight, queue.bodies, queue.claims, queue.errors
-  local id = string.sub(member, 17)
-  if string.sub(redis.call('hget', claims, id) or '', 1, 17) ~= 'h' .. claim then return false end
+local function holds(claims, id, claim) return string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim end
+
+local function finish(queue, member)
+  local due, flight = queue.due, queue.flight
   if redis.call('zrem', flight, member) == 0 then redis.call('zrem', due, member) end
-  redis.call('hdel', bodies, id)
-  redis.call('hdel', claims, id)
-  redis.call('hdel', errors, id)
-  return true
+  remove(queue, string.sub(member, 17))
 end

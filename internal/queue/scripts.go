@@ -14,7 +14,7 @@ import (
 //go:embed wake.lua
 var WakeSource string
 
-// PlaceSource defines the Lua functions put, withdraw and finish, for a script of another package that changes something else together with
+// PlaceSource defines the Lua functions put, withdraw, holds and finish, for a script of another package that changes something else together with
 // a message. See [Queue.Places] and [Message.Share].
 //
 //go:embed place.lua
