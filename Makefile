@@ -17,9 +17,9 @@ NESTED   := $(patsubst %/go.mod,%,$(wildcard */go.mod contrib/*/go.mod cmd/*/go.
 # go install takes none, so a release drops them.
 WORKSPACE := console $(wildcard contrib/*) cmd/redlatch
 EXAMPLES := $(filter-out examples/quickstart $(NESTED),$(patsubst %/,%,$(wildcard examples/*/)))
-CI_STEPS := older@redis-6.2.14 scenarios@valkey-9.1.2 interop@valkey-9.1.2 bare test@redis-8.2.3 demo nested newest@valkey-9.1.2
+CI_STEPS := older@redis-6.2.14 scenarios@valkey-9.1.2 interop@valkey-9.1.2 bare test@redis-8.2.3 demo examples nested newest@valkey-9.1.2
 # They run beside the steps, with what the tests leave of the CPUs. So the steps that wait most come first.
-CI_BESIDE := linters examples release
+CI_BESIDE := linters release
 FUZZTIME ?= 10s
 VERSION  ?= v0.0.0-dry
 
@@ -35,7 +35,7 @@ demo: ## run the quick start; needs no server
 	go run ./examples/quickstart
 
 examples: ## run the other examples; needs no server
-	@for dir in $(EXAMPLES); do printf '\n=== %s\n' "$$dir"; go run "./$$dir" || exit 1; done
+	@for dir in $(EXAMPLES); do printf '\n=== %s\n' "$$dir"; go run "./$$dir" || { printf 'FAIL %s\n' "$$dir"; exit 1; }; done
 
 fmt: ## format all Go code
 	$(GOLANGCI_LINT) fmt
@@ -141,7 +141,7 @@ ci: export PLATFORMS := linux/amd64
 
 # All steps run even if one fails, so that one run shows all that is wrong. The end names what failed, since the stacks
 # of a test that hangs are longer than some logs.
-ci: ## all that CI runs: tests step by step, and the linters, the examples and a release beside them
+ci: ## all that CI runs: tests step by step, and the linters and a release beside them
 	@log="$$(mktemp)"; beside="$$(mktemp)"; failed="$$(mktemp)"; \
 	trap 'rm -f "$$log" "$$beside" "$$failed"; kill "$${pid:-}" 2>/dev/null || true' EXIT; \
 	$(MAKE) --no-print-directory tidy; \

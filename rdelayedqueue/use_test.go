@@ -126,7 +126,7 @@ func TestRejectionOutlivesAnOutage(t *testing.T) {
 			time.AfterFunc(10*time.Second, func() { p.Down(false) })
 			return rdelayedqueue.Reject(errors.New("card refused"))
 		})
-		offer(t, q, "1", 0)
+		offer(t, q, "1", time.Second) // the outage must not begin before the offer is answered
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 1, attempts)
