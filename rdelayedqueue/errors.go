@@ -24,6 +24,8 @@ var (
 	// ErrStopped is the cause of a handler's context if its consumer stops and the grace of [WithStopGrace] is over. No
 	// method returns it.
 	ErrStopped = queue.ErrStopped
+	// ErrDead is returned by an offer with the id of a dead letter: [Queue.Redrive] that, or [Queue.Cancel] it and offer again.
+	ErrDead = queue.ErrDead
 	// ErrLayout is returned for a queue that a newer version of this library has written.
 	ErrLayout = queue.ErrLayout
 )

@@ -231,15 +231,15 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 				const meta = "redlatch_dq:{jobs}:meta"
-				require.NoError(t, b.Redis.HSet(t.Context(), meta, "layout", 2).Err())
+				require.NoError(t, b.Redis.HSet(t.Context(), meta, "layout", 3).Err())
 				start := time.Now()
 				err := call(t.Context(), jobs(b.Peer(t)))
 				assert.ErrorIs(t, err, rdelayedqueue.ErrLayout)
 				assert.NotErrorIs(t, err, redlatch.ErrUnknown)
-				assert.ErrorContains(t, err, "version 2")
+				assert.ErrorContains(t, err, "version 3")
 				assert.Less(t, time.Since(start), time.Second, "it cannot pass")
 				assert.Equal(t, []string{meta}, b.Keys(t), "nothing was written")
-				assert.Equal(t, map[string]string{"layout": "2"}, b.Hash(t, meta))
+				assert.Equal(t, map[string]string{"layout": "3"}, b.Hash(t, meta))
 			})
 		})
 	}

@@ -53,8 +53,10 @@ type Entry[T any] struct {
 	// Value is the offered value; the zero value if the payload cannot be decoded.
 	Value T
 	// Raw is the payload.
-	Raw   []byte
-	State State
+	Raw []byte
+	// Headers are those of the offer, see [Message.Headers].
+	Headers map[string]string
+	State   State
 	// Attempt is how often the message was claimed.
 	Attempt int
 	// DueAt is when the message is due. For a claimed message it is when the claim runs out or ran out, for a dead
@@ -65,7 +67,7 @@ type Entry[T any] struct {
 }
 
 func (q *Queue[T]) entry(e queue.Entry) Entry[T] {
-	entry := Entry[T]{ID: e.ID, Raw: e.Payload, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
+	entry := Entry[T]{ID: e.ID, Raw: e.Payload, Headers: e.Headers, State: State(e.State), Attempt: e.Attempt, DueAt: e.DueAt, Error: e.Error}
 	if codec.Unmarshal(q.settings.codec, e.Payload, &entry.Value) != nil {
 		var zero T
 		entry.Value = zero

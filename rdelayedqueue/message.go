@@ -23,6 +23,8 @@ type Message[T any] struct {
 	Attempt int
 	// DueAt is when this delivery became due, by Redis's clock.
 	DueAt time.Time
+	// Headers are those of [WithHeaders], and those of an observer such as redlatchotel. They are not to be changed.
+	Headers map[string]string
 
 	message *queue.Message
 	name    string

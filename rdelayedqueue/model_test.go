@@ -21,22 +21,42 @@ type model struct {
 	states   map[string]rdelayedqueue.State
 	attempts map[string]int
 	done     map[string]bool
+	next     map[string]rdelayedqueue.State // of what has replaced a message in flight
 	held     []*rdelayedqueue.Message[job]
 }
 
-// offer offers under one of a few ids, most of them taken.
+// offer offers under one of a few ids, most of them taken, and replaces what has the id at times.
 func (m *model) offer(t *testing.T) {
 	id := strconv.Itoa(m.random.IntN(40) + len(m.done))
 	delay, state := time.Duration(0), rdelayedqueue.Ready
 	if m.random.IntN(2) == 0 {
 		delay, state = 24*time.Hour, rdelayedqueue.Delayed
 	}
-	_, lives := m.states[id]
-	_, outcome, err := m.q.OfferNew(t.Context(), job{Name: id}, delay, rdelayedqueue.WithID(id))
+	opts := []rdelayedqueue.OfferOption{rdelayedqueue.WithID(id)}
+	replaces := m.random.IntN(2) == 0
+	if replaces {
+		opts = append(opts, rdelayedqueue.WithReplace())
+	}
+	before, lives := m.states[id]
+	want := rdelayedqueue.Kept
+	switch {
+	case before == rdelayedqueue.Dead:
+		_, _, err := m.q.OfferNew(t.Context(), job{Name: id}, delay, opts...)
+		require.ErrorIs(t, err, rdelayedqueue.ErrDead)
+		return
+	case lives && replaces:
+		want = rdelayedqueue.Replaced
+	case !lives && (replaces || !m.done[id]):
+		want = rdelayedqueue.Added
+	}
+	_, outcome, err := m.q.OfferNew(t.Context(), job{Name: id}, delay, opts...)
 	require.NoError(t, err)
-	added := outcome == rdelayedqueue.Added
-	require.Equal(t, !lives && !m.done[id], added, id)
-	if added {
+	require.Equal(t, want, outcome, id)
+	switch {
+	case outcome == rdelayedqueue.Kept:
+	case before == rdelayedqueue.InFlight:
+		m.next[id], m.attempts[id] = state, 0
+	default:
 		m.states[id], m.attempts[id] = state, 0
 	}
 }
@@ -69,6 +89,12 @@ func (m *model) finish(t *testing.T) {
 		return
 	}
 	m.held = append(m.held[:i], m.held[i+1:]...)
+	if next, replaced := m.next[taken.ID]; replaced {
+		defer func() {
+			m.states[taken.ID] = next
+			delete(m.next, taken.ID)
+		}()
+	}
 	switch how {
 	case 1:
 		require.NoError(t, taken.Nack(t.Context(), 0))
@@ -81,8 +107,9 @@ func (m *model) finish(t *testing.T) {
 		m.states[taken.ID] = rdelayedqueue.Dead
 	default:
 		require.NoError(t, taken.Ack(t.Context()))
+		_, replaced := m.next[taken.ID]
+		m.done[taken.ID] = m.done[taken.ID] || !replaced
 		delete(m.states, taken.ID)
-		m.done[taken.ID] = true
 	}
 }
 
@@ -141,6 +168,7 @@ func TestQueueEqualsItsModelAfterLostReplies(t *testing.T) {
 		m := &model{
 			q:      jobs(p, rdelayedqueue.WithVisibility(24*time.Hour), rdelayedqueue.WithMaxAttempts(0), rdelayedqueue.WithDedupe(24*time.Hour)),
 			random: rand.New(rand.NewPCG(seed, 0)), states: map[string]rdelayedqueue.State{}, attempts: map[string]int{}, done: map[string]bool{},
+			next: map[string]rdelayedqueue.State{},
 		}
 		operations := []func(*testing.T){m.offer, m.offer, m.take, m.finish, m.finish, m.operate}
 		for i := range faulttest.Rounds(t, 1500, 15_000) {

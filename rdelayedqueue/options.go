@@ -27,6 +27,12 @@ type SharedOption interface {
 // OfferOption is a setting of one message, for [Queue.Offer], [Queue.OfferAt] and [Queue.OfferNew].
 type OfferOption interface{ setOffer(s *offering) }
 
+// AttemptsOption is a setting of a queue that a consumer may override, and a message again: a [SharedOption] and an [OfferOption].
+type AttemptsOption interface {
+	SharedOption
+	OfferOption
+}
+
 type (
 	queueOption   func(*settings)
 	consumeOption func(*settings)
@@ -34,11 +40,17 @@ type (
 	offerOption   func(*offering)
 )
 
+// attemptsOption is the option of [WithMaxAttempts].
+type attemptsOption int
+
 func (set queueOption) setQueue(s *settings)      { set(s) }
 func (set consumeOption) setConsumer(s *settings) { set(s) }
 func (set sharedOption) setQueue(s *settings)     { set(s) }
 func (set sharedOption) setConsumer(s *settings)  { set(s) }
 func (set offerOption) setOffer(s *offering)      { set(s) }
+func (n attemptsOption) setQueue(s *settings)     { s.attempts = int(n) }
+func (n attemptsOption) setConsumer(s *settings)  { s.attempts = int(n) }
+func (n attemptsOption) setOffer(s *offering)     { s.own.Attempts = (*int)(&n) }
 
 // settings are the settings of a queue, or of one of its consumers.
 type settings struct {
@@ -59,8 +71,35 @@ type settings struct {
 
 // offering has the settings of one message.
 type offering struct {
-	id *string // nil for a generated one
+	id      *string // nil for a generated one
+	headers map[string]string
+	replace bool
+	expires bool
+	own     queue.Own
 }
+
+func (s *offering) validate() error {
+	if s.id != nil {
+		if err := checkID(*s.id); err != nil {
+			return err
+		}
+	}
+	switch attempts := or(s.own.Attempts, 0); {
+	case s.replace && s.id == nil:
+		return fmt.Errorf("%w: WithReplace needs an id of WithID", errs.ErrInvalid)
+	case attempts < 0 || attempts > maxAttempts:
+		return fmt.Errorf("%w: number of attempts %d is not between 0 and %d", errs.ErrInvalid, attempts, maxAttempts)
+	}
+	if s.expires {
+		if err := errs.Between("expiry", s.own.Expiry, time.Millisecond, maxDelay); err != nil {
+			return err
+		}
+	}
+	return queue.CheckHeaders(s.headers)
+}
+
+// maxAttempts bounds the number of attempts.
+const maxAttempts = 1 << 30
 
 func defaults() settings {
 	return settings{
@@ -96,11 +135,9 @@ func WithVisibility(d time.Duration) SharedOption {
 	return sharedOption(func(s *settings) { s.visibility = d })
 }
 
-// WithMaxAttempts sets the number of attempts after which a message becomes a dead letter; 0 for no limit. Defaults to
-// 10.
-func WithMaxAttempts(n int) SharedOption {
-	return sharedOption(func(s *settings) { s.attempts = n })
-}
+// WithMaxAttempts sets the number of attempts after which a message becomes a dead letter; 0 for no limit. That of a message goes before
+// that of its consumer, and that before the queue's. Defaults to 10.
+func WithMaxAttempts(n int) AttemptsOption { return attemptsOption(n) }
 
 // WithBackoff sets the pause before a message is due again after a failed attempt, counted from 1. The function must
 // return at once. If it panics or returns a negative duration, the pause is 1 s; the longest pause is 100 years.
@@ -110,9 +147,26 @@ func WithBackoff(f func(attempt int) time.Duration) SharedOption {
 }
 
 // WithID sets the id of the message, 1 to 512 bytes of UTF-8 without control characters. An offer changes nothing if a
-// message with this id waits, is in flight, is a dead letter, or was acknowledged within the time of [WithDedupe].
-// Defaults to a generated UUIDv7.
+// message with this id waits, is in flight, or was acknowledged within the time of [WithDedupe]; if it is a dead letter, the offer
+// returns [ErrDead]. Defaults to a generated UUIDv7.
 func WithID(id string) OfferOption { return offerOption(func(s *offering) { s.id = &id }) }
+
+// WithReplace has the message take the place of one with the id of [WithID], which it needs: of many offers the last one counts, once.
+// One that waits gets the value, the headers, the options and the due time of this offer, and its attempts are counted from 1. One in
+// flight goes on; the new one is due when that claim has ended, in whatever way, and its own delay is over. A message that was acknowledged
+// within the time of [WithDedupe] does not keep the new one out. A dead letter does, with [ErrDead].
+func WithReplace() OfferOption { return offerOption(func(s *offering) { s.replace = true }) }
+
+// WithExpiry makes the message a dead letter with the reason "expired" if its first attempt has not begun within d after it was due, 1 ms to
+// 100 years. A consumer finds out when it would claim the message. A redriven message has the whole time again. Defaults to no end.
+func WithExpiry(d time.Duration) OfferOption {
+	return offerOption(func(s *offering) { s.own.Expiry, s.expires = d, true })
+}
+
+// WithHeaders adds headers to the message, for what is not part of its value: see Message.Headers. They have at most 4 KiB as JSON.
+func WithHeaders(headers map[string]string) OfferOption {
+	return offerOption(func(s *offering) { s.headers = headers })
+}
 
 // WithConcurrency sets how many handlers run at a time, 1 to 100,000. Defaults to 1.
 func WithConcurrency(n int) ConsumeOption {
@@ -154,16 +208,12 @@ func (s settings) consumer(opts []ConsumeOption) (settings, error) {
 	return s, s.validate()
 }
 
-// idOf returns the id that the options set; empty for a generated one.
-func idOf(opts []OfferOption) (string, error) {
-	var s offering
+// offeringOf returns the settings of a message.
+func offeringOf(opts []OfferOption) (s offering, err error) {
 	if err := option.Apply(opts, &s, OfferOption.setOffer); err != nil {
-		return "", err
+		return s, err
 	}
-	if s.id == nil {
-		return "", nil
-	}
-	return *s.id, checkID(*s.id)
+	return s, s.validate()
 }
 
 func (s *settings) validate() error {
@@ -178,7 +228,7 @@ func (s *settings) validate() error {
 		value, least, most int
 	}{
 		{"maximum payload", s.maxPayload, 1, 64 << 20},
-		{"number of attempts", s.attempts, 0, 1 << 30},
+		{"number of attempts", s.attempts, 0, maxAttempts},
 		{"concurrency", s.concurrency, 1, 100_000},
 		{"prefetch", or(s.prefetch, 0), 0, 100},
 	} {

@@ -51,18 +51,22 @@ func (q *Queue[T]) Name() string { return q.queue.Name() }
 // bad returns the error of the name or the options.
 func (q *Queue[T]) bad() error { return q.err }
 
-// Item is a message for OfferBatch.
+// Item is a message for OfferBatch. The options of an offer with the names of its fields say what they do.
 type Item[T any] struct {
-	Value T
-	Delay time.Duration // not negative; 0 to be due at once
-	ID    string        // as for WithID; empty for a generated one
+	Value       T
+	Delay       time.Duration // not negative; 0 to be due at once
+	ID          string        // as for WithID; empty for a generated one
+	Replace     bool          // as WithReplace
+	Expiry      time.Duration // as for WithExpiry; 0 for no end
+	Headers     map[string]string
+	MaxAttempts int // as for WithMaxAttempts; 0 for the consumer's
 }
 
 const maxDelay = queue.MaxDelay
 
 // Offer adds a message with the value to the queue, due after delay (0 for at once), and returns the message's id: that
-// of [WithID], or a generated UUIDv7. If the queue has a message with the id of WithID, Offer leaves it as it is. A
-// repeated call without WithID adds another message.
+// of [WithID], or a generated UUIDv7. If the queue has a message with the id of WithID, Offer leaves it as it is, unless [WithReplace] is
+// given, and returns [ErrDead] if it is a dead letter. A repeated call without WithID adds another message.
 //
 // It blocks and fails as [Queue] describes; an offer whose reply is lost is repeated and adds one message. A negative
 // delay, a bad id, and a value that the codec refuses or that exceeds [WithMaxPayload] are redlatch.ErrInvalid. After
@@ -97,6 +101,8 @@ const (
 	// Kept is the outcome of an offer that changed nothing: a message with the id exists, or was acknowledged within the
 	// time of [WithDedupe].
 	Kept
+	// Replaced is the outcome of an offer with [WithReplace] that took the place of another message, or will after its claim.
+	Replaced
 )
 
 // String returns the name of the outcome, in lower case.
@@ -106,12 +112,14 @@ func (o Outcome) String() string {
 		return "added"
 	case Kept:
 		return "kept"
+	case Replaced:
+		return "replaced"
 	}
 	return "unknown"
 }
 
-// OfferNew is Offer, and also returns whether it added the message ([Added]) or found one with this id ([Kept]). With
-// redlatch.ErrNotConfirmed the outcome may be Added: the message is there, unconfirmed.
+// OfferNew is Offer, and also returns whether it added the message ([Added]), found one with this id ([Kept]), or replaced one
+// ([Replaced]). With redlatch.ErrNotConfirmed the outcome may be Added or Replaced: the message is there, unconfirmed.
 func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, o Outcome, err error) {
 	id, o, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, o, q.wrap("offer to", err)
@@ -122,23 +130,24 @@ func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts [
 	if err := q.bad(); err != nil {
 		return "", 0, err
 	}
-	id, err := idOf(opts)
+	s, err := offeringOf(opts)
 	if err != nil {
 		return "", 0, err
 	}
-	i.ID = id
 	item, err := q.item(i)
 	if err != nil {
 		return "", 0, err
 	}
-	item.At = at
-	ids, added, err := q.queue.Offer(ctx, []queue.Item{item})
+	item.ID, item.At, item.Headers, item.Replace, item.Own = or(s.id, ""), at, s.headers, s.replace, s.own
+	ids, outcomes, err := q.queue.Offer(ctx, []queue.Item{item})
 	if len(ids) == 0 {
 		return "", 0, err
 	}
-	switch {
-	case len(added) > 0 && added[0]:
+	switch outcome := outcomes[0]; {
+	case outcome == queue.Added:
 		return ids[0], Added, err
+	case outcome == queue.Replaced:
+		return ids[0], Replaced, err
 	case err == nil:
 		return ids[0], Kept, nil
 	}
@@ -149,7 +158,8 @@ func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts [
 // time are delivered in that order. All items are validated before anything is sent.
 //
 // It blocks as Offer does. It is not a transaction: after an error any of the messages may have been added. Unless the
-// error is redlatch.ErrInvalid, it returns the ids, so that the caller can offer the items again under them.
+// error is redlatch.ErrInvalid, it returns the ids, so that the caller can offer the items again under them. If dead letters have some of
+// the ids, the others are added, and the error is [ErrDead] and names them.
 //
 // It costs one round trip for each 100 messages or 1 MiB.
 func (q *Queue[T]) OfferBatch(ctx context.Context, items []Item[T]) ([]string, error) {
@@ -164,13 +174,7 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 	encoded := make([]queue.Item, len(items))
 	for i, item := range items {
 		var err error
-		if item.ID != "" {
-			err = checkID(item.ID)
-		}
-		if err == nil {
-			encoded[i], err = q.item(item)
-		}
-		if err != nil {
+		if encoded[i], err = q.itemOf(item); err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
 	}
@@ -178,7 +182,24 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 	return ids, err
 }
 
-// item validates and encodes an item whose id is valid.
+// itemOf validates and encodes an item.
+func (q *Queue[T]) itemOf(i Item[T]) (queue.Item, error) {
+	s := offering{headers: i.Headers, replace: i.Replace, own: queue.Own{Expiry: i.Expiry}, expires: i.Expiry != 0}
+	if i.ID != "" {
+		s.id = &i.ID
+	}
+	if i.MaxAttempts != 0 {
+		s.own.Attempts = &i.MaxAttempts
+	}
+	if err := s.validate(); err != nil {
+		return queue.Item{}, err
+	}
+	item, err := q.item(i)
+	item.ID, item.Headers, item.Replace, item.Own = i.ID, i.Headers, i.Replace, s.own
+	return item, err
+}
+
+// item validates and encodes the value and the delay of an item.
 func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	if err := errs.Between("delay", i.Delay, 0, maxDelay); err != nil {
 		return queue.Item{}, err
@@ -190,7 +211,7 @@ func (q *Queue[T]) item(i Item[T]) (queue.Item, error) {
 	if len(payload) > q.settings.maxPayload {
 		return queue.Item{}, fmt.Errorf("%w: the payload has %d bytes, more than %d", errs.ErrInvalid, len(payload), q.settings.maxPayload)
 	}
-	return queue.Item{ID: i.ID, Delay: i.Delay, Payload: payload}, nil
+	return queue.Item{Delay: i.Delay, Payload: payload}, nil
 }
 
 // maxID is the longest id, in bytes.

@@ -5,13 +5,14 @@
 -- KEYS[3]  flight: sorted set of claimed messages
 -- KEYS[4]  dead: sorted set of dead letters
 -- KEYS[5]  bodies: hash, id -> body
--- KEYS[6]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
 -- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged
 -- ARGV[1..n]  for each message: member, claim, for how long to remember its id in ms
 --
--- Returns  an array: for each message 1 if it is done under this claim, 0 if the claim is not its latest
+-- Returns  an array: for each message 1 if it is done under this claim, 2 if another message has replaced it, which nack.lua makes due,
+--          0 if the claim is not its latest
 local meta, due, flight, dead, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claims, errors, done, receipts, items = KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV
 
@@ -31,7 +32,8 @@ for n, id in ipairs(asked) do
     longest = math.max(longest, keep)
     reply[#reply + 1] = 1
   else
-    reply[#reply + 1] = redis.call('hget', receipts, id) == claim and 1 or 0
+    local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim
+    reply[#reply + 1] = replaced and 2 or redis.call('hget', receipts, id) == claim and 1 or 0
   end
 end
 local old = redis.call('zrangebyscore', done, '-inf', string.format('%.0f', now), 'limit', 0, 10 + 2 * #ids)

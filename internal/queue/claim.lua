@@ -5,7 +5,7 @@
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
 -- KEYS[5]  bodies: hash, id -> body
--- KEYS[6]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  waiters: sorted set, clients that hear wake-ups
 -- KEYS[9]  the caller's last claim: its number, then member, claim and due time of what it claimed, line by line
@@ -33,7 +33,7 @@ local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
-expire(due, flight, stamp)
+expire(due, flight, claims, stamp)
 local ready = head[3] and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
@@ -43,11 +43,16 @@ local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
 local reply, lines, size = {0}, {number}, 0
 local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
 for n, id in ipairs(ids) do
-  local member, at, attempt = ready[2 * n - 1], ready[2 * n], 1 + (tonumber(string.sub(states[n] or '', 18)) or 0)
-  if limit > 0 and attempt > limit then
-    spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1}, 1
+  local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
+  local letter = string.sub(latest, 1, 1)
+  local attempt = letter == 'r' and 1 or 1 + (tonumber(string.match(latest, '^%d+', 18) or '') or 0)
+  local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^\n]*', 26) or ''
+  local allowed = tonumber(string.match(own, 'a(%d+)') or limit)
+  local expiry = attempt == 1 and letter ~= 's' and tonumber(string.match(own, 'e(%d+)') or '')
+  local expired = expiry and at + expiry < now
+  if expired or allowed > 0 and attempt > allowed then
+    spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1, why = expired and 'expired'}, 1
   else
-    local body = redis.call('hget', bodies, id) or ''
     size = size + #body
     if #taken > 0 and size > most then
       reply[1] = 1
@@ -57,7 +62,7 @@ for n, id in ipairs(ids) do
     local claim, r, l = string.format('%016.0f', last), #reply, #lines
     taken[#taken + 1] = member
     flying[#flying + 1], flying[#flying + 2] = string.format('%.0f', ends), member
-    held[#held + 1], held[#held + 2] = id, 'h' .. claim .. attempt
+    held[#held + 1], held[#held + 2] = id, 'h' .. claim .. attempt .. ' ' .. client
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = member, claim, attempt, at, body
     lines[l + 1], lines[l + 2], lines[l + 3] = member, claim, at
   end

@@ -16,6 +16,8 @@ var (
 	ErrFinished = errs.ErrEnded
 	// ErrStopped is the cause of a handler's context when the grace of a consumer that stops is over.
 	ErrStopped = errors.New("consumer stopped")
+	// ErrDead is the error of an offer with the id of a dead letter.
+	ErrDead = errors.New("a dead letter has this id")
 	// ErrLayout marks a queue that a newer version of the library has written.
 	ErrLayout = errors.New("the queue has a newer layout")
 )

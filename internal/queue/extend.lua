@@ -3,7 +3,7 @@
 -- KEYS[1]  meta: hash
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[4]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[4]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[5]  waiters: sorted set, clients that hear wake-ups
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2]  member
@@ -17,7 +17,7 @@ local channel, member, claim, visibility = ARGV[1], ARGV[2], ARGV[3], tonumber(A
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
 local held = redis.call('hget', claims, string.sub(member, 17)) or ''
-if string.sub(held, 1, 17) ~= 'h' .. claim then
+if not string.match(held, '^[hr]' .. claim) then
   return 0
 end
 local before = redis.call('zscore', flight, member)

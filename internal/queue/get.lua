@@ -5,7 +5,7 @@
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
 -- KEYS[5]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
--- KEYS[6]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
+-- KEYS[6]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  id
@@ -38,5 +38,5 @@ end
 if not score then
   score, state = redis.call('zscore', dead, member), 3
 end
-local attempts = tonumber(string.sub(redis.call('hget', claims, id) or '', 18)) or 0
+local attempts = tonumber(string.match(redis.call('hget', claims, id) or '', '^[^r]' .. string.rep('%d', 16) .. '(%d+)') or '') or 0
 return {state, member, score or '0', attempts, redis.call('hget', errors, id) or '', body}

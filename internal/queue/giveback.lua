@@ -3,7 +3,7 @@
 -- KEYS[1]  meta: hash
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[4]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[4]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[5]  waiters: sorted set, clients that hear wake-ups
 -- KEYS[6]  the caller's last claim: its number, then member, claim and due time of what it claimed, line by line; only if that
 --          is to be returned
@@ -35,9 +35,10 @@ for i = first, #items, 3 do
   local member, claim, at = items[i], items[i + 1], items[i + 2]
   local id = string.sub(member, 17)
   local held = redis.call('hget', claims, id) or ''
-  local mine = string.sub(held, 1, 17) == 'h' .. claim
+  local mine, number = string.match(held, '^([hr])' .. claim .. '(%d+)')
+  if mine == 'r' then at, number = number, 1 end -- the message that has replaced it
   if mine and (redis.call('zscore', flight, member) or redis.call('zscore', due, member)) then
-    states[#states + 1], states[#states + 2] = id, 'n' .. claim .. (tonumber(string.sub(held, 18)) - 1)
+    states[#states + 1], states[#states + 2] = id, 'n' .. claim .. (number - 1)
     scores[#scores + 1], scores[#scores + 2] = at, member
     members[#members + 1], earliest = member, math.min(earliest or tonumber(at), tonumber(at))
   end

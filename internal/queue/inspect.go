@@ -29,6 +29,7 @@ const (
 type Entry struct {
 	ID      string
 	Payload []byte
+	Headers map[string]string
 	State   State
 	Attempt int
 	DueAt   time.Time
@@ -82,7 +83,8 @@ func readEntry(r reply, i int) (e Entry, err error) {
 	}
 	e = Entry{member: texts[0], score: texts[1], Error: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(score)}
 	e.ID, err = idOf(e.member)
-	e.Payload, _, _ = payloadOf(texts[3])
+	b := bodyOf(texts[3])
+	e.Payload, e.Headers = b.payload, b.headers
 	return e, err
 }
 

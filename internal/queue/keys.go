@@ -2,8 +2,8 @@ package queue
 
 import "github.com/redlatch/redlatch/internal/core"
 
-// layout is the version of the keys below. Version 1 is not frozen.
-const layout = 1
+// layout is the version of the keys below; in one of version 1 no message has terms of its own, and it goes on.
+const layout = 2
 
 // keys are the names of a queue's keys, all in one slot, and of its channels.
 type keys struct {

@@ -3,7 +3,7 @@
 -- KEYS[1]  meta: hash
 -- KEYS[2]  the sorted set: due, flight or dead
 -- KEYS[3]  bodies: hash, id -> sequence (16 bytes), stamp (9), payload
--- KEYS[4]  claims: hash, id -> state (1 byte), number of the latest claim (16 digits), attempts
+-- KEYS[4]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[5]  errors: hash, id -> text of the last error
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  1 for those whose time has come, 0 for those whose time has not, -1 for all
@@ -50,7 +50,7 @@ for i = 1, #found, 2 do
     reply[1] = 1
     break
   end
-  local attempts = tonumber(string.sub(redis.call('hget', claims, id) or '', 18)) or 0
+  local attempts = tonumber(string.match(redis.call('hget', claims, id) or '', '^[^r]' .. string.rep('%d', 16) .. '(%d+)') or '') or 0
   for _, part in ipairs({found[i], found[i + 1], attempts, redis.call('hget', errors, id) or '', body}) do
     reply[#reply + 1] = part
   end

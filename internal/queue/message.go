@@ -300,6 +300,10 @@ func (m *Message) Ack(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case ok == replaced:
+		if err := m.finished(ctx, m.nack(c, nack{})); err != nil {
+			return err
+		}
 	case ok == 0:
 		m.forget(ended, fmt.Errorf("%w: another consumer has it", ErrLost))
 		if sent.earlier == script.Unknown { // it may have acknowledged the message, which Redis remembers for a while only
@@ -310,6 +314,10 @@ func (m *Message) Ack(ctx context.Context) error {
 	m.forget(acked, ErrFinished)
 	return nil
 }
+
+// replaced is what ack.lua and nack.lua say of a message that another one has replaced while it was in flight: nack.lua ends the claim, and
+// then that one is due.
+const replaced = 2
 
 // ack is a message whose work is done.
 type ack struct {
@@ -434,6 +442,9 @@ func (m *Message) finish(ctx context.Context, n nack) error {
 // nack sends the end of an attempt, unless just that is in flight. It returns nil for a message that has ended.
 func (m *Message) nack(c *client, n nack) *entry[nack] {
 	n.member, n.claim, n.attempts = m.member, m.claim, m.terms.Attempts
+	if m.attempts != nil {
+		n.attempts = *m.attempts
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.state == gone || m.state == acked || m.state == ended {
@@ -462,7 +473,7 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 		return m.notHeld()
 	}
 	first := m.forget(ended, ErrFinished)
-	if n := sent.value; first && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
+	if n := sent.value; first && ok != replaced && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
 		m.client.core.Events.DeadLetter(events.DeadLetter{Kind: m.client.kind, Name: m.client.user, ID: m.ID, Attempt: m.Attempt, Cause: n.text})
 	}
 	return nil

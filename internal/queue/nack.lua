@@ -4,14 +4,15 @@
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
--- KEYS[5]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts
+-- KEYS[5]  claims: hash, id -> the latest claim, see states.md
 -- KEYS[6]  errors: hash, id -> text of the last error
 -- KEYS[7]  waiters: sorted set, clients that hear wake-ups
 -- ARGV[1]  prefix of the clients' channels
 -- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed or 0, text of the
 --             error or nothing
 --
--- Returns  an array: for each message 1 if its attempt under this claim is over, 0 if the claim is not its latest
+-- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
+--          not its latest
 local meta, due, flight, dead, claims, errors, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local channel, items = ARGV[1], ARGV
 
@@ -23,11 +24,12 @@ local reply, failed, earliest = {}, {}, nil
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = redis.call('hget', claims, string.sub(member, 17)) or ''
-  local attempt = string.sub(held, 18)
-  reply[#reply + 1] = string.sub(held, 2, 17) == claim and 1 or 0
-  if string.sub(held, 1, 17) == 'h' .. claim then
-    local at = not (delay < 0 or limit > 0 and tonumber(attempt) >= limit) and (delay > 0 and now + delay + 1 or now)
-    failed[#failed + 1] = {member = member, at = at, state = 'n' .. claim .. attempt, text = text}
+  local letter, number = string.match(held, '^(%a)' .. claim .. '(%d+)')
+  reply[#reply + 1] = letter == 'r' and 2 or letter and 1 or 0
+  if letter == 'h' or letter == 'r' then
+    local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
+    if letter == 'r' then at, number, text = math.max(tonumber(number), now), 0, '' end -- the message that has replaced it
+    failed[#failed + 1] = {member = member, at = at, state = 'n' .. claim .. number, text = text}
     earliest = at and math.min(earliest or at, at) or earliest
   end
 end

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +27,39 @@ type Item struct {
 	Delay   time.Duration
 	At      time.Time // by Redis's clock, if not zero: the delay does not count then
 	Payload []byte
-	Headers map[string]string // of an observer; nil for none
+	Headers map[string]string // nil for none
+	Replace bool              // one of its id that waits or is in flight
+	Own     Own
+}
+
+// Own are terms of one message, which go before those of its consumer.
+type Own struct {
+	Attempts *int          // nil for the consumer's; 0 for no limit
+	Expiry   time.Duration // after it was due, until when the first attempt has to begin; 0 for no end
+}
+
+// text returns the terms as claim.lua reads them; nothing if there are none.
+func (o Own) text() string {
+	text := ""
+	if o.Attempts != nil {
+		text += "a" + strconv.Itoa(*o.Attempts) + " "
+	}
+	if o.Expiry > 0 {
+		text += "e" + strconv.FormatInt(micros(o.Expiry), 10) + " "
+	}
+	return text
+}
+
+// attemptsOf returns how many attempts the terms of a message allow; nil if they do not say.
+func attemptsOf(text string) *int {
+	for field := range strings.FieldsSeq(text) {
+		if digits, ok := strings.CutPrefix(field, "a"); ok {
+			if n, err := strconv.Atoi(digits); err == nil {
+				return &n
+			}
+		}
+	}
+	return nil
 }
 
 // offer is an item on its way.
@@ -37,50 +71,102 @@ type offer struct {
 }
 
 // The mark of a message says whose its id is: a user's, who may offer it again, or the library's own, which nobody has used before. Then
-// it says how many bytes of headers are before the payload, in hexadecimal digits.
+// it says how many bytes of header are before the payload, in hexadecimal digits. The header is JSON of the headers. With a capital letter
+// it begins with a line of the message's own terms.
 const (
 	givenMark = "g00000000"
 	ownMark   = "o00000000"
-	givenID   = 'g'
 )
 
-// maxHeaders is how many bytes of headers a message may have; an observer's that are more are left out.
-const maxHeaders = 4 << 10
+func isGiven(mark string) bool  { return mark[0] == 'g' || mark[0] == 'G' }
+func hasTerms(mark string) bool { return mark[0] < 'a' }
 
-// with returns the offer with headers, which a tracer adds.
-func (o offer) with(headers map[string]string) offer {
-	if len(headers) == 0 {
-		return o
+// MaxHeaders is how many bytes of headers a message may have, as JSON.
+const MaxHeaders = 4 << 10
+
+// with returns the offer with headers and the message's own terms. Headers of an observer that are more than a message may have are left
+// out.
+func (o offer) with(i Item, observer map[string]string) offer {
+	headers := i.Headers
+	if len(observer) > 0 {
+		headers = maps.Clone(observer)
+		for key, value := range i.Headers {
+			if _, taken := headers[key]; !taken {
+				headers[key] = value
+			}
+		}
 	}
-	text, err := json.Marshal(headers)
-	if err != nil || len(text) > maxHeaders {
-		return o
+	text := headerText(headers)
+	if len(text) > MaxHeaders {
+		text = headerText(i.Headers)
 	}
-	o.mark = fmt.Sprintf("%c%08x", o.mark[0], len(text))
-	o.payload = slices.Concat(text, o.payload)
+	letter := o.mark[:1]
+	if own := i.Own.text(); own != "" {
+		letter = strings.ToUpper(letter)
+		text = own + "\n" + text
+	}
+	if text != "" {
+		o.mark = fmt.Sprintf("%s%08x", letter, len(text))
+		o.payload = slices.Concat([]byte(text), o.payload)
+	}
 	return o
+}
+
+func headerText(headers map[string]string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(headers) // it cannot fail
+	return string(text)
+}
+
+// CheckHeaders reports whether headers are too many for a message.
+func CheckHeaders(headers map[string]string) error {
+	if n := len(headerText(headers)); n > MaxHeaders {
+		return fmt.Errorf("%w: the headers have %d bytes as JSON, more than %d", errs.ErrInvalid, n, MaxHeaders)
+	}
+	return nil
 }
 
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
-	if i.At.IsZero() {
+	text := ""
+	switch {
+	case !i.At.IsZero():
+		text = "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
+	case !i.Replace:
 		return micros(i.Delay)
+	default:
+		text = strconv.FormatInt(micros(i.Delay), 10)
 	}
-	return "@" + strconv.FormatInt(i.At.Add(time.Microsecond-1).UnixMicro(), 10)
+	if i.Replace {
+		text = "r" + text
+	}
+	return text
 }
 
-func offerOf(i Item) (offer, error) {
+func offerOf(i Item, observer map[string]string) (offer, error) {
 	if i.ID != "" {
-		return offer{i.ID, givenMark, delayOf(i), i.Payload}.with(i.Headers), nil
+		return offer{i.ID, givenMark, delayOf(i), i.Payload}.with(i, observer), nil
 	}
 	id, err := uuid.NewV7()
-	return offer{id.String(), ownMark, delayOf(i), i.Payload}.with(i.Headers), err
+	return offer{id.String(), ownMark, delayOf(i), i.Payload}.with(i, observer), err
 }
 
-func offersOf(items []Item) (offers []offer, ids []string, err error) {
+// Outcome is what became of an offer.
+type Outcome int64
+
+const (
+	Kept     Outcome = iota // there was a message of this id already
+	Added                   // it was added
+	Replaced                // it has taken the place of one
+	IsDead                  // a dead letter has this id
+)
+
+func offersOf(items []Item, observer map[string]string) (offers []offer, ids []string, err error) {
 	offers, ids = make([]offer, len(items)), make([]string, len(items))
 	for i, item := range items {
-		if offers[i], err = offerOf(item); err != nil {
+		if offers[i], err = offerOf(item, observer); err != nil {
 			return nil, nil, err
 		}
 		ids[i] = offers[i].id
@@ -88,28 +174,26 @@ func offersOf(items []Item) (offers []offer, ids []string, err error) {
 	return offers, ids, nil
 }
 
-// Offer puts messages into the queue. It returns their ids, and for each whether this call added it. After an error some
-// may have been added; the ids are returned even so, unless the name or the context is at fault.
-func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
+// Offer puts messages into the queue. It returns their ids, and what became of each. After an error some may have been added; the ids are
+// returned even so, unless the name or the context is at fault. The error is [ErrDead] if dead letters have some of the ids, and nothing
+// else went wrong.
+func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, outcomes []Outcome, err error) {
 	hooks := &q.manager.core.Events.Hooks
 	if hooks.OfferStart == nil && hooks.OfferEnd == nil || q.ready(ctx) != nil {
-		return q.offer(ctx, items)
+		return q.offer(ctx, items, nil)
 	}
 	began := time.Now()
 	ctx, headers := q.manager.core.Events.BeginOffer(ctx, q.kind, q.Name(), len(items))
-	for i := range items {
-		items[i].Headers = headers
-	}
-	ids, added, err = q.offer(ctx, items)
+	ids, outcomes, err = q.offer(ctx, items, headers)
 	if f := hooks.OfferEnd; f != nil {
 		f(ctx, events.OfferEnd{Kind: q.kind, Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
 	}
-	return ids, added, err
+	return ids, outcomes, err
 }
 
-func (q *Queue) offer(ctx context.Context, items []Item) (ids []string, added []bool, err error) {
-	added = make([]bool, len(items))
-	offers, ids, err := offersOf(items)
+func (q *Queue) offer(ctx context.Context, items []Item, observer map[string]string) (ids []string, outcomes []Outcome, err error) {
+	outcomes = make([]Outcome, len(items))
+	offers, ids, err := offersOf(items, observer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +201,7 @@ func (q *Queue) offer(ctx context.Context, items []Item) (ids []string, added []
 		if errors.Is(err, errs.ErrInvalid) {
 			ids = nil
 		}
-		return ids, added, err
+		return ids, outcomes, err
 	}
 	c := q.manager.use(q)
 	defer c.leave()
@@ -127,12 +211,19 @@ func (q *Queue) offer(ctx context.Context, items []Item) (ids []string, added []
 	}
 	r := add(offers...)
 	left := c.offers.wait(ctx, r)
+	var dead []string
 	for i := range items {
 		n, failed := r.entries[i].outcome(left)
-		added[i] = n == 1
+		outcomes[i] = Outcome(n)
+		if outcomes[i] == IsDead {
+			dead = append(dead, ids[i])
+		}
 		if failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)) {
 			err = failed
 		}
 	}
-	return ids, added, err
+	if err == nil && len(dead) > 0 {
+		err = fmt.Errorf("%w: %q", ErrDead, dead)
+	}
+	return ids, outcomes, err
 }

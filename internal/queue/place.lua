@@ -17,7 +17,7 @@ local function put(queue, id, at, payload, now)
   wake({meta = meta, waiters = queue.waiters, channel = queue.channel}, math.max(at, now), now)
   redis.call('hset', bodies, id, sequence .. 'o00000000' .. payload)
   redis.call('zadd', due, string.format('%.0f', at), sequence .. id)
-  redis.call('hset', meta, 'last', string.format('%.0f', last), 'layout', 1)
+  redis.call('hset', meta, 'last', string.format('%.0f', last), 'layout', 2)
 end
 
 local function remove(queue, id)
@@ -33,7 +33,7 @@ local function withdraw(queue, id)
   if redis.call('zrem', due, member) == 1 then remove(queue, id) end
 end
 
-local function holds(claims, id, claim) return string.sub(redis.call('hget', claims, id) or '', 1, 17) == 'h' .. claim end
+local function holds(claims, id, claim) return string.match(redis.call('hget', claims, id) or '', '^[hr]' .. claim) end
 
 local function finish(queue, member)
   local due, flight = queue.due, queue.flight

@@ -1,7 +1,7 @@
 -- renew.lua: prolong claims of messages in flight. None ends sooner for it, since it may arrive later than extend.lua.
 --
 -- KEYS[1]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
--- KEYS[2]  claims: hash, id -> state (h held, n not held), number of the latest claim (16 digits), attempts; not while the keys move
+-- KEYS[2]  claims: hash, id -> the latest claim, see states.md; not while the keys move
 --          to another node of a cluster, one by one: nobody can claim anything then
 -- ARGV[1..n]  for each message: member, claim, visibility from now on in µs
 --
@@ -16,9 +16,9 @@ for i = 1, #ARGV, 3 do
   local member, claim, ends = ARGV[i], ARGV[i + 1], now + tonumber(ARGV[i + 2])
   local held = claims and (redis.call('hget', claims, string.sub(member, 17)) or '')
   local before = redis.call('zscore', flight, member)
-  if before and tonumber(before) < ends and (not held or string.sub(held, 1, 17) == 'h' .. claim) then
+  if before and tonumber(before) < ends and (not held or string.match(held, '^[hr]' .. claim)) then
     redis.call('zadd', flight, string.format('%.0f', ends), member)
   end
-  reply[#reply + 1] = held and string.sub(held, 1, 17) ~= 'h' .. claim and 0 or before and 1 or 2
+  reply[#reply + 1] = held and not string.match(held, '^[hr]' .. claim) and 0 or before and 1 or 2
 end
 return reply

@@ -29,6 +29,9 @@ var burySource string
 //go:embed expire.lua
 var expireSource string
 
+//go:embed replace.lua
+var replaceSource string
+
 //go:embed offer.lua
 var offerSource string
 
@@ -81,7 +84,7 @@ var purgeSource string
 var pauseSource string
 
 var (
-	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &offerSource)
+	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &replaceSource, &offerSource)
 	claimScript      = script.Embedded("rdelayedqueue.claim", &WakeSource, &expireSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
@@ -106,17 +109,17 @@ func (k *keys) record(client, kind string, n callNumber) string {
 }
 
 func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 10+3*len(batch))
+	args := make([]any, 0, 14+3*len(batch))
 	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
 	own, given := true, false
 	for _, e := range batch {
-		own, given = own && e.value.mark == ownMark, given || e.value.mark[0] == givenID
+		own, given = own && e.value.mark == ownMark, given || isGiven(e.value.mark)
 	}
 	numKeys := len(args)
 	mark := ownMark
 	if given {
-		args = append(args, k.done)
-		numKeys++
+		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors)
+		numKeys = len(args)
 	}
 	if !own {
 		mark = ""

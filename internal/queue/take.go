@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/script"
@@ -20,6 +21,7 @@ type Claimed struct {
 	Given   bool // the id was given by a user
 
 	member, claim, due string
+	attempts           *int // as for Own
 }
 
 // header is the number of bytes before the payload of a body: a sequence and a mark.
@@ -81,7 +83,8 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	}
 	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(due)}
 	c.ID, err = idOf(c.member)
-	c.Payload, c.Headers, c.Given = payloadOf(texts[3])
+	b := bodyOf(texts[3])
+	c.Payload, c.Headers, c.Given, c.attempts = b.payload, b.headers, b.given, b.attempts
 	return c, err
 }
 
@@ -95,20 +98,34 @@ func idOf(member string) (string, error) {
 	return member[sequenceLength:], nil
 }
 
-// payloadOf takes a body apart. Of one that was tampered with nothing is left, which its decoder will refuse.
-func payloadOf(body string) (payload []byte, headers map[string]string, given bool) {
-	if len(body) < header {
-		return nil, nil, false
+// body is what a message is made of, taken apart.
+type body struct {
+	payload  []byte
+	headers  map[string]string
+	given    bool // a user chose the id
+	attempts *int // as for Own
+}
+
+// bodyOf takes a body apart. Of one that was tampered with nothing is left, which its decoder will refuse.
+func bodyOf(text string) (b body) {
+	if len(text) < header {
+		return b
 	}
-	mark, rest := body[sequenceLength:header], body[header:]
+	mark, rest := text[sequenceLength:header], text[header:]
 	size, err := strconv.ParseUint(mark[1:], 16, 32)
 	if err != nil || size > uint64(len(rest)) {
-		return nil, nil, false
+		return b
 	}
-	if size > 0 {
-		_ = json.Unmarshal([]byte(rest[:size]), &headers) // what cannot be read is left out: a trace is not worth a message
+	head := rest[:size]
+	if hasTerms(mark) {
+		own, rest, _ := strings.Cut(head, "\n")
+		head, b.attempts = rest, attemptsOf(own)
 	}
-	return []byte(rest[size:]), headers, mark[0] == givenID
+	if head != "" {
+		_ = json.Unmarshal([]byte(head), &b.headers) // what cannot be read is left out: a trace is not worth a message
+	}
+	b.payload, b.given = []byte(rest[size:]), isGiven(mark)
+	return b
 }
 
 // giveBack returns claims that nobody began to work on. What fails is left to its visibility.

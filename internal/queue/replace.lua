@@ -1,0 +1,31 @@
+-- replace.lua: see to offers whose ids are taken. It stands before offer.lua.
+--
+-- Returns  nothing. It defines judge, which returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it
+--          replaces one that waits or is in flight, or 0; then the member of one that waits, or what is to be written to the body and
+--          the claim of one in flight, which goes on; and replace, which does so.
+local function judge(queue, id, old, body, score, replaces, now)
+  local dead, flight, claims = queue.dead, queue.flight, queue.claims
+  local sequence = string.sub(old, 1, 16)
+  if redis.call('zscore', dead, sequence .. id) then return 3 end
+  if not replaces then return 0 end
+  local ends = redis.call('zscore', flight, sequence .. id)
+  if not ends or tonumber(ends) <= now then return 2, sequence .. id end
+  local digits = string.rep('%d', 16)
+  local claim, client = string.match(redis.call('hget', claims, id) or '', '^%a(' .. digits .. ')%d+(.*)$')
+  return 2, nil, {id = id, body = sequence .. body, claim = 'r' .. (claim or string.rep('0', 16)) .. score .. (client or '')}
+end
+
+local function replace(queue, waiting, flying)
+  local due, flight, bodies, claims, errors = queue.due, queue.flight, queue.bodies, queue.claims, queue.errors
+  for _, member in ipairs(waiting) do
+    redis.call('hdel', claims, string.sub(member, 17))
+    redis.call('hdel', errors, string.sub(member, 17))
+    redis.call('zrem', due, member)
+    redis.call('zrem', flight, member) -- if its claim ran out
+  end
+  for _, m in ipairs(flying) do
+    redis.call('hset', bodies, m.id, m.body)
+    redis.call('hset', claims, m.id, m.claim)
+  end
+end
+
