@@ -24,6 +24,8 @@ var (
 	// ErrStopped is the cause of a handler's context if its consumer stops and the grace of [WithStopGrace] is over. No
 	// method returns it.
 	ErrStopped = queue.ErrStopped
+	// ErrCancelled is the cause of a message's context if [Queue.Cancel] removed it in flight; then [ErrLost] is too. No method returns it.
+	ErrCancelled = queue.ErrCancelled
 	// ErrDead is returned by an offer with the id of a dead letter: [Queue.Redrive] that, or [Queue.Cancel] it and offer again.
 	ErrDead = queue.ErrDead
 	// ErrLayout is returned for a queue that a newer version of this library has written.

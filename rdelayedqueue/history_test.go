@@ -125,7 +125,7 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 	case redrives:
 		return jobState{where: waiting, next: e.At}, s.where == buried, false
 	case cancels:
-		return jobState{}, free || s.where == buried, free && ran
+		return jobState{}, s.where != away, false
 	case finds:
 		switch e.N {
 		case notFound:

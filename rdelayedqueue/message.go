@@ -35,6 +35,7 @@ type Message[T any] struct {
 //
 //   - with the cause [ErrLost] at the end of the visibility less 1 % (at least 2 ms) on this machine's clock, or when
 //     Redis replied that another consumer has the message; a late Ack may still count if nobody else has claimed it;
+//   - with the cause [ErrCancelled], which is [ErrLost] too, if the message was cancelled or purged, or Redis has lost it;
 //   - with the cause [ErrFinished] after Ack, Nack or Reject;
 //   - with the cause redlatch.ErrClosed when the client closes;
 //   - with [ErrTimeout] or [ErrStopped] in a handler, see [WithTimeout] and [WithStopGrace].

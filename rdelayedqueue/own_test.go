@@ -276,3 +276,76 @@ func TestBadOptionsOfAnOfferAreInvalid(t *testing.T) {
 		assert.Empty(t, p.Sent())
 	})
 }
+
+func TestCancelEndsAHandlerWhereverItRuns(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q, operator := jobs(b.Peer(t)), jobs(b.Peer(t))
+		var causes []error
+		consume(t, q, func(ctx context.Context, m *rdelayedqueue.Message[job]) error {
+			if m.Value.Name == "2" {
+				return nil
+			}
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return errors.New("interrupted")
+		})
+		time.Sleep(time.Second) // it sleeps, so that it hears its channel
+		offer(t, operator, "1", 0, rdelayedqueue.WithID("id"))
+		time.Sleep(time.Second)
+		ok, err := operator.Cancel(t.Context(), "id")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+		offer(t, operator, "2", 0, rdelayedqueue.WithID("id"))
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Len(t, causes, 1)
+		assert.ErrorIs(t, causes[0], rdelayedqueue.ErrCancelled)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q), "what it returned is ignored, and the new message is done")
+		ok, err = operator.Cancel(t.Context(), "id")
+		require.NoError(t, err)
+		assert.False(t, ok)
+	})
+}
+
+// F19: also one that does not hear of it.
+func TestCancelledMessageEndsWithItsRenewal(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		p := b.Peer(t)
+		q, operator := jobs(p), jobs(b.Peer(t))
+		var ended time.Time
+		offer(t, operator, "1", 0, rdelayedqueue.WithID("id")) // it is there when the consumer comes, which never sleeps
+		consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), rdelayedqueue.ErrCancelled)
+			ended = time.Now()
+			return ctx.Err()
+		})
+		time.Sleep(time.Second)
+		start := time.Now()
+		ok, err := operator.Cancel(t.Context(), "id")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		assert.LessOrEqual(t, ended.Sub(start), 10*time.Second)
+		assert.NotZero(t, ended)
+	})
+}
+
+func TestReplacementIsCancelledWithTheMessageInFlight(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "1", 0, rdelayedqueue.WithID("id"))
+		m := take(t, q)
+		replace(t, q, "2", 0)
+		ok, err := q.Cancel(t.Context(), "id")
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.ErrorIs(t, m.Ack(t.Context()), rdelayedqueue.ErrNotHeld)
+		assert.Equal(t, rdelayedqueue.Stats{}, stats(t, q))
+		nothing(t, q)
+	})
+}

@@ -231,8 +231,10 @@ func checkID(id string) error {
 	return nil
 }
 
-// Cancel deletes the message with this id if it waits or is a dead letter; its id is free at once. It returns false if
-// the message is in flight or does not exist. It blocks and fails as [Queue] describes, and costs one round trip.
+// Cancel deletes the message with this id; the id is free at once. It returns false if there is none. If the message is in flight, the
+// context of its handler ends with the cause [ErrCancelled], in any process, and what the handler returns is ignored. A consumer is notified
+// at once, or finds out when it renews the message, after a third of the visibility; a message of [Queue.Take] at the end of its
+// visibility. It blocks and fails as [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Cancel(ctx context.Context, id string) (bool, error) {
 	if err := q.check(id); err != nil {
 		return false, q.wrap("cancel in", err)

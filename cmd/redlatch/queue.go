@@ -248,10 +248,10 @@ payload that is one digit is read as MessagePack, which it is too: 7 is printed 
 func (a *app) queueCancel() *cobra.Command {
 	yes, attempts, text := false, 0, ""
 	cmd := &cobra.Command{
-		Use: "cancel NAME [ID]", Short: "Delete a message that waits, or is a dead letter; or those that fail", Args: checked(cobra.RangeArgs(1, 2)),
-		Long: `Delete a message that waits, or is a dead letter. Without an id: all that are delayed or ready, and have had an attempt
-that ended with an error, so many attempts and such an error. A message that is in flight stays: ask again. "get --json
---payloads" prints a message before it is gone.`,
+		Use: "cancel NAME [ID]", Short: "Delete a message, or those that fail", Args: checked(cobra.RangeArgs(1, 2)),
+		Long: `Delete a message. If it is in flight, the context of its handler ends. Without an id: all that are delayed or ready, and
+have had an attempt that ended with an error, so many attempts and such an error. "get --json --payloads" prints a message
+before it is gone.`,
 		Example: "  redlatch queue cancel mails 01a20e3c-4314-7d0b-80c6-22963ef0764d\n  redlatch queue cancel mails --attempts 5 --error 'nil map'",
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
 			if len(args) == 2 && (attempts != 0 || text != "") {
@@ -286,13 +286,10 @@ func (a *app) cancelOne(ctx context.Context, q *jobs, id string) error {
 	if err != nil {
 		return err
 	}
-	if ok {
-		return a.changed(1)
-	}
-	if _, err = q.Get(ctx, id); errors.Is(err, rdelayedqueue.ErrNotFound) {
+	if !ok {
 		return &exit{exitFailed, fmt.Errorf("there is no message %q", id)}
 	}
-	return &exit{exitFailed, fmt.Errorf("%q is in flight: ask again when its attempt has ended", id)}
+	return a.changed(1)
 }
 
 // cancelFailed deletes messages that wait for another attempt.

@@ -1,4 +1,4 @@
--- cancel.lua: remove messages that nobody has claimed, or whose claims ran out. Their ids are free at once.
+-- cancel.lua: remove messages, and notify the clients that have claimed some of them. Their ids are free at once.
 --
 -- KEYS[1]  meta: hash
 -- KEYS[2]  the caller's last call of this kind: string, its number and reply
@@ -10,26 +10,28 @@
 -- KEYS[8]  errors: hash, id -> text of the last error
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  number of the call
--- ARGV[3..n]  ids
+-- ARGV[3]  prefix of the clients' channels, of which one is notified of an x and the number of the claim
+-- ARGV[4..n]  ids
 --
--- Returns  an array: for each id 1 if it was removed, 0 if it is in flight or there is none; or as once.lua says
+-- Returns  an array: for each id 1 if it was removed, 0 if there is none; or as once.lua says
 local meta, record, due, flight, dead, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local layout, number, asked = ARGV[1], ARGV[2], ARGV
+local layout, number, channel, asked = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
   local reply, ids, places, found = {}, {}, {}, {}
-  for i = 3, #asked do
+  for i = 4, #asked do
     local id = asked[i]
     local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
     local ends = redis.call('zscore', flight, member)
-    local place = ends and tonumber(ends) <= now and flight or redis.call('zscore', due, member) and due
-      or redis.call('zscore', dead, member) and dead
-    reply[i - 2] = place and not found[id] and 1 or 0
-    if reply[i - 2] == 1 then
+    local place = ends and flight or redis.call('zscore', due, member) and due or redis.call('zscore', dead, member) and dead
+    reply[i - 3] = place and not found[id] and 1 or 0
+    if reply[i - 3] == 1 then
       found[id], ids[#ids + 1], places[#places + 1] = true, id, {place, member}
+      local claim, client = string.match(redis.call('hget', claims, id) or '', '^[hr](' .. string.rep('%d', 16) .. ')%d* (.*)$')
+      if ends and client and tonumber(ends) > now then redis.call('publish', channel .. client, 'x' .. claim) end
     end
   end
   if #ids > 0 then

@@ -499,8 +499,13 @@ func (l *claimer) Subscribed() {
 	}
 }
 
-// Message brings the time until this client should look, in microseconds, with a plus sign if it is only the spare.
+// Message brings the time until this client should look, in microseconds, with a plus sign if it is only the spare; or an x and the number of
+// a claim whose message was cancelled.
 func (l *claimer) Message(payload string) {
+	if claim, ok := strings.CutPrefix(payload, "x"); ok {
+		l.client.cancelled(claim)
+		return
+	}
 	left, err := strconv.ParseInt(payload, 10, 64)
 	if err != nil {
 		return

@@ -14,6 +14,8 @@ var (
 	ErrLost = errs.Of("message", errs.ErrLost)
 	// ErrFinished is the cause of a message's context after Ack, Nack or Reject.
 	ErrFinished = errs.ErrEnded
+	// ErrCancelled is the cause of a message's context if the message was cancelled in flight.
+	ErrCancelled = errors.New("message cancelled")
 	// ErrStopped is the cause of a handler's context when the grace of a consumer that stops is over.
 	ErrStopped = errors.New("consumer stopped")
 	// ErrDead is the error of an offer with the id of a dead letter.

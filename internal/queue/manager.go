@@ -123,6 +123,19 @@ func (c *client) leave() {
 	}
 }
 
+// cancelled ends the context of a message that was cancelled in flight.
+func (c *client) cancelled(claim string) {
+	m := c.manager
+	m.mu.Lock()
+	live := m.messagesLocked()
+	m.mu.Unlock()
+	for _, message := range live {
+		if message.queue.full == c.name && message.claim == claim {
+			message.loseTo(ErrCancelled, "it was removed")
+		}
+	}
+}
+
 // Holds returns the messages that the client has claimed.
 func (m *Manager) Holds() []presence.Hold {
 	m.mu.Lock()

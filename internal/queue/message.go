@@ -237,7 +237,10 @@ func (m *Message) drop() {
 }
 
 // lose ends the message's context: somebody else may have the message.
-func (m *Message) lose(why string) {
+func (m *Message) lose(why string) { m.loseTo(nil, why) }
+
+// loseTo is lose with another error that is the cause too, nil for none.
+func (m *Message) loseTo(cause error, why string) {
 	m.mu.Lock()
 	first := m.state == held
 	if first {
@@ -253,7 +256,11 @@ func (m *Message) lose(why string) {
 		return
 	}
 	// Also for one that another goroutine is about to end: whoever calls this has found it lost, and so has its context.
-	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, ErrLost, why))
+	lost := ErrLost
+	if cause != nil {
+		lost = fmt.Errorf("%w: %w", cause, ErrLost)
+	}
+	m.end(fmt.Errorf("rdelayedqueue: message of %q: %w: %s", m.queue.user, lost, why))
 }
 
 // Due has the visibility renewed, or ends the message.

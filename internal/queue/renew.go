@@ -55,9 +55,12 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 				kept++
 				one.done(sentAt)
 			case one.ending():
+			case results[i] == removed:
+				gone++
+				c.core.Workers.Go(func() { one.loseTo(ErrCancelled, "it was removed") })
 			case results[i] == notHeld:
 				gone++
-				c.core.Workers.Go(func() { one.lose("another consumer has it, or it was removed") })
+				c.core.Workers.Go(func() { one.lose("another consumer has it") })
 			default:
 				gone++
 			}
@@ -70,6 +73,7 @@ func (c *client) sendRenewals(renewals []renewal, sentAt time.Duration, slot slo
 const (
 	notHeld = 0
 	renewed = 1
+	removed = 3 // by Cancel or Purge, or Redis has lost it
 )
 
 // renewal is a message whose visibility is being renewed.

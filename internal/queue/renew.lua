@@ -5,7 +5,7 @@
 --          to another node of a cluster, one by one: nobody can claim anything then
 -- ARGV[1..n]  for each message: member, claim, visibility from now on in µs
 --
--- Returns  an array: for each message 1 if its claim lives on, 0 if the claim is not its latest, 2 if it is not in flight
+-- Returns  an array: for each message 1 if its claim lives on, 0 if another one is its latest, 2 if it is not in flight, 3 if it is gone
 local flight, claims = KEYS[1], KEYS[2]
 
 redis.call('zrem', flight, '') -- a full Redis allows this write, and then the rest of the script
@@ -19,6 +19,6 @@ for i = 1, #ARGV, 3 do
   if before and tonumber(before) < ends and (not held or string.match(held, '^[hr]' .. claim)) then
     redis.call('zadd', flight, string.format('%.0f', ends), member)
   end
-  reply[#reply + 1] = held and not string.match(held, '^[hr]' .. claim) and 0 or before and 1 or 2
+  reply[#reply + 1] = held and not string.match(held, '^[hr]' .. claim) and (held == '' and 3 or 0) or before and 1 or 2
 end
 return reply

@@ -213,8 +213,9 @@ func (k *keys) renew(batch []extension, slot slotState) *script.Call {
 }
 
 func (k *keys) cancels(client string, n callNumber, batch []*entry[string]) *script.Call {
-	args := make([]any, 0, 10+len(batch))
-	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, layout, n.number)
+	args := make([]any, 0, 11+len(batch))
+	args = append(args, k.meta, k.record(client, "cancel", n), k.due, k.flight, k.dead, k.bodies, k.claims, k.errors,
+		layout, n.number, k.channel)
 	for _, e := range batch {
 		args = append(args, e.value)
 	}
