@@ -137,6 +137,8 @@ type HandleEndEvent struct {
 	Took           time.Duration
 	// Err is the handler's error, also of one that panicked, took too long or ended its goroutine.
 	Err error
+	// Snoozed says that the handler has put its message off, see rdelayedqueue.Snooze. Err is nil then, unless something went wrong beside.
+	Snoozed bool
 }
 
 // DeadLetterEvent is a message that became a dead letter.

@@ -142,8 +142,8 @@ func WithCloseGrace(d time.Duration) Option {
 // WithCallTimeout bounds each call that does not wait for others and whose context has no deadline: TryLock without a
 // wait, IsLocked and the like, TrySetPermits, CountDown, Release of a counting semaphore, Offer, Stats, Open and so
 // on. After d the call returns [ErrUnavailable], or [ErrUnknown] if Redis may have done what was asked. Unlock and
-// Release of holds and permits, a TryLock that nests, Ack, Nack and Reject take 3 s or d, whichever is less. From 10 ms
-// to 1 h. Defaults to 10 s.
+// Release of holds and permits, a TryLock that nests, Ack, Nack, Reject and Snooze take 3 s or d, whichever is less.
+// From 10 ms to 1 h. Defaults to 10 s.
 //
 // It does not bound calls that wait for others: Lock, RLock, Do, RDo, Acquire, AcquireN, Await, AwaitSet, Take,
 // TakeBatch and Consume.

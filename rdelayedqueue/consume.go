@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
@@ -14,8 +15,8 @@ import (
 // returns nil, the message is acknowledged. If it returns an error, panics or exceeds [WithTimeout], the attempt
 // has failed: the message is due again after the pause of [WithBackoff], or becomes a dead letter after its last
 // attempt. The text of the error is kept with the message, of a panic the first line and the place; the client's log has
-// a line for each message, and the stack once for each place. If handle calls Ack, Nack or Reject itself, its return value
-// is ignored.
+// a line for each message, and the stack once for each place. If handle calls Ack, Nack, Reject or Snooze itself, its
+// return value is ignored.
 //
 // While a handler runs, the visibility of its message is renewed, so a handler may take any time. Its context has the
 // values of ctx but not its cancellation. It ends when the message is lost, when the client closes, or when the stop
@@ -27,7 +28,8 @@ import (
 // bad options or a nil handler, redlatch.ErrWrongType for data of another type, and [ErrLayout]. It logs any other
 // error, such as an outage of Redis, and goes on.
 //
-// If it returns an error of [Reject], the message becomes a dead letter although attempts are left. [Use] wraps handle.
+// If it returns an error of [Reject], the message becomes a dead letter although attempts are left; one of [Snooze] puts the message off.
+// [Use] wraps handle.
 //
 // It claims only as many messages as it has free handlers, apart from [WithPrefetch].
 func (q *Queue[T]) Consume(ctx context.Context, handle func(ctx context.Context, m *Message[T]) error, opts ...ConsumeOption) error {
@@ -80,6 +82,21 @@ func Reject(err error) error {
 	return rejection{err}
 }
 
+// postponement is an error of Snooze.
+type postponement struct{ delay time.Duration }
+
+func (p postponement) Error() string { return fmt.Sprintf("snoozed for %v", p.delay) }
+
+// Snooze returns an error for handlers that cannot work on their message now: it is due again after d, and the attempt does not count, see
+// [Message.Snooze]. The handler may wrap it; its text is not kept. An error of [Reject] beside it goes first. With a d that is negative or
+// above 100 years the error is redlatch.ErrInvalid and fails the attempt, as any other: of a time, give max(0, time.Until(t)).
+func Snooze(d time.Duration) error {
+	if err := errs.Between("delay of a snooze", d, 0, maxDelay); err != nil {
+		return err
+	}
+	return postponement{d}
+}
+
 func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []ConsumeOption) error {
 	if err := q.bad(); err != nil {
 		return err
@@ -103,9 +120,15 @@ func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []Consum
 				return c.Reject(ctx, reason(err.Error()))
 			}
 			err = handle(ctx, m)
-			if r := (rejection{}); errors.As(err, &r) && !c.Finished() {
+			var r rejection
+			var p postponement
+			switch {
+			case err == nil || c.Finished():
+			case errors.As(err, &r):
 				c.Failure = err
 				return c.Reject(ctx, reason(fmt.Sprint(err)))
+			case errors.As(err, &p):
+				return c.Snooze(ctx, p.delay)
 			}
 			return err
 		},

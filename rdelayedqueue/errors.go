@@ -8,7 +8,7 @@ import (
 // The errors of delayed queues, in addition to those of package redlatch. They come wrapped with what was being done;
 // test them with errors.Is.
 var (
-	// ErrNotHeld is returned by Ack, Nack, Reject and Extend if the claim is no longer the message's latest: another
+	// ErrNotHeld is returned by Ack, Nack, Reject, Snooze and Extend if the claim is no longer the message's latest: another
 	// consumer claimed the message, it was removed, or its attempt already ended in another way. It is the cause of a
 	// nil message's context. It is rlock.ErrNotHeld.
 	ErrNotHeld = errs.ErrNotHeld
@@ -17,7 +17,7 @@ var (
 	ErrLost = errs.ErrLost
 	// ErrNotFound is returned by Get if no message has the id.
 	ErrNotFound = errs.ErrNotFound
-	// ErrFinished is the cause of a message's context after Ack, Nack or Reject. No method returns it. It is rlock.ErrUnlocked.
+	// ErrFinished is the cause of a message's context after Ack, Nack, Reject or Snooze. No method returns it. It is rlock.ErrUnlocked.
 	ErrFinished = queue.ErrFinished
 	// ErrTimeout is the cause of a handler's context after the time of [WithTimeout]. No method returns it.
 	ErrTimeout = errs.ErrTimeout

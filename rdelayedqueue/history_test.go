@@ -47,6 +47,7 @@ const (
 	extends  jobOp = "extends"
 	acks     jobOp = "acks"
 	nacks    jobOp = "nacks"
+	snoozes  jobOp = "snoozes"
 	rejects  jobOp = "rejects"
 	redrives jobOp = "redrives"
 	cancels  jobOp = "cancels"
@@ -120,6 +121,8 @@ func jobStep(s jobState, e jobEvent) (after jobState, did, hides bool) {
 		return jobState{acked: true}, own, ran
 	case nacks:
 		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts}, own, ran
+	case snoozes:
+		return jobState{where: waiting, next: e.At + int64(e.D), attempts: s.attempts - 1}, own, ran
 	case rejects:
 		return jobState{where: buried, attempts: s.attempts}, own, ran
 	case redrives:
@@ -250,9 +253,12 @@ func (r *jobRecord) finish(ctx context.Context, q *rdelayedqueue.Queue[job], m *
 	switch dice := rand.N(100); {
 	case dice < 40:
 		ack()
-	case dice < 60:
+	case dice < 50:
 		e.Op, e.D = nacks, rand.N(jobDelay)
 		r.do(e, func() (bool, error) { return true, m.Nack(ctx, e.D) })
+	case dice < 60:
+		e.Op, e.D = snoozes, rand.N(jobDelay)
+		r.do(e, func() (bool, error) { return true, m.Snooze(ctx, e.D) })
 	case dice < 75:
 		e.Op = rejects
 		r.do(e, func() (bool, error) { return true, m.Reject(ctx, "x") })
@@ -350,7 +356,7 @@ func (r *jobRecord) closing() {
 		switch e := op.Event; {
 		case e.Op == takes && !strings.HasPrefix(e.Claim, "killed"):
 			left[e.Claim] = e.ID
-		case e.Did == yes && (e.Op == acks || e.Op == nacks || e.Op == rejects):
+		case e.Did == yes && (e.Op == acks || e.Op == nacks || e.Op == snoozes || e.Op == rejects):
 			delete(left, e.Claim)
 		}
 	}
@@ -399,7 +405,8 @@ func (r *jobRecord) check(t *testing.T) {
 	}
 	t.Log(all, seen)
 	for _, often := range []string{
-		"offers: yes", "offers: no", "takes: yes", "extends: yes", "acks: yes", "nacks: yes", "rejects: yes", "redrives: yes",
+		"offers: yes", "offers: no", "takes: yes", "extends: yes", "acks: yes", "nacks: yes", "snoozes: yes", "rejects: yes",
+		"redrives: yes",
 	} {
 		assert.NotZero(t, seen[often], often)
 	}
@@ -521,7 +528,7 @@ func TestQueueModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 	const forever = historytest.Forever
 	offered, first := jobEvent{Op: offers, D: 10}, jobEvent{Op: takes, Claim: "1", N: 1, D: 100}
 	second, acked := jobEvent{Op: takes, Claim: "2", N: 2, D: 100}, jobEvent{Op: acks, Claim: "1"}
-	gone := jobEvent{Op: finds, N: notFound}
+	gone, snoozed := jobEvent{Op: finds, N: notFound}, jobEvent{Op: snoozes, Claim: "1"}
 	for _, tc := range []struct {
 		what string
 		good bool
@@ -548,6 +555,13 @@ func TestQueueModelTellsGoodHistoriesFromBadOnes(t *testing.T) {
 		}},
 		{"put under a remembered id", false, ops{
 			at(offered, 0, 1), at(first, 10, 12), at(acked, 13, 14), at(offered, 15, 16),
+		}},
+		{"once more after a snooze", true, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(snoozed, 13, 14), at(first, 15, 17), at(acked, 18, 19),
+		}},
+		{"a snooze that takes back more than its attempt", false, ops{
+			at(offered, 0, 1), at(first, 10, 12), at(jobEvent{Op: nacks, Claim: "1"}, 13, 14), at(second, 15, 17),
+			at(jobEvent{Op: snoozes, Claim: "2"}, 18, 19), at(jobEvent{Op: takes, Claim: "3", N: 1, D: 100}, 20, 21),
 		}},
 		{"put under a cancelled one", true, ops{at(offered, 0, 1), at(jobEvent{Op: cancels}, 2, 3), at(offered, 4, 5)}},
 	} {

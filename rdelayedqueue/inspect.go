@@ -57,7 +57,7 @@ type Entry[T any] struct {
 	// Headers are those of the offer, see [Message.Headers].
 	Headers map[string]string
 	State   State
-	// Attempt is how often the message was claimed.
+	// Attempt is how often the message was claimed, without claims that were given back before work began or were snoozed.
 	Attempt int
 	// DueAt is when the message is due. For a claimed message it is when the claim runs out or ran out, for a dead
 	// letter when it died.

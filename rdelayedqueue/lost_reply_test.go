@@ -1,9 +1,11 @@
 package rdelayedqueue_test
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +32,8 @@ var steps = []struct {
 	{"Extend", func(t *testing.T, l *life) { require.NoError(t, l.m.Extend(t.Context(), patience)) }, rdelayedqueue.Stats{InFlight: 1}},
 	{"Nack", func(t *testing.T, l *life) { require.NoError(t, l.m.Nack(t.Context(), 0)) }, rdelayedqueue.Stats{Ready: 1}},
 	{"Take again", func(t *testing.T, l *life) { l.take(t, 2) }, rdelayedqueue.Stats{InFlight: 1}},
+	{"Snooze", func(t *testing.T, l *life) { require.NoError(t, l.m.Snooze(t.Context(), 0)) }, rdelayedqueue.Stats{Ready: 1}},
+	{"Take after the snooze", func(t *testing.T, l *life) { l.take(t, 2) }, rdelayedqueue.Stats{InFlight: 1}},
 	{"Reject", func(t *testing.T, l *life) { require.NoError(t, l.m.Reject(t.Context(), "x")) }, rdelayedqueue.Stats{Dead: 1}},
 	{"Redrive", func(t *testing.T, l *life) {
 		ok, err := l.q.Redrive(t.Context(), l.id)
@@ -124,6 +128,18 @@ func TestOfferUnderOneIDIsOneMessage(t *testing.T) {
 // F2, F25
 func TestNackWhoseReplyIsLostDoesNotDenyThatItWasDone(t *testing.T) {
 	t.Parallel()
+	lostEnd(t, (*rdelayedqueue.Message[job]).Nack)
+}
+
+// F2, F25
+func TestSnoozeWhoseReplyIsLostDoesNotDenyThatItWasDone(t *testing.T) {
+	t.Parallel()
+	lostEnd(t, (*rdelayedqueue.Message[job]).Snooze)
+}
+
+// lostEnd ends an attempt. The reply is lost, and the call is repeated when another consumer has the message.
+func lostEnd(t *testing.T, end func(m *rdelayedqueue.Message[job], ctx context.Context, d time.Duration) error) {
+	t.Helper()
 	r := newRig(t)
 	q, other := queue(r.client(t)), queue(r.direct(t))
 	offer(t, q, "a", 0)
@@ -138,7 +154,7 @@ func TestNackWhoseReplyIsLostDoesNotDenyThatItWasDone(t *testing.T) {
 			again <- <-taken
 		}
 	})
-	err := m.Nack(t.Context(), 0)
+	err := end(m, t.Context(), 0)
 	require.ErrorIs(t, err, redlatch.ErrUnknown)
 	require.ErrorIs(t, err, rdelayedqueue.ErrNotHeld)
 	require.NoError(t, (<-again).Ack(t.Context()))

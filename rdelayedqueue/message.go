@@ -10,16 +10,16 @@ import (
 )
 
 // Message is a message that this process has claimed. [Message.Ack] acknowledges it, [Message.Nack] ends the attempt as
-// failed, and [Message.Reject] makes the message a dead letter. It is safe for concurrent use. A nil Message, which a
-// failed call returns, and one that no queue returned have ended: their methods return [ErrNotHeld], which is also the
-// cause of their contexts.
+// failed, [Message.Reject] makes the message a dead letter, and [Message.Snooze] puts it off. It is safe for concurrent
+// use. A nil Message, which a failed call returns, and one that no queue returned have ended: their methods return
+// [ErrNotHeld], which is also the cause of their contexts.
 type Message[T any] struct {
 	// Value is the offered value.
 	Value T
 	// ID is the message's id.
 	ID string
-	// Attempt is 1 for the first delivery. A delivery that was given back before work on it began does not count. After
-	// a Redrive it is 1 again.
+	// Attempt is 1 for the first delivery. A delivery that was given back before work on it began, or was snoozed, does
+	// not count. After a Redrive it is 1 again.
 	Attempt int
 	// DueAt is when this delivery became due, by Redis's clock.
 	DueAt time.Time
@@ -36,7 +36,7 @@ type Message[T any] struct {
 //   - with the cause [ErrLost] at the end of the visibility less 1 % (at least 2 ms) on this machine's clock, or when
 //     Redis replied that another consumer has the message; a late Ack may still count if nobody else has claimed it;
 //   - with the cause [ErrCancelled], which is [ErrLost] too, if the message was cancelled or purged, or Redis has lost it;
-//   - with the cause [ErrFinished] after Ack, Nack or Reject;
+//   - with the cause [ErrFinished] after Ack, Nack, Reject or Snooze;
 //   - with the cause redlatch.ErrClosed when the client closes;
 //   - with [ErrTimeout] or [ErrStopped] in a handler, see [WithTimeout] and [WithStopGrace].
 func (m *Message[T]) Context() context.Context { return m.claim().Context() }
@@ -75,6 +75,17 @@ func (m *Message[T]) Nack(ctx context.Context, delay time.Duration) error {
 // with it. It blocks, fails and costs as Nack does.
 func (m *Message[T]) Reject(ctx context.Context, why string) error {
 	return m.wrap("reject", m.claim().Reject(ctx, reason(why)))
+}
+
+// Snooze puts the message off: it is due again after d, 0 to 100 years from when Redis gets the call, and the attempt
+// does not count: the next delivery has the same Attempt, and a message is never a dead letter for it. A d out of range
+// is redlatch.ErrInvalid. It also counts after the visibility is over, if nobody else has claimed the message. It blocks,
+// fails and costs as Nack does; a repeated Snooze returns [ErrNotHeld].
+func (m *Message[T]) Snooze(ctx context.Context, d time.Duration) error {
+	if err := errs.Between("delay", d, 0, maxDelay); err != nil {
+		return m.wrap("snooze", err)
+	}
+	return m.wrap("snooze", m.claim().Snooze(ctx, d))
 }
 
 // Extend sets the visibility anew, to end d from now, which may be sooner than before: 10 ms to 7 days. In a handler,

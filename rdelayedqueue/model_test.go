@@ -83,7 +83,7 @@ func (m *model) finish(t *testing.T) {
 	}
 	i := m.random.IntN(len(m.held))
 	taken := m.held[i]
-	how := m.random.IntN(5)
+	how := m.random.IntN(6)
 	if how == 0 {
 		require.NoError(t, taken.Extend(t.Context(), 24*time.Hour))
 		return
@@ -103,6 +103,10 @@ func (m *model) finish(t *testing.T) {
 		require.NoError(t, taken.Nack(t.Context(), 24*time.Hour))
 		m.states[taken.ID] = rdelayedqueue.Delayed
 	case 3:
+		require.NoError(t, taken.Snooze(t.Context(), 24*time.Hour))
+		m.states[taken.ID] = rdelayedqueue.Delayed
+		m.attempts[taken.ID]--
+	case 4:
 		require.NoError(t, taken.Reject(t.Context(), "x"))
 		m.states[taken.ID] = rdelayedqueue.Dead
 	default:

@@ -213,7 +213,7 @@ func (t *Telemetry) acquireEnd(ctx context.Context, e redlatch.AcquireEndEvent) 
 	if span.IsRecording() {
 		span.SetAttributes(askedKey.Int(e.Asked), ownerKey.String(e.Owner))
 	}
-	end(span, "", e.Err)
+	end(span, "", inspect.Result(e.Err), e.Err)
 	t.acquire.Record(ctx, e.Waited.Seconds(), t.object(e.Kind, e.Name, inspect.Result(e.Err)).record...)
 }
 
@@ -261,7 +261,7 @@ func (t *Telemetry) offerEnd(ctx context.Context, e redlatch.OfferEndEvent) {
 	if span.IsRecording() && len(e.IDs) == 1 {
 		span.SetAttributes(semconv.MessagingMessageID(e.IDs[0]))
 	}
-	end(span, send, e.Err)
+	end(span, send, inspect.Result(e.Err), e.Err)
 	t.send.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, send, inspect.Result(e.Err)).record...)
 }
 
@@ -275,8 +275,9 @@ func (t *Telemetry) handleStart(ctx context.Context, e redlatch.HandleStartEvent
 }
 
 func (t *Telemetry) handleEnd(ctx context.Context, e redlatch.HandleEndEvent) {
-	end(trace.SpanFromContext(ctx), process, e.Err)
-	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, process, inspect.Result(e.Err)).record...)
+	result := inspect.Handled(e)
+	end(trace.SpanFromContext(ctx), process, result, e.Err)
+	t.process.Record(ctx, e.Took.Seconds(), t.queue(e.Kind, e.Name, process, result).record...)
 }
 
 func (t *Telemetry) deadLetter(ctx context.Context, e redlatch.DeadLetterEvent) {
@@ -310,7 +311,7 @@ func scriptOn(name, node string) []attribute.KeyValue {
 }
 
 func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
-	end(trace.SpanFromContext(ctx), "", e.Err)
+	end(trace.SpanFromContext(ctx), "", inspect.Result(e.Err), e.Err)
 	k := seriesKey{of: "script", node: e.Node, name: e.Name, result: inspect.Result(e.Err)}
 	of := t.known(k)
 	if of == nil { // the convention has an error, and no result
@@ -322,18 +323,18 @@ func (t *Telemetry) scriptEnd(ctx context.Context, e redlatch.ScriptEndEvent) {
 // system is what the messages are sent by.
 var system = semconv.MessagingSystemKey.String("redlatch") //nolint:gochecknoglobals // a constant in all but name
 
-// outcome returns the attributes of a result. A lock that somebody else has is no fault, unless a handler failed for it.
+// outcome returns the attributes of a result. A lock that somebody else has is no fault, unless a handler failed for it, and neither is a
+// message that a handler has put off.
 func outcome(operation, result string) []attribute.KeyValue {
-	if result == "ok" || result == "refused" && operation != process {
+	if result == "ok" || result == inspect.Snoozed || result == "refused" && operation != process {
 		return []attribute.KeyValue{resultKey.String(result)}
 	}
 	return []attribute.KeyValue{resultKey.String(result), semconv.ErrorTypeKey.String(result)}
 }
 
 // end ends a span.
-func end(span trace.Span, operation string, err error) {
+func end(span trace.Span, operation, result string, err error) {
 	if span.IsRecording() {
-		result := inspect.Result(err)
 		with := outcome(operation, result)
 		span.SetAttributes(with...)
 		if len(with) > 1 {

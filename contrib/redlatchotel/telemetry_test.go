@@ -296,6 +296,22 @@ func TestHandlerThatFailsForATakenLockHasFailed(t *testing.T) {
 	}, redlatchotel.WithNames("mail"))
 }
 
+func TestSnoozeIsNoFailure(t *testing.T) {
+	inLab(t, func(t *testing.T, l *lab) {
+		q := redlatch.GetDelayedQueue[string](l.Client, "mail")
+		_, err := q.Offer(t.Context(), "work", 0)
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		require.NoError(t, q.Consume(ctx, func(context.Context, *rdelayedqueue.Message[string]) error { return rdelayedqueue.Snooze(time.Hour) }))
+		processed := l.take()["process mail"]
+		assert.Equal(t, codes.Unset, processed.Status.Code)
+		assert.Equal(t, "snoozed", attributes(processed)["redlatch.result"])
+		assert.Equal(t, int64(1), l.count(t, "messaging.process.duration", ofQueue("mail",
+			attribute.String("redlatch.result", "snoozed"), attribute.String("redlatch.kind", "queue"), attribute.String("messaging.operation.name", "process"))...))
+	}, redlatchotel.WithNames("mail"))
+}
+
 func TestWakeUpsReconnectionsAndFailoversAreCounted(t *testing.T) {
 	inLab(t, func(t *testing.T, l *lab) {
 		sum := func(name string, labels ...attribute.KeyValue) int64 {

@@ -184,7 +184,7 @@ func (m *Metrics) Observer() redlatch.Observer {
 			return ctx
 		},
 		HandleEnd: func(_ context.Context, e redlatch.HandleEndEvent) {
-			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), Result(e.Err))
+			m.observe(m.handle, e.Took, e.Kind, m.name(e.Name), inspect.Handled(e))
 		},
 		DeadLetter: func(_ context.Context, e redlatch.DeadLetterEvent) {
 			m.dead.WithLabelValues(e.Kind, m.name(e.Name)).Inc()

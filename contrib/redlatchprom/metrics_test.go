@@ -195,20 +195,23 @@ func TestMetricsOfQueues(t *testing.T) {
 		q := redlatch.GetDelayedQueue[string](c, "mail", rdelayedqueue.WithMaxAttempts(1))
 		defer metrics.WatchQueue(q)()
 		defer metrics.WatchQueue(redlatch.GetDelayedQueue[string](c, "mail"))()
-		for _, value := range []string{"good", "bad"} {
+		for _, value := range []string{"good", "bad", "snoozed"} {
 			_, err := q.Offer(t.Context(), value, 0)
 			require.NoError(t, err)
 		}
 		_, err = q.Offer(t.Context(), "later", time.Hour)
 		require.NoError(t, err)
-		assert.InDelta(t, 2, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
 		time.Sleep(10 * time.Second)
 		ctx, stop := context.WithCancel(t.Context())
 		consumed := make(chan error, 1)
 		go func() {
 			consumed <- q.Consume(ctx, func(_ context.Context, m *rdelayedqueue.Message[string]) error {
-				if m.Value == "bad" {
+				switch m.Value {
+				case "bad":
 					return errors.New("bad")
+				case "snoozed":
+					return rdelayedqueue.Snooze(time.Hour)
 				}
 				return nil
 			})
@@ -216,12 +219,13 @@ func TestMetricsOfQueues(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		require.NoError(t, <-consumed)
-		assert.InDelta(t, 3, value(t, registry, "redlatch_offered_messages_total", `kind="queue",name="mail",result="ok"`), 0)
+		assert.InDelta(t, 4, value(t, registry, "redlatch_offered_messages_total", `kind="queue",name="mail",result="ok"`), 0)
 		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="queue",name="mail",result="ok"`), 0)
 		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="queue",name="mail",result="failed"`), 0)
-		assert.InDelta(t, 2, value(t, registry, "redlatch_late_seconds", `kind="queue",name="mail"`), 0)
+		assert.InDelta(t, 1, value(t, registry, "redlatch_handle_seconds", `kind="queue",name="mail",result="snoozed"`), 0)
+		assert.InDelta(t, 3, value(t, registry, "redlatch_late_seconds", `kind="queue",name="mail"`), 0)
 		assert.InDelta(t, 1, value(t, registry, "redlatch_dead_letters_total", `kind="queue",name="mail"`), 0)
-		for state, n := range map[string]float64{"delayed": 1, "ready": 0, "in flight": 0, "dead": 1} {
+		for state, n := range map[string]float64{"delayed": 2, "ready": 0, "in flight": 0, "dead": 1} {
 			assert.InDelta(t, n, value(t, registry, "redlatch_queue_messages", fmt.Sprintf("name=%q,state=%q", "mail", state)), 0, state)
 		}
 		assert.Zero(t, value(t, registry, "redlatch_queue_paused", `name="mail"`))

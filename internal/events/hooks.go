@@ -76,6 +76,7 @@ type HandleEnd struct {
 	Attempt        int
 	Took           time.Duration
 	Err            error
+	Snoozed        bool
 }
 
 // DeadLetter is a message that has become one.

@@ -221,6 +221,17 @@ func StateCounts(s rdelayedqueue.Stats) map[string]int {
 	return map[string]int{"delayed": s.Delayed, "ready": s.Ready, "in flight": s.InFlight, "dead": s.Dead}
 }
 
+// Snoozed is what came of a handler that has put its message off, by its name in metrics.
+const Snoozed = "snoozed"
+
+// Handled returns what came of a handler, by its name in metrics: [Snoozed], or that of its error.
+func Handled(e redlatch.HandleEndEvent) string {
+	if e.Snoozed && e.Err == nil {
+		return Snoozed
+	}
+	return Result(e.Err)
+}
+
 // Result returns what came of a call, by its name in metrics:
 //
 //	ok

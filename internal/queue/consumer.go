@@ -211,6 +211,7 @@ func (c *consumer) handle(m *Message) (err error) {
 		defer func() {
 			f(ctx, events.HandleEnd{
 				Kind: c.queue.kind, Name: c.queue.user, ID: m.ID, Attempt: m.Attempt, Took: time.Since(started), Err: cmp.Or(err, m.Failure),
+				Snoozed: m.snoozed(),
 			})
 		}()
 	}

@@ -12,7 +12,7 @@ var (
 	ErrNotHeld = errs.Of("message", errs.ErrNotHeld)
 	// ErrLost is [errs.ErrLost] of a message: the cause of its context when its claim is gone.
 	ErrLost = errs.Of("message", errs.ErrLost)
-	// ErrFinished is the cause of a message's context after Ack, Nack or Reject.
+	// ErrFinished is the cause of a message's context after Ack, Nack, Reject or Snooze.
 	ErrFinished = errs.ErrEnded
 	// ErrCancelled is the cause of a message's context if the message was cancelled in flight.
 	ErrCancelled = errors.New("message cancelled")

@@ -41,7 +41,7 @@ type Message struct {
 	extends int             // how often Extend has set until
 	state   messageState
 	acking  *entry[ack]  // the last Ack, which may be in flight
-	nacking *entry[nack] // the last Nack or Reject, as well
+	nacking *entry[nack] // the last Nack, Reject or Snooze, as well
 	shared  bool         // a script of another package had it, and may have acknowledged it
 }
 
@@ -65,7 +65,7 @@ const (
 	lost
 	gone // a script of another package has acknowledged it, or found another claim: Ack has nothing left to send
 	acked
-	ended // by Nack or Reject, or by an operation that found another claim
+	ended // by Nack, Reject or Snooze, or by an operation that found another claim
 )
 
 // message makes a message of a claim for a demand that was asked for at the given time. Its context descends from ctx.
@@ -411,9 +411,10 @@ type destination int
 const (
 	toDue destination = iota // or to the dead letters, when no attempts are left
 	toDead
+	toDueUncounted // whatever attempts are left: it is none
 )
 
-// nack is an attempt that failed.
+// nack is an attempt that failed, or is put off.
 type nack struct {
 	member, claim string
 	delay         time.Duration
@@ -433,6 +434,11 @@ func (m *Message) Nack(ctx context.Context, delay time.Duration, text string) er
 // Reject makes the message a dead letter.
 func (m *Message) Reject(ctx context.Context, reason string) error {
 	return m.finish(ctx, nack{end: toDead, text: reason})
+}
+
+// Snooze puts the message off: it is due again after the delay, and the attempt does not count.
+func (m *Message) Snooze(ctx context.Context, delay time.Duration) error {
+	return m.finish(ctx, nack{delay: delay, end: toDueUncounted})
 }
 
 func (m *Message) finish(ctx context.Context, n nack) error {
@@ -480,7 +486,9 @@ func (m *Message) finished(ctx context.Context, sent *entry[nack]) error {
 		return m.notHeld()
 	}
 	first := m.forget(ended, ErrFinished)
-	if n := sent.value; first && ok != replaced && (n.end == toDead || n.attempts > 0 && m.Attempt >= n.attempts) {
+	n := sent.value
+	dead := n.end == toDead || n.end == toDue && n.attempts > 0 && m.Attempt >= n.attempts
+	if first && ok != replaced && dead {
 		m.client.core.Events.DeadLetter(events.DeadLetter{Kind: m.client.kind, Name: m.client.user, ID: m.ID, Attempt: m.Attempt, Cause: n.text})
 	}
 	return nil
@@ -520,12 +528,19 @@ func finishedAll(ctx context.Context, messages []*Message, sent []*entry[nack]) 
 	return first
 }
 
-// ending reports whether Ack, Nack, Reject or a script of another package has ended the message, or may have. A renewal that does not
+// ending reports whether Ack, Nack, Reject, Snooze or a script of another package has ended the message, or may have. A renewal that does not
 // find the message says nothing of it then: the answer to the other call does.
 func (m *Message) ending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state == acked || m.state == ended || m.shared || m.acking.mayWork() || m.nacking.mayWork()
+}
+
+// snoozed reports whether Snooze has ended the message, or may have.
+func (m *Message) snoozed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nacking.mayWork() && m.nacking.value.end == toDueUncounted
 }
 
 // endAgain ends the message as was tried before, by its handler or by this: what is not answered is waited for, as another end could
@@ -549,7 +564,7 @@ func (m *Message) isHeld() bool {
 	return m.state == held
 }
 
-// Finished reports whether Ack, Nack or Reject has ended the message.
+// Finished reports whether Ack, Nack, Reject or Snooze has ended the message.
 func (m *Message) Finished() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

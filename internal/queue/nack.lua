@@ -1,4 +1,4 @@
--- nack.lua: end attempts that failed: each message is due again later, or a dead letter.
+-- nack.lua: end attempts that failed, or that are put off: each message is due again later, or a dead letter.
 --
 -- KEYS[1]  meta: hash
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
@@ -8,8 +8,8 @@
 -- KEYS[6]  errors: hash, id -> text of the last error
 -- KEYS[7]  waiters: sorted set, clients that hear wake-ups
 -- ARGV[1]  prefix of the clients' channels
--- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed or 0, text of the
---             error or nothing
+-- ARGV[2..n]  for each message: member, claim, delay in µs or -1 for the dead letters, attempts allowed, 0 for no limit or -1 for a
+--             snooze, which counts no attempt, text of the error or nothing
 --
 -- Returns  an array: for each message 1 if its attempt under this claim is over, 2 if another message has replaced it, 0 if the claim is
 --          not its latest
@@ -28,8 +28,12 @@ for i = 2, #items, 5 do
   reply[#reply + 1] = letter == 'r' and 2 or letter and 1 or 0
   if letter == 'h' or letter == 'r' then
     local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
-    if letter == 'r' then at, number, text = math.max(tonumber(number), now), 0, '' end -- the message that has replaced it
-    failed[#failed + 1] = {member = member, at = at, state = 'n' .. claim .. number, text = text}
+    local snoozed = limit < 0
+    if letter == 'r' then -- the message that has replaced it
+      at, number, text, snoozed = math.max(tonumber(number), now), 0, '', false
+    end
+    local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
+    failed[#failed + 1] = {member = member, at = at, state = state, text = text, snoozed = snoozed}
     earliest = at and math.min(earliest or at, at) or earliest
   end
 end
@@ -44,7 +48,9 @@ for _, m in ipairs(failed) do
     redis.call('hset', errors, id, 'no attempts are left')
   end
   redis.call('hset', claims, id, m.state)
-  if redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0 then
+  local here = redis.call('zrem', flight, m.member) + redis.call('zrem', due, m.member) > 0
+  -- A snooze counts for a dead letter too whose last claim ran out.
+  if here or m.snoozed and redis.call('zrem', dead, m.member) > 0 then
     redis.call('zadd', m.at and due or dead, string.format('%.0f', m.at or now), m.member)
   end
 end

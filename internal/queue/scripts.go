@@ -179,11 +179,14 @@ func (k *keys) nacks(batch []*entry[nack]) *script.Call {
 	args := make([]any, 0, 8+5*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.claims, k.errors, k.waiters, k.channel)
 	for _, e := range batch {
-		delay := micros(e.value.delay)
-		if e.value.end == toDead {
+		delay, attempts := micros(e.value.delay), e.value.attempts
+		switch e.value.end {
+		case toDead:
 			delay = -1
+		case toDueUncounted:
+			attempts = -1
 		}
-		args = append(args, e.value.member, e.value.claim, delay, e.value.attempts, e.value.text)
+		args = append(args, e.value.member, e.value.claim, delay, attempts, e.value.text)
 	}
 	return nackScript.Call(7, args...)
 }

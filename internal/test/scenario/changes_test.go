@@ -343,6 +343,7 @@ func queueChanges() (changes []change) {
 	one("take", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.Take(ctx); return err })
 	one("ack", taken, none, func(ctx context.Context, _ q, m m) error { return m.Ack(ctx) })
 	one("nack", taken, due, func(ctx context.Context, _ q, m m) error { return m.Nack(ctx, 0) })
+	one("snooze", taken, due, func(ctx context.Context, _ q, m m) error { return m.Snooze(ctx, 0) })
 	one("reject", taken, dead, func(ctx context.Context, _ q, m m) error { return m.Reject(ctx, "x") })
 	one("extend", taken, taken, func(ctx context.Context, _ q, m m) error { return m.Extend(ctx, time.Minute) })
 	one("cancel", due, none, func(ctx context.Context, q q, _ m) error { return did(q.Cancel(ctx, "id")) })

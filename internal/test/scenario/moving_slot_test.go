@@ -672,6 +672,7 @@ func callsOfQueues(t *testing.T, c *redlatch.Client, nameOf func(kind string) st
 	require.NoError(t, paused.Pause(t.Context()))
 	add("Ack", stats{Delayed: 1, Dead: 1}, func(ctx context.Context, _ *queue, m *message) error { return m.Ack(ctx) })
 	add("Nack", stats{Delayed: 2, Dead: 1}, func(ctx context.Context, _ *queue, m *message) error { return m.Nack(ctx, time.Hour) })
+	add("Snooze", stats{Delayed: 2, Dead: 1}, func(ctx context.Context, _ *queue, m *message) error { return m.Snooze(ctx, time.Hour) })
 	add("Reject", stats{Delayed: 1, Dead: 2}, func(ctx context.Context, _ *queue, m *message) error { return m.Reject(ctx, "why") })
 	reads := func(what string, call func(ctx context.Context, q *queue, m *message) error) {
 		add(what, stats{}, call)
