@@ -60,6 +60,7 @@ var blocking = []blockingCall{
 	{"RedriveAll", func(ctx context.Context, h held) error { return second(h.RedriveAll(ctx)) }, context.DeadlineExceeded},
 	{"Purge", func(ctx context.Context, h held) error { return second(h.Purge(ctx)) }, context.DeadlineExceeded},
 	{"Pause", func(ctx context.Context, h held) error { return h.Pause(ctx) }, context.DeadlineExceeded},
+	{"PauseFor", func(ctx context.Context, h held) error { return h.PauseFor(ctx, time.Second) }, context.DeadlineExceeded},
 	{"Resume", func(ctx context.Context, h held) error { return h.Resume(ctx) }, context.DeadlineExceeded},
 	{"Extend", func(ctx context.Context, h held) error { return h.message.Extend(ctx, time.Minute) }, context.DeadlineExceeded},
 	{"Ack", func(ctx context.Context, h held) error { return h.message.Ack(ctx) }, redlatch.ErrUnknown},

@@ -216,6 +216,7 @@ var calls = map[string]func(ctx context.Context, q *rdelayedqueue.Queue[job]) er
 	"RedriveAll": func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.RedriveAll(ctx); return err },
 	"Purge":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Purge(ctx); return err },
 	"Pause":      func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.Pause(ctx) },
+	"PauseFor":   func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.PauseFor(ctx, time.Second) },
 	"Resume":     func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { return q.Resume(ctx) },
 	"Get":        func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Get(ctx, "a"); return err },
 	"List":       func(ctx context.Context, q *rdelayedqueue.Queue[job]) error { _, err := q.Dead(ctx, 1); return err },

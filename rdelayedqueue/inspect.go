@@ -146,6 +146,8 @@ type Stats struct {
 	InFlight int
 	Dead     int
 	Paused   bool
+	// PausedUntil is when the pause ends, by Redis's clock; zero if the queue is not paused, or its pause has no end.
+	PausedUntil time.Time
 	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error.
 	Failed int
 }

@@ -70,6 +70,9 @@ var lates = map[string]late{
 	"Pause": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
 		require.NoError(t, q.Pause(t.Context()))
 	}, resume, rdelayedqueue.Stats{}},
+	"PauseFor": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
+		require.NoError(t, q.PauseFor(t.Context(), time.Hour))
+	}, resume, rdelayedqueue.Stats{}},
 	"Pause that was given up": {skip, func(t *testing.T, q *rdelayedqueue.Queue[job]) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 		defer cancel()

@@ -2,7 +2,9 @@ package rdelayedqueue
 
 import (
 	"context"
+	"time"
 
+	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/queue"
 )
 
@@ -58,17 +60,33 @@ func (q *Queue[T]) purge(ctx context.Context, states []State) (total int, err er
 }
 
 // Pause stops the delivery of messages in all clients until [Queue.Resume]. It does not affect messages that are in
-// flight or prefetched, nor offers. A repeated call changes nothing. It blocks and fails as [Queue] describes, and
-// costs one round trip.
+// flight or prefetched, nor offers. It replaces an earlier pause; a repeated call changes nothing. It blocks and fails as
+// [Queue] describes, and costs one round trip.
 func (q *Queue[T]) Pause(ctx context.Context) error {
 	err := q.bad()
 	if err == nil {
-		err = q.queue.Pause(ctx)
+		err = q.queue.Pause(ctx, queue.NoEnd)
 	}
 	return q.wrap("pause", err)
 }
 
-// Resume ends a pause and wakes a consumer. It blocks and fails as [Queue] describes, and costs one round trip.
+// PauseFor is [Queue.Pause] for d, by Redis's clock, from 1 ms to 100 years: the queue then delivers again by itself, also if
+// the caller is gone, and [Queue.Resume] ends the pause before. It replaces an earlier pause, so that a repeated call
+// counts d from its own time. Another d is redlatch.ErrInvalid. It costs one round trip, and a consumer that sleeps looks in
+// when the pause ends.
+func (q *Queue[T]) PauseFor(ctx context.Context, d time.Duration) error {
+	err := q.bad()
+	if err == nil {
+		err = errs.Between("pause", d, time.Millisecond, maxDelay)
+	}
+	if err == nil {
+		err = q.queue.Pause(ctx, d)
+	}
+	return q.wrap("pause", err)
+}
+
+// Resume ends a pause of either kind, and wakes a consumer if a message is due. It blocks and fails as [Queue] describes, and
+// costs one round trip.
 func (q *Queue[T]) Resume(ctx context.Context) error {
 	err := q.bad()
 	if err == nil {

@@ -19,7 +19,8 @@ import (
 // oneScript are the calls that wait for a single script.
 var oneScript = map[string]bool{
 	"Offer": true, "OfferAt": true, "OfferNew": true, "Cancel": true, "Reschedule": true, "Get": true, "Dead": true, "Stats": true, "Redrive": true,
-	"RedriveAll": true, "Purge": true, "Pause": true, "Resume": true, "Extend": true, "Ack": true, "Nack": true, "Snooze": true, "Reject": true,
+	"RedriveAll": true, "Purge": true, "Pause": true, "PauseFor": true, "Resume": true, "Extend": true, "Ack": true, "Nack": true, "Snooze": true,
+	"Reject": true,
 }
 
 // stocked returns a queue with a message of each state, of which the caller has one, and a client that sleeps.

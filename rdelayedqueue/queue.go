@@ -18,8 +18,8 @@ import (
 // [Queue.Take] leaves that to the caller. A Queue has no state: any number of goroutines may use one, and two of the
 // same name are the same queue, in all clients. It is safe for concurrent use.
 //
-// Get, All, Dead and Stats, which read, and Offer, Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause and Resume,
-// which change the queue, block as follows. If Redis does not answer, or a cluster moves the queue to another node,
+// Get, All, Dead and Stats, which read, and Offer, Cancel, Reschedule, Redrive, RedriveAll, Purge, Pause, PauseFor and
+// Resume, which change the queue, block as follows. If Redis does not answer, or a cluster moves the queue to another node,
 // they wait until ctx is done, the call timeout is over if ctx has no deadline (10 s by default, see
 // redlatch.WithCallTimeout), or the client closes (redlatch.ErrClosed). If Redis refuses the connection or cannot serve
 // at the moment, they return redlatch.ErrUnavailable within a third of a second, and nothing was done. A change is made

@@ -440,25 +440,6 @@ func TestAllEndsWithItsError(t *testing.T) {
 	})
 }
 
-func TestPauseHoldsForAllConsumers(t *testing.T) {
-	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
-		q, other := jobs(b.Peer(t)), jobs(b.Peer(t))
-		require.NoError(t, q.Pause(t.Context()))
-		offer(t, q, "a", 0)
-		assert.True(t, stats(t, q).Paused)
-		got := make(chan time.Time, 1)
-		go func() {
-			take(t, other)
-			got <- time.Now()
-		}()
-		time.Sleep(time.Minute)
-		assert.Empty(t, got)
-		require.NoError(t, q.Resume(t.Context()))
-		resumed := time.Now()
-		assert.WithinDuration(t, resumed, <-got, 2*time.Millisecond)
-	})
-}
-
 func TestUndecodablePayloadIsDeadAndTheQueueGoesOn(t *testing.T) {
 	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
 		p := b.Peer(t)

@@ -361,7 +361,7 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 		require.NoError(t, m.Reject(t.Context(), "no such address"))
 
 		for _, verb := range []string{"stats", "info"} {
-			assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false,"lag":"0s"}`, r.must(t, "--json", "queue", verb, "mails"))
+			assert.JSONEq(t, `{"delayed":1,"ready":0,"in_flight":0,"dead":1,"failed":0,"paused":false,"paused_until":null,"lag":"0s"}`, r.must(t, "--json", "queue", verb, "mails"))
 		}
 		hidden := r.must(t, "queue", "ls", "mails", "--state", "dead")
 		assert.Contains(t, hidden, "no such address")
@@ -376,7 +376,13 @@ func TestQueueIsLookedAtAndOperated(t *testing.T) {
 		assert.Equal(t, exitFailed, code, "it is no dead letter")
 		r.must(t, "queue", "pause", "mails")
 		assert.Regexp(t, `paused +true`, r.must(t, "queue", "stats", "mails"))
+		r.must(t, "queue", "pause", "mails", "--for", "10m")
+		assert.Regexp(t, `paused +until 2`, r.must(t, "queue", "stats", "mails"))
+		assert.Contains(t, r.must(t, "ls"), "0 dead, paused until 2")
+		code, _, _ = r.run(t.Context(), "queue", "pause", "mails", "--for", "0s")
+		assert.Equal(t, exitUsage, code)
 		r.must(t, "queue", "resume", "mails")
+		assert.Regexp(t, `paused +false`, r.must(t, "queue", "stats", "mails"))
 		assert.Equal(t, "1 message\n", r.must(t, "queue", "purge", "mails", "--state", "ready", "--yes"))
 		assert.Contains(t, r.must(t, "ls"), "1 delayed, 0 ready, 0 in flight, 0 dead")
 	})

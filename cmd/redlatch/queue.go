@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,8 +22,7 @@ import (
 func (a *app) queue() *cobra.Command {
 	return a.group("queue", "Look at a delayed queue, and operate it", []string{kinds.Queue}, a.queueStats(), a.queueTail(), a.queueList(), a.queueGet(),
 		a.queueCancel(), a.queueRedrive(), a.queuePurge(),
-		a.queueSwitch("pause", "Deliver nothing until resume; what is in flight goes on", (*jobs).Pause),
-		a.queueSwitch("resume", "Deliver again", (*jobs).Resume))
+		a.queuePause(), a.queueResume())
 }
 
 type jobs = inspect.Queue
@@ -74,8 +74,12 @@ type queueStats struct {
 }
 
 func writeStats(w io.Writer, name string, s queueStats) error {
+	paused := strconv.FormatBool(s.Paused)
+	if !s.PausedUntil.IsZero() {
+		paused = "until " + s.PausedUntil.UTC().Format(time.RFC3339)
+	}
 	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
-		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", s.Paused), row(w, "lag", s.Lag))
+		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Lag))
 }
 
 // stats returns how many messages a queue has. One that Redis does not have is an error.
@@ -372,11 +376,25 @@ func (a *app) changed(n int) error {
 	return err
 }
 
-func (a *app) queueSwitch(verb, short string, do func(*jobs, context.Context) error) *cobra.Command {
+func (a *app) queuePause() *cobra.Command {
+	lasts := time.Duration(0)
+	cmd := &cobra.Command{
+		Use: "pause NAME", Short: "Deliver nothing until resume, or for a time; what is in flight goes on",
+		Example: "  redlatch queue pause mails\n  redlatch queue pause mails --for 10m", Args: exactly(1),
+	}
+	cmd.Flags().DurationVar(&lasts, "for", 0, "after which time to deliver again by itself, from 1ms")
+	cmd.RunE = a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
+		if cmd.Flags().Changed("for") {
+			return q.PauseFor(ctx, lasts)
+		}
+		return q.Pause(ctx)
+	})
+	return cmd
+}
+
+func (a *app) queueResume() *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " NAME", Short: short, Example: "  redlatch queue " + verb + " mails", Args: exactly(1),
-		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
-			return do(q, ctx)
-		}),
+		Use: "resume NAME", Short: "Deliver again", Example: "  redlatch queue resume mails", Args: exactly(1),
+		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error { return q.Resume(ctx) }),
 	}
 }

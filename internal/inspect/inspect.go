@@ -351,5 +351,8 @@ func Counts(s rdelayedqueue.Stats) string {
 	if s.Paused {
 		text += ", paused"
 	}
+	if !s.PausedUntil.IsZero() {
+		text += " until " + s.PausedUntil.UTC().Format(time.RFC3339)
+	}
 	return text
 }

@@ -44,7 +44,7 @@ if #ids == 0 then
   return reply
 end
 local left = redis.call('pttl', done)
-local empties = redis.call('hlen', bodies) <= #ids and redis.call('hexists', meta, 'paused') == 0
+local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would
 redis.call('pexpire', done, left < longest and 2 * longest or left)
 redis.call('hset', receipts, unpack(numbers))
@@ -53,7 +53,7 @@ if left < longest then
   redis.call('pexpire', done, 2 * longest)
   redis.call('pexpire', receipts, 2 * longest)
 end
-if empties and redis.call('pexpire', meta, 86400000) == 1 then
+if rest and redis.call('pexpire', meta, rest) == 1 then
   redis.call('hset', meta, 'expires', 1)
 end
 if redis.call('zrem', flight, unpack(members)) < #members then

@@ -1,6 +1,6 @@
 -- claim.lua: claim what is due.
 --
--- KEYS[1]  meta: hash
+-- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
@@ -34,7 +34,8 @@ local stamp = string.format('%.0f', now)
 -- This comes first: a full Redis allows this write, and then the rest of the script.
 redis.call('zrem', waiters, client)
 expire(due, flight, claims, stamp)
-local ready = head[3] and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
+local paused = head[3] == '1' or tonumber(head[3] or 0) > now
+local ready = paused and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)

@@ -42,6 +42,7 @@ type Entry struct {
 type Stats struct {
 	Delayed, Ready, InFlight, Dead int
 	Paused                         bool
+	PausedUntil                    time.Time // zero if it is not paused, or the pause has no end
 	Failed                         int // of the first three
 }
 
@@ -161,5 +162,11 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 			return s, err
 		}
 	}
-	return Stats{int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3]), counts[4] == 1, int(counts[5])}, nil
+	s = Stats{
+		Delayed: int(counts[0]), Ready: int(counts[1]), InFlight: int(counts[2]), Dead: int(counts[3]), Paused: counts[4] > 0, Failed: int(counts[5]),
+	}
+	if counts[4] > 1 {
+		s.PausedUntil = time.UnixMicro(counts[4])
+	}
+	return s, nil
 }

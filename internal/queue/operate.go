@@ -86,14 +86,14 @@ func (q *Queue) Purge(ctx context.Context, s State) (total int, err error) {
 	return total, nil
 }
 
-// Pause has all claims find nothing, until Resume.
-func (q *Queue) Pause(ctx context.Context) error {
-	_, err := q.operate(ctx, (*keys).pause)
+// Pause has all claims find nothing for a time, or until Resume if it is [NoEnd].
+func (q *Queue) Pause(ctx context.Context, d time.Duration) error {
+	_, err := q.operate(ctx, func(k *keys, client string, n callNumber) *script.Call { return k.pause(client, n, d) })
 	return err
 }
 
+// NoEnd is the length of a pause that lasts until Resume.
+const NoEnd time.Duration = -1
+
 // Resume ends a pause.
-func (q *Queue) Resume(ctx context.Context) error {
-	_, err := q.operate(ctx, (*keys).resume)
-	return err
-}
+func (q *Queue) Resume(ctx context.Context) error { return q.Pause(ctx, 0) }

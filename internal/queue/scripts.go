@@ -23,6 +23,9 @@ var PlaceSource string
 //go:embed once.lua
 var onceSource string
 
+//go:embed idle.lua
+var idleSource string
+
 //go:embed bury.lua
 var burySource string
 
@@ -89,18 +92,18 @@ var (
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &ackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &idleSource, &ackSource)
 	nackScript       = script.Embedded("rdelayedqueue.nack", &WakeSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &onceSource, &burySource, &cancelSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &onceSource, &idleSource, &burySource, &cancelSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &statsSource)
 	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &onceSource, &burySource, &purgeSource)
-	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &pauseSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &onceSource, &idleSource, &burySource, &purgeSource)
+	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &idleSource, &pauseSource)
 )
 
 // record returns the key of a client's last call of a kind.
@@ -273,12 +276,13 @@ func (k *keys) redrive(client string, n callNumber, id string, until int64) *scr
 		layout, k.channel, n.number, id, until)
 }
 
-func (k *keys) pause(client string, n callNumber) *script.Call {
-	return pauseScript.Call(2, k.meta, k.record(client, "operate", n), layout, k.channel, n.number)
-}
-
-func (k *keys) resume(client string, n callNumber) *script.Call {
-	return pauseScript.Call(4, k.meta, k.record(client, "operate", n), k.bodies, k.waiters, layout, k.channel, n.number)
+// pause pauses the queue for a time, without an end if it is negative. 0 ends a pause.
+func (k *keys) pause(client string, n callNumber, d time.Duration) *script.Call {
+	lasts := micros(d)
+	if d < 0 {
+		lasts = -1
+	}
+	return pauseScript.Call(6, k.meta, k.record(client, "operate", n), k.bodies, k.due, k.flight, k.waiters, layout, k.channel, n.number, lasts)
 }
 
 // micros returns a time as scripts take it, rounded up.

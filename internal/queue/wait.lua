@@ -1,6 +1,6 @@
 -- wait.lua: say when to look into the queue again, and hear wake-ups until then.
 --
--- KEYS[1]  meta: hash; of those that wait, alarm looks in at alarm_at, and spare at spare_at should alarm have died
+-- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; of those that wait, alarm looks in at alarm_at, and spare at spare_at should alarm have died
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
@@ -22,8 +22,8 @@ local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local at = (first or expiry) and math.min(tonumber(first or expiry), tonumber(expiry or first))
-if paused then
-  at = nil
+if at and paused then
+  at = paused ~= '1' and math.max(at, tonumber(paused)) or nil
 end
 if at and at <= now then
   return 0

@@ -4,18 +4,19 @@
 -- removes the client need not change alarm, and wait.lua, which lets a client in, clears what was noted for it. The client may die: wait.lua
 -- finds a spare, unless nobody else waits, and whoever waits next becomes it.
 --
--- Returns  nothing. It defines wake, which does nothing while the queue is paused, unless it resumes, and if the alarm looks in by then.
---          It comes before what the script writes: an ACL may forbid to publish.
+-- Returns  nothing. It defines wake, which does nothing in a pause that has no end, and if the alarm looks in by then. In a pause that
+--          ends the time is not before its end. It comes before what the script writes: an ACL may forbid to publish.
 local function wake(queue, at, now)
   local meta, waiters = queue.meta, queue.waiters
   if redis.call('exists', waiters) == 0 then
     return
   end
   local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at')
-  if head[1] and not queue.resumes then
+  local paused, who, alarm_at = queue.paused or head[1], head[2], tonumber(head[3] or 0)
+  if paused == '1' then
     return
   end
-  local who, alarm_at = head[2], tonumber(head[3] or 0)
+  at = math.max(at, tonumber(paused or 0))
   if who and not redis.call('zscore', waiters, who) then
     who = nil
   elseif who and alarm_at <= now then

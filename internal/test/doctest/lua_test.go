@@ -66,6 +66,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/bury.lua":    {"keys.bodies", "keys.meta", "hash"},
 	"internal/queue/cancel.lua":  {"place[1]"},
 	"internal/queue/expire.lua":  {"due", "flight", "claims", "dead", "errors"},
+	"internal/queue/idle.lua":    {"meta"},
 	"internal/queue/nack.lua":    {"m.at and due or dead"},
 	"internal/queue/once.lua":    {"call.meta", "call.record"},
 	"internal/queue/place.lua":   {"meta", "due", "flight", "bodies", "claims", "errors"},

@@ -339,6 +339,7 @@ func queueChanges() (changes []change) {
 	})
 	one("take a batch", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.TakeBatch(ctx, 2); return err })
 	one("pause", due, paused, func(ctx context.Context, q q, _ m) error { return q.Pause(ctx) })
+	one("pause for a time", due, paused, func(ctx context.Context, q q, _ m) error { return q.PauseFor(ctx, time.Hour) })
 	one("resume", paused, due, func(ctx context.Context, q q, _ m) error { return q.Resume(ctx) })
 	one("take", due, taken, func(ctx context.Context, q q, _ m) error { _, err := q.Take(ctx); return err })
 	one("ack", taken, none, func(ctx context.Context, _ q, m m) error { return m.Ack(ctx) })
