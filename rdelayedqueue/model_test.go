@@ -105,7 +105,7 @@ func (m *model) finish(t *testing.T) {
 	case 3:
 		require.NoError(t, taken.Snooze(t.Context(), 24*time.Hour))
 		m.states[taken.ID] = rdelayedqueue.Delayed
-		m.attempts[taken.ID]--
+		m.attempts[taken.ID] = max(0, m.attempts[taken.ID]-1) // 0 of one that was replaced
 	case 4:
 		require.NoError(t, taken.Reject(t.Context(), "x"))
 		m.states[taken.ID] = rdelayedqueue.Dead
