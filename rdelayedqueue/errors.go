@@ -26,6 +26,9 @@ var (
 	ErrStopped = queue.ErrStopped
 	// ErrCancelled is the cause of a message's context if [Queue.Cancel] removed it in flight; then [ErrLost] is too. No method returns it.
 	ErrCancelled = queue.ErrCancelled
+	// ErrFull is returned by an offer for which a queue with [WithCapacity] has no room; it comes with the error of the context if that has
+	// ended a wait for room.
+	ErrFull = queue.ErrFull
 	// ErrDead is returned by an offer with the id of a dead letter: [Queue.Redrive] that, or [Queue.Cancel] it and offer again.
 	ErrDead = queue.ErrDead
 	// ErrLayout is returned for a queue that a newer version of this library has written.

@@ -27,6 +27,12 @@ type SharedOption interface {
 // OfferOption is a setting of one message, for [Queue.Offer], [Queue.OfferAt] and [Queue.OfferNew].
 type OfferOption interface{ setOffer(s *offering) }
 
+// WaitOption is a setting of a queue that an offer may override: a [QueueOption] and an [OfferOption].
+type WaitOption interface {
+	QueueOption
+	OfferOption
+}
+
 // AttemptsOption is a setting of a queue that a consumer may override, and a message again: a [SharedOption] and an [OfferOption].
 type AttemptsOption interface {
 	SharedOption
@@ -40,6 +46,9 @@ type (
 	offerOption   func(*offering)
 )
 
+// waitOption is the option of [WithWait].
+type waitOption time.Duration
+
 // attemptsOption is the option of [WithMaxAttempts].
 type attemptsOption int
 
@@ -48,6 +57,8 @@ func (set consumeOption) setConsumer(s *settings) { set(s) }
 func (set sharedOption) setQueue(s *settings)     { set(s) }
 func (set sharedOption) setConsumer(s *settings)  { set(s) }
 func (set offerOption) setOffer(s *offering)      { set(s) }
+func (d waitOption) setQueue(s *settings)         { s.room.Wait = time.Duration(d) }
+func (d waitOption) setOffer(s *offering)         { s.wait = (*time.Duration)(&d) }
 func (n attemptsOption) setQueue(s *settings)     { s.attempts = int(n) }
 func (n attemptsOption) setConsumer(s *settings)  { s.attempts = int(n) }
 func (n attemptsOption) setOffer(s *offering)     { s.own.Attempts = (*int)(&n) }
@@ -57,6 +68,7 @@ type settings struct {
 	codec      codec.Codec
 	maxPayload int
 	dedupe     time.Duration
+	room       queue.Room
 
 	visibility time.Duration
 	attempts   int
@@ -75,6 +87,7 @@ type offering struct {
 	headers map[string]string
 	replace bool
 	expires bool
+	wait    *time.Duration // nil for the queue's
 	own     queue.Own
 }
 
@@ -94,6 +107,9 @@ func (s *offering) validate() error {
 		if err := errs.Between("expiry", s.own.Expiry, time.Millisecond, maxDelay); err != nil {
 			return err
 		}
+	}
+	if err := errs.Between("wait", or(s.wait, 0), 0, maxDelay); err != nil {
+		return err
 	}
 	return queue.CheckHeaders(s.headers)
 }
@@ -128,6 +144,18 @@ func WithMaxPayload(bytes int) QueueOption {
 func WithDedupe(d time.Duration) QueueOption {
 	return queueOption(func(s *settings) { s.dedupe = d })
 }
+
+// WithCapacity sets how many messages the queue takes: an offer that would make more than n of them delayed, ready or in flight waits for
+// room as [WithWait] says, and then returns [ErrFull]. So producers that are faster than the consumers cannot fill Redis. All producers of a
+// queue should have the same. A batch of up to 100 messages and 1 MiB is taken whole or not, and a larger one in such parts; one of more than n
+// messages is refused at once. Retries, [Queue.Redrive] and [WithReplace] are never refused. 0 for no limit, which is the default.
+//
+// What makes room wakes the producers that wait. Messages that were offered without a capacity do not: those wait up to 15 s longer.
+func WithCapacity(n int) QueueOption { return queueOption(func(s *settings) { s.room.Capacity = n }) }
+
+// WithWait sets for how long an offer waits for room in a queue with [WithCapacity], besides the time that it waits for Redis; a batch takes
+// that of the queue. The offers of a client wait in their order. Defaults to 0: such an offer returns [ErrFull] at once.
+func WithWait(d time.Duration) WaitOption { return waitOption(d) }
 
 // WithVisibility sets how long a claim lasts, 1 s to 7 days: a message that is neither acknowledged nor extended by
 // then is delivered again. Consume renews it while a handler runs. Defaults to 30 s.
@@ -229,6 +257,7 @@ func (s *settings) validate() error {
 	}{
 		{"maximum payload", s.maxPayload, 1, 64 << 20},
 		{"number of attempts", s.attempts, 0, maxAttempts},
+		{"capacity", s.room.Capacity, 0, 1 << 30},
 		{"concurrency", s.concurrency, 1, 100_000},
 		{"prefetch", or(s.prefetch, 0), 0, 100},
 	} {
@@ -240,6 +269,7 @@ func (s *settings) validate() error {
 		what               string
 		value, least, most time.Duration
 	}{
+		{"wait", s.room.Wait, 0, maxDelay},
 		{"dedupe time", s.dedupe, time.Second, 365 * 24 * time.Hour},
 		{"visibility", s.visibility, time.Second, 7 * 24 * time.Hour},
 		{"stop grace", s.stopGrace, 0, time.Hour},

@@ -139,7 +139,8 @@ func (q *Queue[T]) offerOne(ctx context.Context, i Item[T], at time.Time, opts [
 		return "", 0, err
 	}
 	item.ID, item.At, item.Headers, item.Replace, item.Own = or(s.id, ""), at, s.headers, s.replace, s.own
-	ids, outcomes, err := q.queue.Offer(ctx, []queue.Item{item})
+	room := queue.Room{Capacity: q.settings.room.Capacity, Wait: or(s.wait, q.settings.room.Wait)}
+	ids, outcomes, err := q.queue.Offer(ctx, []queue.Item{item}, room)
 	if len(ids) == 0 {
 		return "", 0, err
 	}
@@ -178,7 +179,7 @@ func (q *Queue[T]) offerAll(ctx context.Context, items []Item[T]) ([]string, err
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
 	}
-	ids, _, err := q.queue.Offer(ctx, encoded)
+	ids, _, err := q.queue.Offer(ctx, encoded, q.settings.room)
 	return ids, err
 }
 

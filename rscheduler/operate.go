@@ -184,7 +184,7 @@ func (s *Scheduler) trigger(ctx context.Context, job string) error {
 		return err
 	}
 	id := fmt.Sprintf("%s@%s%d-%s", job, manualMark, found.now, uuid.NewString())
-	_, _, err = s.queue.Offer(ctx, []queue.Item{{ID: id, At: time.UnixMicro(found.now), Payload: []byte(text(found.now))}})
+	_, _, err = s.queue.Offer(ctx, []queue.Item{{ID: id, At: time.UnixMicro(found.now), Payload: []byte(text(found.now))}}, queue.Room{})
 	return err
 }
 

@@ -9,22 +9,24 @@
 -- KEYS[7]  errors: hash, id -> text of the last error
 -- KEYS[8]  done: sorted set, ids by the time at which they are forgotten, µs
 -- KEYS[9]  receipts: hash, id in done -> number of the claim that was acknowledged
--- ARGV[1..n]  for each message: member, claim, for how long to remember its id in ms
+-- ARGV[1]  prefix of the clients' channels if producers may wait for room, or nothing
+-- ARGV[2..n]  for each message: member, claim, for how long to remember its id in ms
 --
 -- Returns  an array: for each message 1 if it is done under this claim, 2 if another message has replaced it, which nack.lua makes due,
 --          0 if the claim is not its latest
 local meta, due, flight, dead, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claims, errors, done, receipts, items = KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV
+local claims, errors, done, receipts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local channel, items = ARGV[1], ARGV
 
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local reply, members, ids, forget, numbers, longest, asked = {}, {}, {}, {}, {}, 0, {}
-for i = 1, #items, 3 do
+for i = 2, #items, 3 do
   asked[#asked + 1] = string.sub(items[i], 17)
 end
 local states = redis.call('hmget', claims, unpack(asked))
 for n, id in ipairs(asked) do
-  local member, claim, keep = items[3 * n - 2], items[3 * n - 1], tonumber(items[3 * n])
+  local member, claim, keep = items[3 * n - 1], items[3 * n], tonumber(items[3 * n + 1])
   if string.sub(states[n] or '', 1, 17) == 'h' .. claim then
     members[#members + 1], ids[#ids + 1] = member, id
     forget[#forget + 1], forget[#forget + 2] = string.format('%.0f', now + keep * 1000), id
@@ -43,6 +45,7 @@ redis.call('hdel', receipts, unpack(old))
 if #ids == 0 then
   return reply
 end
+if channel ~= '' then freed(meta, channel) end
 local left = redis.call('pttl', done)
 local rest = redis.call('hlen', bodies) <= #ids and lifetime(meta, now)
 redis.call('zadd', done, 'xx', 0, '') -- these two add nothing, and fail if those below would

@@ -24,7 +24,8 @@ const (
 type batcher[T any] struct {
 	manager *Manager
 	call    func(n callNumber, batch []*entry[T]) *script.Call
-	weight  func(*T) int // bytes of an operation; nil if none has many
+	weight  func(*T) int              // bytes of an operation; nil if none has many
+	apart   func(a, b *entry[T]) bool // whether two operations may not share a call; nil if all may
 	second  secondCall
 	after   patience
 
@@ -207,6 +208,9 @@ func (g *batcher[T]) next(lane int) *batch[T] {
 		size := 0
 		if g.weight != nil {
 			size = g.weight(&e.value)
+		}
+		if g.apart != nil && len(b.entries) > 0 && g.apart(b.entries[0], e) {
+			break
 		}
 		if e.request.busy || len(b.entries) == maxBatch || len(b.entries) > 0 && bytes+size > maxBytes {
 			break

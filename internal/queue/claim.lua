@@ -74,6 +74,7 @@ if #taken == wanted and redis.call('exists', waiters) == 1 then
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
   wake({meta = meta, waiters = waiters, channel = channel}, math.min(tonumber(next or ends), tonumber(expiry or ends), ends), now)
 end
+if #spent > 0 then freed(meta, channel) end
 exhaust(due, dead, errors, spent, stamp, reply)
 if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted

@@ -18,6 +18,8 @@ var (
 	ErrCancelled = errors.New("message cancelled")
 	// ErrStopped is the cause of a handler's context when the grace of a consumer that stops is over.
 	ErrStopped = errors.New("consumer stopped")
+	// ErrFull is the error of an offer to a queue that has no room for it.
+	ErrFull = errors.New("the queue is full")
 	// ErrDead is the error of an offer with the id of a dead letter.
 	ErrDead = errors.New("a dead letter has this id")
 	// ErrLayout marks a queue that a newer version of the library has written.

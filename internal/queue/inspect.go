@@ -43,7 +43,7 @@ type Stats struct {
 	Delayed, Ready, InFlight, Dead int
 	Paused                         bool
 	PausedUntil                    time.Time // zero if it is not paused, or the pause has no end
-	Failed                         int // of the first three
+	Failed                         int       // of the first three
 }
 
 // Get returns a message, or [errs.ErrNotFound].

@@ -53,6 +53,7 @@ type client struct {
 	nacks     batcher[nack]
 	returns   batcher[Claimed]
 	passes    batcher[Claimed]       // returns of what another client has to work on
+	waiting   chan struct{}          // 1: a token while an offer waits for room, see await
 	operating chan struct{}          // 1: a token while an operation is in flight, see operate
 	due       *timer.Batch[*Message] // to be renewed
 	claimer   claimer
@@ -72,11 +73,14 @@ func (m *Manager) use(q *Queue) *client {
 }
 
 func newClient(m *Manager, q *Queue) *client {
-	c := &client{manager: m, core: m.core, kind: q.kind, user: q.user, name: q.full, keys: q.names(), operating: make(chan struct{}, 1)}
+	c := &client{manager: m, core: m.core, kind: q.kind, user: q.user, name: q.full, keys: q.names(), operating: make(chan struct{}, 1),
+		waiting: make(chan struct{}, 1),
+	}
 	k, id := c.keys, m.core.ID
 	c.offers = batcher[offer]{
 		manager: m, second: whenFull, weight: func(o *offer) int { return len(o.payload) },
-		call: func(n callNumber, b []*entry[offer]) *script.Call { return k.offers(id, n, b) },
+		call:  func(n callNumber, b []*entry[offer]) *script.Call { return k.offers(id, n, b) },
+		apart: apart,
 	}
 	c.cancels = batcher[string]{
 		manager: m, call: func(n callNumber, b []*entry[string]) *script.Call { return k.cancels(id, n, b) },

@@ -330,14 +330,15 @@ const replaced = 2
 type ack struct {
 	member, claim string
 	keep          time.Duration
+	bounded       bool // the queue has a capacity
 }
 
 // asAck returns what Redis has to know to acknowledge the message.
 func (m *Message) asAck() ack {
 	if m.Given {
-		return ack{m.member, m.claim, m.terms.Dedupe}
+		return ack{m.member, m.claim, m.terms.Dedupe, m.bounded}
 	}
-	return ack{m.member, m.claim, ownKeep}
+	return ack{m.member, m.claim, ownKeep, m.bounded}
 }
 
 // Share returns the message's member in the queue for a script of another package that ends it, besides its claim. Once such a script has

@@ -20,7 +20,7 @@ redis.call('zrem', flight, '') -- a full Redis allows this write, and then the r
 redis.call('zadd', due, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local reply, failed, earliest = {}, {}, nil
+local reply, failed, earliest, dies = {}, {}, nil, false
 for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = redis.call('hget', claims, string.sub(member, 17)) or ''
@@ -35,8 +35,10 @@ for i = 2, #items, 5 do
     local state = snoozed and 's' .. claim .. (number - 1) or 'n' .. claim .. number
     failed[#failed + 1] = {member = member, at = at, state = state, text = text, snoozed = snoozed}
     earliest = at and math.min(earliest or at, at) or earliest
+    dies = dies or not at
   end
 end
+if dies then freed(meta, channel) end
 if earliest then
   wake({meta = meta, waiters = waiters, channel = channel}, earliest, now)
 end

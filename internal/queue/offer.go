@@ -38,9 +38,13 @@ type Own struct {
 	Expiry   time.Duration // after it was due, until when the first attempt has to begin; 0 for no end
 }
 
-// text returns the terms as claim.lua reads them; nothing if there are none.
-func (o Own) text() string {
+// text returns the terms as claim.lua reads them; nothing if there are none. A message in a queue with a capacity says so: who
+// acknowledges it may not know that.
+func (o Own) text(capacity int) string {
 	text := ""
+	if capacity > 0 {
+		text = roomTerm + " "
+	}
 	if o.Attempts != nil {
 		text += "a" + strconv.Itoa(*o.Attempts) + " "
 	}
@@ -50,16 +54,19 @@ func (o Own) text() string {
 	return text
 }
 
-// attemptsOf returns how many attempts the terms of a message allow; nil if they do not say.
-func attemptsOf(text string) *int {
+// roomTerm marks a message of a queue with a capacity.
+const roomTerm = "c"
+
+// readTerms reads the terms of a message: how many attempts they allow, nil if they do not say; and whether its queue has a capacity.
+func readTerms(text string) (attempts *int, bounded bool) {
 	for field := range strings.FieldsSeq(text) {
-		if digits, ok := strings.CutPrefix(field, "a"); ok {
-			if n, err := strconv.Atoi(digits); err == nil {
-				return &n
-			}
+		digits, ok := strings.CutPrefix(field, "a")
+		if n, err := strconv.Atoi(digits); ok && err == nil {
+			attempts = &n
 		}
+		bounded = bounded || field == roomTerm
 	}
-	return nil
+	return attempts, bounded
 }
 
 // offer is an item on its way.
@@ -68,6 +75,7 @@ type offer struct {
 	mark    string
 	delay   any // as offer.lua takes it
 	payload []byte
+	room    int // the queue's capacity; 0 for no limit
 }
 
 // The mark of a message says whose its id is: a user's, who may offer it again, or the library's own, which nobody has used before. Then
@@ -101,7 +109,7 @@ func (o offer) with(i Item, observer map[string]string) offer {
 		text = headerText(i.Headers)
 	}
 	letter := o.mark[:1]
-	if own := i.Own.text(); own != "" {
+	if own := i.Own.text(o.room); own != "" {
 		letter = strings.ToUpper(letter)
 		text = own + "\n" + text
 	}
@@ -128,6 +136,11 @@ func CheckHeaders(headers map[string]string) error {
 	return nil
 }
 
+// apart reports whether two offers may not share a call: to a queue with a capacity a batch goes alone, as it is taken whole or not.
+func apart(a, b *entry[offer]) bool {
+	return a.value.room != b.value.room || a.value.room > 0 && a.request != b.request && max(len(a.request.entries), len(b.request.entries)) > 1
+}
+
 // delayOf returns when an item is due as offer.lua takes it.
 func delayOf(i Item) any {
 	text := ""
@@ -145,12 +158,12 @@ func delayOf(i Item) any {
 	return text
 }
 
-func offerOf(i Item, observer map[string]string) (offer, error) {
+func offerOf(i Item, room Room, observer map[string]string) (offer, error) {
 	if i.ID != "" {
-		return offer{i.ID, givenMark, delayOf(i), i.Payload}.with(i, observer), nil
+		return offer{i.ID, givenMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), nil
 	}
 	id, err := uuid.NewV7()
-	return offer{id.String(), ownMark, delayOf(i), i.Payload}.with(i, observer), err
+	return offer{id.String(), ownMark, delayOf(i), i.Payload, room.Capacity}.with(i, observer), err
 }
 
 // Outcome is what became of an offer.
@@ -161,12 +174,13 @@ const (
 	Added                   // it was added
 	Replaced                // it has taken the place of one
 	IsDead                  // a dead letter has this id
+	IsFull                  // there is no room for it
 )
 
-func offersOf(items []Item, observer map[string]string) (offers []offer, ids []string, err error) {
+func offersOf(items []Item, room Room, observer map[string]string) (offers []offer, ids []string, err error) {
 	offers, ids = make([]offer, len(items)), make([]string, len(items))
 	for i, item := range items {
-		if offers[i], err = offerOf(item, observer); err != nil {
+		if offers[i], err = offerOf(item, room, observer); err != nil {
 			return nil, nil, err
 		}
 		ids[i] = offers[i].id
@@ -175,25 +189,25 @@ func offersOf(items []Item, observer map[string]string) (offers []offer, ids []s
 }
 
 // Offer puts messages into the queue. It returns their ids, and what became of each. After an error some may have been added; the ids are
-// returned even so, unless the name or the context is at fault. The error is [ErrDead] if dead letters have some of the ids, and nothing
-// else went wrong.
-func (q *Queue) Offer(ctx context.Context, items []Item) (ids []string, outcomes []Outcome, err error) {
+// returned even so, unless the name or the context is at fault. The error is [ErrFull] if some found no room, or else [ErrDead] if dead
+// letters have some of the ids, and nothing else went wrong.
+func (q *Queue) Offer(ctx context.Context, items []Item, room Room) (ids []string, outcomes []Outcome, err error) {
 	hooks := &q.manager.core.Events.Hooks
 	if hooks.OfferStart == nil && hooks.OfferEnd == nil || q.ready(ctx) != nil {
-		return q.offer(ctx, items, nil)
+		return q.offer(ctx, items, room, nil)
 	}
 	began := time.Now()
 	ctx, headers := q.manager.core.Events.BeginOffer(ctx, q.kind, q.Name(), len(items))
-	ids, outcomes, err = q.offer(ctx, items, headers)
+	ids, outcomes, err = q.offer(ctx, items, room, headers)
 	if f := hooks.OfferEnd; f != nil {
 		f(ctx, events.OfferEnd{Kind: q.kind, Name: q.Name(), Messages: len(items), IDs: ids, Took: time.Since(began), Err: err})
 	}
 	return ids, outcomes, err
 }
 
-func (q *Queue) offer(ctx context.Context, items []Item, observer map[string]string) (ids []string, outcomes []Outcome, err error) {
+func (q *Queue) offer(ctx context.Context, items []Item, room Room, observer map[string]string) (ids []string, outcomes []Outcome, err error) {
 	outcomes = make([]Outcome, len(items))
-	offers, ids, err := offersOf(items, observer)
+	offers, ids, err := offersOf(items, room, observer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -203,27 +217,46 @@ func (q *Queue) offer(ctx context.Context, items []Item, observer map[string]str
 		}
 		return ids, outcomes, err
 	}
+	if room.Capacity > 0 && min(len(items), maxBatch) > room.Capacity {
+		return ids, outcomes, fmt.Errorf("%w: it takes %d messages, and the batch has %d", ErrFull, room.Capacity, len(items))
+	}
 	c := q.manager.use(q)
 	defer c.leave()
+	outcomes, err = c.offer(ctx, offers)
+	if errors.Is(err, ErrFull) && room.Wait > 0 {
+		err = c.await(ctx, offers, outcomes, room.Wait)
+	}
+	return ids, outcomes, err
+}
+
+// offer offers once. Its errors are [ErrFull], if some of the offers found no room, and [ErrDead], unless something else went wrong.
+func (c *client) offer(ctx context.Context, offers []offer) (outcomes []Outcome, err error) {
 	add := c.offers.addAll
 	if ctx.Done() == nil && c.core.Batch.Bounded() && c.core.CallTimeout >= pipeline.Usual {
 		add = c.offers.addHere
 	}
 	r := add(offers...)
 	left := c.offers.wait(ctx, r)
+	outcomes = make([]Outcome, len(offers))
+	full := false
 	var dead []string
-	for i := range items {
+	for i := range offers {
 		n, failed := r.entries[i].outcome(left)
 		outcomes[i] = Outcome(n)
+		full = full || outcomes[i] == IsFull
 		if outcomes[i] == IsDead {
-			dead = append(dead, ids[i])
+			dead = append(dead, offers[i].id)
 		}
 		if failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)) {
 			err = failed
 		}
 	}
-	if err == nil && len(dead) > 0 {
+	switch {
+	case err != nil:
+	case full:
+		err = ErrFull
+	case len(dead) > 0:
 		err = fmt.Errorf("%w: %q", ErrDead, dead)
 	}
-	return ids, outcomes, err
+	return outcomes, err
 }

@@ -6,7 +6,7 @@
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
 -- KEYS[5]  the caller's last call of this kind: string, its number and reply
 -- KEYS[6]  done: sorted set, ids that are remembered after their Ack, by the time at which they are forgotten, µs; this and what follows
---          only if some ids are users' own, which may be taken
+--          only if some ids are users' own, which may be taken, or the queue has a capacity
 -- KEYS[7]  dead: sorted set of dead letters
 -- KEYS[8]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[9]  claims: hash, id -> the latest claim, see states.md
@@ -15,13 +15,15 @@
 -- ARGV[2]  prefix of the clients' channels
 -- ARGV[3]  number of the call
 -- ARGV[4]  the mark of all messages, which says whose their ids are; nothing if each has one before its payload
--- ARGV[5..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id; header and payload
+-- ARGV[5]  capacity: how many messages may be delayed, ready or in flight; 0 for no limit
+-- ARGV[6]  1 if there has to be room for all messages, or none is taken
+-- ARGV[7..n]  for each message: id; delay in µs or @ and a time in µs, after an r if it replaces one of its id; header and payload
 --
--- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, or 0; or
---          as once.lua says
+-- Returns  an array: for each message 1 if this offer put it there, 2 if in the place of another, 3 if a dead letter has its id, 4 if there
+--          is no room for it, or 0; or as once.lua says
 local meta, due, bodies, waiters, record, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local dead, flight, claims, errors = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local layout, channel, number, mark, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
+local layout, channel, number, mark, capacity, whole, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV
 
 local queue = {meta = meta, due = due, bodies = bodies, waiters = waiters, channel = channel}
 queue.dead, queue.flight, queue.claims, queue.errors = dead, flight, claims, errors
@@ -34,13 +36,13 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   local format, taken, kept, reply, scores, fields, size = string.format, {}, {}, {}, {}, {}, 0
   if done then
     local ids = {}
-    for i = 5, #items, 3 do ids[#ids + 1] = items[i] end
+    for i = 7, #items, 3 do ids[#ids + 1] = items[i] end
     taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids))
   end
-  local new, waiting, flying = {}, {}, {}
-  local earliest, delay, at, score, millions, replaces
-  for i = 1, (#items - 4) / 3 do
-    local id, pause, body = items[3 * i + 2], items[3 * i + 3], items[3 * i + 4]
+  local new, waiting, flying, delay, at, score, earliest, millions, replaces = {}, {}, {}, ''
+  local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
+  for i = 1, (#items - 6) / 3 do
+    local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
     if pause ~= delay then
       delay, replaces = pause, string.sub(pause, 1, 1) == 'r'
       pause = replaces and string.sub(pause, 2) or pause
@@ -57,7 +59,9 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       reply[i], waits, flies = judge(queue, id, taken[i], mark .. body, score, replaces, now)
       adds, waiting[#waiting + 1], flying[#flying + 1] = waits ~= nil, waits, flies
     elseif replaces or not (kept[i] and tonumber(kept[i]) > now) then
-      reply[i], adds = 1, true
+      room = room - 1
+      adds = room >= 0 or whole == '1'
+      reply[i] = adds and 1 or 4
     end
     if adds then
       last, place = last + 1, size + 1
@@ -72,6 +76,11 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       scores[place], fields[place + 1] = score, string.sub(scores[place + 1], 1, 16) .. mark .. body
       earliest = math.min(earliest or at, at)
     end
+  end
+  if room < 0 then redis.call('hset', meta, 'full', 1) end
+  if room < 0 and whole == '1' then
+    for i = 1, #reply do reply[i] = 4 end
+    return reply
   end
   if size == 0 and #flying == 0 then return reply end
   -- What may fail comes before the bodies; these do nothing, and fail if those below would.

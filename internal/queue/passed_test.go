@@ -35,7 +35,7 @@ func TestReturnedMessageIsNotLateBesideOneThatIsPassedOn(t *testing.T) {
 			})
 		}()
 		time.Sleep(time.Second)
-		_, _, err := q.Offer(t.Context(), []queue.Item{{Payload: []byte("first")}, {Payload: []byte("passed on")}, {Payload: []byte("returned")}})
+		_, _, err := q.Offer(t.Context(), []queue.Item{{Payload: []byte("first")}, {Payload: []byte("passed on")}, {Payload: []byte("returned")}}, queue.Room{})
 		require.NoError(t, err)
 		all := map[string]*queue.Message{}
 		for range 3 {

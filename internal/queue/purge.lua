@@ -9,10 +9,11 @@
 -- ARGV[1]  the caller's version of the layout
 -- ARGV[2]  number of the call
 -- ARGV[3]  1 for those whose time has come, 0 for those whose time has not, -1 for all
+-- ARGV[4]  prefix of the clients' channels
 --
 -- Returns  an array: the number of messages removed, of which 100 say that there may be more; or as once.lua says
 local meta, record, set, bodies, claims, errors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local layout, number, passed = ARGV[1], ARGV[2], ARGV[3]
+local layout, number, passed, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 redis.call('zrem', set, '') -- a full Redis allows this write, and then the rest of the script
 return once({meta = meta, layout = layout, record = record, number = number}, function()
@@ -29,6 +30,7 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     ids[i] = string.sub(member, 17)
   end
   if #members > 0 then
+    freed(meta, channel)
     bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now}, ids)
     redis.call('zrem', set, unpack(members))
   end

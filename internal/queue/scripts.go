@@ -3,6 +3,7 @@ package queue
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,9 @@ var burySource string
 
 //go:embed expire.lua
 var expireSource string
+
+//go:embed room.lua
+var roomSource string
 
 //go:embed replace.lua
 var replaceSource string
@@ -88,21 +92,21 @@ var pauseSource string
 
 var (
 	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &WakeSource, &expireSource, &claimSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
-	ackScript        = script.Embedded("rdelayedqueue.ack", &idleSource, &ackSource)
-	nackScript       = script.Embedded("rdelayedqueue.nack", &WakeSource, &nackSource)
+	ackScript        = script.Embedded("rdelayedqueue.ack", &roomSource, &idleSource, &ackSource)
+	nackScript       = script.Embedded("rdelayedqueue.nack", &roomSource, &WakeSource, &nackSource)
 	extendScript     = script.Embedded("rdelayedqueue.extend", &WakeSource, &extendSource)
 	renewScript      = script.Embedded("rdelayedqueue.renew", &renewSource)
-	cancelScript     = script.Embedded("rdelayedqueue.cancel", &onceSource, &idleSource, &burySource, &cancelSource)
+	cancelScript     = script.Embedded("rdelayedqueue.cancel", &roomSource, &onceSource, &idleSource, &burySource, &cancelSource)
 	rescheduleScript = script.Embedded("rdelayedqueue.reschedule", &onceSource, &WakeSource, &rescheduleSource)
 	getScript        = script.Embedded("rdelayedqueue.get", &getSource)
 	listScript       = script.Embedded("rdelayedqueue.list", &listSource)
 	statsScript      = script.Embedded("rdelayedqueue.stats", &statsSource)
 	redriveScript    = script.Embedded("rdelayedqueue.redrive", &onceSource, &WakeSource, &redriveSource)
-	purgeScript      = script.Embedded("rdelayedqueue.purge", &onceSource, &idleSource, &burySource, &purgeSource)
+	purgeScript      = script.Embedded("rdelayedqueue.purge", &roomSource, &onceSource, &idleSource, &burySource, &purgeSource)
 	pauseScript      = script.Embedded("rdelayedqueue.pause", &onceSource, &WakeSource, &idleSource, &pauseSource)
 )
 
@@ -112,7 +116,7 @@ func (k *keys) record(client, kind string, n callNumber) string {
 }
 
 func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *script.Call {
-	args := make([]any, 0, 14+3*len(batch))
+	args := make([]any, 0, 16+3*len(batch))
 	args = append(args, k.meta, k.due, k.bodies, k.waiters, k.record(client, "offer", n))
 	own, given := true, false
 	for _, e := range batch {
@@ -120,14 +124,16 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 	}
 	numKeys := len(args)
 	mark := ownMark
-	if given {
+	room := batch[0].value.room
+	if given || room > 0 {
 		args = append(args, k.done, k.dead, k.flight, k.claims, k.errors)
 		numKeys = len(args)
 	}
 	if !own {
 		mark = ""
 	}
-	args = append(args, layout, k.channel, n.number, mark)
+	whole := script.Flag(len(batch) > 1 && batch[0].request == batch[1].request)
+	args = append(args, layout, k.channel, n.number, mark, room, whole)
 	for _, e := range batch {
 		payload := e.value.payload
 		if mark == "" {
@@ -169,9 +175,14 @@ func (k *keys) giveback(passer string, batch []*entry[Claimed]) *script.Call {
 }
 
 func (k *keys) acks(batch []*entry[ack]) *script.Call {
-	args := make([]any, 0, 9+3*len(batch))
+	args := make([]any, 0, 10+3*len(batch))
 	args = append(args, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.done, k.receipts)
 	numKeys := len(args)
+	channel := ""
+	if slices.ContainsFunc(batch, func(e *entry[ack]) bool { return e.value.bounded }) {
+		channel = k.channel
+	}
+	args = append(args, channel)
 	for _, e := range batch {
 		args = append(args, e.value.member, e.value.claim, e.value.keep.Milliseconds())
 	}
@@ -246,7 +257,8 @@ func (k *keys) list(p place, score, member string, n int) *script.Call {
 }
 
 func (k *keys) purge(client string, n callNumber, p place) *script.Call {
-	return purgeScript.Call(6, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors, layout, n.number, p.passed)
+	return purgeScript.Call(6, k.meta, k.record(client, "operate", n), p.set, k.bodies, k.claims, k.errors,
+		layout, n.number, p.passed, k.channel)
 }
 
 // place is where messages of a state are: a sorted set, in which their scores have passed: 1, have not: 0, or either: -1.

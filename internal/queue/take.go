@@ -22,6 +22,7 @@ type Claimed struct {
 
 	member, claim, due string
 	attempts           *int // as for Own
+	bounded            bool // its queue has a capacity
 }
 
 // header is the number of bytes before the payload of a body: a sequence and a mark.
@@ -84,7 +85,7 @@ func readClaim(r reply, i int) (c Claimed, err error) {
 	c = Claimed{member: texts[0], claim: texts[1], due: texts[2], Attempt: int(attempt), DueAt: time.UnixMicro(due)}
 	c.ID, err = idOf(c.member)
 	b := bodyOf(texts[3])
-	c.Payload, c.Headers, c.Given, c.attempts = b.payload, b.headers, b.given, b.attempts
+	c.Payload, c.Headers, c.Given, c.attempts, c.bounded = b.payload, b.headers, b.given, b.attempts, b.bounded
 	return c, err
 }
 
@@ -104,6 +105,7 @@ type body struct {
 	headers  map[string]string
 	given    bool // a user chose the id
 	attempts *int // as for Own
+	bounded  bool // its queue has a capacity
 }
 
 // bodyOf takes a body apart. Of one that was tampered with nothing is left, which its decoder will refuse.
@@ -119,7 +121,8 @@ func bodyOf(text string) (b body) {
 	head := rest[:size]
 	if hasTerms(mark) {
 		own, rest, _ := strings.Cut(head, "\n")
-		head, b.attempts = rest, attemptsOf(own)
+		head = rest
+		b.attempts, b.bounded = readTerms(own)
 	}
 	if head != "" {
 		_ = json.Unmarshal([]byte(head), &b.headers) // what cannot be read is left out: a trace is not worth a message

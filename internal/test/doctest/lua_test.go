@@ -71,6 +71,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/once.lua":    {"call.meta", "call.record"},
 	"internal/queue/place.lua":   {"meta", "due", "flight", "bodies", "claims", "errors"},
 	"internal/queue/replace.lua": {"dead", "due", "flight", "bodies", "claims", "errors"},
+	"internal/queue/room.lua":    {"meta"},
 	"internal/queue/wake.lua":    {"meta", "waiters"},
 	"rbarrier/inspect.lua":       {"places"},
 	"rbarrier/leave.lua":         {"places"},
