@@ -255,7 +255,7 @@ func TestSnoozeAfterTheVisibilityCounts(t *testing.T) {
 				}
 				require.NoError(t, m.Snooze(t.Context(), time.Minute))
 				s := stats(t, q)
-				assert.Equal(t, []int{1, 0, 0, 0}, []int{s.Delayed, s.Ready, s.InFlight, s.Dead})
+				require.Equal(t, []int{1, 0, 0, 0}, []int{s.Delayed, s.Ready, s.InFlight, s.Dead})
 				assert.Equal(t, 1, take(t, q).Attempt)
 			})
 		})
@@ -276,7 +276,7 @@ func TestSnoozeWhileTheClientClosesCounts(t *testing.T) {
 		offer(t, q, "a", 0)
 		<-began
 		require.NoError(t, p.Close())
-		assert.Equal(t, rdelayedqueue.Stats{Delayed: 1}, stats(t, other))
+		require.Equal(t, rdelayedqueue.Stats{Delayed: 1}, stats(t, other))
 		assert.Equal(t, 1, take(t, other).Attempt)
 	})
 }
