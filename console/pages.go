@@ -149,8 +149,7 @@ type count struct {
 type queueLine struct {
 	Name  string
 	Stats rdelayedqueue.Stats
-	Lag   time.Duration // for how long its first message has been due; 0 without one
-	Bars  []bar         // how many messages are in each state
+	Bars  []bar // how many messages are in each state
 }
 
 // bar is a part of a chart, in its units.
@@ -252,10 +251,6 @@ func (h *handler) queueLines(r *request, o *overview) error {
 	o.Queues = first(o.Queues, overviewTop)
 	for i := range o.Queues {
 		q := &o.Queues[i]
-		var err error
-		if q.Lag, err = inspect.Lag(r.ctx, h.client, q.Name); err != nil {
-			return err
-		}
 		states := []int{q.Stats.Delayed, q.Stats.Ready, q.Stats.InFlight, q.Stats.Dead}
 		all := max(1, states[0]+states[1]+states[2]+states[3])
 		x := 0

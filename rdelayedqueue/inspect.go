@@ -139,7 +139,7 @@ func (q *Queue[T]) list(ctx context.Context, s State, cursor string, n int) (ent
 	return entries, next, err
 }
 
-// Stats are the numbers of messages in each state, and whether the queue is paused.
+// Stats are the numbers of messages in each state, whether the queue is paused, and how far it lags.
 type Stats struct {
 	Delayed  int
 	Ready    int
@@ -150,6 +150,9 @@ type Stats struct {
 	PausedUntil time.Time
 	// Failed is how many of those that are delayed, ready or in flight have had an attempt that ended with an error.
 	Failed int
+	// Oldest is for how long the message has been due that is delivered next, by Redis's clock; 0 if none is ready. A message
+	// whose claim ran out has been due since then.
+	Oldest time.Duration
 }
 
 // Stats counts the messages of the queue. It blocks and fails as [Queue] describes, and costs one round trip for any

@@ -52,6 +52,7 @@ func stats(t *testing.T, q *rdelayedqueue.Queue[job]) rdelayedqueue.Stats {
 	t.Helper()
 	s, err := q.Stats(t.Context())
 	require.NoError(t, err)
+	s.Oldest = 0 // it changes with the time
 	return s
 }
 
@@ -437,6 +438,31 @@ func TestAllEndsWithItsError(t *testing.T) {
 		require.ErrorIs(t, failed, redlatch.ErrUnavailable)
 		require.ErrorContains(t, failed, `rdelayedqueue: list "`)
 		p.Refuse(false)
+	})
+}
+
+func TestOldestIsForHowLongTheNextMessageHasBeenDue(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t), rdelayedqueue.WithVisibility(time.Minute))
+		oldest := func() time.Duration {
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			return s.Oldest.Round(10 * time.Millisecond)
+		}
+		assert.Zero(t, oldest())
+		offer(t, q, "b", 20*time.Second)
+		offer(t, q, "a", 10*time.Second)
+		assert.Zero(t, oldest(), "they are delayed")
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, 20*time.Second, oldest())
+		take(t, q)
+		assert.Equal(t, 10*time.Second, oldest(), "the first one is in flight")
+		take(t, q)
+		assert.Zero(t, oldest())
+		time.Sleep(70 * time.Second)
+		assert.Equal(t, 10*time.Second, oldest(), "the claims ran out")
+		offer(t, q, "c", 0)
+		assert.Equal(t, 10*time.Second, oldest(), "they come before a message that was offered later")
 	})
 }
 

@@ -77,16 +77,12 @@ func (d *doctor) allQueues(ctx context.Context, c *redlatch.Client) {
 type queueLook struct {
 	name string
 	rdelayedqueue.Stats
-	lag     time.Duration
 	retried string // the state of messages that are being retried
 }
 
 // lookAtQueue asks what the numbers of a queue do not tell. What is not answered is left out.
 func lookAtQueue(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.Stats) queueLook {
 	q := queueLook{name: name, Stats: s, retried: inspect.StateName(rdelayedqueue.Delayed)}
-	if s.Ready > 0 {
-		q.lag, _ = inspect.Lag(ctx, c, name)
-	}
 	if s.Failed == 0 {
 		return q
 	}
@@ -107,9 +103,9 @@ func (d *doctor) queue(q queueLook) {
 		f.Means, f.Mend = strings.TrimSpace(f.Means+" "+means), strings.TrimSpace(f.Mend+" "+mend)
 	}
 	command := func(verb, flags string) string { return "redlatch queue " + verb + " " + quoted(q.name) + flags }
-	if q.lag > longWait && !q.Paused {
+	if q.Oldest > longWait && !q.Paused {
 		f.Level = bad
-		f.Found += fmt.Sprintf("; the next one has been due for %v", q.lag.Round(time.Second))
+		f.Found += fmt.Sprintf("; the next one has been due for %v", q.Oldest.Round(time.Second))
 		add("More becomes due than is handled, or nobody handles it.", command("stats", "")+`, and docs/operations.md, "A queue grows".`)
 	}
 	if q.Dead > 0 {

@@ -235,7 +235,7 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 		queueLook
 		level, found, mend string
 	}{
-		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2}, lag: time.Minute}},
+		{queueLook: queueLook{Stats: stats{Ready: 7, InFlight: 2, Oldest: time.Minute}}},
 		{
 			queueLook{Stats: stats{Delayed: 7, Failed: 1}, retried: "ready"},
 			note, "mails: 7 delayed, 0 ready, 0 in flight, 0 dead, 1 being retried",
@@ -247,12 +247,12 @@ func TestDoctorSaysWhichQueuesHaveTrouble(t *testing.T) {
 			"redlatch queue ls mails --state dead shows the errors. redlatch queue ls mails --state delayed shows the errors.",
 		},
 		{
-			queueLook{Stats: stats{Ready: 9, Paused: true}, lag: time.Hour},
+			queueLook{Stats: stats{Ready: 9, Paused: true, Oldest: time.Hour}},
 			note, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead, paused",
 			"redlatch queue resume mails, once the reason has gone.",
 		},
 		{
-			queueLook{Stats: stats{Ready: 9}, lag: time.Hour},
+			queueLook{Stats: stats{Ready: 9, Oldest: time.Hour}},
 			bad, "mails: 0 delayed, 9 ready, 0 in flight, 0 dead; the next one has been due for 1h0m0s",
 			`redlatch queue stats mails, and docs/operations.md, "A queue grows".`,
 		},

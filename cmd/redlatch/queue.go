@@ -52,14 +52,10 @@ func (a *app) queueStats() *cobra.Command {
 		Long: `How many messages are in each state. "being retried" are those that are delayed, ready or in flight, and have had an
 attempt that ended with an error; other delayed ones are meant for later. After how many attempts a message is dead is a
 setting of its consumer, rdelayedqueue.WithMaxAttempts, and not known here. "lag" is how long the message to be delivered next has
-been due.`,
+been due, "oldest" in JSON.`,
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, args []string) error {
-			var s queueStats
-			var err error
-			if s.Stats, err = a.stats(ctx, q, args[0]); err != nil {
-				return err
-			}
-			if s.Lag, err = inspect.Lag(ctx, a.client, args[0]); err != nil {
+			s, err := a.stats(ctx, q, args[0])
+			if err != nil {
 				return err
 			}
 			return a.print(s, func(w io.Writer) error { return writeStats(w, args[0], s) })
@@ -67,19 +63,13 @@ been due.`,
 	}
 }
 
-// queueStats is what a queue has, and how far it lags.
-type queueStats struct {
-	rdelayedqueue.Stats
-	Lag time.Duration
-}
-
-func writeStats(w io.Writer, name string, s queueStats) error {
+func writeStats(w io.Writer, name string, s rdelayedqueue.Stats) error {
 	paused := strconv.FormatBool(s.Paused)
 	if !s.PausedUntil.IsZero() {
 		paused = "until " + s.PausedUntil.UTC().Format(time.RFC3339)
 	}
 	return errors.Join(row(w, "queue", name), row(w, "delayed", s.Delayed), row(w, "ready", s.Ready), row(w, "in flight", s.InFlight),
-		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Lag))
+		row(w, "dead", s.Dead), row(w, "being retried", s.Failed), row(w, "paused", paused), row(w, "lag", s.Oldest))
 }
 
 // stats returns how many messages a queue has. One that Redis does not have is an error.
@@ -108,8 +98,14 @@ func (a *app) queueTail() *cobra.Command {
 		Use: "tail NAME", Short: "Print how many messages are in each state, each time that changes",
 		Example: "  redlatch queue tail mails --every 200ms", Args: exactly(1),
 		RunE: a.onQueue(func(ctx context.Context, q *jobs, _ []string) error {
-			return follow(ctx, every, q.Stats, func(s rdelayedqueue.Stats) error {
-				return a.line(s, func() string { return inspect.Counts(s) })
+			var last rdelayedqueue.Stats
+			look := func(ctx context.Context) (rdelayedqueue.Stats, error) {
+				s, err := q.Stats(ctx)
+				last, s.Oldest = s, 0 // which changes all the time
+				return s, err
+			}
+			return follow(ctx, every, look, func(rdelayedqueue.Stats) error {
+				return a.line(last, func() string { return inspect.Counts(last) })
 			})
 		}),
 	}

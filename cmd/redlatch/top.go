@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -21,10 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kinds"
 )
 
-const (
-	mostListed = 10_000 // objects that the screen looks at
-	mostLags   = 100    // queues that are asked how far they lag, those with most due messages
-)
+const mostListed = 10_000 // objects that the screen looks at
 
 func (a *app) top() *cobra.Command {
 	var every time.Duration
@@ -33,10 +29,10 @@ func (a *app) top() *cobra.Command {
 		Long: fmt.Sprintf(`A live screen of what is held, waited for and queued, of %d objects at the most.
 
 FOR is for how long a lock or the first permit has been held, as its client says, of the first %d clients; of a queue it
-is for how long the message has been due that is delivered next, of the %d queues in which most are due.
+is for how long the message has been due that is delivered next.
 
 Keys: w sorts by how many wait, h by how long it is held, n by name, l by how far queues lag; / filters by a pattern; the
-arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, q quits.`, mostListed, askMost, mostLags),
+arrows move, Enter shows one object, such as a lock with its holders and waiters, Esc goes back, q quits.`, mostListed, askMost),
 		Example: "  redlatch top 'orders:*'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -173,27 +169,7 @@ func (s *screen) lookAtAll() (l looked) {
 	for i := range l.all {
 		l.all[i].Learn(known)
 	}
-	l.err = s.askLags(l.all)
 	return l
-}
-
-// askLags asks queues how far they lag, those first in which most messages are due.
-func (s *screen) askLags(all []inspect.Summary) error {
-	var queues []*inspect.Summary
-	for i := range all {
-		if all[i].Ready > 0 {
-			queues = append(queues, &all[i])
-		}
-	}
-	slices.SortFunc(queues, func(a, b *inspect.Summary) int { return cmp.Compare(b.Ready, a.Ready) })
-	queues = queues[:min(mostLags, len(queues))]
-	failed := make([]error, len(queues))
-	var asking sync.WaitGroup
-	for i, q := range queues {
-		asking.Go(func() { q.Lag, failed[i] = inspect.Lag(s.ctx, s.c, q.Name) })
-	}
-	asking.Wait()
-	return errors.Join(failed...)
 }
 
 // details asks for all there is to say of an object, and returns what writes it.
@@ -210,8 +186,7 @@ func details(ctx context.Context, c *redlatch.Client, kind, name string) (write 
 		if err != nil {
 			return nil, err
 		}
-		lag, err := inspect.Lag(ctx, c, name)
-		return func(w io.Writer) error { return writeStats(w, name, queueStats{s, lag}) }, err
+		return func(w io.Writer) error { return writeStats(w, name, s) }, nil
 	case kinds.Barrier:
 		b, err := inspect.BarriersOf(ctx, c, name)
 		return func(w io.Writer) error { return writeBarriers(w, b) }, err

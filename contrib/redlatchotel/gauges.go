@@ -32,7 +32,7 @@ type watched struct {
 	timeout time.Duration
 
 	holds, waits, messages, paused, up metric.Int64ObservableGauge
-	longestHold, longestWait           metric.Float64ObservableGauge
+	longestHold, longestWait, lag      metric.Float64ObservableGauge
 
 	hits, misses, stale, loads, failures, invalidations metric.Int64ObservableCounter // of caches
 	entries, disconnected                               metric.Int64ObservableGauge
@@ -68,6 +68,7 @@ func (t *Telemetry) observables(m metric.Meter) error {
 	seconds(&w.longestHold, "redlatch.hold.longest", "For how long the oldest of them has been held.")
 	seconds(&w.longestWait, "redlatch.wait.longest", "For how long the first of them has waited.")
 	number(&w.messages, "redlatch.queue.messages", "{message}", "Messages of a queue.")
+	seconds(&w.lag, "redlatch.queue.lag", "For how long the message has been due that is delivered next, 0 if none is ready.")
 	number(&w.paused, "redlatch.queue.paused", "1", "1 while the queue is paused, else 0.")
 	number(&w.up, "redlatch.queue.up", "1", "1 if the queue's states are known, 0 if Redis has not answered.")
 	counter(&w.hits, "redlatch.cache.hits", "{read}", "Reads of caches and near maps that were answered in the client, or by a value in Redis.")
@@ -113,6 +114,7 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 		for state, n := range inspect.StateCounts(s) {
 			o.ObserveInt64(w.messages, int64(n), of(stateKey.String(state)))
 		}
+		o.ObserveFloat64(w.lag, s.Oldest.Seconds(), of())
 		paused := int64(0)
 		if s.Paused {
 			paused = 1

@@ -540,7 +540,9 @@ func TestGaugesOfQueues(t *testing.T) {
 			assert.InDelta(t, want, got, 0)
 			require.NoError(t, q.Pause(t.Context()))
 		}
-		_, found := l.gauge(t, "redlatch.queue.paused", ofQueue("down")...)
+		_, found := l.gauge(t, "redlatch.queue.lag", ofQueue("mail")...)
+		assert.True(t, found)
+		_, found = l.gauge(t, "redlatch.queue.paused", ofQueue("down")...)
 		assert.False(t, found)
 		require.NoError(t, m.Ack(t.Context()))
 	}, redlatchotel.WithCollectTimeout(10*time.Millisecond), redlatchotel.WithCollectTimeout(0))

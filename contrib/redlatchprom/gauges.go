@@ -23,7 +23,7 @@ type watched struct {
 	inspect.Gauges
 	timeout time.Duration
 
-	holds, waits, longestHold, longestWait, messages, paused, up *prometheus.Desc
+	holds, waits, longestHold, longestWait, messages, lag, paused, up *prometheus.Desc
 
 	hits, misses, stale, loads, failures, entries, invalidations, disconnected *prometheus.Desc // of caches
 }
@@ -46,13 +46,14 @@ func (g *watched) init(timeout time.Duration) {
 	g.invalidations = desc("near_invalidations_total", "Keys whose near values were dropped because of a change.", "kind", "name")
 	g.disconnected = desc("near_disconnected", "Clients that keep nothing near now, as they do not hear of changes.", "kind", "name")
 	g.messages = desc("queue_messages", "Messages of a queue.", "name", "state")
+	g.lag = desc("queue_lag_seconds", "For how long the message has been due that is delivered next, 0 if none is ready.", "name")
 	g.paused = desc("queue_paused", "1 while the queue is paused, else 0.", "name")
 	g.up = desc("queue_up", "1 if the queue's states are known, 0 if Redis has not answered.", "name")
 }
 
 func (g *watched) describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.paused, g.up,
+		g.holds, g.waits, g.longestHold, g.longestWait, g.messages, g.lag, g.paused, g.up,
 		g.hits, g.misses, g.stale, g.loads, g.failures, g.entries, g.invalidations, g.disconnected,
 	} {
 		to <- d
@@ -93,6 +94,7 @@ func (g *watched) collect(name func(string) string, to chan<- prometheus.Metric)
 		for state, n := range inspect.StateCounts(s) {
 			send(g.messages, float64(n), name, state)
 		}
+		send(g.lag, s.Oldest.Seconds(), name)
 		paused := 0.0
 		if s.Paused {
 			paused = 1

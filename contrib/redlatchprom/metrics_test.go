@@ -203,6 +203,7 @@ func TestMetricsOfQueues(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, 3, value(t, registry, "redlatch_queue_messages", `name="mail",state="ready"`), 0)
 		time.Sleep(10 * time.Second)
+		assert.InDelta(t, 10, value(t, registry, "redlatch_queue_lag_seconds", `name="mail"`), 0.1)
 		ctx, stop := context.WithCancel(t.Context())
 		consumed := make(chan error, 1)
 		go func() {

@@ -200,7 +200,7 @@ type Summary struct {
 	Waiting           int
 	Messages          int           // of a queue
 	Ready             int           // of them
-	Lag               time.Duration // of a queue that was asked for it, by [Lag]
+	Lag               time.Duration // of a queue
 	Left              time.Duration // of the lease; 0 where there is none
 	Clients           []string      // that hold a lock, or lead
 	Owners            []string      // ids of those who hold it, or permits
@@ -269,6 +269,7 @@ func SummaryOf(o redlatch.Object) Summary {
 		s.State = fmt.Sprintf("%d available, %s", i.Available, Waiting(i.Waiting))
 	case rdelayedqueue.Stats:
 		s.Messages, s.Ready = i.Ready+i.Delayed+i.InFlight+i.Dead, i.Ready
+		s.Lag = i.Oldest
 		s.State = Counts(i)
 	case relection.Leader:
 		s.Since, s.Clients = i.Since, []string{core.ClientOf(i.ID)}

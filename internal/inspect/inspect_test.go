@@ -128,26 +128,6 @@ func TestForceFreesOnlyThoseThatWereSeen(t *testing.T) {
 	}
 }
 
-func TestLagIsThatOfTheFirstMessageThatIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := embedded.Open()
-		require.NoError(t, err)
-		defer func() { assert.NoError(t, c.Close()) }()
-		q := redlatch.GetDelayedQueue[string](c, "mails")
-		for _, delay := range []time.Duration{20 * time.Second, 10 * time.Second, time.Hour} {
-			_, err = q.Offer(t.Context(), "hello", delay)
-			require.NoError(t, err)
-		}
-		lag, err := inspect.Lag(t.Context(), c, "mails")
-		require.NoError(t, err)
-		assert.Zero(t, lag)
-		time.Sleep(time.Minute)
-		lag, err = inspect.Lag(t.Context(), c, "mails")
-		require.NoError(t, err)
-		assert.InDelta(t, 50, lag.Seconds(), 0.1)
-	})
-}
-
 func TestBarriersOfOneNameAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := embedded.Open()

@@ -45,15 +45,6 @@ func Page(ctx context.Context, c *redlatch.Client, name string, s rdelayedqueue.
 	return all, next, errs.Wrap("rdelayedqueue", "list", name, err)
 }
 
-// Lag returns for how long the message of a queue has been due that is delivered next; 0 if none is due.
-func Lag(ctx context.Context, c *redlatch.Client, name string) (time.Duration, error) {
-	due, _, err := Page(ctx, c, name, rdelayedqueue.Ready, "", 1)
-	if err != nil || len(due) == 0 {
-		return 0, err
-	}
-	return max(0, time.Since(due[0].DueAt)), nil
-}
-
 // States are the states of messages, in the order of their lives.
 func States() []rdelayedqueue.State {
 	return []rdelayedqueue.State{rdelayedqueue.Delayed, rdelayedqueue.Ready, rdelayedqueue.InFlight, rdelayedqueue.Dead}

@@ -42,8 +42,9 @@ type Entry struct {
 type Stats struct {
 	Delayed, Ready, InFlight, Dead int
 	Paused                         bool
-	PausedUntil                    time.Time // zero if it is not paused, or the pause has no end
-	Failed                         int       // of the first three
+	PausedUntil                    time.Time     // zero if it is not paused, or the pause has no end
+	Failed                         int           // of the first three
+	Oldest                         time.Duration // for how long the first one has been due that is ready
 }
 
 // Get returns a message, or [errs.ErrNotFound].
@@ -156,7 +157,7 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 	if err != nil {
 		return s, err
 	}
-	counts := [6]int64{}
+	counts := [7]int64{}
 	for i := range counts {
 		if counts[i], err = r.int(i); err != nil {
 			return s, err
@@ -164,6 +165,7 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 	}
 	s = Stats{
 		Delayed: int(counts[0]), Ready: int(counts[1]), InFlight: int(counts[2]), Dead: int(counts[3]), Paused: counts[4] > 0, Failed: int(counts[5]),
+		Oldest: time.Duration(counts[6]) * time.Microsecond,
 	}
 	if counts[4] > 1 {
 		s.PausedUntil = time.UnixMicro(counts[4])
