@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/errs"
 	"github.com/redlatch/redlatch/internal/option"
 	"github.com/redlatch/redlatch/internal/queue"
+	"github.com/redlatch/redlatch/rratelimiter"
 )
 
 // QueueOption is a setting of a queue, for [New] and redlatch.GetDelayedQueue; each [SharedOption] is one too.
@@ -73,6 +74,7 @@ type settings struct {
 	visibility time.Duration
 	attempts   int
 	backoff    func(attempt int) time.Duration
+	rate       *rratelimiter.Rate // nil for none
 
 	concurrency int
 	prefetch    *int           // nil for the default, which depends on the handlers
@@ -174,6 +176,20 @@ func WithBackoff(f func(attempt int) time.Duration) SharedOption {
 	return sharedOption(func(s *settings) { s.backoff = f })
 }
 
+// WithRate bounds how many messages are begun: all consumers of the queue together begin at most n of rratelimiter.Per(n, period)
+// at once, and then one each period/n, so that never more than n + t*n/period have begun after a time t. What waits for the rate
+// is not claimed. rratelimiter.Window is redlatch.ErrInvalid. Without WithRate there is no bound. [Queue.Take] keeps to the
+// queue's rate, [Queue.Consume] to its own if it has one; Redis counts the messages of all that have one together, as the
+// time that they take, and others not at all: so give all consumers of a queue the same.
+//
+// A message counts when it is claimed, also for a further attempt, and also if it is given back: after a reply that was lost, or
+// when its consumer stops before its handler has begun, the rate is not reached. A consumer with a rate claims nothing ahead
+// unless [WithPrefetch] says so; what it has claimed ahead may begin together. At a low rate each message costs two more
+// round trips, to claim it and to ask when the next one may be.
+func WithRate(r rratelimiter.Rate) SharedOption {
+	return sharedOption(func(s *settings) { s.rate = &r })
+}
+
 // WithID sets the id of the message, 1 to 512 bytes of UTF-8 without control characters. An offer changes nothing if a
 // message with this id waits, is in flight, or was acknowledged within the time of [WithDedupe]; if it is a dead letter, the offer
 // returns [ErrDead]. Defaults to a generated UUIDv7.
@@ -202,7 +218,8 @@ func WithConcurrency(n int) ConsumeOption {
 }
 
 // WithPrefetch sets how many messages may be claimed before handlers are free for them, 0 to 100. Defaults to the
-// number of handlers, but 16 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer.
+// number of handlers, but 16 to 100, while handlers take less than 5 ms on average, and to 0 while they take longer, or
+// with [WithRate].
 func WithPrefetch(n int) ConsumeOption { return consumeOption(func(s *settings) { s.prefetch = &n }) }
 
 // WithTimeout ends the context of a handler after d, 1 ms to 7 days, with the cause [ErrTimeout]. The attempt has then
@@ -250,6 +267,11 @@ func (s *settings) validate() error {
 		return fmt.Errorf("%w: the codec is nil", errs.ErrInvalid)
 	case s.backoff == nil:
 		return fmt.Errorf("%w: the back-off is nil", errs.ErrInvalid)
+	}
+	if s.rate != nil {
+		if _, _, err := s.rate.Tokens(); err != nil {
+			return err
+		}
 	}
 	for _, n := range []struct {
 		what               string

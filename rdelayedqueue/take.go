@@ -85,7 +85,11 @@ func (q *Queue[T]) decode(ctx context.Context, claimed []*queue.Message) ([]*Mes
 }
 
 func (s *settings) terms() queue.Terms {
-	return queue.Terms{Visibility: s.visibility, Attempts: s.attempts, Dedupe: s.dedupe}
+	t := queue.Terms{Visibility: s.visibility, Attempts: s.attempts, Dedupe: s.dedupe}
+	if s.rate != nil {
+		t.Rate.Count, t.Rate.Period, _ = s.rate.Tokens() // which was validated
+	}
+	return t
 }
 
 func (q *Queue[T]) message(c *queue.Message) (*Message[T], error) {

@@ -32,6 +32,15 @@ type Rate struct {
 // n is from 1 to 1,000,000,000, the period from 1 ms to 366 days, in whole microseconds.
 func Per(n int, period time.Duration) Rate { return Rate{count: n, period: period} }
 
+// Tokens returns how many tokens of [Per] come back in which time. A rate that [New] refuses, and that of [Window], are
+// redlatch.ErrInvalid.
+func (r Rate) Tokens() (n int, period time.Duration, err error) {
+	if r.window {
+		return 0, 0, fmt.Errorf("%w: the rate is that of a window, whose tokens do not come back one by one", errs.ErrInvalid)
+	}
+	return r.count, r.period, r.validate(options{burst: r.count})
+}
+
 // Window returns a rate of at most n tokens in any time of length d, however they are spread: each is back d after it was
 // taken, and all n may be taken at once. It is what others mean by "1000 requests an hour" in their terms of use.
 //

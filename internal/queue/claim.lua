@@ -1,6 +1,6 @@
 -- claim.lua: claim what is due.
 --
--- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs
+-- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; rate as rate.lua says
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  dead: sorted set, dead letters by the time of their death, µs
@@ -17,15 +17,18 @@
 -- ARGV[6]  the caller: a client's id
 -- ARGV[7]  number of this call, higher than those before
 -- ARGV[8]  bytes of bodies after which to stop
+-- ARGV[9]  how many may be claimed in a period, 0 for any number
+-- ARGV[10]  the period, µs
 --
--- Returns  an array: 0, 1 if more may be due than was looked at, -1 if the call was settled before, or -v for a layout of the
---          higher version v; then for each message its member, claim, attempt, due time and body; then what exhaust adds
+-- Returns  an array: 0, 1 if more may be due than was looked at, 2 if the rate allows no more now, -1 if the call was settled before, or
+--          -v for a layout of the higher version v; then for each message its member, claim, attempt, due time and body; then what
+--          exhaust adds
 local meta, due, flight, dead, bodies, claims, errors, waiters, record =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local layout, channel, wanted, visibility, limit = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local client, number, most = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local client, number, most, count, period = ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
-local head = redis.call('hmget', meta, 'layout', 'last', 'paused')
+local head = redis.call('hmget', meta, 'layout', 'last', 'paused', 'rate')
 if tonumber(head[1] or 0) > layout then return {-tonumber(head[1])} end
 if tonumber(string.match(redis.call('get', record) or '0', '^%d+')) >= tonumber(number) then return {-1} end
 local time = redis.call('time')
@@ -35,13 +38,14 @@ local stamp = string.format('%.0f', now)
 redis.call('zrem', waiters, client)
 expire(due, flight, claims, stamp)
 local paused = head[3] == '1' or tonumber(head[3] or 0) > now
-local ready = paused and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, wanted)
+local quota = count > 0 and math.min(wanted, allowed(head[4], now, count, period)) or wanted
+local ready = (paused or quota == 0) and {} or redis.call('zrangebyscore', due, '-inf', stamp, 'withscores', 'limit', 0, quota)
 local ids, spent, taken, flying, held = {}, {}, {}, {}, {}
 for i = 1, #ready, 2 do
   ids[#ids + 1] = string.sub(ready[i], 17)
 end
 local states = #ids > 0 and redis.call('hmget', claims, unpack(ids)) or {}
-local reply, lines, size = {0}, {number}, 0
+local reply, lines, size = {quota < wanted and 2 or 0}, {number}, 0
 local last, ends = math.max(tonumber(head[2] or 0), now), now + visibility
 for n, id in ipairs(ids) do
   local member, at, latest, body = ready[2 * n - 1], ready[2 * n], states[n] or '', redis.call('hget', bodies, id) or ''
@@ -72,7 +76,9 @@ end
 if #taken == wanted and redis.call('exists', waiters) == 1 then
   local next = redis.call('zrange', due, #ids, #ids, 'withscores')[2]
   local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
-  wake({meta = meta, waiters = waiters, channel = channel}, math.min(tonumber(next or ends), tonumber(expiry or ends), ends), now)
+  local at = math.min(tonumber(next or ends), tonumber(expiry or ends), ends)
+  if count > 0 then at = math.max(at, spend(head[4], now, #taken + 1, count, period) - period) end
+  wake({meta = meta, waiters = waiters, channel = channel}, at, now)
 end
 if #spent > 0 then freed(meta, channel) end
 exhaust(due, dead, errors, spent, stamp, reply)
@@ -80,7 +86,9 @@ if #taken > 0 then
   redis.call('zadd', flight, 'xx', 0, '') -- does nothing, and fails if ZADD would after the claims are noted
   redis.call('set', record, table.concat(lines, '\n'), 'px', 3600000)
   redis.call('hset', claims, unpack(held))
-  redis.call('hset', meta, 'layout', layout, 'last', string.format('%.0f', last))
+  local noted = {'layout', layout, 'last', string.format('%.0f', last)}
+  if count > 0 then noted[5], noted[6] = 'rate', string.format('%.0f', spend(head[4], now, #taken, count, period)) end
+  redis.call('hset', meta, unpack(noted))
   redis.call('zrem', due, unpack(taken))
   redis.call('zadd', flight, unpack(flying))
 end

@@ -50,6 +50,8 @@ type claimer struct {
 	member  *pubsub.Membership
 	hearing hearing
 	standby standby
+	limited []Terms       // whose rate allows no claim before Redis has said when to look again
+	ahead   int64         // that Redis was asked with when it last said so, see aheadLocked
 	lost    uint64        // number of a claim that was not answered, 0 if none
 	failing int           // tries in a row that failed
 	failure error         // of the last of them
@@ -123,7 +125,7 @@ func (l *claimer) add(d *demand) {
 	}
 	d.since = l.client.core.Clock.Now()
 	l.demands = append(l.demands, d)
-	l.wantMoreLocked(d.want)
+	l.wantMoreLocked(d, d.want)
 	l.mu.Unlock()
 }
 
@@ -141,9 +143,11 @@ func (l *claimer) report() []presence.Wait {
 	return all
 }
 
-// wantMoreLocked looks for more messages, unless nothing is due, or Redis is about to say so.
-func (l *claimer) wantMoreLocked(more int) {
-	if more > 0 && (l.phase == idle || l.phase == claiming) {
+// wantMoreLocked looks for more messages, unless nothing is due for d, or Redis is about to say so.
+func (l *claimer) wantMoreLocked(d *demand, more int) {
+	ahead := d.terms.Rate.ahead()
+	slower := l.failing == 0 && l.ahead >= 0 && (ahead < 0 || ahead > l.ahead) // the rate that Redis knows
+	if more > 0 && (l.phase == idle || l.phase == claiming || slower) {
 		l.lookLocked(claim)
 	}
 }
@@ -169,7 +173,7 @@ func (l *claimer) aim(d *demand, room int) {
 	defer l.mu.Unlock()
 	before := d.want
 	d.want = max(0, room-d.transit)
-	l.wantMoreLocked(d.want - before)
+	l.wantMoreLocked(d, d.want-before)
 	if d.want == 0 && before > 0 && l.phase == asleep && l.wantedLocked() == 0 {
 		l.lookLocked(claim) // as above
 	}
@@ -217,6 +221,7 @@ func (l *claimer) run() {
 		l.stopTimerLocked()
 		l.phase = claiming
 		terms, want := l.nextLocked()
+		waits := want == 0 && l.wantedLocked() > 0 // for their rates
 		peeks := why == peek && l.hearing == subscribed && l.lost == 0 && want > 0
 		l.mu.Unlock()
 		switch {
@@ -225,6 +230,8 @@ func (l *claimer) run() {
 		case !l.settleLost():
 		case want > 0:
 			l.claim(terms, want)
+		case waits:
+			l.sleep()
 		default:
 			l.leave()
 		}
@@ -249,10 +256,10 @@ func (l *claimer) restLocked() func() {
 	return func() {}
 }
 
-// nextLocked returns how many messages the first demands want that have the same terms.
+// nextLocked returns how many messages the first demands want that have the same terms, and are not limited by their rate.
 func (l *claimer) nextLocked() (terms Terms, want int) {
 	for _, d := range l.demands {
-		if d.want == 0 {
+		if d.want == 0 || slices.Contains(l.limited, d.terms) {
 			continue
 		}
 		if want == 0 {
@@ -278,9 +285,9 @@ func (l *claimer) claim(terms Terms, want int) {
 		l.lose(number)
 	}
 	var claims, dead []Claimed
-	var more bool
+	var left rest
 	if err == nil {
-		claims, dead, more, err = readClaims(call)
+		claims, dead, left, err = readClaims(call)
 	}
 	if err != nil {
 		l.failed(err)
@@ -290,8 +297,9 @@ func (l *claimer) claim(terms Terms, want int) {
 		c.core.Events.DeadLetter(events.DeadLetter{Kind: c.kind, Name: c.user, ID: m.ID, Attempt: m.Attempt, Cause: string(m.Payload)})
 	}
 	wanted := l.assign(claims, terms, asked)
+	again := left == more || len(claims) == want || left == limited && l.limit(terms)
 	switch {
-	case wanted > 0 && len(claims) < want && !more:
+	case wanted > 0 && !again:
 		l.sleep()
 	case wanted > 0:
 		l.mu.Lock()
@@ -300,6 +308,31 @@ func (l *claimer) claim(terms Terms, want int) {
 	case len(claims) < want:
 		l.handOver() // claim.lua took it for one that comes back
 	}
+}
+
+// limit notes terms whose rate allows no claim now, and reports whether others may claim.
+func (l *claimer) limit(terms Terms) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limited = append(l.limited, terms)
+	_, others := l.nextLocked()
+	return others > 0
+}
+
+// aheadLocked returns the ahead of the rate that allows a claim first, of those who want messages.
+func (l *claimer) aheadLocked() int64 {
+	most := int64(-1)
+	for _, d := range l.demands {
+		ahead := d.terms.Rate.ahead()
+		switch {
+		case d.want == 0:
+		case ahead < 0:
+			return -1
+		default:
+			most = max(most, ahead)
+		}
+	}
+	return most
 }
 
 // lose notes a claim that was not answered, which is returned before the next one, or at once if the client closes.
@@ -417,13 +450,16 @@ func (l *claimer) sleep() {
 		listens = listenTime
 	}
 	l.next = none // whatever is due by now, the answer says so
+	l.limited = nil
+	ahead := l.aheadLocked()
+	l.ahead = ahead
 	if l.phase == claiming {
 		l.phase = resting
 	}
 	l.mu.Unlock()
 	c := l.client
 	ctx := context.Background() //nolint:forbidigo // bounded by the limit
-	call := c.keys.wait(c.core.ID, listens)
+	call := c.keys.wait(c.core.ID, listens, ahead)
 	left := int64(0)
 	err := c.core.Batch.Do(ctx, call, background())
 	if err == nil {

@@ -142,6 +142,8 @@ func (c *consumer) ahead() int {
 	switch {
 	case c.Prefetch >= 0:
 		return c.Prefetch
+	case c.Rate.Count > 0:
+		return 0 // what is claimed ahead begins later than its rate says
 	case c.took < quick:
 		return min(max(c.Concurrency, prefetch), maxBatch)
 	}

@@ -79,4 +79,20 @@ type Terms struct {
 	Visibility time.Duration // how long a claim lasts
 	Attempts   int           // how often a message is tried; 0 for no limit
 	Dedupe     time.Duration // how long an id that a user gave is remembered after its Ack
+	Rate       Rate
+}
+
+// Rate is how many messages may be claimed in a period, at once and then evenly; any number if Count is 0.
+type Rate struct {
+	Count  int
+	Period time.Duration // whole microseconds
+}
+
+// ahead returns how far the time in Redis may be ahead, see rate.lua, if one claim is to be allowed, in µs; -1 without a rate.
+func (r Rate) ahead() int64 {
+	if r.Count == 0 {
+		return -1
+	}
+	period, count := micros(r.Period), int64(r.Count)
+	return period - (period+count-1)/count
 }

@@ -30,6 +30,9 @@ var idleSource string
 //go:embed bury.lua
 var burySource string
 
+//go:embed rate.lua
+var rateSource string
+
 //go:embed expire.lua
 var expireSource string
 
@@ -92,7 +95,7 @@ var pauseSource string
 
 var (
 	offerScript      = script.Embedded("rdelayedqueue.offer", &onceSource, &WakeSource, &replaceSource, &offerSource)
-	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &claimSource)
+	claimScript      = script.Embedded("rdelayedqueue.claim", &roomSource, &WakeSource, &expireSource, &rateSource, &claimSource)
 	waitScript       = script.Embedded("rdelayedqueue.wait", &waitSource)
 	leaveScript      = script.Embedded("rdelayedqueue.leave", &WakeSource, &leaveSource)
 	givebackScript   = script.Embedded("rdelayedqueue.giveback", &WakeSource, &givebackSource)
@@ -148,11 +151,12 @@ func (k *keys) offers(client string, n callNumber, batch []*entry[offer]) *scrip
 
 func (k *keys) claim(client string, number uint64, want int, p Terms) *script.Call {
 	return claimScript.Call(9, k.meta, k.due, k.flight, k.dead, k.bodies, k.claims, k.errors, k.waiters, k.claimed+client,
-		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes)
+		layout, k.channel, want, micros(p.Visibility), p.Attempts, client, number, maxBytes, p.Rate.Count, micros(p.Rate.Period))
 }
 
-func (k *keys) wait(client string, listens time.Duration) *script.Call {
-	return waitScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay))
+// wait asks when to look again. Ahead is that of the rate; negative without one.
+func (k *keys) wait(client string, listens time.Duration, ahead int64) *script.Call {
+	return waitScript.Call(4, k.meta, k.due, k.flight, k.waiters, k.channel, client, micros(listens), micros(spareDelay), ahead)
 }
 
 func (k *keys) leave(client string) *script.Call {

@@ -31,27 +31,35 @@ const header = 25
 // claimFields is the number of values of a message in claim's reply.
 const claimFields = 5
 
-// readClaims reads claim's reply: what was claimed, what became a dead letter, with its last error as the payload, and whether more
-// may be due.
-func readClaims(c *script.Call) (claims, dead []Claimed, more bool, err error) {
+// rest is what a claim has left.
+type rest int
+
+const (
+	nothing rest = iota
+	more         // may be due
+	limited      // by the rate, which allows no more now
+)
+
+// readClaims reads claim's reply: what was claimed, what became a dead letter, with its last error as the payload, and what is left.
+func readClaims(c *script.Call) (claims, dead []Claimed, left rest, err error) {
 	r, err := replyOf(c)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, nothing, err
 	}
 	status, err := r.int(0)
 	switch {
 	case err != nil:
-		return nil, nil, false, err
+		return nil, nil, nothing, err
 	case status == -1:
-		return nil, nil, true, nil // settled before: ask again
+		return nil, nil, more, nil // settled before: ask again
 	case status < 0:
-		return nil, nil, false, newerLayout(-status)
+		return nil, nil, nothing, newerLayout(-status)
 	}
 	claims = make([]Claimed, 0, len(r)/claimFields)
 	for i := 1; i < len(r); i += claimFields {
 		c, err := readClaim(r, i)
 		if err != nil {
-			return nil, nil, false, err
+			return nil, nil, nothing, err
 		}
 		if c.claim != "" {
 			claims = append(claims, c)
@@ -59,12 +67,12 @@ func readClaims(c *script.Call) (claims, dead []Claimed, more bool, err error) {
 		}
 		text, err := r.text(i + claimFields - 1)
 		if err != nil {
-			return nil, nil, false, err
+			return nil, nil, nothing, err
 		}
 		c.Payload = []byte(text)
 		dead = append(dead, c)
 	}
-	return claims, dead, status == 1, nil
+	return claims, dead, rest(status), nil
 }
 
 func readClaim(r reply, i int) (c Claimed, err error) {

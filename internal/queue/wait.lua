@@ -1,6 +1,7 @@
 -- wait.lua: say when to look into the queue again, and hear wake-ups until then.
 --
--- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; of those that wait, alarm looks in at alarm_at, and spare at spare_at should alarm have died
+-- KEYS[1]  meta: hash; paused is 1, or when the pause ends, µs; rate as rate.lua says; of those that wait, alarm looks in at alarm_at,
+--          and spare at spare_at should alarm have died; limited is alarm_at if the alarm's rate allows nothing before
 -- KEYS[2]  due: sorted set, messages by the time at which they may be taken, µs
 -- KEYS[3]  flight: sorted set, claimed messages by the time at which the claim runs out, µs
 -- KEYS[4]  waiters: sorted set, clients that hear wake-ups, by the time until which they do, µs
@@ -8,15 +9,16 @@
 -- ARGV[2]  the caller: a client's id
 -- ARGV[3]  for how long it hears wake-ups, µs; 0 if it does not
 -- ARGV[4]  how much later than alarm the spare looks in, µs
+-- ARGV[5]  how far rate of the meta key, see rate.lua, may be ahead if the caller's rate is to allow a claim, µs; -1 without a rate
 --
 -- Returns  -1  no time: wait for a wake-up
 --           0  claim now
 --           n  look again in n µs
 local meta, due, flight, waiters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local channel, client, listens, later = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local channel, client, listens, later, ahead = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at')
-local paused, alarm, alarm_at, spare, spare_at = unpack(head)
+local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'spare', 'spare_at', 'rate')
+local paused, alarm, alarm_at, spare, spare_at, rate = unpack(head)
 local first = redis.call('zrange', due, 0, 0, 'withscores')[2]
 local expiry = redis.call('zrange', flight, 0, 0, 'withscores')[2]
 local time = redis.call('time')
@@ -24,6 +26,11 @@ local now = time[1] * 1000000 + time[2]
 local at = (first or expiry) and math.min(tonumber(first or expiry), tonumber(expiry or first))
 if at and paused then
   at = paused ~= '1' and math.max(at, tonumber(paused)) or nil
+end
+local allowed = ahead >= 0 and tonumber(rate or 0) - ahead
+local limited = at and allowed and allowed > at
+if limited then
+  at = allowed
 end
 if at and at <= now then
   return 0
@@ -62,7 +69,8 @@ if covered then
   redis.call('hset', meta, 'spare', client, 'spare_at', string.format('%.0f', at + later))
   return at + later - now
 end
-redis.call('hset', meta, 'alarm', client, 'alarm_at', string.format('%.0f', at))
+local stamp = string.format('%.0f', at)
+redis.call('hset', meta, 'alarm', client, 'alarm_at', stamp, unpack(limited and {'limited', stamp} or {}))
 -- The caller may die too, so one that sleeps is asked to look after it, unless one will.
 if not spared then
   for _, who in ipairs(redis.call('zrevrange', waiters, 0, 2)) do

@@ -4,14 +4,15 @@
 -- removes the client need not change alarm, and wait.lua, which lets a client in, clears what was noted for it. The client may die: wait.lua
 -- finds a spare, unless nobody else waits, and whoever waits next becomes it.
 --
--- Returns  nothing. It defines wake, which does nothing in a pause that has no end, and if the alarm looks in by then. In a pause that
---          ends the time is not before its end. It comes before what the script writes: an ACL may forbid to publish.
+-- Returns  nothing. It defines wake, which does nothing in a pause that has no end, and if the alarm looks in by then, or when its rate
+--          allows a claim. In a pause that ends the time is not before its end. It comes before what the script writes: an ACL may
+--          forbid to publish.
 local function wake(queue, at, now)
   local meta, waiters = queue.meta, queue.waiters
   if redis.call('exists', waiters) == 0 then
     return
   end
-  local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at')
+  local head = redis.call('hmget', meta, 'paused', 'alarm', 'alarm_at', 'limited')
   local paused, who, alarm_at = queue.paused or head[1], head[2], tonumber(head[3] or 0)
   if paused == '1' then
     return
@@ -22,7 +23,7 @@ local function wake(queue, at, now)
   elseif who and alarm_at <= now then
     redis.call('zrem', waiters, who) -- it should be looking in: it comes back unless it is dead
     who = nil
-  elseif who and alarm_at <= at then
+  elseif who and (alarm_at <= at or head[3] == head[4]) then
     return
   end
   -- A channel that nobody hears is that of a client which died. On a cluster only one node's subscribers are counted, so
