@@ -52,10 +52,10 @@ for n, id in ipairs(ids) do
   local letter = string.sub(latest, 1, 1)
   local attempt = letter == 'r' and 1 or 1 + (tonumber(string.match(latest, '^%d+', 18) or '') or 0)
   local own = (string.byte(body, 17) or 97) < 97 and string.match(body, '^[^\n]*', 26) or ''
-  local allowed = tonumber(string.match(own, 'a(%d+)') or limit)
+  local attempts = tonumber(string.match(own, 'a(%d+)') or limit)
   local expiry = attempt == 1 and letter ~= 's' and tonumber(string.match(own, 'e(%d+)') or '')
   local expired = expiry and at + expiry < now
-  if expired or allowed > 0 and attempt > allowed then
+  if expired or attempts > 0 and attempt > attempts then
     spent[#spent + 1], reply[1] = {member = member, attempts = attempt - 1, why = expired and 'expired'}, 1
   else
     size = size + #body

@@ -73,8 +73,9 @@ func (m *Manager) use(q *Queue) *client {
 }
 
 func newClient(m *Manager, q *Queue) *client {
-	c := &client{manager: m, core: m.core, kind: q.kind, user: q.user, name: q.full, keys: q.names(), operating: make(chan struct{}, 1),
-		waiting: make(chan struct{}, 1),
+	c := &client{
+		manager: m, core: m.core, kind: q.kind, user: q.user, name: q.full, keys: q.names(),
+		operating: make(chan struct{}, 1), waiting: make(chan struct{}, 1),
 	}
 	k, id := c.keys, m.core.ID
 	c.offers = batcher[offer]{

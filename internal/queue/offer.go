@@ -170,11 +170,16 @@ func offerOf(i Item, room Room, observer map[string]string) (offer, error) {
 type Outcome int64
 
 const (
-	Kept     Outcome = iota // there was a message of this id already
-	Added                   // it was added
-	Replaced                // it has taken the place of one
-	IsDead                  // a dead letter has this id
-	IsFull                  // there is no room for it
+	// Kept says that there was a message of this id already.
+	Kept Outcome = iota
+	// Added says that the message was added.
+	Added
+	// Replaced says that it has taken the place of another.
+	Replaced
+	// IsDead says that a dead letter has this id.
+	IsDead
+	// IsFull says that there is no room for it.
+	IsFull
 )
 
 func offersOf(items []Item, room Room, observer map[string]string) (offers []offer, ids []string, err error) {
