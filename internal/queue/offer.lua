@@ -85,7 +85,11 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   if size == 0 and #flying == 0 then return reply end
   -- What may fail comes before the bodies; these do nothing, and fail if those below would.
   redis.call('zadd', due, 'xx', 0, '')
-  if #waiting + #flying > 0 then redis.call('hdel', claims, '') end
+  if #waiting + #flying > 0 then
+    redis.call('hdel', claims, '')
+    redis.call('zrem', due, '')
+    redis.call('hset', meta, 'layout', layout)
+  end
   if head[3] then
     redis.call('persist', meta)
     redis.call('hdel', meta, 'expires')
