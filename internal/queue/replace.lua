@@ -26,6 +26,7 @@ local function replace(queue, waiting, flying)
   for _, m in ipairs(flying) do
     redis.call('hset', bodies, m.id, m.body)
     redis.call('hset', claims, m.id, m.claim)
+    redis.call('hdel', errors, m.id)
   end
 end
 
