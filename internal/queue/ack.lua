@@ -34,7 +34,7 @@ for n, id in ipairs(asked) do
     longest = math.max(longest, keep)
     reply[#reply + 1] = 1
   else
-    local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim
+    local replaced = string.sub(states[n] or '', 1, 17) == 'r' .. claim or states[n] == 'n' .. claim .. '0' -- nack.lua has run
     reply[#reply + 1] = replaced and 2 or redis.call('hget', receipts, id) == claim and 1 or 0
   end
 end

@@ -25,7 +25,8 @@ for i = 2, #items, 5 do
   local member, claim, delay, limit, text = items[i], items[i + 1], tonumber(items[i + 2]), tonumber(items[i + 3]), items[i + 4]
   local held = redis.call('hget', claims, string.sub(member, 17)) or ''
   local letter, number = string.match(held, '^(%a)' .. claim .. '(%d+)')
-  reply[#reply + 1] = letter == 'r' and 2 or letter and 1 or 0
+  -- No attempts are what is left after this has made the new one due.
+  reply[#reply + 1] = (letter == 'r' or letter == 'n' and number == '0') and 2 or letter and 1 or 0
   if letter == 'h' or letter == 'r' then
     local at = not (delay < 0 or limit > 0 and tonumber(number) >= limit) and (delay > 0 and now + delay + 1 or now)
     local snoozed = limit < 0
