@@ -67,7 +67,7 @@ for n, id in ipairs(ids) do
     local claim, r, l = string.format('%016.0f', last), #reply, #lines
     taken[#taken + 1] = member
     flying[#flying + 1], flying[#flying + 2] = string.format('%.0f', ends), member
-    held[#held + 1], held[#held + 2] = id, 'h' .. claim .. attempt .. ' ' .. client
+    held[#held + 1], held[#held + 2] = id, 'h' .. claim .. (letter == 's' and '0' or '') .. attempt .. ' ' .. client
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = member, claim, attempt, at, body
     lines[l + 1], lines[l + 2], lines[l + 3] = member, claim, at
   end

@@ -38,7 +38,7 @@ for i = first, #items, 3 do
   local mine, number = string.match(held, '^([hr])' .. claim .. '(%d+)')
   if mine == 'r' then at, number = number, 1 end -- the message that has replaced it
   if mine and (redis.call('zscore', flight, member) or redis.call('zscore', due, member)) then
-    states[#states + 1], states[#states + 2] = id, 'n' .. claim .. (number - 1)
+    states[#states + 1], states[#states + 2] = id, (mine == 'h' and string.sub(number, 1, 1) == '0' and 's' or 'n') .. claim .. (number - 1)
     scores[#scores + 1], scores[#scores + 2] = at, member
     members[#members + 1], earliest = member, math.min(earliest or tonumber(at), tonumber(at))
   end
