@@ -21,7 +21,7 @@ redis.call('zrem', due, '') -- a full Redis allows this write, and then the rest
 return once({meta = meta, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
   local now = time[1] * 1000000 + time[2]
-  local reply, ids, places, found = {}, {}, {}, {}
+  local reply, ids, places, found, tell = {}, {}, {}, {}, {}
   for i = 4, #asked do
     local id = asked[i]
     local member = string.sub(redis.call('hget', bodies, id) or '', 1, 16) .. id
@@ -31,12 +31,12 @@ return once({meta = meta, layout = layout, record = record, number = number}, fu
     if reply[i - 3] == 1 then
       found[id], ids[#ids + 1], places[#places + 1] = true, id, {place, member}
       local claim, client = string.match(redis.call('hget', claims, id) or '', '^[hr](' .. string.rep('%d', 16) .. ')%d* (.*)$')
-      if ends and client and tonumber(ends) > now then redis.call('publish', channel .. client, 'x' .. claim) end
+      if ends and client and tonumber(ends) > now then tell[#tell + 1] = {channel .. client, 'x' .. claim} end
     end
   end
   if #ids > 0 then
     freed(meta, channel)
-    bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now}, ids)
+    bury({meta = meta, bodies = bodies, claims = claims, errors = errors, now = now, tell = tell}, ids)
   end
   for _, place in ipairs(places) do
     redis.call('zrem', place[1], place[2])
