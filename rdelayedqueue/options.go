@@ -207,7 +207,8 @@ func WithExpiry(d time.Duration) OfferOption {
 	return offerOption(func(s *offering) { s.own.Expiry, s.expires = d, true })
 }
 
-// WithHeaders adds headers to the message, for what is not part of its value: see Message.Headers. They have at most 4 KiB as JSON.
+// WithHeaders adds headers to the message, for what is not part of its value: see Message.Headers. They are UTF-8, and have
+// at most 4 KiB as JSON.
 func WithHeaders(headers map[string]string) OfferOption {
 	return offerOption(func(s *offering) { s.headers = headers })
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -128,8 +129,13 @@ func headerText(headers map[string]string) string {
 	return string(text)
 }
 
-// CheckHeaders reports whether headers are too many for a message.
+// CheckHeaders reports whether a message may have headers: they are UTF-8, and not too many.
 func CheckHeaders(headers map[string]string) error {
+	for key, value := range headers {
+		if !utf8.ValidString(key + value) {
+			return fmt.Errorf("%w: the header %q is not valid UTF-8", errs.ErrInvalid, key)
+		}
+	}
 	if n := len(headerText(headers)); n > MaxHeaders {
 		return fmt.Errorf("%w: the headers have %d bytes as JSON, more than %d", errs.ErrInvalid, n, MaxHeaders)
 	}
@@ -249,19 +255,21 @@ func (c *client) offer(ctx context.Context, offers []offer) (outcomes []Outcome,
 		n, failed := r.entries[i].outcome(left)
 		outcomes[i] = Outcome(n)
 		full = full || outcomes[i] == IsFull
-		if outcomes[i] == IsDead {
+		switch {
+		case outcomes[i] == IsDead: // whether it is confirmed or not
 			dead = append(dead, offers[i].id)
-		}
-		if failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)) {
+		case failed != nil && (err == nil || errors.Is(err, errs.ErrNotConfirmed)):
 			err = failed
 		}
 	}
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errs.ErrNotConfirmed):
 	case full:
 		err = ErrFull
-	case len(dead) > 0:
+	case len(dead) > 0 && err == nil:
 		err = fmt.Errorf("%w: %q", ErrDead, dead)
+	case len(dead) > 0:
+		err = fmt.Errorf("%w: %q, and %w", ErrDead, dead, err)
 	}
 	return outcomes, err
 }
