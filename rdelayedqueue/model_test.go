@@ -58,6 +58,9 @@ func (m *model) offer(t *testing.T) {
 		m.next[id], m.attempts[id] = state, 0
 	default:
 		m.states[id], m.attempts[id] = state, 0
+		if m.done[id] {
+			m.done[id] = false // what was done before keeps none out any more
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     for i = 7, #items, 3 do ids[#ids + 1] = items[i] end
     taken, kept = redis.call('hmget', bodies, unpack(ids)), redis.call('zmscore', done, unpack(ids))
   end
-  local new, waiting, flying, delay, at, score, earliest, millions, replaces = {}, {}, {}, ''
+  local new, waiting, flying, forgotten, delay, at, score, earliest, millions, replaces = {}, {}, {}, {}, ''
   local room = capacity > 0 and capacity - redis.call('hlen', bodies) + redis.call('zcard', dead) or math.huge
   for i = 1, (#items - 6) / 3 do
     local id, pause, body = items[3 * i + 4], items[3 * i + 5], items[3 * i + 6]
@@ -62,6 +62,7 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
       room = room - 1
       adds = room >= 0 or whole == '1'
       reply[i] = adds and 1 or 4
+      if adds and kept[i] then forgotten[#forgotten + 1] = id end
     end
     if adds then
       last, place = last + 1, size + 1
@@ -97,6 +98,8 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
   if earliest then wake(queue, earliest, now) end
   replace(queue, waiting, flying)
   if size > 0 then
+    -- Once it is gone, what is known of an earlier message keeps no offer out: ack.lua removes it.
+    for _, id in ipairs(forgotten) do redis.call('zadd', done, 'xx', format('%.0f', now), id) end
     redis.call('hset', bodies, unpack(fields))
     redis.call('zadd', due, unpack(scores))
   end
