@@ -541,7 +541,8 @@ func (m *Message) ending() bool {
 func (m *Message) snoozed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.nacking.mayWork() && m.nacking.value.end == toDueUncounted
+	n := m.nacking
+	return n.mayWork() && n.value.end == toDueUncounted && (!n.isAnswered() || n.result != 0)
 }
 
 // endAgain ends the message as was tried before, by its handler or by this: what is not answered is waited for, as another end could
