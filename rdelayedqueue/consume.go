@@ -127,6 +127,8 @@ func (q *Queue[T]) consume(ctx context.Context, handle Handler[T], opts []Consum
 			case errors.As(err, &r):
 				c.Failure = err
 				return c.Reject(ctx, reason(fmt.Sprint(err)))
+			case errors.As(err, &p) && errors.Is(context.Cause(ctx), errs.ErrTimeout):
+				return errs.ErrTimeout // the attempt has failed
 			case errors.As(err, &p):
 				return c.Snooze(ctx, p.delay)
 			}

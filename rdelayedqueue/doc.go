@@ -11,8 +11,8 @@
 //
 // Every message is delivered at least once, and never before its time by Redis's clock. A consumer claims a message for
 // the visibility, 30 s by default. A message that is not acknowledged by then is delivered again, whatever happened to its
-// consumer. After its last attempt it is a dead letter, which stays until it is redriven or purged. Offers with an id of the
-// caller's own are idempotent.
+// consumer. After its last attempt it is a dead letter, which stays until it is redriven, cancelled or purged. Offers with an
+// id of the caller's own are idempotent. A message is not delivered that is replaced, cancelled or expires before.
 //
 // Messages are delivered by due time, then in the order of offering; several consumers and redelivery loosen that.
 //

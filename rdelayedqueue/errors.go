@@ -24,7 +24,8 @@ var (
 	// ErrStopped is the cause of a handler's context if its consumer stops and the grace of [WithStopGrace] is over. No
 	// method returns it.
 	ErrStopped = queue.ErrStopped
-	// ErrCancelled is the cause of a message's context if [Queue.Cancel] removed it in flight; then [ErrLost] is too. No method returns it.
+	// ErrCancelled is the cause of a message's context if [Queue.Cancel] or [Queue.Purge] removed it in flight, or
+	// Redis has lost it; then [ErrLost] is too. No method returns it.
 	ErrCancelled = queue.ErrCancelled
 	// ErrFull is returned by an offer for which a queue with [WithCapacity] has no room; it comes with the error of the context if that has
 	// ended a wait for room.

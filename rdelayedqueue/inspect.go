@@ -54,7 +54,8 @@ type Entry[T any] struct {
 	Value T
 	// Raw is the payload.
 	Raw []byte
-	// Headers are those of the offer, see [Message.Headers].
+	// Headers are those of the offer, see [Message.Headers]. Of a message that was replaced in flight this and the value are those of the
+	// new one, and Attempt is 0.
 	Headers map[string]string
 	State   State
 	// Attempt is how often the message was claimed, without claims that were given back before work began or were snoozed.

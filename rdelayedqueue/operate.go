@@ -30,7 +30,8 @@ func (q *Queue[T]) RedriveAll(ctx context.Context) (int, error) {
 }
 
 // Purge deletes all messages of the given states, by default the dead letters, and returns their number. After an error
-// it returns how many are known to be deleted. The consumer of a message deleted in flight gets [ErrNotHeld] from Ack.
+// it returns how many are known to be deleted. The consumer of a message deleted in flight gets [ErrNotHeld] from Ack,
+// and the context of its handler ends with the cause [ErrCancelled] when it would be renewed.
 // It blocks and fails as [Queue] describes, and costs one round trip for each 100.
 func (q *Queue[T]) Purge(ctx context.Context, states ...State) (int, error) {
 	n, err := q.purge(ctx, states)
@@ -72,8 +73,8 @@ func (q *Queue[T]) Pause(ctx context.Context) error {
 
 // PauseFor is [Queue.Pause] for d, by Redis's clock, from 1 ms to 100 years: the queue then delivers again by itself, also if
 // the caller is gone, and [Queue.Resume] ends the pause before. It replaces an earlier pause, so that a repeated call
-// counts d from its own time. Another d is redlatch.ErrInvalid. It costs one round trip, and a consumer that sleeps looks in
-// when the pause ends.
+// counts d from its own time. Another d is redlatch.ErrInvalid. It blocks and fails as [Queue] describes,
+// and costs one round trip. A consumer that sleeps looks in when the pause ends.
 func (q *Queue[T]) PauseFor(ctx context.Context, d time.Duration) error {
 	err := q.bad()
 	if err == nil {

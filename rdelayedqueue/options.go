@@ -207,8 +207,8 @@ func WithExpiry(d time.Duration) OfferOption {
 	return offerOption(func(s *offering) { s.own.Expiry, s.expires = d, true })
 }
 
-// WithHeaders adds headers to the message, for what is not part of its value: see Message.Headers. They are UTF-8, and have
-// at most 4 KiB as JSON.
+// WithHeaders sets the headers of the message, for what is not part of its value: see Message.Headers. They are UTF-8 and have at most 4 KiB
+// as JSON. Those of an observer are added, and go before these; all of its own are left out if there would be more than 4 KiB.
 func WithHeaders(headers map[string]string) OfferOption {
 	return offerOption(func(s *offering) { s.headers = headers })
 }

@@ -58,7 +58,7 @@ type Item[T any] struct {
 	ID          string        // as for WithID; empty for a generated one
 	Replace     bool          // as WithReplace
 	Expiry      time.Duration // as for WithExpiry; 0 for no end
-	Headers     map[string]string
+	Headers     map[string]string // as for WithHeaders
 	MaxAttempts int // as for WithMaxAttempts; 0 for the consumer's
 }
 
@@ -119,7 +119,7 @@ func (o Outcome) String() string {
 }
 
 // OfferNew is Offer, and also returns whether it added the message ([Added]), found one with this id ([Kept]), or replaced one
-// ([Replaced]). With redlatch.ErrNotConfirmed the outcome may be Added or Replaced: the message is there, unconfirmed.
+// ([Replaced]); 0 with [ErrDead] and [ErrFull]. With redlatch.ErrNotConfirmed the outcome may be Added or Replaced: the message is there, unconfirmed.
 func (q *Queue[T]) OfferNew(ctx context.Context, value T, delay time.Duration, opts ...OfferOption) (id string, o Outcome, err error) {
 	id, o, err = q.offerOne(ctx, Item[T]{Value: value, Delay: delay}, time.Time{}, opts)
 	return id, o, q.wrap("offer to", err)

@@ -293,3 +293,19 @@ func TestSnoozeWakesASleeperInTime(t *testing.T) {
 		assert.WithinDuration(t, start.Add(3*time.Second), <-s.handled, 20*time.Millisecond)
 	})
 }
+
+func TestTimeoutOfASnoozingHandler(t *testing.T) {
+	locktest.InBubble(t, func(t *testing.T, b *locktest.Bubble) {
+		q := jobs(b.Peer(t))
+		offer(t, q, "1", 0, rdelayedqueue.WithID("id"))
+		stop := consume(t, q, func(ctx context.Context, _ *rdelayedqueue.Message[job]) error {
+			<-ctx.Done()
+			return rdelayedqueue.Snooze(time.Hour)
+		}, rdelayedqueue.WithTimeout(time.Second), rdelayedqueue.WithBackoff(func(int) time.Duration { return time.Hour }))
+		time.Sleep(3 * time.Second)
+		require.NoError(t, stop())
+		e, err := q.Get(t.Context(), "id")
+		require.NoError(t, err)
+		assert.Equal(t, 1, e.Attempt, "WithTimeout: the attempt has then failed, whatever the handler returns")
+	})
+}

@@ -26,7 +26,7 @@ local dead, flight, claims, errors = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local layout, channel, number, mark, capacity, whole, items = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV
 
 local queue = {meta = meta, due = due, bodies = bodies, waiters = waiters, channel = channel}
-queue.dead, queue.flight, queue.claims, queue.errors = dead, flight, claims, errors
+queue.dead, queue.flight, queue.claims, queue.errors, queue.done = dead, flight, claims, errors, done
 local head = redis.call('hmget', meta, 'layout', 'last', 'expires')
 return once({version = head[1] or 0, layout = layout, record = record, number = number}, function()
   local time = redis.call('time')
@@ -79,27 +79,20 @@ return once({version = head[1] or 0, layout = layout, record = record, number = 
     end
   end
   if room < 0 then redis.call('hset', meta, 'full', 1) end
-  if room < 0 and whole == '1' then
-    for i = 1, #reply do reply[i] = 4 end
-    return reply
-  end
-  if size == 0 and #flying == 0 then return reply end
+  local none = room < 0 and whole == '1'
+  for i = 1, none and #reply or 0 do reply[i] = 4 end
+  if none or size == 0 and #flying == 0 then return reply end
   -- What may fail comes before the bodies; these do nothing, and fail if those below would.
   redis.call('zadd', due, 'xx', 0, '')
-  if #waiting + #flying > 0 then
-    redis.call('hdel', claims, '')
-    redis.call('zrem', due, '')
-    redis.call('hset', meta, 'layout', layout)
-  end
+  if #waiting + #flying > 0 then prepare(queue, layout) end
   if head[3] then
     redis.call('persist', meta)
     redis.call('hdel', meta, 'expires')
   end
   if earliest then wake(queue, earliest, now) end
   replace(queue, waiting, flying)
+  forget(queue, forgotten, now)
   if size > 0 then
-    -- Once it is gone, what is known of an earlier message keeps no offer out: ack.lua removes it.
-    for _, id in ipairs(forgotten) do redis.call('zadd', done, 'xx', format('%.0f', now), id) end
     redis.call('hset', bodies, unpack(fields))
     redis.call('zadd', due, unpack(scores))
   end

@@ -2,7 +2,8 @@
 --
 -- Returns  nothing. It defines judge, which returns what an offer under an id that a body has comes to: 3 if that is a dead letter, 2 if it
 --          replaces one that waits or is in flight, or 0; then the member of one that waits, or what is to be written to the body and
---          the claim of one in flight, which goes on; and replace, which does so.
+--          the claim of one in flight, which goes on; prepare, whose commands change nothing, and fail if those of replace would; replace,
+--          which does so; and forget, after which what is known of ids that were acknowledged lately keeps no offer out.
 local function judge(queue, id, old, body, score, replaces, now)
   local dead, flight, claims = queue.dead, queue.flight, queue.claims
   local sequence = string.sub(old, 1, 16)
@@ -13,6 +14,13 @@ local function judge(queue, id, old, body, score, replaces, now)
   local digits = string.rep('%d', 16)
   local claim, client = string.match(redis.call('hget', claims, id) or '', '^%a(' .. digits .. ')%d+(.*)$')
   return 2, nil, {id = id, body = sequence .. body, claim = 'r' .. (claim or string.rep('0', 16)) .. score .. (client or '')}
+end
+
+local function prepare(queue, layout)
+  local meta, due, claims = queue.meta, queue.due, queue.claims
+  redis.call('hdel', claims, '')
+  redis.call('zrem', due, '')
+  redis.call('hset', meta, 'layout', layout)
 end
 
 local function replace(queue, waiting, flying)
@@ -27,6 +35,13 @@ local function replace(queue, waiting, flying)
     redis.call('hset', bodies, m.id, m.body)
     redis.call('hset', claims, m.id, m.claim)
     redis.call('hdel', errors, m.id)
+  end
+end
+
+local function forget(queue, ids, now)
+  local done = queue.done
+  for _, id in ipairs(ids) do
+    redis.call('zadd', done, 'xx', string.format('%.0f', now), id) -- ack.lua removes it
   end
 end
 

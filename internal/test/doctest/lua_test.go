@@ -70,7 +70,7 @@ var namedKeys = map[string][]string{
 	"internal/queue/nack.lua":    {"m.at and due or dead"},
 	"internal/queue/once.lua":    {"call.meta", "call.record"},
 	"internal/queue/place.lua":   {"meta", "due", "flight", "bodies", "claims", "errors"},
-	"internal/queue/replace.lua": {"dead", "due", "flight", "bodies", "claims", "errors"},
+	"internal/queue/replace.lua": {"meta", "dead", "due", "flight", "bodies", "claims", "errors", "done"},
 	"internal/queue/room.lua":    {"meta"},
 	"internal/queue/wake.lua":    {"meta", "waiters"},
 	"rbarrier/inspect.lua":       {"places"},
