@@ -54,12 +54,12 @@ func (q *Queue[T]) bad() error { return q.err }
 // Item is a message for OfferBatch. The options of an offer with the names of its fields say what they do.
 type Item[T any] struct {
 	Value       T
-	Delay       time.Duration // not negative; 0 to be due at once
-	ID          string        // as for WithID; empty for a generated one
-	Replace     bool          // as WithReplace
-	Expiry      time.Duration // as for WithExpiry; 0 for no end
+	Delay       time.Duration     // not negative; 0 to be due at once
+	ID          string            // as for WithID; empty for a generated one
+	Replace     bool              // as WithReplace
+	Expiry      time.Duration     // as for WithExpiry; 0 for no end
 	Headers     map[string]string // as for WithHeaders
-	MaxAttempts int // as for WithMaxAttempts; 0 for the consumer's
+	MaxAttempts int               // as for WithMaxAttempts; 0 for the consumer's
 }
 
 const maxDelay = queue.MaxDelay

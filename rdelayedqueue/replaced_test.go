@@ -197,8 +197,11 @@ func TestReplacementAtATime(t *testing.T) {
 		assert.Equal(t, "2", m.Value.Name)
 		assert.InDelta(t, 60, time.Since(start).Seconds(), 0.1)
 		_, err = q.OfferBatch(t.Context(), []rdelayedqueue.Item[job]{
-			{ID: "id", Value: job{Name: "3"}, Replace: true}, {ID: "id", Value: job{Name: "4"}, Replace: true, Delay: time.Minute},
-			{ID: "x", Value: job{Name: "x"}}, {ID: "x", Value: job{Name: "y"}, Replace: true}, {ID: "id", Value: job{Name: "5"}},
+			{ID: "id", Value: job{Name: "3"}, Replace: true},
+			{ID: "id", Value: job{Name: "4"}, Replace: true, Delay: time.Minute},
+			{ID: "x", Value: job{Name: "x"}},
+			{ID: "x", Value: job{Name: "y"}, Replace: true},
+			{ID: "id", Value: job{Name: "5"}},
 		})
 		require.NoError(t, err)
 		require.NoError(t, m.Ack(t.Context()))
